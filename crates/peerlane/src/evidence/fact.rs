@@ -1,0 +1,380 @@
+//! What a piece of evidence can say.
+
+use std::collections::BTreeMap;
+
+use super::matrix::{Matrix, Unit};
+use super::pci_tree::PciTree;
+use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
+use crate::units::{Bytes, Rate};
+
+/// One statement about a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fact {
+    /// Path classes between devices (`nvidia-smi topo -m`).
+    Classes(ClassMatrix),
+    /// Whether peer-to-peer works between pairs (`topo -p2p`, deviceQuery, p2pBandwidthLatencyTest).
+    P2p(P2pMatrix),
+    /// GPUs and what is known of each.
+    Gpus(Vec<GpuFacts>),
+    /// NVLink ports (`nvidia-smi nvlink -s`/`-R`, NCCL XML).
+    Nvlink(Vec<NvlinkPort>),
+    /// Numbers between pairs.
+    Matrix(Matrix),
+    /// Numbers against message size.
+    Curve(Curve),
+    /// PCI devices, mostly with their tree.
+    Pci(PciTree),
+    /// CPUs, NUMA nodes, the host's name.
+    Host(HostFacts),
+    /// Loaded kernel modules.
+    Modules(Modules),
+    /// Temperatures and the like.
+    Sensors(Vec<SensorReading>),
+    /// Channels that NCCL chose.
+    NcclGraph(NcclGraph),
+    /// What an `NCCL_DEBUG=INFO` log says of rings and transports.
+    NcclLog(NcclLog),
+    /// A published table of rates with words for rows.
+    Rates(RateTable),
+}
+
+/// `nvidia-smi topo -m`.
+///
+/// `cells` has a list a row, as long as `cols`; a cell is `None` where the text is cut or unreadable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassMatrix {
+    /// Row names, `GPU0` … and NICs (`NIC0` or `mlx5_0`).
+    pub rows: Vec<String>,
+    /// Column names; rows may be fewer in partial captures.
+    pub cols: Vec<String>,
+    /// The classes.
+    pub cells: Vec<Vec<Option<PathClass>>>,
+    /// `CPU Affinity`, a row.
+    pub cpu_affinity: Vec<Option<CpuList>>,
+    /// `NUMA Affinity`, a row: one node, or a list.
+    pub numa_affinity: Vec<Option<CpuList>>,
+    /// `GPU NUMA ID`, a row: the node that a GPU's own memory forms, on coherent systems.
+    pub gpu_numa: Vec<Option<u32>>,
+    /// `NIC Legend`: `NIC0` → `mlx5_0`.
+    pub nic_names: BTreeMap<String, String>,
+    /// True where the socket class is spelled `SOC` (drivers before 2017).
+    pub old_names: bool,
+}
+
+impl ClassMatrix {
+    /// The class between two names, from either cell.
+    pub fn between(&self, a: &str, b: &str) -> Option<PathClass> {
+        self.cell(a, b).or_else(|| self.cell(b, a))
+    }
+
+    /// The class in row `a`, column `b`.
+    pub fn cell(&self, a: &str, b: &str) -> Option<PathClass> {
+        let i = self.rows.iter().position(|r| r == a)?;
+        let j = self.cols.iter().position(|c| c == b)?;
+        self.cells.get(i)?.get(j).copied().flatten()
+    }
+}
+
+/// Which peer-to-peer ability a [`P2pMatrix`] speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum P2pCapability {
+    /// `topo -p2p r`.
+    Read,
+    /// `topo -p2p w`.
+    Write,
+    /// `topo -p2p n`.
+    Nvlink,
+    /// `topo -p2p a`.
+    Atomics,
+    /// `topo -p2p p`.
+    Prop,
+    /// CUDA's answer whether one device can access another.
+    Access,
+    /// The capture does not say which.
+    Unsaid,
+}
+
+/// The state of one pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum P2pStatus {
+    /// Works.
+    Ok,
+    /// CNS: chipset not supported.
+    ChipsetNotSupported,
+    /// GNS: GPU not supported.
+    GpuNotSupported,
+    /// TNS: topology not supported.
+    TopologyNotSupported,
+    /// NS: not supported.
+    NotSupported,
+    /// DR: disabled by a registry key.
+    Disabled,
+    /// U: unknown.
+    Unknown,
+}
+
+/// Peer-to-peer status of pairs. `None` on the diagonal and where the text is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct P2pMatrix {
+    /// Which ability.
+    pub capability: P2pCapability,
+    /// Row names.
+    pub rows: Vec<String>,
+    /// Column names.
+    pub cols: Vec<String>,
+    /// The states.
+    pub cells: Vec<Vec<Option<P2pStatus>>>,
+}
+
+/// What is known of one GPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuFacts {
+    /// Its number by the source.
+    pub index: Option<u32>,
+    /// Product name.
+    pub name: Option<String>,
+    /// PCI address.
+    pub address: Option<PciAddress>,
+    /// UUID.
+    pub uuid: Option<String>,
+    /// PCIe link as it runs now (an idle GPU runs at a low generation).
+    pub running: PcieWidth,
+    /// The most that GPU and slot allow.
+    pub allowed: PcieWidth,
+    /// The most that the GPU itself can do.
+    pub capable: PcieWidth,
+    /// Temperature in °C.
+    pub temperature: Option<f64>,
+    /// Power in W.
+    pub power: Option<f64>,
+    /// Power limit in W.
+    pub power_limit: Option<f64>,
+    /// Utilisation, 0 to 100 %.
+    pub utilization: Option<f64>,
+    /// Memory size.
+    pub memory: Option<Bytes>,
+    /// BAR1 size.
+    pub bar1: Option<Bytes>,
+    /// Memory clock in MHz as the source counts it.
+    pub memory_clock_mhz: Option<f64>,
+    /// Memory bus width in bits.
+    pub memory_bus_bits: Option<u32>,
+    /// Copy engines.
+    pub copy_engines: Option<u32>,
+    /// Compute capability, such as (9, 0).
+    pub compute_capability: Option<(u8, u8)>,
+    /// MIG enabled.
+    pub mig: Option<bool>,
+    /// Performance state, `P0` …
+    pub performance_state: Option<String>,
+    /// Reasons that hold its clocks down now.
+    pub clock_event_reasons: Vec<String>,
+    /// PCIe replays since the last reset.
+    pub replays: Option<u64>,
+    /// Fabric manager's state for it.
+    pub fabric_state: Option<String>,
+    /// NUMA node by the source.
+    pub numa: Option<u32>,
+    /// Driver version, where the source repeats it.
+    pub driver: Option<String>,
+}
+
+/// Where an NVLink port leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NvlinkEnd {
+    /// A PCI device: a GPU, an NVSwitch or a POWER bridge.
+    Device(PciAddress),
+    /// Something the machine hides (`FFFFFFFF:FF:FF.0`, `fffffff:ffff:ff`): on a virtual machine, an NVSwitch.
+    Hidden,
+}
+
+/// One NVLink port of a GPU, or a bundle of `count` ports with one far end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NvlinkPort {
+    /// Which GPU, by the source's numbering.
+    pub gpu: Option<u32>,
+    /// The GPU's address, where told instead.
+    pub address: Option<PciAddress>,
+    /// Port number, where told.
+    pub port: Option<u8>,
+    /// How many ports this stands for.
+    pub count: u8,
+    /// False where the source says inactive.
+    pub active: bool,
+    /// Rate of one port and direction.
+    pub rate: Option<Rate>,
+    /// Far end.
+    pub remote: Option<NvlinkEnd>,
+    /// Class code of the far end, where told (0x0680 bridge class: NVSwitch; 0x068001: POWER).
+    pub remote_class: Option<u32>,
+    /// True for AMD's xGMI (RCCL XML).
+    pub xgmi: bool,
+}
+
+/// Numbers against message size: nccl-tests, OSU, perftest, bandwidthTest's ranges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// Program or test: `ib_write_bw`, `all_reduce_perf`, `osu_bw`.
+    pub what: String,
+    /// Ends by name, where told: `mlx5_2`, `GPU0`, `host`.
+    pub ends: Vec<String>,
+    /// Message sizes.
+    pub sizes: Vec<Bytes>,
+    /// Columns.
+    pub series: Vec<Series>,
+    /// Settings the source prints that matter to a reader: MTU, link type, number of ranks.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One column of a [`Curve`], as long as its sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// `BW average`, `busbw out-of-place`, `MsgRate`.
+    pub name: String,
+    /// Unit, where it is one of ours; a count has none.
+    pub unit: Option<Unit>,
+    /// The values.
+    pub values: Vec<Option<f64>>,
+}
+
+/// One NUMA node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NumaNode {
+    /// Its number.
+    pub id: u32,
+    /// Its CPUs.
+    pub cpus: Option<CpuList>,
+    /// Its memory.
+    pub memory: Option<Bytes>,
+    /// Distances to nodes in the order the source lists them.
+    pub distances: Vec<u32>,
+    /// Package it belongs to, where told.
+    pub package: Option<u32>,
+}
+
+/// The host: CPUs and NUMA nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFacts {
+    /// Host name.
+    pub name: Option<String>,
+    /// System or board product.
+    pub product: Option<String>,
+    /// Architecture.
+    pub arch: Option<String>,
+    /// CPU model.
+    pub cpu_model: Option<String>,
+    /// CPU vendor, family and model numbers as NCCL and cpuinfo print them.
+    pub cpu_ids: Option<(String, u32, u32)>,
+    /// Packages.
+    pub sockets: Option<u32>,
+    /// Cores a package.
+    pub cores_per_socket: Option<u32>,
+    /// Logical CPUs in all.
+    pub threads: Option<u32>,
+    /// NUMA nodes.
+    pub numa: Vec<NumaNode>,
+    /// Hypervisor, where one is reported.
+    pub hypervisor: Option<String>,
+}
+
+/// Kernel modules that matter here, by name, with whether they have users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Modules {
+    /// Name → use count.
+    pub loaded: BTreeMap<String, u32>,
+}
+
+/// One line of `sensors`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SensorReading {
+    /// Chip.
+    pub chip: String,
+    /// Label.
+    pub label: String,
+    /// Value in °C, W, V or RPM, by `unit`.
+    pub value: f64,
+    /// `°C`, `W`, `V`, `RPM`.
+    pub unit: String,
+}
+
+/// A channel of an [`NcclGraph`]: device order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// GPUs by NCCL's device number.
+    pub gpus: Vec<u32>,
+    /// Networks by NCCL's device number.
+    pub nets: Vec<u32>,
+}
+
+/// One graph of an NCCL graph dump.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NcclGraph {
+    /// Graph number: 0 ring, 1 tree, 2 collnet …
+    pub id: u32,
+    /// NCCL's pattern number.
+    pub pattern: u32,
+    /// GB/s that NCCL gives each channel inside the node.
+    pub speed_intra: f64,
+    /// GB/s to the network.
+    pub speed_inter: f64,
+    /// Worst path type inside the node.
+    pub type_intra: Option<String>,
+    /// Worst path type to the network.
+    pub type_inter: Option<String>,
+    /// The channels.
+    pub channels: Vec<Channel>,
+}
+
+/// A connection that NCCL's log reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclTransport {
+    /// Sending rank.
+    pub from: u32,
+    /// Receiving rank.
+    pub to: u32,
+    /// `P2P/CUMEM`, `SHM/direct`, `NET/IB/0` …
+    pub via: String,
+    /// How many channels say so.
+    pub channels: u32,
+}
+
+/// An `NCCL_DEBUG=INFO` log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NcclLog {
+    /// NCCL version.
+    pub version: Option<String>,
+    /// Host name.
+    pub host: Option<String>,
+    /// Rank → CUDA device, PCI address.
+    pub ranks: BTreeMap<u32, (Option<u32>, Option<PciAddress>)>,
+    /// Networks in use, as the log names them: `mlx5_0:1/IB`.
+    pub networks: Vec<String>,
+    /// Connections, each once.
+    pub transports: Vec<NcclTransport>,
+    /// Rings and trees, as printed.
+    pub rings: Vec<Vec<u32>>,
+    /// WARN lines.
+    pub warnings: Vec<String>,
+}
+
+/// A published table of rates whose rows are named in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RateTable {
+    /// Headers of the word columns.
+    pub word_columns: Vec<String>,
+    /// Headers of the rate columns.
+    pub rate_columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<RateRow>,
+}
+
+/// One row of a [`RateTable`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RateRow {
+    /// Words, in the order of `word_columns`.
+    pub words: Vec<String>,
+    /// Rates, in the order of `rate_columns`.
+    pub rates: Vec<Option<Rate>>,
+    /// Line, from 1.
+    pub line: u32,
+}

@@ -1,0 +1,193 @@
+//! Measured or published numbers between the ends of transfers, as a matrix.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Rate, Seconds};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Data moved per time.
+    Bandwidth,
+    /// Time of a small transfer, its launch included, as the CUDA sample counts it.
+    Latency,
+    /// Time the CPU takes to enqueue a small transfer (the sample's "CPU" block).
+    EnqueueLatency,
+    /// Time of one dependent load, the next address taken from the last (nvbandwidth's latency tests).
+    LoadLatency,
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// One way: row to column, unless the operation is a read of the column by the row.
+    Unidirectional,
+    /// Both ways at once; a bandwidth is the sum of both, as the CUDA sample counts it.
+    Bidirectional,
+    /// Both ways at once, but the number is one way's share (nvbandwidth's bidirectional tests).
+    BidirectionalShare,
+}
+
+/// What drives the transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// A GPU's copy engine.
+    Ce,
+    /// A kernel on a GPU's multiprocessors.
+    Sm,
+    /// A NIC's DMA engine.
+    Nic,
+}
+
+/// Whether the initiator writes to or reads from the far end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operation {
+    /// The source pushes.
+    Write,
+    /// The destination pulls.
+    Read,
+}
+
+/// The unit a matrix is given in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum Unit {
+    /// 10⁹ bytes a second.
+    #[serde(rename = "GB/s")]
+    GigabytesPerSecond,
+    /// 2²⁰ bytes a second, which old tools print as "MB/s".
+    #[serde(rename = "MiB/s")]
+    MebibytesPerSecond,
+    /// 10⁹ bits a second.
+    #[serde(rename = "Gb/s")]
+    GigabitsPerSecond,
+    /// Microseconds.
+    #[serde(rename = "us")]
+    Microseconds,
+    /// Nanoseconds.
+    #[serde(rename = "ns")]
+    Nanoseconds,
+}
+
+impl Unit {
+    /// As printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GigabytesPerSecond => "GB/s",
+            Self::MebibytesPerSecond => "MiB/s",
+            Self::GigabitsPerSecond => "Gb/s",
+            Self::Microseconds => "us",
+            Self::Nanoseconds => "ns",
+        }
+    }
+
+    /// A value of this unit as a rate, where it is one.
+    pub fn rate(self, value: f64) -> Option<Rate> {
+        match self {
+            Self::GigabytesPerSecond => Some(Rate::from_gb(value)),
+            Self::MebibytesPerSecond => Some(Rate::from_mib(value)),
+            Self::GigabitsPerSecond => Some(Rate::from_gbit(value)),
+            Self::Microseconds | Self::Nanoseconds => None,
+        }
+    }
+
+    /// A value of this unit as a time, where it is one.
+    pub fn time(self, value: f64) -> Option<Seconds> {
+        match self {
+            Self::Microseconds => Some(Seconds::from_us(value)),
+            Self::Nanoseconds => Some(Seconds::from_us(value / 1000.0)),
+            _ => None,
+        }
+    }
+}
+
+/// Numbers between rows and columns. Row and column names are node names (`GPU0`, `mlx5_2`) or `host`.
+///
+/// A cell is `None` where the source shows nothing for it (`X`, `N/A`, `-`, a missing row).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Matrix {
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Which way; `None` for quantities that have no direction or where the source does not say.
+    pub direction: Option<Direction>,
+    /// Peer-to-peer access on or off; `None` where it does not apply or is not said.
+    pub p2p: Option<bool>,
+    /// Write or read, if said.
+    pub op: Option<Operation>,
+    /// What drives it, if said.
+    pub engine: Option<Engine>,
+    /// The unit of `values`.
+    pub unit: Unit,
+    /// Bytes a transfer moves, if said.
+    pub size: Option<Bytes>,
+    /// Where data comes from (for reads too: the row initiates, the column is its peer).
+    pub rows: Vec<String>,
+    /// Where it goes.
+    pub cols: Vec<String>,
+    /// One list a row, as long as `cols`.
+    pub values: Vec<Vec<Option<f64>>>,
+    /// Title the source gives it.
+    pub title: String,
+}
+
+impl Matrix {
+    /// The cell at row `i`, column `j`.
+    pub fn value(&self, i: usize, j: usize) -> Option<f64> {
+        self.values.get(i)?.get(j).copied().flatten()
+    }
+
+    /// The cell as a rate.
+    pub fn rate(&self, i: usize, j: usize) -> Option<Rate> {
+        self.unit.rate(self.value(i, j)?)
+    }
+
+    /// The cell between two names.
+    pub fn between(&self, row: &str, col: &str) -> Option<f64> {
+        let i = self.rows.iter().position(|r| r == row)?;
+        let j = self.cols.iter().position(|c| c == col)?;
+        self.value(i, j)
+    }
+
+    /// What it holds, in words: `bandwidth, bidirectional, P2P on, GB/s`.
+    pub fn describe(&self) -> String {
+        let mut words = vec![match self.quantity {
+            Quantity::Bandwidth => "bandwidth".to_owned(),
+            Quantity::Latency => "latency".to_owned(),
+            Quantity::EnqueueLatency => "enqueue latency".to_owned(),
+            Quantity::LoadLatency => "load latency".to_owned(),
+        }];
+        words.extend(self.direction.map(|d| {
+            match d {
+                Direction::Unidirectional => "one way",
+                Direction::Bidirectional => "both ways, summed",
+                Direction::BidirectionalShare => "both ways, one way's share",
+            }
+            .to_owned()
+        }));
+        words.extend(self.p2p.map(|on| if on { "P2P on" } else { "P2P off" }.to_owned()));
+        words.extend(self.op.map(|o| if o == Operation::Write { "writes" } else { "reads" }.to_owned()));
+        words.extend(self.engine.map(|e| {
+            match e {
+                Engine::Ce => "copy engine",
+                Engine::Sm => "SM copies",
+                Engine::Nic => "NIC",
+            }
+            .to_owned()
+        }));
+        words.extend(self.size.map(|s| s.to_string()));
+        words.push(self.unit.name().to_owned());
+        words.join(", ")
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}

@@ -1,0 +1,148 @@
+//! What machines print, read into typed statements that say where they came from.
+//!
+//! One file per source. Each scanner looks through a whole [`Text`] for its own format, recognises it
+//! by content and never by file name, and pushes what it finds into [`Found`]: an [`Evidence`] per
+//! block, warnings for what it could not read. A text may hold many formats and several machines
+//! among prose. No scanner panics, and none invents what is missing.
+
+mod fact;
+mod matrix;
+mod pci_tree;
+mod read;
+mod text;
+
+mod bandwidth_test;
+mod cpuinfo;
+mod device_query;
+mod host_contention;
+mod labelled_matrix;
+mod lscpu;
+mod lspci;
+mod lstopo_text;
+mod lstopo_xml;
+mod modules;
+mod nccl_graph;
+mod nccl_log;
+mod nccl_tests;
+mod nccl_xml;
+mod numactl;
+mod nvbandwidth;
+mod nvbandwidth_json;
+mod nvidia_smi_nvlink;
+mod nvidia_smi_q;
+mod nvidia_smi_table;
+mod nvidia_smi_topo;
+mod nvidia_smi_topo_p2p;
+mod osu;
+mod p2p_test;
+mod perftest;
+mod rate_table;
+mod rocm_smi;
+mod sensors;
+mod sysfs;
+mod sysfs_listing;
+mod xml;
+
+pub use fact::{
+    Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,
+    NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, RateRow, RateTable, SensorReading, Series,
+};
+pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
+pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_path, read_stream, scan_text};
+pub use text::Text;
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a statement comes from: a source, the tool that printed it, and the lines it stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// File name, `-` for standard input, or a catalogue entry.
+    pub source: Arc<str>,
+    /// What printed it, as a user would type it: `nvidia-smi topo -m`.
+    pub tool: &'static str,
+    /// First and last line, from 1; `None` where the source has no lines.
+    pub lines: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Origin {
+    /// `topo.txt:12-17 (nvidia-smi topo -m)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lines {
+            Some((a, b)) if a == b => write!(f, "{}:{a} ({})", self.source, self.tool),
+            Some((a, b)) => write!(f, "{}:{a}-{b} ({})", self.source, self.tool),
+            None => write!(f, "{} ({})", self.source, self.tool),
+        }
+    }
+}
+
+/// One statement about a machine, and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Where it came from.
+    pub origin: Origin,
+    /// What it says.
+    pub fact: Fact,
+}
+
+/// Something a reader of the result should know: what could not be read, or does not add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where.
+    pub origin: Option<Origin>,
+    /// What, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) => write!(f, "{origin}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// A heading in a document, which may name the machine that the following blocks describe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// Where.
+    pub source: Arc<str>,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Its text without markup.
+    pub text: String,
+}
+
+/// What scanning found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Statements, sorted by source and line when [`scan_text`] returns.
+    pub evidence: Vec<Evidence>,
+    /// Warnings.
+    pub warnings: Vec<Warning>,
+    /// Headings.
+    pub headings: Vec<Heading>,
+}
+
+impl Found {
+    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`.
+    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), fact: Fact) {
+        let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
+        self.evidence.push(Evidence { origin, fact });
+    }
+
+    /// Adds a warning about `lines` of `text`.
+    pub fn warn(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), message: impl Into<String>) {
+        let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
+        self.warnings.push(Warning { origin, message: message.into() });
+    }
+
+    /// Takes over everything another scan found.
+    pub fn append(&mut self, mut other: Found) {
+        self.evidence.append(&mut other.evidence);
+        self.warnings.append(&mut other.warnings);
+        self.headings.append(&mut other.headings);
+    }
+}

@@ -1,0 +1,141 @@
+//! PCI devices and how they hang together, as `lspci`, `lstopo`, sysfs and NCCL each show them.
+
+use crate::fabric::{CpuList, PciAddress, PcieWidth};
+
+/// What a PCI function is to the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PciRole {
+    /// A host bridge: the top of one PCI bus hierarchy (`pci0000:00`, lstopo's bridge 0-1).
+    HostBridge,
+    /// A bridge between buses: a root port, or a port of a switch.
+    Bridge,
+    /// Anything else.
+    Endpoint,
+}
+
+/// ACS features of a port that redirect peer-to-peer traffic upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acs {
+    /// The device can redirect requests.
+    pub capable: bool,
+    /// Request redirect is on.
+    pub request_redirect: bool,
+    /// Completion redirect is on.
+    pub completion_redirect: bool,
+}
+
+/// An operating-system device that belongs to a PCI function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OsDevice {
+    /// Its name: `mlx5_0`, `eth0`, `nvml0`, `cuda0`.
+    pub name: String,
+    /// Whether it is an RDMA device (`/sys/class/infiniband`, NCCL's `<net>` with a guid).
+    pub rdma: bool,
+    /// Line rate in Gb/s, if told.
+    pub gigabits: Option<f64>,
+    /// Port state, link layer or other words the source gives.
+    pub note: Option<String>,
+}
+
+/// One PCI function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PciDevice {
+    /// Its address; hand-written NCCL files have bridges without a true one.
+    pub address: Option<PciAddress>,
+    /// What it is to the tree.
+    pub role: PciRole,
+    /// Index of the device above it in [`PciTree::devices`].
+    pub parent: Option<usize>,
+    /// 24-bit class code, if told: 0x0604xx bridges, 0x0300xx and 0x0302xx GPUs, 0x02xxxx NICs.
+    pub class: Option<u32>,
+    /// Vendor id.
+    pub vendor: Option<u16>,
+    /// Device id.
+    pub device: Option<u16>,
+    /// Product name or description.
+    pub name: Option<String>,
+    /// The width its upstream link runs at.
+    pub running: PcieWidth,
+    /// The most that it can do itself.
+    pub capable: PcieWidth,
+    /// NUMA node; `None` also for the kernel's −1.
+    pub numa: Option<u32>,
+    /// CPUs local to it.
+    pub cpus: Option<CpuList>,
+    /// ACS, where shown.
+    pub acs: Option<Acs>,
+    /// Maximum payload in use, in bytes.
+    pub max_payload: Option<u16>,
+    /// Maximum read request in use, in bytes.
+    pub max_read_request: Option<u16>,
+    /// Relaxed ordering enabled.
+    pub relaxed_ordering: Option<bool>,
+    /// Size of the largest prefetchable BAR in bytes (a GPU's BAR1).
+    pub bar_bytes: Option<u64>,
+    /// Operating-system devices on it.
+    pub os_devices: Vec<OsDevice>,
+    /// Which GPU it is by the CUDA or NCCL numbering, if told.
+    pub gpu_index: Option<u32>,
+    /// Line of the source it stands on, from 1.
+    pub line: u32,
+}
+
+impl PciDevice {
+    /// A function of which only its role is known.
+    pub fn new(role: PciRole) -> Self {
+        PciDevice {
+            address: None,
+            role,
+            parent: None,
+            class: None,
+            vendor: None,
+            device: None,
+            name: None,
+            running: PcieWidth::default(),
+            capable: PcieWidth::default(),
+            numa: None,
+            cpus: None,
+            acs: None,
+            max_payload: None,
+            max_read_request: None,
+            relaxed_ordering: None,
+            bar_bytes: None,
+            os_devices: Vec::new(),
+            gpu_index: None,
+            line: 0,
+        }
+    }
+
+    /// Whether the class code says GPU: display (0x03) or AMD's processing accelerators (0x1200, 0x0380).
+    pub fn is_gpu(&self) -> bool {
+        self.role == PciRole::Endpoint
+            && (self.gpu_index.is_some()
+                || self.class.is_some_and(|c| {
+                    let base = c >> 16;
+                    let vendor_makes_gpus = self.vendor.is_none_or(|v| v == 0x10de || v == 0x1002);
+                    (base == 0x03 || base == 0x12) && vendor_makes_gpus
+                }))
+    }
+
+    /// Whether the class code says network adapter (0x02xxxx: Ethernet, InfiniBand …).
+    pub fn is_nic(&self) -> bool {
+        self.role == PciRole::Endpoint && self.class.is_some_and(|c| c >> 16 == 0x02)
+    }
+
+    /// Whether it is an NVSwitch (NVIDIA, class 0x0680, which is also NCCL's mark for one).
+    pub fn is_nvswitch(&self) -> bool {
+        self.class.is_some_and(|c| c >> 8 == 0x0680) && self.vendor.is_none_or(|v| v == 0x10de)
+    }
+}
+
+/// PCI functions with their tree; parents stand before children.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PciTree {
+    /// The functions.
+    pub devices: Vec<PciDevice>,
+    /// True where each bridge stands for a whole switch (NCCL's XML); false where upstream and
+    /// downstream ports are listed one by one (sysfs, lspci, lstopo).
+    pub bridges_are_switches: bool,
+    /// True where parents are known; false for a flat list such as `lspci -vvv` without bridges.
+    pub has_tree: bool,
+}

@@ -1,0 +1,191 @@
+//! Reading sources within limits, and running every scanner over them.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Found, Heading, Text};
+
+/// The most that is read of one source: 64 MiB, far above any real capture.
+pub const MAX_SOURCE_BYTES: u64 = 64 << 20;
+
+/// The most files that are read of one folder, its subfolders included.
+pub const MAX_FILES: usize = 4096;
+
+/// The most levels of subfolders that are entered.
+const MAX_DEPTH: usize = 8;
+
+/// Why a source could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The operating system refused.
+    #[error("{path}: {cause}")]
+    Io {
+        /// Which file.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// It is larger than [`MAX_SOURCE_BYTES`].
+    #[error("{path}: larger than {} MiB; cut out the part that matters", MAX_SOURCE_BYTES >> 20)]
+    TooLarge {
+        /// Which file.
+        path: String,
+    },
+    /// It holds no text.
+    #[error("{path}: binary data, no text that a machine printed")]
+    Binary {
+        /// Which file.
+        path: String,
+    },
+    /// A folder holds more than [`MAX_FILES`].
+    #[error("{path}: more than {MAX_FILES} files; name the ones that matter")]
+    TooManyFiles {
+        /// Which folder.
+        path: String,
+    },
+}
+
+/// A scanner: looks through a text for one format.
+type Scanner = fn(&Text, &mut Found);
+
+const SCANNERS: &[Scanner] = &[
+    super::nvidia_smi_topo::scan,
+    super::nvidia_smi_topo_p2p::scan,
+    super::nvidia_smi_nvlink::scan,
+    super::nvidia_smi_q::scan,
+    super::nvidia_smi_table::scan,
+    super::p2p_test::scan,
+    super::bandwidth_test::scan,
+    super::device_query::scan,
+    super::nvbandwidth::scan,
+    super::nvbandwidth_json::scan,
+    super::nccl_tests::scan,
+    super::osu::scan,
+    super::perftest::scan,
+    super::nccl_xml::scan,
+    super::nccl_graph::scan,
+    super::nccl_log::scan,
+    super::lstopo_xml::scan,
+    super::lstopo_text::scan,
+    super::lspci::scan,
+    super::lscpu::scan,
+    super::cpuinfo::scan,
+    super::numactl::scan,
+    super::sensors::scan,
+    super::modules::scan,
+    super::rocm_smi::scan,
+    super::sysfs_listing::scan,
+    super::host_contention::scan,
+    super::labelled_matrix::scan,
+    super::rate_table::scan,
+];
+
+/// Runs every scanner over one text.
+pub fn scan_text(text: &Text) -> Found {
+    let mut found = Found::default();
+    for scan in SCANNERS {
+        scan(text, &mut found);
+    }
+    found.headings = headings(text);
+    found.evidence.sort_by_key(|e| e.origin.lines);
+    found
+}
+
+/// Reads a pipe or standard input to its end, within [`MAX_SOURCE_BYTES`].
+pub fn read_stream(name: &str, stream: impl Read) -> Result<Found, ReadError> {
+    let io = |cause| ReadError::Io { path: name.to_owned(), cause };
+    let mut bytes = Vec::new();
+    stream.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > MAX_SOURCE_BYTES {
+        return Err(ReadError::TooLarge { path: name.to_owned() });
+    }
+    if is_binary(&bytes) {
+        return Err(ReadError::Binary { path: name.to_owned() });
+    }
+    Ok(scan_text(&Text::new(name, &bytes)))
+}
+
+/// Reads a file, a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
+/// `bus/pci/devices`) below it, which is read as sysfs.
+///
+/// In a folder, a file that cannot be read is a warning and not an error.
+pub fn read_path(path: &Path) -> Result<Found, ReadError> {
+    let name = path.display().to_string();
+    let meta = fs::metadata(path).map_err(|cause| ReadError::Io { path: name.clone(), cause })?;
+    if !meta.is_dir() {
+        let file = File::open(path).map_err(|cause| ReadError::Io { path: name.clone(), cause })?;
+        return read_stream(&name, file);
+    }
+    if super::sysfs::is_root(path) {
+        return Ok(super::sysfs::read(path));
+    }
+    let mut files = Vec::new();
+    list(path, 0, &mut files)?;
+    files.sort();
+    let mut found = Found::default();
+    for file in files {
+        match read_path(&file) {
+            Ok(one) => found.append(one),
+            Err(error) => found.warnings.push(super::Warning { origin: None, message: error.to_string() }),
+        }
+    }
+    Ok(found)
+}
+
+fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), ReadError> {
+    let io = |cause| ReadError::Io { path: folder.display().to_string(), cause };
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
+        if hidden {
+            continue;
+        }
+        if path.is_dir() {
+            if super::sysfs::is_root(&path) {
+                files.push(path);
+            } else if depth < MAX_DEPTH && !path.is_symlink() {
+                list(&path, depth + 1, files)?;
+            }
+        } else if path.is_file() {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            return Err(ReadError::TooManyFiles { path: folder.display().to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// A NUL byte, or many other control characters, among the first bytes.
+fn is_binary(bytes: &[u8]) -> bool {
+    let head = &bytes[..bytes.len().min(4096)];
+    let control = head.iter().filter(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r' | 0x1b)).count();
+    head.contains(&0) || control * 20 > head.len()
+}
+
+/// Headings: Markdown's, and short lines of their own that end like no sentence.
+fn headings(text: &Text) -> Vec<Heading> {
+    let mut all = Vec::new();
+    for (i, line) in text.iter() {
+        let trimmed = line.trim();
+        let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
+        let marked = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
+        let plain = alone
+            && (4..=80).contains(&trimmed.chars().count())
+            && trimmed.chars().next().is_some_and(char::is_uppercase)
+            && !trimmed.ends_with(['.', ',', ';', ':', '!'])
+            && !trimmed.contains(['|', '=', '\t'])
+            && !trimmed.starts_with("Figure")
+            && !trimmed.ends_with(".jpg");
+        if marked || label || plain {
+            let clean = trimmed.trim_start_matches('#').replace(['`', '*'], "");
+            let clean = clean.trim().trim_end_matches(':').to_owned();
+            if !clean.is_empty() {
+                all.push(Heading { source: text.source().clone(), line: i as u32 + 1, text: clean });
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,1 @@
+//! A machine in other programs' formats and in our JSON.

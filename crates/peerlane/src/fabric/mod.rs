@@ -1,0 +1,22 @@
+//! The typed graph of one machine: nodes, links, the paths between any two nodes and their classes.
+//!
+//! PCIe is a forest: each device hangs below one root complex, through switches. Root complexes join
+//! at CPU packages, packages by SMP links. NVLink, xGMI and C2C lie beside that tree. A [`Fabric`] is
+//! immutable and carries an index, so that [`Fabric::path`] and [`Fabric::class`] take time in
+//! proportion to the path and not to the machine.
+
+mod class;
+mod cpu_list;
+mod graph;
+mod lanes;
+mod node;
+mod path;
+mod pci;
+
+pub use class::{NoPathClass, PathClass};
+pub use cpu_list::{CpuList, NoCpuList};
+pub use graph::{Fabric, FabricBuilder, FabricError};
+pub use lanes::{LaneBudget, LaneOwner, lane_budgets};
+pub use node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
+pub use path::{Hop, Path};
+pub use pci::{NoPciAddress, NoPcieWidth, PciAddress, PcieGeneration, PcieWidth};

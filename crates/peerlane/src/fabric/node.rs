@@ -1,0 +1,219 @@
+//! What a fabric is made of: nodes and the links that join them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cpu_list::CpuList;
+use super::pci::{PciAddress, PcieWidth};
+use crate::evidence::Origin;
+
+/// Names a node within one fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub(super) u32);
+
+/// Names a link within one fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub(super) u32);
+
+impl NodeId {
+    /// Position in [`super::Fabric::nodes`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl LinkId {
+    /// Position in [`super::Fabric::links`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    /// A GPU.
+    Gpu,
+    /// A network adapter, or one port of a card that has several.
+    Nic,
+    /// A card that carries several endpoints on one link to its slot, without a switch.
+    Card,
+    /// The memory of one NUMA node.
+    Host,
+    /// A PCIe host bridge with its root ports.
+    RootComplex,
+    /// A PCIe switch.
+    Switch,
+    /// An NVSwitch, or all of them where they cannot be told apart.
+    #[serde(rename = "nvswitch")]
+    NvSwitch,
+    /// A CPU package.
+    Cpu,
+}
+
+impl NodeKind {
+    /// The name used in JSON, in generated node names and in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "gpu",
+            Self::Nic => "nic",
+            Self::Card => "card",
+            Self::Host => "host",
+            Self::RootComplex => "root-complex",
+            Self::Switch => "switch",
+            Self::NvSwitch => "nvswitch",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    /// Whether transfers start and end here, and never pass through.
+    pub fn is_endpoint(self) -> bool {
+        matches!(self, Self::Gpu | Self::Nic | Self::Host)
+    }
+}
+
+/// A node of the fabric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Unique name: `GPU0`, `mlx5_2`, `plx0`.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Other names it answers to: `mlx5_0` for `NIC0`.
+    pub aliases: Vec<String>,
+    /// Key of its component model in the catalogue, if one is known.
+    pub part: Option<String>,
+    /// Product name as the evidence gives it.
+    pub product: Option<String>,
+    /// Its PCI address (a switch's is its upstream port's).
+    pub address: Option<PciAddress>,
+    /// NUMA node as the machine numbers it.
+    pub numa: Option<u32>,
+    /// CPUs that are local to it.
+    pub cpus: Option<CpuList>,
+    /// For a root complex: its locality domain. Paths between domains are `SYS`, within one `NODE`.
+    /// Not the NUMA number, since some machines label one NUMA node's root complexes `SYS`.
+    pub domain: Option<u32>,
+    /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
+    pub assumed: bool,
+    /// What else a reader should know.
+    pub note: Option<String>,
+    /// Which statements it rests on.
+    pub origins: Vec<Origin>,
+}
+
+impl Node {
+    /// A node that has only a name and a kind.
+    pub fn new(name: impl Into<String>, kind: NodeKind) -> Self {
+        Node {
+            name: name.into(),
+            kind,
+            aliases: Vec::new(),
+            part: None,
+            product: None,
+            address: None,
+            numa: None,
+            cpus: None,
+            domain: None,
+            assumed: false,
+            note: None,
+            origins: Vec::new(),
+        }
+    }
+}
+
+/// How a link carries data.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkKind {
+    /// PCI Express.
+    Pcie {
+        /// The width it runs at.
+        running: PcieWidth,
+        /// The most that both its ends and the slot between them allow.
+        allowed: PcieWidth,
+        /// The slot it passes through, by the board's name for it.
+        slot: Option<String>,
+    },
+    /// NVLink: a bundle of bricks (a brick is what `nvidia-smi` calls a link).
+    Nvlink {
+        /// NVLink generation, 1 to 5, if known.
+        generation: Option<u8>,
+        /// Bricks in the bundle.
+        bricks: u8,
+    },
+    /// AMD's GPU-to-GPU link.
+    Xgmi {
+        /// Links in the bundle, if known.
+        count: Option<u8>,
+    },
+    /// NVLink-C2C between a CPU and a GPU of one module.
+    C2c,
+    /// Between CPU packages: QPI, UPI, xGMI, X-bus.
+    Smp,
+    /// Inside a CPU package: root complex or memory to the package.
+    OnDie,
+    /// Inside a card: a port or function to the card's one link.
+    OnCard,
+}
+
+impl LinkKind {
+    /// PCI Express of which only the running width is known.
+    pub fn pcie(running: PcieWidth) -> Self {
+        LinkKind::Pcie { running, allowed: PcieWidth::default(), slot: None }
+    }
+
+    /// The name used in JSON and in texts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Pcie { .. } => "pcie",
+            Self::Nvlink { .. } => "nvlink",
+            Self::Xgmi { .. } => "xgmi",
+            Self::C2c => "c2c",
+            Self::Smp => "smp",
+            Self::OnDie => "on-die",
+            Self::OnCard => "on-card",
+        }
+    }
+
+    /// Whether it belongs to the PCIe tree.
+    pub fn is_tree(&self) -> bool {
+        matches!(self, Self::Pcie { .. } | Self::OnCard)
+    }
+
+    /// Whether it is a GPU's own interconnect, beside PCIe.
+    pub fn is_gpu_fabric(&self) -> bool {
+        matches!(self, Self::Nvlink { .. } | Self::Xgmi { .. } | Self::C2c)
+    }
+}
+
+/// Joins two nodes, full duplex: one channel each way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Link {
+    /// One end; the upstream one where there is such a thing.
+    pub a: NodeId,
+    /// The other end.
+    pub b: NodeId,
+    /// How it carries data.
+    pub kind: LinkKind,
+    /// Key of its component model in the catalogue (`qpi-9.6`), where it has one of its own.
+    pub part: Option<String>,
+    /// True where no source states it.
+    pub assumed: bool,
+    /// What else a reader should know.
+    pub note: Option<String>,
+    /// Which statements it rests on.
+    pub origins: Vec<Origin>,
+}
+
+impl Link {
+    /// A link that has only its ends and kind.
+    pub fn new(a: NodeId, b: NodeId, kind: LinkKind) -> Self {
+        Link { a, b, kind, part: None, assumed: false, note: None, origins: Vec::new() }
+    }
+
+    /// The end that is not `n`.
+    pub fn other(&self, n: NodeId) -> NodeId {
+        if self.a == n { self.b } else { self.a }
+    }
+}

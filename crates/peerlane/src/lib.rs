@@ -1,0 +1,24 @@
+//! What every path between the GPUs, NICs and host memory of a machine *is*, what it *should*
+//! deliver, what it *does* deliver, and what to do about the difference.
+//!
+//! Data walks through the modules one way:
+//!
+//! ```text
+//! evidence ─→ assemble ─→ fabric ─→ model (+ share) ─→ check ─→ a report
+//!                            ↑
+//!                        catalogue
+//! ```
+//!
+//! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
+
+pub mod assemble;
+pub mod catalogue;
+pub mod check;
+pub mod evidence;
+pub mod expectation;
+pub mod export;
+pub mod fabric;
+pub mod machine;
+pub mod model;
+pub mod share;
+pub mod units;

@@ -1,0 +1,151 @@
+//! A machine as far as it is known: its fabric, the numbers seen on it, and what is not known.
+//!
+//! Evidence ([`crate::assemble`]) and system files ([`crate::catalogue`]) both end here, so that
+//! nothing downstream needs to know which it was.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::{
+    ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
+};
+use crate::fabric::{Fabric, NodeId};
+
+/// Where a machine's description comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineKind {
+    /// A system of the embedded catalogue.
+    Catalogue,
+    /// A system file of the user's.
+    Design,
+    /// Text that a machine printed.
+    Captured,
+}
+
+/// A matrix of numbers with where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The numbers.
+    pub matrix: Matrix,
+    /// Where they stand.
+    pub origin: Origin,
+    /// True for figures that a document states of the machine, false for a program's own output.
+    pub published: bool,
+}
+
+/// A figure that a source states in words, for a set of transfers: "P2P speed 0.73–0.82 GB/s".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Statement {
+    /// What it says, in the source's sense.
+    pub text: String,
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Which way.
+    pub direction: Option<Direction>,
+    /// Peer-to-peer on or off, if it matters and is said.
+    pub p2p: Option<bool>,
+    /// Sources of the transfers: node names, or `host`.
+    pub from: Vec<String>,
+    /// Destinations; a name that is in both is no transfer to itself unless it stands alone in both.
+    pub to: Vec<String>,
+    /// Lowest value.
+    pub low: f64,
+    /// Highest value; equal to `low` for a single figure.
+    pub high: f64,
+    /// Unit of both.
+    pub unit: Unit,
+}
+
+/// A connector on a board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slot {
+    /// The board's name for it.
+    pub name: String,
+    /// Lanes that the connector has room for.
+    pub physical: u8,
+    /// Lanes that are wired to it in this configuration.
+    pub wired: u8,
+    /// Node whose port it is.
+    pub port: Option<String>,
+    /// Slots or devices that it shares lanes with.
+    #[serde(default)]
+    pub shares: Vec<String>,
+}
+
+/// Two statements that cannot both be true, or one that no machine can fulfil.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contradiction {
+    /// What contradicts what.
+    pub message: String,
+    /// Names of the nodes it is about.
+    pub subjects: Vec<String>,
+    /// The statements.
+    pub origins: Vec<Origin>,
+}
+
+/// A machine as far as it is known.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Short name: a catalogue name, a heading of the document, a host name, or `machine 1`.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: Option<String>,
+    /// Where the description comes from.
+    pub kind: MachineKind,
+    /// Citation, for catalogue entries.
+    pub source: Option<String>,
+    /// Nodes and links.
+    pub fabric: Fabric,
+    /// The class matrix that the evidence states, as it stands there.
+    pub stated_classes: Option<(ClassMatrix, Origin)>,
+    /// Numbers between pairs.
+    pub matrices: Vec<Observed>,
+    /// Numbers against message size.
+    pub curves: Vec<(Curve, Origin)>,
+    /// Published tables of rates with words for rows.
+    pub rates: Vec<(RateTable, Origin)>,
+    /// Figures stated in words.
+    pub statements: Vec<Statement>,
+    /// Slots of the board, where known.
+    pub slots: Vec<Slot>,
+    /// Peer-to-peer status by ordered pair, where a source states it.
+    pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
+    /// All statements that the machine rests on.
+    pub evidence: Vec<Evidence>,
+    /// What the evidence cannot tell, in sentences.
+    pub unknown: Vec<String>,
+    /// What is assumed, in sentences.
+    pub assumptions: Vec<String>,
+    /// What could not be read, or is odd.
+    pub warnings: Vec<Warning>,
+    /// What cannot be true.
+    pub contradictions: Vec<Contradiction>,
+}
+
+impl Machine {
+    /// A machine of which only a fabric is known.
+    pub fn new(name: impl Into<String>, kind: MachineKind, fabric: Fabric) -> Self {
+        Machine {
+            name: name.into(),
+            title: None,
+            kind,
+            source: None,
+            fabric,
+            stated_classes: None,
+            matrices: Vec::new(),
+            curves: Vec::new(),
+            rates: Vec::new(),
+            statements: Vec::new(),
+            slots: Vec::new(),
+            p2p: BTreeMap::new(),
+            evidence: Vec::new(),
+            unknown: Vec::new(),
+            assumptions: Vec::new(),
+            warnings: Vec::new(),
+            contradictions: Vec::new(),
+        }
+    }
+}
