@@ -95,6 +95,8 @@ pub struct Node {
     /// For a root complex: its locality domain. Paths between domains are `SYS`, within one `NODE`.
     /// Not the NUMA number, since some machines label one NUMA node's root complexes `SYS`.
     pub domain: Option<u32>,
+    /// For a NIC: whether it does RDMA. `nvidia-smi topo -m` lists only such.
+    pub rdma: Option<bool>,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
     /// What else a reader should know.
@@ -116,6 +118,7 @@ impl Node {
             numa: None,
             cpus: None,
             domain: None,
+            rdma: None,
             assumed: false,
             note: None,
             origins: Vec::new(),
