@@ -32,6 +32,8 @@ pub struct Observed {
     pub matrix: Matrix,
     /// Where they stand.
     pub origin: Origin,
+    /// Where the same numbers stand again.
+    pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
 }
