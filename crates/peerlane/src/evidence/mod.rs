@@ -6,6 +6,7 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod fact;
+mod grid;
 mod matrix;
 mod pci_tree;
 mod read;
