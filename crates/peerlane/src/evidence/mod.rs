@@ -20,6 +20,7 @@ mod host_contention;
 mod labelled_matrix;
 mod lscpu;
 mod lspci;
+mod lstopo_distances;
 mod lstopo_text;
 mod lstopo_xml;
 mod modules;
