@@ -101,7 +101,7 @@ impl<'a> Reading<'a> {
             values,
             title: entry.title.clone(),
         };
-        Ok(Observed { matrix, origin: self.source.origin(PUBLISHED, at), published: true })
+        Ok(Observed { matrix, origin: self.source.origin(PUBLISHED, at), also: Vec::new(), published: true })
     }
 
     /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.
