@@ -81,7 +81,10 @@ fn runs(evidence: Vec<Evidence>) -> Vec<Vec<Evidence>> {
 /// Whether two statements would answer one question, so that one run does not print both.
 fn same_subject(a: &Fact, b: &Fact) -> bool {
     match (a, b) {
-        (Fact::Matrix(a), Fact::Matrix(b)) => same_measure(a, b),
+        // pair matrices of differing GPUs are of two machines
+        (Fact::Matrix(a), Fact::Matrix(b)) => {
+            same_measure(a, b) || (a.rows.len() > 1 && b.rows.len() > 1 && a.rows != b.rows)
+        }
         (Fact::Curve(a), Fact::Curve(b)) => curve_label(a) != curve_label(b),
         (Fact::Classes(_), Fact::Classes(_)) | (Fact::Gpus(_), Fact::Gpus(_)) => true,
         (Fact::P2p(a), Fact::P2p(b)) => a.capability == b.capability,

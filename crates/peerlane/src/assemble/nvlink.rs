@@ -40,7 +40,10 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
             let part = all.devices[a].part.as_deref().and_then(|p| Parts::embedded().get(p));
             part.and_then(|p| p.nvlink_bricks).map(u32::from)
         };
-        nvlink_mesh(count, by_matrix, known_ports, |a| ports.to_switch(a) > 0)
+        let said = |a: usize, b: usize| {
+            all.classes.as_ref().is_some_and(|(m, _)| stated(m, &all.devices[a], &all.devices[b]).is_some())
+        };
+        nvlink_mesh(count, by_matrix, said, known_ports, |a| ports.to_switch(a) > 0)
     } else {
         ports.mesh(count)
     };

@@ -16,23 +16,24 @@ pub(super) struct Mesh {
     pub(super) impossible: Vec<(usize, u32)>,
 }
 
-/// Reads `bricks(a, b)`, the # of `NV#`, for all pairs below `count`. `ports(a)` is how many NVLinks
-/// device `a` has in all, where known; `switched(a)` whether its links are known to end in a switch.
+/// Reads `bricks(a, b)`, the # of `NV#`, for all pairs below `count`; `stated(a, b)` is false where a
+/// capture is cut and says nothing of a pair. `ports(a)` is how many NVLinks device `a` has in all,
+/// where known; `switched(a)` whether its links are known to end in a switch.
 pub(super) fn nvlink_mesh(
     count: usize,
     bricks: impl Fn(usize, usize) -> Option<u8>,
+    stated: impl Fn(usize, usize) -> bool,
     ports: impl Fn(usize) -> Option<u32>,
     switched: impl Fn(usize) -> bool,
 ) -> Mesh {
     let mut mesh = Mesh::default();
     for group in components(count, &bricks) {
-        let complete = group.iter().all(|&a| group.iter().all(|&b| a == b || bricks(a, b).is_some()));
+        let pairs = || group.iter().flat_map(|&a| group.iter().map(move |&b| (a, b))).filter(|&(a, b)| a != b);
         // a switch gives each member its own bricks, and each pair the fewer of its two
         let own = |a: usize| group.iter().filter_map(|&b| if a == b { None } else { bricks(a, b) }).max().unwrap_or(0);
         let total =
             |a: usize| group.iter().filter_map(|&b| if a == b { None } else { bricks(a, b) }).map(u32::from).sum();
-        let by_switch = complete
-            && group.iter().all(|&a| group.iter().all(|&b| a == b || bricks(a, b) == Some(own(a).min(own(b)))));
+        let by_switch = pairs().filter(|&(a, b)| stated(a, b)).all(|(a, b)| bricks(a, b) == Some(own(a).min(own(b))));
         let too_many = |a: usize| total(a) > ports(a).unwrap_or(MOST_BRICKS);
         let crowded: Vec<usize> = group.iter().copied().filter(|&a| too_many(a)).collect();
         let known_switch = by_switch && group.iter().any(|&a| switched(a));
@@ -83,7 +84,7 @@ mod tests {
     use super::*;
 
     fn mesh(count: usize, bricks: impl Fn(usize, usize) -> Option<u8>) -> Mesh {
-        nvlink_mesh(count, bricks, |_| None, |_| false)
+        nvlink_mesh(count, bricks, |_, _| true, |_| None, |_| false)
     }
 
     #[test]
@@ -103,6 +104,13 @@ mod tests {
     fn a_lost_gpu_leaves_the_others_on_the_switch() {
         let m = mesh(4, |a, b| (a != b && a != 3 && b != 3).then_some(18));
         assert_eq!(m.switched[0].len(), 3);
+    }
+
+    #[test]
+    fn cut_rows_do_not_hide_a_switch() {
+        let known = |a: usize, b: usize| a.min(b) < 2;
+        let m = nvlink_mesh(4, |a, b| (a != b && known(a, b)).then_some(18), known, |_| None, |_| false);
+        assert_eq!(m.switched[0].len(), 4);
     }
 
     #[test]

@@ -39,13 +39,13 @@ fn unplaced(fabric: &Fabric) -> Vec<String> {
     let loose: Vec<String> =
         devices.iter().filter(|d| fabric.package(**d).is_none()).map(|d| fabric.node(*d).name.clone()).collect();
     if !loose.is_empty() {
-        list.push(format!("which socket {} hang below, and how they reach host memory", span(&loose)));
+        list.push(format!("the socket above {}, and the way to host memory", span(&loose)));
     }
     for cpu in fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).note.is_some()) {
         let below: Vec<String> =
             devices.iter().filter(|d| fabric.package(**d) == Some(cpu)).map(|d| fabric.node(*d).name.clone()).collect();
         if !below.is_empty() {
-            list.push(format!("which socket {} hang below (no affinity is given for them)", span(&below)));
+            list.push(format!("the socket above {}: no affinity is given", span(&below)));
         }
     }
     list
@@ -118,25 +118,33 @@ fn packages(fabric: &Fabric) -> Option<String> {
     })
 }
 
-/// Root complexes of one NUMA node with `SYS` between them.
+/// Root complexes of one NUMA node, or with one CPU affinity, with `SYS` between them.
 fn one_numa_node_yet_sys(fabric: &Fabric) -> Option<String> {
-    let roots: Vec<_> = fabric.of_kind(NodeKind::RootComplex).map(|rc| fabric.node(rc)).collect();
-    let apart = roots
-        .iter()
-        .enumerate()
-        .any(|(i, a)| roots[i + 1..].iter().any(|b| a.numa.is_some() && a.numa == b.numa && a.domain != b.domain));
+    let roots: Vec<_> = fabric.of_kind(NodeKind::RootComplex).collect();
+    let local = |id| (fabric.node(id).numa, fabric.package(id));
+    let apart = roots.iter().enumerate().any(|(i, &a)| {
+        let placed = fabric.package(a).is_some_and(|cpu| fabric.node(cpu).note.is_none());
+        roots[i + 1..].iter().any(|&b| placed && local(a) == local(b) && fabric.node(a).domain != fabric.node(b).domain)
+    });
     apart.then(|| {
-        "devices of one NUMA node read SYS to each other: the labels do not tell whether a socket-to-socket link is on the way"
+        "devices of one NUMA node or CPU affinity read SYS to each other: the labels do not tell whether a socket-to-socket link is on the way"
             .to_owned()
     })
 }
 
 /// `GPU0–GPU3` for a run of numbers, else a list.
 pub(super) fn span(names: &[String]) -> String {
-    let numbers: Option<Vec<u32>> = names.iter().map(|n| n.strip_prefix("GPU")?.parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(n) if n.len() > 2 && n.windows(2).all(|w| w[1] == w[0] + 1) => {
-            format!("GPU{}–GPU{}", n[0], n[n.len() - 1])
+    let split = |name: &String| {
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        Some((stem.to_owned(), name[stem.len()..].parse::<u32>().ok()?))
+    };
+    let numbered: Option<Vec<(String, u32)>> = names.iter().map(split).collect();
+    match numbered.as_deref() {
+        Some([(stem, first), .., (_, last)])
+            if names.len() > 2
+                && numbered.iter().flatten().enumerate().all(|(i, (s, n))| s == stem && *n == first + i as u32) =>
+        {
+            format!("{stem}{first}–{stem}{last}")
         }
         _ if names.len() > 8 => format!("{} and {} others", names[..7].join(", "), names.len() - 7),
         _ => names.join(", "),
