@@ -213,7 +213,9 @@ fn matrices(text: &Text, title: usize, words: &Title, found: &mut Found) -> usiz
     let mut end = grid.last;
     let quantity = if words.bandwidth { Quantity::Bandwidth } else { Quantity::Latency };
     found.push(text, TOOL, text.numbers(title, end), Fact::Matrix(words.matrix(quantity, grid)));
-    if !words.bandwidth && let Some((header, grid)) = table_below(text, end, &["CPU"]) {
+    if !words.bandwidth
+        && let Some((header, grid)) = table_below(text, end, &["CPU"])
+    {
         warn_if_cut(text, header, &grid, found);
         end = grid.last;
         let matrix = words.matrix(Quantity::EnqueueLatency, grid);
@@ -315,7 +317,9 @@ P2P=Disabled Latency Matrix (us)
 
     #[test]
     fn quoted_in_a_document() {
-        let found = scanned("### Bidirectional P2P=Enabled Bandwidth Matrix (no ACS)\n\n```\n D\\D 0 1\n 0 — 102\n 1 104 —\n```\n");
+        let found = scanned(
+            "### Bidirectional P2P=Enabled Bandwidth Matrix (no ACS)\n\n```\n D\\D 0 1\n 0 — 102\n 1 104 —\n```\n",
+        );
         let Fact::Matrix(m) = &found.evidence[0].fact else { panic!() };
         assert_eq!((m.direction, m.value(0, 1)), (Some(Direction::Bidirectional), Some(102.0)));
         assert_eq!(m.title, "Bidirectional P2P=Enabled Bandwidth Matrix (no ACS)");
