@@ -31,6 +31,7 @@ mod nccl_xml;
 mod numactl;
 mod nvbandwidth;
 mod nvbandwidth_json;
+mod nvbandwidth_tests;
 mod nvidia_smi_nvlink;
 mod nvidia_smi_q;
 mod nvidia_smi_table;
