@@ -164,8 +164,11 @@ impl Built {
         if let (LinkKind::Pcie { .. }, Some(root)) = (&link.kind, root)
             && let Some(known) = constant(root_part(fabric, parts, root), "peer_rate")
         {
-            let name =
-                format!("{}, peer-to-peer towards {}", fabric.node(root).name, fabric.node(link.other(root)).name);
+            let name = format!(
+                "{}, peer-to-peer limit towards {}",
+                fabric.node(root).name,
+                fabric.node(link.other(root)).name
+            );
             let capacity = Rate::from_gb(known.value);
             model.peer = Some(self.resource(Resource { name, capacity, why: known.why, link: None, node: Some(root) }));
         }

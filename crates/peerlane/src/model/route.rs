@@ -243,8 +243,9 @@ impl<'m, 'a> Laying<'m, 'a> {
                         self.consume(both, 1.0, format!("{label}, staged traffic both ways"));
                     }
                     let kind = if traffic.host { "host memory traffic" } else { "peer-to-peer" };
+                    let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
                     let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
-                    self.limit(hop, rate, &smp.words, &format!("{kind}: {}{remark}", smp.why));
+                    self.limit(hop, rate, &smp.words, &format!("{kind}{source}{remark}"));
                 }
             }
         }
@@ -283,8 +284,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         match link.peer.filter(|_| leaves_root) {
             Some(peer) if self.model.capacities[peer] < rate => {
                 allowed = self.model.capacities[peer];
-                let why = &self.model.resources[peer].why;
-                self.limit(hop, allowed, words, &format!("the host bridge's peer-to-peer limit, {why}; else {detail}"));
+                self.limit(hop, allowed, words, &format!("the host bridge's peer-to-peer limit; else {detail}"));
             }
             _ => self.limit(hop, rate, words, &detail),
         }

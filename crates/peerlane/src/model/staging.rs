@@ -20,6 +20,8 @@ pub(super) struct Smp {
     pub host_rate: f64,
     /// Where these are from.
     pub why: String,
+    /// Whether no part says them.
+    pub assumed: bool,
 }
 
 impl Smp {
@@ -39,7 +41,8 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     });
     let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
     let why = if host.why == rate.why { rate.why } else { format!("{}; {}", rate.why, host.why) };
-    Smp { words: smp_words(link), peer_rate: rate.value * GB, host_rate: host.value * GB, why }
+    let (peer_rate, host_rate) = (rate.value * GB, host.value * GB);
+    Smp { words: smp_words(link), peer_rate, host_rate, why, assumed: rate.assumed }
 }
 
 /// The most, in GB/s, that staged transfers in both directions together get across a socket link, where a part
@@ -75,13 +78,18 @@ pub(super) enum Access {
 
 /// Whether `source` may reach `destination` directly: by what the machine states, else by the path.
 pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destination: NodeId, path: &Path) -> Access {
-    let fabric = &machine.fabric;
+    let by_path = access_by_path(&machine.fabric, parts, source, path);
     let stated = machine.p2p.get(&(source, destination)).or_else(|| machine.p2p.get(&(destination, source)));
-    match stated {
-        Some(P2pStatus::Ok) => return Access::Direct(None),
-        Some(P2pStatus::Unknown) | None => {}
-        Some(status) => return Access::Staged(format!("no peer-to-peer: {}", status_words(*status))),
+    match (stated, by_path) {
+        (Some(P2pStatus::Ok), _) => Access::Direct(None),
+        (Some(P2pStatus::Unknown) | None, by_path) => by_path,
+        // a bare refusal is explained by the path where that explains it
+        (Some(P2pStatus::NotSupported), Access::Staged(why)) => Access::Staged(why),
+        (Some(status), _) => Access::Staged(format!("no peer-to-peer: {}", status_words(*status))),
     }
+}
+
+fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
     let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
     let Some(across) = across else { return Access::Direct(None) };
     let part = cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c));
@@ -91,7 +99,7 @@ pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destinati
             "no peer-to-peer across {}: the sockets' root complexes do not forward it",
             smp_words(fabric.link(across))
         )),
-        None => Access::Direct(Some("peer-to-peer across sockets is assumed to work")),
+        None => Access::Direct(Some("that sockets forward peer-to-peer traffic is assumed")),
     }
 }
 
