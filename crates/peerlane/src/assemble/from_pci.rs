@@ -130,7 +130,8 @@ impl Walk<'_> {
         Switch {
             address: pci.address,
             pci_id: pci.vendor.zip(pci.device).filter(|id| *id != (0xffff, 0xffff)),
-            product: pci.name.clone(),
+            // a hand-written file's stand-in for an address says nothing of the product
+            product: pci.name.clone().filter(|_| pci.address.is_some()),
             uplink: Uplink { running: pci.running, allowed: PcieWidth::default(), capable: pci.capable },
             implied: false,
             branches,

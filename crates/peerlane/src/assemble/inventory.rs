@@ -191,11 +191,15 @@ impl Inventory {
             let nics: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_nic()));
             for pci in nics {
                 let name = nic_name(pci);
-                let known = pci.address.and_then(|a| self.at(a)).or_else(|| self.find(&name));
+                let by_name = || name.and_then(|n| self.find(n));
                 // a flat listing names no place; only a tree adds NICs that nobody else lists
-                let at = match known {
+                let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
-                    None if tree.has_tree => self.add(&name, &origin),
+                    None if tree.has_tree => {
+                        let free = (0..).map(|n| format!("NIC{n}")).find(|n| self.find(n).is_none());
+                        let name = name.map(str::to_owned).or(free).unwrap_or_default();
+                        self.add(&name, &origin)
+                    }
                     None => continue,
                 };
                 self.join_one(at, pci, &origin);
@@ -281,14 +285,10 @@ fn in_address_order<'a>(devices: impl Iterator<Item = &'a PciDevice>) -> Vec<&'a
     all
 }
 
-/// The name a NIC goes by: its RDMA device, else its network interface, else its address.
-fn nic_name(pci: &PciDevice) -> String {
+/// The name a NIC goes by: its RDMA device, else its network interface.
+fn nic_name(pci: &PciDevice) -> Option<&str> {
     let rdma = pci.os_devices.iter().find(|o| o.rdma);
-    match (rdma.or_else(|| pci.os_devices.first()), pci.address) {
-        (Some(os), _) => os.name.clone(),
-        (None, Some(address)) => format!("NIC@{address}"),
-        (None, None) => "NIC".to_owned(),
-    }
+    rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
 }
 
 fn known_or(a: crate::fabric::PcieWidth, b: crate::fabric::PcieWidth) -> crate::fabric::PcieWidth {

@@ -19,6 +19,8 @@ mod nvlink_mesh;
 mod skeleton;
 mod unknown;
 
+use std::path::Path;
+
 use crate::evidence::{Evidence, Fact, Found, Heading, Origin, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
@@ -174,7 +176,8 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
     machine.evidence = evidence;
 }
 
-/// Names machines by the heading above their first statement, by host name, or by their source.
+/// Names machines: one alone by its host name or where it was read from, several by the headings
+/// above their first statements.
 fn name(machines: &mut [Machine], headings: &[Heading]) {
     let mut taken: Vec<String> = Vec::new();
     let alone = machines.len() == 1;
@@ -184,16 +187,13 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
             let line = origin.lines.map_or(0, |l| l.0);
             headings.iter().rev().find(|h| h.source == origin.source && h.line < line).map(|h| h.text.clone())
         });
-        let host = machine.evidence.iter().find_map(|e| match &e.fact {
+        let label = machine.evidence.iter().find_map(|e| match &e.fact {
             Fact::Host(host) => host.name.clone(),
             Fact::Curve(curve) => curve.settings.get("label").cloned(),
             _ => None,
         });
-        let stem = first.filter(|_| alone).and_then(|o| {
-            std::path::Path::new(o.source.as_ref()).file_stem().map(|s| s.to_string_lossy().into_owned())
-        });
-        let stem = stem.filter(|s| s != "-");
-        let base = heading.or(host).or(stem).unwrap_or_else(|| format!("machine {}", i + 1));
+        let base = if alone { label.or_else(|| place(machine)) } else { heading.or(label) };
+        let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
         let mut again = 2;
         while taken.contains(&name) {
@@ -203,4 +203,16 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         taken.push(name.clone());
         machine.name = name;
     }
+}
+
+/// The file's name without extension, or the folder's where several files speak of the machine.
+fn place(machine: &Machine) -> Option<String> {
+    let mut sources: Vec<&Path> = machine.evidence.iter().map(|e| Path::new(e.origin.source.as_ref())).collect();
+    sources.dedup();
+    let path = match sources.as_slice() {
+        [one] => one.file_stem(),
+        [first, ..] => first.parent().and_then(Path::file_name),
+        [] => None,
+    };
+    path.map(|p| p.to_string_lossy().into_owned()).filter(|p| p != "-")
 }
