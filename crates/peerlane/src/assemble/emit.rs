@@ -125,8 +125,11 @@ impl Emit<'_> {
     }
 
     fn pcie(&mut self, above: NodeId, below: NodeId, uplink: &Uplink, device: Option<usize>) {
-        let kind = LinkKind::Pcie { running: uplink.running, allowed: uplink.allowed, slot: None };
-        let mut link = Link::new(above, below, kind);
+        // one end's limit is a limit of the link; that the other end's is not known must be said
+        let half_known = uplink.allowed.is_unknown() && !uplink.capable.is_unknown();
+        let allowed = if half_known { uplink.capable } else { uplink.allowed };
+        let mut link = Link::new(above, below, LinkKind::Pcie { running: uplink.running, allowed, slot: None });
+        link.note = half_known.then(|| "the limit is the device's own; its slot's is not known".to_owned());
         link.origins.extend(self.origin.clone());
         for origin in device.iter().flat_map(|&d| &self.all.devices[d].origins) {
             if !uplink.running.is_unknown() && !link.origins.contains(origin) {

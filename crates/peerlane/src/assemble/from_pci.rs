@@ -1,9 +1,10 @@
 //! PCI listing → skeleton: ports become switches, root ports become part of their root complex.
 
+use crate::catalogue::Parts;
 use crate::evidence::{Origin, PciDevice, PciRole, PciTree};
-use crate::fabric::{PciAddress, PcieWidth};
+use crate::fabric::{PathClass, PciAddress, PcieWidth};
 
-use super::from_classes::uplink;
+use super::from_classes::{stated, uplink};
 use super::inventory::Inventory;
 use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 
@@ -45,7 +46,41 @@ pub(super) fn from_pci(all: &Inventory, tree: &PciTree, origin: &Origin) -> Skel
             None => domains.push(Domain { numa, roots: vec![root] }),
         }
     }
-    Skeleton { domains, origin: Some(origin.clone()) }
+    Skeleton { domains: join_domains(all, domains), origin: Some(origin.clone()) }
+}
+
+/// Places root complexes whose NUMA node the listing does not tell: there may be only one node, or a
+/// class matrix may say that they share one with others.
+fn join_domains(all: &Inventory, domains: Vec<Domain>) -> Vec<Domain> {
+    let only_node = match all.host.numa.as_slice() {
+        [one] => Some(one.id),
+        _ => None,
+    };
+    let near = |a: &Domain, b: &Domain| {
+        let Some((matrix, _)) = &all.classes else { return false };
+        let (left, right) = (a.devices(), b.devices());
+        left.iter().any(|&x| {
+            right.iter().any(|&y| {
+                let class = stated(matrix, &all.devices[x], &all.devices[y]);
+                class.is_some_and(|c| c.is_pcie() && c != PathClass::Sys)
+            })
+        })
+    };
+    let mut joined: Vec<Domain> = Vec::new();
+    // known ones first, so that the others find them
+    let (known, unknown): (Vec<_>, Vec<_>) = domains.into_iter().partition(|d| d.numa.is_some());
+    for mut domain in known.into_iter().chain(unknown) {
+        domain.numa = domain.numa.or(only_node);
+        let home = joined.iter_mut().find(|d| {
+            let same = domain.numa.is_some() && d.numa == domain.numa;
+            same || (domain.numa.is_none() && near(d, &domain))
+        });
+        match home {
+            Some(home) => home.roots.append(&mut domain.roots),
+            None => joined.push(domain),
+        }
+    }
+    joined
 }
 
 struct Walk<'a> {
@@ -127,12 +162,16 @@ impl Walk<'_> {
     }
 
     fn switch(&self, pci: &PciDevice, branches: Vec<Branch>) -> Switch {
+        let pci_id = pci.vendor.zip(pci.device).filter(|id| *id != (0xffff, 0xffff));
+        let part = pci_id.and_then(|(vendor, device)| Parts::embedded().for_pci_id(vendor, device));
+        let by_rate = || PcieWidth::from_raw_rate(pci.link_rate?, part?.pcie?);
+        let running = if pci.running.is_unknown() { by_rate().unwrap_or_default() } else { pci.running };
         Switch {
             address: pci.address,
-            pci_id: pci.vendor.zip(pci.device).filter(|id| *id != (0xffff, 0xffff)),
+            pci_id,
             // a hand-written file's stand-in for an address says nothing of the product
             product: pci.name.clone().filter(|_| pci.address.is_some()),
-            uplink: Uplink { running: pci.running, allowed: PcieWidth::default(), capable: pci.capable },
+            uplink: Uplink { running, allowed: PcieWidth::default(), capable: pci.capable },
             implied: false,
             branches,
         }

@@ -7,7 +7,8 @@ use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
     ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
 };
-use crate::fabric::{CpuList, PciAddress};
+use crate::fabric::{CpuList, PciAddress, PcieWidth};
+use crate::units::{Bytes, Rate};
 
 use super::group::{gpu_index, is_gpu_label};
 
@@ -30,6 +31,8 @@ pub(super) struct Device {
     pub(super) rdma: Option<bool>,
     /// Line rate in Gb/s, where told.
     pub(super) gigabits: Option<f64>,
+    /// Raw rate of its PCIe link, where a source gives only that.
+    pub(super) link_rate: Option<Rate>,
     /// PCI vendor and device.
     pub(super) pci_id: Option<(u16, u16)>,
     /// Catalogue part.
@@ -176,6 +179,7 @@ impl Inventory {
     fn join_pci(&mut self) {
         for (tree, origin) in self.trees.clone() {
             self.address_gpus_by_order(&tree);
+            self.address_nics_by_order(&tree);
             let gpus: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_gpu()));
             for (position, pci) in gpus.into_iter().enumerate() {
                 let by_address = pci.address.and_then(|a| self.at(a));
@@ -221,6 +225,29 @@ impl Inventory {
         }
     }
 
+    /// The kernel numbers `mlx5_0` … in the order it probes PCI, so as many NVIDIA (Mellanox) functions
+    /// without names of their own get the names in order of address.
+    fn address_nics_by_order(&mut self, tree: &PciTree) {
+        let mellanox = |d: &&PciDevice| {
+            let named = d.name.as_deref().is_some_and(|n| n.contains("Mellanox") || n.contains("ConnectX"));
+            d.is_nic() && d.os_devices.is_empty() && (d.vendor == Some(0x15b3) || named)
+        };
+        let listed = in_address_order(tree.devices.iter().filter(mellanox));
+        let number = |d: &Device| {
+            let names = std::iter::once(&d.name).chain(&d.aliases);
+            names.filter_map(|n| n.strip_prefix("mlx5_")?.parse::<u32>().ok()).next()
+        };
+        let mut named: Vec<&mut Device> =
+            self.devices.iter_mut().filter(|d| d.facts.address.is_none() && number(d).is_some()).collect();
+        if named.len() != listed.len() || listed.iter().any(|d| d.address.is_none()) {
+            return;
+        }
+        named.sort_by_key(|d| number(d));
+        for (device, pci) in named.into_iter().zip(listed) {
+            device.facts.address = pci.address;
+        }
+    }
+
     fn join_one(&mut self, at: usize, pci: &PciDevice, origin: &Origin) {
         let device = &mut self.devices[at];
         let facts = &mut device.facts;
@@ -228,10 +255,11 @@ impl Inventory {
         facts.name = facts.name.take().or_else(|| pci.name.clone());
         facts.running = known_or(facts.running, pci.running);
         facts.capable = known_or(facts.capable, pci.capable);
-        facts.bar1 = facts.bar1.or(pci.bar_bytes.map(crate::units::Bytes));
+        facts.bar1 = facts.bar1.or(pci.bar_bytes.map(Bytes));
         device.numa = device.numa.or(pci.numa);
         device.cpus = device.cpus.take().or_else(|| pci.cpus.clone());
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
+        device.link_rate = device.link_rate.or(pci.link_rate);
         if !device.gpu {
             device.rdma = device.rdma.or(Some(pci.os_devices.iter().any(|o| o.rdma)));
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
@@ -252,7 +280,13 @@ impl Inventory {
             let kind = if device.gpu { PartKind::Gpu } else { PartKind::Nic };
             let by_id = device.pci_id.and_then(|(vendor, id)| parts.for_pci_id(vendor, id));
             let by_name = || device.facts.name.as_deref().and_then(|name| parts.for_product(kind, name));
-            device.part = by_id.filter(|p| p.kind == kind).or_else(by_name).map(|p| p.name.clone());
+            let part = by_id.filter(|p| p.kind == kind).or_else(by_name);
+            device.part = part.map(|p| p.name.clone());
+            if device.facts.running.is_unknown()
+                && let Some((rate, limit)) = device.link_rate.zip(part.and_then(|p| p.pcie))
+            {
+                device.facts.running = PcieWidth::from_raw_rate(rate, limit).unwrap_or_default();
+            }
         }
         // aliases that two devices share (eth0 of two virtual functions) name neither
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -291,8 +325,8 @@ fn nic_name(pci: &PciDevice) -> Option<&str> {
     rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
 }
 
-fn known_or(a: crate::fabric::PcieWidth, b: crate::fabric::PcieWidth) -> crate::fabric::PcieWidth {
-    crate::fabric::PcieWidth { generation: a.generation.or(b.generation), lanes: a.lanes.or(b.lanes) }
+fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {
+    PcieWidth { generation: a.generation.or(b.generation), lanes: a.lanes.or(b.lanes) }
 }
 
 fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {

@@ -133,7 +133,8 @@ pub enum LinkKind {
     Pcie {
         /// The width it runs at.
         running: PcieWidth,
-        /// The most that both its ends and the slot between them allow.
+        /// The most that both its ends and the slot between them allow. Where only one end's limit is
+        /// known it is that one's, and the link's note says so.
         allowed: PcieWidth,
         /// The slot it passes through, by the board's name for it.
         slot: Option<String>,
