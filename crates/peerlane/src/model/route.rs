@@ -194,7 +194,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         let devices = [source, destination].into_iter().filter(|n| !is(*n, NodeKind::Host));
         let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n)));
         let payload = payloads.min_by(|a, b| a.value.total_cmp(&b.value));
-        let (maximum, mut assumed) = payload.map_or((MAX_PAYLOAD.value, true), |p| (p.value, p.assumed));
+        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed());
+        let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
             let known = READ_COMPLETION.or_of(cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c)));
