@@ -10,6 +10,7 @@ mod matrix;
 mod pci_tree;
 mod read;
 mod text;
+mod words;
 
 mod bandwidth_test;
 mod cpuinfo;
