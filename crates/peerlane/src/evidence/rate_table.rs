@@ -3,11 +3,16 @@
 //! Two forms: cells parted by tabs, and Markdown's. A line without rates above lines with rates is their header, so
 //! that one table may hold several.
 
+use std::collections::BTreeSet;
+
 use super::words::number_and_unit;
 use super::{Fact, Found, RateRow, RateTable, Text};
 use crate::units::Rate;
 
 const TOOL: &str = "document table";
+
+/// More columns are data and no table for readers.
+const MAX_COLUMNS: usize = 64;
 
 /// Fewer rows may be anything.
 const MIN_ROWS: usize = 2;
@@ -16,7 +21,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut block = Block::default();
     for (i, line) in text.iter() {
         match cells(line) {
-            Some((form, cells)) => {
+            Some((form, cells)) if cells.len() <= MAX_COLUMNS => {
                 if block.form.is_some_and(|f| f != form) {
                     block.finish(text, found);
                     block.header = None;
@@ -24,7 +29,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 block.form = Some(form);
                 block.take(text, i, cells, found);
             }
-            None => {
+            _ => {
                 block.finish(text, found);
                 block = Block::default();
             }
@@ -71,6 +76,8 @@ struct Block {
     /// The last line without rates, and where it stands.
     header: Option<(usize, Vec<String>)>,
     rows: Vec<(usize, Vec<String>)>,
+    /// The columns in which some row has a rate.
+    rated: BTreeSet<usize>,
 }
 
 impl Block {
@@ -79,14 +86,16 @@ impl Block {
         if is_rule {
             return;
         }
-        if cells.iter().any(|cell| rate(cell).is_some()) {
+        let columns: Vec<usize> =
+            (0..cells.len()).filter(|&j| cells.get(j).is_some_and(|c| rate(c).is_some())).collect();
+        if !columns.is_empty() {
+            self.rated.extend(columns);
             self.rows.push((i, cells));
             return;
         }
         // within a table, a row may lack its rate; a line that has words there is a new header
         let unknown = |j: &usize| cells.get(*j).is_none_or(|c| matches!(c.as_str(), "" | "-" | "—" | "N/A"));
-        let rated = self.rate_columns();
-        if !rated.is_empty() && rated.iter().all(unknown) {
+        if !self.rated.is_empty() && self.rated.iter().all(unknown) {
             self.rows.push((i, cells));
             return;
         }
@@ -94,16 +103,9 @@ impl Block {
         self.header = Some((i, cells));
     }
 
-    /// The columns in which some row has a rate.
-    fn rate_columns(&self) -> Vec<usize> {
-        let width = self.rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
-        let rated = |j: usize| self.rows.iter().any(|(_, cells)| cells.get(j).is_some_and(|c| rate(c).is_some()));
-        (0..width).filter(|&j| rated(j)).collect()
-    }
-
     /// Pushes what was read; the next rows need a header of their own.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let rated = self.rate_columns();
+        let rated: Vec<usize> = std::mem::take(&mut self.rated).into_iter().collect();
         let rows = std::mem::take(&mut self.rows);
         let with_rates = rows.iter().filter(|(_, cells)| cells.iter().any(|c| rate(c).is_some())).count();
         let (Some((first, header)), Some((last, _))) = (self.header.take(), rows.last()) else { return };

@@ -49,8 +49,8 @@ struct Output {
     lines: Option<(usize, usize)>,
     matrix: ClassMatrix,
     pcie: usize,
-    /// A cell or row is missing.
-    cut: bool,
+    /// Cells that are there.
+    filled: usize,
     numa: BTreeMap<u32, CpuList>,
 }
 
@@ -108,8 +108,7 @@ impl Output {
                 _ => None,
             });
         }
-        self.cut |= classes.len() < cols;
-        classes.resize(cols, None);
+        self.filled += classes.len();
         self.matrix.rows.push((*label).to_owned());
         self.matrix.cells.push(classes);
         true
@@ -130,16 +129,24 @@ impl Output {
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let Output { lines, mut matrix, pcie, cut, numa, .. } = std::mem::take(self);
+        let Output { lines, mut matrix, pcie, filled, numa, .. } = std::mem::take(self);
         let Some((first, last)) = lines.filter(|_| !matrix.rows.is_empty()) else { return };
         let lines = text.numbers(first, last);
+        let size = matrix.cols.len() * matrix.cols.len();
         if pcie > 0 {
             let message = "rocm-smi does not say which way a PCIE link takes: those classes are unknown; \
                            add `lspci -tv` or an lstopo XML file";
             found.warn(text, TOOL, lines, message);
         }
-        if cut || matrix.rows.len() < matrix.cols.len() {
+        if filled < size {
             found.warn(text, TOOL, lines, "rows or cells are missing: the capture is cut");
+        }
+        // also keeps memory in proportion to the text
+        if filled * 4 < matrix.rows.len() * matrix.cols.len() {
+            return;
+        }
+        for row in &mut matrix.cells {
+            row.resize(matrix.cols.len(), None);
         }
         let node = |row: &String| gpu_number(row).and_then(|n| numa.get(&n).cloned());
         matrix.numa_affinity = matrix.rows.iter().map(node).collect();
