@@ -68,9 +68,9 @@ impl<'a> Building<'a> {
             let message = format!("a node called '{}' is there already; give this one another name", node.name);
             return Err(self.source.error(span, message));
         }
-        let name = node.name.clone();
+        let names: Vec<String> = std::iter::once(&node.name).chain(&node.aliases).cloned().collect();
         let id = self.builder.node(node);
-        self.names.insert(name, id);
+        self.names.extend(names.into_iter().map(|name| (name, id)));
         Ok(id)
     }
 
@@ -185,8 +185,9 @@ impl<'a> Building<'a> {
     /// A node that follows from its CPU: `cpu0` has `host0` and `rc0`.
     fn of_cpu(&mut self, stem: &str, kind: NodeKind, cpu: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
         let owner = &self.builder.nodes()[cpu.index()];
-        let rest = owner.name.strip_prefix("cpu").map_or_else(|| format!("-{}", owner.name), str::to_owned);
-        let mut node = Node::new(format!("{stem}{rest}"), kind);
+        let short = owner.name.strip_prefix("cpu").map(|rest| format!("{stem}{rest}"));
+        let name = short.filter(|n| !self.names.contains_key(n)).unwrap_or_else(|| format!("{}-{stem}", owner.name));
+        let mut node = Node::new(name, kind);
         node.assumed = owner.assumed;
         node.origins.clone_from(&owner.origins);
         let id = self.add(node, at.clone())?;
@@ -251,7 +252,8 @@ impl<'a> Building<'a> {
             if bricks == 0 {
                 return Err(self.source.error(at, "an NVLink bundle has at least one brick: nvlink = 1"));
             }
-            LinkKind::Nvlink { generation: entry.nvlink_generation.or_else(|| self.nvlink_generation(a, b)), bricks }
+            let generation = entry.nvlink_generation.or_else(|| common_nvlink(self.part_of(a), self.part_of(b)));
+            LinkKind::Nvlink { generation, bricks }
         } else if let Some(smp) = &entry.smp {
             part = self.smp_part(smp)?;
             if [a, b].iter().any(|n| self.builder.nodes()[n.index()].kind != NodeKind::Cpu) {
@@ -298,14 +300,6 @@ impl<'a> Building<'a> {
         self.parts.get(own(id).or_else(|| own(*self.package.get(&id)?))?)
     }
 
-    fn nvlink_generation(&self, a: NodeId, b: NodeId) -> Option<u8> {
-        let of = |id| self.part_of(id).and_then(|p| p.nvlink_generation);
-        match (of(a), of(b)) {
-            (Some(x), Some(y)) => Some(x.min(y)),
-            (x, y) => x.or(y),
-        }
-    }
-
     fn pcie(
         &mut self,
         a: NodeId,
@@ -321,17 +315,7 @@ impl<'a> Building<'a> {
             Some(name) => self.slot(name)?,
             None => None,
         };
-        let by_parts = match (self.part_of(a).and_then(|p| p.pcie), self.part_of(b).and_then(|p| p.pcie)) {
-            (Some(x), Some(y)) => narrower(x, y),
-            _ => PcieWidth::default(),
-        };
-        let by_slot = match slot {
-            Some(slot) if !by_parts.is_unknown() => {
-                narrower(by_parts, PcieWidth { generation: None, lanes: Some(slot.wired) })
-            }
-            _ => by_parts,
-        };
-        let allowed = stated.unwrap_or(by_slot);
+        let allowed = stated.unwrap_or_else(|| common_width(self.part_of(a), self.part_of(b), slot));
         if exceeds(runs.generation, allowed.generation) || exceeds(runs.lanes, allowed.lanes) {
             let message = format!(
                 "the link runs at {runs}, but its ends and its slot allow {allowed}; correct one, or write `allowed`"
@@ -372,6 +356,18 @@ impl<'a> Building<'a> {
     }
 }
 
+/// What the parts at a link's two ends and the slot between them allow; unknown unless both parts are known.
+pub(crate) fn common_width(a: Option<&Part>, b: Option<&Part>, slot: Option<&Slot>) -> PcieWidth {
+    let (Some(x), Some(y)) = (a.and_then(|p| p.pcie), b.and_then(|p| p.pcie)) else { return PcieWidth::default() };
+    let wired = slot.map(|s| PcieWidth { generation: None, lanes: Some(s.wired) });
+    narrower(narrower(x, y), wired.unwrap_or_default())
+}
+
+/// The NVLink generation that the parts at a link's two ends have in common.
+pub(crate) fn common_nvlink(a: Option<&Part>, b: Option<&Part>) -> Option<u8> {
+    least(a.and_then(|p| p.nvlink_generation), b.and_then(|p| p.nvlink_generation))
+}
+
 /// Says that no node has this name, and which do.
 pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
     let known = listed(known.keys().map(String::as_str));
@@ -384,13 +380,15 @@ fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
 
 /// The lower generation and the fewer lanes of two, where known.
 fn narrower(x: PcieWidth, y: PcieWidth) -> PcieWidth {
-    fn least<T: Ord>(x: Option<T>, y: Option<T>) -> Option<T> {
-        match (x, y) {
-            (Some(x), Some(y)) => Some(x.min(y)),
-            (x, y) => x.or(y),
-        }
-    }
     PcieWidth { generation: least(x.generation, y.generation), lanes: least(x.lanes, y.lanes) }
+}
+
+/// The lesser of two, where known.
+fn least<T: Ord>(x: Option<T>, y: Option<T>) -> Option<T> {
+    match (x, y) {
+        (Some(x), Some(y)) => Some(x.min(y)),
+        (x, y) => x.or(y),
+    }
 }
 
 /// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.

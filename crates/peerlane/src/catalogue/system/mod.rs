@@ -11,6 +11,8 @@ mod lanes;
 mod observed;
 mod source;
 
+pub(crate) use fabric::{common_nvlink, common_width};
+
 use crate::catalogue::Parts;
 use crate::machine::{Machine, MachineKind};
 use file::SystemFile;
