@@ -1,19 +1,29 @@
 //! Nodes and links of a system file → its fabric.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::file::{LinkEntry, NodeEntry, SystemFile};
 use super::source::Source;
+use super::widths::{common_nvlink, common_width, exceeds};
 use super::{SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::Slot;
 
+/// The most nodes that a file may list: many times those of the largest machine of one host.
+const MAX_NODES: usize = 2048;
+
 /// Builds the fabric that a file describes.
 pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Result<Fabric, SystemError> {
+    if system.nodes.len() > MAX_NODES {
+        let count = system.nodes.len();
+        return Err(
+            source.refuse(format!("{count} nodes; a system file describes one machine, of at most {MAX_NODES}"))
+        );
+    }
     let mut building = Building {
         source,
         parts,
@@ -195,17 +205,15 @@ impl<'a> Building<'a> {
         Ok(id)
     }
 
-    fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
+    fn of_kind(&self, kind: NodeKind) -> BTreeSet<NodeId> {
         let nodes = self.builder.nodes();
         self.names.values().copied().filter(|id| nodes[id.index()].kind == kind).collect()
     }
 
     fn host_memories(&mut self) -> Result<(), SystemError> {
-        let given: Vec<NodeId> =
+        let given: BTreeSet<NodeId> =
             self.of_kind(NodeKind::Host).iter().filter_map(|h| self.package.get(h)).copied().collect();
-        let mut cpus = self.of_kind(NodeKind::Cpu);
-        cpus.sort_unstable();
-        for cpu in cpus {
+        for cpu in self.of_kind(NodeKind::Cpu) {
             if !given.contains(&cpu) {
                 self.of_cpu("host", NodeKind::Host, cpu, 0..0)?;
             }
@@ -343,9 +351,7 @@ impl<'a> Building<'a> {
 
     /// Numbers the locality domains: by NUMA node where every root complex has one, else by CPU.
     fn domains(&mut self) {
-        let mut cpus = self.of_kind(NodeKind::Cpu);
-        cpus.sort_unstable();
-        let by_cpu: HashMap<NodeId, u32> = cpus.into_iter().zip(0..).collect();
+        let by_cpu: HashMap<NodeId, u32> = self.of_kind(NodeKind::Cpu).into_iter().zip(0..).collect();
         let all = self.of_kind(NodeKind::RootComplex);
         let by_numa = all.iter().all(|rc| self.builder.nodes()[rc.index()].numa.is_some());
         for rc in all {
@@ -356,39 +362,10 @@ impl<'a> Building<'a> {
     }
 }
 
-/// What the parts at a link's two ends and the slot between them allow; unknown unless both parts are known.
-pub(crate) fn common_width(a: Option<&Part>, b: Option<&Part>, slot: Option<&Slot>) -> PcieWidth {
-    let (Some(x), Some(y)) = (a.and_then(|p| p.pcie), b.and_then(|p| p.pcie)) else { return PcieWidth::default() };
-    let wired = slot.map(|s| PcieWidth { generation: None, lanes: Some(s.wired) });
-    narrower(narrower(x, y), wired.unwrap_or_default())
-}
-
-/// The NVLink generation that the parts at a link's two ends have in common.
-pub(crate) fn common_nvlink(a: Option<&Part>, b: Option<&Part>) -> Option<u8> {
-    least(a.and_then(|p| p.nvlink_generation), b.and_then(|p| p.nvlink_generation))
-}
-
 /// Says that no node has this name, and which do.
 pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
     let known = listed(known.keys().map(String::as_str));
     source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
-}
-
-fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
-    matches!((running, allowed), (Some(r), Some(a)) if r > a)
-}
-
-/// The lower generation and the fewer lanes of two, where known.
-fn narrower(x: PcieWidth, y: PcieWidth) -> PcieWidth {
-    PcieWidth { generation: least(x.generation, y.generation), lanes: least(x.lanes, y.lanes) }
-}
-
-/// The lesser of two, where known.
-fn least<T: Ord>(x: Option<T>, y: Option<T>) -> Option<T> {
-    match (x, y) {
-        (Some(x), Some(y)) => Some(x.min(y)),
-        (x, y) => x.or(y),
-    }
 }
 
 /// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.

@@ -180,6 +180,25 @@ fn lanes_are_counted() {
     assert!(said.contains("line 18: slot 'S1' has room for 8 lanes, not 16"), "{said}");
 }
 
+#[test]
+fn nvlink_bricks_are_counted() {
+    let text = "name = \"n\"\n[nodes]\nGPU0 = { part = \"tesla-p100-sxm2\" }\nGPU1 = { part = \"tesla-p100-sxm2\" }\n\
+                [[links]]\nbetween = [\"GPU0\", \"GPU1\"]\nnvlink = 4\n";
+    let machine = read_system(text, "x").unwrap();
+    assert!(matches!(machine.fabric.links()[0].kind, LinkKind::Nvlink { generation: Some(1), bricks: 4 }));
+    let said = refusal(&text.replace("= 4", "= 5"));
+    assert!(said.contains("'GPU0' has 4 NVLink bricks, but its links take 5"), "{said}");
+}
+
+#[test]
+fn an_alias_is_a_name_and_no_second_node() {
+    let text = "name = \"n\"\n[nodes]\ncpu0 = { kind = \"cpu\", aliases = [\"socket0\"] }\nGPU0 = { kind = \"gpu\" }\n\
+                [[links]]\nbetween = [\"socket0\", \"GPU0\"]\npcie = \"?\"\n";
+    let machine = read_system(text, "x").unwrap();
+    let names: Vec<_> = machine.fabric.nodes().iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["cpu0", "GPU0", "host0", "rc0"]);
+}
+
 proptest::proptest! {
     #[test]
     fn nonsense_is_refused_and_nothing_else(text in "\\PC*", cut in 0usize..600) {
