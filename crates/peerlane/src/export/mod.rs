@@ -1,3 +1,4 @@
 //! A machine in other programs' formats and in our JSON.
 
 pub mod json;
+pub mod system_toml;

@@ -10,6 +10,9 @@ mod file;
 mod lanes;
 mod observed;
 mod source;
+mod widths;
+
+pub(crate) use widths::{common_nvlink, common_width};
 
 use crate::catalogue::Parts;
 use crate::machine::{Machine, MachineKind};
