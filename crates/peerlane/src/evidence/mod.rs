@@ -12,6 +12,7 @@ mod read;
 mod text;
 
 mod bandwidth_test;
+mod config_space;
 mod cpuinfo;
 mod device_query;
 mod host_contention;
@@ -42,6 +43,7 @@ mod rocm_smi;
 mod sensors;
 mod sysfs;
 mod sysfs_listing;
+mod sysfs_tree;
 mod xml;
 
 pub use fact::{
