@@ -73,7 +73,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
             worst.other.rate,
             matrix.describe()
         ),
-        evidence: view.cite([&observed.origin]),
+        evidence: view.cite_matrix(observed),
         mend: if summed {
             "Measure again, several times and on an idle machine; leave the odd cell out until then."
         } else {
@@ -82,7 +82,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         }
         .to_owned(),
     };
-    Some(Raised { finding, loss: worst.difference })
+    Some(Raised { finding, loss: 0.0 })
 }
 
 fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {

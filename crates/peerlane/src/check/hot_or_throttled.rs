@@ -1,5 +1,7 @@
 //! GPUs whose clocks are held down, or that are hot enough for it.
 
+use std::collections::BTreeMap;
+
 use super::view::{Raised, View};
 use super::words::{add, list};
 use super::{Finding, FindingKind, Rule, Severity};
@@ -26,29 +28,30 @@ enum Trouble {
     OverLimit,
 }
 
+/// GPUs in the same trouble.
+#[derive(Default)]
+struct Patients<'a> {
+    names: Vec<String>,
+    signs: Vec<String>,
+    origins: Vec<&'a Origin>,
+}
+
 fn run(view: &View) -> Vec<Raised> {
-    let mut troubles: Vec<(Trouble, Vec<String>, Vec<String>, Vec<&Origin>)> = Vec::new();
+    let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
-            let Some((trouble, observed)) = judge(gpu) else { continue };
+            let Some((trouble, sign)) = judge(gpu) else { continue };
             let Some(name) = name(view, gpu) else { continue };
-            if !troubles.iter().any(|(t, ..)| *t == trouble) {
-                troubles.push((trouble, Vec::new(), Vec::new(), Vec::new()));
-            }
-            for (_, subjects, texts, origins) in troubles.iter_mut().filter(|(t, ..)| *t == trouble) {
-                add(texts, format!("{name} {observed}"));
-                add(subjects, name.clone());
-                if !origins.contains(&&evidence.origin) {
-                    origins.push(&evidence.origin);
-                }
+            let patients = troubles.entry(trouble).or_default();
+            add(&mut patients.signs, format!("{name} {sign}"));
+            add(&mut patients.names, name);
+            if !patients.origins.contains(&&evidence.origin) {
+                patients.origins.push(&evidence.origin);
             }
         }
     }
-    troubles
-        .into_iter()
-        .map(|(trouble, subjects, observed, origins)| report(view, trouble, subjects, &observed, &origins))
-        .collect()
+    troubles.into_iter().map(|(trouble, patients)| report(view, trouble, patients)).collect()
 }
 
 /// The worst trouble of a GPU, with what shows it.
@@ -90,8 +93,8 @@ fn name(view: &View, gpu: &GpuFacts) -> Option<String> {
     by_address().or_else(numbered).map(|id| view.name(id).to_owned())
 }
 
-fn report(view: &View, trouble: Trouble, subjects: Vec<String>, observed: &[String], origins: &[&Origin]) -> Raised {
-    let who = list(&subjects);
+fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
+    let who = list(&patients.names);
     let (kind, severity, summary, expected, mend) = match trouble {
         Trouble::Slowed => (
             FindingKind::Fault,
@@ -126,11 +129,11 @@ fn report(view: &View, trouble: Trouble, subjects: Vec<String>, observed: &[Stri
         rule: RULE.id.to_owned(),
         kind,
         severity,
-        subjects,
+        subjects: patients.names,
         summary,
         expected: expected.to_owned(),
-        observed: list(observed),
-        evidence: view.cite(origins.iter().copied()),
+        observed: list(&patients.signs),
+        evidence: view.cite(patients.origins),
         mend: mend.to_owned(),
     };
     Raised { finding, loss: 0.0 }

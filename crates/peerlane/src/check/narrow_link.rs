@@ -36,7 +36,17 @@ struct Key {
     reason: Reason,
     running: PcieWidth,
     could: PcieWidth,
-    in_slot: bool,
+    /// What offers more.
+    offers: Offers,
+}
+
+/// What a link's limit is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Offers {
+    Slot,
+    BothEnds,
+    /// The slot's limit is not known.
+    OneEnd,
 }
 
 /// Links that run below what both ends and the slot allow, idle ones left out.
@@ -83,7 +93,13 @@ fn judge(view: &View, id: NodeId) -> Option<(LinkId, Key)> {
     {
         return None;
     }
-    let key = |reason, running, could| Some((at, Key { reason, running, could, in_slot: slot.is_some() }));
+    let offers = match (slot, &link.note) {
+        (Some(_), _) => Offers::Slot,
+        // what a captured link's note says: that only one end's limit is known
+        (None, Some(_)) if view.is_captured() => Offers::OneEnd,
+        _ => Offers::BothEnds,
+    };
+    let key = |reason, running, could| Some((at, Key { reason, running, could, offers }));
     if below(running.lanes, allowed.lanes) {
         // on a captured machine the generation may be that of an idle link: only the lanes count
         let now = if view.is_captured() { PcieWidth { generation: None, ..running } } else { running };
@@ -127,7 +143,7 @@ fn devices(view: &View, id: NodeId) -> Vec<String> {
 }
 
 fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
-    let Key { reason, running, could, in_slot } = *key;
+    let Key { reason, running, could, offers } = *key;
     let mut subjects = Vec::new();
     for (_, id) in members {
         devices(view, *id).into_iter().for_each(|name| add(&mut subjects, name));
@@ -141,7 +157,11 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     } else {
         describe(could)
     };
-    let offerer = if in_slot { "the slot offers" } else { "both ends allow" };
+    let offerer = match offers {
+        Offers::Slot => "the slot offers",
+        Offers::BothEnds => "both ends allow",
+        Offers::OneEnd => "the device, if not its slot, allows",
+    };
     let (summary, mend) = match reason {
         Reason::BelowAllowed | Reason::BelowSlot => {
             (format!("{who} {run} at {now} where {offerer} {offer}"), mend_fault(view, running, could, members))

@@ -132,7 +132,7 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         subjects,
         expected: "NVLink between all GPUs".to_owned(),
         observed: format!("{now} to the other GPUs"),
-        evidence: view.cite(view.machine.stated_classes.iter().map(|(_, origin)| origin)),
+        evidence: view.cite(view.class_origins(lost)),
         mend: mend(),
     };
     Some(Raised { finding, loss: 1.0 })
@@ -157,8 +157,10 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
     for id in joined.into_iter().filter(|id| f64::from(bricks(*id)) < usual) {
         groups.entry(bricks(id)).or_default().push(id);
     }
-    let evidence = || view.cite(view.machine.stated_classes.iter().map(|(_, origin)| origin));
-    groups.into_iter().map(|(now, ids)| report_fewer(view, &ids, (now, usual as u32), "NVLinks", evidence())).collect()
+    groups
+        .into_iter()
+        .map(|(now, ids)| report_fewer(view, &ids, (now, usual as u32), "NVLinks", view.cite(view.class_origins(&ids))))
+        .collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,9 @@ const MUCH: f64 = 0.25;
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
 
+/// What pairs that should be equally fast share: their class, and the lanes of their narrowest link.
+type Alike = (PathClass, Option<u8>);
+
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
     for (at, observed) in view.bandwidths() {
@@ -49,7 +52,7 @@ fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
     // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
     let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
     let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
-    let mut classes: BTreeMap<(PathClass, Option<u8>), Vec<(usize, f64)>> = BTreeMap::new();
+    let mut classes: BTreeMap<Alike, Vec<(usize, f64)>> = BTreeMap::new();
     for (i, cell) in cells.iter().enumerate() {
         let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
         classes.entry((class, narrowest(view, cell))).or_default().push((i, level(i, cell)));
@@ -106,7 +109,7 @@ fn report(
         summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
         expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
         observed: format!("{} {} ({})", view.arrow(matrix, worst), worst.rate, matrix.describe()),
-        evidence: view.cite([&observed.origin]),
+        evidence: view.cite_matrix(observed),
         mend: mend.to_owned(),
     };
     Some(Raised { finding, loss: *gap })

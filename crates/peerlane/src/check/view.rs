@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::words::lines;
 use super::{Context, Finding};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
@@ -146,6 +147,11 @@ impl<'a> View<'a> {
         })
     }
 
+    /// Names of both ends of pairs.
+    pub(super) fn names(&self, pairs: &[(NodeId, NodeId)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| (self.name(*a).to_owned(), self.name(*b).to_owned())).collect()
+    }
+
     /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
     pub(super) fn p2p_works(&self, a: NodeId, b: NodeId) -> Option<bool> {
         let state = |a, b| match self.machine.p2p.get(&(a, b)) {
@@ -243,16 +249,37 @@ impl<'a> View<'a> {
         most
     }
 
-    /// Where statements stand, each once; the machine's citation where none has a place of its own.
+    /// Where statements stand: `file:lines (tool)`, once for each file and tool; the machine's citation
+    /// where no statement has a place of its own.
     pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
-        let mut cited: Vec<String> = Vec::new();
+        let mut places: Vec<(&Origin, Vec<(u32, u32)>)> = Vec::new();
         for origin in origins {
-            let text = origin.to_string();
-            if !cited.contains(&text) {
-                cited.push(text);
+            match places.iter_mut().find(|(o, _)| (&o.source, o.tool) == (&origin.source, origin.tool)) {
+                Some((_, lines)) => lines.extend(origin.lines),
+                None => places.push((origin, origin.lines.into_iter().collect())),
             }
         }
-        if cited.is_empty() { self.machine.source.iter().cloned().collect() } else { cited }
+        if places.is_empty() {
+            return self.machine.source.iter().cloned().collect();
+        }
+        let text = |(origin, ranges): &(&Origin, Vec<(u32, u32)>)| {
+            let at = if ranges.is_empty() { String::new() } else { format!(":{}", lines(ranges)) };
+            format!("{}{at} ({})", origin.source, origin.tool)
+        };
+        places.iter().map(text).collect()
+    }
+
+    /// Where the numbers of a matrix stand.
+    pub(super) fn cite_matrix(&self, observed: &Observed) -> Vec<String> {
+        self.cite(std::iter::once(&observed.origin).chain(&observed.also))
+    }
+
+    /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
+    pub(super) fn class_origins(&self, nodes: &[NodeId]) -> Vec<&'a Origin> {
+        match &self.machine.stated_classes {
+            Some((_, origin)) => vec![origin],
+            None => nodes.iter().flat_map(|id| &self.fabric().node(*id).origins).collect(),
+        }
     }
 
     /// Where the facts that `wanted` picks stand.
