@@ -1,7 +1,7 @@
 //! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
 
 use super::view::{Cell, Raised, View, line_rate, one_way};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::{Link, LinkKind};
@@ -57,7 +57,7 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
         if excess <= ALLOWANCE {
             continue;
         }
-        add(&mut subjects, view.subject(matrix, &cell));
+        subjects.push(view.subject(matrix, &cell));
         if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
             let name = format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind));
             worst = Some((excess, cell, limit, name));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
@@ -43,7 +43,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
     let mut by_nics: Vec<(&Vec<String>, Vec<String>)> = Vec::new();
     for (gpu, nics) in gpus {
         match by_nics.iter_mut().find(|(n, _)| *n == nics) {
-            Some((_, names)) => add(names, view.name(*gpu)),
+            Some((_, names)) => names.push(view.name(*gpu).to_owned()),
             None => by_nics.push((nics, vec![view.name(*gpu).to_owned()])),
         }
     }

@@ -1,11 +1,12 @@
 //! GPUs whose clocks are held down, or that are hot enough for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::view::{Raised, View};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
+use crate::fabric::{NodeId, PciAddress};
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
 
@@ -31,22 +32,27 @@ enum Trouble {
 /// GPUs in the same trouble.
 #[derive(Default)]
 struct Patients<'a> {
+    seen: HashSet<String>,
     names: Vec<String>,
     signs: Vec<String>,
     origins: Vec<&'a Origin>,
 }
 
 fn run(view: &View) -> Vec<Raised> {
+    let by_address = view.gpus_by_address();
     let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
             let Some((trouble, sign)) = judge(gpu) else { continue };
-            let Some(name) = name(view, gpu) else { continue };
+            let Some(name) = name(view, &by_address, gpu) else { continue };
             let patients = troubles.entry(trouble).or_default();
-            add(&mut patients.signs, format!("{name} {sign}"));
-            add(&mut patients.names, name);
-            if !patients.origins.contains(&&evidence.origin) {
+            // a GPU that several sources show is one patient, by its first
+            if patients.seen.insert(name.clone()) {
+                patients.signs.push(format!("{name} {sign}"));
+                patients.names.push(name);
+            }
+            if patients.origins.last() != Some(&&evidence.origin) {
                 patients.origins.push(&evidence.origin);
             }
         }
@@ -83,14 +89,10 @@ fn judge(gpu: &GpuFacts) -> Option<(Trouble, String)> {
 }
 
 /// The GPU's name in the fabric, by its address or its number.
-fn name(view: &View, gpu: &GpuFacts) -> Option<String> {
-    let fabric = view.fabric();
-    let numbered = || fabric.find(&format!("GPU{}", gpu.index?));
-    let by_address = || {
-        let address = gpu.address?;
-        view.of_kind(crate::fabric::NodeKind::Gpu).into_iter().find(|id| fabric.node(*id).address == Some(address))
-    };
-    by_address().or_else(numbered).map(|id| view.name(id).to_owned())
+fn name(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<String> {
+    let addressed = gpu.address.and_then(|a| by_address.get(&a).copied());
+    let numbered = || view.fabric().find(&format!("GPU{}", gpu.index?));
+    addressed.or_else(numbered).map(|id| view.name(id).to_owned())
 }
 
 fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {

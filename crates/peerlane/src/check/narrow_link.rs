@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::view::{Raised, View};
-use super::words::{add, list, verb};
+use super::words::{list, verb};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
@@ -144,10 +144,7 @@ fn devices(view: &View, id: NodeId) -> Vec<String> {
 
 fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     let Key { reason, running, could, offers } = *key;
-    let mut subjects = Vec::new();
-    for (_, id) in members {
-        devices(view, *id).into_iter().for_each(|name| add(&mut subjects, name));
-    }
+    let subjects: Vec<String> = members.iter().flat_map(|(_, id)| devices(view, *id)).collect();
     let who = list(&subjects);
     let run = verb(&subjects, "runs", "run");
     let factor = loss_factor(running, could);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::culprit::{Group, Role, blame};
 use super::view::{Cell, End, Raised, View, expected_rate, one_way};
-use super::words::{add, list, percent};
+use super::words::{list, percent};
 use super::{Finding, FindingKind, Rule, Severity, narrow_link};
 use crate::evidence::Matrix;
 use crate::expectation::ExpectedMatrix;
@@ -212,7 +212,7 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
     let mut fitting = Vec::new();
     for width in fewer.chain(older) {
         if width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate / raw.bytes_per_second()))) {
-            add(&mut fitting, format!("PCIe {width}"));
+            fitting.push(format!("PCIe {width}"));
         }
     }
     fitting

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::culprit::{Role, blame};
 use super::view::{Cell, End, Raised, View};
-use super::words::{add, list, median, percent};
+use super::words::{list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
 use crate::machine::Observed;
@@ -86,19 +86,19 @@ fn report(
     let matrix = &observed.matrix;
     let (worst, gap) = odd.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let much = *gap >= MUCH;
-    let mut subjects = Vec::new();
-    let (kind, who, mend) = match culprit {
+    let (kind, subjects, who, mend) = match culprit {
         Some((End::Node(id), role)) => {
-            add(&mut subjects, view.name(id));
             let kind = if much { FindingKind::Fault } else { FindingKind::Design };
             let mend = "Compare this GPU with its peers: link width under load, clocks, temperature, and the slot it is in; \
                         exchange it with a neighbour to see whether the card or the place is slow.";
-            (kind, format!("{class} rates {} {}", role.preposition(), view.name(id)), mend)
+            let name = view.name(id);
+            (kind, vec![name.to_owned()], format!("{class} rates {} {name}", role.preposition()), mend)
         }
         _ => {
-            odd.iter().for_each(|(cell, _)| add(&mut subjects, view.subject(matrix, cell)));
+            let pairs: Vec<String> = odd.iter().map(|(cell, _)| view.subject(matrix, cell)).collect();
             let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
-            (FindingKind::Measurement, format!("{class} rates of {}", list(&subjects)), mend)
+            let who = format!("{class} rates of {}", list(&pairs));
+            (FindingKind::Measurement, pairs, who, mend)
         }
     };
     let finding = Finding {

@@ -8,7 +8,7 @@ use super::{Context, Finding};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PcieWidth};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
 use crate::model::Model;
 use crate::units::Rate;
@@ -16,6 +16,9 @@ use crate::units::Rate;
 /// Rules that look at every pair stay silent on machines with more GPUs or NICs than this: no machine
 /// has them, and pairs grow with the square.
 const MOST_DEVICES: usize = 512;
+
+/// Matrices looked at, of the many that a text may hold.
+const MOST_MATRICES: usize = 1024;
 
 /// A finding with the weight it is sorted by.
 pub(super) struct Raised {
@@ -87,14 +90,15 @@ impl<'a> View<'a> {
     /// Looks at a machine through its model.
     pub(super) fn new(context: &Context<'a>) -> Self {
         let Context { machine, model } = *context;
-        let expected = machine.matrices.iter().map(|o| expect_like(model, &o.matrix)).collect();
+        let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
+        let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
         let stated = machine
             .statements
             .iter()
             .filter(|s| s.quantity == Quantity::Bandwidth)
             .map(|statement| {
                 let matrix = lay_out(statement);
-                Stated { statement, expected: expect_like(model, &matrix), matrix }
+                Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
         let mut view = View { machine, model, expected, stated, carried: HashMap::new() };
@@ -133,6 +137,12 @@ impl<'a> View<'a> {
         if nodes.len() > MOST_DEVICES { Vec::new() } else { nodes }
     }
 
+    /// The GPUs whose PCI address is known.
+    pub(super) fn gpus_by_address(&self) -> HashMap<PciAddress, NodeId> {
+        let gpus = self.fabric().of_kind(NodeKind::Gpu);
+        gpus.filter_map(|id| Some((self.fabric().node(id).address?, id))).collect()
+    }
+
     /// Every pair of GPUs once.
     pub(super) fn gpu_pairs(&self) -> Vec<(NodeId, NodeId)> {
         let gpus = self.of_kind(NodeKind::Gpu);
@@ -167,8 +177,13 @@ impl<'a> View<'a> {
 
     /// The bandwidth matrices with their index.
     pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
-        let all = self.machine.matrices.iter().enumerate();
+        let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
         all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
+    }
+
+    /// The latency matrices.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &'a Observed> + use<'a> {
+        self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
     }
 
     /// The numbers of a bandwidth matrix between two known, different ends.
@@ -177,8 +192,11 @@ impl<'a> View<'a> {
             Some(id) => Some(End::Node(id)),
             None => name.eq_ignore_ascii_case("host").then_some(End::Host),
         };
-        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
         let mut cells = Vec::new();
+        if is_oversized(matrix) {
+            return cells;
+        }
+        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
         for (i, row) in matrix.rows.iter().enumerate() {
             let Some(from) = end(row) else { continue };
             for (j, to) in cols.iter().enumerate() {
@@ -292,6 +310,11 @@ impl<'a> View<'a> {
 pub(super) fn expected_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
     let value = expected.values.get(cell.i)?.get(cell.j).copied().flatten()?;
     expected.unit.rate(value).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO)
+}
+
+/// Whether a matrix has more rows or columns than any machine has devices.
+fn is_oversized(matrix: &Matrix) -> bool {
+    matrix.rows.len().max(matrix.cols.len()) > MOST_DEVICES
 }
 
 /// One direction's part of a bandwidth: half of a bidirectional sum.

@@ -89,14 +89,6 @@ pub(super) fn verb(subjects: &[String], one: &'static str, many: &'static str) -
     if subjects.len() == 1 { one } else { many }
 }
 
-/// Adds a name unless it is there already. For the short lists of a finding.
-pub(super) fn add(names: &mut Vec<String>, name: impl Into<String>) {
-    let name = name.into();
-    if !names.contains(&name) {
-        names.push(name);
-    }
-}
-
 /// `8 %` of a share between 0 and 1.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
