@@ -146,3 +146,104 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)>
     };
     Some((rate, first.bottleneck.clone()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Parts;
+    use crate::fabric::{FabricBuilder, Link, LinkKind, Node};
+    use crate::machine::{Machine, MachineKind};
+
+    /// One socket whose root complex splits packets, with an x1 and an x16 GPU, so that the ways differ.
+    fn machine() -> Machine {
+        let mut b = FabricBuilder::new();
+        let cpu = b.node(Node { product: Some("Intel Xeon".to_owned()), ..Node::new("cpu0", NodeKind::Cpu) });
+        let rc = b.node(Node::new("rc0", NodeKind::RootComplex));
+        let host = b.node(Node::new("host0", NodeKind::Host));
+        b.link(Link::new(rc, cpu, LinkKind::OnDie));
+        b.link(Link::new(host, cpu, LinkKind::OnDie));
+        for (name, width) in [("GPU0", "3.0 x1"), ("GPU1", "3.0 x16")] {
+            let gpu = b.node(Node::new(name, NodeKind::Gpu));
+            b.link(Link::new(rc, gpu, LinkKind::pcie(width.parse().unwrap())));
+        }
+        Machine::new("m", MachineKind::Design, b.build().unwrap())
+    }
+
+    fn measured(rows: &[&str], cols: &[&str]) -> Matrix {
+        Matrix {
+            quantity: Quantity::Bandwidth,
+            direction: Some(Direction::Unidirectional),
+            p2p: Some(true),
+            op: None,
+            engine: None,
+            unit: Unit::GigabytesPerSecond,
+            size: None,
+            rows: rows.iter().map(|s| s.to_string()).collect(),
+            cols: cols.iter().map(|s| s.to_string()).collect(),
+            values: vec![vec![None; cols.len()]; rows.len()],
+            title: String::new(),
+        }
+    }
+
+    fn values(matrix: &Matrix) -> Vec<Vec<Option<String>>> {
+        let machine = machine();
+        let model = Model::new(&machine, Parts::embedded());
+        let expected = expect_like(&model, matrix).unwrap();
+        let shown = |row: &Vec<Option<f64>>| row.iter().map(|v| v.map(|v| format!("{v:.2}"))).collect();
+        expected.values.iter().map(shown).collect()
+    }
+
+    fn told(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn rows_send_and_readers_receive() {
+        let mut m = measured(&["GPU0", "GPU1"], &["GPU0", "GPU1"]);
+        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        m.direction = Some(Direction::Bidirectional);
+        assert_eq!(values(&m)[0][1], told("1.55"));
+        m.direction = Some(Direction::BidirectionalShare);
+        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        // GPU0 reads from GPU1: completions of 64 bytes come down its x1 link
+        (m.direction, m.op) = (Some(Direction::Unidirectional), Some(Operation::Read));
+        assert_eq!(values(&m), [[None, told("0.71")], [told("0.88"), None]]);
+    }
+
+    #[test]
+    fn host_rows_and_columns_stand_for_the_nearest_memory() {
+        let mut down = measured(&["host"], &["GPU1", "GPU9", "host"]);
+        assert_eq!(values(&down), [[told("12.29"), None, None]]);
+        down.unit = Unit::MebibytesPerSecond;
+        assert_eq!(values(&down)[0][0], told("11722.47"));
+        let mut up = measured(&["GPU1"], &["host"]);
+        up.op = Some(Operation::Read);
+        assert_eq!(values(&up), [[told("12.99")]]);
+    }
+
+    #[test]
+    fn what_is_not_predicted_is_not_answered() {
+        let machine = machine();
+        let model = Model::new(&machine, Parts::embedded());
+        let mut m = measured(&["GPU0"], &["GPU1"]);
+        m.title = "host_to_all_memcpy_ce".to_owned();
+        assert_eq!(expect_like(&model, &m), None);
+        m.title.clear();
+        m.unit = Unit::Microseconds;
+        assert_eq!(expect_like(&model, &m), None);
+        (m.unit, m.quantity) = (Unit::GigabytesPerSecond, Quantity::LoadLatency);
+        assert_eq!(expect_like(&model, &m), None);
+    }
+
+    #[test]
+    fn predict_shows_pairs_and_host_copies_and_leaves_out_what_is_not_there() {
+        let machine = machine();
+        let shown = predict(&Model::new(&machine, Parts::embedded()));
+        let shapes: Vec<_> = shown.iter().map(|m| (m.direction, m.p2p, m.rows.len(), m.cols.len())).collect();
+        let (one, both) = (Some(Direction::Unidirectional), Some(Direction::Bidirectional));
+        let pairs = [(one, Some(true), 2, 2), (both, Some(true), 2, 2), (one, Some(false), 2, 2)];
+        assert_eq!(shapes[..3], pairs);
+        assert_eq!(shapes[3..], [(one, None, 1, 2), (one, None, 2, 1)]);
+        assert_eq!(shown[3].bottlenecks[0][1], told("GPU1–rc0, PCIe 3.0 x16"));
+    }
+}

@@ -9,13 +9,6 @@ pub(super) struct Word<'a> {
     pub(super) at: usize,
 }
 
-impl Word<'_> {
-    /// Byte offset just after it.
-    pub(super) fn end(&self) -> usize {
-        self.at + self.text.len()
-    }
-}
-
 /// The words of a line. Bars count as blanks, so that Markdown tables and quotes read like plain ones.
 pub(super) fn words(line: &str) -> impl Iterator<Item = Word<'_>> {
     let blank = |c: char| c.is_whitespace() || c == '|';
@@ -55,6 +48,21 @@ pub(super) fn is_device(word: &str) -> bool {
     gpu_number(word).is_some() || is_nic(word)
 }
 
+/// `key: value` or `key : value`, both trimmed, parted at the first colon.
+pub(super) fn key_value(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(':')?;
+    Some((key.trim(), value.trim()))
+}
+
+/// A finite number and what follows it, trimmed: `151W` is 151 and `W`, `+45.0 °C` is 45 and `°C`.
+pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-'))).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().ok()?;
+    number.is_finite().then_some((number, unit.trim()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,7 +72,15 @@ mod tests {
         let line = "| GPU0\t X |";
         let all: Vec<Word> = words(line).collect();
         assert_eq!(all, [Word { text: "GPU0", at: 2 }, Word { text: "X", at: 8 }]);
-        assert_eq!(&line[all[1].at..all[1].end()], "X");
+        assert_eq!(&line[all[1].at..], "X |");
+    }
+
+    #[test]
+    fn numbers_and_units() {
+        assert_eq!(number_and_unit(" +45.0°C  (high)"), Some((45.0, "°C  (high)")));
+        assert_eq!(number_and_unit("16x"), Some((16.0, "x")));
+        assert_eq!(number_and_unit("N/A"), None);
+        assert_eq!(number_and_unit("1-16 GB/s"), None);
     }
 
     #[test]

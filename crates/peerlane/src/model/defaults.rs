@@ -3,42 +3,28 @@
 use crate::catalogue::Part;
 
 /// A constant to fall back on.
-pub(super) struct Default {
+pub(super) struct Fallback {
     /// Name in part files.
-    pub name: &'static str,
+    name: &'static str,
     /// Value, in the unit the part files use.
-    pub value: f64,
-    /// Where it is from.
-    pub source: &'static str,
+    value: f64,
 }
 
-/// Bytes of a GPU's or NIC's largest packet.
-pub(super) const MAX_PAYLOAD: Default = Default {
-    name: "max_payload",
-    value: 256.0,
-    source: "25.97 to 26.13 GB/s both ways through one switch (Exxact, 2016) are two directions of 256-byte writes",
-};
+/// Bytes of a GPU's or NIC's largest packet. 25.97 to 26.13 GB/s both ways through one switch (Exxact, 2016) are
+/// two directions of 256-byte writes.
+pub(super) const MAX_PAYLOAD: Fallback = Fallback { name: "max_payload", value: 256.0 };
 
-/// Bytes of the completions in which a CPU answers reads.
-pub(super) const READ_COMPLETION: Default = Default {
-    name: "read_completion",
-    value: 128.0,
-    source: "12.22 GB/s from host to a P100 (Microway, 2017) are read in 128-byte completions",
-};
+/// Bytes of the completions in which a CPU answers reads. 12.22 GB/s from the host to a P100 (Microway, 2016) are
+/// read in 128-byte completions.
+pub(super) const READ_COMPLETION: Fallback = Fallback { name: "read_completion", value: 128.0 };
 
-/// Packets into which Intel root complexes split peer-to-peer traffic.
-pub(super) const INTEL_PEER_PACKET: Default = Default {
-    name: "peer_packet",
-    value: 64.0,
-    source: "NCCL, src/graph/topo.h: Intel CPUs split GPU peer-to-peer packets into 64 bytes",
-};
+/// Bytes of the packets into which Intel root complexes split peer-to-peer traffic (NCCL, src/graph/topo.h).
+/// Only for CPUs that are known to be Intel's.
+pub(super) const INTEL_PEER_PACKET: Fallback = Fallback { name: "peer_packet", value: 64.0 };
 
-/// What staging leaves of its slower stage.
-pub(super) const STAGED_EFFICIENCY: Default = Default {
-    name: "staged_efficiency",
-    value: 0.88,
-    source: "fitted: 10.73 to 10.91 staged against 12.22 GB/s from the host (Microway, 2017), 5.26 against 6.0 (Rossum, 2017)",
-};
+/// What staging leaves of its slower stage. Fitted: 10.73 to 10.91 GB/s staged against 12.22 from the host
+/// (Microway, 2016), 5.26 against 6.0 (Rossum, 2017).
+pub(super) const STAGED_EFFICIENCY: Fallback = Fallback { name: "staged_efficiency", value: 0.88 };
 
 /// Share of a GPU's memory rate that a local copy gets, bytes read and bytes written together.
 pub(super) const LOCAL_COPY_EFFICIENCY: f64 = 0.8;
@@ -101,7 +87,7 @@ pub(super) fn smp_rate(cpu: &str) -> (f64, &'static str) {
     }
 }
 
-/// A constant's value, with where it is from.
+/// A constant's value, with where it is from, for the description of a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// The value.
@@ -120,13 +106,29 @@ pub(super) fn constant(part: Option<&Part>, name: &str) -> Option<Known> {
     Some(Known { value: constant.value, why, assumed: false })
 }
 
-impl Default {
-    /// A part's constant, else this.
-    pub(super) fn or_of(&self, part: Option<&Part>) -> Known {
-        constant(part, self.name).unwrap_or_else(|| Known {
-            value: self.value,
-            why: format!("no part states {}, taken as {} ({})", self.name, self.value, self.source),
-            assumed: true,
-        })
+/// A constant's value, and whether it is a default.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// The value.
+    pub value: f64,
+    /// Whether no part says it.
+    pub assumed: bool,
+}
+
+impl Fallback {
+    /// What a part says, if it does.
+    pub(super) fn stated(&self, part: Option<&Part>) -> Option<Setting> {
+        let value = part?.constant(self.name).filter(|v| v.is_finite() && *v > 0.0)?;
+        Some(Setting { value, assumed: false })
+    }
+
+    /// What a part says, else this.
+    pub(super) fn or_of(&self, part: Option<&Part>) -> Setting {
+        self.stated(part).unwrap_or(self.assumed())
+    }
+
+    /// This, as an assumption.
+    pub(super) fn assumed(&self) -> Setting {
+        Setting { value: self.value, assumed: true }
     }
 }

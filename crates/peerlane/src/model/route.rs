@@ -25,6 +25,8 @@ struct Traffic {
     reading: bool,
     /// Whether a size of packets is a default.
     assumed: bool,
+    /// A root complex on the way has split its packets.
+    split: bool,
     /// Host memory is at one end.
     host: bool,
     /// It is a stage of a staged transfer.
@@ -192,18 +194,21 @@ impl<'m, 'a> Laying<'m, 'a> {
         let devices = [source, destination].into_iter().filter(|n| !is(*n, NodeKind::Host));
         let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n)));
         let payload = payloads.min_by(|a, b| a.value.total_cmp(&b.value));
-        let (maximum, mut assumed) = payload.map_or((MAX_PAYLOAD.value, true), |p| (p.value, p.assumed));
+        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed());
+        let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
             let known = READ_COMPLETION.or_of(cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c)));
-            size = known.value.min(maximum);
-            assumed |= known.assumed;
+            if known.value < maximum {
+                (size, assumed) = (known.value, known.assumed);
+            }
         }
         Traffic {
             engine,
             packets: Packets { completions: reading, payload: size, maximum },
             reading,
             assumed,
+            split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
             staged: false,
             across: None,
@@ -256,7 +261,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         let Carriage::Pcie { generation, lanes, raw, words } = &link.carriage else { return f64::INFINITY };
         let Model { machine, parts, .. } = self.model;
         let mut label = format!("{}, {words}", self.model.name_of(hop.link));
-        let mut remark = if traffic.assumed { ", assumed" } else { "" }.to_owned();
+        let mut remark = String::new();
         let leaves_root = machine.fabric.node(hop.from).kind == NodeKind::RootComplex && !traffic.host;
         if leaves_root {
             match peer_packet(&machine.fabric, parts, hop.from) {
@@ -264,12 +269,18 @@ impl<'m, 'a> Laying<'m, 'a> {
                     traffic.packets.payload = split.value;
                     traffic.packets.maximum = split.value;
                     traffic.assumed = split.assumed;
-                    remark = format!(" through the root complex{}", if split.assumed { ", assumed" } else { "" });
-                    label.push_str(&format!(", {}-byte packets through the root complex", split.value));
+                    traffic.split = true;
                 }
                 Some(_) => {}
                 None => remark.push_str("; no splitting by this root complex is known"),
             }
+        }
+        if traffic.split {
+            remark.push_str(" through the root complex");
+            label.push_str(&format!(", {}-byte packets through the root complex", traffic.packets.payload));
+        }
+        if traffic.assumed {
+            remark.push_str(", assumed");
         }
         let efficiency = traffic.packets.efficiency(*generation, *lanes);
         self.channel(hop, link, 1.0 / efficiency, &label);

@@ -1,6 +1,6 @@
 //! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
 
-use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_EFFICIENCY, constant, smp_rate};
+use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_EFFICIENCY, Setting, constant, smp_rate};
 use super::resources::{cpu_of, link_name, part_of, root_part};
 use crate::catalogue::Parts;
 use crate::evidence::P2pStatus;
@@ -55,17 +55,17 @@ pub(super) fn staged_both(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<
 }
 
 /// The share of its slower stage that a staged transfer through this host memory reaches.
-pub(super) fn staged_efficiency(fabric: &Fabric, parts: &Parts, host: NodeId) -> Known {
+pub(super) fn staged_efficiency(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
     STAGED_EFFICIENCY.or_of(cpu_of(fabric, host).and_then(|c| part_of(fabric, parts, c)))
 }
 
 /// Bytes of the packets into which a root complex splits peer-to-peer traffic, if it is known to.
-pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Option<Known> {
-    if let Some(known) = constant(root_part(fabric, parts, root), INTEL_PEER_PACKET.name) {
-        return Some(known);
+pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Option<Setting> {
+    if let Some(stated) = INTEL_PEER_PACKET.stated(root_part(fabric, parts, root)) {
+        return Some(stated);
     }
     let words = cpu_of(fabric, root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
-    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.or_of(None))
+    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed())
 }
 
 /// Whether a pair may go directly, and how that is known.
