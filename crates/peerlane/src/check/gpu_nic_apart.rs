@@ -1,0 +1,128 @@
+//! GPUs whose nearest RDMA NIC is not below the same switches.
+
+use std::collections::BTreeMap;
+
+use super::view::{Raised, View};
+use super::words::list;
+use super::{Finding, FindingKind, Rule, Severity};
+use crate::fabric::{NodeId, NodeKind, PathClass};
+
+pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
+
+fn run(view: &View) -> Vec<Raised> {
+    let gpus = view.of_kind(NodeKind::Gpu);
+    let does_rdma = |nic: &NodeId| view.fabric().node(*nic).rdma != Some(false);
+    let nics: Vec<NodeId> = view.of_kind(NodeKind::Nic).into_iter().filter(does_rdma).collect();
+    let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<String>)>> = BTreeMap::new();
+    for gpu in gpus.iter().copied() {
+        let classes: Vec<(PathClass, NodeId)> =
+            nics.iter().filter_map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
+        let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
+        if best > PathClass::Pxb {
+            let nearest =
+                classes.iter().filter(|(c, _)| *c == best).map(|(_, nic)| view.name(*nic).to_owned()).collect();
+            apart.entry(best).or_default().push((gpu, nearest));
+        }
+    }
+    let coarse = labels_are_coarse(view, &gpus, &nics);
+    apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse)).collect()
+}
+
+/// Whether SYS tells nothing: all GPUs are SYS to all NICs, and GPUs or NICs are so among themselves too, as on
+/// machines that give each device a NUMA node of its own.
+fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
+    let sys = |a: &NodeId, b: &NodeId| {
+        view.fabric().tree_path(*a, *b).map(|p| p.class).or_else(|| view.class(*a, *b)) == Some(PathClass::Sys)
+    };
+    let among = |nodes: &[NodeId]| nodes.first().is_some_and(|first| nodes.iter().any(|other| sys(first, other)));
+    gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
+}
+
+fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool) -> Raised {
+    let subjects: Vec<String> = gpus.iter().map(|(gpu, _)| view.name(*gpu).to_owned()).collect();
+    let mut by_nics: Vec<(&Vec<String>, Vec<String>)> = Vec::new();
+    for (gpu, nics) in gpus {
+        match by_nics.iter_mut().find(|(n, _)| *n == nics) {
+            Some((_, names)) => names.push(view.name(*gpu).to_owned()),
+            None => by_nics.push((nics, vec![view.name(*gpu).to_owned()])),
+        }
+    }
+    let nearest: Vec<String> =
+        by_nics.iter().map(|(nics, gpus)| format!("{}: {} ({class})", list(gpus), list(nics))).collect();
+    let far = class == PathClass::Sys;
+    let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind: FindingKind::Design,
+        severity: if far && !coarse { Severity::Warning } else { Severity::Info },
+        summary: format!(
+            "No NIC is below the same switch as {}; the nearest way is {class}, {}",
+            list(&subjects),
+            class.meaning()
+        ),
+        subjects,
+        expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
+        observed: format!("nearest NIC of {}", nearest.join("; ")),
+        evidence: view.cite(view.class_origins(&ends)),
+        mend: if far && coarse {
+            "Every device is SYS to every other here, so that the label cannot tell which NIC is near: measure each pair \
+             (`ib_write_bw --use_cuda`), or look at NUMA nodes and affinities."
+        } else if far {
+            "Put a NIC on the GPUs' own socket, best below their switch; until then bind each rank to the nearest NIC \
+             (NCCL_IB_HCA) and expect data to be staged in host memory (NCCL_NET_GDR_LEVEL decides)."
+        } else {
+            "If the board has a slot below the GPUs' switch, put the NIC there; else measure `ib_write_bw --use_cuda`: \
+             root complexes differ much in how well they forward reads of GPU memory."
+        }
+        .to_owned(),
+    };
+    Raised { finding, loss: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, findings, pcie, switched};
+    use super::*;
+    use crate::fabric::{Link, Node};
+
+    /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.
+    fn with_nic(port: &str) -> crate::machine::Machine {
+        let mut b = boxes(&[1, 1], true);
+        let (nic, port) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find(port).unwrap());
+        b.link(Link::new(port, nic, pcie("3.0 x16", "3.0 x16")));
+        captured(b)
+    }
+
+    #[test]
+    fn a_nic_below_one_switch_is_far_from_the_other_socket() {
+        let found = findings(&with_nic("switch0"), run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert_eq!(found[0].subjects, ["GPU1"]);
+        assert!(found[0].observed.contains("GPU1: mlx5_0 (SYS)"));
+    }
+
+    #[test]
+    fn through_the_root_complex_is_good_to_know() {
+        let found = findings(&with_nic("rc0"), run);
+        let severities: Vec<(Severity, &str)> = found.iter().map(|f| (f.severity, f.subjects[0].as_str())).collect();
+        assert_eq!(severities, [(Severity::Info, "GPU0"), (Severity::Warning, "GPU1")]);
+    }
+
+    #[test]
+    fn no_nic_or_no_rdma_is_silent() {
+        assert!(findings(&switched(2), run).is_empty());
+        let mut b = with_nic("rc0").fabric.into_builder();
+        let nic = b.find("mlx5_0").unwrap();
+        b.node_mut(nic).rdma = Some(false);
+        assert!(findings(&captured(b), run).is_empty());
+    }
+
+    #[test]
+    fn labels_that_are_all_sys_tell_little() {
+        let mut b = boxes(&[1, 1, 0], false);
+        let (nic, rc) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find("rc2").unwrap());
+        b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
+        let found = findings(&captured(b), run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+    }
+}
