@@ -4,7 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-use crate::model::Model;
+use crate::fabric::NodeKind;
+use crate::model::{Model, PeerAccess, Transfer};
+use crate::units::Rate;
 
 /// A matrix of expected rates; the `matrices` of `predict --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,14 +33,217 @@ pub struct ExpectedMatrix {
     pub bottlenecks: Vec<Vec<Option<String>>>,
 }
 
+/// What one cell asks for.
+#[derive(Clone, Copy)]
+struct Ask {
+    direction: Option<Direction>,
+    p2p: Option<bool>,
+    op: Option<Operation>,
+    engine: Option<Engine>,
+    unit: Unit,
+}
+
 /// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
 /// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
-pub fn predict(_model: &Model) -> Vec<ExpectedMatrix> {
-    Vec::new()
+///
+/// All in GB/s. A matrix of which no cell can be told is left out.
+pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
+    let fabric = &model.machine.fabric;
+    let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
+    let (gpus, nics) = (names(NodeKind::Gpu), names(NodeKind::Nic));
+    let host = vec![HOST.to_owned()];
+    let copies = Ask {
+        direction: Some(Direction::Unidirectional),
+        p2p: None,
+        op: None,
+        engine: Some(Engine::Ce),
+        unit: Unit::GigabytesPerSecond,
+    };
+    let pairs = |on| Ask { p2p: Some(on), op: Some(Operation::Write), ..copies };
+    let network = Ask { engine: Some(Engine::Nic), ..copies };
+    let asked = [
+        (pairs(true), &gpus, &gpus),
+        (Ask { direction: Some(Direction::Bidirectional), ..pairs(true) }, &gpus, &gpus),
+        (pairs(false), &gpus, &gpus),
+        (copies, &host, &gpus),
+        (copies, &gpus, &host),
+        (network, &gpus, &nics),
+        (network, &nics, &gpus),
+    ];
+    let matrices = asked.into_iter().map(|(ask, rows, cols)| fill(model, ask, rows, cols));
+    matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
 }
 
 /// What should stand where `measured` has its numbers: the same rows, columns, quantity, direction and
-/// unit. `None` for quantities that the model does not predict.
-pub fn expect_like(_model: &Model, _measured: &Matrix) -> Option<ExpectedMatrix> {
-    None
+/// unit. `None` for quantities that the model does not predict: latencies, and tests in which many
+/// transfers run at once, of which a matrix does not say how they are counted.
+///
+/// Peer access counts as on where the matrix does not say. Cells on the diagonal between GPUs, and cells
+/// whose row or column the machine does not have, stay empty.
+pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
+    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) {
+        return None;
+    }
+    let &Matrix { direction, p2p, op, engine, unit, .. } = measured;
+    unit.rate(1.0)?;
+    Some(fill(model, Ask { direction, p2p, op, engine, unit }, &measured.rows, &measured.cols))
+}
+
+/// The name that matrices give host memory, nearest to the other end.
+const HOST: &str = "host";
+
+/// Whether a title is one of nvbandwidth's tests with one GPU or the host against all at once.
+fn is_contended(title: &str) -> bool {
+    let title = title.to_lowercase();
+    ["_to_all", "all_to_"].iter().any(|t| title.contains(t))
+}
+
+fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMatrix {
+    let per_unit = ask.unit.rate(1.0).map_or(f64::NAN, |r| r.bytes_per_second());
+    let mut values = Vec::with_capacity(rows.len());
+    let mut bottlenecks = Vec::with_capacity(rows.len());
+    for row in rows {
+        let cells = cols.iter().map(|col| cell(model, ask, row, col));
+        let (rates, words): (Vec<_>, Vec<_>) = cells
+            .map(|c| c.map_or((None, None), |(rate, why)| (Some(rate.bytes_per_second() / per_unit), Some(why))))
+            .unzip();
+        values.push(rates);
+        bottlenecks.push(words);
+    }
+    let Ask { direction, p2p, op, engine, unit } = ask;
+    let (rows, cols) = (rows.to_vec(), cols.to_vec());
+    ExpectedMatrix { quantity: Quantity::Bandwidth, direction, p2p, op, engine, unit, rows, cols, values, bottlenecks }
+}
+
+/// One solve for one pair: alone, or against its opposite.
+fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)> {
+    let fabric = &model.machine.fabric;
+    let (a, b) = match (row, col) {
+        (HOST, HOST) => return None,
+        (HOST, device) => fabric.find(device).and_then(|d| Some((fabric.nearest_host(d)?, d)))?,
+        (device, HOST) => fabric.find(device).and_then(|d| Some((d, fabric.nearest_host(d)?)))?,
+        (a, b) => (fabric.find(a)?, fabric.find(b)?),
+    };
+    if a == b {
+        return None;
+    }
+    let op = ask.op.unwrap_or(Operation::Write);
+    // a reader stands in the row, and its data comes from the column; host memory initiates nothing
+    let host = row == HOST || col == HOST;
+    let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
+    let peer = if ask.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+    let transfer = Transfer { source, destination, engine: ask.engine.unwrap_or(Engine::Ce), op, peer };
+    let back = Transfer { source: destination, destination: source, ..transfer };
+    let together = match ask.direction {
+        Some(Direction::Unidirectional) | None => vec![transfer],
+        Some(Direction::Bidirectional | Direction::BidirectionalShare) => vec![transfer, back],
+    };
+    let answers = model.solve(&together).ok()?;
+    let first = answers.first()?;
+    let rate = match ask.direction {
+        Some(Direction::Bidirectional) => answers.iter().fold(Rate::ZERO, |sum, a| sum + a.rate),
+        _ => first.rate,
+    };
+    Some((rate, first.bottleneck.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Parts;
+    use crate::fabric::{FabricBuilder, Link, LinkKind, Node};
+    use crate::machine::{Machine, MachineKind};
+
+    /// One socket whose root complex splits packets, with an x1 and an x16 GPU, so that the ways differ.
+    fn machine() -> Machine {
+        let mut b = FabricBuilder::new();
+        let cpu = b.node(Node { product: Some("Intel Xeon".to_owned()), ..Node::new("cpu0", NodeKind::Cpu) });
+        let rc = b.node(Node::new("rc0", NodeKind::RootComplex));
+        let host = b.node(Node::new("host0", NodeKind::Host));
+        b.link(Link::new(rc, cpu, LinkKind::OnDie));
+        b.link(Link::new(host, cpu, LinkKind::OnDie));
+        for (name, width) in [("GPU0", "3.0 x1"), ("GPU1", "3.0 x16")] {
+            let gpu = b.node(Node::new(name, NodeKind::Gpu));
+            b.link(Link::new(rc, gpu, LinkKind::pcie(width.parse().unwrap())));
+        }
+        Machine::new("m", MachineKind::Design, b.build().unwrap())
+    }
+
+    fn measured(rows: &[&str], cols: &[&str]) -> Matrix {
+        Matrix {
+            quantity: Quantity::Bandwidth,
+            direction: Some(Direction::Unidirectional),
+            p2p: Some(true),
+            op: None,
+            engine: None,
+            unit: Unit::GigabytesPerSecond,
+            size: None,
+            rows: rows.iter().map(|s| s.to_string()).collect(),
+            cols: cols.iter().map(|s| s.to_string()).collect(),
+            values: vec![vec![None; cols.len()]; rows.len()],
+            title: String::new(),
+        }
+    }
+
+    fn values(matrix: &Matrix) -> Vec<Vec<Option<String>>> {
+        let machine = machine();
+        let model = Model::new(&machine, Parts::embedded());
+        let expected = expect_like(&model, matrix).unwrap();
+        let shown = |row: &Vec<Option<f64>>| row.iter().map(|v| v.map(|v| format!("{v:.2}"))).collect();
+        expected.values.iter().map(shown).collect()
+    }
+
+    fn told(text: &str) -> Option<String> {
+        Some(text.to_owned())
+    }
+
+    #[test]
+    fn rows_send_and_readers_receive() {
+        let mut m = measured(&["GPU0", "GPU1"], &["GPU0", "GPU1"]);
+        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        m.direction = Some(Direction::Bidirectional);
+        assert_eq!(values(&m)[0][1], told("1.55"));
+        m.direction = Some(Direction::BidirectionalShare);
+        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        // GPU0 reads from GPU1: completions of 64 bytes come down its x1 link
+        (m.direction, m.op) = (Some(Direction::Unidirectional), Some(Operation::Read));
+        assert_eq!(values(&m), [[None, told("0.71")], [told("0.88"), None]]);
+    }
+
+    #[test]
+    fn host_rows_and_columns_stand_for_the_nearest_memory() {
+        let mut down = measured(&["host"], &["GPU1", "GPU9", "host"]);
+        assert_eq!(values(&down), [[told("12.29"), None, None]]);
+        down.unit = Unit::MebibytesPerSecond;
+        assert_eq!(values(&down)[0][0], told("11722.47"));
+        let mut up = measured(&["GPU1"], &["host"]);
+        up.op = Some(Operation::Read);
+        assert_eq!(values(&up), [[told("12.99")]]);
+    }
+
+    #[test]
+    fn what_is_not_predicted_is_not_answered() {
+        let machine = machine();
+        let model = Model::new(&machine, Parts::embedded());
+        let mut m = measured(&["GPU0"], &["GPU1"]);
+        m.title = "host_to_all_memcpy_ce".to_owned();
+        assert_eq!(expect_like(&model, &m), None);
+        m.title.clear();
+        m.unit = Unit::Microseconds;
+        assert_eq!(expect_like(&model, &m), None);
+        (m.unit, m.quantity) = (Unit::GigabytesPerSecond, Quantity::LoadLatency);
+        assert_eq!(expect_like(&model, &m), None);
+    }
+
+    #[test]
+    fn predict_shows_pairs_and_host_copies_and_leaves_out_what_is_not_there() {
+        let machine = machine();
+        let shown = predict(&Model::new(&machine, Parts::embedded()));
+        let shapes: Vec<_> = shown.iter().map(|m| (m.direction, m.p2p, m.rows.len(), m.cols.len())).collect();
+        let (one, both) = (Some(Direction::Unidirectional), Some(Direction::Bidirectional));
+        let pairs = [(one, Some(true), 2, 2), (both, Some(true), 2, 2), (one, Some(false), 2, 2)];
+        assert_eq!(shapes[..3], pairs);
+        assert_eq!(shapes[3..], [(one, None, 1, 2), (one, None, 2, 1)]);
+        assert_eq!(shown[3].bottlenecks[0][1], told("GPU1–rc0, PCIe 3.0 x16"));
+    }
 }

@@ -32,6 +32,8 @@ pub struct Observed {
     pub matrix: Matrix,
     /// Where they stand.
     pub origin: Origin,
+    /// Where the same numbers stand again.
+    pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
 }
@@ -59,8 +61,30 @@ pub struct Statement {
     pub unit: Unit,
 }
 
+/// What one may want to know of a machine besides its paths; all as a source states it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Facts {
+    /// Price in US dollars, in the year of the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price_usd: Option<f64>,
+    /// Height in rack units.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack_units: Option<f64>,
+    /// Year of the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub year: Option<u16>,
+    /// Power in W.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_w: Option<f64>,
+    /// Peak computing rate in TFLOP/s, of the precision that the source means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tflops: Option<f64>,
+}
+
 /// A connector on a board.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Slot {
     /// The board's name for it.
     pub name: String,
@@ -111,6 +135,10 @@ pub struct Machine {
     pub statements: Vec<Statement>,
     /// Slots of the board, where known.
     pub slots: Vec<Slot>,
+    /// Price, size and the like.
+    pub facts: Facts,
+    /// What else a source says that has no place above, in sentences.
+    pub notes: Vec<String>,
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// All statements that the machine rests on.
@@ -140,6 +168,8 @@ impl Machine {
             rates: Vec::new(),
             statements: Vec::new(),
             slots: Vec::new(),
+            facts: Facts::default(),
+            notes: Vec::new(),
             p2p: BTreeMap::new(),
             evidence: Vec::new(),
             unknown: Vec::new(),

@@ -1,10 +1,218 @@
 //! Evidence → machines: groups statements by machine, joins sources, rebuilds the tree that a class
 //! matrix implies, and lists what cannot be told.
+//!
+//! A machine's tree comes from the most telling PCI listing there is. A class matrix must then come
+//! out of that tree as it stands; where it does not, the matrix decides, since it is the driver's own
+//! judgement, and the disagreement is recorded with both sources. Without a listing the tree is the
+//! one that the matrix implies. In either case: the classes of the built fabric are the input's, or
+//! the input is called contradictory.
 
-use crate::evidence::Found;
-use crate::machine::Machine;
+mod contradictions;
+mod emit;
+mod from_classes;
+mod from_pci;
+mod group;
+mod implied_tree;
+mod inventory;
+mod nvlink;
+mod nvlink_mesh;
+mod skeleton;
+mod unknown;
 
-/// The machines that the evidence speaks of, in the order of their first statement.
-pub fn assemble(_found: Found) -> Vec<Machine> {
-    Vec::new()
+use std::path::Path;
+
+use crate::evidence::{Evidence, Fact, Found, Heading, Origin, Warning};
+use crate::fabric::{Fabric, FabricBuilder, PathClass};
+use crate::machine::{Contradiction, Machine, MachineKind, Observed};
+
+use group::Cluster;
+use inventory::Inventory;
+use skeleton::Skeleton;
+
+/// The machines that the evidence speaks of, in the order of their first statement. Warnings of the
+/// scan go to the machine whose source they are about, or to the first.
+pub fn assemble(found: Found) -> Vec<Machine> {
+    let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
+    name(&mut machines, &found.headings);
+    for warning in found.warnings {
+        let about = |m: &&mut Machine| warning.origin.as_ref().is_some_and(|o| speaks_of(m, o));
+        let at = machines.iter_mut().find(about);
+        if let Some(machine) = at {
+            machine.warnings.push(warning);
+        } else if let Some(first) = machines.first_mut() {
+            first.warnings.push(warning);
+        }
+    }
+    machines
+}
+
+/// Whether a warning's lines lie among a machine's statements.
+fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
+    let lines = |o: &Origin| o.lines.unwrap_or((0, u32::MAX));
+    let here = machine.evidence.iter().map(|e| &e.origin).filter(|o| o.source == origin.source);
+    let (first, last) = here.fold((u32::MAX, 0), |(a, b), o| (a.min(lines(o).0), b.max(lines(o).1)));
+    first <= lines(origin).0 && lines(origin).0 <= last
+}
+
+/// A tree that was tried: the fabric, and the cells that it does not give back.
+struct Built {
+    fabric: Fabric,
+    nvlink: nvlink::Outcome,
+    wrong: Vec<contradictions::Mismatch>,
+}
+
+fn machine(cluster: Cluster) -> Machine {
+    let all = Inventory::of(&cluster.evidence);
+    let mut contradicted: Vec<Contradiction> = Vec::new();
+    let mut warnings = Vec::new();
+    let built = choose_tree(&all, &mut contradicted, &mut warnings);
+    let mut machine = Machine::new(String::new(), MachineKind::Captured, built.fabric);
+    contradicted.extend(built.nvlink.contradictions.iter().cloned());
+    machine.unknown = unknown::unknown(&all, &machine.fabric, &built.nvlink);
+    machine.contradictions = contradicted;
+    machine.warnings = all.warnings;
+    machine.warnings.extend(warnings);
+    machine.stated_classes = all.classes;
+    keep_numbers(&mut machine, cluster.evidence);
+    machine
+}
+
+fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings: &mut Vec<Warning>) -> Built {
+    let mut disagreement = None;
+    let listing = all.trees.iter().find(|(tree, _)| tree.has_tree);
+    if let Some((tree, origin)) = listing {
+        match build(all, &from_pci::from_pci(all, tree, origin)) {
+            Ok(built) if built.wrong.is_empty() => return built,
+            Ok(built) => {
+                let told = |m: &contradictions::Mismatch| could_tell(tree.bridges_are_switches, m);
+                let real: Vec<_> = built.wrong.iter().filter(|m| told(m)).cloned().collect();
+                let matrix = all.classes.as_ref().map(|(_, o)| o);
+                disagreement = matrix.and_then(|m| contradictions::sources_disagree(&real, m, origin));
+            }
+            Err(message) => {
+                warnings.push(Warning {
+                    origin: Some(origin.clone()),
+                    message: format!("no tree could be built: {message}"),
+                });
+            }
+        }
+    }
+    let implied = match &all.classes {
+        Some((matrix, origin)) => from_classes::from_classes(all, matrix, origin),
+        None => Skeleton::default(),
+    };
+    let mut built = build(all, &implied).unwrap_or_else(|message| {
+        warnings.push(Warning { origin: None, message: format!("no tree could be built: {message}") });
+        Built { fabric: Fabric::default(), nvlink: nvlink::Outcome::default(), wrong: Vec::new() }
+    });
+    if let Some((matrix, origin)) = &all.classes {
+        let asymmetric = contradictions::asymmetric(matrix, origin);
+        let nested = contradictions::not_nested(&built.wrong, origin).filter(|_| asymmetric.is_none());
+        contradicted.extend(asymmetric);
+        contradicted.extend(nested);
+    }
+    contradicted.extend(disagreement);
+    built.wrong.clear();
+    built
+}
+
+/// Whether a listing of that kind could know better: NCCL's XML shows neither host bridges nor single
+/// ports, and no listing knows NVLink.
+fn could_tell(bridges_are_switches: bool, mismatch: &contradictions::Mismatch) -> bool {
+    use PathClass::{Node, Phb, Pix, Pxb};
+    match (mismatch.stated, mismatch.built) {
+        (_, None) => false,
+        (Phb | Node, Some(Phb | Node)) | (Pix | Pxb, Some(Pix | Pxb)) => !bridges_are_switches,
+        (stated, _) => stated.is_pcie(),
+    }
+}
+
+fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
+    let mut builder = FabricBuilder::new();
+    let nodes = emit::device_nodes(all, &mut builder);
+    emit::tree(all, skeleton, &nodes, &mut builder);
+    let nvlink = nvlink::add(all, &nodes, &mut builder);
+    let fabric = builder.build().map_err(|e| e.to_string())?;
+    let wrong = contradictions::mismatches(all, &fabric, &nodes);
+    Ok(Built { fabric, nvlink, wrong })
+}
+
+/// Matrices, curves, tables and peer-to-peer states, each once.
+fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
+    for one in &evidence {
+        match &one.fact {
+            Fact::Matrix(matrix) => {
+                let twin = machine.matrices.iter_mut().find(|o| o.matrix == *matrix);
+                match twin {
+                    Some(twin) => twin.also.push(one.origin.clone()),
+                    None => machine.matrices.push(Observed {
+                        matrix: matrix.clone(),
+                        origin: one.origin.clone(),
+                        also: Vec::new(),
+                        published: false,
+                    }),
+                }
+            }
+            Fact::Curve(curve) if !machine.curves.iter().any(|(c, _)| c == curve) => {
+                machine.curves.push((curve.clone(), one.origin.clone()));
+            }
+            Fact::Rates(table) if !machine.rates.iter().any(|(t, _)| t == table) => {
+                machine.rates.push((table.clone(), one.origin.clone()));
+            }
+            Fact::P2p(matrix) => {
+                for (i, row) in matrix.rows.iter().enumerate() {
+                    for (j, col) in matrix.cols.iter().enumerate() {
+                        let state = matrix.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
+                        let ends = machine.fabric.find(row).zip(machine.fabric.find(col));
+                        if let Some(((a, b), state)) = ends.zip(state).filter(|((a, b), _)| a != b) {
+                            machine.p2p.entry((a, b)).or_insert(state);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    machine.evidence = evidence;
+}
+
+/// Names machines: one alone by its host name or where it was read from, several by the headings
+/// above their first statements.
+fn name(machines: &mut [Machine], headings: &[Heading]) {
+    let mut taken: Vec<String> = Vec::new();
+    let alone = machines.len() == 1;
+    for (i, machine) in machines.iter_mut().enumerate() {
+        let first = machine.evidence.first().map(|e| &e.origin);
+        let heading = first.and_then(|origin| {
+            let line = origin.lines.map_or(0, |l| l.0);
+            headings.iter().rev().find(|h| h.source == origin.source && h.line < line).map(|h| h.text.clone())
+        });
+        let label = machine.evidence.iter().find_map(|e| match &e.fact {
+            Fact::Host(host) => host.name.clone(),
+            Fact::Curve(curve) => curve.settings.get("label").cloned(),
+            _ => None,
+        });
+        let base = if alone { label.or_else(|| place(machine)) } else { heading.or(label) };
+        let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
+        let mut name = base.clone();
+        let mut again = 2;
+        while taken.contains(&name) {
+            name = format!("{base} ({again})");
+            again += 1;
+        }
+        taken.push(name.clone());
+        machine.name = name;
+    }
+}
+
+/// The file's name without extension, or the folder's where several files speak of the machine.
+fn place(machine: &Machine) -> Option<String> {
+    let mut sources: Vec<&Path> = machine.evidence.iter().map(|e| Path::new(e.origin.source.as_ref())).collect();
+    sources.dedup();
+    let path = match sources.as_slice() {
+        [one] => one.file_stem(),
+        [first, ..] => first.parent().and_then(Path::file_name),
+        [] => None,
+    };
+    path.map(|p| p.to_string_lossy().into_owned()).filter(|p| p != "-")
 }

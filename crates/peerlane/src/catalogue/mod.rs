@@ -1,24 +1,25 @@
 //! The embedded catalogue: `parts/*.toml` (component models) and `systems/*.toml` (whole machines).
 
+mod embedded;
 mod part;
 mod system;
 
 pub use part::{Basis, Constant, Part, PartError, PartKind, Parts};
-pub use system::{SystemError, SystemFile, read_system};
+pub use system::{SystemError, read_system};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineKind};
 
 /// Names of the embedded systems, sorted.
 pub fn system_names() -> impl Iterator<Item = &'static str> {
-    std::iter::empty()
+    embedded::SYSTEMS.iter().map(|(name, _)| *name)
 }
 
 /// Text of an embedded system file.
-pub fn system_text(_name: &str) -> Option<&'static str> {
-    None
+pub fn system_text(name: &str) -> Option<&'static str> {
+    embedded::SYSTEMS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
 }
 
 /// An embedded system by name.
 pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
-    system_text(name).map(|text| read_system(text, name))
+    system_text(name).map(|text| system::read(text, name, MachineKind::Catalogue))
 }

@@ -89,6 +89,9 @@ pub struct Part {
     /// Words of which none may occur in it.
     #[serde(default)]
     pub excludes: Vec<String>,
+    /// CPUID `vendor:family:model` of a CPU, in decimal: `GenuineIntel:6:143`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ids: Vec<String>,
     /// PCI `vendor:device` ids, lower-case hexadecimal.
     #[serde(default)]
     pub pci_ids: Vec<String>,
@@ -135,10 +138,18 @@ impl Part {
 
     /// Whether a product name as machines print it means this part.
     pub fn matches_product(&self, product: &str) -> bool {
+        self.matching_words(product).is_some()
+    }
+
+    /// How many words of a product name single this part out; `None` where the name means another.
+    fn matching_words(&self, product: &str) -> Option<usize> {
         let product = product.to_lowercase();
         let words: Vec<&str> = product.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
         let has = |word: &String| words.contains(&word.as_str());
-        self.matches.iter().any(|all| !all.is_empty() && all.iter().all(has)) && !self.excludes.iter().any(has)
+        if self.excludes.iter().any(has) {
+            return None;
+        }
+        self.matches.iter().filter(|all| !all.is_empty() && all.iter().all(has)).map(Vec::len).max()
     }
 }
 
@@ -162,7 +173,14 @@ impl Parts {
     /// The embedded parts.
     pub fn embedded() -> &'static Parts {
         static PARTS: std::sync::OnceLock<Parts> = std::sync::OnceLock::new();
-        PARTS.get_or_init(Parts::default)
+        PARTS.get_or_init(|| {
+            let mut parts = Parts::default();
+            for (file, text) in super::embedded::PARTS {
+                // a test reads every one; here there is nobody to tell
+                let _ = parts.add(file, text);
+            }
+            parts
+        })
     }
 
     /// Adds a part from its TOML text.
@@ -185,8 +203,20 @@ impl Parts {
 
     /// The part of that kind that a product name means; the one with the most matching words wins.
     pub fn for_product(&self, kind: PartKind, product: &str) -> Option<&Part> {
-        let fitting = self.iter().filter(|p| p.kind == kind && p.matches_product(product));
-        fitting.max_by_key(|p| p.matches.iter().map(Vec::len).max())
+        let fitting = self.iter().filter(|p| p.kind == kind);
+        let ranked = fitting.filter_map(|p| p.matching_words(product).map(|words| (words, p)));
+        ranked.max_by_key(|(words, _)| *words).map(|(_, p)| p)
+    }
+
+    /// The CPU part of that CPUID vendor, family and model.
+    ///
+    /// AMD families are understood both as AMD counts them (23) and as NCCL does (143), which shifts
+    /// the extended family by four bits before it adds it.
+    pub fn for_cpu_id(&self, vendor: &str, family: u32, model: u32) -> Option<&Part> {
+        // the base family is 15 wherever there is an extended one
+        let family = if family > 15 && (family - 15).is_multiple_of(16) { 15 + (family - 15) / 16 } else { family };
+        let id = format!("{vendor}:{family}:{model}");
+        self.iter().find(|p| p.cpu_ids.contains(&id))
     }
 
     /// The part with that PCI id.

@@ -1,13 +1,40 @@
 //! Differences that matter: each rule compares what a machine is and does with what it should be.
 //!
-//! One rule a file. A rule reads a [`Context`] and returns [`Finding`]s; it prints nothing and
-//! decides nothing about exit statuses.
+//! One rule a file, each listed in [`RULES`] and described in `docs/rules.md`. A rule looks at a
+//! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
+//! says nothing about what is not known.
+
+mod culprit;
+mod view;
+mod words;
+
+mod above_line_rate;
+mod acs_redirect;
+mod asymmetric_cell;
+mod contradictory_evidence;
+mod crosses_sockets;
+mod first_row_warm_up;
+mod gpu_nic_apart;
+mod hot_or_throttled;
+mod lane_budget;
+mod missing_peer_module;
+mod narrow_link;
+mod nvlink_lanes_down;
+mod p2p_refused;
+mod p2p_slower_than_staged;
+mod slow_path;
+mod uneven_path_class;
+
+#[cfg(test)]
+mod testing;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
+use view::{Raised, View};
 
 /// What kind of difference a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -78,12 +105,143 @@ pub struct Context<'a> {
     pub model: &'a Model<'a>,
 }
 
-/// Runs every rule; findings come most severe first.
-pub fn check(_context: &Context) -> Vec<Finding> {
-    Vec::new()
+/// A rule: its name, what it means when it fails, and the rule itself.
+struct Rule {
+    /// Name in findings and in `docs/rules.md`.
+    id: &'static str,
+    /// Whether an error of it means that something does not work, and not only that it is slow.
+    breaks: bool,
+    /// Looks.
+    run: fn(&View) -> Vec<Raised>,
+}
+
+/// Every rule there is.
+const RULES: [Rule; 16] = [
+    contradictory_evidence::RULE,
+    nvlink_lanes_down::RULE,
+    p2p_refused::RULE,
+    narrow_link::RULE,
+    lane_budget::RULE,
+    slow_path::RULE,
+    above_line_rate::RULE,
+    p2p_slower_than_staged::RULE,
+    crosses_sockets::RULE,
+    gpu_nic_apart::RULE,
+    acs_redirect::RULE,
+    hot_or_throttled::RULE,
+    missing_peer_module::RULE,
+    asymmetric_cell::RULE,
+    first_row_warm_up::RULE,
+    uneven_path_class::RULE,
+];
+
+/// Names of all rules, in the order they run.
+pub fn rule_ids() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|r| r.id)
+}
+
+/// Runs every rule; findings come most severe first, and of equal severity the greatest loss first.
+pub fn check(context: &Context) -> Vec<Finding> {
+    let view = View::new(context);
+    let mut raised: Vec<Raised> = RULES.iter().flat_map(|rule| (rule.run)(&view)).collect();
+    raised.sort_by(|a, b| {
+        let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
+        b.finding.severity.cmp(&a.finding.severity).then(weight(b).total_cmp(&weight(a)))
+    });
+    raised.into_iter().map(|r| r.finding).collect()
 }
 
 /// The verdict that findings amount to.
-pub fn verdict(_context: &Context, _findings: &[Finding]) -> Verdict {
-    Verdict::Unknown
+///
+/// Broken: an error of a rule about things that do not work, unless the design never let them.
+/// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
+/// something to judge by: a link's widths, a peer-to-peer status, or a rate that can be compared.
+pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
+    let breaks = |f: &Finding| {
+        f.severity == Severity::Error
+            && f.kind != FindingKind::Design
+            && RULES.iter().any(|rule| rule.breaks && rule.id == f.rule)
+    };
+    let costs = |f: &Finding| f.severity >= Severity::Warning && f.kind != FindingKind::Measurement;
+    if findings.iter().any(breaks) {
+        Verdict::Broken
+    } else if findings.iter().any(costs) {
+        Verdict::Degraded
+    } else if can_judge(&View::new(context)) {
+        Verdict::Healthy
+    } else {
+        Verdict::Unknown
+    }
+}
+
+/// Whether anything is known that could have shown a fault.
+fn can_judge(view: &View) -> bool {
+    let fabric = view.fabric();
+    let width_known = || {
+        fabric.ids().any(|id| {
+            let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
+            let up = fabric.upstream(id).map(|(link, _)| &fabric.link(link).kind);
+            endpoint
+                && matches!(up, Some(LinkKind::Pcie { running, allowed, .. })
+                    if running.lanes.is_some() && allowed.lanes.is_some())
+        })
+    };
+    let access_known = || view.gpu_pairs().iter().any(|(a, b)| view.p2p_works(*a, *b).is_some());
+    let rate_comparable = || {
+        view.bandwidths().any(|(at, o)| view.cells(&o.matrix).iter().any(|cell| view.expected_rate(at, cell).is_some()))
+    };
+    width_known() || access_known() || rate_comparable()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{boxes, captured, pcie, switched, with_link};
+    use super::*;
+    use crate::catalogue::Parts;
+    use crate::evidence::P2pStatus;
+
+    fn judge(machine: &Machine) -> (Vec<Finding>, Verdict) {
+        let parts = Parts::default();
+        let model = Model::new(machine, &parts);
+        let context = Context { machine, model: &model };
+        let findings = check(&context);
+        let verdict = verdict(&context, &findings);
+        (findings, verdict)
+    }
+
+    #[test]
+    fn a_machine_at_full_width_is_healthy() {
+        let (findings, verdict) = judge(&switched(4));
+        assert_eq!(findings, []);
+        assert_eq!(verdict, Verdict::Healthy);
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_judged() {
+        let mut machine = captured(boxes(&[1], false));
+        with_link(&mut machine, "GPU0", pcie("?", "?"));
+        assert_eq!(judge(&machine), (vec![], Verdict::Unknown));
+    }
+
+    #[test]
+    fn slow_is_degraded_and_refused_is_broken_and_errors_come_first() {
+        let mut machine = switched(3);
+        with_link(&mut machine, "GPU2", pcie("3.0 x8", "3.0 x16"));
+        let (findings, verdict) = judge(&machine);
+        assert_eq!((findings.len(), verdict), (1, Verdict::Degraded));
+        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.insert(pair, P2pStatus::NotSupported);
+        let (findings, verdict) = judge(&machine);
+        let rules: Vec<&str> = findings.iter().map(|f| f.rule.as_str()).collect();
+        assert_eq!((rules, verdict), (vec!["p2p-refused", "narrow-link"], Verdict::Broken));
+    }
+
+    #[test]
+    fn every_rule_is_described() {
+        let docs = include_str!("../../../../docs/rules.md");
+        for id in rule_ids() {
+            assert!(docs.contains(&format!("\n## {id}\n")), "docs/rules.md lacks a section on {id}");
+        }
+        assert_eq!(docs.matches("\n## ").count(), RULES.len(), "docs/rules.md describes a rule that is not there");
+    }
 }

@@ -6,10 +6,12 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod fact;
+mod grid;
 mod matrix;
 mod pci_tree;
 mod read;
 mod text;
+mod words;
 
 mod bandwidth_test;
 mod cpuinfo;
@@ -18,6 +20,7 @@ mod host_contention;
 mod labelled_matrix;
 mod lscpu;
 mod lspci;
+mod lstopo_distances;
 mod lstopo_text;
 mod lstopo_xml;
 mod modules;
@@ -28,6 +31,7 @@ mod nccl_xml;
 mod numactl;
 mod nvbandwidth;
 mod nvbandwidth_json;
+mod nvbandwidth_tests;
 mod nvidia_smi_nvlink;
 mod nvidia_smi_q;
 mod nvidia_smi_table;

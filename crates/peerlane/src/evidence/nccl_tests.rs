@@ -1,5 +1,259 @@
-//! (being written)
+//! Reads the tables of NVIDIA's nccl-tests (`all_reduce_perf` and the like), of old and new column sets.
+//!
+//! The sums that the program prints below a table ("Avg bus bandwidth") average over all sizes; they are left out.
 
-use super::{Found, Text};
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn scan(_text: &Text, _found: &mut Found) {}
+use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
+use crate::units::Bytes;
+
+const TOOL: &str = "nccl-tests";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut head = Head::default();
+    let mut i = 0;
+    while i < text.len() {
+        let line = text.line(i);
+        head.take(line, i);
+        i = match columns(line) {
+            Some(columns) => table(text, i, &columns, std::mem::take(&mut head), found),
+            None => i + 1,
+        };
+    }
+    head.push_ranks(text, found);
+}
+
+/// What a run prints before its table.
+#[derive(Default)]
+struct Head {
+    program: Option<String>,
+    version: Option<String>,
+    ranks: Vec<GpuFacts>,
+    hosts: BTreeSet<String>,
+    rank_lines: Option<(usize, usize)>,
+    first: Option<usize>,
+}
+
+impl Head {
+    fn take(&mut self, line: &str, i: usize) {
+        let comment = line.trim().strip_prefix('#').map(str::trim);
+        if let Some(version) = comment.and_then(|c| c.strip_prefix("nccl-tests version ")) {
+            self.version = version.split_whitespace().next().map(str::to_owned);
+        } else if let Some(program) = comment.and_then(|c| c.strip_prefix("Collective test starting:")) {
+            self.program = Some(program.trim().to_owned());
+        } else if let Some((host, gpu)) = comment.and_then(rank) {
+            self.ranks.push(gpu);
+            self.hosts.insert(host);
+            self.rank_lines = Some((self.rank_lines.map_or(i, |lines| lines.0), i));
+        } else {
+            if let Some(program) = command(line).filter(|_| self.program.is_none()) {
+                self.program = Some(program.to_owned());
+            }
+            return;
+        }
+        self.first.get_or_insert(i);
+    }
+
+    /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
+    fn push_ranks(&mut self, text: &Text, found: &mut Found) {
+        let gpus = std::mem::take(&mut self.ranks);
+        if let Some((first, last)) = self.rank_lines.take().filter(|_| self.hosts.len() == 1) {
+            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
+        }
+    }
+}
+
+/// `Rank  0 Group  0 Pid   1078 on  HOST device  0 [0000:81:00] NAME`, older `[0x81]`, which is the bus
+/// alone; the host and the GPU.
+fn rank(comment: &str) -> Option<(String, GpuFacts)> {
+    let (process, device) = comment.strip_prefix("Rank ")?.split_once(" device ")?;
+    let (_, host) = process.split_once(" on ")?;
+    let (index, rest) = device.split_once('[')?;
+    let (address, name) = rest.split_once(']')?;
+    let address = match address.strip_prefix("0x") {
+        Some(bus) => format!("{bus}:00").parse().ok(),
+        None => address.parse().ok(),
+    };
+    let gpu = GpuFacts {
+        index: Some(index.trim().parse().ok()?),
+        name: Some(name.trim().to_owned()).filter(|name| !name.is_empty()),
+        address,
+        ..GpuFacts::default()
+    };
+    Some((host.trim().to_owned(), gpu))
+}
+
+/// The program of a command line such as `mpirun -np 8 ./build/all_reduce_perf -b 8`.
+fn command(line: &str) -> Option<&str> {
+    const PROGRAMS: [&str; 10] = [
+        "all_gather_perf",
+        "all_reduce_perf",
+        "alltoall_perf",
+        "broadcast_perf",
+        "gather_perf",
+        "hypercube_perf",
+        "reduce_perf",
+        "reduce_scatter_perf",
+        "scatter_perf",
+        "sendrecv_perf",
+    ];
+    let name = |word: &'_ str| PROGRAMS.into_iter().find(|p| word.rsplit('/').next() == Some(p));
+    line.split_whitespace().find_map(name)
+}
+
+/// The columns of a table.
+struct Columns {
+    /// How many stand before the first time.
+    lead: usize,
+    /// Their names from the first time on.
+    metrics: Vec<String>,
+}
+
+/// `#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong`; older tables
+/// lack `redop` and `root` or say `error`, newer ones may add columns.
+fn columns(line: &str) -> Option<Columns> {
+    let mut words: Vec<&str> = line.trim().strip_prefix('#')?.split_whitespace().collect();
+    let lead = words.iter().position(|w| *w == "time" || *w == "cputime")?;
+    let is_header = words.first() == Some(&"size") && words.contains(&"algbw") && words.contains(&"busbw");
+    words.retain(|w| *w != "timestamp");
+    let metrics = words.get(lead..)?.iter().map(|w| (*w).to_owned()).collect();
+    is_header.then_some(Columns { lead, metrics })
+}
+
+impl Columns {
+    /// A series a metric: the first set is out of place, the second in place.
+    fn series(&self) -> Vec<Series> {
+        let mut sets = 0;
+        let mut series = Vec::with_capacity(self.metrics.len());
+        for metric in &self.metrics {
+            sets += usize::from(metric.ends_with("time"));
+            let name = match metric.as_str() {
+                "#wrong" | "error" => "wrong",
+                other => other,
+            };
+            let unit = match name {
+                "time" | "cputime" | "i_min" | "i_max" | "i_p99" => Some(Unit::Microseconds),
+                "algbw" | "busbw" => Some(Unit::GigabytesPerSecond),
+                _ => None,
+            };
+            let place = if sets == 1 { "out-of-place" } else { "in-place" };
+            series.push(Series { name: format!("{name} {place}"), unit, values: Vec::new() });
+        }
+        series
+    }
+
+    /// The size and metrics of a row. Old rows leave `redop` or `root` empty; then the metrics are the last words.
+    fn row(&self, line: &str) -> Option<(Bytes, Vec<Option<f64>>)> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let size = words.first()?.parse().ok()?;
+        let full = words.len() >= self.lead + self.metrics.len();
+        let start = if full { self.lead } else { words.len().checked_sub(self.metrics.len()).filter(|n| *n > 0)? };
+        let value = |word: &&str| match *word {
+            "N/A" => Some(None),
+            word => word.parse::<f64>().ok().map(|v| v.is_finite().then_some(v)),
+        };
+        let values: Option<Vec<_>> = words.iter().skip(start).take(self.metrics.len()).map(value).collect();
+        Some((Bytes(size), values?))
+    }
+}
+
+/// Reads the rows below a header; returns the line to go on with.
+fn table(text: &Text, header: usize, columns: &Columns, mut head: Head, found: &mut Found) -> usize {
+    let mut sizes = Vec::new();
+    let mut series = columns.series();
+    let mut last = header;
+    for i in header + 1..text.len() {
+        let line = text.line(i).trim();
+        if let Some((size, values)) = columns.row(line) {
+            sizes.push(size);
+            series.iter_mut().zip(values).for_each(|(s, value)| s.values.push(value));
+            last = i;
+        } else if !(line.contains(" NCCL ") || line.is_empty() || line.starts_with("#") && sizes.is_empty()) {
+            // NCCL's own log may stand between the rows
+            break;
+        }
+    }
+    let lines = text.numbers(head.first.unwrap_or(header), last);
+    if sizes.is_empty() {
+        found.warn(text, TOOL, lines, "a table without a row; the text may be cut");
+    } else {
+        let known = [
+            ("version", head.version.take()),
+            ("ranks", Some(head.ranks.len()).filter(|n| *n > 0).map(|n| n.to_string())),
+            ("hosts", Some(head.hosts.len()).filter(|n| *n > 0).map(|n| n.to_string())),
+        ];
+        let settings: BTreeMap<_, _> = known.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect();
+        let ends = if head.hosts.len() == 1 { rank_names(&head.ranks) } else { Vec::new() };
+        let what = head.program.take().unwrap_or_else(|| TOOL.to_owned());
+        found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
+    }
+    head.push_ranks(text, found);
+    last + 1
+}
+
+fn rank_names(ranks: &[GpuFacts]) -> Vec<String> {
+    ranks.iter().filter_map(|gpu| Some(format!("GPU{}", gpu.index?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(body: &str) -> Found {
+        let mut found = Found::default();
+        scan(&Text::new("t", body.as_bytes()), &mut found);
+        found
+    }
+
+    fn curve(found: &Found) -> &Curve {
+        let curves = found.evidence.iter().filter_map(|e| match &e.fact {
+            Fact::Curve(c) => Some(c),
+            _ => None,
+        });
+        curves.last().unwrap()
+    }
+
+    #[test]
+    fn new_columns() {
+        let found = scanned(
+            "# nccl-tests version 2.17.6 nccl-headers=1 nccl-library=1\n# Collective test starting: all_gather_perf\n\
+             #  Rank  0 Group  0 Pid     10 on       host device  0 [0000:c1:00] Card A\n\
+             #  Rank  1 Group  0 Pid     10 on       host device  1 [0000:c2:00] Card A\n#\n\
+             #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n\
+             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n\
+             \x20          8             2     float    none      -1    20.0    1.00    2.00       0    21.0    3.00    4.00     N/A\n\
+             host:1:2 [0] NCCL INFO Connected all rings\n\
+             \x20         16             4     float    none      -1    22.0    5.00    6.00       0    23.0    7.00    8.00     N/A\n\
+             # Out of bounds values : 0 OK\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.what.as_str(), c.settings["ranks"].as_str()), ("all_gather_perf", "2"));
+        assert_eq!(c.ends, ["GPU0", "GPU1"]);
+        assert_eq!(c.sizes, [Bytes(8), Bytes(16)]);
+        assert_eq!((c.series[2].name.as_str(), &c.series[2].values[1]), ("busbw out-of-place", &Some(6.0)));
+        assert_eq!((c.series[7].name.as_str(), &c.series[7].values[0]), ("wrong in-place", &None));
+        let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(gpus[1].address.unwrap().to_string(), "0000:c2:00.0");
+    }
+
+    #[test]
+    fn old_columns_and_a_bus_alone() {
+        let found = scanned(
+            "$ ./build/sendrecv_perf -b 8 -e 8\n#   Rank  0 Pid  10 on  host device  0 [0x1a] Card\n\
+             #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n\
+             \x20 1024  256  float  30.0  1.0  1.5  0e+00  31.0  1.1  1.6  0e+00\n\n",
+        );
+        let c = curve(&found);
+        assert_eq!(c.what, "sendrecv_perf");
+        assert_eq!(c.series[0].values, [Some(30.0)]);
+        assert_eq!(c.series[5].values, [Some(1.1)]);
+        let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(gpus[0].address.unwrap().to_string(), "0000:1a:00.0");
+    }
+
+    #[test]
+    fn a_header_without_rows_is_said() {
+        let found = scanned("#  size  count  type  time  algbw  busbw  error\n");
+        assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
+    }
+}

@@ -1,5 +1,216 @@
-//! (being written)
+//! Reads the JSON of `nvbandwidth -j`, alone or among other text; `nvbandwidth_tests` says what each table means.
 
-use super::{Found, Text};
+use serde::Deserialize;
+use serde_json::Value;
 
-pub(super) fn scan(_text: &Text, _found: &mut Found) {}
+use super::nvbandwidth::named_device;
+use super::nvbandwidth_tests::TestTable;
+use super::{Fact, Found, Text, grid};
+
+const TOOL: &str = "nvbandwidth -j";
+
+/// Lines between the object's opening brace and its key.
+const KEY_GAP: usize = 3;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut i = 0;
+    while i < text.len() {
+        let Some(start) = opening(text, i) else {
+            i += 1;
+            continue;
+        };
+        let Some(end) = closing(text, start) else {
+            found.warn(text, TOOL, text.numbers(start, text.len() - 1), "the JSON is cut; nothing of it is read");
+            return;
+        };
+        let lines = text.numbers(start, end);
+        let object = text.join(start, end);
+        let object = object.find('{').and_then(|at| object.get(at..)).unwrap_or_default();
+        match serde_json::Deserializer::from_str(object).into_iter::<Output>().next() {
+            Some(Ok(output)) => take(text, lines, output.nvbandwidth, found),
+            Some(Err(error)) => found.warn(text, TOOL, lines, format!("the JSON cannot be read: {error}")),
+            None => {}
+        }
+        i = end + 1;
+    }
+}
+
+#[derive(Deserialize)]
+struct Output {
+    nvbandwidth: Run,
+}
+
+#[derive(Deserialize)]
+struct Run {
+    #[serde(rename = "GPU Device list", default)]
+    devices: Vec<String>,
+    #[serde(default)]
+    testcases: Vec<Testcase>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Testcase {
+    name: String,
+    status: String,
+    #[serde(rename = "bandwidth_description", default)]
+    description: String,
+    #[serde(rename = "bandwidth_matrix", default)]
+    matrix: Vec<Vec<Value>>,
+}
+
+/// The line with the brace of an object whose key `nvbandwidth` stands on line `i`.
+fn opening(text: &Text, i: usize) -> Option<usize> {
+    let (before, after) = text.line(i).split_once("\"nvbandwidth\"")?;
+    if !after.trim_start().starts_with(':') {
+        return None;
+    }
+    if before.trim_end().ends_with('{') {
+        return Some(i);
+    }
+    let mut above = (i.saturating_sub(KEY_GAP)..i).rev();
+    above.find(|j| !text.line(*j).trim().is_empty()).filter(|j| text.line(*j).trim_end().ends_with('{'))
+}
+
+/// The line where the object that begins on line `start` ends.
+fn closing(text: &Text, start: usize) -> Option<usize> {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for i in start..text.len() {
+        for c in text.line(i).chars() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' if quoted => escaped = true,
+                '"' if depth > 0 => quoted = !quoted,
+                '{' if !quoted => depth += 1,
+                '}' if !quoted && depth > 0 => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return Some(i);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+fn take(text: &Text, lines: (u32, u32), run: Run, found: &mut Found) {
+    if let Some(error) = run.error {
+        found.warn(text, TOOL, lines, format!("nvbandwidth reports an error: {error}"));
+    }
+    // each is followed by the host's name: "0: NAME (ADDRESS): (HOST)"
+    let device = |d: &String| named_device(d.rsplit_once(": (").map_or(d.as_str(), |(device, _)| device));
+    let gpus: Vec<_> = run.devices.iter().filter_map(device).collect();
+    if !gpus.is_empty() {
+        found.push(text, TOOL, lines, Fact::Gpus(gpus));
+    }
+    for case in run.testcases {
+        if case.status != "Passed" {
+            found.warn(text, TOOL, lines, format!("{} gave no numbers: {}", case.name, case.status));
+            continue;
+        }
+        match tables(&case) {
+            Some(tables) => {
+                for table in tables {
+                    found.push(text, TOOL, lines, Fact::Matrix(table.into_matrix()));
+                }
+            }
+            None => found.warn(text, TOOL, lines, format!("{}: its table cannot be read", case.name)),
+        }
+    }
+}
+
+/// The tables of a test. A bidirectional test of pairs stacks its three tables and describes the last.
+fn tables(case: &Testcase) -> Option<Vec<TestTable<'_>>> {
+    let columns = case.matrix.first().map(Vec::len).filter(|n| *n > 0)?;
+    let cells: Vec<Vec<Option<f64>>> =
+        case.matrix.iter().map(|row| row.iter().map(cell).collect()).collect::<Option<_>>()?;
+    if cells.iter().any(|row| row.len() != columns) {
+        return None;
+    }
+    let stacked = case.name.contains("device_to_device_bidirectional") && cells.len() == 3 * columns;
+    let parts: &[&str] = match (stacked, case.name.contains("_read")) {
+        (true, true) => &["Read1", "Read2", "Total"],
+        (true, false) => &["Write1", "Write2", "Total"],
+        (false, _) => &[],
+    };
+    let numbers = |n: usize| (0..n as u32).collect();
+    let table = |description, cells: Vec<_>| TestTable {
+        test: &case.name,
+        description,
+        rows: numbers(cells.len()),
+        cols: numbers(columns),
+        cells,
+    };
+    Some(match parts {
+        [] => vec![table(case.description.as_str(), cells)],
+        parts => parts.iter().zip(cells.chunks(columns)).map(|(part, rows)| table(*part, rows.to_vec())).collect(),
+    })
+}
+
+/// A cell: a number or its text; the outer `None` where it is neither that nor `N/A`.
+fn cell(value: &Value) -> Option<Option<f64>> {
+    match value {
+        Value::String(text) => grid::cell(text),
+        Value::Number(number) => Some(number.as_f64()),
+        Value::Null => Some(None),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Direction;
+    use super::*;
+
+    fn scanned(body: &str) -> Found {
+        let mut found = Found::default();
+        scan(&Text::new("t", body.as_bytes()), &mut found);
+        found
+    }
+
+    const RUN: &str = r#"$ nvbandwidth -j
+{
+	"nvbandwidth" :
+	{
+		"GPU Device list" : [ "0: Card (00000000:C1:00): (host{1)" ],
+		"testcases" : [
+			{ "name" : "host_to_device_memcpy_ce", "status" : "Passed",
+			  "bandwidth_description" : "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)",
+			  "bandwidth_matrix" : [ [ "10.5", "N/A" ] ] },
+			{ "name" : "device_to_device_bidirectional_memcpy_read_ce", "status" : "Passed",
+			  "bandwidth_description" : "memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)",
+			  "bandwidth_matrix" : [ ["N/A","1"], ["2","N/A"], ["N/A","3"], ["4","N/A"], ["N/A","4"], ["6","N/A"] ] },
+			{ "name" : "one_to_all_write_ce", "status" : "Waived" }
+		]
+	}
+}
+done
+"#;
+
+    #[test]
+    fn a_run_among_text() {
+        let found = scanned(RUN);
+        assert_eq!(found.warnings.len(), 1, "the waived test");
+        assert_eq!(found.evidence.len(), 5);
+        assert_eq!(found.evidence[0].origin.lines, Some((2, 16)));
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
+        assert_eq!(gpus[0].address.unwrap().to_string(), "0000:c1:00.0");
+        let Fact::Matrix(down) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(down.values, [[Some(10.5), None]]);
+        let Fact::Matrix(read2) = &found.evidence[3].fact else { panic!() };
+        assert_eq!((read2.between("GPU1", "GPU0"), read2.between("GPU0", "GPU1")), (Some(3.0), Some(4.0)));
+        let Fact::Matrix(total) = &found.evidence[4].fact else { panic!() };
+        assert_eq!((total.value(1, 0), total.direction), (Some(6.0), Some(Direction::Bidirectional)));
+    }
+
+    #[test]
+    fn cut_or_broken_json_is_said() {
+        let cut = RUN.get(..RUN.len() - 40).unwrap();
+        assert_eq!((scanned(cut).evidence.len(), scanned(cut).warnings.len()), (0, 1));
+        let broken = scanned("{ \"nvbandwidth\": { testcases } }\n");
+        assert_eq!((broken.evidence.len(), broken.warnings.len()), (0, 1));
+        assert_eq!(scanned("{ \"other\": \"nvbandwidth\" }\n"), Found::default());
+    }
+}

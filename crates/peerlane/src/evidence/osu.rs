@@ -1,5 +1,173 @@
-//! (being written)
+//! Reads the tables of the OSU micro-benchmarks (`osu_bw`, `osu_latency`, `osu_allreduce` …).
+//!
+//! OSU's MB is 10⁶ bytes, which is no unit of ours: rates are given in GB/s, a thousandth of the printed number.
 
-use super::{Found, Text};
+use std::collections::BTreeMap;
 
-pub(super) fn scan(_text: &Text, _found: &mut Found) {}
+use super::{Curve, Fact, Found, Series, Text, Unit};
+use crate::units::Bytes;
+
+const TOOL: &str = "OSU micro-benchmarks";
+
+/// Comment lines between the title and the column titles.
+const TITLE_GAP: usize = 8;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut i = 0;
+    while i < text.len() {
+        i = match title(text.line(i)) {
+            Some(title) => table(text, i, title, found),
+            None => i + 1,
+        };
+    }
+}
+
+/// `OSU MPI-CUDA Bandwidth Test v5.9` after its `#`.
+fn title(line: &str) -> Option<&str> {
+    let title = line.trim().strip_prefix('#')?.trim();
+    (title.starts_with("OSU ") && title.contains(" Test")).then_some(title)
+}
+
+/// Reads the table below a title; returns the line to go on with.
+fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usize {
+    let mut settings = BTreeMap::from([("title".to_owned(), title.to_owned())]);
+    let mut header = None;
+    for i in title_line + 1..=title_line + TITLE_GAP {
+        let line = text.line(i).trim();
+        let Some(comment) = line.strip_prefix('#').map(str::trim) else {
+            if line.is_empty() { continue } else { break }
+        };
+        if comment.starts_with("Size") {
+            header = Some((i, columns(comment)));
+            break;
+        }
+        if comment.contains("Buffer on") {
+            settings.insert("buffers".to_owned(), comment.to_owned());
+        } else if let Some((key, value)) = comment.split_once(':') {
+            settings.insert(key.trim().to_owned(), value.trim().to_owned());
+        }
+    }
+    let Some((header, mut series)) = header else {
+        found.warn(text, TOOL, text.numbers(title_line, title_line), "a title without a table; the text may be cut");
+        return title_line + 1;
+    };
+    let mut sizes = Vec::new();
+    let mut last = header;
+    for i in header + 1..text.len() {
+        let Some((size, values)) = row(text.line(i), series.len()) else { break };
+        sizes.push(size);
+        series.iter_mut().zip(values).for_each(|(s, value)| {
+            let scale = if s.unit == Some(Unit::GigabytesPerSecond) { 1e-3 } else { 1.0 };
+            s.values.push(Some(value * scale));
+        });
+        last = i;
+    }
+    let lines = text.numbers(title_line, last);
+    if sizes.is_empty() {
+        found.warn(text, TOOL, lines, "a table without a row; the text may be cut");
+    } else {
+        let what = program(text, title_line, title);
+        found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends: Vec::new(), sizes, series, settings }));
+    }
+    last + 1
+}
+
+/// The columns after `Size`, which two blanks or more set apart: `Bandwidth (MB/s)`, `Avg Latency(us)`.
+fn columns(header: &str) -> Vec<Series> {
+    let header = header.replace('\t', "  ");
+    let column = |words: &str| {
+        let (name, unit) = match words.split_once('(') {
+            Some((name, unit)) => (name.trim(), unit.trim_end_matches(')')),
+            None if words == "MB/s" => ("Bandwidth", words),
+            None => (words, ""),
+        };
+        let unit = match unit {
+            "MB/s" => Some(Unit::GigabytesPerSecond),
+            "us" => Some(Unit::Microseconds),
+            _ => None,
+        };
+        Series { name: name.to_owned(), unit, values: Vec::new() }
+    };
+    header.split("  ").map(str::trim).filter(|w| !w.is_empty()).skip(1).map(column).collect()
+}
+
+fn row(line: &str, columns: usize) -> Option<(Bytes, Vec<f64>)> {
+    let mut words = line.split_whitespace();
+    let size = words.next()?.parse().ok()?;
+    let values: Vec<f64> = words.map(str::parse).collect::<Result<_, _>>().ok()?;
+    (values.len() == columns && values.iter().all(|v| v.is_finite())).then_some((Bytes(size), values))
+}
+
+/// The program's name: from a command a few lines above, else from the title, else the title itself.
+fn program(text: &Text, title_line: usize, title: &str) -> String {
+    const NAMES: [(&str, &str); 6] = [
+        ("Bi-Directional Bandwidth", "osu_bibw"),
+        ("Multiple Bandwidth", "osu_mbw_mr"),
+        ("Multi Latency", "osu_multi_lat"),
+        ("Multi-threaded Latency", "osu_latency_mt"),
+        ("All-to-All", "osu_alltoall"),
+        ("Broadcast", "osu_bcast"),
+    ];
+    let command = (title_line.saturating_sub(4)..title_line).rev().find_map(|i| {
+        let name = |word: &'_ str| word.rsplit('/').next().filter(|name| name.starts_with("osu_")).map(str::to_owned);
+        text.line(i).split_whitespace().find_map(name)
+    });
+    if let Some(name) = command {
+        return name;
+    }
+    if let Some((_, name)) = NAMES.iter().find(|(words, _)| title.contains(words)) {
+        return (*name).to_owned();
+    }
+    // "OSU MPI-CUDA Bandwidth Test", "OSU MPI Allreduce Latency Test"
+    let words: Vec<&str> = title.split(" Test").next().unwrap_or_default().split_whitespace().skip(2).collect();
+    match words.as_slice() {
+        ["Bandwidth"] => "osu_bw".to_owned(),
+        ["Latency"] => "osu_latency".to_owned(),
+        [collective, "Latency"] => format!("osu_{}", collective.to_lowercase()),
+        _ => title.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curves(body: &str) -> Vec<Curve> {
+        let mut found = Found::default();
+        scan(&Text::new("t", body.as_bytes()), &mut found);
+        found.evidence.into_iter().filter_map(|e| if let Fact::Curve(c) = e.fact { Some(c) } else { None }).collect()
+    }
+
+    #[test]
+    fn a_megabyte_is_a_million_bytes() {
+        let c = curves(
+            "# OSU MPI-CUDA Bandwidth Test v5.9\n# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n\
+             # Size      Bandwidth (MB/s)\n1                       0.50\n4194304             12000.00\n\n",
+        );
+        assert_eq!((c[0].what.as_str(), c[0].sizes[1]), ("osu_bw", Bytes(4 << 20)));
+        assert_eq!(c[0].series[0].unit, Some(Unit::GigabytesPerSecond));
+        assert!((c[0].series[0].values[1].unwrap() - 12.0).abs() < 1e-9);
+        assert!(c[0].settings["buffers"].contains("DEVICE"));
+    }
+
+    #[test]
+    fn a_collective_with_all_columns() {
+        let c = curves(
+            "# OSU MPI Allreduce Latency Test v5.6.2\n# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations\n\
+             4                       2.50              2.00              3.00        1000\n",
+        );
+        assert_eq!(c[0].what, "osu_allreduce");
+        let names: Vec<&str> = c[0].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["Avg Latency", "Min Latency", "Max Latency", "Iterations"]);
+        assert_eq!((c[0].series[2].values[0], c[0].series[3].unit), (Some(3.0), None));
+    }
+
+    #[test]
+    fn the_command_names_the_program() {
+        let c = curves(
+            "$ mpirun -np 2 ./pt2pt/osu_bibw D D\n# OSU MPI-CUDA Bi-Directional Bandwidth Test v7.0\n# Size  Bandwidth (MB/s)\n8 1.0\n",
+        );
+        assert_eq!(c[0].what, "osu_bibw");
+        assert!(curves("# OSU MPI Latency Test v7.0\n# Size  Latency (us)\n").is_empty());
+    }
+}

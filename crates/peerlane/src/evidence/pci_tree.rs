@@ -1,6 +1,7 @@
 //! PCI devices and how they hang together, as `lspci`, `lstopo`, sysfs and NCCL each show them.
 
-use crate::fabric::{CpuList, PciAddress, PcieWidth};
+use crate::fabric::{CpuList, PciAddress, PcieGeneration, PcieWidth};
+use crate::units::Rate;
 
 /// What a PCI function is to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,11 @@ pub struct PciDevice {
     pub running: PcieWidth,
     /// The most that it can do itself.
     pub capable: PcieWidth,
+    /// Rate of its upstream link after encoding, one direction, where the source gives only that
+    /// (lstopo: 7.88 GB/s is Gen3 x8 or Gen4 x4).
+    pub link_rate: Option<Rate>,
+    /// NVLink-C2C to its CPU: how many links, and the rate of each in one direction.
+    pub c2c: Option<(u8, Rate)>,
     /// NUMA node; `None` also for the kernel's −1.
     pub numa: Option<u32>,
     /// CPUs local to it.
@@ -93,6 +99,8 @@ impl PciDevice {
             name: None,
             running: PcieWidth::default(),
             capable: PcieWidth::default(),
+            link_rate: None,
+            c2c: None,
             numa: None,
             cpus: None,
             acs: None,
@@ -138,4 +146,41 @@ pub struct PciTree {
     pub bridges_are_switches: bool,
     /// True where parents are known; false for a flat list such as `lspci -vvv` without bridges.
     pub has_tree: bool,
+}
+
+/// A link from the spellings of its speed (`16.0 GT/s PCIe`, `8 GT/s`, `2.5GT/s`, `Unknown`) and width
+/// (`16`, `x16`; 0 and 255 mean unknown).
+pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
+    let speed = speed.trim();
+    let digits = speed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(speed.len());
+    let (number, unit) = speed.split_at(digits);
+    let gigatransfers: Option<f64> = number.parse().ok().filter(|_| unit.trim_start().starts_with("GT/s"));
+    let lanes: Option<u8> = width.trim().trim_start_matches('x').parse().ok();
+    PcieWidth {
+        generation: gigatransfers.and_then(PcieGeneration::from_gigatransfers),
+        lanes: lanes.filter(|n| [1, 2, 4, 8, 12, 16, 32].contains(n)),
+    }
+}
+
+/// A hexadecimal number with or without `0x`.
+pub(super) fn hex(text: &str) -> Option<u32> {
+    let text = text.trim();
+    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_in_every_spelling() {
+        assert_eq!(pcie_width("16.0 GT/s PCIe", "16").to_string(), "4.0 x16");
+        assert_eq!(pcie_width("8 GT/s", "x8").to_string(), "3.0 x8");
+        assert_eq!(pcie_width("2.5GT/s", "1").to_string(), "1.0 x1");
+        assert_eq!(pcie_width("32.0 GT/s PCIe", "0").to_string(), "5.0 x?");
+        for (speed, width) in [("Unknown", "255"), ("", ""), ("16.0", "0"), ("GT/s", "x")] {
+            assert!(pcie_width(speed, width).is_unknown(), "{speed}");
+        }
+        assert_eq!((hex("0x10de"), hex("10de"), hex("")), (Some(0x10de), Some(0x10de), None));
+    }
 }

@@ -167,12 +167,16 @@ fn is_binary(bytes: &[u8]) -> bool {
 /// Headings: Markdown's, and short lines of their own that end like no sentence.
 fn headings(text: &Text) -> Vec<Heading> {
     let mut all = Vec::new();
+    // a tool's own output has lines of their own too; only a document's are headings
+    let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
+    let prose = sentences.take(5).count() == 5;
     for (i, line) in text.iter() {
         let trimmed = line.trim();
         let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
         let marked = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
         let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
-        let plain = alone
+        let plain = prose
+            && alone
             && (4..=80).contains(&trimmed.chars().count())
             && trimmed.chars().next().is_some_and(char::is_uppercase)
             && !trimmed.ends_with(['.', ',', ';', ':', '!'])

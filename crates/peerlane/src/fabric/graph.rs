@@ -143,13 +143,17 @@ impl Fabric {
                     {
                         continue;
                     }
-                    if seen[next.index()] {
-                        let first = self.upstream[next.index()].map_or(at, |(_, up)| up);
-                        return Err(FabricError::TwoParents(
-                            self.nodes[next.index()].name.clone(),
-                            self.nodes[first.index()].name.clone(),
-                            self.nodes[at.index()].name.clone(),
-                        ));
+                    // reaching a second top, or a node again, means that somebody has two ways up
+                    let twice = if self.nodes[next.index()].kind == NodeKind::RootComplex {
+                        Some((at, self.upstream[at.index()].map_or(at, |(_, up)| up), next))
+                    } else if seen[next.index()] {
+                        Some((next, self.upstream[next.index()].map_or(at, |(_, up)| up), at))
+                    } else {
+                        None
+                    };
+                    if let Some((device, first, second)) = twice {
+                        let name = |id: NodeId| self.nodes[id.index()].name.clone();
+                        return Err(FabricError::TwoParents(name(device), name(first), name(second)));
                     }
                     seen[next.index()] = true;
                     self.upstream[next.index()] = Some((link, at));

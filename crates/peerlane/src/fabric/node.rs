@@ -95,6 +95,8 @@ pub struct Node {
     /// For a root complex: its locality domain. Paths between domains are `SYS`, within one `NODE`.
     /// Not the NUMA number, since some machines label one NUMA node's root complexes `SYS`.
     pub domain: Option<u32>,
+    /// For a NIC: whether it does RDMA. `nvidia-smi topo -m` lists only such.
+    pub rdma: Option<bool>,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
     /// What else a reader should know.
@@ -116,6 +118,7 @@ impl Node {
             numa: None,
             cpus: None,
             domain: None,
+            rdma: None,
             assumed: false,
             note: None,
             origins: Vec::new(),
@@ -130,7 +133,8 @@ pub enum LinkKind {
     Pcie {
         /// The width it runs at.
         running: PcieWidth,
-        /// The most that both its ends and the slot between them allow.
+        /// The most that both its ends and the slot between them allow. Where only one end's limit is
+        /// known it is that one's, and the link's note says so.
         allowed: PcieWidth,
         /// The slot it passes through, by the board's name for it.
         slot: Option<String>,

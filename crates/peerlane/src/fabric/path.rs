@@ -193,3 +193,96 @@ impl Fabric {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{FabricBuilder, FabricError, Link, Node, PcieWidth};
+
+    /// Two sockets; two cascaded switches and a lone GPU on the first, NVLink to the CPU on the second.
+    fn two_sockets() -> Fabric {
+        let mut b = FabricBuilder::new();
+        let pcie = || LinkKind::pcie(PcieWidth::default());
+        let mut add = |name: &str, kind| b.node(Node::new(name, kind));
+        let (cpu0, cpu1) = (add("cpu0", NodeKind::Cpu), add("cpu1", NodeKind::Cpu));
+        let (rc0, rc1, rc2) =
+            (add("rc0", NodeKind::RootComplex), add("rc1", NodeKind::RootComplex), add("rc2", NodeKind::RootComplex));
+        let (host0, host1) = (add("host0", NodeKind::Host), add("host1", NodeKind::Host));
+        let (top, low) = (add("top", NodeKind::Switch), add("low", NodeKind::Switch));
+        let gpus: Vec<_> = (0..5).map(|i| add(&format!("GPU{i}"), NodeKind::Gpu)).collect();
+        for (x, y, kind) in [
+            (cpu0, rc0, LinkKind::OnDie),
+            (cpu0, rc1, LinkKind::OnDie),
+            (cpu1, rc2, LinkKind::OnDie),
+            (cpu0, host0, LinkKind::OnDie),
+            (cpu1, host1, LinkKind::OnDie),
+            (cpu0, cpu1, LinkKind::Smp),
+            (rc0, top, pcie()),
+            (top, gpus[0], pcie()),
+            (top, low, pcie()),
+            (low, gpus[1], pcie()),
+            (rc0, gpus[2], pcie()),
+            (rc1, gpus[3], pcie()),
+            (rc2, gpus[4], pcie()),
+            (cpu1, gpus[4], LinkKind::Nvlink { generation: Some(1), bricks: 2 }),
+        ] {
+            b.link(Link::new(x, y, kind));
+        }
+        b.build().unwrap()
+    }
+
+    fn class(f: &Fabric, a: &str, b: &str) -> Option<PathClass> {
+        f.class(f.find(a).unwrap(), f.find(b).unwrap())
+    }
+
+    #[test]
+    fn classes_as_the_vendor_defines_them() {
+        let f = two_sockets();
+        for (a, b, expected) in [
+            ("GPU0", "GPU0", PathClass::Same),
+            ("GPU0", "GPU1", PathClass::Pxb),
+            ("GPU0", "GPU2", PathClass::Phb),
+            ("GPU0", "GPU3", PathClass::Node),
+            ("GPU1", "GPU4", PathClass::Sys),
+            ("GPU1", "host0", PathClass::Phb),
+            ("GPU1", "host1", PathClass::Sys),
+        ] {
+            assert_eq!((class(&f, a, b), class(&f, b, a)), (Some(expected), Some(expected)), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_gpu_on_its_cpus_nvlink_takes_it_to_memory_and_pcie_to_peers() {
+        let f = two_sockets();
+        let id = |name| f.find(name).unwrap();
+        let names = |p: Path| p.between().map(|n| f.node(n).name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(f.path(id("GPU4"), id("host1")).unwrap()), ["cpu1"]);
+        assert_eq!(names(f.path(id("GPU4"), id("GPU3")).unwrap()), ["rc2", "cpu1", "cpu0", "rc1"]);
+        assert_eq!(names(f.path(id("GPU1"), id("GPU2")).unwrap()), ["low", "top", "rc0"]);
+    }
+
+    #[test]
+    fn each_hop_starts_where_the_last_ended() {
+        let f = two_sockets();
+        for a in f.ids() {
+            for b in f.ids() {
+                let Some(path) = f.path(a, b) else { continue };
+                let mut at = a;
+                for hop in &path.hops {
+                    assert_eq!((hop.from, f.link(hop.link).other(at)), (at, hop.to));
+                    at = hop.to;
+                }
+                assert_eq!(at, b);
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_below_two_ports_is_refused() {
+        let mut b = two_sockets().into_builder();
+        let (gpu, rc) = (b.find("GPU3").unwrap(), b.find("rc2").unwrap());
+        b.link(Link::new(rc, gpu, LinkKind::pcie(PcieWidth::default())));
+        let refused = b.build().unwrap_err();
+        assert_eq!(refused, FabricError::TwoParents("GPU3".into(), "rc1".into(), "rc2".into()));
+    }
+}

@@ -172,6 +172,22 @@ impl PcieWidth {
         self.generation.is_none() && self.lanes.is_none()
     }
 
+    /// The only width of that raw rate (within 1 %) that a component of at most `limit` can run at.
+    ///
+    /// hwloc gives a link's rate and not its width: 15.75 GB/s is 3.0 x16 or 4.0 x8, but on a
+    /// component that ends at 3.0 it can only be the former.
+    pub fn from_raw_rate(rate: Rate, limit: PcieWidth) -> Option<Self> {
+        let (most, lanes) = (limit.generation?, limit.lanes?);
+        let mut fitting = PcieGeneration::ALL.into_iter().filter(|g| *g <= most).flat_map(|g| {
+            [1u8, 2, 4, 8, 16]
+                .into_iter()
+                .filter(move |w| *w <= lanes)
+                .map(move |w| PcieWidth::new(g, w))
+                .filter(move |w| w.raw_rate().is_some_and(|raw| (raw.gb() / rate.gb() - 1.0).abs() < 0.01))
+        });
+        fitting.next().filter(|_| fitting.next().is_none())
+    }
+
     /// Bytes a second and direction after line encoding: GT/s × lanes × code ÷ 8.
     pub fn raw_rate(self) -> Option<Rate> {
         let (g, lanes) = (self.generation?, self.lanes?);
@@ -250,6 +266,15 @@ mod tests {
         for bad in ["", "x0", "x3", "9.0 x16", "3.0 3.0", "fast"] {
             assert!(bad.parse::<PcieWidth>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_rate_is_a_width_only_where_one_fits() {
+        let limit = |text: &str| text.parse::<PcieWidth>().unwrap();
+        let rate = Rate::from_gb(15.753846);
+        assert_eq!(PcieWidth::from_raw_rate(rate, limit("3.0 x16")), Some(limit("3.0 x16")));
+        assert_eq!(PcieWidth::from_raw_rate(rate, limit("4.0 x16")), None);
+        assert_eq!(PcieWidth::from_raw_rate(rate, limit("?")), None);
     }
 
     #[test]

@@ -1,13 +1,25 @@
 //! From a machine's parts and links to the rate of a transfer and what binds it.
 //!
 //! [`Model`] turns the fabric into resources with capacities, and a [`Transfer`] into a [`Route`]
-//! over them; [`crate::share`] does the rest.
+//! over them; [`crate::share`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
+
+mod defaults;
+mod nvlink;
+mod pcie;
+mod resources;
+mod route;
+mod staging;
+#[cfg(test)]
+mod tests;
 
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
+use crate::share::{Binding, Flow, ShareError, share};
 use crate::units::Rate;
+use resources::{Built, LinkModel, NodeModel};
+use route::Planned;
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,25 +129,67 @@ pub struct Model<'a> {
     pub parts: &'a Parts,
     /// All resources.
     pub resources: Vec<Resource>,
+    /// Their capacities in bytes a second.
+    capacities: Vec<f64>,
+    links: Vec<LinkModel>,
+    nodes: Vec<NodeModel>,
 }
 
 impl<'a> Model<'a> {
     /// Builds the resources of a machine.
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
-        Model { machine, parts, resources: Vec::new() }
+        let Built { resources, links, nodes } = resources::build(machine, parts);
+        let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
+        Model { machine, parts, resources, capacities, links, nodes }
     }
 
     /// How a transfer runs.
+    ///
+    /// It has no path where the fabric joins its ends in no way or where one of them is no endpoint; its rate is
+    /// unknown where a link on the way is of unknown width, generation or count.
     pub fn route(&self, transfer: &Transfer) -> Result<Route, ModelError> {
-        let name = |n| self.machine.fabric.node(n).name.clone();
-        Err(ModelError::NoPath(name(transfer.source), name(transfer.destination)))
+        route::plan(self, transfer).map(|planned| planned.route)
     }
 
-    /// Rates of transfers that run at once.
+    /// Rates of transfers that run at once, in their order. Fails for all if one has no rate.
     pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<Answer>, ModelError> {
-        transfers
-            .iter()
-            .map(|t| self.route(t).map(|_| Answer { rate: Rate::ZERO, bottleneck: String::new(), link: None }))
-            .collect()
+        let [first, ..] = transfers else { return Ok(Vec::new()) };
+        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t)).collect::<Result<_, _>>()?;
+        let unknown = |t: &Transfer, why: String| {
+            let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
+            ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
+        };
+        let mut flows = Vec::with_capacity(planned.len());
+        for (transfer, Planned { route, .. }) in transfers.iter().zip(&planned) {
+            let cap = route.cap.as_ref().map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
+            if route.uses.is_empty() && cap.is_infinite() {
+                return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
+            }
+            flows.push(Flow { uses: route.uses.clone(), weight: route.weight, cap });
+        }
+        // only constants of a part that are out of all proportion get here
+        let allocation = share(&self.capacities, &flows).map_err(|e| match e {
+            ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
+            ShareError::Capacity(..) => unknown(first, e.to_string()),
+        })?;
+        let answers = planned.into_iter().zip(allocation.rates.into_iter().zip(allocation.bindings));
+        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
+    }
+
+    fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> Answer {
+        let Planned { route, labels } = planned;
+        let (bottleneck, link) = match binding {
+            Binding::Resource(r) => {
+                let label = route.uses.iter().zip(labels).find(|((used, _), _)| *used == r).map(|(_, label)| label);
+                (label.unwrap_or_else(|| self.resources[r].name.clone()), self.resources[r].link)
+            }
+            Binding::Cap => (route.cap.map_or_else(String::new, |(_, why)| why), None),
+            Binding::Nothing => (String::new(), None),
+        };
+        Answer { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+    }
+
+    fn name_of(&self, link: LinkId) -> String {
+        resources::link_name(&self.machine.fabric, link)
     }
 }

@@ -1,0 +1,274 @@
+//! Which statements speak of the same machine.
+//!
+//! A document may describe several machines, and one machine may be described by several files. What
+//! one run of a program printed stays together (a *run*: consecutive statements of one tool, none
+//! twice). Each run goes to the machine that it positively matches (same addresses, NIC names, host
+//! name, or the very same numbers), else to the nearest earlier one that it does not contradict.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix};
+use crate::fabric::PciAddress;
+
+/// Statements of one machine.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    /// In the order they were found.
+    pub(super) evidence: Vec<Evidence>,
+    identity: Identity,
+}
+
+/// What tells machines apart.
+#[derive(Clone, Debug, Default)]
+struct Identity {
+    /// GPUs in all, where a statement covers every one.
+    gpus: Option<usize>,
+    /// GPUs at least, from statements about some.
+    at_least: usize,
+    /// GPU product names, normalised.
+    names: BTreeSet<String>,
+    /// PCI addresses of GPUs, without function.
+    addresses: BTreeSet<PciAddress>,
+    /// NIC names.
+    nics: BTreeSet<String>,
+    /// Host name or a label in the text.
+    host: Option<String>,
+}
+
+/// How a run relates to a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    Same,
+    Possible,
+    Other,
+}
+
+/// Splits statements by machine.
+pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
+    let mut clusters: Vec<Cluster> = Vec::new();
+    for run in runs(evidence) {
+        let identity = Identity::of(&run);
+        let source = run.first().map(|e| e.origin.source.clone());
+        match home(&clusters, &run, &identity, source.as_ref()) {
+            Some(at) => clusters[at].take(run, &identity),
+            None => {
+                let mut cluster = Cluster::default();
+                cluster.take(run, &identity);
+                clusters.push(cluster);
+            }
+        }
+    }
+    clusters
+}
+
+/// Consecutive statements of one source and tool, split where a statement of one kind comes again.
+fn runs(evidence: Vec<Evidence>) -> Vec<Vec<Evidence>> {
+    let mut runs: Vec<Vec<Evidence>> = Vec::new();
+    for one in evidence {
+        let same_tool = |run: &Vec<Evidence>| {
+            run.last().is_some_and(|e| e.origin.source == one.origin.source && e.origin.tool == one.origin.tool)
+                && !run.iter().any(|e| same_subject(&e.fact, &one.fact))
+        };
+        match runs.last_mut().filter(|run| same_tool(run)) {
+            Some(run) => run.push(one),
+            None => runs.push(vec![one]),
+        }
+    }
+    runs
+}
+
+/// Whether two statements would answer one question, so that one run does not print both.
+fn same_subject(a: &Fact, b: &Fact) -> bool {
+    match (a, b) {
+        // pair matrices of differing GPUs are of two machines
+        (Fact::Matrix(a), Fact::Matrix(b)) => {
+            same_measure(a, b) || (a.rows.len() > 1 && b.rows.len() > 1 && a.rows != b.rows)
+        }
+        (Fact::Curve(a), Fact::Curve(b)) => curve_label(a) != curve_label(b),
+        (Fact::Classes(_), Fact::Classes(_)) | (Fact::Gpus(_), Fact::Gpus(_)) => true,
+        (Fact::P2p(a), Fact::P2p(b)) => a.capability == b.capability,
+        _ => false,
+    }
+}
+
+fn same_measure(a: &Matrix, b: &Matrix) -> bool {
+    let key = |m: &Matrix| (m.quantity, m.direction, m.p2p, m.op, m.engine, m.size);
+    key(a) == key(b) && a.title == b.title && a.rows == b.rows && a.cols == b.cols
+}
+
+fn curve_label(curve: &Curve) -> Option<&String> {
+    curve.settings.get("label")
+}
+
+fn home(clusters: &[Cluster], run: &[Evidence], identity: &Identity, source: Option<&Arc<str>>) -> Option<usize> {
+    let related: Vec<(usize, Relation)> =
+        clusters.iter().enumerate().map(|(i, c)| (i, c.relation(run, identity))).collect();
+    if let Some((i, _)) = related.iter().rev().find(|(_, r)| *r == Relation::Same) {
+        return Some(*i);
+    }
+    let possible = |(_, relation): &&(usize, Relation)| *relation == Relation::Possible;
+    let here = |i: usize| clusters[i].evidence.iter().any(|e| Some(&e.origin.source) == source);
+    if let Some((i, _)) = related.iter().rev().filter(possible).find(|(i, _)| here(*i)) {
+        return Some(*i);
+    }
+    // across files only where there is no doubt which
+    let elsewhere: Vec<usize> = related.iter().filter(possible).map(|(i, _)| *i).collect();
+    let sized: Vec<usize> = elsewhere
+        .iter()
+        .copied()
+        .filter(|i| identity.gpus.is_some() && clusters[*i].identity.gpus == identity.gpus)
+        .collect();
+    match (sized.as_slice(), elsewhere.as_slice()) {
+        ([one], _) | ([], [one]) => Some(*one),
+        _ => None,
+    }
+}
+
+impl Cluster {
+    fn take(&mut self, run: Vec<Evidence>, identity: &Identity) {
+        self.evidence.extend(run);
+        self.identity.merge(identity);
+    }
+
+    fn relation(&self, run: &[Evidence], other: &Identity) -> Relation {
+        let sure = self.identity.surely_same(other);
+        if self.identity.contradicts(other) {
+            return Relation::Other;
+        }
+        let mut same = sure;
+        for new in run {
+            for old in &self.evidence {
+                match (&old.fact, &new.fact) {
+                    (Fact::Classes(a), Fact::Classes(b)) if same_classes(a, b) => same = true,
+                    (Fact::Classes(_), Fact::Classes(_)) if !sure => return Relation::Other,
+                    (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && a.values == b.values => same = true,
+                    (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && !sure => return Relation::Other,
+                    _ => {}
+                }
+            }
+        }
+        if same { Relation::Same } else { Relation::Possible }
+    }
+}
+
+fn same_classes(a: &ClassMatrix, b: &ClassMatrix) -> bool {
+    a.cols == b.cols && a.cells == b.cells && a.cpu_affinity == b.cpu_affinity
+}
+
+impl Identity {
+    fn of(run: &[Evidence]) -> Self {
+        let mut identity = Identity::default();
+        for one in run {
+            identity.merge(&Identity::of_fact(&one.fact, one.origin.tool));
+        }
+        identity
+    }
+
+    fn of_fact(fact: &Fact, tool: &str) -> Self {
+        let mut id = Identity::default();
+        let count = |names: &[String]| names.iter().filter(|n| is_gpu_label(n)).count();
+        match fact {
+            Fact::Classes(m) => {
+                id.gpus = Some(count(&m.cols).max(count(&m.rows)));
+                let real = |n: &String| m.nic_names.get(n).unwrap_or(n).clone();
+                id.nics = m.cols.iter().filter(|n| !is_gpu_label(n)).map(real).collect();
+            }
+            Fact::P2p(m) => id.gpus = Some(count(&m.cols)),
+            Fact::Matrix(m) => match (count(&m.rows), count(&m.cols)) {
+                (r, c) if r.max(c) > 1 => id.gpus = Some(r.max(c)),
+                (r, c) => id.at_least = r.max(c),
+            },
+            Fact::Gpus(gpus) => {
+                let whole = matches!(tool, "nvidia-smi" | "p2pBandwidthLatencyTest" | "nvbandwidth" | "nvbandwidth -j");
+                if whole {
+                    id.gpus = Some(gpus.len());
+                }
+                id.at_least = gpus.len();
+                id.names = gpus.iter().filter_map(|g: &GpuFacts| g.name.as_deref()).map(normal_name).collect();
+                id.addresses = gpus.iter().filter_map(|g| g.address).map(without_function).collect();
+            }
+            Fact::Pci(tree) => {
+                let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
+                if tree.has_tree && !gpus.is_empty() {
+                    id.gpus = Some(gpus.len());
+                }
+                id.at_least = gpus.len();
+                id.addresses = gpus.iter().filter_map(|d| d.address).map(without_function).collect();
+                let nics = tree.devices.iter().filter(|d| d.is_nic()).flat_map(|d| &d.os_devices);
+                id.nics = nics.filter(|o| o.rdma).map(|o| o.name.clone()).collect();
+            }
+            Fact::Curve(curve) => {
+                id.nics = curve.ends.iter().filter(|e| !is_gpu_label(e) && *e != "host").cloned().collect();
+                id.host = curve_label(curve).cloned();
+            }
+            Fact::Host(host) => id.host = host.name.clone(),
+            Fact::NcclLog(log) => {
+                id.host = log.host.clone();
+                id.addresses = log.ranks.values().filter_map(|(_, a)| *a).map(without_function).collect();
+            }
+            _ => {}
+        }
+        id
+    }
+
+    fn merge(&mut self, other: &Identity) {
+        self.gpus = self.gpus.or(other.gpus);
+        self.at_least = self.at_least.max(other.at_least);
+        self.names.extend(other.names.iter().cloned());
+        self.addresses.extend(&other.addresses);
+        self.nics.extend(other.nics.iter().cloned());
+        self.host = self.host.take().or_else(|| other.host.clone());
+    }
+
+    fn surely_same(&self, other: &Identity) -> bool {
+        let addresses = self.addresses.len() > 1 && other.addresses.len() > 1;
+        let subset = self.addresses.is_subset(&other.addresses) || other.addresses.is_subset(&self.addresses);
+        let hosts = self.host.is_some() && self.host == other.host;
+        let nics = !other.nics.is_disjoint(&self.nics);
+        (addresses && subset) || hosts || nics || !self.names.is_disjoint(&other.names)
+    }
+
+    fn contradicts(&self, other: &Identity) -> bool {
+        let counts = match (self.gpus, other.gpus) {
+            (Some(a), Some(b)) => a != b,
+            (Some(a), None) => other.at_least > a,
+            (None, Some(b)) => self.at_least > b,
+            (None, None) => false,
+        };
+        let hosts = matches!((&self.host, &other.host), (Some(a), Some(b)) if a != b);
+        let addresses = !self.addresses.is_empty()
+            && !other.addresses.is_empty()
+            && !self.addresses.is_subset(&other.addresses)
+            && !other.addresses.is_subset(&self.addresses);
+        let known = |n: &String, names: &BTreeSet<String>| {
+            names.iter().any(|m| m.starts_with(n.as_str()) || n.starts_with(m.as_str()))
+        };
+        let names = !self.names.is_empty()
+            && !other.names.is_empty()
+            && !other.names.iter().all(|n| known(n, &self.names))
+            && !self.names.iter().all(|n| known(n, &other.names));
+        counts || hosts || addresses || names
+    }
+}
+
+/// `GPU0` … `GPU15`.
+pub(super) fn is_gpu_label(name: &str) -> bool {
+    gpu_index(name).is_some()
+}
+
+/// 3 of `GPU3`.
+pub(super) fn gpu_index(name: &str) -> Option<u32> {
+    name.strip_prefix("GPU")?.parse().ok()
+}
+
+fn without_function(address: PciAddress) -> PciAddress {
+    PciAddress { function: 0, ..address }
+}
+
+/// Product names differ by tool: vendor and brand come and go, long ones are cut.
+fn normal_name(name: &str) -> String {
+    let lower = name.to_lowercase();
+    let words = lower.split_whitespace().filter(|w| !matches!(*w, "nvidia" | "tesla" | "geforce" | "quadro"));
+    words.collect::<Vec<_>>().join(" ").trim_end_matches("...").to_owned()
+}

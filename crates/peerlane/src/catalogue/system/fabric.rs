@@ -1,0 +1,421 @@
+//! Nodes and links of a system file → its fabric.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::file::{LinkEntry, NodeEntry, SystemFile};
+use super::source::Source;
+use super::{SystemError, TOOL};
+use crate::catalogue::{Part, PartKind, Parts};
+use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::machine::Slot;
+
+/// Builds the fabric that a file describes.
+pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Result<Fabric, SystemError> {
+    let mut building = Building {
+        source,
+        parts,
+        builder: FabricBuilder::new(),
+        names: HashMap::new(),
+        slots: system.slots.iter().map(|s| (s.get_ref().name.as_str(), s.get_ref())).collect(),
+        taken_slots: HashMap::new(),
+        root_complexes: HashMap::new(),
+        package: HashMap::new(),
+    };
+    // a TOML table has no order, and devices are numbered in the order a person wrote them
+    let mut nodes: Vec<_> = system.nodes.iter().collect();
+    nodes.sort_by_key(|(name, _)| name.span().start);
+    for (name, entry) in &nodes {
+        building.node(name, entry)?;
+    }
+    for (name, entry) in &nodes {
+        building.belonging(name, entry)?;
+    }
+    building.host_memories()?;
+    for link in &system.links {
+        building.link(link)?;
+    }
+    building.domains();
+    let fabric = building.builder.build().map_err(|e| source.refuse(e.to_string()))?;
+    finish(fabric).map_err(|e| source.refuse(e.to_string()))
+}
+
+/// Names in a list, for errors.
+pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+struct Building<'a> {
+    source: &'a Source<'a>,
+    parts: &'a Parts,
+    builder: FabricBuilder,
+    names: HashMap<String, NodeId>,
+    slots: HashMap<&'a str, &'a Slot>,
+    taken_slots: HashMap<&'a str, u32>,
+    /// CPU → its root complexes.
+    root_complexes: HashMap<NodeId, Vec<NodeId>>,
+    /// Root complex or host memory → its CPU.
+    package: HashMap<NodeId, NodeId>,
+}
+
+impl<'a> Building<'a> {
+    fn add(&mut self, node: Node, span: Range<usize>) -> Result<NodeId, SystemError> {
+        if self.names.contains_key(&node.name) {
+            let message = format!("a node called '{}' is there already; give this one another name", node.name);
+            return Err(self.source.error(span, message));
+        }
+        let name = node.name.clone();
+        let id = self.builder.node(node);
+        self.names.insert(name, id);
+        Ok(id)
+    }
+
+    fn node(&mut self, name: &Spanned<String>, entry: &NodeEntry) -> Result<(), SystemError> {
+        let at = name.span();
+        if name.get_ref().trim().is_empty() || name.get_ref() == "host" {
+            return Err(self.source.error(at, "a node needs a name, other than 'host', which means all host memory"));
+        }
+        let part = entry.part.as_ref().map(|key| self.part(key, entry.kind)).transpose()?;
+        let kind = match (entry.kind, part.and_then(|p| p.kind.node_kind())) {
+            (Some(kind), Some(by_part)) if kind != by_part && kind != NodeKind::Card => {
+                let message = format!(
+                    "'{}' is a {} but its part is a {}; leave `kind` out, or name another part",
+                    name.get_ref(),
+                    kind.name(),
+                    by_part.name()
+                );
+                return Err(self.source.error(at, message));
+            }
+            (Some(kind), _) | (None, Some(kind)) => kind,
+            (None, None) if part.is_some() => {
+                return Err(self
+                    .source
+                    .error(at, "an inter-socket part makes no node; write it in a link: smp = \"…\""));
+            }
+            (None, None) => {
+                let message = format!("'{}' needs a part, or a kind such as kind = \"switch\"", name.get_ref());
+                return Err(self.source.error(at, message));
+            }
+        };
+        let mut node = Node::new(name.get_ref(), kind);
+        node.aliases.clone_from(&entry.aliases);
+        node.part = part.map(|p| p.name.clone());
+        node.product.clone_from(&entry.product);
+        node.address = entry.address;
+        node.numa = entry.numa;
+        node.cpus.clone_from(&entry.cpus);
+        node.domain = entry.domain;
+        node.assumed = entry.assumed;
+        node.note.clone_from(&entry.note);
+        node.origins.push(self.source.origin(TOOL, at.clone()));
+        self.add(node, at)?;
+        Ok(())
+    }
+
+    fn part(&self, key: &Spanned<String>, kind: Option<NodeKind>) -> Result<&'a Part, SystemError> {
+        self.parts.get(key.get_ref()).ok_or_else(|| {
+            let fitting = self.parts.iter().filter(|p| kind.is_none() || p.kind.node_kind() == kind);
+            let message = format!(
+                "no part '{}' is known; leave `part` out and give a kind, or take one of: {}",
+                key.get_ref(),
+                listed(fitting.map(|p| p.name.as_str()))
+            );
+            self.source.error(key.span(), message)
+        })
+    }
+
+    fn find(&self, name: &Spanned<String>) -> Result<NodeId, SystemError> {
+        self.names.get(name.get_ref()).copied().ok_or_else(|| unknown_node(self.source, name, &self.names))
+    }
+
+    /// Joins root complexes and host memory to their CPU, and ports to their card.
+    fn belonging(&mut self, name: &Spanned<String>, entry: &NodeEntry) -> Result<(), SystemError> {
+        let id = self.find(name)?;
+        let kind = self.builder.nodes()[id.index()].kind;
+        if let Some(of) = &entry.of {
+            let cpu = self.find(of)?;
+            let owner = self.builder.nodes()[cpu.index()].kind;
+            if owner != NodeKind::Cpu || !matches!(kind, NodeKind::RootComplex | NodeKind::Host) {
+                let message = "`of` joins a root complex or host memory to its CPU, as in of = \"cpu0\"";
+                return Err(self.source.error(of.span(), message));
+            }
+            self.on_die(cpu, id, of.span());
+        }
+        if let Some(card_name) = &entry.card {
+            let card = match self.names.get(card_name.get_ref()) {
+                Some(card) => *card,
+                None => {
+                    let mut card = Node::new(card_name.get_ref(), NodeKind::Card);
+                    card.part = entry.part.as_ref().map(|p| p.get_ref().clone());
+                    card.assumed = entry.assumed;
+                    card.origins.push(self.source.origin(TOOL, card_name.span()));
+                    self.add(card, card_name.span())?
+                }
+            };
+            if self.builder.nodes()[card.index()].kind != NodeKind::Card || card == id {
+                let message = format!("'{}' is no card; write a name that no node has", card_name.get_ref());
+                return Err(self.source.error(card_name.span(), message));
+            }
+            self.join(Link::new(card, id, LinkKind::OnCard), card_name.span());
+        }
+        Ok(())
+    }
+
+    fn on_die(&mut self, cpu: NodeId, id: NodeId, at: Range<usize>) {
+        self.package.insert(id, cpu);
+        if self.builder.nodes()[id.index()].kind == NodeKind::RootComplex {
+            self.root_complexes.entry(cpu).or_default().push(id);
+        }
+        let owner = self.builder.nodes()[cpu.index()].clone();
+        let node = self.builder.node_mut(id);
+        node.numa = node.numa.or(owner.numa);
+        node.cpus = node.cpus.take().or(owner.cpus);
+        self.join(Link::new(cpu, id, LinkKind::OnDie), at);
+    }
+
+    fn join(&mut self, mut link: Link, at: Range<usize>) {
+        link.origins.push(self.source.origin(TOOL, at));
+        self.builder.link(link);
+    }
+
+    /// A node that follows from its CPU: `cpu0` has `host0` and `rc0`.
+    fn of_cpu(&mut self, stem: &str, kind: NodeKind, cpu: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
+        let owner = &self.builder.nodes()[cpu.index()];
+        let rest = owner.name.strip_prefix("cpu").map_or_else(|| format!("-{}", owner.name), str::to_owned);
+        let mut node = Node::new(format!("{stem}{rest}"), kind);
+        node.assumed = owner.assumed;
+        node.origins.clone_from(&owner.origins);
+        let id = self.add(node, at.clone())?;
+        self.on_die(cpu, id, at);
+        Ok(id)
+    }
+
+    fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
+        let nodes = self.builder.nodes();
+        self.names.values().copied().filter(|id| nodes[id.index()].kind == kind).collect()
+    }
+
+    fn host_memories(&mut self) -> Result<(), SystemError> {
+        let given: Vec<NodeId> =
+            self.of_kind(NodeKind::Host).iter().filter_map(|h| self.package.get(h)).copied().collect();
+        let mut cpus = self.of_kind(NodeKind::Cpu);
+        cpus.sort_unstable();
+        for cpu in cpus {
+            if !given.contains(&cpu) {
+                self.of_cpu("host", NodeKind::Host, cpu, 0..0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The root complex that stands for an end of a PCIe link, where that end is a CPU.
+    fn pcie_end(&mut self, id: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
+        if self.builder.nodes()[id.index()].kind != NodeKind::Cpu {
+            return Ok(id);
+        }
+        match self.root_complexes.get(&id).map(Vec::as_slice) {
+            None | Some([]) => self.of_cpu("rc", NodeKind::RootComplex, id, at),
+            Some([one]) => Ok(*one),
+            Some(several) => {
+                let names = listed(several.iter().map(|rc| self.builder.nodes()[rc.index()].name.as_str()));
+                let message = format!("this CPU has several root complexes; name the one meant: {names}");
+                Err(self.source.error(at, message))
+            }
+        }
+    }
+
+    fn link(&mut self, entry: &'a Spanned<LinkEntry>) -> Result<(), SystemError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        let [first, second] = &entry.between;
+        let (mut a, mut b) = (self.find(first)?, self.find(second)?);
+        let given =
+            [entry.pcie.is_some(), entry.nvlink.is_some(), entry.smp.is_some(), entry.xgmi.is_some(), entry.c2c];
+        if given.iter().filter(|g| **g).count() != 1 {
+            let message = "a link needs exactly one of pcie = \"3.0 x16\", nvlink = 2, smp = \"qpi-haswell\", \
+                           xgmi = 1, c2c = true";
+            return Err(self.source.error(at, message));
+        }
+        if entry.pcie.is_none() && (entry.allowed.is_some() || entry.slot.is_some()) {
+            return Err(self.source.error(at, "`allowed` and `slot` belong to PCIe links"));
+        }
+        let mut part = None;
+        let kind = if let Some(running) = &entry.pcie {
+            a = self.pcie_end(a, first.span())?;
+            b = self.pcie_end(b, second.span())?;
+            self.pcie(a, b, running, entry)?
+        } else if let Some(bricks) = entry.nvlink {
+            if bricks == 0 {
+                return Err(self.source.error(at, "an NVLink bundle has at least one brick: nvlink = 1"));
+            }
+            LinkKind::Nvlink { generation: entry.nvlink_generation.or_else(|| self.nvlink_generation(a, b)), bricks }
+        } else if let Some(smp) = &entry.smp {
+            part = self.smp_part(smp)?;
+            if [a, b].iter().any(|n| self.builder.nodes()[n.index()].kind != NodeKind::Cpu) {
+                return Err(self.source.error(at, "an inter-socket link joins two CPUs"));
+            }
+            LinkKind::Smp
+        } else if let Some(count) = entry.xgmi {
+            LinkKind::Xgmi { count: Some(count).filter(|n| *n > 0) }
+        } else {
+            LinkKind::C2c
+        };
+        if a == b {
+            return Err(self.source.error(at, format!("this link joins '{}' to itself", first.get_ref())));
+        }
+        let mut link = Link::new(a, b, kind);
+        link.part = part;
+        link.assumed = entry.assumed;
+        link.note.clone_from(&entry.note);
+        self.join(link, at);
+        Ok(())
+    }
+
+    fn smp_part(&self, key: &Spanned<String>) -> Result<Option<String>, SystemError> {
+        if key.get_ref() == "?" {
+            return Ok(None);
+        }
+        match self.parts.get(key.get_ref()) {
+            Some(part) if part.kind == PartKind::Smp => Ok(Some(part.name.clone())),
+            _ => {
+                let known = self.parts.iter().filter(|p| p.kind == PartKind::Smp).map(|p| p.name.as_str());
+                let message = format!(
+                    "no inter-socket part '{}' is known; write smp = \"?\" or one of: {}",
+                    key.get_ref(),
+                    listed(known)
+                );
+                Err(self.source.error(key.span(), message))
+            }
+        }
+    }
+
+    fn part_of(&self, id: NodeId) -> Option<&'a Part> {
+        let own = |id: NodeId| self.builder.nodes()[id.index()].part.as_deref();
+        // a root complex is part of its CPU
+        self.parts.get(own(id).or_else(|| own(*self.package.get(&id)?))?)
+    }
+
+    fn nvlink_generation(&self, a: NodeId, b: NodeId) -> Option<u8> {
+        let of = |id| self.part_of(id).and_then(|p| p.nvlink_generation);
+        match (of(a), of(b)) {
+            (Some(x), Some(y)) => Some(x.min(y)),
+            (x, y) => x.or(y),
+        }
+    }
+
+    fn pcie(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        running: &Spanned<String>,
+        entry: &'a LinkEntry,
+    ) -> Result<LinkKind, SystemError> {
+        let width =
+            |text: &Spanned<String>| text.get_ref().parse::<PcieWidth>().map_err(|e| self.source.error(text.span(), e));
+        let runs = width(running)?;
+        let stated = entry.allowed.as_ref().map(width).transpose()?;
+        let slot = match &entry.slot {
+            Some(name) => self.slot(name)?,
+            None => None,
+        };
+        let by_parts = match (self.part_of(a).and_then(|p| p.pcie), self.part_of(b).and_then(|p| p.pcie)) {
+            (Some(x), Some(y)) => narrower(x, y),
+            _ => PcieWidth::default(),
+        };
+        let by_slot = match slot {
+            Some(slot) if !by_parts.is_unknown() => {
+                narrower(by_parts, PcieWidth { generation: None, lanes: Some(slot.wired) })
+            }
+            _ => by_parts,
+        };
+        let allowed = stated.unwrap_or(by_slot);
+        if exceeds(runs.generation, allowed.generation) || exceeds(runs.lanes, allowed.lanes) {
+            let message = format!(
+                "the link runs at {runs}, but its ends and its slot allow {allowed}; correct one, or write `allowed`"
+            );
+            return Err(self.source.error(running.span(), message));
+        }
+        Ok(LinkKind::Pcie { running: runs, allowed, slot: entry.slot.as_ref().map(|s| s.get_ref().clone()) })
+    }
+
+    fn slot(&mut self, name: &'a Spanned<String>) -> Result<Option<&'a Slot>, SystemError> {
+        let line = self.source.line(name.span().start);
+        if let Some(before) = self.taken_slots.insert(name.get_ref(), line) {
+            let message = format!("slot '{}' is taken by the link on line {before}", name.get_ref());
+            return Err(self.source.error(name.span(), message));
+        }
+        if self.slots.is_empty() {
+            return Ok(None);
+        }
+        let slot = self.slots.get(name.get_ref().as_str()).copied();
+        slot.map(Some).ok_or_else(|| {
+            let known = listed(self.slots.keys().copied());
+            self.source.error(name.span(), format!("no slot '{}' in [[slots]]; there are: {known}", name.get_ref()))
+        })
+    }
+
+    /// Numbers the locality domains: by NUMA node where every root complex has one, else by CPU.
+    fn domains(&mut self) {
+        let mut cpus = self.of_kind(NodeKind::Cpu);
+        cpus.sort_unstable();
+        let by_cpu: HashMap<NodeId, u32> = cpus.into_iter().zip(0..).collect();
+        let all = self.of_kind(NodeKind::RootComplex);
+        let by_numa = all.iter().all(|rc| self.builder.nodes()[rc.index()].numa.is_some());
+        for rc in all {
+            let of_cpu = self.package.get(&rc).and_then(|cpu| by_cpu.get(cpu)).copied();
+            let node = self.builder.node_mut(rc);
+            node.domain = node.domain.or(if by_numa { node.numa } else { of_cpu });
+        }
+    }
+}
+
+/// Says that no node has this name, and which do.
+pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
+    let known = listed(known.keys().map(String::as_str));
+    source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
+}
+
+fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
+    matches!((running, allowed), (Some(r), Some(a)) if r > a)
+}
+
+/// The lower generation and the fewer lanes of two, where known.
+fn narrower(x: PcieWidth, y: PcieWidth) -> PcieWidth {
+    fn least<T: Ord>(x: Option<T>, y: Option<T>) -> Option<T> {
+        match (x, y) {
+            (Some(x), Some(y)) => Some(x.min(y)),
+            (x, y) => x.or(y),
+        }
+    }
+    PcieWidth { generation: least(x.generation, y.generation), lanes: least(x.lanes, y.lanes) }
+}
+
+/// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.
+fn finish(fabric: Fabric) -> Result<Fabric, crate::fabric::FabricError> {
+    let upside_down: Vec<LinkId> = fabric
+        .ids()
+        .filter_map(|id| fabric.upstream(id).filter(|(link, _)| fabric.link(*link).a == id).map(|(link, _)| link))
+        .collect();
+    let locality: Vec<_> = [NodeKind::Gpu, NodeKind::Nic]
+        .into_iter()
+        .flat_map(|kind| fabric.of_kind(kind))
+        .map(|id| {
+            let sources = [Some(id), Some(fabric.tree_top(id)), fabric.package(id)];
+            let nodes = || sources.into_iter().flatten().map(|n| fabric.node(n));
+            (id, nodes().find_map(|n| n.numa), nodes().find_map(|n| n.cpus.clone()))
+        })
+        .collect();
+    let mut builder = fabric.into_builder();
+    for id in upside_down {
+        let link = builder.link_mut(id);
+        std::mem::swap(&mut link.a, &mut link.b);
+    }
+    for (id, numa, cpus) in locality {
+        let node = builder.node_mut(id);
+        (node.numa, node.cpus) = (numa, cpus);
+    }
+    builder.build()
+}

@@ -1,0 +1,185 @@
+//! The TOML of a system file as it stands there: names are not yet looked up, nothing is filled in.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
+use crate::fabric::{CpuList, NodeKind, PciAddress};
+use crate::machine::{Facts, Slot};
+
+/// A system file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SystemFile {
+    pub(super) name: String,
+    pub(super) title: Option<String>,
+    pub(super) source: Option<String>,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+    #[serde(default)]
+    pub(super) assumptions: Vec<String>,
+    #[serde(default)]
+    pub(super) unknown: Vec<String>,
+    #[serde(default)]
+    pub(super) facts: Facts,
+    #[serde(default)]
+    pub(super) nodes: BTreeMap<Spanned<String>, NodeEntry>,
+    #[serde(default)]
+    pub(super) links: Vec<Spanned<LinkEntry>>,
+    #[serde(default)]
+    pub(super) slots: Vec<Spanned<Slot>>,
+    pub(super) topology: Option<Topology>,
+    #[serde(default)]
+    pub(super) p2p: Vec<PeerEntry>,
+    #[serde(default)]
+    pub(super) published: Vec<PublishedEntry>,
+    #[serde(default)]
+    pub(super) statements: Vec<Spanned<StatementEntry>>,
+    #[serde(default)]
+    pub(super) rates: Vec<Spanned<RatesEntry>>,
+    #[serde(default)]
+    pub(super) curves: Vec<Spanned<CurveEntry>>,
+}
+
+/// A node: `GPU0 = { part = "h200" }`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NodeEntry {
+    pub(super) part: Option<Spanned<String>>,
+    pub(super) kind: Option<NodeKind>,
+    /// The CPU that a root complex or host memory belongs to.
+    pub(super) of: Option<Spanned<String>>,
+    /// The card that it sits on together with others.
+    pub(super) card: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) aliases: Vec<String>,
+    pub(super) product: Option<String>,
+    pub(super) address: Option<PciAddress>,
+    pub(super) numa: Option<u32>,
+    pub(super) cpus: Option<CpuList>,
+    pub(super) domain: Option<u32>,
+    #[serde(default)]
+    pub(super) assumed: bool,
+    pub(super) note: Option<String>,
+}
+
+/// A link, of the one kind that is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkEntry {
+    pub(super) between: [Spanned<String>; 2],
+    pub(super) pcie: Option<Spanned<String>>,
+    pub(super) allowed: Option<Spanned<String>>,
+    pub(super) slot: Option<Spanned<String>>,
+    pub(super) nvlink: Option<u8>,
+    pub(super) nvlink_generation: Option<u8>,
+    pub(super) smp: Option<Spanned<String>>,
+    pub(super) xgmi: Option<u8>,
+    #[serde(default)]
+    pub(super) c2c: bool,
+    #[serde(default)]
+    pub(super) assumed: bool,
+    pub(super) note: Option<String>,
+}
+
+/// `[topology]`: the class matrix that the source prints.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Topology {
+    pub(super) matrix: Spanned<String>,
+}
+
+/// Whether peer-to-peer works, as a source states it.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PeerAnswer {
+    Yes,
+    No,
+}
+
+/// `[[p2p]]`: a later entry overrules an earlier one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PeerEntry {
+    pub(super) status: PeerAnswer,
+    /// Both ways each; all pairs of GPUs where it is not given.
+    pub(super) pairs: Option<Vec<[Spanned<String>; 2]>>,
+}
+
+/// `[[published]]`: a matrix of numbers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PublishedEntry {
+    pub(super) quantity: Quantity,
+    pub(super) direction: Option<Direction>,
+    pub(super) p2p: Option<bool>,
+    pub(super) op: Option<Operation>,
+    pub(super) engine: Option<Engine>,
+    pub(super) unit: Unit,
+    pub(super) size: Option<u64>,
+    #[serde(default)]
+    pub(super) title: String,
+    /// All GPUs where it is not given; `cols` too.
+    pub(super) rows: Option<Vec<Spanned<String>>>,
+    pub(super) cols: Option<Vec<Spanned<String>>>,
+    pub(super) matrix: Spanned<String>,
+}
+
+/// `[[statements]]`: a figure stated in words.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StatementEntry {
+    pub(super) text: String,
+    pub(super) quantity: Quantity,
+    pub(super) direction: Option<Direction>,
+    pub(super) p2p: Option<bool>,
+    pub(super) from: Vec<Spanned<String>>,
+    pub(super) to: Vec<Spanned<String>>,
+    pub(super) value: Option<f64>,
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+    pub(super) unit: Unit,
+}
+
+/// `[[rates]]`: a table of rates whose rows are named in words.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RatesEntry {
+    pub(super) words: Vec<String>,
+    pub(super) columns: Vec<String>,
+    pub(super) unit: Unit,
+    pub(super) rows: Vec<Spanned<RatesRow>>,
+}
+
+/// A row of `[[rates]]`; `nan` stands for no value.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RatesRow {
+    pub(super) words: Vec<String>,
+    pub(super) values: Vec<f64>,
+}
+
+/// `[[curves]]`: numbers against message size.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CurveEntry {
+    pub(super) what: String,
+    #[serde(default)]
+    pub(super) ends: Vec<String>,
+    /// In bytes.
+    pub(super) sizes: Vec<u64>,
+    pub(super) series: Vec<CurveSeries>,
+    #[serde(default)]
+    pub(super) settings: BTreeMap<String, String>,
+}
+
+/// A column of `[[curves]]`; `nan` stands for no value.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CurveSeries {
+    pub(super) name: String,
+    pub(super) unit: Option<Unit>,
+    pub(super) values: Vec<f64>,
+}

@@ -1,0 +1,61 @@
+//! System files: a machine that a person wrote down, from a manual or a document.
+//!
+//! `docs/system-files.md` describes the format. What a file leaves out is filled in only where it
+//! follows from the rest: a CPU has host memory, a PCIe link at a CPU goes through its root complex,
+//! a link allows what both its parts and its slot do.
+
+mod assumptions;
+mod fabric;
+mod file;
+mod lanes;
+mod observed;
+mod source;
+
+use crate::catalogue::Parts;
+use crate::machine::{Machine, MachineKind};
+use file::SystemFile;
+use source::Source;
+
+/// What a file's own nodes and links say they come from.
+const TOOL: &str = "system file";
+
+/// Why a system file is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("system {file}: {message}")]
+pub struct SystemError {
+    /// Which file.
+    pub file: String,
+    /// What is wrong, on which line, and what to write instead.
+    pub message: String,
+}
+
+/// Reads a system file of a user's. `file` names it in errors and origins.
+///
+/// Fails on text that is no TOML of this format, on names that are not there, on links that make no
+/// PCIe tree or run wider than they can, on more lanes than a switch or CPU has, and on tables of the
+/// wrong shape.
+pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
+    read(text, file, MachineKind::Design)
+}
+
+pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<Machine, SystemError> {
+    let source = Source::new(file, text);
+    let system: SystemFile = toml::from_str(text).map_err(|e| source.refuse(e.to_string()))?;
+    let parts = Parts::embedded();
+    let fabric = fabric::build(&system, &source, parts)?;
+    lanes::check(&fabric, &system.slots, &source, parts)?;
+
+    let mut machine = Machine::new(&system.name, kind, fabric);
+    machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, parts);
+    observed::add(&system, &source, &mut machine)?;
+    machine.title = system.title;
+    machine.source = system.source;
+    machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();
+    machine.facts = system.facts;
+    machine.notes = system.notes;
+    machine.unknown = system.unknown;
+    Ok(machine)
+}
+
+#[cfg(test)]
+mod tests;

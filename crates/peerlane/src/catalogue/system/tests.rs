@@ -1,0 +1,190 @@
+//! System files good and bad.
+
+use super::*;
+use crate::catalogue::{system, system_names};
+use crate::evidence::P2pStatus;
+use crate::fabric::{LinkKind, NodeKind, PathClass};
+
+const SMALL: &str = r#"
+name = "small"
+[nodes]
+cpu0 = { part = "xeon-e5-v3", numa = 0, cpus = "0-11" }
+plx0 = { part = "pex8747" }
+GPU0 = { part = "titan-x-maxwell" }
+GPU1 = { part = "titan-x-maxwell", assumed = true }
+[[links]]
+between = ["cpu0", "plx0"]
+pcie = "3.0 x16"
+[[links]]
+between = ["GPU0", "plx0"]
+pcie = "3.0 x16"
+[[links]]
+between = ["plx0", "GPU1"]
+pcie = "3.0 x8"
+assumed = true
+"#;
+
+fn refusal(text: &str) -> String {
+    match read_system(text, "bad.toml") {
+        Ok(_) => panic!("accepted:\n{text}"),
+        Err(e) => e.to_string(),
+    }
+}
+
+#[test]
+fn every_catalogue_system_reads_as_its_source_says() {
+    for name in system_names() {
+        let machine = system(name).unwrap().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(machine.name, name);
+        assert_eq!(machine.kind, MachineKind::Catalogue);
+        assert!(machine.source.is_some() && machine.title.is_some(), "{name}");
+        assert!(machine.warnings.iter().all(|w| w.message.starts_with("no class matrix")), "{:?}", machine.warnings);
+        let Some((stated, _)) = &machine.stated_classes else { continue };
+        for a in &stated.rows {
+            for b in &stated.cols {
+                let ids = machine.fabric.find(a).zip(machine.fabric.find(b)).unwrap();
+                assert_eq!(machine.fabric.class(ids.0, ids.1), stated.cell(a, b), "{name}: {a} {b}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_follows_is_filled_in() {
+    let machine = read_system(SMALL, "small.toml").unwrap();
+    let fabric = &machine.fabric;
+    let id = |name: &str| fabric.find(name).unwrap();
+    assert_eq!(fabric.node(id("host0")).kind, NodeKind::Host);
+    assert_eq!(fabric.root_complex(id("GPU0")), Some(id("rc0")));
+    assert_eq!(fabric.class(id("GPU0"), id("GPU1")), Some(PathClass::Pix));
+    assert_eq!(fabric.nearest_host(id("GPU1")), Some(id("host0")));
+    assert_eq!(fabric.node(id("GPU1")).numa, Some(0));
+    assert_eq!(fabric.node(id("rc0")).domain, Some(0));
+    let (up, _) = fabric.upstream(id("GPU0")).unwrap();
+    assert_eq!(fabric.link(up).a, id("plx0"), "turned upstream end first");
+    let (up, _) = fabric.upstream(id("GPU1")).unwrap();
+    let LinkKind::Pcie { running, allowed, .. } = &fabric.link(up).kind else { panic!() };
+    assert_eq!((running.to_string(), allowed.to_string()), ("3.0 x8".into(), "3.0 x16".into()));
+    assert_eq!(machine.assumptions.len(), 2, "{:?}", machine.assumptions);
+    assert_eq!(fabric.node(id("GPU1")).origins[0].to_string(), "small.toml:7 (system file)");
+}
+
+#[test]
+fn devices_keep_the_order_of_the_file() {
+    let mut text = "name = \"n\"\n[nodes]\n".to_owned();
+    for i in [2, 10, 1] {
+        text += &format!("GPU{i} = {{ kind = \"gpu\" }}\n");
+    }
+    let machine = read_system(&text, "x").unwrap();
+    let names: Vec<_> = machine.fabric.nodes().iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["GPU2", "GPU10", "GPU1"]);
+}
+
+#[test]
+fn two_ports_of_a_card_share_its_link() {
+    let text = r#"
+name = "n"
+[nodes]
+cpu0 = { kind = "cpu" }
+rc0 = { kind = "root-complex", of = "cpu0" }
+rc1 = { kind = "root-complex", of = "cpu0" }
+GPU0 = { kind = "gpu" }
+mlx5_0 = { kind = "nic", card = "cx6" }
+mlx5_1 = { kind = "nic", card = "cx6" }
+[[links]]
+between = ["rc0", "GPU0"]
+pcie = "3.0 x16"
+[[links]]
+between = ["rc1", "cx6"]
+pcie = "3.0 x16"
+"#;
+    let machine = read_system(text, "x").unwrap();
+    let class =
+        |a: &str, b: &str| machine.fabric.class(machine.fabric.find(a).unwrap(), machine.fabric.find(b).unwrap());
+    assert_eq!(class("mlx5_0", "mlx5_1"), Some(PathClass::Pix));
+    assert_eq!(class("GPU0", "mlx5_1"), Some(PathClass::Node));
+    let said = refusal(&text.replace("\"rc1\", \"cx6\"", "\"cpu0\", \"cx6\""));
+    assert!(said.contains("line 14: this CPU has several root complexes") && said.contains("rc0, rc1"), "{said}");
+}
+
+#[test]
+fn numbers_read_with_their_gaps() {
+    let text = format!(
+        "{SMALL}[[p2p]]\nstatus = \"no\"\n[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"\"\"\n X 1.5\n\
+         N/A -\n\"\"\"\n[[statements]]\ntext = \"t\"\nquantity = \"latency\"\nfrom = [\"host\"]\nto = [\"GPU1\"]\n\
+         value = 2\nunit = \"us\"\n[[rates]]\nwords = [\"what\"]\ncolumns = [\"BW\"]\nunit = \"MiB/s\"\n\
+         rows = [{{ words = [\"a\"], values = [100] }}, {{ words = [\"b\"], values = [nan] }}]\n"
+    );
+    let machine = read_system(&text, "x").unwrap();
+    let matrix = &machine.matrices[0].matrix;
+    assert_eq!(matrix.values, [[None, Some(1.5)], [None, None]]);
+    assert_eq!(matrix.rows, ["GPU0", "GPU1"]);
+    assert_eq!((machine.statements[0].low, machine.statements[0].high), (2.0, 2.0));
+    assert_eq!(machine.rates[0].0.rows[1].rates, [None]);
+    assert_eq!(machine.p2p.len(), 2);
+    assert!(machine.p2p.values().all(|s| *s == P2pStatus::NotSupported));
+}
+
+#[test]
+fn refusals_name_the_line_and_the_mend() {
+    let cases = [
+        (
+            SMALL.replace("\"plx0\", \"GPU1\"", "\"plx0\", \"GPU7\""),
+            "line 15: no node 'GPU7'; there are: GPU0, GPU1, cpu0",
+        ),
+        (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known"),
+        (SMALL.replace("GPU1 =", "GPU0 ="), "line 7"),
+        (SMALL.replace("3.0 x8", "3.0 x7"), "line 16: '3.0 x7' is no PCIe link"),
+        (SMALL.replace("3.0 x8", "4.0 x16"), "runs at 4.0 x16, but its ends and its slot allow 3.0 x16"),
+        (SMALL.replace("pcie = \"3.0 x8\"", "nvlink = 0"), "line 14"),
+        (SMALL.replace("pcie = \"3.0 x8\"", ""), "line 14: a link needs exactly one of"),
+        (SMALL.replace("pcie = \"3.0 x8\"", "smp = \"rope\""), "no inter-socket part 'rope' is known"),
+        (SMALL.replace("\"plx0\", \"GPU1\"", "\"GPU1\", \"GPU1\""), "itself"),
+        (SMALL.replace("\"plx0\", \"GPU1\"", "\"cpu0\", \"GPU0\""), "two ways up the PCIe tree"),
+        (SMALL.replace("name = \"small\"", "nam = \"small\""), "nam"),
+        (
+            format!("{SMALL}[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"1 2 3\"\n"),
+            "line 21: 3 numbers",
+        ),
+        (
+            format!("{SMALL}[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"\"\"\n1 2\n\"\"\"\n"),
+            "1 rows, where 2",
+        ),
+        (
+            format!(
+                "{SMALL}[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"\"\"\n1 2\n1 oh\n\"\"\"\n"
+            ),
+            "line 23: 'oh'",
+        ),
+        ("name = [[[[".to_owned(), "line 1"),
+        (String::new(), "name"),
+    ];
+    for (text, expected) in cases {
+        let said = refusal(&text);
+        assert!(said.starts_with("system bad.toml: ") && said.contains(expected), "wanted '{expected}' in: {said}");
+    }
+}
+
+#[test]
+fn lanes_are_counted() {
+    let third = "[[links]]\nbetween = [\"plx0\", \"GPU2\"]\npcie = \"3.0 x16\"\n";
+    let three =
+        SMALL.replace("[[links]]\nbetween = [\"cpu0\"", "GPU2 = { kind = \"gpu\" }\n[[links]]\nbetween = [\"cpu0\"");
+    let said = refusal(&format!("{three}{third}"));
+    assert!(said.contains("'plx0' has 48 PCIe lanes, but its links and slots take 56"), "{said}");
+    // a slot holds its lanes whether or not a card is in it
+    let slots = "[[slots]]\nname = \"S1\"\nphysical = 16\nwired = 16\nport = \"plx0\"\n";
+    let said = refusal(&format!("{SMALL}{slots}"));
+    assert!(said.contains("take 56"), "{said}");
+    let said = refusal(&format!("{SMALL}{}", slots.replace("physical = 16", "physical = 8")));
+    assert!(said.contains("line 18: slot 'S1' has room for 8 lanes, not 16"), "{said}");
+}
+
+proptest::proptest! {
+    #[test]
+    fn nonsense_is_refused_and_nothing_else(text in "\\PC*", cut in 0usize..600) {
+        let _ = read_system(&text, "x");
+        let cut = SMALL.chars().take(cut).collect::<String>();
+        let _ = read_system(&cut, "x");
+    }
+}

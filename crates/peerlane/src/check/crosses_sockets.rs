@@ -1,0 +1,165 @@
+//! GPU pairs whose way leads between NUMA nodes: the design, as built.
+
+use super::view::{Raised, View};
+use super::words::{list, median, percent};
+use super::{Finding, FindingKind, Rule, Severity};
+use crate::evidence::{Fact, Origin};
+use crate::fabric::{NodeId, NodeKind, PathClass};
+
+pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
+
+/// Below this share of the best class's rate, crossing costs enough for a warning.
+const COSTLY: f64 = 0.5;
+
+fn run(view: &View) -> Vec<Raised> {
+    let pairs: Vec<(NodeId, NodeId, Option<PathClass>)> =
+        view.gpu_pairs().into_iter().map(|(a, b)| (a, b, view.class(a, b))).collect();
+    let across: Vec<(NodeId, NodeId)> =
+        pairs.iter().filter(|(_, _, c)| *c == Some(PathClass::Sys)).map(|(a, b, _)| (*a, *b)).collect();
+    if across.is_empty() {
+        return Vec::new();
+    }
+    let near = pairs.iter().filter(|(_, _, c)| c.is_some_and(|c| c != PathClass::Sys)).map(|(a, b, _)| (*a, *b));
+    let groups = groups(&view.of_kind(NodeKind::Gpu), near);
+    let shown: Vec<String> =
+        groups.iter().map(|g| list(&g.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>())).collect();
+    let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
+    let slow = slowest(view).filter(|s| s.share < COSTLY);
+    let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
+    let mut observed = vec![format!("{} of {} GPU pairs are {}", across.len(), pairs.len(), PathClass::Sys)];
+    if refused > 0 {
+        observed
+            .push(format!("peer-to-peer does not work on {refused} of them, so that data is staged in host memory"));
+    }
+    observed.extend(slow.as_ref().map(|s| {
+        format!(
+            "{} where the {} pairs reach {} (medians, GB/s, {})",
+            number(s.across),
+            s.best_class,
+            number(s.best),
+            s.what
+        )
+    }));
+    let mut origins: Vec<&Origin> = view.machine.stated_classes.iter().map(|(_, o)| o).collect();
+    if refused > 0 {
+        origins.extend(view.machine.evidence.iter().filter(|e| matches!(e.fact, Fact::P2p(_))).map(|e| &e.origin));
+    }
+    origins.extend(slow.as_ref().map(|s| s.origin));
+    let alone = groups.iter().all(|g| g.len() == 1);
+    let mend = if alone {
+        "Prefer jobs on one GPU, or communication in large messages. Where GPUs do share a socket, the label is too \
+         coarse (several NUMA nodes a socket, or a virtual machine): measure the pairs."
+    } else {
+        "Keep ranks that talk much on one group (CUDA_VISIBLE_DEVICES, ranks bound by socket) and let collectives go \
+         through the groups in turn; one inter-socket link is shared by all pairs that cross."
+    };
+    let mut subjects = Vec::new();
+    across.iter().for_each(|(a, b)| subjects.push(view.pair(*a, *b)));
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind: FindingKind::Design,
+        severity,
+        subjects,
+        summary: format!("GPUs sit apart, and data between the groups goes between NUMA nodes: {}", shown.join(" | ")),
+        expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
+            format!("at least {} of what {} pairs reach", percent(COSTLY), s.best_class)
+        }),
+        observed: observed.join("; "),
+        evidence: view.cite(origins),
+        mend: mend.to_owned(),
+    };
+    vec![Raised { finding, loss: slow.map_or(0.0, |s| 1.0 - s.share) }]
+}
+
+/// GPUs joined by pairs that do not cross.
+fn groups(gpus: &[NodeId], near: impl Iterator<Item = (NodeId, NodeId)>) -> Vec<Vec<NodeId>> {
+    let at = |id: NodeId| gpus.iter().position(|g| *g == id);
+    let mut label: Vec<usize> = (0..gpus.len()).collect();
+    for (a, b) in near {
+        let (Some(x), Some(y)) = (at(a).and_then(|i| label.get(i).copied()), at(b).and_then(|i| label.get(i).copied()))
+        else {
+            continue;
+        };
+        if x != y {
+            label.iter_mut().filter(|l| **l == x.max(y)).for_each(|l| *l = x.min(y));
+        }
+    }
+    let mut labels: Vec<usize> = Vec::new();
+    label.iter().for_each(|l| {
+        if !labels.contains(l) {
+            labels.push(*l)
+        }
+    });
+    let members = |l: usize| gpus.iter().zip(&label).filter(|(_, x)| **x == l).map(|(g, _)| *g).collect();
+    labels.into_iter().map(members).collect()
+}
+
+struct Slowest<'a> {
+    share: f64,
+    across: f64,
+    best: f64,
+    best_class: PathClass,
+    what: String,
+    origin: &'a Origin,
+}
+
+/// The matrix in which crossing costs most. P2P off goes through host memory everywhere and tells nothing.
+fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
+    let judge = |observed: &'a crate::machine::Observed| {
+        let mut by_class: Vec<(PathClass, Vec<f64>)> = Vec::new();
+        for cell in view.gpu_cells(&observed.matrix) {
+            let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
+            match by_class.iter_mut().find(|(c, _)| *c == class) {
+                Some((_, rates)) => rates.push(cell.rate.gb()),
+                None => by_class.push((class, vec![cell.rate.gb()])),
+            }
+        }
+        let medians: Vec<(PathClass, f64)> =
+            by_class.into_iter().filter_map(|(c, rates)| Some((c, median(rates)?))).collect();
+        let across = medians.iter().find(|(c, _)| *c == PathClass::Sys)?.1;
+        let (best_class, best) = *medians.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let what = observed.matrix.describe();
+        Some(Slowest { share: across / best, across, best, best_class, what, origin: &observed.origin })
+    };
+    view.bandwidths()
+        .filter(|(_, o)| o.matrix.p2p != Some(false))
+        .filter_map(|(_, o)| judge(o))
+        .min_by(|a, b| a.share.total_cmp(&b.share))
+}
+
+fn number(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, findings, switched, uniform};
+    use super::*;
+    use crate::evidence::P2pStatus;
+
+    #[test]
+    fn two_sockets_are_two_groups() {
+        let mut machine = captured(boxes(&[2, 2], false));
+        let found = findings(&machine, run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert!(found[0].summary.ends_with("GPU0, GPU1 | GPU2, GPU3"), "{}", found[0].summary);
+        assert_eq!(found[0].subjects, ["GPU0-GPU2", "GPU0-GPU3", "GPU1-GPU2", "GPU1-GPU3"]);
+        machine.matrices.push(uniform(4, 9.0, &[(0, 1, 20.0), (1, 0, 20.0), (2, 3, 20.0), (3, 2, 20.0)]));
+        let found = findings(&machine, run);
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert!(found[0].observed.contains("9.0 where the PHB pairs reach 20.0"), "{}", found[0].observed);
+    }
+
+    #[test]
+    fn refused_across_is_a_warning() {
+        let mut machine = captured(boxes(&[1, 1], false));
+        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.insert(pair, P2pStatus::ChipsetNotSupported);
+        assert_eq!(findings(&machine, run)[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn one_socket_is_silent() {
+        assert!(findings(&switched(4), run).is_empty());
+    }
+}

@@ -1,0 +1,168 @@
+//! GPUs whose clocks are held down, or that are hot enough for it.
+
+use super::view::{Raised, View};
+use super::words::{add, list};
+use super::{Finding, FindingKind, Rule, Severity};
+use crate::evidence::{Fact, GpuFacts, Origin};
+
+pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
+
+/// °C from which a GPU is about to slow down: NVIDIA's data-centre GPUs do so between 85 and 90.
+const HOT: f64 = 85.0;
+
+/// Power this much above its limit is no boost regulation, which overshoots by a few percent.
+const OVER_LIMIT: f64 = 1.10;
+
+/// What is wrong with a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    /// A thermal or hardware reason holds its clocks down.
+    Slowed,
+    /// It is hot.
+    Hot,
+    /// Its power limit holds its clocks down, as it does under any full load.
+    Capped,
+    /// It takes more power than its limit.
+    OverLimit,
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut troubles: Vec<(Trouble, Vec<String>, Vec<String>, Vec<&Origin>)> = Vec::new();
+    for evidence in &view.machine.evidence {
+        let Fact::Gpus(gpus) = &evidence.fact else { continue };
+        for gpu in gpus {
+            let Some((trouble, observed)) = judge(gpu) else { continue };
+            let Some(name) = name(view, gpu) else { continue };
+            if !troubles.iter().any(|(t, ..)| *t == trouble) {
+                troubles.push((trouble, Vec::new(), Vec::new(), Vec::new()));
+            }
+            for (_, subjects, texts, origins) in troubles.iter_mut().filter(|(t, ..)| *t == trouble) {
+                add(texts, format!("{name} {observed}"));
+                add(subjects, name.clone());
+                if !origins.contains(&&evidence.origin) {
+                    origins.push(&evidence.origin);
+                }
+            }
+        }
+    }
+    troubles
+        .into_iter()
+        .map(|(trouble, subjects, observed, origins)| report(view, trouble, subjects, &observed, &origins))
+        .collect()
+}
+
+/// The worst trouble of a GPU, with what shows it.
+fn judge(gpu: &GpuFacts) -> Option<(Trouble, String)> {
+    let reasons: Vec<String> = gpu
+        .clock_event_reasons
+        .iter()
+        .filter(|r| {
+            let r = r.to_lowercase();
+            r.contains("thermal") || r.contains("hw slowdown") || r.contains("brake")
+        })
+        .cloned()
+        .collect();
+    if !reasons.is_empty() {
+        return Some((Trouble::Slowed, list(&reasons)));
+    }
+    if let Some(t) = gpu.temperature.filter(|t| *t >= HOT) {
+        return Some((Trouble::Hot, format!("{t:.0} °C")));
+    }
+    if gpu.clock_event_reasons.iter().any(|r| r.to_lowercase().contains("power cap")) {
+        return Some((Trouble::Capped, "SW Power Cap".to_owned()));
+    }
+    match (gpu.power, gpu.power_limit) {
+        (Some(power), Some(limit)) if limit > 0.0 && power > OVER_LIMIT * limit => {
+            Some((Trouble::OverLimit, format!("{power:.0} W of {limit:.0} W")))
+        }
+        _ => None,
+    }
+}
+
+/// The GPU's name in the fabric, by its address or its number.
+fn name(view: &View, gpu: &GpuFacts) -> Option<String> {
+    let fabric = view.fabric();
+    let numbered = || fabric.find(&format!("GPU{}", gpu.index?));
+    let by_address = || {
+        let address = gpu.address?;
+        view.of_kind(crate::fabric::NodeKind::Gpu).into_iter().find(|id| fabric.node(*id).address == Some(address))
+    };
+    by_address().or_else(numbered).map(|id| view.name(id).to_owned())
+}
+
+fn report(view: &View, trouble: Trouble, subjects: Vec<String>, observed: &[String], origins: &[&Origin]) -> Raised {
+    let who = list(&subjects);
+    let (kind, severity, summary, expected, mend) = match trouble {
+        Trouble::Slowed => (
+            FindingKind::Fault,
+            Severity::Warning,
+            format!("{who}: heat or a power brake holds the clocks down"),
+            "no thermal or hardware slowdown",
+            "Look at fans, air flow and dust, at the power cables and supplies, and measure again when it is cool.",
+        ),
+        Trouble::Hot => (
+            FindingKind::Fault,
+            Severity::Warning,
+            format!("{who}: hot, about to slow down"),
+            "below 85 °C under load",
+            "Look at fans, air flow and dust; a neighbour's warm air raises the inlet temperature.",
+        ),
+        Trouble::Capped => (
+            FindingKind::Design,
+            Severity::Info,
+            format!("{who}: the power limit holds the clocks down, as under any full load"),
+            "clocks below the power limit, for a measurement of clocks",
+            "Nothing, unless the limit was lowered (`nvidia-smi -q -d POWER`); copies between GPUs need little power.",
+        ),
+        Trouble::OverLimit => (
+            FindingKind::Measurement,
+            Severity::Info,
+            format!("{who}: more power than the limit allows"),
+            "power within a few percent of the limit",
+            "Read it again; if it stays, check the power supply and the limit.",
+        ),
+    };
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind,
+        severity,
+        subjects,
+        summary,
+        expected: expected.to_owned(),
+        observed: list(observed),
+        evidence: view.cite(origins.iter().copied()),
+        mend: mend.to_owned(),
+    };
+    Raised { finding, loss: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, state, switched};
+    use super::*;
+
+    fn found(change: impl Fn(&mut GpuFacts)) -> Vec<(Severity, Vec<String>)> {
+        let mut machine = switched(2);
+        let gpu = |index| GpuFacts { index: Some(index), temperature: Some(60.0), ..GpuFacts::default() };
+        let mut gpus = vec![gpu(0), gpu(1)];
+        change(&mut gpus[1]);
+        state(&mut machine, "nvidia-smi -q", Fact::Gpus(gpus));
+        findings(&machine, run).into_iter().map(|f| (f.severity, f.subjects)).collect()
+    }
+
+    #[test]
+    fn heat_and_brakes_are_warnings() {
+        let one = || vec!["GPU1".to_owned()];
+        assert_eq!(found(|g| g.temperature = Some(87.0)), [(Severity::Warning, one())]);
+        let slowed = found(|g| g.clock_event_reasons = vec!["HW Thermal Slowdown".to_owned()]);
+        assert_eq!(slowed, [(Severity::Warning, one())]);
+        let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
+        assert_eq!(capped, [(Severity::Info, one())]);
+    }
+
+    #[test]
+    fn boost_regulation_and_idling_are_silent() {
+        assert_eq!(found(|g| (g.power, g.power_limit, g.utilization) = (Some(203.0), Some(200.0), Some(100.0))), []);
+        assert_eq!(found(|g| g.clock_event_reasons = vec!["Idle".to_owned()]), []);
+    }
+}

@@ -1,0 +1,153 @@
+//! GPU pairs on which the machine refuses peer-to-peer access.
+
+use std::collections::BTreeMap;
+
+use super::view::{Raised, View};
+use super::words::list;
+use super::{Finding, FindingKind, Rule, Severity};
+use crate::evidence::{Fact, P2pStatus};
+use crate::fabric::PathClass;
+
+pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
+
+/// The status words of `nvidia-smi topo -p2p`, in the order of its legend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    Chipset,
+    Gpu,
+    Topology,
+    Unsupported,
+    Disabled,
+}
+
+impl Refusal {
+    fn of(status: P2pStatus) -> Option<Self> {
+        match status {
+            P2pStatus::Ok | P2pStatus::Unknown => None,
+            P2pStatus::ChipsetNotSupported => Some(Self::Chipset),
+            P2pStatus::GpuNotSupported => Some(Self::Gpu),
+            P2pStatus::TopologyNotSupported => Some(Self::Topology),
+            P2pStatus::NotSupported => Some(Self::Unsupported),
+            P2pStatus::Disabled => Some(Self::Disabled),
+        }
+    }
+
+    fn meaning(self) -> &'static str {
+        match self {
+            Self::Chipset => "CNS: the driver does not allow it through this chipset",
+            Self::Gpu => "GNS: this GPU model, or its driver, does not support it",
+            Self::Topology => "TNS: the driver does not allow it on this path",
+            Self::Unsupported => "NS: not supported",
+            Self::Disabled => "DR: disabled by a registry key of the driver",
+        }
+    }
+
+    fn mend(self, should_work: bool) -> &'static str {
+        match self {
+            Self::Disabled => {
+                "Remove the registry key (NVreg_RegistryDwords) that turns peer-to-peer off and reload the driver."
+            }
+            Self::Gpu => {
+                "No setting helps with this product and driver: plan with copies through host memory, or use GPUs that \
+                 support peer-to-peer."
+            }
+            _ if should_work => {
+                "Turn off MIG, confidential computing and the IOMMU's translation (`iommu=pt`), clear ACS redirect on the \
+                 switch, and for NVLink see that the fabric manager runs; then look again with `nvidia-smi topo -p2p r`."
+            }
+            _ => {
+                "Put GPUs that talk to each other under one switch or socket; elsewhere data is staged in host memory, \
+                 which NCCL does by itself."
+            }
+        }
+    }
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut groups: BTreeMap<(bool, Refusal), Vec<(String, Option<PathClass>)>> = BTreeMap::new();
+    for (a, b) in view.gpu_pairs() {
+        let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
+        let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
+        let class = view.class(a, b);
+        let near = class.is_some_and(|c| c <= PathClass::Pxb);
+        groups.entry((near, refusal)).or_default().push((view.pair(a, b), class));
+    }
+    let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(_)));
+    groups.into_iter().map(|((near, refusal), pairs)| report(near, refusal, &pairs, &evidence)).collect()
+}
+
+fn report(near: bool, refusal: Refusal, pairs: &[(String, Option<PathClass>)], evidence: &[String]) -> Raised {
+    let subjects: Vec<String> = pairs.iter().map(|(pair, _)| pair.clone()).collect();
+    let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(_, class)| *class).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let classes: Vec<String> = classes.iter().map(|c| format!("{c}, {}", c.meaning())).collect();
+    let on = if classes.is_empty() { String::new() } else { format!(" ({})", classes.join("; ")) };
+    // what a product cannot do is its design, wherever it is plugged in
+    let kind = match (near, refusal) {
+        (_, Refusal::Disabled) => FindingKind::Fault,
+        (true, r) if r != Refusal::Gpu => FindingKind::Fault,
+        _ => FindingKind::Design,
+    };
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind,
+        severity: if near { Severity::Error } else { Severity::Warning },
+        summary: format!("Peer-to-peer access is refused between {}{on}", list(&subjects)),
+        subjects,
+        expected: if near {
+            "peer-to-peer works below one switch and over NVLink".to_owned()
+        } else {
+            "peer-to-peer, where GPUs are to exchange data directly".to_owned()
+        },
+        observed: refusal.meaning().to_owned(),
+        evidence: evidence.to_vec(),
+        mend: refusal.mend(near).to_owned(),
+    };
+    Raised { finding, loss: 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, findings, switched};
+    use super::*;
+    use crate::machine::Machine;
+
+    fn refuse(machine: &mut Machine, a: &str, b: &str, status: P2pStatus) {
+        let pair = (machine.fabric.find(a).unwrap(), machine.fabric.find(b).unwrap());
+        machine.p2p.insert(pair, status);
+    }
+
+    #[test]
+    fn below_one_switch_it_is_an_error() {
+        let mut machine = switched(3);
+        refuse(&mut machine, "GPU2", "GPU0", P2pStatus::NotSupported);
+        let found = findings(&machine, run);
+        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Fault, Severity::Error));
+        assert_eq!(found[0].subjects, ["GPU0-GPU2"]);
+        refuse(&mut machine, "GPU2", "GPU0", P2pStatus::GpuNotSupported);
+        let found = findings(&machine, run);
+        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Error));
+    }
+
+    #[test]
+    fn across_sockets_it_is_a_design_warning_and_one_finding() {
+        let mut machine = captured(boxes(&[2, 2], false));
+        for (a, b) in [("GPU0", "GPU2"), ("GPU0", "GPU3"), ("GPU1", "GPU2"), ("GPU1", "GPU3")] {
+            refuse(&mut machine, a, b, P2pStatus::ChipsetNotSupported);
+            refuse(&mut machine, b, a, P2pStatus::ChipsetNotSupported);
+        }
+        let found = findings(&machine, run);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Warning));
+        assert_eq!(found[0].subjects.len(), 4);
+    }
+
+    #[test]
+    fn what_works_or_is_not_known_is_silent() {
+        let mut machine = switched(3);
+        refuse(&mut machine, "GPU0", "GPU1", P2pStatus::Ok);
+        refuse(&mut machine, "GPU0", "GPU2", P2pStatus::Unknown);
+        assert!(findings(&machine, run).is_empty());
+    }
+}

@@ -1,0 +1,242 @@
+//! Pairs that are slower with peer-to-peer access than through host memory, and machines on which
+//! peer-to-peer access changes nothing.
+
+use super::culprit::blame;
+use super::view::{Cell, End, Raised, View};
+use super::words::{list, median, percent};
+use super::{Finding, FindingKind, Rule, Severity};
+use crate::evidence::{Matrix, Quantity};
+use crate::fabric::PathClass;
+use crate::machine::Observed;
+
+pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
+
+/// With P2P on, less than this share of the staged rate is slower and no noise.
+const SLOWER: f64 = 0.95;
+
+/// Rates this close are the same.
+const SAME: f64 = 0.05;
+
+/// Latencies this close are the same; a direct access takes about half of a staged one.
+const SAME_LATENCY: f64 = 0.15;
+
+/// The direct way must be expected to be this much faster for equal rates to mean anything: a link that
+/// both ways share makes them equal without a fault.
+const WORTH: f64 = 1.15;
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+        let Some((off_at, off)) = counterpart(view, on) else { continue };
+        let compared: Vec<(Cell, f64, f64)> = view
+            .gpu_cells(&on.matrix)
+            .into_iter()
+            .filter_map(|cell| {
+                let staged = staged(on, off, &cell).filter(|rate| *rate > 0.0)?;
+                Some((cell, cell.rate.gb(), staged))
+            })
+            .collect();
+        let slower: Vec<bool> = compared.iter().map(|(_, on, off)| *on < SLOWER * off).collect();
+        let cells: Vec<Cell> = compared.iter().map(|(cell, ..)| *cell).collect();
+        for group in blame(&cells, &slower) {
+            let members: Vec<(Cell, f64, f64)> = group.cells.iter().filter_map(|i| compared.get(*i).copied()).collect();
+            let culprit = group.culprit.map(|(end, _)| end);
+            raised.extend(report_slower(view, on, off, culprit, &members));
+        }
+        raised.extend(no_effect(view, (at, on), (off_at, off), &compared));
+    }
+    raised
+}
+
+/// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.
+fn counterpart<'a>(view: &View<'a>, on: &Observed) -> Option<(usize, &'a Observed)> {
+    let line = |o: &Observed| o.origin.lines.map_or(0, |(first, _)| first);
+    let all = view.bandwidths();
+    all.filter(|(_, off)| {
+        let (m, n) = (&on.matrix, &off.matrix);
+        n.p2p == Some(false)
+            && (m.direction, m.engine, m.unit) == (n.direction, n.engine, n.unit)
+            && on.origin.source == off.origin.source
+    })
+    .min_by_key(|(_, off)| line(on).abs_diff(line(off)))
+}
+
+/// The staged rate of the same pair, in GB/s.
+fn staged(on: &Observed, off: &Observed, cell: &Cell) -> Option<f64> {
+    let (m, n) = (&on.matrix, &off.matrix);
+    // the matrices of one program have the same shape, so that positions agree; else look names up
+    let value = if m.rows == n.rows && m.cols == n.cols {
+        n.value(cell.i, cell.j)
+    } else {
+        n.between(m.rows.get(cell.i)?, m.cols.get(cell.j)?)
+    };
+    n.unit.rate(value?).map(|r| r.gb())
+}
+
+fn report_slower(
+    view: &View,
+    on: &Observed,
+    off: &Observed,
+    culprit: Option<End>,
+    members: &[(Cell, f64, f64)],
+) -> Option<Raised> {
+    let (cell, direct, staged) = members.iter().min_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
+    let mut pairs: Vec<String> = members.iter().map(|(c, ..)| view.subject(&on.matrix, c)).collect();
+    let shown = match culprit {
+        Some(End::Node(id)) => {
+            pairs = vec![view.name(id).to_owned()];
+            format!("{} transfers of {}", members.len(), view.name(id))
+        }
+        _ => list(&pairs),
+    };
+    let near = |c: &Cell| c.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
+    let kind = if members.iter().any(|(c, ..)| near(c)) { FindingKind::Fault } else { FindingKind::Design };
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind,
+        severity: Severity::Warning,
+        subjects: pairs,
+        summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
+        expected: format!("at least the staged rate: {} {staged:.2} GB/s", view.arrow(&on.matrix, cell)),
+        observed: format!(
+            "{direct:.2} GB/s with P2P on, {} of that ({})",
+            percent(direct / staged),
+            on.matrix.describe()
+        ),
+        evidence: view.cite([&on.origin, &off.origin]),
+        mend: "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root \
+               complex. Where the root complex itself is slow between its ports, turn P2P off for these pairs \
+               (NCCL_P2P_LEVEL=PXB)."
+            .to_owned(),
+    };
+    Some(Raised { finding, loss: 1.0 - direct / staged })
+}
+
+/// Equal rates on all pairs that claim to work, although the direct way should be faster or quicker.
+fn no_effect(
+    view: &View,
+    (on_at, on): (usize, &Observed),
+    (off_at, off): (usize, &Observed),
+    compared: &[(Cell, f64, f64)],
+) -> Option<Raised> {
+    let claimed: Vec<&(Cell, f64, f64)> = compared
+        .iter()
+        .filter(|(cell, ..)| cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true)))
+        .collect();
+    if claimed.is_empty() || claimed.iter().any(|(_, on, off)| (on / off - 1.0).abs() > SAME) {
+        return None;
+    }
+    let (kind, observed) = match latencies(view, on) {
+        Some(ratio) if (ratio - 1.0).abs() <= SAME_LATENCY => {
+            ("latency", format!("rates within {} and latencies within {}", percent(SAME), percent(SAME_LATENCY)))
+        }
+        // a latency that peer access improves shows that it works
+        Some(_) => return None,
+        None => {
+            let gains = claimed.iter().map(|(cell, ..)| {
+                let rate = |at| view.expected_rate(at, cell).map(|r| r.gb());
+                Some(rate(on_at)? / rate(off_at)?)
+            });
+            let gains: Option<Vec<f64>> = gains.collect();
+            if median(gains?)? < WORTH {
+                return None;
+            }
+            ("rate", format!("rates within {}", percent(SAME)))
+        }
+    };
+    let subjects: Vec<String> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind: FindingKind::Fault,
+        severity: Severity::Warning,
+        summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),
+        subjects,
+        expected: format!("a better {kind} with P2P on, since the machine says that it works"),
+        observed: format!("{observed} of each other ({})", on.matrix.describe()),
+        evidence: view.cite([&on.origin, &off.origin]),
+        mend: "See what `nvidia-smi topo -p2p r` says; drivers of consumer GPUs accept peer access and stage the data all \
+               the same. Check ACS and the IOMMU too."
+            .to_owned(),
+    };
+    Some(Raised { finding, loss: 0.0 })
+}
+
+/// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.
+fn latencies(view: &View, on: &Observed) -> Option<f64> {
+    let of = |p2p: bool| {
+        view.machine.matrices.iter().find(|o| {
+            o.matrix.quantity == Quantity::Latency && o.matrix.p2p == Some(p2p) && o.origin.source == on.origin.source
+        })
+    };
+    let (with, without): (&Matrix, &Matrix) = (&of(true)?.matrix, &of(false)?.matrix);
+    let mut ratios = Vec::new();
+    for (i, row) in with.rows.iter().enumerate() {
+        for (j, col) in with.cols.iter().enumerate() {
+            if row != col
+                && let (Some(a), Some(b)) = (with.value(i, j), without.value(i, j))
+                && b > 0.0
+            {
+                ratios.push(a / b);
+            }
+        }
+    }
+    median(ratios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, switched, uniform};
+    use super::*;
+    use crate::evidence::{P2pStatus, Unit};
+    use crate::machine::Machine;
+
+    fn off(mut observed: Observed) -> Observed {
+        observed.matrix.p2p = Some(false);
+        observed
+    }
+
+    fn latency(mut observed: Observed, p2p: bool) -> Observed {
+        observed.matrix = Matrix {
+            quantity: Quantity::Latency,
+            direction: None,
+            unit: Unit::Microseconds,
+            p2p: Some(p2p),
+            ..observed.matrix
+        };
+        observed
+    }
+
+    fn works(machine: &mut Machine) {
+        let gpus: Vec<_> = machine.fabric.of_kind(crate::fabric::NodeKind::Gpu).collect();
+        for a in &gpus {
+            machine.p2p.extend(gpus.iter().filter(|b| a != *b).map(|b| ((*a, *b), P2pStatus::Ok)));
+        }
+    }
+
+    #[test]
+    fn a_slower_pair_below_a_switch_is_a_fault() {
+        let mut machine = switched(4);
+        machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 3.0)]), off(uniform(4, 9.0, &[]))];
+        let found = findings(&machine, run);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].subjects.as_slice(), found[0].kind), (&["GPU0-GPU1".to_owned()][..], FindingKind::Fault));
+        machine.matrices[1].origin.source = "another.txt".into();
+        assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
+    }
+
+    #[test]
+    fn no_effect_needs_the_claim_and_a_sign_beyond_equal_rates() {
+        let mut machine = switched(3);
+        machine.matrices = vec![uniform(3, 9.1, &[]), off(uniform(3, 9.0, &[]))];
+        works(&mut machine);
+        assert!(findings(&machine, run).is_empty(), "equal rates may have a shared link for a cause");
+        machine.matrices.push(latency(uniform(3, 15.0, &[]), true));
+        machine.matrices.push(latency(uniform(3, 15.5, &[]), false));
+        assert_eq!(findings(&machine, run).len(), 1);
+        machine.p2p.clear();
+        assert!(findings(&machine, run).is_empty());
+        works(&mut machine);
+        machine.matrices[2] = latency(uniform(3, 6.0, &[]), true);
+        assert!(findings(&machine, run).is_empty());
+    }
+}

@@ -1,0 +1,127 @@
+//! Small machines for the tests of rules.
+
+use crate::catalogue::Parts;
+use crate::check::view::{Raised, View};
+use crate::check::{Context, Finding};
+use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
+use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::machine::{Machine, MachineKind, Observed};
+use crate::model::Model;
+
+/// A width from its text.
+pub(crate) fn width(text: &str) -> PcieWidth {
+    text.parse().unwrap()
+}
+
+/// A PCIe link's kind.
+pub(crate) fn pcie(running: &str, allowed: &str) -> LinkKind {
+    LinkKind::Pcie { running: width(running), allowed: width(allowed), slot: None }
+}
+
+/// A place in a file.
+pub(crate) fn origin(tool: &'static str) -> Origin {
+    Origin { source: "test.txt".into(), tool, lines: Some((1, 9)) }
+}
+
+/// A captured machine whose `gpus` GPUs hang below one switch, all at 3.0 x16.
+pub(crate) fn switched(gpus: usize) -> Machine {
+    captured(boxes(&[gpus], true))
+}
+
+/// A captured machine with the given GPUs on each socket, on its root complex or below a switch of it.
+pub(crate) fn boxes(sockets: &[usize], switches: bool) -> FabricBuilder {
+    let mut b = FabricBuilder::new();
+    let mut last: Option<NodeId> = None;
+    for (s, gpus) in sockets.iter().enumerate() {
+        let cpu = b.node(Node::new(format!("cpu{s}"), NodeKind::Cpu));
+        let host = b.node(Node::new(format!("host{s}"), NodeKind::Host));
+        let mut root = Node::new(format!("rc{s}"), NodeKind::RootComplex);
+        root.domain = Some(s as u32);
+        let root = b.node(root);
+        b.link(Link::new(cpu, host, LinkKind::OnDie));
+        b.link(Link::new(cpu, root, LinkKind::OnDie));
+        if let Some(before) = last.replace(cpu) {
+            b.link(Link::new(before, cpu, LinkKind::Smp));
+        }
+        let mut port = root;
+        if switches {
+            port = b.node(Node::new(format!("switch{s}"), NodeKind::Switch));
+            b.link(Link::new(root, port, pcie("3.0 x16", "3.0 x16")));
+        }
+        for _ in 0..*gpus {
+            let name = b.fresh_name("GPU");
+            let gpu = b.node(Node::new(name, NodeKind::Gpu));
+            b.link(Link::new(port, gpu, pcie("3.0 x16", "3.0 x16")));
+        }
+    }
+    b
+}
+
+/// The machine of a builder, as if it were captured.
+pub(crate) fn captured(builder: FabricBuilder) -> Machine {
+    Machine::new("machine 1", MachineKind::Captured, builder.build().unwrap())
+}
+
+/// Changes the link above a node.
+pub(crate) fn with_link(machine: &mut Machine, name: &str, kind: LinkKind) {
+    let id = machine.fabric.find(name).unwrap();
+    let (link, _) = machine.fabric.upstream(id).unwrap();
+    let mut builder = std::mem::take(&mut machine.fabric).into_builder();
+    builder.link_mut(link).kind = kind;
+    machine.fabric = builder.build().unwrap();
+}
+
+/// A one-way P2P matrix between GPUs, in GB/s, as a copy engine moves it; not a number means no value.
+pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
+    let names: Vec<String> = (0..rows.len()).map(|i| format!("GPU{i}")).collect();
+    let value = |v: &f64| (!v.is_nan()).then_some(*v);
+    Observed {
+        matrix: Matrix {
+            quantity: Quantity::Bandwidth,
+            direction: Some(Direction::Unidirectional),
+            p2p: Some(true),
+            op: None,
+            engine: Some(Engine::Ce),
+            unit: Unit::GigabytesPerSecond,
+            size: None,
+            rows: names.clone(),
+            cols: names,
+            values: rows.iter().map(|r| r.iter().map(value).collect()).collect(),
+            title: String::new(),
+        },
+        origin: origin("p2pBandwidthLatencyTest"),
+        published: false,
+    }
+}
+
+/// The same number between all of `n` GPUs, with changes by (row, column, value).
+pub(crate) fn uniform(n: usize, value: f64, but: &[(usize, usize, f64)]) -> Observed {
+    let mut rows = vec![vec![value; n]; n];
+    for &(i, j, v) in but {
+        rows[i][j] = v;
+    }
+    matrix(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// Adds a statement.
+pub(crate) fn state(machine: &mut Machine, tool: &'static str, fact: Fact) {
+    machine.evidence.push(Evidence { origin: origin(tool), fact });
+}
+
+/// Shows the machine to a test as rules see it, with no parts known and no expectations.
+pub(crate) fn see<T>(machine: &Machine, look: impl FnOnce(&mut View) -> T) -> T {
+    see_with(machine, &Parts::default(), look)
+}
+
+/// The same with parts.
+pub(crate) fn see_with<T>(machine: &Machine, parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
+    let model = Model::new(machine, parts);
+    let mut view = View::new(&Context { machine, model: &model });
+    view.expected = vec![None; machine.matrices.len()];
+    look(&mut view)
+}
+
+/// What a rule finds on a machine with no parts known and no expectations.
+pub(crate) fn findings(machine: &Machine, rule: fn(&View) -> Vec<Raised>) -> Vec<Finding> {
+    see(machine, |view| rule(view).into_iter().map(|r| r.finding).collect())
+}

@@ -1,0 +1,153 @@
+//! Pairs that are slower than the others of their path class, and the GPU that explains them.
+
+use std::collections::BTreeMap;
+
+use super::culprit::{Role, blame};
+use super::view::{Cell, End, Raised, View};
+use super::words::{add, list, median, percent};
+use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
+use crate::fabric::{LinkKind, PathClass};
+use crate::machine::Observed;
+
+pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
+
+/// A pair must be this far below its class's median.
+const BELOW: f64 = 0.05;
+
+/// And this many times the median deviation below it, so that a noisy class is not a list of faults.
+const OUTLYING: f64 = 4.0;
+
+/// From this shortfall on it is a warning.
+const MUCH: f64 = 0.25;
+
+/// A class needs this many cells to have a usual rate.
+const FEWEST: usize = 4;
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    for (at, observed) in view.bandwidths() {
+        // staged copies take no path of a class; a cold first row has its own rule
+        if observed.matrix.p2p != Some(false) && first_row_warm_up::shortfall(view, observed).is_none() {
+            raised.extend(judge(view, at, observed));
+        }
+    }
+    raised
+}
+
+/// Lanes of the narrowest PCIe link on the way, so that links of different width are not compared.
+fn narrowest(view: &View, cell: &Cell) -> Option<u8> {
+    let path = view.path(cell, Some(true))?;
+    let lanes = path.hops.iter().filter_map(|hop| match &view.fabric().link(hop.link).kind {
+        LinkKind::Pcie { running, .. } => running.lanes,
+        _ => None,
+    });
+    lanes.min()
+}
+
+fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
+    let cells = view.gpu_cells(&observed.matrix);
+    // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
+    let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
+    let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
+    let mut classes: BTreeMap<(PathClass, Option<u8>), Vec<(usize, f64)>> = BTreeMap::new();
+    for (i, cell) in cells.iter().enumerate() {
+        let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
+        classes.entry((class, narrowest(view, cell))).or_default().push((i, level(i, cell)));
+    }
+    let mut raised = Vec::new();
+    for ((class, _), members) in classes {
+        let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
+        let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
+        let limit = BELOW.max(OUTLYING * deviation);
+        let own: Vec<Cell> = members.iter().filter_map(|(i, _)| cells.get(*i).copied()).collect();
+        let gaps: Vec<f64> = members.iter().map(|(_, v)| 1.0 - v / usual).collect();
+        let low: Vec<bool> = gaps.iter().map(|gap| *gap > limit).collect();
+        for group in blame(&own, &low) {
+            let odd: Vec<(Cell, f64)> =
+                group.cells.iter().filter_map(|i| Some((*own.get(*i)?, *gaps.get(*i)?))).collect();
+            let usual_rate = median(own.iter().map(|c| c.rate.gb())).unwrap_or_default();
+            raised.extend(report(view, observed, class, usual_rate, group.culprit, &odd));
+        }
+    }
+    raised
+}
+
+fn report(
+    view: &View,
+    observed: &Observed,
+    class: PathClass,
+    usual: f64,
+    culprit: Option<(End, Role)>,
+    odd: &[(Cell, f64)],
+) -> Option<Raised> {
+    let matrix = &observed.matrix;
+    let (worst, gap) = odd.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let much = *gap >= MUCH;
+    let mut subjects = Vec::new();
+    let (kind, who, mend) = match culprit {
+        Some((End::Node(id), role)) => {
+            add(&mut subjects, view.name(id));
+            let kind = if much { FindingKind::Fault } else { FindingKind::Design };
+            let mend = "Compare this GPU with its peers: link width under load, clocks, temperature, and the slot it is in; \
+                        exchange it with a neighbour to see whether the card or the place is slow.";
+            (kind, format!("{class} rates {} {}", role.preposition(), view.name(id)), mend)
+        }
+        _ => {
+            odd.iter().for_each(|(cell, _)| add(&mut subjects, view.subject(matrix, cell)));
+            let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
+            (FindingKind::Measurement, format!("{class} rates of {}", list(&subjects)), mend)
+        }
+    };
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        kind,
+        severity: if much { Severity::Warning } else { Severity::Info },
+        subjects,
+        summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
+        expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
+        observed: format!("{} {} ({})", view.arrow(matrix, worst), worst.rate, matrix.describe()),
+        evidence: view.cite([&observed.origin]),
+        mend: mend.to_owned(),
+    };
+    Some(Raised { finding, loss: *gap })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, findings, pcie, uniform, with_link};
+    use super::*;
+
+    #[test]
+    fn a_source_slower_than_its_peers_is_named() {
+        let mut machine = captured(boxes(&[2, 2], false));
+        machine.matrices.push(uniform(4, 20.2, &[(3, 0, 18.36), (3, 1, 18.42)]));
+        let found = findings(&machine, run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!(found[0].subjects, ["GPU3"]);
+        assert_eq!(found[0].summary, "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs");
+    }
+
+    #[test]
+    fn far_below_is_a_warning() {
+        let mut machine = captured(boxes(&[4], false));
+        machine.matrices.push(uniform(4, 20.0, &[(2, 3, 12.0)]));
+        let found = findings(&machine, run);
+        assert_eq!((found[0].severity, found[0].kind), (Severity::Warning, FindingKind::Measurement));
+    }
+
+    #[test]
+    fn noise_and_other_widths_are_no_outliers() {
+        let mut machine = captured(boxes(&[4], false));
+        let noisy = [(0, 1, 10.2), (0, 2, 11.0), (0, 3, 12.4), (1, 2, 13.5), (1, 3, 14.7), (2, 3, 15.2), (2, 0, 10.9)];
+        machine.matrices.push(uniform(4, 16.0, &noisy));
+        assert!(findings(&machine, run).is_empty());
+        machine.matrices.clear();
+        with_link(&mut machine, "GPU3", pcie("3.0 x8", "3.0 x8"));
+        machine.matrices.push(uniform(
+            4,
+            10.0,
+            &[(0, 3, 6.0), (1, 3, 6.0), (2, 3, 6.0), (3, 0, 6.0), (3, 1, 6.0), (3, 2, 6.0)],
+        ));
+        assert!(findings(&machine, run).is_empty());
+    }
+}

@@ -1,0 +1,350 @@
+//! What rules ask of a machine again and again: its pairs, the cells of its matrices with the links
+//! they use, and what should stand in those cells.
+
+use std::collections::HashMap;
+
+use super::{Context, Finding};
+use crate::catalogue::Part;
+use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
+use crate::expectation::{ExpectedMatrix, expect_like};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PcieWidth};
+use crate::machine::{Machine, MachineKind, Observed, Statement};
+use crate::model::Model;
+use crate::units::Rate;
+
+/// Rules that look at every pair stay silent on machines with more GPUs or NICs than this: no machine
+/// has them, and pairs grow with the square.
+const MOST_DEVICES: usize = 512;
+
+/// A finding with the weight it is sorted by.
+pub(super) struct Raised {
+    /// What is reported.
+    pub(super) finding: Finding,
+    /// Share of the performance that is lost, 0 to 1; 0 where it is no matter of degree.
+    pub(super) loss: f64,
+}
+
+/// One end of a transfer in a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum End {
+    /// A node of the fabric.
+    Node(NodeId),
+    /// The matrix says `host` and not which memory.
+    Host,
+}
+
+/// A number of a bandwidth matrix between two different ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cell {
+    /// Row.
+    pub(super) i: usize,
+    /// Column.
+    pub(super) j: usize,
+    /// The row's end.
+    pub(super) from: End,
+    /// The column's end.
+    pub(super) to: End,
+    /// The number as the matrix counts it: both directions, for a bidirectional one.
+    pub(super) rate: Rate,
+}
+
+impl Cell {
+    /// Both ends, where both are nodes.
+    pub(super) fn nodes(&self) -> Option<(NodeId, NodeId)> {
+        match (self.from, self.to) {
+            (End::Node(a), End::Node(b)) => Some((a, b)),
+            _ => None,
+        }
+    }
+}
+
+/// A figure that the machine's source states in words, laid out as a matrix of its lowest value.
+pub(super) struct Stated<'a> {
+    /// The statement.
+    pub(super) statement: &'a Statement,
+    /// Its transfers.
+    pub(super) matrix: Matrix,
+    /// What should stand there.
+    pub(super) expected: Option<ExpectedMatrix>,
+}
+
+/// The machine as rules see it.
+pub(super) struct View<'a> {
+    /// The machine.
+    pub(super) machine: &'a Machine,
+    /// Its model.
+    pub(super) model: &'a Model<'a>,
+    /// What should stand in each of the machine's matrices, in their order.
+    pub(super) expected: Vec<Option<ExpectedMatrix>>,
+    /// The figures in words that are bandwidths.
+    pub(super) stated: Vec<Stated<'a>>,
+    /// The most that any measurement moved one way over a PCIe link.
+    carried: HashMap<LinkId, Rate>,
+}
+
+impl<'a> View<'a> {
+    /// Looks at a machine through its model.
+    pub(super) fn new(context: &Context<'a>) -> Self {
+        let Context { machine, model } = *context;
+        let expected = machine.matrices.iter().map(|o| expect_like(model, &o.matrix)).collect();
+        let stated = machine
+            .statements
+            .iter()
+            .filter(|s| s.quantity == Quantity::Bandwidth)
+            .map(|statement| {
+                let matrix = lay_out(statement);
+                Stated { statement, expected: expect_like(model, &matrix), matrix }
+            })
+            .collect();
+        let mut view = View { machine, model, expected, stated, carried: HashMap::new() };
+        view.carried = view.most_carried();
+        view
+    }
+
+    /// The fabric.
+    pub(super) fn fabric(&self) -> &'a Fabric {
+        &self.machine.fabric
+    }
+
+    /// Whether the machine is known from what it printed, so that widths may be those of an idle machine.
+    pub(super) fn is_captured(&self) -> bool {
+        self.machine.kind == MachineKind::Captured
+    }
+
+    /// A node's name.
+    pub(super) fn name(&self, id: NodeId) -> &'a str {
+        &self.fabric().node(id).name
+    }
+
+    /// A pair as a subject: `GPU0-GPU2`.
+    pub(super) fn pair(&self, a: NodeId, b: NodeId) -> String {
+        format!("{}-{}", self.name(a), self.name(b))
+    }
+
+    /// The component model of a node, where known.
+    pub(super) fn part(&self, id: NodeId) -> Option<&'a Part> {
+        self.model.parts.get(self.fabric().node(id).part.as_deref()?)
+    }
+
+    /// The nodes of a kind, in order; none where there are more than any machine has.
+    pub(super) fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
+        let nodes: Vec<NodeId> = self.fabric().of_kind(kind).take(MOST_DEVICES + 1).collect();
+        if nodes.len() > MOST_DEVICES { Vec::new() } else { nodes }
+    }
+
+    /// Every pair of GPUs once.
+    pub(super) fn gpu_pairs(&self) -> Vec<(NodeId, NodeId)> {
+        let gpus = self.of_kind(NodeKind::Gpu);
+        gpus.iter().enumerate().flat_map(|(i, &a)| gpus.iter().skip(i + 1).map(move |&b| (a, b))).collect()
+    }
+
+    /// The class of the way between two nodes: the fabric's, or the one a matrix states.
+    pub(super) fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
+        self.fabric().class(a, b).or_else(|| {
+            let (stated, _) = self.machine.stated_classes.as_ref()?;
+            stated.between(self.name(a), self.name(b))
+        })
+    }
+
+    /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
+    pub(super) fn p2p_works(&self, a: NodeId, b: NodeId) -> Option<bool> {
+        let state = |a, b| match self.machine.p2p.get(&(a, b)) {
+            Some(P2pStatus::Ok) => Some(true),
+            Some(P2pStatus::Unknown) | None => None,
+            Some(_) => Some(false),
+        };
+        match (state(a, b), state(b, a)) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The bandwidth matrices with their index.
+    pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
+        let all = self.machine.matrices.iter().enumerate();
+        all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
+    }
+
+    /// The numbers of a bandwidth matrix between two known, different ends.
+    pub(super) fn cells(&self, matrix: &Matrix) -> Vec<Cell> {
+        let end = |name: &String| match self.fabric().find(name) {
+            Some(id) => Some(End::Node(id)),
+            None => name.eq_ignore_ascii_case("host").then_some(End::Host),
+        };
+        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
+        let mut cells = Vec::new();
+        for (i, row) in matrix.rows.iter().enumerate() {
+            let Some(from) = end(row) else { continue };
+            for (j, to) in cols.iter().enumerate() {
+                let Some(to) = to.filter(|to| *to != from) else { continue };
+                let rate = matrix.rate(i, j).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO);
+                cells.extend(rate.map(|rate| Cell { i, j, from, to, rate }));
+            }
+        }
+        cells
+    }
+
+    /// The cells of a bandwidth matrix between two GPUs.
+    pub(super) fn gpu_cells(&self, matrix: &Matrix) -> Vec<Cell> {
+        let is_gpu = |id| self.fabric().node(id).kind == NodeKind::Gpu;
+        let mut cells = self.cells(matrix);
+        cells.retain(|c| c.nodes().is_some_and(|(a, b)| is_gpu(a) && is_gpu(b)));
+        cells
+    }
+
+    /// The way a cell's data takes. With P2P off, the way as if there were no NVLink: its links are used,
+    /// though data goes on up to host memory.
+    pub(super) fn path(&self, cell: &Cell, p2p: Option<bool>) -> Option<Path> {
+        let fabric = self.fabric();
+        match (cell.from, cell.to) {
+            (End::Node(a), End::Node(b)) if p2p == Some(false) => fabric.tree_path(a, b),
+            (End::Node(a), End::Node(b)) => fabric.path(a, b),
+            (End::Node(a), End::Host) => fabric.path(a, fabric.nearest_host(a)?),
+            (End::Host, End::Node(b)) => fabric.path(fabric.nearest_host(b)?, b),
+            (End::Host, End::Host) => None,
+        }
+    }
+
+    /// A cell in words: `GPU0→GPU1`.
+    pub(super) fn arrow(&self, matrix: &Matrix, cell: &Cell) -> String {
+        let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
+        format!("{}→{}", name(&matrix.rows, cell.i), name(&matrix.cols, cell.j))
+    }
+
+    /// A cell as a subject, either end first as the matrix has it: `GPU0-GPU1`, `host-GPU3`.
+    pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> String {
+        self.arrow(matrix, cell).replace('→', "-")
+    }
+
+    /// What should stand in a cell of the matrix at `index`.
+    pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
+        expected_rate(self.expected.get(index)?.as_ref()?, cell)
+    }
+
+    /// The most that any measurement moved one way over a link.
+    pub(super) fn carried(&self, link: LinkId) -> Option<Rate> {
+        self.carried.get(&link).copied()
+    }
+
+    fn most_carried(&self) -> HashMap<LinkId, Rate> {
+        let mut most: HashMap<LinkId, Rate> = HashMap::new();
+        let stated = self.stated.iter().map(|s| &s.matrix);
+        for matrix in self.bandwidths().map(|(_, o)| &o.matrix).chain(stated) {
+            for cell in self.cells(matrix) {
+                let rate = one_way(matrix, cell.rate);
+                for hop in self.path(&cell, matrix.p2p).map(|p| p.hops).unwrap_or_default() {
+                    if matches!(self.fabric().link(hop.link).kind, LinkKind::Pcie { .. }) {
+                        let known = most.entry(hop.link).or_insert(rate);
+                        *known = if rate > *known { rate } else { *known };
+                    }
+                }
+            }
+        }
+        most
+    }
+
+    /// Where statements stand, each once; the machine's citation where none has a place of its own.
+    pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
+        let mut cited: Vec<String> = Vec::new();
+        for origin in origins {
+            let text = origin.to_string();
+            if !cited.contains(&text) {
+                cited.push(text);
+            }
+        }
+        if cited.is_empty() { self.machine.source.iter().cloned().collect() } else { cited }
+    }
+
+    /// Where the facts that `wanted` picks stand.
+    pub(super) fn cite_facts(&self, wanted: impl Fn(&Fact) -> bool) -> Vec<String> {
+        self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
+    }
+}
+
+/// What should stand in a cell, where the expectation can say.
+pub(super) fn expected_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
+    let value = expected.values.get(cell.i)?.get(cell.j).copied().flatten()?;
+    expected.unit.rate(value).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO)
+}
+
+/// One direction's part of a bandwidth: half of a bidirectional sum.
+pub(super) fn one_way(matrix: &Matrix, rate: Rate) -> Rate {
+    if matrix.direction == Some(Direction::Bidirectional) { rate * 0.5 } else { rate }
+}
+
+/// The wider in every respect of what a link runs at and what it may run at: what it can carry at most.
+/// On a captured machine the running generation may be that of an idle link, so that only a known
+/// `allowed` counts there.
+pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) -> Option<Rate> {
+    match (running.raw_rate(), allowed.raw_rate()) {
+        (Some(r), Some(a)) => Some(if r > a { r } else { a }),
+        (None, Some(a)) => Some(a),
+        (Some(r), None) if !captured => Some(r),
+        _ => None,
+    }
+}
+
+/// A statement's transfers as a matrix that holds its lowest value in every cell.
+fn lay_out(statement: &Statement) -> Matrix {
+    let Statement { from, to, low, .. } = statement;
+    let alone = from.len() == 1 && to.len() == 1;
+    let value = |a: &String, b: &String| (a != b || alone).then_some(*low);
+    Matrix {
+        quantity: statement.quantity,
+        direction: statement.direction,
+        p2p: statement.p2p,
+        op: None,
+        engine: None,
+        unit: statement.unit,
+        size: None,
+        rows: from.clone(),
+        cols: to.clone(),
+        values: from.iter().map(|a| to.iter().map(|b| value(a, b)).collect()).collect(),
+        title: statement.text.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{matrix, see, switched};
+    use super::*;
+    use crate::evidence::Unit;
+
+    #[test]
+    fn cells_leave_out_the_diagonal_and_what_is_no_number() {
+        let mut machine = switched(3);
+        machine.matrices.push(matrix(&[&[900.0, 12.0, 0.0], &[12.5, 900.0, f64::NAN], &[1.0, 2.0, 900.0]]));
+        see(&machine, |view| {
+            let cells = view.cells(&machine.matrices[0].matrix);
+            let at: Vec<(usize, usize)> = cells.iter().map(|c| (c.i, c.j)).collect();
+            assert_eq!(at, [(0, 1), (1, 0), (2, 0), (2, 1)]);
+            let up = view.fabric().upstream(view.fabric().find("GPU1").unwrap()).unwrap().0;
+            assert_eq!(view.carried(up), Some(Rate::from_gb(12.5)));
+        });
+    }
+
+    #[test]
+    fn a_figure_in_words_skips_transfers_to_oneself() {
+        let names = vec!["GPU0".to_owned(), "GPU1".to_owned()];
+        let statement = Statement {
+            text: "pairs".to_owned(),
+            quantity: Quantity::Bandwidth,
+            direction: Some(Direction::Unidirectional),
+            p2p: Some(true),
+            from: names.clone(),
+            to: names,
+            low: 0.73,
+            high: 0.82,
+            unit: Unit::GigabytesPerSecond,
+        };
+        assert_eq!(lay_out(&statement).values, [[None, Some(0.73)], [Some(0.73), None]]);
+    }
+
+    #[test]
+    fn an_idle_reading_is_no_line_rate() {
+        let (idle, full) = ("1.0 x16".parse().unwrap(), "4.0 x16".parse().unwrap());
+        assert_eq!(line_rate(idle, PcieWidth::default(), true), None);
+        assert_eq!(line_rate(idle, full, true), full.raw_rate());
+        assert_eq!(line_rate(full, PcieWidth::default(), false), full.raw_rate());
+    }
+}

@@ -1,0 +1,117 @@
+//! Tables of numbers with numbered columns and rows, as p2pBandwidthLatencyTest and nvbandwidth print them.
+
+use super::Text;
+
+/// A table read from a header line and the rows below it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Grid {
+    /// Column numbers, ascending.
+    pub(super) cols: Vec<u32>,
+    /// Row numbers, ascending.
+    pub(super) rows: Vec<u32>,
+    /// A list a row, as long as `cols`; `None` for `X`, `N/A` and dashes.
+    pub(super) cells: Vec<Vec<Option<f64>>>,
+    /// Index of the last line.
+    pub(super) last: usize,
+    /// Whether a row is short or left out ("...").
+    pub(super) cut: bool,
+}
+
+impl Grid {
+    /// The rows' names, `GPU0` ….
+    pub(super) fn row_names(&self) -> Vec<String> {
+        gpu_names(&self.rows)
+    }
+
+    /// The columns' names, `GPU0` ….
+    pub(super) fn col_names(&self) -> Vec<String> {
+        gpu_names(&self.cols)
+    }
+}
+
+/// `GPU0` … for these numbers.
+pub(super) fn gpu_names(numbers: &[u32]) -> Vec<String> {
+    numbers.iter().map(|n| format!("GPU{n}")).collect()
+}
+
+/// Reads the table whose header is line `header`: `corner` (nothing where empty), then column numbers.
+///
+/// A short row is kept, filled up with `None`, and ends the table: which cells it lacks is known only
+/// where the text is cut at its end. `None` where the line is no such header or no row follows.
+pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
+    let line = text.line(header).trim();
+    let cols = ascending(line.strip_prefix(corner)?)?;
+    let mut grid = Grid { cols, rows: Vec::new(), cells: Vec::new(), last: header, cut: false };
+    for i in header + 1..text.len() {
+        let line = text.line(i).trim();
+        if line == "..." {
+            grid.cut = true;
+            continue;
+        }
+        let Some((number, mut cells)) = row(line) else { break };
+        if grid.rows.last().is_some_and(|before| number <= *before) || cells.len() > grid.cols.len() {
+            break;
+        }
+        let short = cells.len() < grid.cols.len();
+        cells.resize(grid.cols.len(), None);
+        grid.rows.push(number);
+        grid.cells.push(cells);
+        grid.last = i;
+        if short {
+            grid.cut = true;
+            break;
+        }
+    }
+    (!grid.rows.is_empty()).then_some(grid)
+}
+
+fn ascending(columns: &str) -> Option<Vec<u32>> {
+    let columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    (!columns.is_empty() && columns.is_sorted_by(|a, b| a < b)).then_some(columns)
+}
+
+fn row(line: &str) -> Option<(u32, Vec<Option<f64>>)> {
+    let mut words = line.split_whitespace();
+    let number = words.next()?.parse().ok()?;
+    let cells: Option<Vec<_>> = words.map(cell).collect();
+    Some((number, cells.filter(|c| !c.is_empty())?))
+}
+
+/// A cell; the outer `None` where it is neither a number nor a mark for "nothing".
+pub(super) fn cell(word: &str) -> Option<Option<f64>> {
+    match word {
+        "X" | "N/A" | "-" | "–" | "—" => Some(None),
+        _ => word.parse::<f64>().ok().map(|v| v.is_finite().then_some(v)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid(body: &str, corner: &str) -> Option<Grid> {
+        read(&Text::new("t", body.as_bytes()), 0, corner)
+    }
+
+    #[test]
+    fn marks_are_nothing_and_prose_ends_it() {
+        let g = grid("  D\\D  0  1\n  0  X  1.5\n  1 2.5  —\nThe 2 are equal.\n", "D\\D").unwrap();
+        assert_eq!(g.cells, [[None, Some(1.5)], [Some(2.5), None]]);
+        assert_eq!((g.last, g.cut), (2, false));
+        assert_eq!(g.row_names(), ["GPU0", "GPU1"]);
+    }
+
+    #[test]
+    fn short_and_missing_rows_are_said() {
+        let g = grid(" 0 1 2\n 0 1 2 3\n...\n 2 4\n", "").unwrap();
+        assert_eq!(g.cells[1], [Some(4.0), None, None]);
+        assert_eq!((g.rows, g.cut), (vec![0, 2], true));
+    }
+
+    #[test]
+    fn no_table() {
+        for body in ["D\\D 0 1\n", "D\\D\n0 1\n", "D\\D 1 0\n0 1 2\n", "GPU 0 1\n0 1 2\n", ""] {
+            assert_eq!(grid(body, "D\\D"), None, "{body}");
+        }
+    }
+}

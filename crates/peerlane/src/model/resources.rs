@@ -1,0 +1,252 @@
+//! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
+
+use super::Resource;
+use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant};
+use super::nvlink::{Bundle, bundle};
+use super::pcie::width_under_load;
+use super::staging::{Smp, smp, staged_both};
+use crate::catalogue::{Part, Parts};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
+use crate::machine::Machine;
+use crate::units::Rate;
+
+const GB: f64 = 1e9;
+
+/// How a link carries data, as far as that is known.
+#[derive(Clone, Debug)]
+pub(super) enum Carriage {
+    /// PCI Express.
+    Pcie {
+        /// Generation it runs at.
+        generation: PcieGeneration,
+        /// Lanes it runs at.
+        lanes: u8,
+        /// Bytes a second and direction after line encoding.
+        raw: f64,
+        /// `PCIe 3.0 x16`, with what was concluded to get there.
+        words: String,
+    },
+    /// NVLink, xGMI or C2C.
+    Bundle(Bundle),
+    /// Between CPU packages.
+    Smp(Smp),
+    /// Inside a package or a card: no limit is known.
+    Inside(&'static str),
+    /// No rate follows, since this is not known.
+    Unknown(String),
+}
+
+/// A link's part in the model. Numbers are indices of resources.
+#[derive(Clone, Debug)]
+pub(super) struct LinkModel {
+    /// How it carries data.
+    pub carriage: Carriage,
+    /// Its channels: from `a` to `b`, and back.
+    pub channels: Option<[usize; 2]>,
+    /// What both directions share: all traffic of NVLink, staged traffic of SMP.
+    pub both: Option<usize>,
+    /// The host bridge's limit for peer-to-peer traffic that leaves it down this link.
+    pub peer: Option<usize>,
+}
+
+/// An endpoint's part in the model. Numbers are indices of resources.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeModel {
+    /// Host memory, or GPU memory under local copies.
+    pub memory: Option<usize>,
+    /// A NIC's line, from the network.
+    pub receive: Option<usize>,
+    /// A NIC's line, to the network.
+    pub send: Option<usize>,
+    /// A NIC's reading of GPU memory.
+    pub gpu_read: Option<usize>,
+    /// A NIC's writing to GPU memory.
+    pub gpu_write: Option<usize>,
+}
+
+/// All resources, by link and by node.
+pub(super) struct Built {
+    /// Resources.
+    pub resources: Vec<Resource>,
+    /// By [`LinkId::index`].
+    pub links: Vec<LinkModel>,
+    /// By [`NodeId::index`].
+    pub nodes: Vec<NodeModel>,
+}
+
+/// The component model of a node, if its key is known and in the catalogue.
+pub(super) fn part_of<'p>(fabric: &Fabric, parts: &'p Parts, node: NodeId) -> Option<&'p Part> {
+    fabric.node(node).part.as_deref().and_then(|key| parts.get(key))
+}
+
+/// The CPU package that a node belongs to or hangs below; itself, for a package.
+pub(super) fn cpu_of(fabric: &Fabric, node: NodeId) -> Option<NodeId> {
+    match fabric.node(node).kind {
+        NodeKind::Cpu => Some(node),
+        NodeKind::Host => fabric.links_of(node).iter().map(|(_, n)| *n).find(|n| fabric.node(*n).kind == NodeKind::Cpu),
+        _ => fabric.package(node),
+    }
+}
+
+/// `GPU0–plx0`, the end further from the root complex first.
+pub(super) fn link_name(fabric: &Fabric, id: LinkId) -> String {
+    let link = fabric.link(id);
+    let (near, far) = if is_above(fabric, id, link.a) { (link.b, link.a) } else { (link.a, link.b) };
+    format!("{}–{}", fabric.node(near).name, fabric.node(far).name)
+}
+
+/// Whether `node` is the end of a PCIe link that is nearer to the root complex.
+fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
+    fabric.upstream(fabric.link(id).other(node)).is_some_and(|(up, _)| up == id)
+}
+
+/// Builds the resources of a machine.
+pub(super) fn build(machine: &Machine, parts: &Parts) -> Built {
+    let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
+    let fabric = &machine.fabric;
+    let mut links: Vec<LinkId> = fabric.ids().flat_map(|n| fabric.links_of(n)).map(|(link, _)| *link).collect();
+    links.sort_unstable();
+    links.dedup();
+    for id in links {
+        built.add_link(machine, parts, id);
+    }
+    for id in fabric.ids() {
+        built.add_node(fabric, parts, id);
+    }
+    built
+}
+
+impl Built {
+    fn resource(&mut self, resource: Resource) -> usize {
+        self.resources.push(resource);
+        self.resources.len() - 1
+    }
+
+    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId) {
+        let fabric = &machine.fabric;
+        let link = fabric.link(id);
+        let name = link_name(fabric, id);
+        let carriage = carriage(machine, parts, id);
+        let per_channel = match &carriage {
+            Carriage::Pcie { raw, words, .. } => {
+                Some((*raw, words.clone(), "transfer rate × lanes × line code".to_owned()))
+            }
+            Carriage::Bundle(bundle) => Some((bundle.raw, bundle.words.clone(), bundle.why.clone())),
+            Carriage::Smp(smp) => Some((smp.capacity(), smp.words.clone(), smp.why.clone())),
+            Carriage::Inside(_) | Carriage::Unknown(_) => None,
+        };
+        let mut model = LinkModel { carriage, channels: None, both: None, peer: None };
+        if let Some((rate, words, why)) = per_channel {
+            let channels = [link.b, link.a].map(|to| {
+                self.resource(Resource {
+                    name: format!("{name}, {words}, towards {}", fabric.node(to).name),
+                    capacity: Rate::from_bytes_per_second(rate),
+                    why: why.clone(),
+                    link: Some(id),
+                    node: None,
+                })
+            });
+            model.channels = Some(channels);
+        }
+        let shared = match &model.carriage {
+            Carriage::Bundle(b) if b.bidirectional_factor < 1.0 => {
+                Some((2.0 * b.raw * b.bidirectional_factor, format!("{name}, {}, both ways", b.words), b.why.clone()))
+            }
+            Carriage::Smp(smp) => staged_both(fabric, parts, id)
+                .map(|k| (k.value * GB, format!("{name}, {}, staged traffic both ways", smp.words), k.why)),
+            _ => None,
+        };
+        model.both = shared.map(|(rate, name, why)| {
+            let capacity = Rate::from_bytes_per_second(rate);
+            self.resource(Resource { name, capacity, why, link: Some(id), node: None })
+        });
+        let root = [link.a, link.b].into_iter().find(|n| fabric.node(*n).kind == NodeKind::RootComplex);
+        if let (LinkKind::Pcie { .. }, Some(root)) = (&link.kind, root)
+            && let Some(known) = constant(root_part(fabric, parts, root), "peer_rate")
+        {
+            let name = format!(
+                "{}, peer-to-peer limit towards {}",
+                fabric.node(root).name,
+                fabric.node(link.other(root)).name
+            );
+            let capacity = Rate::from_gb(known.value);
+            model.peer = Some(self.resource(Resource { name, capacity, why: known.why, link: None, node: Some(root) }));
+        }
+        self.links.push(model);
+    }
+
+    fn add_node(&mut self, fabric: &Fabric, parts: &Parts, id: NodeId) {
+        let node = fabric.node(id);
+        let part = part_of(fabric, parts, id);
+        let mut model = NodeModel::default();
+        let mut add = |name: String, known: Option<super::defaults::Known>, factor: f64| {
+            let known = known?;
+            let capacity = Rate::from_gb(known.value * factor);
+            Some(self.resource(Resource { name, capacity, why: known.why, link: None, node: Some(id) }))
+        };
+        match node.kind {
+            NodeKind::Gpu => {
+                let rate = constant(part, "memory_rate");
+                model.memory = add(format!("{} memory", node.name), rate, LOCAL_COPY_EFFICIENCY);
+            }
+            NodeKind::Host => {
+                let cpu = cpu_of(fabric, id);
+                let rate = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "memory_rate");
+                // a package's memory rate is spread over its NUMA nodes
+                let siblings = cpu.map_or(1, |c| {
+                    fabric.links_of(c).iter().filter(|(_, n)| fabric.node(*n).kind == NodeKind::Host).count()
+                });
+                model.memory = add(format!("{} memory", node.name), rate, 1.0 / siblings.max(1) as f64);
+            }
+            NodeKind::Nic => {
+                let line = constant(part, "line_rate");
+                let payload = INFINIBAND_EFFICIENCY / 8.0;
+                model.receive = add(format!("{} line, receiving", node.name), line.clone(), payload);
+                model.send = add(format!("{} line, sending", node.name), line, payload);
+                model.gpu_read = add(format!("{} reading GPU memory", node.name), constant(part, "gpu_read_rate"), 1.0);
+                model.gpu_write =
+                    add(format!("{} writing to GPU memory", node.name), constant(part, "gpu_write_rate"), 1.0);
+            }
+            _ => {}
+        }
+        self.nodes.push(model);
+    }
+}
+
+/// The part that holds a root complex's constants: its CPU's, else its own.
+pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> Option<&'p Part> {
+    cpu_of(fabric, root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
+}
+
+fn carriage(machine: &Machine, parts: &Parts, id: LinkId) -> Carriage {
+    let fabric = &machine.fabric;
+    let link = fabric.link(id);
+    if let Some(found) = bundle(fabric, parts, id) {
+        return found.map_or_else(Carriage::Unknown, Carriage::Bundle);
+    }
+    match &link.kind {
+        LinkKind::Pcie { .. } => {
+            let (width, note) = width_under_load(&link.kind, machine.kind);
+            let note = note.map_or(String::new(), |n| format!(" ({n})"));
+            match (width.generation, width.lanes, width.raw_rate()) {
+                (Some(generation), Some(lanes), Some(raw)) => Carriage::Pcie {
+                    generation,
+                    lanes,
+                    raw: raw.bytes_per_second(),
+                    words: format!("PCIe {width}{note}"),
+                },
+                _ => {
+                    let lower = if is_above(fabric, id, link.a) { link.b } else { link.a };
+                    let what = match (width.generation, width.lanes) {
+                        (None, Some(_)) => "PCIe generation",
+                        _ => "PCIe width",
+                    };
+                    Carriage::Unknown(format!("the {what} of {}'s link is not known", fabric.node(lower).name))
+                }
+            }
+        }
+        LinkKind::Smp => Carriage::Smp(smp(fabric, parts, id)),
+        LinkKind::OnCard => Carriage::Inside("inside the card"),
+        _ => Carriage::Inside("inside the CPU package"),
+    }
+}

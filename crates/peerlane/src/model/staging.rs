@@ -1,0 +1,134 @@
+//! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
+
+use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_EFFICIENCY, Setting, constant, smp_rate};
+use super::resources::{cpu_of, link_name, part_of, root_part};
+use crate::catalogue::Parts;
+use crate::evidence::P2pStatus;
+use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, Path};
+use crate::machine::Machine;
+
+const GB: f64 = 1e9;
+
+/// What joins two CPU packages.
+#[derive(Clone, Debug)]
+pub(super) struct Smp {
+    /// `QPI`, `socket link`.
+    pub words: String,
+    /// Bytes a second and direction for peer-to-peer traffic.
+    pub peer_rate: f64,
+    /// Bytes a second and direction for traffic with host memory at one end.
+    pub host_rate: f64,
+    /// Where these are from.
+    pub why: String,
+    /// Whether no part says them.
+    pub assumed: bool,
+}
+
+impl Smp {
+    /// Bytes a second and direction for the traffic that it carries best.
+    pub(super) fn capacity(&self) -> f64 {
+        self.peer_rate.max(self.host_rate)
+    }
+}
+
+/// The rates of a link between packages: its part's `rate` and `staged_rate`, else NCCL's constant for the CPU.
+pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
+    let link = fabric.link(id);
+    let part = link.part.as_deref().and_then(|key| parts.get(key));
+    let rate = constant(part, "rate").unwrap_or_else(|| {
+        let (value, source) = smp_rate(&cpu_words(fabric, link.a));
+        Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
+    });
+    let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
+    let why = if host.why == rate.why { rate.why } else { format!("{}; {}", rate.why, host.why) };
+    let (peer_rate, host_rate) = (rate.value * GB, host.value * GB);
+    Smp { words: smp_words(link), peer_rate, host_rate, why, assumed: rate.assumed }
+}
+
+/// The most, in GB/s, that staged transfers in both directions together get across a socket link, where a part
+/// of the link or of a CPU at its ends says so.
+pub(super) fn staged_both(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Known> {
+    let link = fabric.link(id);
+    let own = link.part.as_deref().and_then(|key| parts.get(key));
+    let ends = [own, part_of(fabric, parts, link.a), part_of(fabric, parts, link.b)];
+    ends.into_iter().find_map(|part| constant(part, "staged_both_rate"))
+}
+
+/// The share of its slower stage that a staged transfer through this host memory reaches.
+pub(super) fn staged_efficiency(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
+    STAGED_EFFICIENCY.or_of(cpu_of(fabric, host).and_then(|c| part_of(fabric, parts, c)))
+}
+
+/// Bytes of the packets into which a root complex splits peer-to-peer traffic, if it is known to.
+pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Option<Setting> {
+    if let Some(stated) = INTEL_PEER_PACKET.stated(root_part(fabric, parts, root)) {
+        return Some(stated);
+    }
+    let words = cpu_of(fabric, root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
+    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed())
+}
+
+/// Whether a pair may go directly, and how that is known.
+pub(super) enum Access {
+    /// It may; with a remark where that is assumed.
+    Direct(Option<&'static str>),
+    /// It may not, for this reason.
+    Staged(String),
+}
+
+/// Whether `source` may reach `destination` directly: by what the machine states, else by the path.
+pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destination: NodeId, path: &Path) -> Access {
+    let by_path = access_by_path(&machine.fabric, parts, source, path);
+    let stated = machine.p2p.get(&(source, destination)).or_else(|| machine.p2p.get(&(destination, source)));
+    match (stated, by_path) {
+        (Some(P2pStatus::Ok), _) => Access::Direct(None),
+        (Some(P2pStatus::Unknown) | None, by_path) => by_path,
+        // a bare refusal is explained by the path where that explains it
+        (Some(P2pStatus::NotSupported), Access::Staged(why)) => Access::Staged(why),
+        (Some(status), _) => Access::Staged(format!("no peer-to-peer: {}", status_words(*status))),
+    }
+}
+
+fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
+    let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
+    let Some(across) = across else { return Access::Direct(None) };
+    let part = cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c));
+    match part.and_then(|p| p.constant("peer_across_sockets")) {
+        Some(forwards) if forwards > 0.0 => Access::Direct(None),
+        Some(_) => Access::Staged(format!(
+            "no peer-to-peer across {}: the sockets' root complexes do not forward it",
+            smp_words(fabric.link(across))
+        )),
+        None => Access::Direct(Some("that sockets forward peer-to-peer traffic is assumed")),
+    }
+}
+
+/// The name of a socket link: of its part where it has one.
+fn smp_words(link: &Link) -> String {
+    let key = link.part.as_deref().unwrap_or_default();
+    let family = key.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    match family {
+        "qpi" => "QPI",
+        "upi" => "UPI",
+        "xgmi" => "xGMI",
+        "xbus" | "x" => "X-bus",
+        _ => "socket link",
+    }
+    .to_owned()
+}
+
+fn status_words(status: P2pStatus) -> &'static str {
+    match status {
+        P2pStatus::ChipsetNotSupported => "the chipset does not support it",
+        P2pStatus::GpuNotSupported => "the GPU does not support it",
+        P2pStatus::TopologyNotSupported => "the topology does not support it",
+        P2pStatus::Disabled => "it is disabled by a registry key",
+        P2pStatus::Ok | P2pStatus::NotSupported | P2pStatus::Unknown => "the driver does not offer it",
+    }
+}
+
+/// What is known of a CPU package in words: key, product.
+fn cpu_words(fabric: &Fabric, cpu: NodeId) -> String {
+    let node = fabric.node(cpu);
+    format!("{} {}", node.part.as_deref().unwrap_or_default(), node.product.as_deref().unwrap_or_default())
+}

@@ -1,0 +1,256 @@
+//! Routes and rates on small machines, against the figures that their constants are from.
+
+use super::*;
+use crate::evidence::P2pStatus;
+use crate::fabric::{Fabric, FabricBuilder, Link, LinkKind, Node, NodeKind, PcieGeneration, PcieWidth};
+use crate::machine::MachineKind;
+
+/// Builds machines in few words.
+struct Bench {
+    builder: FabricBuilder,
+    kind: MachineKind,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Bench { builder: FabricBuilder::new(), kind: MachineKind::Design }
+    }
+
+    fn node(&mut self, name: &str, kind: NodeKind, part: &str) -> NodeId {
+        let part = (!part.is_empty()).then(|| part.to_owned());
+        self.builder.node(Node { part, ..Node::new(name, kind) })
+    }
+
+    fn link(&mut self, a: NodeId, b: NodeId, kind: LinkKind) {
+        self.builder.link(Link::new(a, b, kind));
+    }
+
+    fn pcie(&mut self, a: NodeId, b: NodeId, width: &str) {
+        self.link(a, b, LinkKind::pcie(width.parse().unwrap()));
+    }
+
+    /// A package with its root complex and memory.
+    fn socket(&mut self, n: u32, part: &str) -> (NodeId, NodeId) {
+        let cpu = self.node(&format!("cpu{n}"), NodeKind::Cpu, part);
+        let root = self.node(&format!("rc{n}"), NodeKind::RootComplex, "");
+        let host = self.node(&format!("host{n}"), NodeKind::Host, "");
+        self.builder.node_mut(root).domain = Some(n);
+        self.link(root, cpu, LinkKind::OnDie);
+        self.link(host, cpu, LinkKind::OnDie);
+        (cpu, root)
+    }
+
+    fn gpu(&mut self, n: u32, above: NodeId, width: &str) -> NodeId {
+        let gpu = self.node(&format!("GPU{n}"), NodeKind::Gpu, "");
+        self.pcie(above, gpu, width);
+        gpu
+    }
+
+    fn machine(self) -> Machine {
+        let fabric: Fabric = self.builder.build().unwrap();
+        Machine::new("bench", self.kind, fabric)
+    }
+}
+
+fn parts() -> Parts {
+    let mut parts = Parts::default();
+    let constant = |name: &str, value: f64| {
+        format!("[constants.{name}]\nvalue = {value}\nunit = \"1\"\nbasis = \"assumed\"\nsource = \"this test\"\n")
+    };
+    let mut add = |name: &str, kind: &str, extra: &str, constants: &[(&str, f64)]| {
+        let mut text = format!("name = \"{name}\"\ntitle = \"t\"\nkind = \"{kind}\"\nsource = \"s\"\n{extra}\n");
+        constants.iter().for_each(|(name, value)| text.push_str(&constant(name, *value)));
+        parts.add(name, &text).unwrap();
+    };
+    let old = [("peer_packet", 64.0), ("peer_across_sockets", 0.0), ("staged_both_rate", 12.0)];
+    add("old-xeon", "cpu", "", &old);
+    add("slow-bridge", "cpu", "", &[("peer_packet", 64.0), ("peer_rate", 8.0)]);
+    add("qpi-9.6", "smp", "", &[("rate", 6.0), ("staged_rate", 17.07)]);
+    add("h200", "gpu", "nvlink_generation = 4", &[("memory_rate", 4800.0)]);
+    add("hdr100", "nic", "", &[("line_rate", 100.0), ("gpu_read_rate", 1.5)]);
+    parts
+}
+
+/// Two sockets of two GPUs each, joined by QPI.
+fn traditional() -> Machine {
+    let mut b = Bench::new();
+    let (cpu0, rc0) = b.socket(0, "old-xeon");
+    let (cpu1, rc1) = b.socket(1, "old-xeon");
+    let id = b.builder.link(Link::new(cpu0, cpu1, LinkKind::Smp));
+    b.builder.link_mut(id).part = Some("qpi-9.6".to_owned());
+    for (n, rc) in [rc0, rc0, rc1, rc1].into_iter().enumerate() {
+        b.gpu(n as u32, rc, "3.0 x16");
+    }
+    b.machine()
+}
+
+fn transfer(machine: &Machine, from: &str, to: &str) -> Transfer {
+    let find = |name| machine.fabric.find(name).unwrap();
+    Transfer {
+        source: find(from),
+        destination: find(to),
+        engine: Engine::Ce,
+        op: Operation::Write,
+        peer: PeerAccess::Enabled,
+    }
+}
+
+fn rate(machine: &Machine, transfers: &[Transfer]) -> f64 {
+    let parts = parts();
+    let answers = Model::new(machine, &parts).solve(transfers).unwrap();
+    answers.iter().map(|a| a.rate.gb()).sum()
+}
+
+fn one(machine: &Machine, from: &str, to: &str) -> f64 {
+    rate(machine, &[transfer(machine, from, to)])
+}
+
+fn both(machine: &Machine, from: &str, to: &str) -> f64 {
+    rate(machine, &[transfer(machine, from, to), transfer(machine, to, from)])
+}
+
+#[track_caller]
+fn near(got: f64, want: f64) {
+    assert!((got - want).abs() < 0.006, "{got} is not {want}");
+}
+
+#[test]
+fn a_root_complex_splits_packets_and_host_copies_it_leaves_whole() {
+    let m = traditional();
+    near(one(&m, "GPU0", "GPU1"), 10.155);
+    near(both(&m, "GPU0", "GPU1"), 20.31);
+    near(one(&m, "host0", "GPU0"), 12.29);
+    near(one(&m, "GPU0", "host0"), 12.99);
+    let parts = parts();
+    let model = Model::new(&m, &parts);
+    let answer = model.solve(&[transfer(&m, "GPU0", "GPU1")]).unwrap().remove(0);
+    assert_eq!(answer.bottleneck, "GPU1–rc0, PCIe 3.0 x16, 64-byte packets through the root complex");
+    assert_eq!(answer.link, Some(m.fabric.links_of(m.fabric.find("GPU1").unwrap())[0].0));
+}
+
+#[test]
+fn sockets_that_forward_nothing_stage() {
+    let m = traditional();
+    let parts = parts();
+    let model = Model::new(&m, &parts);
+    let route = model.route(&transfer(&m, "GPU0", "GPU2")).unwrap();
+    assert!(route.staged);
+    assert_eq!(
+        route.staged_because.as_deref(),
+        Some("no peer-to-peer across QPI: the sockets' root complexes do not forward it")
+    );
+    assert_eq!(route.class, PathClass::Sys);
+    let names: Vec<&str> = route.hops.iter().map(|h| m.fabric.node(h.to).name.as_str()).collect();
+    assert_eq!(names, ["rc0", "cpu0", "host0", "cpu0", "cpu1", "rc1", "GPU2"]);
+    near(route.cap.unwrap().0.gb(), 0.88 * 12.29);
+    let answers = model.solve(&[transfer(&m, "GPU0", "GPU2"), transfer(&m, "GPU2", "GPU0")]).unwrap();
+    near(answers.iter().map(|a| a.rate.gb()).sum(), 12.0);
+    assert_eq!(answers[0].bottleneck, "cpu0–cpu1, QPI, staged traffic both ways");
+}
+
+#[test]
+fn staging_asked_for_is_no_surprise() {
+    let m = traditional();
+    let parts = parts();
+    let model = Model::new(&m, &parts);
+    let staged = Transfer { peer: PeerAccess::Disabled, ..transfer(&m, "GPU0", "GPU1") };
+    let route = model.route(&staged).unwrap();
+    assert!(route.staged && route.staged_because.is_none());
+    let answer = model.solve(&[staged]).unwrap().remove(0);
+    near(answer.rate.gb(), 0.88 * 12.29);
+    assert_eq!(answer.bottleneck, "staging through host memory (0.88 of host→device, assumed)");
+}
+
+#[test]
+fn what_a_machine_states_of_a_pair_decides() {
+    let mut m = traditional();
+    let (a, b, c) = (m.fabric.find("GPU0").unwrap(), m.fabric.find("GPU1").unwrap(), m.fabric.find("GPU2").unwrap());
+    m.p2p.insert((a, b), P2pStatus::ChipsetNotSupported);
+    m.p2p.insert((a, c), P2pStatus::Ok);
+    let parts = parts();
+    let model = Model::new(&m, &parts);
+    let refused = model.route(&transfer(&m, "GPU0", "GPU1")).unwrap();
+    assert_eq!(refused.staged_because.as_deref(), Some("no peer-to-peer: the chipset does not support it"));
+    assert!(!model.route(&transfer(&m, "GPU0", "GPU2")).unwrap().staged);
+}
+
+#[test]
+fn a_host_bridge_with_a_limit_is_shared_by_all_that_cross_it() {
+    let mut b = Bench::new();
+    let (_, rc) = b.socket(0, "slow-bridge");
+    for switch in 0..2 {
+        let plx = b.node(&format!("plx{switch}"), NodeKind::Switch, "");
+        b.pcie(rc, plx, "3.0 x16");
+        b.gpu(2 * switch, plx, "3.0 x16");
+        b.gpu(2 * switch + 1, plx, "3.0 x16");
+    }
+    let m = b.machine();
+    near(both(&m, "GPU0", "GPU2"), 16.0);
+    near(both(&m, "GPU0", "GPU1"), 25.99);
+    near(rate(&m, &[transfer(&m, "GPU0", "GPU2"), transfer(&m, "GPU1", "GPU3")]), 8.0);
+}
+
+#[test]
+fn unknown_widths_give_no_rate_but_nvlink_needs_none() {
+    let mut b = Bench::new();
+    b.kind = MachineKind::Captured;
+    let (_, rc) = b.socket(0, "");
+    let switch = b.node("nvswitch", NodeKind::NvSwitch, "");
+    for n in 0..2 {
+        let gpu = b.gpu(n, rc, "?");
+        b.builder.node_mut(gpu).part = Some("h200".to_owned());
+        b.link(gpu, switch, LinkKind::Nvlink { generation: None, bricks: 18 });
+    }
+    let m = b.machine();
+    near(one(&m, "GPU0", "GPU1"), 396.0);
+    near(both(&m, "GPU0", "GPU1"), 784.0);
+    near(rate(&m, &[Transfer { engine: Engine::Sm, ..transfer(&m, "GPU0", "GPU1") }]), 376.0);
+    near(one(&m, "GPU0", "GPU0"), 0.8 * 4800.0 / 2.0);
+    let parts = parts();
+    let error = Model::new(&m, &parts).route(&transfer(&m, "host0", "GPU0")).unwrap_err();
+    assert_eq!(error.to_string(), "the rate from host0 to GPU0 is unknown: the PCIe width of GPU0's link is not known");
+}
+
+#[test]
+fn a_nic_is_held_by_its_line_and_by_how_it_reads_gpus() {
+    let mut b = Bench::new();
+    let (_, rc) = b.socket(0, "");
+    b.gpu(0, rc, "3.0 x16");
+    let nic = b.node("mlx5_0", NodeKind::Nic, "hdr100");
+    b.pcie(rc, nic, "3.0 x16");
+    let m = b.machine();
+    near(one(&m, "mlx5_0", "GPU0"), 12.5 * 4096.0 / 4122.0);
+    near(one(&m, "host0", "mlx5_0"), 12.29);
+    near(one(&m, "GPU0", "mlx5_0"), 1.5);
+}
+
+#[test]
+fn an_idle_link_counts_as_what_it_can_be_and_says_so() {
+    let mut b = Bench::new();
+    b.kind = MachineKind::Captured;
+    let (_, rc) = b.socket(0, "");
+    let gpu = b.node("GPU0", NodeKind::Gpu, "");
+    let (running, allowed) = (PcieWidth::new(PcieGeneration::Gen1, 16), PcieWidth::new(PcieGeneration::Gen3, 16));
+    b.link(rc, gpu, LinkKind::Pcie { running, allowed, slot: None });
+    let m = b.machine();
+    near(one(&m, "GPU0", "host0"), 12.99);
+    let parts = parts();
+    let route = Model::new(&m, &parts).route(&transfer(&m, "GPU0", "host0")).unwrap();
+    assert_eq!(route.hops[0].why, "PCIe 3.0 x16 (read at 1.0, taken as idle): 12.99 GB/s (256-byte writes, assumed)");
+}
+
+#[test]
+fn without_a_way_there_is_no_rate() {
+    let mut b = Bench::new();
+    let (_, rc) = b.socket(0, "");
+    let (_, far) = b.socket(1, "");
+    b.gpu(0, rc, "3.0 x16");
+    b.gpu(1, far, "3.0 x16");
+    let m = b.machine();
+    let parts = parts();
+    let model = Model::new(&m, &parts);
+    assert!(model.route(&transfer(&m, "host0", "GPU1")).is_err());
+    assert!(model.route(&transfer(&m, "GPU0", "GPU1")).is_err());
+    assert!(matches!(model.route(&transfer(&m, "cpu0", "GPU1")), Err(ModelError::NoPath(..))));
+    assert!(model.solve(&[]).unwrap().is_empty());
+}
