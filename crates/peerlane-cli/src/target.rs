@@ -6,7 +6,7 @@ use std::path::Path;
 
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
-use peerlane::evidence::{self, Found, MAX_SOURCE_BYTES};
+use peerlane::evidence::{self, Found};
 use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 
@@ -35,20 +35,25 @@ pub(crate) struct Loaded {
 
 /// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
 pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Failure> {
-    let default = [default_target()];
-    let targets = if targets.is_empty() { &default } else { targets };
+    let default;
+    let targets = if targets.is_empty() {
+        default = [default_target()];
+        &default
+    } else {
+        targets
+    };
     let mut machines = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
     for target in targets {
         match read(target) {
-            Ok(Read::Machine(machine)) => machines.push(*machine),
-            Ok(Read::Text(found)) if found.evidence.is_empty() => {
+            Ok(Source::Machine(machine)) => machines.push(*machine),
+            Ok(Source::Text(found)) if found.evidence.is_empty() => {
                 problems.extend(found.warnings.iter().map(ToString::to_string));
                 problems.push(format!("{target}: nothing recognised"));
                 problems.push(READS.to_owned());
             }
-            Ok(Read::Text(found)) => captured.append(found),
+            Ok(Source::Text(found)) => captured.append(found),
             Err(problem) => problems.push(problem),
         }
     }
@@ -87,29 +92,29 @@ pub(crate) fn is_target(word: &str) -> bool {
 }
 
 /// What one target is.
-enum Read {
+enum Source {
     Machine(Box<Machine>),
     Text(Found),
 }
 
-fn read(target: &str) -> Result<Read, String> {
+fn read(target: &str) -> Result<Source, String> {
     if target == "live" {
-        return live().map(Read::Text);
+        return live().map(Source::Text);
     }
     if target == "-" {
-        return evidence::read_stream("-", io::stdin().lock()).map(Read::Text).map_err(|e| e.to_string());
+        return evidence::read_stream("-", io::stdin().lock()).map(Source::Text).map_err(|e| e.to_string());
     }
     if let Some(system) = catalogue::system(target) {
-        return system.map(|m| Read::Machine(Box::new(m))).map_err(|e| e.to_string());
+        return system.map(|m| Source::Machine(Box::new(m))).map_err(|e| e.to_string());
     }
     let path = Path::new(target);
     if !path.exists() {
         return Err(unknown(target, "no such system or file"));
     }
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
-        return read_system(path, target).map(|m| Read::Machine(Box::new(m)));
+        return read_system(path, target).map(|m| Source::Machine(Box::new(m)));
     }
-    evidence::read_path(path).map(Read::Text).map_err(|e| e.to_string())
+    evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string())
 }
 
 fn read_system(path: &Path, name: &str) -> Result<Machine, String> {

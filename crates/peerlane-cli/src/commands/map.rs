@@ -9,8 +9,8 @@ use super::check::caveats;
 use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, span};
-use crate::render::{dot, matrix, svg, tree};
+use crate::render::text::hang;
+use crate::render::{dot, label, matrix, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
 
@@ -32,12 +32,6 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             }
         }
         Some(Format::Svg) => svg::write(out, the_only(machines)?)?,
-        Some(Format::NcclXml) => {
-            out.write_all(peerlane::export::nccl_xml::to_nccl_xml(the_only(machines)?).as_bytes())?;
-        }
-        Some(Format::System) => {
-            out.write_all(peerlane::export::system_toml::to_system_toml(the_only(machines)?).as_bytes())?;
-        }
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
@@ -86,25 +80,25 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
 fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let mut lines: Vec<String> = Vec::new();
     if let Some((classes, origin)) = &machine.stated_classes {
-        lines.push(format!("path classes, {}×{}  {origin}", classes.rows.len(), classes.cols.len()));
+        lines.push(format!("path classes, {}×{}: {}", classes.rows.len(), classes.cols.len(), label::origin(origin)));
     }
     lines.extend(machine.matrices.iter().map(|o| {
         let shape = format!("{}×{}", o.matrix.rows.len(), o.matrix.cols.len());
-        format!("{}, {shape}  {}", o.matrix.describe(), o.origin)
+        format!("{}, {shape}: {}", o.matrix.describe(), label::origin(&o.origin))
     }));
     lines.extend(machine.curves.iter().map(|(curve, origin)| {
         let ends = if curve.ends.is_empty() { String::new() } else { format!(" {}", curve.ends.join(" → ")) };
-        format!("{}{ends}, {} message sizes  {origin}", curve.what, curve.sizes.len())
+        format!("{}{ends}, {} message sizes: {}", curve.what, curve.sizes.len(), label::origin(origin))
     }));
     lines.extend(machine.rates.iter().map(|(table, origin)| {
-        format!("table of {} rows: {}  {origin}", table.rows.len(), table.rate_columns.join(", "))
+        format!("table of {} rows ({}): {}", table.rows.len(), table.rate_columns.join(", "), label::origin(origin))
     }));
-    lines.extend(machine.statements.iter().map(|s| format!("{}: {} {}", s.text, span(s.low, s.high), s.unit)));
+    lines.extend(machine.statements.iter().map(|s| s.text.clone()));
     if !lines.is_empty() {
         writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;
     }
     for line in lines {
-        hang(out, "  ", &line)?;
+        hang(out, "  · ", &line)?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use peerlane::machine::Machine;
 use super::{heading, inventory, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{fit, hang, span, width};
+use crate::render::text::{hang, width, wrap};
 use crate::render::{WIDTH, findings, tree};
 use crate::target::system;
 use crate::{Failure, Outcome};
@@ -41,7 +41,10 @@ fn list(out: &mut dyn Write, machines: &[Machine]) -> Result<(), Failure> {
     for machine in machines {
         let title = machine.title.clone().unwrap_or_else(|| inventory(machine));
         let name = paint(style::HEADING, &format!("{:column$}", machine.name));
-        writeln!(out, "{name}  {}", fit(&title, WIDTH.saturating_sub(column + 2)))?;
+        for (i, line) in wrap(&title, WIDTH.saturating_sub(column + 2)).iter().enumerate() {
+            let name = if i == 0 { name.clone() } else { " ".repeat(column) };
+            writeln!(out, "{name}  {line}")?;
+        }
     }
     Ok(())
 }
@@ -56,9 +59,9 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     slots(out, machine)?;
     super::map::observed(out, &machine.matrices)?;
-    let stated = |s: &peerlane::machine::Statement| format!("{}: {} {}", s.text, span(s.low, s.high), s.unit);
-    let statements: Vec<String> = machine.statements.iter().map(stated).collect();
+    let statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();
     findings::sentences(out, "Stated", &statements, usize::MAX)?;
+    findings::sentences(out, "Notes", &machine.notes, usize::MAX)?;
     findings::sentences(out, "Unknown", &machine.unknown, usize::MAX)?;
     findings::sentences(out, "Assumed", &machine.assumptions, usize::MAX)?;
     if verbose { parts(out, machine) } else { Ok(()) }
@@ -71,8 +74,11 @@ fn slots(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     writeln!(out, "\n{}", paint(style::HEADING, "Slots"))?;
     for slot in &machine.slots {
         let port = slot.port.as_ref().map(|p| format!(" at {p}")).unwrap_or_default();
-        let shares =
-            if slot.shares.is_empty() { String::new() } else { format!(", shares lanes with {}", slot.shares.join(", ")) };
+        let shares = if slot.shares.is_empty() {
+            String::new()
+        } else {
+            format!(", shares lanes with {}", slot.shares.join(", "))
+        };
         hang(out, "  ", &format!("{}: x{} connector, x{} wired{port}{shares}", slot.name, slot.physical, slot.wired))?;
     }
     Ok(())

@@ -8,9 +8,9 @@ use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::fabric::Fabric;
 use peerlane::model::Model;
 
-use super::WIDTH;
 use super::style::{self, paint};
 use super::text::{count, fit, ranges, span};
+use super::{WIDTH, label};
 
 /// Cells whose expectations differ by no more than this factor share a line.
 const ALIKE: f64 = 1.05;
@@ -25,7 +25,8 @@ pub(crate) struct Section {
 }
 
 struct Line {
-    class: String,
+    /// The path class; none where an end is host memory.
+    class: Option<String>,
     between: String,
     cells: usize,
     expected: (f64, f64),
@@ -39,7 +40,7 @@ struct Line {
 struct Cell<'a> {
     row: &'a str,
     col: &'a str,
-    class: String,
+    class: Option<String>,
     expected: f64,
     seen: Option<(f64, f64)>,
 }
@@ -50,8 +51,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     for observed in &model.machine.matrices {
         let Some(expected) = expect_like(model, &observed.matrix) else { continue };
-        let how = if observed.published { "published" } else { "measured" };
-        let heading = format!("{}  {how}: {}", observed.matrix.describe(), observed.origin);
+        let heading = format!("{}  {}", observed.matrix.describe(), label::origin(&observed.origin));
         add(&mut sections, heading, fabric, &expected, |i, j| observed.matrix.value(i, j).map(|v| (v, v)));
     }
     for statement in &model.machine.statements {
@@ -63,8 +63,7 @@ pub(crate) fn sections(model: &Model) -> Vec<Section> {
     }
     if sections.is_empty() {
         for expected in predict(model) {
-            let heading = format!("{}  nothing measured", describe(&expected));
-            add(&mut sections, heading, fabric, &expected, |_, _| None);
+            add(&mut sections, describe(&expected), fabric, &expected, |_, _| None);
         }
     }
     sections
@@ -136,11 +135,9 @@ fn add(
     }
 }
 
-fn class(fabric: &Fabric, row: &str, col: &str) -> String {
-    match (fabric.find(row), fabric.find(col)) {
-        (Some(a), Some(b)) => fabric.class(a, b).map_or_else(|| "?".to_owned(), |c| c.to_string()),
-        _ => "host".to_owned(),
-    }
+fn class(fabric: &Fabric, row: &str, col: &str) -> Option<String> {
+    let (a, b) = (fabric.find(row)?, fabric.find(col)?);
+    Some(fabric.class(a, b).map_or_else(|| "?".to_owned(), |c| c.to_string()))
 }
 
 fn group(mut cells: Vec<Cell>, unit: Unit) -> Vec<Line> {
@@ -159,14 +156,13 @@ fn group(mut cells: Vec<Cell>, unit: Unit) -> Vec<Line> {
 
 fn line(cells: &[Cell], unit: Unit) -> Line {
     let bounds = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold(None, |acc: Option<(f64, f64)>, v| {
-            Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v))))
-        })
+        values
+            .fold(None, |acc: Option<(f64, f64)>, v| Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
     };
     let seen = || cells.iter().filter_map(|c| c.seen.map(|s| (c.expected, s)));
     let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row, c.col)).collect();
     Line {
-        class: cells.first().map(|c| c.class.clone()).unwrap_or_default(),
+        class: cells.first().and_then(|c| c.class.clone()),
         between: between(&pairs),
         cells: cells.len(),
         expected: bounds(&mut cells.iter().map(|c| c.expected)).unwrap_or_default(),
@@ -196,6 +192,10 @@ pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
     };
     let (sources, sinks) = (in_order(&|n| far.contains_key(n)), in_order(&|n| pairs.iter().any(|(_, b)| *b == n)));
     let symmetric = pairs.iter().all(|(a, b)| has(b, a));
+    let (two_way, one_way): (Vec<(&str, &str)>, Vec<(&str, &str)>) = pairs.iter().partition(|(a, b)| has(b, a));
+    if !symmetric && !two_way.is_empty() {
+        return format!("{}; {}", between(&two_way), between(&one_way));
+    }
     if !symmetric {
         let all = sources.iter().map(|a| sinks.iter().filter(|b| *b != a).count()).sum::<usize>() == pairs.len();
         let less = if all { String::new() } else { format!(" ({} of the pairs)", pairs.len()) };
@@ -250,16 +250,23 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
     let titles = format!("{head:<w$} {:>5} {:>13} {:>13} {:>9}", "cells", "expected", "seen", "ratio", w = BETWEEN + 2);
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     for section in sections {
-        let heading = section.heading.trim_end_matches("  nothing measured");
-        writeln!(out, "  {}", paint(style::DIM, &fit(heading, WIDTH - 2)))?;
+        writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading, WIDTH - 2)))?;
         for line in &section.lines {
-            let what = format!("{:<5}{}", line.class, line.between);
+            let what = match &line.class {
+                Some(class) => format!("{class:<5}{}", line.between),
+                None => line.between.clone(),
+            };
             let expected = span(line.expected.0, line.expected.1);
             let seen = line.seen.map_or_else(String::new, |(low, high)| span(low, high));
             let ratio = line.ratio.map_or_else(String::new, |(low, high)| span(low, high));
             let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, line.unit));
             let numbers = format!("{:>5} {expected:>13} {seen:>13}", line.cells);
-            let shown = format!("    {:<w$} {numbers} {}", fit(&what, BETWEEN - 2), paint(look, &format!("{ratio:>9}")), w = BETWEEN - 2);
+            let shown = format!(
+                "    {:<w$} {numbers} {}",
+                fit(&what, BETWEEN - 2),
+                paint(look, &format!("{ratio:>9}")),
+                w = BETWEEN - 2
+            );
             writeln!(out, "{}", shown.trim_end())?;
         }
     }
@@ -295,12 +302,10 @@ mod tests {
 
     #[test]
     fn cells_alike_share_a_line() {
-        let cell = |row, col, expected, seen| Cell { row, col, class: "PIX".into(), expected, seen: Some((seen, seen)) };
-        let cells = vec![
-            cell("GPU0", "GPU1", 10.0, 9.0),
-            cell("GPU0", "GPU2", 1.0, 0.5),
-            cell("GPU1", "GPU0", 10.2, 10.2),
-        ];
+        let cell =
+            |row, col, expected, seen| Cell { row, col, class: Some("PIX".into()), expected, seen: Some((seen, seen)) };
+        let cells =
+            vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];
         let lines = group(cells, Unit::GigabytesPerSecond);
         assert_eq!(lines.len(), 2);
         assert_eq!((lines[0].cells, lines[0].seen, lines[0].ratio), (2, Some((9.0, 10.2)), Some((0.9, 1.0))));

@@ -1,6 +1,7 @@
 //! How nodes and links are called in drawings.
 
 use peerlane::catalogue::Parts;
+use peerlane::evidence::Origin;
 use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
 
 /// A node's name, with the first other name it answers to: `NIC0 (mlx5_0)`.
@@ -32,15 +33,34 @@ pub(crate) fn product(node: &Node) -> String {
 
 /// A product name without what every name of its kind has: vendor, brand, marks, what stands in brackets.
 fn short(product: &str) -> String {
-    const NOISE: [&str; 14] = [
-        "NVIDIA", "GeForce", "Advanced", "Micro", "Devices,", "Inc.", "Corporation", "Intel(R)", "Intel", "AMD",
-        "Mellanox", "Technologies", "CPU", "Processor",
+    const NOISE: [&str; 12] = [
+        "NVIDIA",
+        "GeForce",
+        "Advanced",
+        "Micro",
+        "Corporation",
+        "Intel",
+        "AMD",
+        "IBM",
+        "Mellanox",
+        "Technologies",
+        "CPU",
+        "Processor",
     ];
-    let plain: String = match product.split_once(['(', ',']) {
-        Some((head, _)) if head.trim().len() >= 4 && !product.contains("(R)") => head.to_owned(),
-        _ => product.replace("(TM)", "").replace("(R)", ""),
-    };
-    let plain = plain.split(" @ ").next().unwrap_or_default().to_owned();
+    // the PCI id list names chip and product: GV100GL [Tesla V100 SXM2 16GB]
+    let named =
+        product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(product, |(inside, _)| inside);
+    let mut plain = String::new();
+    let mut depth = 0_usize;
+    for c in named.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' | '@' if depth == 0 => break,
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
     let words: Vec<&str> = plain.split_whitespace().filter(|w| !NOISE.contains(w)).collect();
     if words.is_empty() { product.to_owned() } else { words.join(" ") }
 }
@@ -75,9 +95,19 @@ pub(crate) fn link(link: &Link) -> String {
     }
 }
 
-/// A part's title for an inter-socket link.
-pub(crate) fn smp(part: &str) -> String {
-    Parts::embedded().get(part).map_or_else(|| part.to_owned(), |p| short(&p.title))
+/// A part's title for an inter-socket link, without what it lies between.
+fn smp(part: &str) -> String {
+    let title = Parts::embedded().get(part).map_or_else(|| part.to_owned(), |p| short(&p.title));
+    title.split(" between ").next().unwrap_or_default().to_owned()
+}
+
+/// Where a statement stands, by the file's name alone: `topo.txt:12-17 (nvidia-smi topo -m)`.
+pub(crate) fn origin(origin: &Origin) -> String {
+    let text = origin.to_string();
+    match origin.source.rsplit_once('/') {
+        Some((folder, file)) if !file.is_empty() => text.get(folder.len() + 1..).unwrap_or(&text).to_owned(),
+        _ => text,
+    }
 }
 
 /// A GPU's own link as topology matrices call it: `NV2`, `XGMI`, `C2C`.
@@ -100,6 +130,7 @@ mod tests {
         assert_eq!(short("NVIDIA GeForce RTX 4090"), "RTX 4090");
         assert_eq!(short("Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz"), "Xeon E5-2650 v4");
         assert_eq!(short("NVIDIA"), "NVIDIA");
-        assert_eq!(short("PEX 8747 (48 lanes, 5 ports)"), "PEX 8747");
+        assert_eq!(short("PLX (Broadcom) PEX 8747, PCIe 3.0 switch"), "PLX PEX 8747");
+        assert_eq!(short("GV100GL [Tesla V100 SXM2 16GB]"), "Tesla V100 SXM2 16GB");
     }
 }

@@ -61,7 +61,13 @@ pub(crate) fn numbers(
     values: &[Vec<Option<f64>>],
 ) -> io::Result<()> {
     let largest = values.iter().flatten().flatten().fold(0.0_f64, |m, v| m.max(v.abs()));
-    let digits = if largest >= 10_000.0 { 0 } else if largest >= 1000.0 { 1 } else { 2 };
+    let digits = if largest >= 10_000.0 {
+        0
+    } else if largest >= 1000.0 {
+        1
+    } else {
+        2
+    };
     let show = |value: &Option<f64>| match value {
         Some(v) => (format!("{v:.digits$}"), style::PLAIN),
         None => ("-".to_owned(), style::DIM),
@@ -73,17 +79,9 @@ pub(crate) fn numbers(
 /// Writes the path classes between GPUs and NICs; NICs are numbered in the columns where their names are long.
 pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let classes = Classes::of(fabric);
-    let columns: Vec<String> = fabric
-        .devices()
-        .iter()
-        .map(|id| fabric.node(*id))
-        .map(|node| match node.aliases.iter().find(|a| node.kind == NodeKind::Nic && width(a) <= 5) {
-            Some(alias) if width(&node.name) > 5 => alias.clone(),
-            _ => node.name.clone(),
-        })
-        .collect();
-    let narrow = 2 + NAME + columns.iter().map(|c| 1 + width(c).max(4)).sum::<usize>() <= WIDTH;
-    let (rows, cols) = if narrow { (classes.rows.clone(), columns) } else { keyed(fabric, &classes.rows) };
+    let head = classes.rows.iter().map(|r| width(r)).max().unwrap_or(0);
+    let all = 2 + head + classes.cols.iter().map(|c| 1 + width(c).max(4)).sum::<usize>();
+    let (rows, cols) = if all <= WIDTH { (classes.rows, classes.cols) } else { keyed(fabric, &classes.rows) };
     let show = |class: &Option<PathClass>| match class {
         Some(class) => (class.to_string(), of_class(*class)),
         None => ("?".to_owned(), style::DIM),

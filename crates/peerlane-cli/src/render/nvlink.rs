@@ -87,7 +87,7 @@ fn among_gpus(fabric: &Fabric) -> Vec<String> {
     }
     let one_line = lines.join(" · ");
     let pairs_only = lines.iter().all(|l| !l.contains(" · "));
-    if pairs_only && one_line.chars().count() + 4 <= WIDTH { vec![one_line] } else { lines }
+    if lines.len() > 1 && pairs_only && one_line.chars().count() + 4 <= WIDTH { vec![one_line] } else { lines }
 }
 
 #[cfg(test)]

@@ -154,7 +154,11 @@ fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2
     let text = label::edge(link);
     if !text.is_empty() {
         let (x, y) = (bend + 6.0, y2 - 5.0);
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>", escape(&text));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>",
+            escape(&text)
+        );
     }
 }
 
@@ -206,7 +210,11 @@ fn draw_box(svg: &mut String, fabric: &Fabric, id: NodeId, x: f64, y: f64) {
     );
     if width(&product) > 0 {
         let product = escape(&fit(&product, BOX_CHARS));
-        let _ = writeln!(svg, "<text x=\"{tx:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#475260\">{product}</text>", y + 11.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{tx:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#475260\">{product}</text>",
+            y + 11.0
+        );
     }
 }
 

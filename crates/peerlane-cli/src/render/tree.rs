@@ -23,7 +23,7 @@ pub(crate) struct Options {
 
 /// Writes the tree, then NVLink and the like, which lie beside it.
 pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> io::Result<()> {
-    let mut drawing = Drawing { fabric, options, lines: Vec::new() };
+    let mut drawing = Drawing { fabric, options, all_assumed: all_assumed(fabric), lines: Vec::new() };
     let cpus: Vec<NodeId> = fabric.of_kind(NodeKind::Cpu).collect();
     let between = smp_links(fabric);
     for (i, &cpu) in cpus.iter().enumerate() {
@@ -40,20 +40,38 @@ pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> i
     for top in trees {
         drawing.root(top);
     }
+    let implied = drawing.all_assumed;
     for line in drawing.lines {
         line.write(out)?;
     }
     if cpus.len() > 2 {
-        for link in between {
-            let ends = format!("{} ═ {}", fabric.node(link.a).name, fabric.node(link.b).name);
-            writeln!(out, "  {ends}  {}", paint(style::DIM, &label::link(link)))?;
-        }
+        sockets(out, fabric, &cpus, &between)?;
+    }
+    if implied {
+        let text = "Sockets, root complexes and switches are assumed: nothing read here names them.";
+        writeln!(out, "  {}", paint(style::DIM, text))?;
     }
     if !lone.is_empty() {
         let names: Vec<&str> = lone.iter().map(|id| fabric.node(*id).name.as_str()).collect();
         hang(out, "  not placed in a PCIe tree: ", &with_product(fabric, &lone, &ranges(&names)))?;
     }
     nvlink::write(out, fabric)
+}
+
+/// The links between more than two sockets: in one line where they join each to each alike.
+fn sockets(out: &mut dyn Write, fabric: &Fabric, cpus: &[NodeId], links: &[&Link]) -> io::Result<()> {
+    let mut labels: Vec<String> = links.iter().map(|l| label::link(l)).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    if let ([label], true) = (labels.as_slice(), links.len() == cpus.len() * (cpus.len() - 1) / 2) {
+        let names: Vec<&str> = cpus.iter().map(|id| fabric.node(*id).name.as_str()).collect();
+        return hang(out, "  ", &format!("each to each of {}: {label}", ranges(&names)));
+    }
+    for link in links {
+        let ends = format!("{} ═ {}", fabric.node(link.a).name, fabric.node(link.b).name);
+        writeln!(out, "  {ends}  {}", paint(style::DIM, &label::link(link)))?;
+    }
+    Ok(())
 }
 
 /// The names, and the product where it is one for all.
@@ -127,10 +145,12 @@ impl Line {
 struct Drawing<'a> {
     fabric: &'a Fabric,
     options: Options,
+    /// Said once below the tree, and not at each node.
+    all_assumed: bool,
     lines: Vec<Line>,
 }
 
-impl Drawing<'_> {
+impl<'a> Drawing<'a> {
     fn root(&mut self, id: NodeId) {
         let (name, detail) = self.describe(id);
         let look = look(self.fabric.node(id).kind);
@@ -178,7 +198,7 @@ impl Drawing<'_> {
     }
 
     /// What is drawn below a node, in order. NICs of a card stand on the card's line.
-    fn shown_below(&self, id: NodeId) -> Vec<(&Link, NodeId)> {
+    fn shown_below(&self, id: NodeId) -> Vec<(&'a Link, NodeId)> {
         let fabric = self.fabric;
         let on_die = fabric.links_of(id).iter().copied().filter(|(link, next)| {
             let kind = fabric.node(*next).kind;
@@ -220,22 +240,33 @@ impl Drawing<'_> {
         {
             words.push(format!("memory {}", self.fabric.node(*only).name));
         }
+        let repeats = |same: &dyn Fn(&Node) -> bool| {
+            node.kind != NodeKind::Cpu && self.fabric.package(id).is_some_and(|cpu| same(self.fabric.node(cpu)))
+        };
         if !node.kind.is_endpoint() || node.kind == NodeKind::Host {
-            words.extend(node.numa.map(|n| format!("NUMA {n}")));
-            words.extend(node.cpus.as_ref().map(|cpus| format!("CPUs {cpus}")));
+            let numa = node.numa.filter(|_| !repeats(&|cpu| cpu.numa == node.numa));
+            words.extend(numa.map(|n| format!("NUMA {n}")));
+            let cpus = node.cpus.as_ref().filter(|_| !repeats(&|cpu| cpu.cpus == node.cpus));
+            words.extend(cpus.map(|cpus| format!("CPUs {cpus}")));
         }
         if self.options.verbose {
             words.extend(node.address.map(|a| a.to_string()));
             words.extend(node.note.clone());
         }
-        words.extend(says_assumed(node));
+        words.extend((node.assumed && !self.all_assumed).then(|| "assumed".to_owned()));
         words.retain(|w| !w.is_empty());
         (label::name(node), words.join(" · "))
     }
 }
 
-fn says_assumed(node: &Node) -> Option<String> {
-    node.assumed.then(|| "assumed".to_owned())
+/// Whether all that holds the tree together is assumed, as it is where only a class matrix is known.
+fn all_assumed(fabric: &Fabric) -> bool {
+    let mut inner = fabric.nodes().iter().filter(|n| is_inner(n.kind)).peekable();
+    inner.peek().is_some() && inner.all(|n| n.assumed)
+}
+
+fn is_inner(kind: NodeKind) -> bool {
+    matches!(kind, NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Switch)
 }
 
 fn look(kind: NodeKind) -> anstyle::Style {
