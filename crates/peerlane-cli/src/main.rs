@@ -1,1 +1,118 @@
-fn main() {}
+//! `peerlane`: what every path between the GPUs, NICs and host memory of a machine is, should
+//! deliver, does deliver, and what to do about the difference.
+//!
+//! The library does the thinking. This binary turns arguments into machines ([`target`]), runs one
+//! command on them ([`commands`]) and draws the result ([`render`]).
+
+mod args;
+mod commands;
+mod render;
+mod target;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+/// What a command that could do its work found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    /// There are findings at or above `--fail-on`.
+    findings: bool,
+    /// Part of what was asked for could not be done; stderr says what.
+    incomplete: bool,
+}
+
+/// Why a command could not do its work.
+#[derive(Debug)]
+enum Failure {
+    /// What to tell the user.
+    Message(String),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl Failure {
+    fn new(message: impl Into<String>) -> Self {
+        Failure::Message(message.into())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Output(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // a message that cannot be written has nowhere else to go
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let result = run(&cli);
+    if let Err(Failure::Message(message)) = &result {
+        say(message);
+    }
+    if let Err(Failure::Output(error)) = &result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        say(&format!("cannot write the output: {error}"));
+    }
+    ExitCode::from(exit_status(&result))
+}
+
+fn run(cli: &Cli) -> Result<Outcome, Failure> {
+    let mut out = BufWriter::new(anstream::stdout().lock());
+    let outcome = match &cli.command {
+        Command::Check(args) => commands::check::run(args, &mut out),
+        Command::Map(args) => commands::map::run(args, &mut out),
+        Command::Predict(args) => commands::predict::run(args, &mut out),
+        Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Systems(args) => commands::systems::run(args, &mut out),
+    };
+    // what a failed command has shown so far is still worth seeing
+    out.flush()?;
+    outcome
+}
+
+/// 0: healthy or done. 1: findings at or above `--fail-on`. 2: could not do it, or not all of it.
+///
+/// A reader that closes the pipe has seen enough: that is success.
+fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
+    match result {
+        Ok(Outcome { incomplete: true, .. }) => 2,
+        Ok(Outcome { findings: true, .. }) => 1,
+        Ok(_) => 0,
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(_) => 2,
+    }
+}
+
+/// A message for the user, beside the result.
+fn say(message: &str) {
+    let mut err = anstream::stderr().lock();
+    for line in message.lines() {
+        // with stderr closed there is nobody to tell
+        let _ = writeln!(err, "peerlane: {line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses() {
+        let ok = |findings, incomplete| exit_status(&Ok(Outcome { findings, incomplete }));
+        assert_eq!((ok(false, false), ok(true, false), ok(true, true)), (0, 1, 2));
+        assert_eq!(exit_status(&Err(Failure::new("no"))), 2);
+        assert_eq!(exit_status(&Err(io::Error::from(io::ErrorKind::BrokenPipe).into())), 0);
+        assert_eq!(exit_status(&Err(io::Error::from(io::ErrorKind::StorageFull).into())), 2);
+    }
+}

@@ -10,7 +10,7 @@ use crate::check::{Finding, Verdict};
 use crate::evidence::{Matrix, Operation, Origin, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeKind, PathClass, PciAddress, PcieWidth};
-use crate::machine::{Machine, MachineKind, Observed, Slot, Statement};
+use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -55,6 +55,10 @@ pub struct MachineDescription {
     pub statements: Vec<Statement>,
     /// Slots of its board, where known.
     pub slots: Vec<Slot>,
+    /// Price, size and the like.
+    pub facts: Facts,
+    /// What else its source says, in sentences.
+    pub notes: Vec<String>,
     /// What the evidence cannot tell.
     pub unknown: Vec<String>,
     /// What could not be read, or is odd.
@@ -80,6 +84,8 @@ impl MachineDescription {
             matrices: machine.matrices.iter().map(ObservedMatrix::of).collect(),
             statements: machine.statements.clone(),
             slots: machine.slots.clone(),
+            facts: machine.facts,
+            notes: machine.notes.clone(),
             unknown: machine.unknown.clone(),
             warnings: machine.warnings.iter().map(ToString::to_string).collect(),
             assumptions: machine.assumptions.clone(),
@@ -115,6 +121,8 @@ pub struct NodeDescription {
     pub cpus: Option<CpuList>,
     /// Other names it answers to.
     pub aliases: Vec<String>,
+    /// For a NIC: whether it does RDMA.
+    pub rdma: Option<bool>,
     /// True where no source states it.
     pub assumed: bool,
     /// What else a reader should know.
@@ -134,6 +142,7 @@ impl NodeDescription {
             numa: node.numa,
             cpus: node.cpus.clone(),
             aliases: node.aliases.clone(),
+            rdma: node.rdma,
             assumed: node.assumed,
             note: node.note.clone(),
             evidence: origins(&node.origins),
@@ -254,7 +263,7 @@ pub struct ObservedMatrix {
     /// The numbers.
     #[serde(flatten)]
     pub matrix: Matrix,
-    /// Where they stand: `file:lines (tool)`.
+    /// Where they stand, and where the same numbers stand again: `file:lines (tool); file:lines (tool)`.
     pub evidence: String,
     /// True for figures that a document states, false for a program's own output.
     pub published: bool,
@@ -264,7 +273,7 @@ impl ObservedMatrix {
     fn of(observed: &Observed) -> Self {
         ObservedMatrix {
             matrix: observed.matrix.clone(),
-            evidence: observed.origin.to_string(),
+            evidence: [origins(std::slice::from_ref(&observed.origin)), origins(&observed.also)].concat().join("; "),
             published: observed.published,
         }
     }

@@ -1,0 +1,205 @@
+//! The command line: what may be written, and what it means.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use peerlane::check::Severity;
+
+const TARGETS: &str = "\
+TARGET is one of:
+  live             this machine (the default where an NVIDIA GPU is found)
+  NAME             a system of the catalogue: 'peerlane systems' lists them
+  FILE.toml        a system that you describe yourself
+  FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
+                   p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more
+  -                the same from standard input
+
+Several files are taken as evidence of one machine, unless they say otherwise:
+  peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
+
+Exit status: 0 healthy or done, 1 findings at or above --fail-on, 2 could not do it.";
+
+/// What every path between the GPUs, NICs and host memory of a machine is, should deliver, does
+/// deliver, and what to do about the difference.
+#[derive(Debug, Parser)]
+#[command(name = "peerlane", version, after_help = TARGETS, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Compare a machine with what it should be and do, and say what to do about it
+    Check(CheckArgs),
+    /// Show a machine: its tree, its path classes, and the numbers found with it
+    Map(MapArgs),
+    /// Show the rates that a machine should reach, and what binds them
+    Predict(PredictArgs),
+    /// Explain the path between two nodes, hop by hop
+    Explain(ExplainArgs),
+    /// List the systems of the catalogue, or show one
+    Systems(SystemsArgs),
+}
+
+/// Which machines a command works on.
+#[derive(Debug, Args)]
+pub(crate) struct Machines {
+    /// A system name, a file, a folder, '-' or 'live'; several are taken together
+    #[arg(value_name = "TARGET")]
+    pub(crate) targets: Vec<String>,
+    /// Of several machines in a document, take the one of this name or number (from 1)
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Detail {
+    /// Write JSON instead (its schema is in the field 'schema')
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show all of it: every assumption, every unknown, where each number is from
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Exit with 1 if there is a finding of at least this severity
+    #[arg(long, value_name = "SEVERITY", default_value = "error")]
+    pub(crate) fail_on: FailOn,
+}
+
+/// The least severity that makes `check` exit with 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Any finding
+    Info,
+    /// What costs performance, or may
+    Warning,
+    /// What costs much, or does not work
+    Error,
+    /// Nothing
+    Never,
+}
+
+impl FailOn {
+    /// Whether a finding of that severity fails.
+    pub(crate) fn includes(self, severity: Severity) -> bool {
+        match self {
+            Self::Info => true,
+            Self::Warning => severity >= Severity::Warning,
+            Self::Error => severity >= Severity::Error,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Arguments of `map`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct MapArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// What to write; without it: tree, path classes, and what else was found
+    #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<Format>,
+}
+
+/// What `map` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Sockets, root complexes, switches and devices
+    Tree,
+    /// Path classes, and all numbers found
+    Matrix,
+    /// Graphviz
+    Dot,
+    /// A drawing
+    Svg,
+    /// JSON, as --json
+    Json,
+}
+
+/// Arguments of `predict`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct PredictArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS, override_usage = "peerlane explain [OPTIONS] [TARGET]... A B")]
+pub(crate) struct ExplainArgs {
+    /// The machine, then the two nodes: explain exxact-devbox GPU0 GPU2
+    #[arg(value_name = "TARGET A B", required = true, num_args = 2..)]
+    pub(crate) words: Vec<String>,
+    /// Of several machines in a document, take the one of this name or number (from 1)
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+/// Arguments of `systems`.
+#[derive(Debug, Args)]
+pub(crate) struct SystemsArgs {
+    /// What to do with the catalogue
+    #[command(subcommand)]
+    pub(crate) action: Option<SystemsAction>,
+    #[command(flatten)]
+    pub(crate) detail: SystemsDetail,
+}
+
+/// [`Detail`], valid before and after the action.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SystemsDetail {
+    /// Write JSON instead (its schema is in the field 'schema')
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show all of it: the constants of each part with their sources
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+/// What to do with the catalogue.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SystemsAction {
+    /// List all systems (the default)
+    List,
+    /// Show one system: source, tree, what is assumed, published numbers
+    Show {
+        /// Its name
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn fail_on_is_a_threshold() {
+        assert!(FailOn::Warning.includes(Severity::Error) && !FailOn::Warning.includes(Severity::Info));
+        assert!(!FailOn::Never.includes(Severity::Error) && FailOn::Info.includes(Severity::Info));
+    }
+}

@@ -1,0 +1,289 @@
+//! `peerlane explain`: the path between two nodes, hop by hop, with what limits it and why.
+
+use std::io::{self, Write};
+
+use peerlane::catalogue::Parts;
+use peerlane::evidence::{Engine, Matrix, Operation};
+use peerlane::expectation::expect_like;
+use peerlane::export::json::{ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
+use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::machine::Machine;
+use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
+
+use peerlane::units::Rate;
+
+use super::{heading, json};
+use crate::args::ExplainArgs;
+use crate::render::comparison::as_matrix;
+use crate::render::style::{self, paint};
+use crate::render::text::{fit, hang, number, ranges, span, width, wrap};
+use crate::render::{WIDTH, label};
+use crate::target::{is_target, load};
+use crate::{Failure, Outcome};
+
+/// The name that stands for the host memory nearest to the other end.
+const HOST: &str = "host";
+
+pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let [targets @ .., a, b] = args.words.as_slice() else {
+        return Err(Failure::new("explain takes two nodes: peerlane explain [TARGET] A B"));
+    };
+    if targets.is_empty() && is_target(a) {
+        return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} A {b}")));
+    }
+    let loaded = load(targets, args.machine.as_deref())?;
+    let has_both = |m: &&Machine| find(&m.fabric, a, b).is_ok();
+    let Some(first) = loaded.machines.first() else { return Err(Failure::new("no machine found")) };
+    let machine = loaded.machines.iter().find(has_both).unwrap_or(first);
+    let ends = find(&machine.fabric, a, b).map_err(Failure::Message)?;
+    if ends.0 == ends.1 {
+        return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
+    }
+    let model = Model::new(machine, Parts::embedded());
+    let explained = explain(&model, ends.0, ends.1);
+    if args.detail.json {
+        json(out, &explained)?;
+    } else {
+        let others = loaded.machines.iter().filter(has_both).count();
+        if others > 1 {
+            crate::say(&format!(
+                "{others} machines here have both; this is '{}' (--machine takes another)",
+                machine.name
+            ));
+        }
+        show(out, machine, &explained)?;
+    }
+    Ok(Outcome { findings: false, incomplete: loaded.incomplete })
+}
+
+/// The two nodes, or which ones there are.
+fn find(fabric: &Fabric, a: &str, b: &str) -> Result<(NodeId, NodeId), String> {
+    let one = |name: &str, other: &str| {
+        let host = || fabric.find(other).filter(|_| name == HOST).and_then(|o| fabric.nearest_host(o));
+        fabric.find(name).or_else(host).ok_or_else(|| {
+            let mut names: Vec<&str> = fabric.nodes().iter().map(|n| n.name.as_str()).collect();
+            names.sort_by_key(|n| fabric.find(n).map(|id| fabric.node(id).kind));
+            format!("no node '{name}' here; the nodes are: {}", ranges(&names))
+        })
+    };
+    Ok((one(a, b)?, one(b, a)?))
+}
+
+/// Everything there is to say about the way from `a` to `b`.
+fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
+    let machine = model.machine;
+    let fabric = &machine.fabric;
+    let kind = |n| fabric.node(n).kind;
+    let nic = kind(a) == NodeKind::Nic || kind(b) == NodeKind::Nic;
+    let engine = if nic { Engine::Nic } else { Engine::Ce };
+    let ahead = Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled };
+    let back = Transfer { source: b, destination: a, ..ahead };
+    let mut unknown = Vec::new();
+    let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {
+        Ok(answers) => total(&answers),
+        Err(error) => {
+            unknown.push(error.to_string());
+            None
+        }
+    };
+    let (forward, backward, both) = (solve(&[ahead]), solve(&[back]), solve(&[ahead, back]));
+    unknown.dedup();
+    let route = model.route(&ahead).ok();
+    let hops = match &route {
+        Some(route) => limited_hops(fabric, route),
+        None => plain_hops(fabric, a, b),
+    };
+    ExplanationDocument {
+        schema: "peerlane/explanation/1",
+        machine: machine.name.clone(),
+        a: fabric.node(a).name.clone(),
+        b: fabric.node(b).name.clone(),
+        class: route.as_ref().map(|r| r.class).or_else(|| fabric.class(a, b)),
+        staged: route.as_ref().map(|r| r.staged),
+        staged_because: route.and_then(|r| r.staged_because),
+        hops,
+        forward,
+        backward,
+        both,
+        unknown,
+        observed: observed(model, a, b),
+    }
+}
+
+/// The sum of what runs at once, and what binds it.
+fn total(answers: &[Answer]) -> Option<ExpectedRate> {
+    let mut reasons: Vec<&str> = answers.iter().map(|a| a.bottleneck.as_str()).collect();
+    reasons.dedup();
+    let rate = answers.iter().map(|a| a.rate.gb()).sum();
+    (!answers.is_empty()).then(|| ExpectedRate { rate, bottleneck: reasons.join("; other way: ") })
+}
+
+fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
+    let limits = route.hops.iter().filter_map(|h| h.limit).map(|l| l.gb());
+    let tightest = limits.fold(f64::INFINITY, f64::min);
+    let hop = |h: &peerlane::model::HopLimit| ExplainedHop {
+        from: fabric.node(h.from).name.clone(),
+        to: fabric.node(h.to).name.clone(),
+        link: link_between(fabric, h.from, h.to),
+        limit: h.limit.map(|l| l.gb()),
+        why: h.why.clone(),
+        tightest: h.limit.is_some_and(|l| l.gb() <= tightest * 1.001),
+    };
+    route.hops.iter().map(hop).collect()
+}
+
+/// The path where the model has no rate for it.
+fn plain_hops(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<ExplainedHop> {
+    let hops = fabric.path(a, b).map(|p| p.hops).unwrap_or_default();
+    let hop = |h: peerlane::fabric::Hop| ExplainedHop {
+        from: fabric.node(h.from).name.clone(),
+        to: fabric.node(h.to).name.clone(),
+        link: Some(label::link(fabric.link(h.link))),
+        limit: None,
+        why: String::new(),
+        tightest: false,
+    };
+    hops.into_iter().map(hop).collect()
+}
+
+fn link_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<String> {
+    fabric.links_of(a).iter().find(|(_, n)| *n == b).map(|(link, _)| label::link(fabric.link(*link)))
+}
+
+/// The numbers seen or published of the two, in either order.
+fn observed(model: &Model, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
+    let machine = model.machine;
+    let is = |name: &str, id: NodeId| {
+        machine.fabric.find(name) == Some(id) || (name == HOST && machine.fabric.node(id).kind == NodeKind::Host)
+    };
+    let cells = |matrix: &Matrix| {
+        let mut at = Vec::new();
+        for (i, row) in matrix.rows.iter().enumerate() {
+            for (j, col) in matrix.cols.iter().enumerate() {
+                if (is(row, a) && is(col, b)) || (is(row, b) && is(col, a)) {
+                    at.push((i, j));
+                }
+            }
+        }
+        at
+    };
+    let mut all = Vec::new();
+    let mut add = |matrix: &Matrix, published: bool, evidence: String, range: Option<(f64, f64)>| {
+        let expected = expect_like(model, matrix);
+        for (i, j) in cells(matrix) {
+            let Some(value) = matrix.value(i, j) else { continue };
+            let (low, high) = range.unwrap_or((value, value));
+            all.push(ObservedCell {
+                quantity: matrix.quantity,
+                op: matrix.op,
+                what: matrix.describe(),
+                row: matrix.rows.get(i).cloned().unwrap_or_default(),
+                col: matrix.cols.get(j).cloned().unwrap_or_default(),
+                low,
+                high,
+                unit: matrix.unit,
+                expected: expected.as_ref().and_then(|e| e.values.get(i)?.get(j).copied().flatten()),
+                published,
+                evidence: evidence.clone(),
+            });
+        }
+    };
+    for seen in &machine.matrices {
+        add(&seen.matrix, seen.published, seen.origin.to_string(), None);
+    }
+    for statement in &machine.statements {
+        let range = Some((statement.low, statement.high));
+        add(&as_matrix(statement), true, statement.text.clone(), range);
+    }
+    all
+}
+
+fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument) -> io::Result<()> {
+    heading(out, machine)?;
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("{} → {}", e.a, e.b)))?;
+    let class = e.class.map_or_else(|| "no path is known".to_owned(), |c| format!("{c}: {}", c.meaning()));
+    hang(out, "  class      ", &class)?;
+    match (e.staged, &e.staged_because) {
+        (Some(false), _) => hang(out, "  transfer   ", "direct")?,
+        (Some(true), Some(why)) => hang(out, "  transfer   ", &format!("staged through host memory: {why}"))?,
+        (Some(true), None) => hang(out, "  transfer   ", "staged through host memory")?,
+        (None, _) => {}
+    }
+    hops(out, &e.hops)?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Expected"))?;
+    for (way, rate) in [
+        (format!("{} → {}", e.a, e.b), &e.forward),
+        (format!("{} → {}", e.b, e.a), &e.backward),
+        ("both at once".to_owned(), &e.both),
+    ] {
+        if let Some(rate) = rate {
+            let label = format!("  {:<24} {:>8} GB/s  ", fit(&way, 24), number(rate.rate));
+            hang(out, &label, &format!("bound by {}", rate.bottleneck))?;
+        }
+    }
+    for why in &e.unknown {
+        hang(out, "  ", why)?;
+    }
+    seen(out, &e.observed)
+}
+
+fn hops(out: &mut dyn Write, hops: &[ExplainedHop]) -> io::Result<()> {
+    if hops.is_empty() {
+        return Ok(());
+    }
+    let any_limit = hops.iter().any(|h| h.limit.is_some());
+    writeln!(
+        out,
+        "\n{}",
+        paint(
+            style::HEADING,
+            if any_limit { "Hops, and the most that each lets a lone transfer have" } else { "Hops" }
+        )
+    )?;
+    let ways: Vec<String> = hops
+        .iter()
+        .map(|h| match &h.link {
+            Some(link) => format!("{} ─ {link} ─ {}", h.from, h.to),
+            None => format!("{} → {}", h.from, h.to),
+        })
+        .collect();
+    let column = ways.iter().map(|w| width(w)).max().unwrap_or(0).min(42);
+    for (hop, way) in hops.iter().zip(&ways) {
+        let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
+        let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
+        let why = wrap(reason(hop), WIDTH.saturating_sub(column + 19));
+        let first = why.first().map_or("", String::as_str);
+        let line = format!("  {:column$} {} {}", fit(way, column), paint(look, &format!("{limit:>11} {mark}")), first);
+        writeln!(out, "{}", line.trim_end())?;
+        for more in why.iter().skip(1) {
+            writeln!(out, "{:indent$}{more}", "", indent = column + 17)?;
+        }
+    }
+    Ok(())
+}
+
+/// Why a hop is limited, without the rate that stands beside it already.
+fn reason(hop: &ExplainedHop) -> &str {
+    let stated = hop.limit.map(|l| format!(": {} ", Rate::from_gb(l)));
+    stated.and_then(|rate| hop.why.split_once(rate.as_str())).map_or(&hop.why, |(_, reason)| reason)
+}
+
+fn seen(out: &mut dyn Write, cells: &[ObservedCell]) -> io::Result<()> {
+    if cells.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, "Measured or published"))?;
+    for cell in cells {
+        let value = format!("{} {}", span(cell.low, cell.high), cell.unit);
+        let ratio = match cell.expected {
+            Some(e) if e > 0.0 => format!("{} of expected {}", span(cell.low / e, cell.high / e), number(e)),
+            _ => String::new(),
+        };
+        let way = fit(&format!("{} → {}", cell.row, cell.col), 24);
+        writeln!(out, "{}", format!("  {way:<24} {value:>16}  {ratio}").trim_end())?;
+        for line in wrap(&format!("{}; {}", cell.what, cell.evidence), WIDTH - 6) {
+            writeln!(out, "      {}", paint(style::DIM, &line))?;
+        }
+    }
+    Ok(())
+}

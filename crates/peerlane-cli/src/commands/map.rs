@@ -1,0 +1,124 @@
+//! `peerlane map`: a machine as a tree, as matrices, as a drawing, or in another program's format.
+
+use std::io::{self, Write};
+
+use peerlane::export::json::FabricDocument;
+use peerlane::machine::{Machine, Observed};
+
+use super::check::caveats;
+use super::{between, heading, inventory, json};
+use crate::args::{Format, MapArgs};
+use crate::render::style::{self, paint};
+use crate::render::text::hang;
+use crate::render::{dot, label, matrix, svg, tree};
+use crate::target::load;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let machines = &loaded.machines;
+    let format = if args.detail.json { Some(Format::Json) } else { args.format };
+    match format {
+        None => each(out, machines, |out, machine| overview(out, machine, args.detail.verbose))?,
+        Some(Format::Tree) => each(out, machines, |out, machine| {
+            heading(out, machine)?;
+            Ok(tree::write(out, &machine.fabric, tree::Options { verbose: args.detail.verbose })?)
+        })?,
+        Some(Format::Matrix) => each(out, machines, all_matrices)?,
+        Some(Format::Json) => json(out, &FabricDocument::new(machines))?,
+        Some(Format::Dot) => {
+            for machine in machines {
+                dot::write(out, machine)?;
+            }
+        }
+        Some(Format::Svg) => svg::write(out, the_only(machines)?)?,
+    }
+    Ok(Outcome { findings: false, incomplete: loaded.incomplete })
+}
+
+fn each(
+    out: &mut dyn Write,
+    machines: &[Machine],
+    show: impl Fn(&mut dyn Write, &Machine) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for (i, machine) in machines.iter().enumerate() {
+        between(out, i == 0)?;
+        show(out, machine)?;
+    }
+    Ok(())
+}
+
+/// The machine of a format that holds one.
+fn the_only(machines: &[Machine]) -> Result<&Machine, Failure> {
+    match machines {
+        [one] => Ok(one),
+        _ => {
+            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+            Err(Failure::new(format!(
+                "this format holds one machine and there are {}; choose with --machine: {}",
+                names.len(),
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// Tree, classes, the list of what else was found, what is not known.
+fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
+    heading(out, machine)?;
+    writeln!(out, "{}\n", inventory(machine))?;
+    tree::write(out, &machine.fabric, tree::Options { verbose })?;
+    if machine.fabric.devices().len() > 1 {
+        writeln!(out, "\n{}", paint(style::HEADING, "Path classes"))?;
+        matrix::classes(out, &machine.fabric)?;
+    }
+    found(out, machine)?;
+    caveats(out, machine, verbose)
+}
+
+/// The numbers and tables found, each with where it stands.
+fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let mut lines: Vec<String> = Vec::new();
+    if let Some((classes, origin)) = &machine.stated_classes {
+        lines.push(format!("path classes, {}×{}: {}", classes.rows.len(), classes.cols.len(), label::origin(origin)));
+    }
+    lines.extend(machine.matrices.iter().map(|o| {
+        let shape = format!("{}×{}", o.matrix.rows.len(), o.matrix.cols.len());
+        format!("{}, {shape}: {}", o.matrix.describe(), label::origin(&o.origin))
+    }));
+    lines.extend(machine.curves.iter().map(|(curve, origin)| {
+        let ends = if curve.ends.is_empty() { String::new() } else { format!(" {}", curve.ends.join(" → ")) };
+        format!("{}{ends}, {} message sizes: {}", curve.what, curve.sizes.len(), label::origin(origin))
+    }));
+    lines.extend(machine.rates.iter().map(|(table, origin)| {
+        format!("table of {} rows ({}): {}", table.rows.len(), table.rate_columns.join(", "), label::origin(origin))
+    }));
+    lines.extend(machine.statements.iter().map(|s| s.text.clone()));
+    if !lines.is_empty() {
+        writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;
+    }
+    for line in lines {
+        hang(out, "  · ", &line)?;
+    }
+    Ok(())
+}
+
+/// Path classes and every matrix of numbers in full.
+fn all_matrices(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
+    heading(out, machine)?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Path classes"))?;
+    matrix::classes(out, &machine.fabric)?;
+    observed(out, &machine.matrices)?;
+    Ok(())
+}
+
+/// Matrices of numbers with what they are and where they stand.
+pub(crate) fn observed(out: &mut dyn Write, all: &[Observed]) -> io::Result<()> {
+    for Observed { matrix: m, origin, .. } in all {
+        writeln!(out)?;
+        hang(out, "", &m.describe())?;
+        writeln!(out, "{}", paint(style::DIM, &origin.to_string()))?;
+        matrix::numbers(out, &m.rows, &m.cols, &m.values)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! One file a command: what it computes and in which order it shows it.
+
+pub(crate) mod check;
+pub(crate) mod explain;
+pub(crate) mod map;
+pub(crate) mod predict;
+pub(crate) mod systems;
+
+use std::io::{self, Write};
+
+use peerlane::fabric::NodeKind;
+use peerlane::machine::Machine;
+use serde::Serialize;
+
+use crate::render::WIDTH;
+use crate::render::style::{self, paint};
+use crate::render::text::{count, fit, wrap};
+
+/// How many unknowns, assumptions and warnings are shown unless all are asked for.
+const FEW: usize = 4;
+
+/// Writes a document as JSON.
+fn json(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document)?;
+    writeln!(out)
+}
+
+/// Writes a machine's name, what it is, and how much of it is known.
+fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let title = match &machine.title {
+        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
+        _ => machine.name.clone(),
+    };
+    for line in wrap(&title, WIDTH) {
+        writeln!(out, "{}", paint(style::HEADING, &line))?;
+    }
+    Ok(())
+}
+
+/// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
+fn inventory(machine: &Machine) -> String {
+    let fabric = &machine.fabric;
+    let kinds = [
+        (NodeKind::Gpu, "GPU"),
+        (NodeKind::Nic, "NIC"),
+        (NodeKind::Switch, "PCIe switch"),
+        (NodeKind::NvSwitch, "NVSwitch"),
+        (NodeKind::Cpu, "CPU"),
+    ];
+    let counted: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, what)| (fabric.of_kind(kind).count(), what))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| count(n, what))
+        .collect();
+    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), WIDTH) }
+}
+
+/// A blank line and a rule between machines.
+fn between(out: &mut dyn Write, first: bool) -> io::Result<()> {
+    if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(WIDTH))) }
+}
+
+/// How many sentences to show.
+fn most(verbose: bool) -> usize {
+    if verbose { usize::MAX } else { FEW }
+}

@@ -1,0 +1,314 @@
+//! What a machine should deliver against what was seen, a line for each group of cells alike.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use peerlane::evidence::{Matrix, Unit};
+use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
+use peerlane::fabric::Fabric;
+use peerlane::model::Model;
+
+use super::style::{self, paint};
+use super::text::{count, fit, ranges, span};
+use super::{WIDTH, label};
+
+/// Cells whose expectations differ by no more than this factor share a line.
+const ALIKE: f64 = 1.05;
+
+/// The columns that say which cells a line is about.
+const BETWEEN: usize = 52;
+
+/// Cells of one quantity, in lines of cells alike.
+pub(crate) struct Section {
+    heading: String,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    /// The path class; none where an end is host memory.
+    class: Option<String>,
+    between: String,
+    cells: usize,
+    expected: (f64, f64),
+    seen: Option<(f64, f64)>,
+    /// Lowest and highest of seen ÷ expected.
+    ratio: Option<(f64, f64)>,
+    unit: Unit,
+}
+
+/// One cell with its expectation and what was seen: lowest and highest.
+struct Cell<'a> {
+    row: &'a str,
+    col: &'a str,
+    class: Option<String>,
+    expected: f64,
+    seen: Option<(f64, f64)>,
+}
+
+/// What was measured or published beside what was to be expected; expectations alone where nothing was.
+pub(crate) fn sections(model: &Model) -> Vec<Section> {
+    let fabric = &model.machine.fabric;
+    let mut sections: Vec<Section> = Vec::new();
+    for observed in &model.machine.matrices {
+        let Some(expected) = expect_like(model, &observed.matrix) else { continue };
+        let heading = format!("{}  {}", observed.matrix.describe(), label::origin(&observed.origin));
+        add(&mut sections, heading, fabric, &expected, |i, j| observed.matrix.value(i, j).map(|v| (v, v)));
+    }
+    for statement in &model.machine.statements {
+        let asked = as_matrix(statement);
+        let Some(expected) = expect_like(model, &asked) else { continue };
+        let heading = format!("{}  stated in words", asked.describe());
+        let range = (statement.low, statement.high);
+        add(&mut sections, heading, fabric, &expected, |i, j| asked.value(i, j).map(|_| range));
+    }
+    if sections.is_empty() {
+        for expected in predict(model) {
+            add(&mut sections, describe(&expected), fabric, &expected, |_, _| None);
+        }
+    }
+    sections
+}
+
+/// A prediction in words, as a measured matrix would be described.
+pub(crate) fn describe(expected: &ExpectedMatrix) -> String {
+    let matrix = Matrix {
+        quantity: expected.quantity,
+        direction: expected.direction,
+        p2p: expected.p2p,
+        op: expected.op,
+        engine: expected.engine,
+        unit: expected.unit,
+        size: None,
+        rows: Vec::new(),
+        cols: Vec::new(),
+        values: Vec::new(),
+        title: String::new(),
+    };
+    matrix.describe()
+}
+
+/// A statement's transfers as a matrix, so that expectations can be asked for.
+pub(crate) fn as_matrix(statement: &peerlane::machine::Statement) -> Matrix {
+    let alone = statement.from.len() == 1 && statement.from == statement.to;
+    let cell = |from: &String, to: &String| (from != to || alone).then_some(statement.low);
+    Matrix {
+        quantity: statement.quantity,
+        direction: statement.direction,
+        p2p: statement.p2p,
+        op: None,
+        engine: None,
+        unit: statement.unit,
+        size: None,
+        rows: statement.from.clone(),
+        cols: statement.to.clone(),
+        values: statement.from.iter().map(|f| statement.to.iter().map(|t| cell(f, t)).collect()).collect(),
+        title: statement.text.clone(),
+    }
+}
+
+/// Adds the cells that have an expectation (and, where anything was seen, were seen too).
+fn add(
+    sections: &mut Vec<Section>,
+    heading: String,
+    fabric: &Fabric,
+    expected: &ExpectedMatrix,
+    seen: impl Fn(usize, usize) -> Option<(f64, f64)>,
+) {
+    let mut cells = Vec::new();
+    let any_seen = (0..expected.rows.len()).any(|i| (0..expected.cols.len()).any(|j| seen(i, j).is_some()));
+    for (i, row) in expected.rows.iter().enumerate() {
+        for (j, col) in expected.cols.iter().enumerate() {
+            let value = expected.values.get(i).and_then(|r| r.get(j)).copied().flatten();
+            if let Some(value) = value.filter(|v| *v > 0.0 && row != col)
+                && (seen(i, j).is_some() || !any_seen)
+            {
+                let class = class(fabric, row, col);
+                cells.push(Cell { row, col, class, expected: value, seen: seen(i, j) });
+            }
+        }
+    }
+    let lines = group(cells, expected.unit);
+    match sections.last_mut() {
+        _ if lines.is_empty() => {}
+        Some(last) if last.heading == heading => last.lines.extend(lines),
+        _ => sections.push(Section { heading, lines }),
+    }
+}
+
+fn class(fabric: &Fabric, row: &str, col: &str) -> Option<String> {
+    let (a, b) = (fabric.find(row)?, fabric.find(col)?);
+    Some(fabric.class(a, b).map_or_else(|| "?".to_owned(), |c| c.to_string()))
+}
+
+fn group(mut cells: Vec<Cell>, unit: Unit) -> Vec<Line> {
+    // stable: cells stay in the order of the matrix within a group
+    cells.sort_by(|a, b| a.class.cmp(&b.class).then(b.expected.total_cmp(&a.expected)));
+    let mut groups: Vec<Vec<Cell>> = Vec::new();
+    for cell in cells {
+        let alike = |first: &Cell| first.class == cell.class && first.expected <= cell.expected * ALIKE;
+        match groups.last_mut() {
+            Some(group) if group.first().is_some_and(alike) => group.push(cell),
+            _ => groups.push(vec![cell]),
+        }
+    }
+    groups.into_iter().map(|cells| line(&cells, unit)).collect()
+}
+
+fn line(cells: &[Cell], unit: Unit) -> Line {
+    let bounds = |values: &mut dyn Iterator<Item = f64>| {
+        values
+            .fold(None, |acc: Option<(f64, f64)>, v| Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
+    };
+    let seen = || cells.iter().filter_map(|c| c.seen.map(|s| (c.expected, s)));
+    let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row, c.col)).collect();
+    Line {
+        class: cells.first().and_then(|c| c.class.clone()),
+        between: between(&pairs),
+        cells: cells.len(),
+        expected: bounds(&mut cells.iter().map(|c| c.expected)).unwrap_or_default(),
+        seen: bounds(&mut seen().flat_map(|(_, (low, high))| [low, high])),
+        ratio: bounds(&mut seen().flat_map(|(e, (low, high))| [low / e, high / e])),
+        unit,
+    }
+}
+
+/// Ordered pairs in words: `GPU0–GPU3 among themselves`, `GPU0, GPU1 ↔ GPU2, GPU3`, `host → GPU0–GPU5`.
+pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
+    let mut far: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut names: Vec<&str> = Vec::new();
+    for &(a, b) in pairs {
+        far.entry(a).or_default().push(b);
+        for name in [a, b] {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    let has = |a: &str, b: &str| far.get(a).is_some_and(|bs| bs.contains(&b));
+    let in_order = |wanted: &dyn Fn(&str) -> bool| {
+        let mut chosen: Vec<&str> = names.iter().copied().filter(|n| wanted(n)).collect();
+        chosen.sort_by_key(|n| natural(n));
+        chosen
+    };
+    let (sources, sinks) = (in_order(&|n| far.contains_key(n)), in_order(&|n| pairs.iter().any(|(_, b)| *b == n)));
+    let symmetric = pairs.iter().all(|(a, b)| has(b, a));
+    let (two_way, one_way): (Vec<(&str, &str)>, Vec<(&str, &str)>) = pairs.iter().partition(|(a, b)| has(b, a));
+    if !symmetric && !two_way.is_empty() {
+        return format!("{}; {}", between(&two_way), between(&one_way));
+    }
+    if !symmetric {
+        let all = sources.iter().map(|a| sinks.iter().filter(|b| *b != a).count()).sum::<usize>() == pairs.len();
+        let less = if all { String::new() } else { format!(" ({} of the pairs)", pairs.len()) };
+        return format!("{} → {}{less}", ranges(&sources), ranges(&sinks));
+    }
+    if let Some(cliques) = cliques(&sources, &has, pairs.len()) {
+        let said: Vec<String> = cliques.iter().map(|c| pair_or_group(c)).collect();
+        return said.join("; ");
+    }
+    let right = in_order(&|n| sources.first().is_some_and(|first| has(first, n)));
+    let left = in_order(&|n| right.first().is_some_and(|first| has(first, n)));
+    let apart = left.iter().all(|l| !right.contains(l) && right.iter().all(|r| has(l, r)));
+    if apart && left.len() * right.len() * 2 == pairs.len() {
+        return format!("{} ↔ {}", ranges(&left), ranges(&right));
+    }
+    format!("{} of {}", count(pairs.len() / 2, "pair"), ranges(&sources))
+}
+
+fn pair_or_group(names: &[&str]) -> String {
+    match names {
+        [a, b] => format!("{a} ↔ {b}"),
+        _ => format!("among {}", ranges(names)),
+    }
+}
+
+/// Sets of names within each of which every pair occurs and between which none does, if it is so.
+fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize) -> Option<Vec<Vec<&'a str>>> {
+    let mut cliques: Vec<Vec<&'a str>> = Vec::new();
+    for &name in names {
+        match cliques.iter_mut().find(|c| c.iter().all(|member| has(member, name))) {
+            Some(clique) => clique.push(name),
+            None => cliques.push(vec![name]),
+        }
+    }
+    let within: usize = cliques.iter().map(|c| c.len() * (c.len() - 1)).sum();
+    (within == pairs).then_some(cliques)
+}
+
+/// Sorts `GPU10` after `GPU9`.
+fn natural(name: &str) -> (String, u64) {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    (stem.to_owned(), name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0))
+}
+
+/// Writes the table.
+pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
+    if sections.is_empty() {
+        return Ok(());
+    }
+    let any_seen = sections.iter().any(|s| s.lines.iter().any(|l| l.seen.is_some()));
+    let head = if any_seen { "Expected and seen" } else { "Expected (nothing was measured)" };
+    let titles = format!("{head:<w$} {:>5} {:>13} {:>13} {:>9}", "cells", "expected", "seen", "ratio", w = BETWEEN + 2);
+    writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
+    for section in sections {
+        writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading, WIDTH - 2)))?;
+        for line in &section.lines {
+            let what = match &line.class {
+                Some(class) => format!("{class:<5}{}", line.between),
+                None => line.between.clone(),
+            };
+            let expected = span(line.expected.0, line.expected.1);
+            let seen = line.seen.map_or_else(String::new, |(low, high)| span(low, high));
+            let ratio = line.ratio.map_or_else(String::new, |(low, high)| span(low, high));
+            let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, line.unit));
+            let numbers = format!("{:>5} {expected:>13} {seen:>13}", line.cells);
+            let shown = format!(
+                "    {:<w$} {numbers} {}",
+                fit(&what, BETWEEN - 2),
+                paint(look, &format!("{ratio:>9}")),
+                w = BETWEEN - 2
+            );
+            writeln!(out, "{}", shown.trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// A rate below, or a time above, what was expected stands out.
+fn of_ratio((low, high): (f64, f64), unit: Unit) -> anstyle::Style {
+    let worst = if unit.rate(1.0).is_some() { low } else { 1.0 / high };
+    match worst {
+        w if w < 0.5 => style::BAD,
+        w if w < 0.8 => style::WARN,
+        _ => style::GOOD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_in_words() {
+        let both = |pairs: &[(&'static str, &'static str)]| {
+            pairs.iter().flat_map(|&(a, b)| [(a, b), (b, a)]).collect::<Vec<_>>()
+        };
+        assert_eq!(between(&[("host", "GPU0"), ("host", "GPU1"), ("host", "GPU2")]), "host → GPU0–GPU2");
+        assert_eq!(between(&both(&[("GPU0", "GPU1"), ("GPU2", "GPU3")])), "GPU0 ↔ GPU1; GPU2 ↔ GPU3");
+        assert_eq!(between(&both(&[("a0", "a1"), ("a0", "a2"), ("a1", "a2")])), "among a0–a2");
+        assert_eq!(between(&both(&[("a0", "b0"), ("a0", "b1"), ("a1", "b0"), ("a1", "b1")])), "a0, a1 ↔ b0, b1");
+        assert_eq!(between(&both(&[("a0", "a1"), ("a1", "a2"), ("a2", "a3")])), "3 pairs of a0–a3");
+        assert_eq!(between(&[("a0", "b0"), ("a1", "b1")]), "a0, a1 → b0, b1 (2 of the pairs)");
+    }
+
+    #[test]
+    fn cells_alike_share_a_line() {
+        let cell =
+            |row, col, expected, seen| Cell { row, col, class: Some("PIX".into()), expected, seen: Some((seen, seen)) };
+        let cells =
+            vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];
+        let lines = group(cells, Unit::GigabytesPerSecond);
+        assert_eq!(lines.len(), 2);
+        assert_eq!((lines[0].cells, lines[0].seen, lines[0].ratio), (2, Some((9.0, 10.2)), Some((0.9, 1.0))));
+        assert_eq!(lines[1].ratio, Some((0.5, 0.5)));
+    }
+}

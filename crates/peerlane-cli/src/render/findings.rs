@@ -1,0 +1,128 @@
+//! The verdict, findings, and what is unknown or assumed, in words.
+
+use std::io::{self, Write};
+
+use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+
+use super::WIDTH;
+use super::style::{self, paint};
+use super::text::{count, width, wrap};
+
+/// How many evidence lines a finding shows unless all are asked for.
+const EVIDENCE: usize = 3;
+
+/// Writes the verdict with the number of findings.
+pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding]) -> io::Result<()> {
+    let name = match verdict {
+        Verdict::Healthy => "HEALTHY",
+        Verdict::Degraded => "DEGRADED",
+        Verdict::Broken => "BROKEN",
+        Verdict::Unknown => "UNKNOWN: too little is known to judge",
+    };
+    let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
+        0 => None,
+        n => Some(count(n, what)),
+    };
+    let counts: Vec<String> =
+        [of(Severity::Error, "error"), of(Severity::Warning, "warning"), of(Severity::Info, "note")]
+            .into_iter()
+            .flatten()
+            .collect();
+    let counts = if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") };
+    writeln!(out, "{}  {counts}", paint(style::of_verdict(verdict), name))
+}
+
+/// Writes findings one below the other.
+pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], verbose: bool) -> io::Result<()> {
+    for finding in findings {
+        writeln!(out)?;
+        one(out, finding, verbose)?;
+    }
+    Ok(())
+}
+
+fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
+    let severity = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
+    };
+    let kind = match finding.kind {
+        FindingKind::Fault => "fault",
+        FindingKind::Design => "by design",
+        FindingKind::Measurement => "measurement",
+    };
+    let tag = format!("[{}, {kind}]", finding.rule);
+    let mut lines = wrap(&finding.summary, WIDTH - 9);
+    match lines.last_mut() {
+        Some(last) if width(last) + 1 + width(&tag) <= WIDTH - 9 => {
+            *last = format!("{last} {}", paint(style::DIM, &tag));
+        }
+        _ => lines.push(paint(style::DIM, &tag)),
+    }
+    for (i, line) in lines.iter().enumerate() {
+        let label = if i == 0 { severity } else { "" };
+        writeln!(out, "{} {line}", paint(style::of_severity(finding.severity), &format!("{label:8}")))?;
+    }
+    field(out, "expected", &finding.expected, style::PLAIN)?;
+    field(out, "observed", &finding.observed, style::PLAIN)?;
+    field(out, "mend", &finding.mend, style::PLAIN)?;
+    let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
+    let mut evidence = finding.evidence.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join("; ");
+    if finding.evidence.len() > shown {
+        evidence.push_str(&format!("; and {} more (-v)", finding.evidence.len() - shown));
+    }
+    field(out, "evidence", &evidence, style::DIM)
+}
+
+fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> io::Result<()> {
+    for (i, line) in wrap(text, WIDTH - 19).iter().enumerate() {
+        let label = if i == 0 { label } else { "" };
+        writeln!(out, "         {} {}", paint(style::DIM, &format!("{label:9}")), paint(look, line))?;
+    }
+    Ok(())
+}
+
+/// Writes sentences below a heading; `most` of them, then how many are left out.
+pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[String], most: usize) -> io::Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, heading))?;
+    for sentence in all.iter().take(most) {
+        for (i, line) in wrap(sentence, WIDTH - 4).iter().enumerate() {
+            writeln!(out, "  {} {line}", if i == 0 { "·" } else { " " })?;
+        }
+    }
+    if all.len() > most {
+        writeln!(out, "  {}", paint(style::DIM, &format!("  and {} more (-v shows them)", all.len() - most)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_finding_is_wrapped_and_complete() {
+        let words = "word ".repeat(60);
+        let finding = Finding {
+            rule: "narrow-link".into(),
+            kind: FindingKind::Fault,
+            severity: Severity::Error,
+            subjects: vec![],
+            summary: words.clone(),
+            expected: words.clone(),
+            observed: words.clone(),
+            evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
+            mend: words,
+        };
+        let mut out = Vec::new();
+        write(&mut out, std::slice::from_ref(&finding), false).unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
+        assert_eq!(text.matches("word").count(), 240);
+        assert!(text.contains("[narrow-link, fault]") && text.contains("and 2 more (-v)"));
+    }
+}

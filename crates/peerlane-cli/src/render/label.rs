@@ -1,0 +1,136 @@
+//! How nodes and links are called in drawings.
+
+use peerlane::catalogue::Parts;
+use peerlane::evidence::Origin;
+use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
+
+/// A node's name, with the first other name it answers to: `NIC0 (mlx5_0)`.
+pub(crate) fn name(node: &Node) -> String {
+    match node.aliases.first() {
+        Some(alias) => format!("{} ({alias})", node.name),
+        None => node.name.clone(),
+    }
+}
+
+/// What a node is, shortly: its product, else its part's title, else its kind for inner nodes.
+pub(crate) fn product(node: &Node) -> String {
+    let part = || {
+        let key = node.part.as_deref()?;
+        Some(Parts::embedded().get(key).map_or(key, |p| p.title.as_str()))
+    };
+    match node.product.as_deref().or_else(part) {
+        Some(text) => short(text),
+        None => match node.kind {
+            NodeKind::Switch => "PCIe switch".to_owned(),
+            NodeKind::RootComplex => "root complex".to_owned(),
+            NodeKind::Cpu => "CPU".to_owned(),
+            NodeKind::Host => "host memory".to_owned(),
+            NodeKind::NvSwitch => "NVSwitch".to_owned(),
+            NodeKind::Gpu | NodeKind::Nic | NodeKind::Card => String::new(),
+        },
+    }
+}
+
+/// A product name without what every name of its kind has: vendor, brand, marks, what stands in brackets.
+fn short(product: &str) -> String {
+    const NOISE: [&str; 12] = [
+        "NVIDIA",
+        "GeForce",
+        "Advanced",
+        "Micro",
+        "Corporation",
+        "Intel",
+        "AMD",
+        "IBM",
+        "Mellanox",
+        "Technologies",
+        "CPU",
+        "Processor",
+    ];
+    // the PCI id list names chip and product: GV100GL [Tesla V100 SXM2 16GB]
+    let named =
+        product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(product, |(inside, _)| inside);
+    let mut plain = String::new();
+    let mut depth = 0_usize;
+    for c in named.chars() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            ',' | '@' if depth == 0 => break,
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    let words: Vec<&str> = plain.split_whitespace().filter(|w| !NOISE.contains(w)).collect();
+    if words.is_empty() { product.to_owned() } else { words.join(" ") }
+}
+
+/// A link's label on the edge of a tree: its running width.
+pub(crate) fn edge(link: &Link) -> String {
+    match &link.kind {
+        LinkKind::Pcie { running, .. } if running.is_unknown() => String::new(),
+        LinkKind::Pcie { running, .. } => running.to_string(),
+        LinkKind::OnCard | LinkKind::OnDie => String::new(),
+        kind => bundle(kind),
+    }
+}
+
+/// What a link falls short of: `3.0 x16`, where it could run wider or faster than it does.
+pub(crate) fn shortfall(link: &Link) -> Option<PcieWidth> {
+    let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return None };
+    let narrower = matches!((running.lanes, allowed.lanes), (Some(is), Some(could)) if is < could);
+    let slower = matches!((running.generation, allowed.generation), (Some(is), Some(could)) if is < could);
+    (narrower || slower).then_some(*allowed)
+}
+
+/// A link in words: `PCIe 3.0 x16`, `NVLink ×2`, `QPI`.
+pub(crate) fn link(link: &Link) -> String {
+    match &link.kind {
+        LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe".to_owned(),
+        LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
+        LinkKind::Smp => link.part.clone().map_or_else(|| "SMP link".to_owned(), |part| smp(&part)),
+        LinkKind::OnDie => "on die".to_owned(),
+        LinkKind::OnCard => "on card".to_owned(),
+        kind => bundle(kind),
+    }
+}
+
+/// A part's title for an inter-socket link, without what it lies between.
+fn smp(part: &str) -> String {
+    let title = Parts::embedded().get(part).map_or_else(|| part.to_owned(), |p| short(&p.title));
+    title.split(" between ").next().unwrap_or_default().to_owned()
+}
+
+/// Where a statement stands, by the file's name alone: `topo.txt:12-17 (nvidia-smi topo -m)`.
+pub(crate) fn origin(origin: &Origin) -> String {
+    let text = origin.to_string();
+    match origin.source.rsplit_once('/') {
+        Some((folder, file)) if !file.is_empty() => text.get(folder.len() + 1..).unwrap_or(&text).to_owned(),
+        _ => text,
+    }
+}
+
+/// A GPU's own link as topology matrices call it: `NV2`, `XGMI`, `C2C`.
+pub(crate) fn bundle(kind: &LinkKind) -> String {
+    match kind {
+        LinkKind::Nvlink { bricks, .. } => format!("NV{bricks}"),
+        LinkKind::Xgmi { count: Some(n) } => format!("XGMI×{n}"),
+        LinkKind::Xgmi { count: None } => "XGMI".to_owned(),
+        LinkKind::C2c => "C2C".to_owned(),
+        other => other.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_lose_what_all_share() {
+        assert_eq!(short("NVIDIA GeForce RTX 4090"), "RTX 4090");
+        assert_eq!(short("Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz"), "Xeon E5-2650 v4");
+        assert_eq!(short("NVIDIA"), "NVIDIA");
+        assert_eq!(short("PLX (Broadcom) PEX 8747, PCIe 3.0 switch"), "PLX PEX 8747");
+        assert_eq!(short("GV100GL [Tesla V100 SXM2 16GB]"), "Tesla V100 SXM2 16GB");
+    }
+}

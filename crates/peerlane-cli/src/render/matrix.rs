@@ -1,0 +1,145 @@
+//! Matrices on a terminal: aligned, and broken by columns where they are too wide.
+
+use std::io::{self, Write};
+
+use peerlane::export::json::Classes;
+use peerlane::fabric::{Fabric, NodeKind, PathClass};
+
+use super::WIDTH;
+use super::style::{self, paint};
+use super::text::{fit, width};
+
+/// The most columns that a name takes at the head of a row or column.
+const NAME: usize = 16;
+
+/// A cell: its text and style.
+pub(crate) type Cell = (String, anstyle::Style);
+
+/// Writes a matrix; every column is as wide as its widest cell, one space apart.
+pub(crate) fn grid(out: &mut dyn Write, rows: &[String], cols: &[String], cells: &[Vec<Cell>]) -> io::Result<()> {
+    let head = rows.iter().map(|r| width(r)).max().unwrap_or(0).min(NAME);
+    let cell = |i: usize, j: usize| cells.get(i).and_then(|row: &Vec<Cell>| row.get(j));
+    let columns: Vec<usize> = cols
+        .iter()
+        .enumerate()
+        .map(|(j, col)| {
+            let widest = (0..rows.len()).filter_map(|i| cell(i, j)).map(|(text, _)| width(text)).max();
+            widest.unwrap_or(0).max(width(col).min(NAME)).max(4)
+        })
+        .collect();
+    let mut start = 0;
+    while start < cols.len() {
+        let mut used = 2 + head;
+        let mut end = start;
+        while end < cols.len() && (end == start || used + 1 + columns[end] <= WIDTH) {
+            used += 1 + columns[end];
+            end += 1;
+        }
+        if start > 0 {
+            writeln!(out)?;
+        }
+        let titles = (start..end).map(|j| format!(" {:>w$}", fit(&cols[j], NAME), w = columns[j])).collect::<String>();
+        writeln!(out, "  {:head$}{}", "", paint(style::HEADING, &titles))?;
+        for (i, row) in rows.iter().enumerate() {
+            write!(out, "  {}", paint(style::HEADING, &format!("{:head$}", fit(row, NAME))))?;
+            for (j, &w) in columns.iter().enumerate().take(end).skip(start) {
+                let (text, look) = cell(i, j).map_or(("", style::DIM), |(text, look)| (text.as_str(), *look));
+                write!(out, " {}", paint(look, &format!("{text:>w$}")))?;
+            }
+            writeln!(out)?;
+        }
+        start = end;
+    }
+    Ok(())
+}
+
+/// Writes numbers; what is not known stays blank as `-`.
+pub(crate) fn numbers(
+    out: &mut dyn Write,
+    rows: &[String],
+    cols: &[String],
+    values: &[Vec<Option<f64>>],
+) -> io::Result<()> {
+    let largest = values.iter().flatten().flatten().fold(0.0_f64, |m, v| m.max(v.abs()));
+    let digits = if largest >= 10_000.0 {
+        0
+    } else if largest >= 1000.0 {
+        1
+    } else {
+        2
+    };
+    let show = |value: &Option<f64>| match value {
+        Some(v) => (format!("{v:.digits$}"), style::PLAIN),
+        None => ("-".to_owned(), style::DIM),
+    };
+    let cells: Vec<Vec<Cell>> = values.iter().map(|row| row.iter().map(show).collect()).collect();
+    grid(out, rows, cols, &cells)
+}
+
+/// Writes the path classes between GPUs and NICs; NICs are numbered in the columns where their names are long.
+pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
+    let classes = Classes::of(fabric);
+    let head = classes.rows.iter().map(|r| width(r)).max().unwrap_or(0);
+    let all = 2 + head + classes.cols.iter().map(|c| 1 + width(c).max(4)).sum::<usize>();
+    let (rows, cols) = if all <= WIDTH { (classes.rows, classes.cols) } else { keyed(fabric, &classes.rows) };
+    let show = |class: &Option<PathClass>| match class {
+        Some(class) => (class.to_string(), of_class(*class)),
+        None => ("?".to_owned(), style::DIM),
+    };
+    let cells: Vec<Vec<Cell>> = classes.values.iter().map(|row| row.iter().map(show).collect()).collect();
+    grid(out, &rows, &cols, &cells)
+}
+
+/// Row names with a key, and the keys alone for columns: `a mlx5_bond_0`, `a`.
+fn keyed(fabric: &Fabric, rows: &[String]) -> (Vec<String>, Vec<String>) {
+    let devices = fabric.devices();
+    let mut nics = 0;
+    let mut keys = Vec::new();
+    for id in devices {
+        let node = fabric.node(id);
+        if node.kind == NodeKind::Nic && width(&node.name) > 4 {
+            keys.push(format!("N{nics}"));
+            nics += 1;
+        } else {
+            nics += usize::from(node.kind == NodeKind::Nic);
+            keys.push(node.name.clone());
+        }
+    }
+    let label = |(row, key): (&String, &String)| if row == key { row.clone() } else { format!("{key:<4}{row}") };
+    (rows.iter().zip(&keys).map(label).collect(), keys)
+}
+
+fn of_class(class: PathClass) -> anstyle::Style {
+    match class {
+        PathClass::Same => style::DIM,
+        PathClass::Nvlink(_) | PathClass::Xgmi | PathClass::Pix | PathClass::Pxb => style::GOOD,
+        PathClass::Phb | PathClass::Node => style::PLAIN,
+        PathClass::Sys => style::WARN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(names: usize, value: f64) -> Vec<String> {
+        let rows: Vec<String> = (0..names).map(|i| format!("GPU{i}")).collect();
+        let mut out = Vec::new();
+        numbers(&mut out, &rows, &rows, &vec![vec![Some(value); names]; names]).unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn ten_gpus_with_two_decimals_fit() {
+        let lines = lines(10, 123.45);
+        assert_eq!(lines.len(), 11);
+        assert!(lines.iter().all(|l| width(l) <= WIDTH), "{lines:#?}");
+    }
+
+    #[test]
+    fn more_columns_than_fit_are_broken() {
+        let lines = lines(30, 123.45);
+        assert!(lines.len() > 31 && lines.iter().all(|l| width(l) <= WIDTH));
+    }
+}

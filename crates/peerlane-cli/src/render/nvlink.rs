@@ -1,0 +1,121 @@
+//! GPUs' own links (NVLink, xGMI, C2C), which lie beside the PCIe tree, as a compact block.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use peerlane::fabric::{Fabric, NodeId, NodeKind};
+
+use super::style::{self, paint};
+use super::text::{hang, ranges};
+use super::{WIDTH, label};
+
+/// Writes the block; nothing where there are no such links.
+pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
+    let lines: Vec<String> = to_hubs(fabric).into_iter().chain(among_gpus(fabric)).collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {}", paint(style::HEADING, title(fabric)))?;
+    for line in lines {
+        hang(out, "    ", &line)?;
+    }
+    Ok(())
+}
+
+fn title(fabric: &Fabric) -> &'static str {
+    let mut names: Vec<&str> =
+        fabric.links().iter().filter(|l| l.kind.is_gpu_fabric()).map(|l| l.kind.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.as_slice() {
+        ["nvlink"] => "NVLink",
+        ["xgmi"] => "xGMI",
+        ["c2c"] => "NVLink-C2C",
+        ["c2c", "nvlink"] => "NVLink and NVLink-C2C",
+        _ => "GPU links",
+    }
+}
+
+/// Lines such as `GPU0–GPU7 ══ NV18 ══ nvswitch`: links to what is no GPU, those alike together.
+fn to_hubs(fabric: &Fabric) -> Vec<String> {
+    let mut by_hub: BTreeMap<(NodeId, String), Vec<&str>> = BTreeMap::new();
+    for link in fabric.links().iter().filter(|l| l.kind.is_gpu_fabric()) {
+        let is_gpu = |n| fabric.node(n).kind == NodeKind::Gpu;
+        let (gpu, hub) = match (is_gpu(link.a), is_gpu(link.b)) {
+            (true, false) => (link.a, link.b),
+            (false, true) => (link.b, link.a),
+            _ => continue,
+        };
+        by_hub.entry((hub, label::bundle(&link.kind))).or_default().push(&fabric.node(gpu).name);
+    }
+    // switches that serve the same GPUs in the same way share a line
+    let mut alike: Vec<(String, String, Vec<&str>)> = Vec::new();
+    for ((hub, bundle), gpus) in by_hub {
+        let gpus = ranges(&gpus);
+        let hub = fabric.node(hub).name.as_str();
+        match alike.iter_mut().find(|(g, b, _)| *g == gpus && *b == bundle) {
+            Some((_, _, hubs)) => hubs.push(hub),
+            None => alike.push((gpus, bundle, vec![hub])),
+        }
+    }
+    alike.into_iter().map(|(gpus, bundle, hubs)| format!("{gpus} ══ {bundle} ══ {}", ranges(&hubs))).collect()
+}
+
+/// Lines such as `GPU0 ─NV2─ GPU3, GPU4 · ─NV1─ GPU1`: each pair once, at its first GPU.
+fn among_gpus(fabric: &Fabric) -> Vec<String> {
+    let mut lines = Vec::new();
+    for gpu in fabric.of_kind(NodeKind::Gpu) {
+        let mut by_bundle: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
+        for &(link, other) in fabric.links_of(gpu) {
+            let kind = &fabric.link(link).kind;
+            if kind.is_gpu_fabric() && fabric.node(other).kind == NodeKind::Gpu && other > gpu {
+                by_bundle.entry(label::bundle(kind)).or_default().push(other);
+            }
+        }
+        let parts: Vec<String> = by_bundle
+            .into_iter()
+            .rev()
+            .map(|(bundle, mut others)| {
+                others.sort_unstable();
+                let names: Vec<&str> = others.iter().map(|n| fabric.node(*n).name.as_str()).collect();
+                format!("─{bundle}─ {}", ranges(&names))
+            })
+            .collect();
+        if !parts.is_empty() {
+            lines.push(format!("{} {}", fabric.node(gpu).name, parts.join(" · ")));
+        }
+    }
+    let one_line = lines.join(" · ");
+    let pairs_only = lines.iter().all(|l| !l.contains(" · "));
+    if lines.len() > 1 && pairs_only && one_line.chars().count() + 4 <= WIDTH { vec![one_line] } else { lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::fabric::{FabricBuilder, Link, LinkKind, Node};
+
+    fn drawn(b: FabricBuilder) -> String {
+        let mut out = Vec::new();
+        write(&mut out, &b.build().unwrap()).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_switch_has_one_line_and_a_mesh_one_a_gpu() {
+        let nv = |bricks| LinkKind::Nvlink { generation: None, bricks };
+        let mut b = FabricBuilder::new();
+        let hub = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
+        for i in 0..4 {
+            let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
+            b.link(Link::new(gpu, hub, nv(18)));
+        }
+        assert_eq!(drawn(b), "  NVLink\n    GPU0–GPU3 ══ NV18 ══ nvswitch\n");
+
+        let mut b = FabricBuilder::new();
+        let gpus: Vec<NodeId> = (0..3).map(|i| b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu))).collect();
+        b.link(Link::new(gpus[0], gpus[1], nv(1)));
+        b.link(Link::new(gpus[2], gpus[0], nv(2)));
+        assert_eq!(drawn(b), "  NVLink\n    GPU0 ─NV2─ GPU2 · ─NV1─ GPU1\n");
+    }
+}

@@ -1,0 +1,255 @@
+//! A machine as a standalone SVG: sockets at the left, devices at the right, NVLink as arcs beside them.
+//!
+//! A tidy layered drawing: each level of the tree is a column, each leaf a row, and every inner node
+//! stands at the middle of its children. Colours are chosen to be read on white and on black.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind};
+use peerlane::machine::Machine;
+
+use super::label;
+use super::text::{fit, width};
+
+const ROW: f64 = 44.0;
+const BOX_WIDTH: f64 = 150.0;
+const BOX_HEIGHT: f64 = 34.0;
+const COLUMN: f64 = 250.0;
+const MARGIN: f64 = 20.0;
+const TITLE: f64 = 34.0;
+/// Deeper trees are cut.
+const MAX_DEPTH: usize = 32;
+/// Characters that a box holds.
+const BOX_CHARS: usize = 24;
+
+/// Where a node stands: its column, and the row of its middle.
+struct Place {
+    id: NodeId,
+    column: usize,
+    row: f64,
+    /// The link to what it hangs below, and where that stands in the list of places.
+    above: Option<(LinkId, usize)>,
+}
+
+/// Writes the drawing.
+pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let fabric = &machine.fabric;
+    let mut layout = Layout { fabric, places: Vec::new(), rows: 0, seen: vec![false; fabric.nodes().len()] };
+    layout.run();
+    let places = layout.places;
+    let columns = places.iter().map(|p| p.column).max().unwrap_or(0) + 1;
+    let x_of = |p: &Place| MARGIN + p.column as f64 * COLUMN;
+    let y_of = |p: &Place| MARGIN + TITLE + (p.row + 0.5) * ROW;
+    let arcs = places.iter().filter(|p| fabric.node(p.id).kind == NodeKind::Gpu).count().min(16) as f64;
+    let has_arcs = fabric.links().iter().any(|l| beside_tree(&l.kind));
+    let right = if has_arcs { 60.0 + arcs * 18.0 } else { 0.0 };
+    let total_width = 2.0 * MARGIN + (columns - 1) as f64 * COLUMN + BOX_WIDTH + right;
+    let total_height = 2.0 * MARGIN + TITLE + layout.rows.max(1) as f64 * ROW;
+
+    let mut svg = String::new();
+    let title = escape(machine.title.as_deref().unwrap_or(&machine.name));
+    let _ = writeln!(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {total_width:.0} {total_height:.0}\" \
+         width=\"{total_width:.0}\" height=\"{total_height:.0}\" font-family=\"system-ui, sans-serif\" role=\"img\">\n\
+         <title>{title}</title>\n\
+         <text x=\"{MARGIN}\" y=\"{:.0}\" font-size=\"16\" font-weight=\"600\" fill=\"#808890\">{}</text>",
+        MARGIN + 12.0,
+        escape(&machine.name)
+    );
+    for place in &places {
+        if let Some((link, above)) = place.above
+            && let Some(parent) = places.get(above)
+        {
+            let from = (x_of(parent) + BOX_WIDTH, y_of(parent));
+            edge(&mut svg, fabric, link, from, (x_of(place), y_of(place)));
+        }
+    }
+    for (i, link) in fabric.links().iter().enumerate().filter(|(_, l)| beside_tree(&l.kind)) {
+        let find = |id| places.iter().find(|p| p.id == id);
+        if let (Some(a), Some(b)) = (find(link.a), find(link.b)) {
+            arc(&mut svg, fabric, i, (x_of(a), y_of(a)), (x_of(b), y_of(b)));
+        }
+    }
+    for place in &places {
+        draw_box(&mut svg, fabric, place.id, x_of(place), y_of(place));
+    }
+    svg.push_str("</svg>\n");
+    out.write_all(svg.as_bytes())
+}
+
+/// Whether a link is drawn as an arc.
+fn beside_tree(kind: &LinkKind) -> bool {
+    kind.is_gpu_fabric() || *kind == LinkKind::Smp
+}
+
+struct Layout<'a> {
+    fabric: &'a Fabric,
+    places: Vec<Place>,
+    rows: usize,
+    seen: Vec<bool>,
+}
+
+impl Layout<'_> {
+    /// Places CPUs with what hangs below them, then trees without a CPU, then what is left.
+    fn run(&mut self) {
+        let fabric = self.fabric;
+        let rank = |id: &NodeId| match fabric.node(*id).kind {
+            NodeKind::Cpu => 0,
+            NodeKind::RootComplex => 1,
+            NodeKind::Switch | NodeKind::Card => 2,
+            _ => 3,
+        };
+        let mut tops: Vec<NodeId> = fabric.ids().filter(|id| fabric.upstream(*id).is_none()).collect();
+        tops.sort_by_key(rank);
+        for top in tops {
+            self.place(top, None, 0);
+        }
+        // GPUs and NICs share the last column, so that arcs have room at their side
+        let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
+        for place in &mut self.places {
+            if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::NvSwitch) {
+                place.column = last;
+            }
+        }
+    }
+
+    /// Places a node and what is below it; gives the row of its middle.
+    fn place(&mut self, id: NodeId, above: Option<(LinkId, usize)>, depth: usize) -> Option<f64> {
+        if std::mem::replace(&mut self.seen[id.index()], true) || depth > MAX_DEPTH {
+            return None;
+        }
+        let at = self.places.len();
+        self.places.push(Place { id, column: depth, row: 0.0, above });
+        let on_die = self.fabric.links_of(id).iter().copied().filter(|(link, _)| {
+            self.fabric.node(id).kind == NodeKind::Cpu && self.fabric.link(*link).kind == LinkKind::OnDie
+        });
+        let children: Vec<(LinkId, NodeId)> = on_die.chain(self.fabric.downstream(id)).collect();
+        let rows: Vec<f64> =
+            children.into_iter().filter_map(|(link, child)| self.place(child, Some((link, at)), depth + 1)).collect();
+        let row = match (rows.first(), rows.last()) {
+            (Some(first), Some(last)) => (first + last) / 2.0,
+            _ => {
+                self.rows += 1;
+                (self.rows - 1) as f64
+            }
+        };
+        self.places[at].row = row;
+        Some(row)
+    }
+}
+
+fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    let link = fabric.link(id);
+    let short = label::shortfall(link);
+    let colour = if short.is_some() { "#e0700a" } else { "#8a94a0" };
+    let dash = if link.assumed { " stroke-dasharray=\"5 4\"" } else { "" };
+    let bend = x1 + 28.0;
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{x1:.1} {y1:.1} H{bend:.1} V{y2:.1} H{x2:.1}\" fill=\"none\" stroke=\"{colour}\" \
+         stroke-width=\"2\"{dash}/>"
+    );
+    let text = label::edge(link);
+    if !text.is_empty() {
+        let (x, y) = (bend + 6.0, y2 - 5.0);
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"11\" fill=\"{colour}\">{}</text>",
+            escape(&text)
+        );
+    }
+}
+
+/// An arc at the right of its ends, or at the left between sockets, its label at the far point.
+fn arc(svg: &mut String, fabric: &Fabric, index: usize, (xa, ya): (f64, f64), (xb, yb): (f64, f64)) {
+    let Some(link) = fabric.links().get(index) else { return };
+    let smp = link.kind == LinkKind::Smp;
+    let rows_apart = ((ya - yb).abs() / ROW).max(1.0);
+    let (xa, xb, reach) = if smp {
+        (xa + BOX_WIDTH / 2.0, xb + BOX_WIDTH / 2.0, 0.0)
+    } else {
+        (xa + BOX_WIDTH, xb + BOX_WIDTH, 20.0 + 18.0 * rows_apart.min(16.0))
+    };
+    let far = xa.max(xb) + reach;
+    let colour = if smp { "#8a94a0" } else { "#5f9e2f" };
+    let stroke = if smp { 4.0 } else { 2.0 };
+    let _ = writeln!(
+        svg,
+        "<path d=\"M{xa:.1} {ya:.1} C{far:.1} {ya:.1} {far:.1} {yb:.1} {xb:.1} {yb:.1}\" fill=\"none\" \
+         stroke=\"{colour}\" stroke-width=\"{stroke}\" stroke-opacity=\"0.8\"/>"
+    );
+    // a quarter of the way back from the control points is where the curve turns
+    let (x, y) = ((xa.max(xb) + 3.0 * far) / 4.0 + 3.0, (ya + yb) / 2.0 + 3.0);
+    let text = escape(&label::edge(link)).replace("smp", &escape(&label::link(link)));
+    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"10\" fill=\"{colour}\">{text}</text>");
+}
+
+fn draw_box(svg: &mut String, fabric: &Fabric, id: NodeId, x: f64, y: f64) {
+    let node = fabric.node(id);
+    let (fill, line) = match node.kind {
+        NodeKind::Gpu => ("#d9f2c4", "#5f9e2f"),
+        NodeKind::Nic | NodeKind::Card => ("#cfe8f7", "#3a86b5"),
+        NodeKind::Switch | NodeKind::NvSwitch => ("#fbe8b0", "#b98a12"),
+        NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Host => ("#e4e7ea", "#7c8590"),
+    };
+    let dash = if node.assumed { " stroke-dasharray=\"4 3\"" } else { "" };
+    let top = y - BOX_HEIGHT / 2.0;
+    let _ = writeln!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{BOX_WIDTH}\" height=\"{BOX_HEIGHT}\" rx=\"4\" fill=\"{fill}\" \
+         stroke=\"{line}\"{dash}/>"
+    );
+    let product = label::product(node);
+    let name = escape(&fit(&label::name(node), BOX_CHARS));
+    let (tx, name_y) = (x + 8.0, if product.is_empty() { y + 4.0 } else { y - 2.0 });
+    let _ = writeln!(
+        svg,
+        "<text x=\"{tx:.1}\" y=\"{name_y:.1}\" font-size=\"12\" font-weight=\"600\" fill=\"#1f2933\">{name}</text>"
+    );
+    if width(&product) > 0 {
+        let product = escape(&fit(&product, BOX_CHARS));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{tx:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#475260\">{product}</text>",
+            y + 11.0
+        );
+    }
+}
+
+/// Text for XML; characters that XML cannot hold become spaces.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::fabric::{FabricBuilder, Node};
+    use peerlane::machine::MachineKind;
+
+    #[test]
+    fn names_are_escaped_and_an_empty_machine_is_drawn() {
+        let mut b = FabricBuilder::new();
+        b.node(Node::new("<b>&\"", NodeKind::Gpu));
+        for fabric in [b.build().unwrap(), Fabric::default()] {
+            let mut out = Vec::new();
+            write(&mut out, &Machine::new("<i>", MachineKind::Design, fabric)).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
+            assert!(!text.contains("<b>") && !text.contains("<i>"));
+        }
+    }
+}

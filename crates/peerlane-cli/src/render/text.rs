@@ -1,0 +1,148 @@
+//! Fitting words into columns: wrapping, cutting, and saying sets of names shortly.
+
+use std::io::{self, Write};
+
+use super::WIDTH;
+
+/// How many columns a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text, cut with `…` where it is wider than `columns`.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(columns.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// Lines of at most `columns`, broken between words; a longer word is broken within.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        let mut word = word;
+        if !line.is_empty() && width(&line) + 1 + width(word) > columns {
+            lines.push(std::mem::take(&mut line));
+        }
+        while width(word) > columns {
+            let at = word.char_indices().nth(columns).map_or(word.len(), |(i, _)| i);
+            let (head, tail) = word.split_at(at);
+            lines.push(head.to_owned());
+            word = tail;
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Writes `label` and then `text` wrapped beside it, to the full width.
+pub(crate) fn hang(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+    let indent = width(label);
+    for (i, line) in wrap(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
+        if i == 0 {
+            writeln!(out, "{label}{line}")?;
+        } else {
+            writeln!(out, "{:indent$}{line}", "")?;
+        }
+    }
+    Ok(())
+}
+
+/// Names in order, runs of numbers joined: `GPU0–GPU5, GPU7`.
+pub(crate) fn ranges(names: &[&str]) -> String {
+    let mut parts: Vec<(&str, &str)> = Vec::new();
+    for name in names {
+        match parts.last_mut() {
+            Some((_, last)) if follows(last, name) => *last = name,
+            _ => parts.push((name, name)),
+        }
+    }
+    let mut words = Vec::new();
+    for (first, last) in parts {
+        if first == last {
+            words.push(first.to_owned());
+        } else if follows(first, last) {
+            words.extend([first.to_owned(), last.to_owned()]);
+        } else {
+            words.push(format!("{first}–{last}"));
+        }
+    }
+    words.join(", ")
+}
+
+/// Whether `b` is `a` with its trailing number one higher.
+fn follows(a: &str, b: &str) -> bool {
+    let split = |s: &str| {
+        let stem = s.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let number = s.get(stem..).and_then(|digits| digits.parse::<u64>().ok());
+        (s.get(..stem).unwrap_or_default().to_owned(), number)
+    };
+    let ((stem_a, a), (stem_b, b)) = (split(a), split(b));
+    stem_a == stem_b && matches!((a, b), (Some(a), Some(b)) if a.checked_add(1) == Some(b))
+}
+
+/// `1 GPU`, `7 GPUs`.
+pub(crate) fn count(n: usize, what: &str) -> String {
+    match (n, what.strip_suffix('x'), what.strip_suffix("ch")) {
+        (1, _, _) => format!("1 {what}"),
+        (_, Some(stem), _) => format!("{n} {}ces", stem),
+        (_, _, Some(_)) => format!("{n} {what}es"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
+/// A number with about three significant digits, as tables want it.
+pub(crate) fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 1000.0 => 0,
+        v if v >= 100.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+/// `0.73–0.82`, or one number where both print alike.
+pub(crate) fn span(low: f64, high: f64) -> String {
+    let (a, b) = (number(low), number(high));
+    if a == b { a } else { format!("{a}–{b}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrapping_keeps_every_word() {
+        assert_eq!(wrap("one two three four", 9), ["one two", "three", "four"]);
+        assert_eq!(wrap("abcdefghijklmnop", 8), ["abcdefgh", "ijklmnop"]);
+        assert!(wrap("", 10).is_empty());
+        assert_eq!(fit("abcdef", 4), "abc…");
+        assert_eq!(fit("äöü", 3), "äöü");
+    }
+
+    #[test]
+    fn runs_of_names() {
+        assert_eq!(ranges(&["GPU0", "GPU1", "GPU2", "GPU5", "mlx5_0", "mlx5_1"]), "GPU0–GPU2, GPU5, mlx5_0, mlx5_1");
+        assert_eq!(ranges(&["host"]), "host");
+        assert_eq!(ranges(&[]), "");
+    }
+
+    #[test]
+    fn plurals_and_numbers() {
+        assert_eq!((count(1, "switch"), count(2, "switch")), ("1 switch".into(), "2 switches".into()));
+        assert_eq!((count(2, "matrix"), count(0, "GPU")), ("2 matrices".into(), "0 GPUs".into()));
+        assert_eq!((span(0.734, 0.82), span(2.0, 2.001)), ("0.73–0.82".into(), "2.00".into()));
+        assert_eq!(number(392.87), "392.9");
+    }
+}

@@ -1,0 +1,329 @@
+//! A machine's PCIe tree: sockets, root complexes, switches and devices, with link widths at the edges.
+
+use std::io::{self, Write};
+
+use peerlane::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind};
+
+use super::style::{self, paint};
+use super::text::{fit, hang, ranges, width};
+use super::{WIDTH, label, nvlink};
+
+/// Deeper trees are cut; real ones have fewer than ten levels.
+const MAX_DEPTH: usize = 32;
+
+/// Up to this many GPUs, each has a line of its own.
+const MAX_GPUS_EACH: usize = 20;
+
+/// How a tree is drawn.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// Addresses and notes too.
+    pub(crate) verbose: bool,
+}
+
+/// Writes the tree, then NVLink and the like, which lie beside it.
+pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> io::Result<()> {
+    let mut drawing = Drawing { fabric, options, all_assumed: all_assumed(fabric), lines: Vec::new() };
+    let cpus: Vec<NodeId> = fabric.of_kind(NodeKind::Cpu).collect();
+    let between = smp_links(fabric);
+    for (i, &cpu) in cpus.iter().enumerate() {
+        drawing.root(cpu);
+        // two sockets are drawn with their link between them; more have a list below
+        if let ([only], [_, _], 0) = (between.as_slice(), cpus.as_slice(), i) {
+            drawing.lines.push(Line::plain("║  ", label::link(only)));
+        }
+    }
+    let tops = fabric.ids().filter(|id| fabric.upstream(*id).is_none() && !below_cpu(fabric, *id));
+    let (trees, lone): (Vec<NodeId>, Vec<NodeId>) = tops
+        .filter(|id| !matches!(fabric.node(*id).kind, NodeKind::Cpu | NodeKind::NvSwitch))
+        .partition(|id| fabric.downstream(*id).next().is_some() || !fabric.node(*id).kind.is_endpoint());
+    for top in trees {
+        drawing.root(top);
+    }
+    let implied = drawing.all_assumed;
+    for line in drawing.lines {
+        line.write(out)?;
+    }
+    if cpus.len() > 2 {
+        sockets(out, fabric, &cpus, &between)?;
+    }
+    if implied {
+        let text = "Sockets, root complexes and switches are assumed: nothing read here names them.";
+        writeln!(out, "  {}", paint(style::DIM, text))?;
+    }
+    if !lone.is_empty() {
+        let names: Vec<&str> = lone.iter().map(|id| fabric.node(*id).name.as_str()).collect();
+        hang(out, "  not placed in a PCIe tree: ", &with_product(fabric, &lone, &ranges(&names)))?;
+    }
+    nvlink::write(out, fabric)
+}
+
+/// The links between more than two sockets: in one line where they join each to each alike.
+fn sockets(out: &mut dyn Write, fabric: &Fabric, cpus: &[NodeId], links: &[&Link]) -> io::Result<()> {
+    let mut labels: Vec<String> = links.iter().map(|l| label::link(l)).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    if let ([label], true) = (labels.as_slice(), links.len() == cpus.len() * (cpus.len() - 1) / 2) {
+        let names: Vec<&str> = cpus.iter().map(|id| fabric.node(*id).name.as_str()).collect();
+        return hang(out, "  ", &format!("each to each of {}: {label}", ranges(&names)));
+    }
+    for link in links {
+        let ends = format!("{} ═ {}", fabric.node(link.a).name, fabric.node(link.b).name);
+        writeln!(out, "  {ends}  {}", paint(style::DIM, &label::link(link)))?;
+    }
+    Ok(())
+}
+
+/// The names, and the product where it is one for all.
+fn with_product(fabric: &Fabric, ids: &[NodeId], names: &str) -> String {
+    let mut products: Vec<String> = ids.iter().map(|id| label::product(fabric.node(*id))).collect();
+    products.dedup();
+    match products.as_slice() {
+        [one] if !one.is_empty() => format!("{names} ({one})"),
+        _ => names.to_owned(),
+    }
+}
+
+fn smp_links(fabric: &Fabric) -> Vec<&Link> {
+    fabric.links().iter().filter(|link| link.kind == LinkKind::Smp).collect()
+}
+
+/// Whether a node is drawn below a CPU package.
+fn below_cpu(fabric: &Fabric, id: NodeId) -> bool {
+    let parent = |&(link, next): &(_, NodeId)| {
+        fabric.link(link).kind == LinkKind::OnDie && fabric.node(next).kind == NodeKind::Cpu
+    };
+    fabric.links_of(id).iter().any(parent)
+}
+
+/// One line: what leads to it, its edge, its name and what it is.
+struct Line {
+    lead: String,
+    edge: String,
+    shortfall: Option<String>,
+    name: String,
+    look: anstyle::Style,
+    detail: String,
+}
+
+impl Line {
+    fn plain(lead: &str, detail: String) -> Self {
+        Line {
+            lead: lead.to_owned(),
+            edge: String::new(),
+            shortfall: None,
+            name: String::new(),
+            look: style::PLAIN,
+            detail,
+        }
+    }
+
+    fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        let edge = match (&self.shortfall, self.edge.is_empty()) {
+            (Some(full), _) => format!("{} of {full}", self.edge),
+            (None, _) => self.edge.clone(),
+        };
+        let edge_look = if self.shortfall.is_some() { style::WARN } else { style::PLAIN };
+        write!(out, "  {}", paint(style::DIM, &self.lead))?;
+        let mut used = 2 + width(&self.lead);
+        if !edge.is_empty() {
+            write!(out, " {} {}", paint(edge_look, &edge), paint(style::DIM, "─"))?;
+            used += 3 + width(&edge);
+        }
+        let gap = if self.name.is_empty() || self.lead.is_empty() { "" } else { " " };
+        let name = fit(&self.name, WIDTH.saturating_sub(used + 1));
+        write!(out, "{gap}{}", paint(self.look, &name))?;
+        used += width(gap) + width(&name);
+        if !self.detail.is_empty() && used + 4 < WIDTH {
+            let gap = if name.is_empty() { "" } else { "  " };
+            write!(out, "{gap}{}", fit(&self.detail, WIDTH - used - 2))?;
+        }
+        writeln!(out)
+    }
+}
+
+struct Drawing<'a> {
+    fabric: &'a Fabric,
+    options: Options,
+    /// Said once below the tree, and not at each node.
+    all_assumed: bool,
+    lines: Vec<Line>,
+}
+
+impl<'a> Drawing<'a> {
+    fn root(&mut self, id: NodeId) {
+        let (name, detail) = self.describe(id);
+        let look = look(self.fabric.node(id).kind);
+        self.lines.push(Line { lead: String::new(), edge: String::new(), shortfall: None, name, look, detail });
+        self.children(id, "", 0);
+    }
+
+    fn children(&mut self, id: NodeId, indent: &str, depth: usize) {
+        let children = self.shown_below(id);
+        if depth >= MAX_DEPTH && !children.is_empty() {
+            self.lines.push(Line::plain(&format!("{indent}└─"), " …".to_owned()));
+            return;
+        }
+        let mut rest = children.as_slice();
+        while let Some((&(link, child), _)) = rest.split_first() {
+            let alike = 1 + rest.iter().skip(1).take_while(|(l, c)| self.collapses(link, child, l, *c)).count();
+            let (group, after) = rest.split_at(alike);
+            rest = after;
+            let (branch, below) = if rest.is_empty() { ("└─", "   ") } else { ("├─", "│  ") };
+            let (mut name, detail) = self.describe(child);
+            if alike > 1 {
+                let names: Vec<&str> = group.iter().map(|(_, id)| self.fabric.node(*id).name.as_str()).collect();
+                name = ranges(&names);
+            }
+            self.lines.push(Line {
+                lead: format!("{indent}{branch}"),
+                edge: label::edge(link),
+                shortfall: label::shortfall(link).map(|full| full.to_string()),
+                name,
+                look: look(self.fabric.node(child).kind),
+                detail,
+            });
+            self.children(child, &format!("{indent}{below}"), depth + 1);
+        }
+    }
+
+    /// Whether two siblings share a line: leaves alike in a machine with very many GPUs.
+    fn collapses(&self, link: &Link, child: NodeId, other_link: &Link, other: NodeId) -> bool {
+        let (a, b) = (self.fabric.node(child), self.fabric.node(other));
+        self.fabric.of_kind(NodeKind::Gpu).nth(MAX_GPUS_EACH).is_some()
+            && a.kind == b.kind
+            && a.kind.is_endpoint()
+            && label::product(a) == label::product(b)
+            && link.kind == other_link.kind
+    }
+
+    /// What is drawn below a node, in order. NICs of a card stand on the card's line.
+    fn shown_below(&self, id: NodeId) -> Vec<(&'a Link, NodeId)> {
+        let fabric = self.fabric;
+        let on_die = fabric.links_of(id).iter().copied().filter(|(link, next)| {
+            let kind = fabric.node(*next).kind;
+            fabric.node(id).kind == NodeKind::Cpu
+                && fabric.link(*link).kind == LinkKind::OnDie
+                && (kind != NodeKind::Host || self.hosts(id).len() > 1)
+        });
+        let below = fabric.downstream(id).filter(|_| !self.is_nic_card(id));
+        let mut all: Vec<(&Link, NodeId)> = on_die.chain(below).map(|(link, n)| (fabric.link(link), n)).collect();
+        // memory first, and what hangs below after it, in the order of names as people count
+        all.sort_by_key(|(_, n)| fabric.node(*n).kind != NodeKind::Host);
+        all
+    }
+
+    fn hosts(&self, cpu: NodeId) -> Vec<NodeId> {
+        let near = self.fabric.links_of(cpu).iter().map(|(_, n)| *n);
+        near.filter(|n| self.fabric.node(*n).kind == NodeKind::Host).collect()
+    }
+
+    fn is_nic_card(&self, id: NodeId) -> bool {
+        self.fabric.node(id).kind == NodeKind::Card
+            && self.fabric.downstream(id).all(|(_, n)| self.fabric.node(n).kind == NodeKind::Nic)
+    }
+
+    /// Name and description.
+    fn describe(&self, id: NodeId) -> (String, String) {
+        let node = self.fabric.node(id);
+        if self.is_nic_card(id) {
+            let ports: Vec<NodeId> = self.fabric.downstream(id).map(|(_, n)| n).collect();
+            let names: Vec<String> = ports.iter().map(|n| label::name(self.fabric.node(*n))).collect();
+            let product = ports.iter().map(|n| self.fabric.node(*n)).chain([node]).map(label::product);
+            let detail = product.filter(|p| !p.is_empty()).take(1).chain(["one card".to_owned()]);
+            return (names.join(" + "), detail.collect::<Vec<_>>().join(" · "));
+        }
+        let mut words = vec![label::product(node)];
+        let memory = self.hosts(id);
+        if node.kind == NodeKind::Cpu
+            && let [only] = memory.as_slice()
+        {
+            words.push(format!("memory {}", self.fabric.node(*only).name));
+        }
+        let repeats = |same: &dyn Fn(&Node) -> bool| {
+            node.kind != NodeKind::Cpu && self.fabric.package(id).is_some_and(|cpu| same(self.fabric.node(cpu)))
+        };
+        if !node.kind.is_endpoint() || node.kind == NodeKind::Host {
+            let numa = node.numa.filter(|_| !repeats(&|cpu| cpu.numa == node.numa));
+            words.extend(numa.map(|n| format!("NUMA {n}")));
+            let cpus = node.cpus.as_ref().filter(|_| !repeats(&|cpu| cpu.cpus == node.cpus));
+            words.extend(cpus.map(|cpus| format!("CPUs {cpus}")));
+        }
+        if self.options.verbose {
+            words.extend(node.address.map(|a| a.to_string()));
+            words.extend(node.note.clone());
+        }
+        words.extend((node.assumed && !self.all_assumed).then(|| "assumed".to_owned()));
+        words.retain(|w| !w.is_empty());
+        (label::name(node), words.join(" · "))
+    }
+}
+
+/// Whether all that holds the tree together is assumed, as it is where only a class matrix is known.
+fn all_assumed(fabric: &Fabric) -> bool {
+    let mut inner = fabric.nodes().iter().filter(|n| is_inner(n.kind)).peekable();
+    inner.peek().is_some() && inner.all(|n| n.assumed)
+}
+
+fn is_inner(kind: NodeKind) -> bool {
+    matches!(kind, NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Switch)
+}
+
+fn look(kind: NodeKind) -> anstyle::Style {
+    match kind {
+        NodeKind::Gpu => style::GPU,
+        NodeKind::Nic | NodeKind::Card => style::NIC,
+        _ => style::INNER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::fabric::{FabricBuilder, PcieGeneration, PcieWidth};
+
+    fn drawn(fabric: &Fabric) -> String {
+        let mut out = Vec::new();
+        write(&mut out, fabric, Options { verbose: false }).unwrap();
+        anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string()
+    }
+
+    #[test]
+    fn a_narrow_link_shows_what_it_could_be() {
+        let mut b = FabricBuilder::new();
+        let rc = b.node(Node::new("rc0", NodeKind::RootComplex));
+        let (gpu0, gpu1) = (b.node(Node::new("GPU0", NodeKind::Gpu)), b.node(Node::new("GPU1", NodeKind::Gpu)));
+        let x16 = PcieWidth::new(PcieGeneration::Gen3, 16);
+        let x1 = PcieWidth::new(PcieGeneration::Gen2, 1);
+        b.link(Link::new(rc, gpu0, LinkKind::pcie(x16)));
+        b.link(Link::new(rc, gpu1, LinkKind::Pcie { running: x1, allowed: x16, slot: None }));
+        let text = drawn(&b.build().unwrap());
+        assert_eq!(text, "  rc0  root complex\n  ├─ 3.0 x16 ─ GPU0\n  └─ 2.0 x1 of 3.0 x16 ─ GPU1\n");
+    }
+
+    #[test]
+    fn ports_of_one_card_share_a_line() {
+        let mut b = FabricBuilder::new();
+        let switch = b.node(Node::new("sw0", NodeKind::Switch));
+        let card = b.node(Node::new("card0", NodeKind::Card));
+        b.link(Link::new(switch, card, LinkKind::pcie(PcieWidth::default())));
+        for i in 0..2 {
+            let port = b.node(Node::new(format!("mlx5_{i}"), NodeKind::Nic));
+            b.link(Link::new(card, port, LinkKind::OnCard));
+        }
+        assert_eq!(drawn(&b.build().unwrap()), "  sw0  PCIe switch\n  └─ mlx5_0 + mlx5_1  one card\n");
+    }
+
+    #[test]
+    fn a_chain_of_switches_without_end_is_cut() {
+        let mut b = FabricBuilder::new();
+        let mut above = b.node(Node::new("sw", NodeKind::Switch));
+        for i in 0..5000 {
+            let next = b.node(Node::new(format!("sw{i}"), NodeKind::Switch));
+            b.link(Link::new(above, next, LinkKind::pcie(PcieWidth::default())));
+            above = next;
+        }
+        let text = drawn(&b.build().unwrap());
+        assert!(text.lines().count() < 100 && text.lines().all(|l| width(l) <= WIDTH));
+    }
+}

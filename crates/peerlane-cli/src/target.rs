@@ -1,0 +1,242 @@
+//! From TARGET to machines: a catalogue name, a system file, what a machine printed, or this machine.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use peerlane::assemble::assemble;
+use peerlane::catalogue;
+use peerlane::evidence::{self, Found};
+use peerlane::fabric::NodeKind;
+use peerlane::machine::Machine;
+
+use crate::Failure;
+
+/// The system that stands in where there is no GPU and no TARGET.
+const SHOWCASE: &str = "7gforce";
+
+/// A system file is written by hand; 4 MiB is far above any.
+const MAX_SYSTEM_BYTES: u64 = 4 << 20;
+
+/// Where Linux lists its PCI devices.
+const PCI_DEVICES: &str = "/sys/bus/pci/devices";
+
+const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
+     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
+     and system files (.toml)";
+
+/// What the targets amount to.
+pub(crate) struct Loaded {
+    /// The machines; at least one.
+    pub(crate) machines: Vec<Machine>,
+    /// True where a target could not be read; stderr has been told.
+    pub(crate) incomplete: bool,
+}
+
+/// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
+pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Failure> {
+    let default;
+    let targets = if targets.is_empty() {
+        default = [default_target()];
+        &default
+    } else {
+        targets
+    };
+    let mut machines = Vec::new();
+    let mut captured = Found::default();
+    let mut problems = Vec::new();
+    for target in targets {
+        match read(target) {
+            Ok(Source::Machine(machine)) => machines.push(*machine),
+            Ok(Source::Text(found)) if found.evidence.is_empty() => {
+                problems.extend(found.warnings.iter().map(ToString::to_string));
+                problems.push(format!("{target}: nothing recognised"));
+                problems.push(READS.to_owned());
+            }
+            Ok(Source::Text(found)) => captured.append(found),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    problems.dedup();
+    if !captured.evidence.is_empty() {
+        let assembled = assemble(captured);
+        if assembled.is_empty() {
+            problems.push("what was recognised tells of no GPU, NIC or path".to_owned());
+        }
+        machines.extend(assembled);
+    }
+    if machines.is_empty() {
+        return Err(Failure::new(problems.join("\n")));
+    }
+    if !problems.is_empty() {
+        crate::say(&problems.join("\n"));
+    }
+    let machines = match only {
+        Some(wanted) => vec![pick(machines, wanted)?],
+        None => machines,
+    };
+    Ok(Loaded { machines, incomplete: !problems.is_empty() })
+}
+
+/// A system of the catalogue by name.
+pub(crate) fn system(name: &str) -> Result<Machine, Failure> {
+    match catalogue::system(name) {
+        Some(read) => read.map_err(|e| Failure::new(e.to_string())),
+        None => Err(Failure::new(unknown(name, "no such system"))),
+    }
+}
+
+/// Whether the word can only be meant as a TARGET.
+pub(crate) fn is_target(word: &str) -> bool {
+    word == "live" || word == "-" || catalogue::system_text(word).is_some() || Path::new(word).exists()
+}
+
+/// What one target is.
+enum Source {
+    Machine(Box<Machine>),
+    Text(Found),
+}
+
+fn read(target: &str) -> Result<Source, String> {
+    if target == "live" {
+        return live().map(Source::Text);
+    }
+    if target == "-" {
+        return evidence::read_stream("-", io::stdin().lock()).map(Source::Text).map_err(|e| e.to_string());
+    }
+    if let Some(system) = catalogue::system(target) {
+        return system.map(|m| Source::Machine(Box::new(m))).map_err(|e| e.to_string());
+    }
+    let path = Path::new(target);
+    if !path.exists() {
+        return Err(unknown(target, "no such system or file"));
+    }
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
+        return read_system(path, target).map(|m| Source::Machine(Box::new(m)));
+    }
+    evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string())
+}
+
+fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
+    let refused = |e: io::Error| format!("{name}: {e}");
+    let mut bytes = Vec::new();
+    fs::File::open(path).map_err(refused)?.take(MAX_SYSTEM_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
+    if bytes.len() as u64 > MAX_SYSTEM_BYTES {
+        return Err(format!("{name}: larger than {} MiB; no system file", MAX_SYSTEM_BYTES >> 20));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: no UTF-8 text; no system file"))?;
+    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+}
+
+fn live() -> Result<Found, String> {
+    if !Path::new(PCI_DEVICES).is_dir() {
+        return Err(format!(
+            "live: {PCI_DEVICES} is not there; name a TARGET instead, such as a file with what 'nvidia-smi topo -m' prints"
+        ));
+    }
+    let found = evidence::read_path(Path::new("/")).map_err(|e| format!("live: {e}"))?;
+    let has_gpu = assemble(found.clone()).iter().any(|m| m.fabric.of_kind(NodeKind::Gpu).next().is_some());
+    if has_gpu {
+        Ok(found)
+    } else {
+        Err("live: no GPU found on this machine's PCIe buses; name a TARGET instead, such as a file with what \
+             'nvidia-smi topo -m' prints"
+            .to_owned())
+    }
+}
+
+/// `live` where there is an NVIDIA GPU, else the showcase, which it announces.
+fn default_target() -> String {
+    if has_nvidia_gpu() {
+        return "live".to_owned();
+    }
+    crate::say(&format!(
+        "No NVIDIA driver here and no TARGET named: this is the catalogue's {SHOWCASE} (seven GPUs, six of them on \
+         x1 risers).\nTry 'peerlane check FILE' with what your machine prints, such as nvidia-smi topo -m."
+    ));
+    SHOWCASE.to_owned()
+}
+
+/// Whether a PCI device of NVIDIA's (vendor 10de) of the display class (03) is here.
+fn has_nvidia_gpu() -> bool {
+    let Ok(devices) = fs::read_dir(PCI_DEVICES) else { return false };
+    let says = |device: &Path, file: &str, start: &str| {
+        fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(start))
+    };
+    devices.flatten().any(|d| says(&d.path(), "vendor", "0x10de") && says(&d.path(), "class", "0x03"))
+}
+
+/// Picks a machine by name, or by number from 1.
+fn pick(mut machines: Vec<Machine>, wanted: &str) -> Result<Machine, Failure> {
+    let by_name = machines.iter().position(|m| m.name == wanted);
+    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < machines.len());
+    match by_name.or(by_number) {
+        Some(at) => Ok(machines.swap_remove(at)),
+        None => {
+            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+            Err(Failure::new(format!("no machine '{wanted}' here; there are: {}", names.join(", "))))
+        }
+    }
+}
+
+fn unknown(name: &str, what: &str) -> String {
+    let near = closest(name, catalogue::system_names());
+    match near.split_last() {
+        None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),
+        Some((last, [])) => format!("{what}: '{name}'; did you mean {last}?"),
+        Some((last, rest)) => format!("{what}: '{name}'; did you mean {} or {last}?", rest.join(", ")),
+    }
+}
+
+/// Up to three names that a typist may have meant, nearest first.
+fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    // an argument may be a whole text; only a name is worth comparing
+    if name.is_empty() || name.len() > 64 {
+        return Vec::new();
+    }
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|candidate| {
+            let contains = name.len() >= 3 && (candidate.contains(&name) || name.contains(candidate));
+            let distance = if contains { 0 } else { edits(&name, candidate) };
+            (distance <= 1 + name.chars().count() / 4).then_some((distance, candidate))
+        })
+        .collect();
+    near.sort();
+    near.truncate(3);
+    near.into_iter().map(|(_, candidate)| candidate).collect()
+}
+
+/// Levenshtein's distance.
+fn edits(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut next = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let replaced = row[j] + usize::from(x != *y);
+            next.push(replaced.min(row[j + 1] + 1).min(next[j] + 1));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_near_a_typo() {
+        let names = || ["7gforce", "exxact-devbox", "exxact-tensor", "hpcac-tessa"].into_iter();
+        assert_eq!(closest("7gforse", names()), ["7gforce"]);
+        assert_eq!(closest("exxact", names()), ["exxact-devbox", "exxact-tensor"]);
+        assert!(closest("zebra", names()).is_empty());
+        assert!(closest("", names()).is_empty());
+    }
+
+    #[test]
+    fn distance() {
+        assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("a", "a")), (3, 3, 0));
+    }
+}
