@@ -51,7 +51,7 @@ pub enum Basis {
     Derived,
     /// Chosen so that the model meets a published or measured number.
     Fitted,
-    /// Measured by this project.
+    /// Measured by this project, or printed by a tool in the source.
     Measured,
     /// Taken for lack of better.
     Assumed,
