@@ -10,10 +10,7 @@ const TOOL: &str = "NCCL graph dump";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
-        i = match text.line(i).find("<graphs") {
-            Some(_) => document(text, i, found),
-            None => i + 1,
-        };
+        i = if text.line(i).contains("<graphs version") { document(text, i, found) } else { i + 1 };
     }
 }
 
@@ -148,7 +145,7 @@ mod tests {
     fn every_cut_keeps_what_precedes_it() {
         for end in 0..DUMP.find("</graphs>").unwrap() {
             let found = scanned(DUMP.get(..end).unwrap());
-            let begun = DUMP.get(..end).unwrap().contains("<graphs");
+            let begun = DUMP.get(..end).unwrap().contains("<graphs version");
             assert_eq!(!found.warnings.is_empty(), begun, "cut at byte {end}");
         }
         let cut = scanned(DUMP.split("  <graph id=\"3\"").next().unwrap());

@@ -13,6 +13,9 @@ const TOOL: &str = "perftest";
 /// Lines above a table that may hold its settings and the command.
 const HEAD_LINES: usize = 60;
 
+/// More words than the longest header has; the rest of a line is not searched for its end.
+const MAX_HEADER_WORDS: usize = 40;
+
 /// Settings that are kept, as perftest spells them; each has a value of one word.
 const SETTINGS: [&str; 10] = [
     "Dual-port",
@@ -32,8 +35,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
         let start = if i == from.line { from.byte } else { 0 };
-        let at = text.line(i).get(start..).and_then(|rest| rest.find("#bytes")).map(|at| at + start);
-        match at.and_then(|byte| Some((byte, Columns::parse(text.line(i).get(byte..)?)?))) {
+        let rest = text.line(i).get(start..).unwrap_or_default();
+        let header =
+            rest.match_indices("#bytes").find_map(|(at, _)| Some((start + at, Columns::parse(rest.get(at..)?)?)));
+        match header {
             Some((byte, columns)) => {
                 from = table(text, &from, &Position { line: i, byte }, &columns, found);
                 i = from.line;
@@ -63,7 +68,7 @@ impl Columns {
     fn parse(header: &str) -> Option<Self> {
         let mut words = Vec::new();
         let mut length = 0;
-        for word in header.split_whitespace() {
+        for word in header.split_whitespace().take(MAX_HEADER_WORDS) {
             if word.parse::<f64>().is_ok() {
                 break;
             }
@@ -160,37 +165,38 @@ impl Rows {
     /// bytes were read, and whether that was all of the line.
     fn take(&mut self, line: &str) -> (usize, bool) {
         let width = self.lead + self.series.len();
-        let words: Vec<&str> = line.split_whitespace().collect();
         let end_of = |word: &str| word.as_ptr() as usize - line.as_ptr() as usize + word.len();
-        let (mut at, mut read) = (0, 0);
-        while let Some(word) = words.get(at) {
-            if *word == "..." {
-                at += 1;
-                continue;
+        let mut words = line.split_whitespace();
+        let mut read = 0;
+        loop {
+            let mut ahead = words.clone();
+            match ahead.next() {
+                None => return (read, true),
+                Some("...") => {
+                    words = ahead;
+                    continue;
+                }
+                Some(_) => {}
             }
-            let numbers: Vec<f64> = words
-                .iter()
-                .skip(at)
-                .take(width)
-                .map_while(|w| w.parse().ok())
-                .filter(|v: &f64| v.is_finite())
-                .collect();
-            let lead_is_whole = words.iter().skip(at).take(self.lead).all(|w| w.parse::<u64>().is_ok());
-            let (Ok(size), true, true) = (word.parse(), lead_is_whole, numbers.len() > self.lead) else {
+            let is_number = |word: &&str| word.parse::<f64>().is_ok_and(f64::is_finite);
+            let row: Vec<&str> = words.by_ref().take(width).take_while(is_number).collect();
+            let lead: Vec<u64> = row.iter().take(self.lead).map_while(|w| w.parse().ok()).collect();
+            let (Some(size), Some(last), true) = (lead.first(), row.last(), lead.len() == self.lead) else {
                 return (read, false);
             };
-            self.sizes.push(Bytes(size));
-            for (i, series) in self.series.iter_mut().enumerate() {
-                series.values.push(numbers.get(self.lead + i).copied());
+            if row.len() == self.lead {
+                return (read, false);
             }
-            at += numbers.len();
-            read = words.get(at - 1).map_or(read, |w| end_of(w));
-            if numbers.len() < width {
+            self.sizes.push(Bytes(*size));
+            for (i, series) in self.series.iter_mut().enumerate() {
+                series.values.push(row.get(self.lead + i).and_then(|w| w.parse().ok()));
+            }
+            read = end_of(last);
+            if row.len() < width {
                 self.short = true;
                 return (read, false);
             }
         }
-        (read, true)
     }
 }
 
@@ -247,21 +253,21 @@ fn command(line: &str) -> Option<&str> {
     })
 }
 
-/// The test, as its program is called.
+/// The test, as its program is called: by the title that the test prints, else by the command.
 fn test(head: &str) -> Option<String> {
-    if let Some(name) = command(head) {
-        return Some(name.to_owned());
-    }
-    let title = title(head)?;
-    let verb = match title.split_whitespace().next()? {
-        "RDMA_Write" => "write",
-        "RDMA_Read" => "read",
-        "Send" => "send",
-        "Atomic" => "atomic",
-        _ => return Some(format!("{title} Test")),
-    };
-    let kind = if title.ends_with("Latency") { "lat" } else { "bw" };
-    Some(format!("ib_{verb}_{kind}"))
+    let command = command(head);
+    let named = title(head).and_then(|title| {
+        let verb = match title.split_whitespace().next()? {
+            "RDMA_Write" => "write",
+            "RDMA_Read" => "read",
+            "Send" => "send",
+            "Atomic" => "atomic",
+            _ => return None,
+        };
+        Some(format!("ib_{verb}_{}", if title.ends_with("Latency") { "lat" } else { "bw" }))
+    });
+    // raw_ethernet_bw calls itself "Send BW Test"
+    named.filter(|_| !command.is_some_and(|c| c.starts_with("raw_"))).or_else(|| command.map(str::to_owned))
 }
 
 /// The GPU whose memory is used: `[pid = 169102, dev = 0] device name = [Tesla T4]`.
