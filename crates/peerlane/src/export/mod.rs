@@ -1,1 +1,3 @@
 //! A machine in other programs' formats and in our JSON.
+
+pub mod nccl_xml;
