@@ -146,7 +146,9 @@ impl Inventory {
                 Fact::Curve(c) => c.ends.iter().collect(),
                 _ => continue,
             };
-            for name in names.into_iter().filter(|n| !n.starts_with("host")) {
+            // other ends are `host`, `self`, `others`, ranks; only RDMA programs name NICs
+            let rdma = one.origin.tool == "perftest";
+            for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
                 let known = self.find(name).is_some();
                 let at = self.add(name, &one.origin);
                 if !known && !self.devices[at].gpu {
