@@ -6,6 +6,7 @@ mod system;
 
 pub use part::{Basis, Constant, Part, PartError, PartKind, Parts};
 pub use system::{SystemError, read_system};
+pub(crate) use system::{common_nvlink, common_width};
 
 use crate::machine::{Machine, MachineKind};
 

@@ -51,7 +51,7 @@ pub enum Basis {
     Derived,
     /// Chosen so that the model meets a published or measured number.
     Fitted,
-    /// Measured by this project.
+    /// Measured by this project, or printed by a tool in the source.
     Measured,
     /// Taken for lack of better.
     Assumed,
@@ -223,5 +223,102 @@ impl Parts {
     pub fn for_pci_id(&self, vendor: u16, device: u16) -> Option<&Part> {
         let id = format!("{vendor:04x}:{device:04x}");
         self.iter().find(|p| p.pci_ids.contains(&id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::embedded::PARTS;
+
+    #[test]
+    fn every_embedded_part_parses() {
+        let mut parts = Parts::default();
+        for (file, text) in PARTS {
+            parts.add(file, text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(parts.get(file).map(|p| p.name.as_str()), Some(*file), "key and file name differ");
+        }
+        assert_eq!(parts.iter().count(), PARTS.len());
+        assert_eq!(Parts::embedded().iter().count(), PARTS.len());
+    }
+
+    #[test]
+    fn every_constant_says_what_it_is_and_where_it_is_from() {
+        for part in Parts::embedded().iter() {
+            assert!(!part.source.is_empty() && !part.title.is_empty(), "{}", part.name);
+            for (name, constant) in &part.constants {
+                let units = ["GB/s", "Gb/s", "B", "ns", "us", "1"];
+                assert!(units.contains(&constant.unit.as_str()), "{} {name}: {}", part.name, constant.unit);
+                assert!(constant.value.is_finite() && constant.value >= 0.0, "{} {name}", part.name);
+                assert!(constant.source.len() > 10, "{} {name}", part.name);
+                assert!(!name.ends_with("_efficiency") || constant.value <= 1.0, "{} {name}", part.name);
+            }
+        }
+    }
+
+    #[test]
+    fn product_names_find_their_part() {
+        let cases = [
+            (PartKind::Gpu, "GeForce GTX 1070", Some("gtx-1070")),
+            (PartKind::Gpu, "GeForce GTX 1070 Ti", None),
+            (PartKind::Gpu, "GeForce GTX TITAN X", Some("titan-x-maxwell")),
+            (PartKind::Gpu, "NVIDIA TITAN X (Pascal)", None),
+            (PartKind::Gpu, "Tesla P100-SXM2-16GB", Some("tesla-p100-sxm2")),
+            (PartKind::Gpu, "GP100GL [Tesla P100 PCIe 16GB]", Some("tesla-p100-pcie")),
+            (PartKind::Gpu, "Tesla V100-SXM2-32GB", Some("v100-sxm2")),
+            (PartKind::Gpu, "NVIDIA A100-SXM4-80GB", Some("a100-sxm4")),
+            (PartKind::Gpu, "NVIDIA A100-SXM4-40GB", Some("a100-sxm4-40gb")),
+            (PartKind::Gpu, "NVIDIA A100 80GB PCIe", Some("a100-pcie")),
+            (PartKind::Gpu, "NVIDIA A100-PCIE-40GB", Some("a100-pcie-40gb")),
+            (PartKind::Gpu, "NVIDIA H100 80GB HBM3", Some("h100-sxm5")),
+            (PartKind::Gpu, "NVIDIA H100 PCIe", Some("h100-pcie")),
+            (PartKind::Gpu, "NVIDIA H200", Some("h200")),
+            (PartKind::Gpu, "NVIDIA H200 NVL", Some("h200-nvl")),
+            (PartKind::Gpu, "NVIDIA GB200", Some("gb200")),
+            (PartKind::Gpu, "NVIDIA RTX 6000 Ada Generation", Some("rtx-6000-ada")),
+            (PartKind::Gpu, "NVIDIA RTX PRO 6000 Blackwell Server Edition", Some("rtx-pro-6000")),
+            (PartKind::Gpu, "Tesla T4", Some("tesla-t4")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) CPU E5-2630 v4 @ 2.20GHz", Some("xeon-e5-v4")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) CPU E5-2670 0 @ 2.60GHz", Some("xeon-e5-v1")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", Some("xeon-scalable")),
+            (PartKind::Cpu, "INTEL(R) XEON(R) PLATINUM 8568Y+", Some("emerald-rapids")),
+            (PartKind::Cpu, "AMD EPYC 7742 64-Core Processor", Some("epyc-rome")),
+            (PartKind::Cpu, "AMD EPYC 9575F 64-Core Processor", Some("epyc-turin")),
+            (PartKind::Cpu, "AMD Ryzen Threadripper PRO 7965WX 24-Cores", Some("threadripper-pro-7000")),
+            (PartKind::Cpu, "AMD Ryzen Threadripper PRO 5975WX 32-Cores", Some("threadripper-pro")),
+            (PartKind::Cpu, "POWER8NVL, altivec supported", Some("power8")),
+            (PartKind::Switch, "PEX 8747 48-Lane, 5-Port PCI Express Gen 3 (8.0 GT/s) Switch", Some("pex8747")),
+            (PartKind::Nic, "MT28908 Family [ConnectX-6]", Some("connectx-6")),
+            (PartKind::Nic, "MT2892 Family [ConnectX-6 Dx]", Some("connectx-6-dx")),
+        ];
+        for (kind, product, key) in cases {
+            let found = Parts::embedded().for_product(kind, product).map(|p| p.name.as_str());
+            assert_eq!(found, key, "{product}");
+        }
+    }
+
+    #[test]
+    fn ids_find_their_part() {
+        let parts = Parts::embedded();
+        let cpu = |vendor, family, model| parts.for_cpu_id(vendor, family, model).map(|p| p.name.as_str());
+        assert_eq!(cpu("GenuineIntel", 6, 207), Some("emerald-rapids"));
+        assert_eq!(cpu("AuthenticAMD", 143, 49), Some("epyc-rome"), "as NCCL counts families");
+        assert_eq!(cpu("AuthenticAMD", 23, 49), Some("epyc-rome"), "as AMD counts them");
+        assert_eq!(cpu("AuthenticAMD", 175, 17), Some("epyc-genoa"));
+        assert_eq!(parts.for_pci_id(0x10de, 0x2335).map(|p| p.name.as_str()), Some("h200"));
+        let mut seen = std::collections::BTreeMap::new();
+        for part in parts.iter() {
+            for id in part.pci_ids.iter().chain(&part.cpu_ids) {
+                assert_eq!(seen.insert(id, &part.name), None, "{id} means two parts");
+            }
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_files_name() {
+        let error = Parts::default().add("x.toml", "name = 3").unwrap_err().to_string();
+        assert!(error.starts_with("part x.toml: ") && error.contains("line 1"), "{error}");
+        let typo = PARTS[0].1.replace("title", "titel");
+        assert!(Parts::default().add("x.toml", &typo).unwrap_err().to_string().contains("titel"));
     }
 }

@@ -1,9 +1,9 @@
 //! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
 
 use super::view::{Cell, Raised, View, line_rate, one_way};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Matrix, Origin};
+use crate::evidence::Matrix;
 use crate::fabric::{Link, LinkKind};
 use crate::units::Rate;
 
@@ -19,11 +19,11 @@ const BRICK: [f64; 5] = [20.0, 25.781, 25.781, 26.562, 53.125];
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
     for (_, observed) in view.bandwidths() {
-        raised.extend(judge(view, &observed.matrix, Some(&observed.origin)));
+        raised.extend(judge(view, &observed.matrix, view.cite_matrix(observed)));
     }
     // a figure in words stands in its matrix with its lowest value
     for stated in &view.stated {
-        raised.extend(judge(view, &stated.matrix, None));
+        raised.extend(judge(view, &stated.matrix, view.cite([])));
     }
     raised
 }
@@ -43,7 +43,7 @@ fn most(view: &View, link: &Link) -> Option<Rate> {
     }
 }
 
-fn judge(view: &View, matrix: &Matrix, origin: Option<&Origin>) -> Option<Raised> {
+fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> {
     let mut subjects = Vec::new();
     let mut worst: Option<(f64, Cell, Rate, String)> = None;
     for cell in view.cells(matrix) {
@@ -57,7 +57,7 @@ fn judge(view: &View, matrix: &Matrix, origin: Option<&Origin>) -> Option<Raised
         if excess <= ALLOWANCE {
             continue;
         }
-        add(&mut subjects, view.subject(matrix, &cell));
+        subjects.push(view.subject(matrix, &cell));
         if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
             let name = format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind));
             worst = Some((excess, cell, limit, name));
@@ -77,7 +77,7 @@ fn judge(view: &View, matrix: &Matrix, origin: Option<&Origin>) -> Option<Raised
             cell.rate,
             matrix.describe()
         ),
-        evidence: view.cite(origin),
+        evidence,
         mend: "Measure again with larger transfers and verified data; if the rate stands, the data takes another way \
                than the one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
             .to_owned(),

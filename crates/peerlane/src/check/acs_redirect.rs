@@ -1,19 +1,18 @@
 //! Access Control Services that send traffic between GPUs of one switch up to the root complex.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::view::{Raised, View};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin, PciRole, PciTree};
-use crate::fabric::{NodeKind, PciAddress};
+use crate::fabric::PciAddress;
 
 pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run };
 
 fn run(view: &View) -> Vec<Raised> {
-    let fabric = view.fabric();
-    let gpus: HashMap<PciAddress, &str> =
-        fabric.of_kind(NodeKind::Gpu).filter_map(|id| Some((fabric.node(id).address?, view.name(id)))).collect();
+    let named = view.gpus_by_address().into_iter().map(|(address, id)| (address, view.name(id)));
+    let gpus: HashMap<PciAddress, &str> = named.collect();
     let trees = view.machine.evidence.iter().filter_map(|e| match &e.fact {
         Fact::Pci(tree) if tree.has_tree => Some((tree, &e.origin)),
         _ => None,
@@ -45,14 +44,16 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
     };
     let ports: Vec<_> = (0..tree.devices.len()).filter_map(redirects).collect();
     let (_, acs) = ports.first()?;
-    let mut subjects = Vec::new();
+    let (mut subjects, mut seen) = (Vec::new(), HashSet::new());
     for (i, device) in tree.devices.iter().enumerate() {
         let Some(name) = device.address.and_then(|a| gpus.get(&a)) else { continue };
         let mut at = Some(i);
         // parents stand before children, so that the walk ends
         while let Some(here) = at {
             if redirects(here).is_some() {
-                add(&mut subjects, *name);
+                if seen.insert(*name) {
+                    subjects.push((*name).to_owned());
+                }
                 break;
             }
             at = tree.devices.get(here).and_then(|d| d.parent).filter(|p| *p < here);

@@ -2,7 +2,7 @@
 //! one of them is noise.
 
 use super::view::{Cell, Raised, View};
-use super::words::{add, list, median, percent};
+use super::words::{list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
@@ -53,8 +53,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         .collect();
     odd.sort_by(|a, b| b.difference.total_cmp(&a.difference));
     let worst = odd.first()?;
-    let mut subjects = Vec::new();
-    odd.iter().for_each(|m| add(&mut subjects, view.subject(matrix, &m.one)));
+    let subjects: Vec<String> = odd.iter().map(|m| view.subject(matrix, &m.one)).collect();
     let class = worst.class.map_or("other".to_owned(), |c| c.to_string());
     let peers = mirrored.iter().position(|m| std::ptr::eq(m, *worst)).map_or(0.0, |at| usual(&mirrored, at));
     let why = if summed { ", although both sum the same two directions" } else { "" };
@@ -73,7 +72,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
             worst.other.rate,
             matrix.describe()
         ),
-        evidence: view.cite([&observed.origin]),
+        evidence: view.cite_matrix(observed),
         mend: if summed {
             "Measure again, several times and on an idle machine; leave the odd cell out until then."
         } else {
@@ -82,7 +81,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         }
         .to_owned(),
     };
-    Some(Raised { finding, loss: worst.difference })
+    Some(Raised { finding, loss: 0.0 })
 }
 
 fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {

@@ -1,7 +1,7 @@
 //! GPU pairs whose way leads between NUMA nodes: the design, as built.
 
 use super::view::{Raised, View};
-use super::words::{list, median, percent};
+use super::words::{self, list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
@@ -40,27 +40,36 @@ fn run(view: &View) -> Vec<Raised> {
             s.what
         )
     }));
-    let mut origins: Vec<&Origin> = view.machine.stated_classes.iter().map(|(_, o)| o).collect();
+    let ends: Vec<NodeId> = across.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    let mut origins: Vec<&Origin> = view.class_origins(&ends);
     if refused > 0 {
         origins.extend(view.machine.evidence.iter().filter(|e| matches!(e.fact, Fact::P2p(_))).map(|e| &e.origin));
     }
     origins.extend(slow.as_ref().map(|s| s.origin));
     let alone = groups.iter().all(|g| g.len() == 1);
-    let mend = if alone {
-        "Prefer jobs on one GPU, or communication in large messages. Where GPUs do share a socket, the label is too \
-         coarse (several NUMA nodes a socket, or a virtual machine): measure the pairs."
-    } else {
-        "Keep ranks that talk much on one group (CUDA_VISIBLE_DEVICES, ranks bound by socket) and let collectives go \
-         through the groups in turn; one inter-socket link is shared by all pairs that cross."
+    let (summary, mend) = match groups.len() {
+        // every GPU reaches every other over others, by NVLink, but not directly
+        1 => (
+            format!("Data crosses NUMA nodes between {}", words::pairs(&view.names(&across))),
+            "Order ranks so that neighbours have NVLink; NCCL's rings do so by themselves.",
+        ),
+        _ if alone => (
+            format!("Data between any two GPUs crosses NUMA nodes: {}", shown.join(" | ")),
+            "Prefer jobs on one GPU, or communication in large messages. Where GPUs do share a socket, the label is too \
+             coarse (several NUMA nodes a socket, or a virtual machine): measure the pairs.",
+        ),
+        _ => (
+            format!("Data between these groups of GPUs crosses NUMA nodes: {}", shown.join(" | ")),
+            "Keep ranks that talk much on one group (CUDA_VISIBLE_DEVICES, ranks bound by socket) and let collectives go \
+             through the groups in turn; one inter-socket link is shared by all pairs that cross.",
+        ),
     };
-    let mut subjects = Vec::new();
-    across.iter().for_each(|(a, b)| subjects.push(view.pair(*a, *b)));
     let finding = Finding {
         rule: RULE.id.to_owned(),
         kind: FindingKind::Design,
         severity,
-        subjects,
-        summary: format!("GPUs sit apart, and data between the groups goes between NUMA nodes: {}", shown.join(" | ")),
+        subjects: across.iter().map(|(a, b)| view.pair(*a, *b)).collect(),
+        summary,
         expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
             format!("at least {} of what {} pairs reach", percent(COSTLY), s.best_class)
         }),
@@ -136,6 +145,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, switched, uniform};
     use super::*;
     use crate::evidence::P2pStatus;
+    use crate::fabric::{Link, LinkKind};
 
     #[test]
     fn two_sockets_are_two_groups() {
@@ -156,6 +166,17 @@ mod tests {
         let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
         machine.p2p.insert(pair, P2pStatus::ChipsetNotSupported);
         assert_eq!(findings(&machine, run)[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_cube_mesh_names_the_pairs_without_nvlink() {
+        let mut b = boxes(&[2, 2], false);
+        let gpus: Vec<_> = (0..4).map(|i| b.find(&format!("GPU{i}")).unwrap()).collect();
+        for (x, y) in [(0, 2), (1, 3)] {
+            b.link(Link::new(gpus[x], gpus[y], LinkKind::Nvlink { generation: Some(2), bricks: 1 }));
+        }
+        let found = findings(&captured(b), run);
+        assert_eq!(found[0].summary, "Data crosses NUMA nodes between GPU0 and GPU3; GPU1 and GPU2");
     }
 
     #[test]

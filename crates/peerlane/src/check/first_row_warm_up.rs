@@ -51,7 +51,7 @@ fn run(view: &View) -> Vec<Raised> {
         subjects: vec![first],
         expected: "a first row like the others, as its mirror column is".to_owned(),
         observed: format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()),
-        evidence: view.cite(cold.iter().map(|(o, _)| &o.origin)),
+        evidence: view.cite(cold.iter().flat_map(|(o, _)| std::iter::once(&o.origin).chain(&o.also))),
         mend: "Run the program twice and take the second, or read the first column instead of the first row."
             .to_owned(),
     };

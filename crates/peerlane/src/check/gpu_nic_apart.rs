@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
 
 fn run(view: &View) -> Vec<Raised> {
-    let nics: Vec<NodeId> = view.of_kind(NodeKind::Nic).into_iter().filter(|nic| may_rdma(view, *nic)).collect();
+    let gpus = view.of_kind(NodeKind::Gpu);
+    let does_rdma = |nic: &NodeId| view.fabric().node(*nic).rdma != Some(false);
+    let nics: Vec<NodeId> = view.of_kind(NodeKind::Nic).into_iter().filter(does_rdma).collect();
     let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<String>)>> = BTreeMap::new();
-    for gpu in view.of_kind(NodeKind::Gpu) {
+    for gpu in gpus.iter().copied() {
         let classes: Vec<(PathClass, NodeId)> =
             nics.iter().filter_map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
         let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
@@ -23,38 +24,37 @@ fn run(view: &View) -> Vec<Raised> {
             apart.entry(best).or_default().push((gpu, nearest));
         }
     }
-    apart.iter().map(|(class, gpus)| report(view, *class, gpus)).collect()
+    let coarse = labels_are_coarse(view, &gpus, &nics);
+    apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse)).collect()
 }
 
-/// False only where the evidence shows the NIC's devices and none of them does RDMA.
-fn may_rdma(view: &View, nic: NodeId) -> bool {
-    let Some(address) = view.fabric().node(nic).address else { return true };
-    let trees = view.machine.evidence.iter().filter_map(|e| match &e.fact {
-        Fact::Pci(tree) => Some(tree),
-        _ => None,
-    });
-    let mut devices =
-        trees.flat_map(|t| &t.devices).filter(|d| d.address == Some(address)).flat_map(|d| &d.os_devices).peekable();
-    devices.peek().is_none() || devices.any(|d| d.rdma)
+/// Whether SYS tells nothing: all GPUs are SYS to all NICs, and GPUs or NICs are so among themselves too, as on
+/// machines that give each device a NUMA node of its own.
+fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
+    let sys = |a: &NodeId, b: &NodeId| {
+        view.fabric().tree_path(*a, *b).map(|p| p.class).or_else(|| view.class(*a, *b)) == Some(PathClass::Sys)
+    };
+    let among = |nodes: &[NodeId]| nodes.first().is_some_and(|first| nodes.iter().any(|other| sys(first, other)));
+    gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
 }
 
-fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)]) -> Raised {
+fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool) -> Raised {
     let subjects: Vec<String> = gpus.iter().map(|(gpu, _)| view.name(*gpu).to_owned()).collect();
     let mut by_nics: Vec<(&Vec<String>, Vec<String>)> = Vec::new();
     for (gpu, nics) in gpus {
         match by_nics.iter_mut().find(|(n, _)| *n == nics) {
-            Some((_, names)) => add(names, view.name(*gpu)),
+            Some((_, names)) => names.push(view.name(*gpu).to_owned()),
             None => by_nics.push((nics, vec![view.name(*gpu).to_owned()])),
         }
     }
     let nearest: Vec<String> =
         by_nics.iter().map(|(nics, gpus)| format!("{}: {} ({class})", list(gpus), list(nics))).collect();
     let far = class == PathClass::Sys;
-    let origins: Vec<&Origin> = view.machine.stated_classes.iter().map(|(_, origin)| origin).collect();
+    let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
         kind: FindingKind::Design,
-        severity: if far { Severity::Warning } else { Severity::Info },
+        severity: if far && !coarse { Severity::Warning } else { Severity::Info },
         summary: format!(
             "No NIC is below the same switch as {}; the nearest way is {class}, {}",
             list(&subjects),
@@ -63,8 +63,11 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)]) -> Rais
         subjects,
         expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
         observed: format!("nearest NIC of {}", nearest.join("; ")),
-        evidence: view.cite(origins),
-        mend: if far {
+        evidence: view.cite(view.class_origins(&ends)),
+        mend: if far && coarse {
+            "Every device is SYS to every other here, so that the label cannot tell which NIC is near: measure each pair \
+             (`ib_write_bw --use_cuda`), or look at NUMA nodes and affinities."
+        } else if far {
             "Put a NIC on the GPUs' own socket, best below their switch; until then bind each rank to the nearest NIC \
              (NCCL_IB_HCA) and expect data to be staged in host memory (NCCL_NET_GDR_LEVEL decides)."
         } else {
@@ -78,17 +81,14 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)]) -> Rais
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, pcie, state, switched};
+    use super::super::testing::{boxes, captured, findings, pcie, switched};
     use super::*;
-    use crate::evidence::{OsDevice, PciDevice, PciRole, PciTree};
     use crate::fabric::{Link, Node};
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.
     fn with_nic(port: &str) -> crate::machine::Machine {
         let mut b = boxes(&[1, 1], true);
-        let mut nic = Node::new("mlx5_0", NodeKind::Nic);
-        nic.address = "c1:00.0".parse().ok();
-        let (nic, port) = (b.node(nic), b.find(port).unwrap());
+        let (nic, port) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find(port).unwrap());
         b.link(Link::new(port, nic, pcie("3.0 x16", "3.0 x16")));
         captured(b)
     }
@@ -111,12 +111,18 @@ mod tests {
     #[test]
     fn no_nic_or_no_rdma_is_silent() {
         assert!(findings(&switched(2), run).is_empty());
-        let mut machine = with_nic("rc0");
-        let mut device = PciDevice::new(PciRole::Endpoint);
-        device.address = "c1:00.0".parse().ok();
-        device.os_devices.push(OsDevice { name: "eth0".to_owned(), rdma: false, gigabits: None, note: None });
-        let tree = PciTree { devices: vec![device], bridges_are_switches: false, has_tree: true };
-        state(&mut machine, "lstopo", Fact::Pci(tree));
-        assert!(findings(&machine, run).is_empty());
+        let mut b = with_nic("rc0").fabric.into_builder();
+        let nic = b.find("mlx5_0").unwrap();
+        b.node_mut(nic).rdma = Some(false);
+        assert!(findings(&captured(b), run).is_empty());
+    }
+
+    #[test]
+    fn labels_that_are_all_sys_tell_little() {
+        let mut b = boxes(&[1, 1, 0], false);
+        let (nic, rc) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find("rc2").unwrap());
+        b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
+        let found = findings(&captured(b), run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
     }
 }

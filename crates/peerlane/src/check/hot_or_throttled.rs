@@ -1,9 +1,12 @@
 //! GPUs whose clocks are held down, or that are hot enough for it.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
 use super::view::{Raised, View};
-use super::words::{add, list};
+use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
+use crate::fabric::{NodeId, PciAddress};
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
 
@@ -26,29 +29,35 @@ enum Trouble {
     OverLimit,
 }
 
+/// GPUs in the same trouble.
+#[derive(Default)]
+struct Patients<'a> {
+    seen: HashSet<String>,
+    names: Vec<String>,
+    signs: Vec<String>,
+    origins: Vec<&'a Origin>,
+}
+
 fn run(view: &View) -> Vec<Raised> {
-    let mut troubles: Vec<(Trouble, Vec<String>, Vec<String>, Vec<&Origin>)> = Vec::new();
+    let by_address = view.gpus_by_address();
+    let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
-            let Some((trouble, observed)) = judge(gpu) else { continue };
-            let Some(name) = name(view, gpu) else { continue };
-            if !troubles.iter().any(|(t, ..)| *t == trouble) {
-                troubles.push((trouble, Vec::new(), Vec::new(), Vec::new()));
+            let Some((trouble, sign)) = judge(gpu) else { continue };
+            let Some(name) = name(view, &by_address, gpu) else { continue };
+            let patients = troubles.entry(trouble).or_default();
+            // a GPU that several sources show is one patient, by its first
+            if patients.seen.insert(name.clone()) {
+                patients.signs.push(format!("{name} {sign}"));
+                patients.names.push(name);
             }
-            for (_, subjects, texts, origins) in troubles.iter_mut().filter(|(t, ..)| *t == trouble) {
-                add(texts, format!("{name} {observed}"));
-                add(subjects, name.clone());
-                if !origins.contains(&&evidence.origin) {
-                    origins.push(&evidence.origin);
-                }
+            if patients.origins.last() != Some(&&evidence.origin) {
+                patients.origins.push(&evidence.origin);
             }
         }
     }
-    troubles
-        .into_iter()
-        .map(|(trouble, subjects, observed, origins)| report(view, trouble, subjects, &observed, &origins))
-        .collect()
+    troubles.into_iter().map(|(trouble, patients)| report(view, trouble, patients)).collect()
 }
 
 /// The worst trouble of a GPU, with what shows it.
@@ -80,18 +89,14 @@ fn judge(gpu: &GpuFacts) -> Option<(Trouble, String)> {
 }
 
 /// The GPU's name in the fabric, by its address or its number.
-fn name(view: &View, gpu: &GpuFacts) -> Option<String> {
-    let fabric = view.fabric();
-    let numbered = || fabric.find(&format!("GPU{}", gpu.index?));
-    let by_address = || {
-        let address = gpu.address?;
-        view.of_kind(crate::fabric::NodeKind::Gpu).into_iter().find(|id| fabric.node(*id).address == Some(address))
-    };
-    by_address().or_else(numbered).map(|id| view.name(id).to_owned())
+fn name(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<String> {
+    let addressed = gpu.address.and_then(|a| by_address.get(&a).copied());
+    let numbered = || view.fabric().find(&format!("GPU{}", gpu.index?));
+    addressed.or_else(numbered).map(|id| view.name(id).to_owned())
 }
 
-fn report(view: &View, trouble: Trouble, subjects: Vec<String>, observed: &[String], origins: &[&Origin]) -> Raised {
-    let who = list(&subjects);
+fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
+    let who = list(&patients.names);
     let (kind, severity, summary, expected, mend) = match trouble {
         Trouble::Slowed => (
             FindingKind::Fault,
@@ -126,11 +131,11 @@ fn report(view: &View, trouble: Trouble, subjects: Vec<String>, observed: &[Stri
         rule: RULE.id.to_owned(),
         kind,
         severity,
-        subjects,
+        subjects: patients.names,
         summary,
         expected: expected.to_owned(),
-        observed: list(observed),
-        evidence: view.cite(origins.iter().copied()),
+        observed: list(&patients.signs),
+        evidence: view.cite(patients.origins),
         mend: mend.to_owned(),
     };
     Raised { finding, loss: 0.0 }

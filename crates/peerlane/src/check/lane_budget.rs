@@ -1,7 +1,7 @@
 //! PCIe lanes: more used than offered, or most of what the slots offer unused.
 
 use super::view::{Raised, View};
-use super::words::{add, percent};
+use super::words::percent;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::fabric::{LaneOwner, LinkKind, NodeId, lane_budgets};
 use crate::machine::Slot;
@@ -72,10 +72,8 @@ fn slots(view: &View) -> Vec<Raised> {
     let offered: u32 = filled.iter().map(|f| u32::from(f.slot.wired)).sum();
     let used: u32 = filled.iter().map(|f| f.used).sum();
     let share = f64::from(used) / f64::from(offered.max(1));
-    let mut narrow = Vec::new();
-    for f in filled.iter().filter(|f| f.used > 0 && f.used < u32::from(f.slot.wired)) {
-        f.devices.iter().for_each(|d| add(&mut narrow, d.clone()));
-    }
+    let narrow = filled.iter().filter(|f| f.used > 0 && f.used < u32::from(f.slot.wired));
+    let narrow: Vec<String> = narrow.flat_map(|f| f.devices.iter().cloned()).collect();
     if raised.is_empty() && share < WASTED && !narrow.is_empty() {
         let finding = Finding {
             rule: RULE.id.to_owned(),

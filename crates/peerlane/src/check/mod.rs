@@ -31,6 +31,7 @@ mod testing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::evidence::P2pStatus;
 use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
@@ -167,7 +168,7 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
         Verdict::Broken
     } else if findings.iter().any(costs) {
         Verdict::Degraded
-    } else if can_judge(&View::new(context)) {
+    } else if can_judge(context) {
         Verdict::Healthy
     } else {
         Verdict::Unknown
@@ -175,22 +176,22 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 }
 
 /// Whether anything is known that could have shown a fault.
-fn can_judge(view: &View) -> bool {
-    let fabric = view.fabric();
-    let width_known = || {
-        fabric.ids().any(|id| {
-            let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
-            let up = fabric.upstream(id).map(|(link, _)| &fabric.link(link).kind);
-            endpoint
-                && matches!(up, Some(LinkKind::Pcie { running, allowed, .. })
-                    if running.lanes.is_some() && allowed.lanes.is_some())
-        })
-    };
-    let access_known = || view.gpu_pairs().iter().any(|(a, b)| view.p2p_works(*a, *b).is_some());
+fn can_judge(context: &Context) -> bool {
+    let fabric = &context.machine.fabric;
+    let width_known = fabric.ids().any(|id| {
+        let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
+        let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
+        endpoint
+            && matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
+                if running.lanes.is_some() && allowed.lanes.is_some())
+    });
+    let access_known = || context.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
     let rate_comparable = || {
-        view.bandwidths().any(|(at, o)| view.cells(&o.matrix).iter().any(|cell| view.expected_rate(at, cell).is_some()))
+        let view = View::new(context);
+        let comparable = |at, matrix| view.cells(matrix).iter().any(|cell| view.expected_rate(at, cell).is_some());
+        view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
     };
-    width_known() || access_known() || rate_comparable()
+    width_known || access_known() || rate_comparable()
 }
 
 #[cfg(test)]
@@ -198,7 +199,6 @@ mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
     use crate::catalogue::Parts;
-    use crate::evidence::P2pStatus;
 
     fn judge(machine: &Machine) -> (Vec<Finding>, Verdict) {
         let parts = Parts::default();

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::view::{Raised, View};
-use super::words::{add, list, verb};
+use super::words::{list, verb};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
@@ -36,7 +36,17 @@ struct Key {
     reason: Reason,
     running: PcieWidth,
     could: PcieWidth,
-    in_slot: bool,
+    /// What offers more.
+    offers: Offers,
+}
+
+/// What a link's limit is known from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Offers {
+    Slot,
+    BothEnds,
+    /// The slot's limit is not known.
+    OneEnd,
 }
 
 /// Links that run below what both ends and the slot allow, idle ones left out.
@@ -83,7 +93,13 @@ fn judge(view: &View, id: NodeId) -> Option<(LinkId, Key)> {
     {
         return None;
     }
-    let key = |reason, running, could| Some((at, Key { reason, running, could, in_slot: slot.is_some() }));
+    let offers = match (slot, &link.note) {
+        (Some(_), _) => Offers::Slot,
+        // what a captured link's note says: that only one end's limit is known
+        (None, Some(_)) if view.is_captured() => Offers::OneEnd,
+        _ => Offers::BothEnds,
+    };
+    let key = |reason, running, could| Some((at, Key { reason, running, could, offers }));
     if below(running.lanes, allowed.lanes) {
         // on a captured machine the generation may be that of an idle link: only the lanes count
         let now = if view.is_captured() { PcieWidth { generation: None, ..running } } else { running };
@@ -127,11 +143,8 @@ fn devices(view: &View, id: NodeId) -> Vec<String> {
 }
 
 fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
-    let Key { reason, running, could, in_slot } = *key;
-    let mut subjects = Vec::new();
-    for (_, id) in members {
-        devices(view, *id).into_iter().for_each(|name| add(&mut subjects, name));
-    }
+    let Key { reason, running, could, offers } = *key;
+    let subjects: Vec<String> = members.iter().flat_map(|(_, id)| devices(view, *id)).collect();
     let who = list(&subjects);
     let run = verb(&subjects, "runs", "run");
     let factor = loss_factor(running, could);
@@ -141,7 +154,11 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     } else {
         describe(could)
     };
-    let offerer = if in_slot { "the slot offers" } else { "both ends allow" };
+    let offerer = match offers {
+        Offers::Slot => "the slot offers",
+        Offers::BothEnds => "both ends allow",
+        Offers::OneEnd => "the device, if not its slot, allows",
+    };
     let (summary, mend) = match reason {
         Reason::BelowAllowed | Reason::BelowSlot => {
             (format!("{who} {run} at {now} where {offerer} {offer}"), mend_fault(view, running, could, members))

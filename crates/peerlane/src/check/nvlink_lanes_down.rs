@@ -16,12 +16,12 @@ const FEWEST_OTHERS: usize = 3;
 
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
-    let ports = active_ports(view, &gpus);
+    let ports = active_ports(view);
     let mut raised = if ports.is_empty() { Vec::new() } else { uneven_ports(view, &ports) };
     // the same loss seen in the matrix is no second finding
-    let named: Vec<String> = raised.iter().flat_map(|r| r.finding.subjects.clone()).collect();
-    let lost = outcasts(view, &gpus).into_iter().filter(|id| !named.iter().any(|n| n == view.name(*id)));
-    let lost: Vec<NodeId> = lost.collect();
+    let named: Vec<&String> = raised.iter().flat_map(|r| &r.finding.subjects).collect();
+    let mut lost = outcasts(view, &gpus);
+    lost.retain(|id| !named.iter().any(|name| *name == view.name(*id)));
     raised.extend(report_outcasts(view, &lost));
     if ports.is_empty() {
         raised.extend(uneven_bricks(view, &gpus, &lost));
@@ -33,11 +33,12 @@ fn run(view: &View) -> Vec<Raised> {
 type Ports<'a> = BTreeMap<NodeId, (u32, u32, &'a Origin)>;
 
 /// From listings that show inactive ports too, the first for each GPU: others (NCCL's) list only what is up.
-fn active_ports<'a>(view: &View<'a>, gpus: &[NodeId]) -> Ports<'a> {
+fn active_ports<'a>(view: &View<'a>) -> Ports<'a> {
     let fabric = view.fabric();
+    let addresses = view.gpus_by_address();
     let node = |port: &NvlinkPort| {
-        let by_address = |a| gpus.iter().copied().find(|id| fabric.node(*id).address == Some(a));
-        let by_number = |n: u32| fabric.find(&format!("GPU{n}")).filter(|id| gpus.contains(id));
+        let by_address = |a| addresses.get(&a).copied();
+        let by_number = |n: u32| fabric.find(&format!("GPU{n}")).filter(|id| fabric.node(*id).kind == NodeKind::Gpu);
         port.address.and_then(by_address).or_else(|| port.gpu.and_then(by_number))
     };
     let mut ports = Ports::new();
@@ -61,12 +62,16 @@ fn uneven_ports(view: &View, ports: &Ports) -> Vec<Raised> {
         let node = view.fabric().node(id);
         node.product.as_deref().or(node.part.as_deref())
     };
+    let mut most: BTreeMap<Option<&str>, u32> = BTreeMap::new();
+    for (id, (active, ..)) in ports {
+        let best = most.entry(product(*id)).or_insert(*active);
+        *best = (*best).max(*active);
+    }
     let mut groups: BTreeMap<(u32, u32), Vec<NodeId>> = BTreeMap::new();
     for (id, (active, ..)) in ports {
-        let most = ports.iter().filter(|(other, _)| product(**other) == product(*id)).map(|(_, (n, ..))| *n).max();
-        let most = most.unwrap_or(*active);
-        if *active < most {
-            groups.entry((*active, most)).or_default().push(*id);
+        let best = most.get(&product(*id)).copied().unwrap_or(*active);
+        if *active < best {
+            groups.entry((*active, best)).or_default().push(*id);
         }
     }
     let mut raised = Vec::new();
@@ -132,7 +137,7 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         subjects,
         expected: "NVLink between all GPUs".to_owned(),
         observed: format!("{now} to the other GPUs"),
-        evidence: view.cite(view.machine.stated_classes.iter().map(|(_, origin)| origin)),
+        evidence: view.cite(view.class_origins(lost)),
         mend: mend(),
     };
     Some(Raised { finding, loss: 1.0 })
@@ -157,8 +162,10 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
     for id in joined.into_iter().filter(|id| f64::from(bricks(*id)) < usual) {
         groups.entry(bricks(id)).or_default().push(id);
     }
-    let evidence = || view.cite(view.machine.stated_classes.iter().map(|(_, origin)| origin));
-    groups.into_iter().map(|(now, ids)| report_fewer(view, &ids, (now, usual as u32), "NVLinks", evidence())).collect()
+    groups
+        .into_iter()
+        .map(|(now, ids)| report_fewer(view, &ids, (now, usual as u32), "NVLinks", view.cite(view.class_origins(&ids))))
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
-use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Finding, FindingKind, Rule, Severity, words};
 use crate::evidence::{Fact, P2pStatus};
-use crate::fabric::PathClass;
+use crate::fabric::{NodeId, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
 
@@ -63,22 +62,26 @@ impl Refusal {
     }
 }
 
+/// A pair with its class.
+type Pair = (NodeId, NodeId, Option<PathClass>);
+
 fn run(view: &View) -> Vec<Raised> {
-    let mut groups: BTreeMap<(bool, Refusal), Vec<(String, Option<PathClass>)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(bool, Refusal), Vec<Pair>> = BTreeMap::new();
     for (a, b) in view.gpu_pairs() {
         let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
         let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
         let class = view.class(a, b);
         let near = class.is_some_and(|c| c <= PathClass::Pxb);
-        groups.entry((near, refusal)).or_default().push((view.pair(a, b), class));
+        groups.entry((near, refusal)).or_default().push((a, b, class));
     }
     let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(_)));
-    groups.into_iter().map(|((near, refusal), pairs)| report(near, refusal, &pairs, &evidence)).collect()
+    groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
-fn report(near: bool, refusal: Refusal, pairs: &[(String, Option<PathClass>)], evidence: &[String]) -> Raised {
-    let subjects: Vec<String> = pairs.iter().map(|(pair, _)| pair.clone()).collect();
-    let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(_, class)| *class).collect();
+fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
+    let subjects: Vec<String> = pairs.iter().map(|(a, b, _)| view.pair(*a, *b)).collect();
+    let ends: Vec<(NodeId, NodeId)> = pairs.iter().map(|(a, b, _)| (*a, *b)).collect();
+    let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(_, _, class)| *class).collect();
     classes.sort_unstable();
     classes.dedup();
     let classes: Vec<String> = classes.iter().map(|c| format!("{c}, {}", c.meaning())).collect();
@@ -93,7 +96,7 @@ fn report(near: bool, refusal: Refusal, pairs: &[(String, Option<PathClass>)], e
         rule: RULE.id.to_owned(),
         kind,
         severity: if near { Severity::Error } else { Severity::Warning },
-        summary: format!("Peer-to-peer access is refused between {}{on}", list(&subjects)),
+        summary: format!("Peer-to-peer access is refused between {}{on}", words::pairs(&view.names(&ends))),
         subjects,
         expected: if near {
             "peer-to-peer works below one switch and over NVLink".to_owned()

@@ -5,7 +5,7 @@ use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
 use super::words::{list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Matrix, Quantity};
+use crate::evidence::Matrix;
 use crate::fabric::PathClass;
 use crate::machine::Observed;
 
@@ -163,11 +163,7 @@ fn no_effect(
 
 /// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.
 fn latencies(view: &View, on: &Observed) -> Option<f64> {
-    let of = |p2p: bool| {
-        view.machine.matrices.iter().find(|o| {
-            o.matrix.quantity == Quantity::Latency && o.matrix.p2p == Some(p2p) && o.origin.source == on.origin.source
-        })
-    };
+    let of = |p2p: bool| view.latencies().find(|o| o.matrix.p2p == Some(p2p) && o.origin.source == on.origin.source);
     let (with, without): (&Matrix, &Matrix) = (&of(true)?.matrix, &of(false)?.matrix);
     let mut ratios = Vec::new();
     for (i, row) in with.rows.iter().enumerate() {
@@ -187,7 +183,7 @@ fn latencies(view: &View, on: &Observed) -> Option<f64> {
 mod tests {
     use super::super::testing::{findings, switched, uniform};
     use super::*;
-    use crate::evidence::{P2pStatus, Unit};
+    use crate::evidence::{P2pStatus, Quantity, Unit};
     use crate::machine::Machine;
 
     fn off(mut observed: Observed) -> Observed {

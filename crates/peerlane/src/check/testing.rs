@@ -90,6 +90,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
             title: String::new(),
         },
         origin: origin("p2pBandwidthLatencyTest"),
+        also: Vec::new(),
         published: false,
     }
 }

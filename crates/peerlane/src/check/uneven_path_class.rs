@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::culprit::{Role, blame};
 use super::view::{Cell, End, Raised, View};
-use super::words::{add, list, median, percent};
+use super::words::{list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
 use crate::machine::Observed;
@@ -22,6 +22,9 @@ const MUCH: f64 = 0.25;
 
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
+
+/// What pairs that should be equally fast share: their class, and the lanes of their narrowest link.
+type Alike = (PathClass, Option<u8>);
 
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
@@ -49,7 +52,7 @@ fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
     // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
     let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
     let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
-    let mut classes: BTreeMap<(PathClass, Option<u8>), Vec<(usize, f64)>> = BTreeMap::new();
+    let mut classes: BTreeMap<Alike, Vec<(usize, f64)>> = BTreeMap::new();
     for (i, cell) in cells.iter().enumerate() {
         let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
         classes.entry((class, narrowest(view, cell))).or_default().push((i, level(i, cell)));
@@ -83,19 +86,19 @@ fn report(
     let matrix = &observed.matrix;
     let (worst, gap) = odd.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let much = *gap >= MUCH;
-    let mut subjects = Vec::new();
-    let (kind, who, mend) = match culprit {
+    let (kind, subjects, who, mend) = match culprit {
         Some((End::Node(id), role)) => {
-            add(&mut subjects, view.name(id));
             let kind = if much { FindingKind::Fault } else { FindingKind::Design };
             let mend = "Compare this GPU with its peers: link width under load, clocks, temperature, and the slot it is in; \
                         exchange it with a neighbour to see whether the card or the place is slow.";
-            (kind, format!("{class} rates {} {}", role.preposition(), view.name(id)), mend)
+            let name = view.name(id);
+            (kind, vec![name.to_owned()], format!("{class} rates {} {name}", role.preposition()), mend)
         }
         _ => {
-            odd.iter().for_each(|(cell, _)| add(&mut subjects, view.subject(matrix, cell)));
+            let pairs: Vec<String> = odd.iter().map(|(cell, _)| view.subject(matrix, cell)).collect();
             let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
-            (FindingKind::Measurement, format!("{class} rates of {}", list(&subjects)), mend)
+            let who = format!("{class} rates of {}", list(&pairs));
+            (FindingKind::Measurement, pairs, who, mend)
         }
     };
     let finding = Finding {
@@ -106,7 +109,7 @@ fn report(
         summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
         expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
         observed: format!("{} {} ({})", view.arrow(matrix, worst), worst.rate, matrix.describe()),
-        evidence: view.cite([&observed.origin]),
+        evidence: view.cite_matrix(observed),
         mend: mend.to_owned(),
     };
     Some(Raised { finding, loss: *gap })

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
+use super::words::lines;
 use super::{Context, Finding};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PcieWidth};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
 use crate::model::Model;
 use crate::units::Rate;
@@ -15,6 +16,9 @@ use crate::units::Rate;
 /// Rules that look at every pair stay silent on machines with more GPUs or NICs than this: no machine
 /// has them, and pairs grow with the square.
 const MOST_DEVICES: usize = 512;
+
+/// Matrices looked at, of the many that a text may hold.
+const MOST_MATRICES: usize = 1024;
 
 /// A finding with the weight it is sorted by.
 pub(super) struct Raised {
@@ -86,14 +90,15 @@ impl<'a> View<'a> {
     /// Looks at a machine through its model.
     pub(super) fn new(context: &Context<'a>) -> Self {
         let Context { machine, model } = *context;
-        let expected = machine.matrices.iter().map(|o| expect_like(model, &o.matrix)).collect();
+        let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
+        let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
         let stated = machine
             .statements
             .iter()
             .filter(|s| s.quantity == Quantity::Bandwidth)
             .map(|statement| {
                 let matrix = lay_out(statement);
-                Stated { statement, expected: expect_like(model, &matrix), matrix }
+                Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
         let mut view = View { machine, model, expected, stated, carried: HashMap::new() };
@@ -132,6 +137,12 @@ impl<'a> View<'a> {
         if nodes.len() > MOST_DEVICES { Vec::new() } else { nodes }
     }
 
+    /// The GPUs whose PCI address is known.
+    pub(super) fn gpus_by_address(&self) -> HashMap<PciAddress, NodeId> {
+        let gpus = self.fabric().of_kind(NodeKind::Gpu);
+        gpus.filter_map(|id| Some((self.fabric().node(id).address?, id))).collect()
+    }
+
     /// Every pair of GPUs once.
     pub(super) fn gpu_pairs(&self) -> Vec<(NodeId, NodeId)> {
         let gpus = self.of_kind(NodeKind::Gpu);
@@ -144,6 +155,11 @@ impl<'a> View<'a> {
             let (stated, _) = self.machine.stated_classes.as_ref()?;
             stated.between(self.name(a), self.name(b))
         })
+    }
+
+    /// Names of both ends of pairs.
+    pub(super) fn names(&self, pairs: &[(NodeId, NodeId)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| (self.name(*a).to_owned(), self.name(*b).to_owned())).collect()
     }
 
     /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
@@ -161,8 +177,13 @@ impl<'a> View<'a> {
 
     /// The bandwidth matrices with their index.
     pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
-        let all = self.machine.matrices.iter().enumerate();
+        let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
         all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
+    }
+
+    /// The latency matrices.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &'a Observed> + use<'a> {
+        self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
     }
 
     /// The numbers of a bandwidth matrix between two known, different ends.
@@ -171,8 +192,11 @@ impl<'a> View<'a> {
             Some(id) => Some(End::Node(id)),
             None => name.eq_ignore_ascii_case("host").then_some(End::Host),
         };
-        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
         let mut cells = Vec::new();
+        if is_oversized(matrix) {
+            return cells;
+        }
+        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
         for (i, row) in matrix.rows.iter().enumerate() {
             let Some(from) = end(row) else { continue };
             for (j, to) in cols.iter().enumerate() {
@@ -243,16 +267,37 @@ impl<'a> View<'a> {
         most
     }
 
-    /// Where statements stand, each once; the machine's citation where none has a place of its own.
+    /// Where statements stand: `file:lines (tool)`, once for each file and tool; the machine's citation
+    /// where no statement has a place of its own.
     pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
-        let mut cited: Vec<String> = Vec::new();
+        let mut places: Vec<(&Origin, Vec<(u32, u32)>)> = Vec::new();
         for origin in origins {
-            let text = origin.to_string();
-            if !cited.contains(&text) {
-                cited.push(text);
+            match places.iter_mut().find(|(o, _)| (&o.source, o.tool) == (&origin.source, origin.tool)) {
+                Some((_, lines)) => lines.extend(origin.lines),
+                None => places.push((origin, origin.lines.into_iter().collect())),
             }
         }
-        if cited.is_empty() { self.machine.source.iter().cloned().collect() } else { cited }
+        if places.is_empty() {
+            return self.machine.source.iter().cloned().collect();
+        }
+        let text = |(origin, ranges): &(&Origin, Vec<(u32, u32)>)| {
+            let at = if ranges.is_empty() { String::new() } else { format!(":{}", lines(ranges)) };
+            format!("{}{at} ({})", origin.source, origin.tool)
+        };
+        places.iter().map(text).collect()
+    }
+
+    /// Where the numbers of a matrix stand.
+    pub(super) fn cite_matrix(&self, observed: &Observed) -> Vec<String> {
+        self.cite(std::iter::once(&observed.origin).chain(&observed.also))
+    }
+
+    /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
+    pub(super) fn class_origins(&self, nodes: &[NodeId]) -> Vec<&'a Origin> {
+        match &self.machine.stated_classes {
+            Some((_, origin)) => vec![origin],
+            None => nodes.iter().flat_map(|id| &self.fabric().node(*id).origins).collect(),
+        }
     }
 
     /// Where the facts that `wanted` picks stand.
@@ -265,6 +310,11 @@ impl<'a> View<'a> {
 pub(super) fn expected_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
     let value = expected.values.get(cell.i)?.get(cell.j).copied().flatten()?;
     expected.unit.rate(value).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO)
+}
+
+/// Whether a matrix has more rows or columns than any machine has devices.
+fn is_oversized(matrix: &Matrix) -> bool {
+    matrix.rows.len().max(matrix.cols.len()) > MOST_DEVICES
 }
 
 /// One direction's part of a bandwidth: half of a bidirectional sum.

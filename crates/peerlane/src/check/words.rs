@@ -1,5 +1,9 @@
 //! Turning names and numbers into short texts.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::fabric::CpuList;
+
 /// Names shown before a list is cut.
 const SHOWN: usize = 12;
 
@@ -26,6 +30,46 @@ pub(super) fn list(names: &[String]) -> String {
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
+/// Pairs in as few words as they allow: `any two of GPU0–GPU3`, `GPU0, GPU1 and GPU2, GPU3`,
+/// `GPU0 and GPU3; GPU1 and GPU2`. Each pair is expected once.
+pub(super) fn pairs(pairs: &[(String, String)]) -> String {
+    let mut ends: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    for end in pairs.iter().flat_map(|(a, b)| [a, b]) {
+        if seen.insert(end) {
+            ends.push(end.clone());
+        }
+    }
+    if ends.len() > 2 && pairs.len() == ends.len() * (ends.len() - 1) / 2 {
+        ends.sort_by_key(|name| numbered(name).map(|(stem, n)| (stem.to_owned(), n)));
+        return format!("any two of {}", list(&ends));
+    }
+    // the partners of each end, then the ends of equal partners
+    let mut partners: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    pairs.iter().for_each(|(a, b)| partners.entry(a).or_default().push(b.clone()));
+    let mut equal: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    let mut at: HashMap<Vec<String>, usize> = HashMap::new();
+    for (end, partners) in partners {
+        match at.get(&partners).and_then(|i| equal.get_mut(*i)) {
+            Some((ends, _)) => ends.push(end.clone()),
+            None => {
+                at.insert(partners.clone(), equal.len());
+                equal.push((vec![end.clone()], partners));
+            }
+        }
+    }
+    let more = equal.len().saturating_sub(SHOWN);
+    equal.truncate(SHOWN);
+    let shown: Vec<String> = equal.iter().map(|(a, b)| format!("{} and {}", list(a), list(b))).collect();
+    let shown = shown.join("; ");
+    if more > 0 { format!("{shown}; and {more} more") } else { shown }
+}
+
+/// `21-26,84`: line ranges joined where they touch or overlap.
+pub(super) fn lines(ranges: &[(u32, u32)]) -> String {
+    CpuList::from_ranges(ranges.iter().copied()).to_string()
+}
+
 /// Whether `b` is `a` counted up by one.
 fn follows(a: &str, b: &str) -> bool {
     match (numbered(a), numbered(b)) {
@@ -43,14 +87,6 @@ fn numbered(name: &str) -> Option<(&str, u64)> {
 /// `runs` or `run`, by the number of subjects.
 pub(super) fn verb(subjects: &[String], one: &'static str, many: &'static str) -> &'static str {
     if subjects.len() == 1 { one } else { many }
-}
-
-/// Adds a name unless it is there already. For the short lists of a finding.
-pub(super) fn add(names: &mut Vec<String>, name: impl Into<String>) {
-    let name = name.into();
-    if !names.contains(&name) {
-        names.push(name);
-    }
 }
 
 /// `8 %` of a share between 0 and 1.
@@ -80,6 +116,19 @@ mod tests {
         assert_eq!(list(&[]), "");
         let many: Vec<String> = (0..20).map(|i| format!("GPU{}", i * 2)).collect();
         assert!(list(&many).ends_with("GPU22 and 8 more"));
+    }
+
+    #[test]
+    fn pairs_in_few_words() {
+        let of = |list: &[(&str, &str)]| {
+            let list: Vec<(String, String)> = list.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+            pairs(&list)
+        };
+        assert_eq!(of(&[("GPU0", "GPU1")]), "GPU0 and GPU1");
+        assert_eq!(of(&[("GPU0", "GPU1"), ("GPU0", "GPU2"), ("GPU1", "GPU2")]), "any two of GPU0–GPU2");
+        let across = [("GPU0", "GPU2"), ("GPU0", "GPU3"), ("GPU1", "GPU2"), ("GPU1", "GPU3")];
+        assert_eq!(of(&across), "GPU0, GPU1 and GPU2, GPU3");
+        assert_eq!(of(&[("GPU0", "GPU3"), ("GPU1", "GPU2")]), "GPU0 and GPU3; GPU1 and GPU2");
     }
 
     #[test]

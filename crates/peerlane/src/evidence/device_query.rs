@@ -1,14 +1,11 @@
 //! Reads the output of CUDA's `deviceQuery`: the devices, and which can access which.
 
-use super::p2p_test::{AccessPairs, access_matrix};
+use super::p2p_test::{AccessPairs, MAX_DEVICES, access_matrix};
 use super::{Fact, Found, GpuFacts, Text};
 use crate::fabric::PciAddress;
 use crate::units::Bytes;
 
 const TOOL: &str = "deviceQuery";
-
-/// No process sees more GPUs than this; larger numbers are no device numbers.
-const MAX_DEVICES: u32 = 256;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Run::default();

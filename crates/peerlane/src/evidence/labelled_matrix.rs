@@ -1,5 +1,225 @@
-//! (being written)
+//! Matrices of numbers between GPUs that an author wrote into a document: `GPU0 GPU1 …` above, `GPU0: — 53.9 …` below.
+//!
+//! No tool prints them, so that unit and direction must be found in the lines just above; a matrix without a unit is
+//! not used.
 
-use super::{Found, Text};
+use super::words::{gpu_number, number_and_unit, words};
+use super::{Direction, Fact, Found, Matrix, Operation, Quantity, Text, Unit};
 
-pub(super) fn scan(_text: &Text, _found: &mut Found) {}
+const TOOL: &str = "document table";
+
+/// More GPUs than any machine has.
+const MAX_GPUS: usize = 512;
+
+/// Lines with words above the header that may name the unit.
+const MAX_TITLE_LINES: usize = 3;
+
+/// Lines above the header that are looked at.
+const MAX_TITLE_DISTANCE: usize = 8;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut i = 0;
+    while i < text.len() {
+        let rows = header(text.line(i)).and_then(|header| Some((read_rows(text, i, &header)?, header)));
+        i = match rows {
+            Some((table, header)) => {
+                let last = table.last;
+                push(text, i, header, table, found);
+                last + 1
+            }
+            None => i + 1,
+        };
+    }
+}
+
+struct Header {
+    cols: Vec<String>,
+    /// The columns are where data comes from (`Src→` stands before them).
+    cols_are_sources: bool,
+}
+
+/// At least two GPUs, with at most one other word before them.
+fn header(line: &str) -> Option<Header> {
+    if !line.contains("GPU") {
+        return None;
+    }
+    let all: Vec<&str> = words(line).map(|w| w.text).collect();
+    let corner = all.first().copied().filter(|w| gpu_number(w).is_none() && number_and_unit(w).is_none());
+    let names = all.get(usize::from(corner.is_some())..)?;
+    let fits = (2..=MAX_GPUS).contains(&names.len()) && names.iter().all(|w| gpu_number(w).is_some());
+    let corner = corner.unwrap_or_default().to_lowercase();
+    let cols_are_sources = corner.ends_with(['→', '>']) && (corner.starts_with("src") || corner.starts_with("from"));
+    fits.then(|| Header { cols: names.iter().map(|&w| w.to_owned()).collect(), cols_are_sources })
+}
+
+struct Table {
+    rows: Vec<String>,
+    values: Vec<Vec<Option<f64>>>,
+    last: usize,
+}
+
+/// The rows below the header: a GPU, then numbers and dashes for all columns.
+fn read_rows(text: &Text, first: usize, header: &Header) -> Option<Table> {
+    let mut table = Table { rows: Vec::new(), values: Vec::new(), last: first };
+    for i in first + 1..text.len() {
+        let line = text.line(i);
+        let is_rule = line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | '+' | '=' | ' '));
+        if table.rows.is_empty() && is_rule {
+            continue;
+        }
+        let mut row = words(line).map(|w| w.text.trim_matches('*'));
+        let label = row.next().map(|w| w.trim_end_matches(':')).filter(|w| gpu_number(w).is_some());
+        let cells: Option<Vec<Option<f64>>> = row.map(cell).collect();
+        match (label, cells) {
+            (Some(label), Some(cells)) if cells.len() == header.cols.len() && table.rows.len() < MAX_GPUS => {
+                table.rows.push(label.to_owned());
+                table.values.push(cells);
+                table.last = i;
+            }
+            _ => break,
+        }
+    }
+    let numbers = table.values.iter().flatten().flatten().count();
+    (table.rows.len() >= 2 && numbers >= 2).then_some(table)
+}
+
+/// A number, or what stands for none; anything else makes the line no row.
+fn cell(word: &str) -> Option<Option<f64>> {
+    if matches!(word, "—" | "–" | "-" | "X" | "x" | "N/A" | "n/a" | "*" | "") {
+        return Some(None);
+    }
+    let word = word.trim_start_matches('~');
+    number_and_unit(word).filter(|(_, unit)| unit.is_empty()).map(|(n, _)| Some(n))
+}
+
+fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Found) {
+    let lines = text.numbers(first, table.last);
+    let Some((title, unit, scale)) = title(text, first) else { return };
+    let low = title.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|w| low.contains(w));
+    let direction = if says(&["bidirectional", "bi-directional", "both directions"]) {
+        Some(Direction::Bidirectional)
+    } else if says(&["unidirectional", "uni-directional", "one direction", "one way", "one-way"]) {
+        Some(Direction::Unidirectional)
+    } else {
+        None
+    };
+    let p2p = if says(&["p2p=enabled", "p2p enabled", "p2p on"]) {
+        Some(true)
+    } else if says(&["p2p=disabled", "p2p disabled", "p2p off"]) {
+        Some(false)
+    } else {
+        None
+    };
+    let op = match (says(&["write"]), says(&["read"])) {
+        (true, false) => Some(Operation::Write),
+        (false, true) => Some(Operation::Read),
+        _ => None,
+    };
+    let quantity = match unit {
+        Unit::Microseconds | Unit::Nanoseconds => Quantity::Latency,
+        _ => Quantity::Bandwidth,
+    };
+    let scaled = |row: Vec<Option<f64>>| row.into_iter().map(|v| v.map(|v| v * scale)).collect();
+    let mut values: Vec<Vec<Option<f64>>> = table.values.into_iter().map(scaled).collect();
+    let (mut rows, mut cols) = (table.rows, header.cols);
+    if header.cols_are_sources {
+        values = (0..cols.len()).map(|j| values.iter().map(|row| row.get(j).copied().flatten()).collect()).collect();
+        std::mem::swap(&mut rows, &mut cols);
+    }
+    let matrix = Matrix {
+        quantity,
+        direction,
+        p2p,
+        op,
+        engine: None,
+        unit,
+        size: None,
+        rows,
+        cols,
+        values,
+        title: title.clone(),
+    };
+    if direction.is_none() && quantity == Quantity::Bandwidth {
+        found.warn(text, TOOL, lines, format!("'{title}' does not say whether one or both directions are counted"));
+    }
+    found.push(text, TOOL, lines, Fact::Matrix(matrix));
+}
+
+/// The nearest line above `header` that names a unit, without markup, the unit, and what its values are to be
+/// multiplied by.
+fn title(text: &Text, header: usize) -> Option<(String, Unit, f64)> {
+    let above = (header.saturating_sub(MAX_TITLE_DISTANCE)..header).rev().map(|i| text.line(i).trim());
+    let worded = above.filter(|line| line.contains(char::is_alphabetic) && !line.starts_with("```"));
+    worded.take(MAX_TITLE_LINES).find_map(|line| {
+        let (unit, scale) = unit(line)?;
+        let clean = line.trim_matches(|c: char| matches!(c, '#' | '*' | ':' | '`') || c.is_whitespace());
+        Some((clean.to_owned(), unit, scale))
+    })
+}
+
+/// The unit that a title names.
+fn unit(title: &str) -> Option<(Unit, f64)> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '/';
+    title.split(|c: char| !is_word(c)).find_map(|word| {
+        Some(match word {
+            "GB/s" | "GBps" | "GB/sec" => (Unit::GigabytesPerSecond, 1.0),
+            // an author's MB are 10⁶ bytes
+            "MB/s" | "MBps" | "MB/sec" => (Unit::GigabytesPerSecond, 1e-3),
+            "MiB/s" => (Unit::MebibytesPerSecond, 1.0),
+            "GiB/s" => (Unit::MebibytesPerSecond, 1024.0),
+            "Gb/s" | "Gbps" | "Gbit/s" => (Unit::GigabitsPerSecond, 1.0),
+            // the micro sign and the Greek letter
+            "us" | "µs" | "μs" => (Unit::Microseconds, 1.0),
+            "ns" => (Unit::Nanoseconds, 1.0),
+            _ => return None,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(text: &str) -> (Vec<Matrix>, Found) {
+        let mut found = Found::default();
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let matrix = |fact: &Fact| if let Fact::Matrix(m) = fact { m.clone() } else { panic!() };
+        (found.evidence.iter().map(|e| matrix(&e.fact)).collect(), found)
+    }
+
+    #[test]
+    fn under_a_heading_with_unit_and_direction() {
+        let text = "### All pairs, unidirectional writes (GB/s)\n\n```\n Dst→   GPU0   GPU1\nGPU0:    —     53.9\n\
+                    GPU1:  53.8     —\n```\n";
+        let (all, found) = scanned(text);
+        let [m] = &all[..] else { panic!("{found:?}") };
+        assert_eq!(found.evidence[0].origin.lines, Some((4, 6)));
+        assert_eq!((m.between("GPU0", "GPU1"), m.value(0, 0)), (Some(53.9), None));
+        assert_eq!((m.direction, m.op), (Some(Direction::Unidirectional), Some(Operation::Write)));
+        assert_eq!((m.unit, m.title.as_str()), (Unit::GigabytesPerSecond, "All pairs, unidirectional writes (GB/s)"));
+    }
+
+    #[test]
+    fn markdown_table_of_sources_in_other_units() {
+        let text =
+            "Bidirectional, MB/s:\n\n| Src→ | GPU0 | GPU1 |\n|---|---|---|\n| GPU0 | - | 2500 |\n| GPU1 | 1500 | - |\n";
+        let (all, found) = scanned(text);
+        assert_eq!(all[0].between("GPU0", "GPU1"), Some(1.5), "column GPU0 sends to row GPU1");
+        assert_eq!((all[0].direction, found.warnings.len()), (Some(Direction::Bidirectional), 0));
+        assert_eq!(scanned("Latency (µs)\n  GPU0 GPU1\nGPU0 1 2\nGPU1 2 1\n").0[0].quantity, Quantity::Latency);
+    }
+
+    #[test]
+    fn what_tools_print_and_what_has_no_unit() {
+        for text in [
+            "Bandwidth Matrix (GB/s)\n   D\\D     0      1\n     0  1.0  2.0\n     1  2.0  1.0\n",
+            "GB/s\n   GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX X\n",
+            "=== Weight between two GPUs ===\n   GPU0 GPU1\nGPU0 0 15\nGPU1 15 0\n",
+            "GB/s\n   GPU0 GPU1\nGPU0 0\n",
+            "It busses along (fast)\n   GPU0 GPU1\nGPU0 1 2\nGPU1 2 1\n",
+        ] {
+            assert_eq!(scanned(text).1, Found::default(), "{text}");
+        }
+    }
+}

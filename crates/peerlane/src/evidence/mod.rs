@@ -14,6 +14,7 @@ mod text;
 mod words;
 
 mod bandwidth_test;
+mod config_space;
 mod cpuinfo;
 mod device_query;
 mod host_contention;
@@ -45,6 +46,7 @@ mod rocm_smi;
 mod sensors;
 mod sysfs;
 mod sysfs_listing;
+mod sysfs_tree;
 mod xml;
 
 pub use fact::{

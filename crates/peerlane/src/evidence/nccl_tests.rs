@@ -206,11 +206,11 @@ mod tests {
     }
 
     fn curve(found: &Found) -> &Curve {
-        let curves = found.evidence.iter().filter_map(|e| match &e.fact {
+        let mut curves = found.evidence.iter().filter_map(|e| match &e.fact {
             Fact::Curve(c) => Some(c),
             _ => None,
         });
-        curves.last().unwrap()
+        curves.next_back().unwrap()
     }
 
     #[test]

@@ -224,9 +224,10 @@ fn is_unsaid(device: &PciDevice) -> bool {
     device.class.is_none() && device.gpu_index.is_none() && device.os_devices.is_empty()
 }
 
-/// `ffff:ff:…` stands in hand-written files for bridges whose address their author could not see.
+/// `ffff:ff:…` stands in hand-written files for bridges whose address their author could not see;
+/// [`crate::export::nccl_xml`] makes up its own in that corner too.
 fn is_made_up(address: PciAddress) -> bool {
-    address.domain >= 0xffff && address.bus == 0xff
+    (0xff00..=0xffff).contains(&address.domain) && address.bus >= 0xf0
 }
 
 /// NCCL lists sockets and RDMA devices alike. Sockets have their index for a guid, and no GPUDirect.

@@ -7,8 +7,8 @@ use crate::units::Bytes;
 
 const TOOL: &str = "numactl -H";
 
-/// More nodes than Linux knows (`MAX_NUMNODES` is at most 1024).
-const MAX_NODES: u64 = 1024;
+/// The most nodes that Linux can be built for.
+const MAX_NODES: usize = 1024;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
@@ -21,22 +21,22 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 }
 
 /// `available: 2 nodes (0,8)`.
-fn available(line: &str) -> Option<Vec<NumaNode>> {
+fn available(line: &str) -> Option<CpuList> {
     let rest = line.trim().strip_prefix("available:")?;
     let (count, list) = rest.split_once('(')?;
-    let list: CpuList = list.split_once(')')?.0.parse().ok().filter(|l: &CpuList| l.len() <= MAX_NODES)?;
-    let ids = list.ranges().iter().flat_map(|&(a, b)| a..=b);
-    count.contains("node").then(|| ids.map(|id| NumaNode { id, ..NumaNode::default() }).collect())
+    let list: CpuList = list.split_once(')')?.0.parse().ok()?;
+    count.contains("node").then_some(list)
 }
 
 /// Reads what stands below line `first`; returns the line to go on from.
-fn read(text: &Text, first: usize, mut nodes: Vec<NumaNode>, found: &mut Found) -> usize {
+fn read(text: &Text, first: usize, ids: CpuList, found: &mut Found) -> usize {
+    let mut nodes = Vec::new();
     let mut last = first;
     for i in first + 1..text.len() {
         let line = text.line(i).trim();
         let known = match key_value(line) {
             Some(("node distances", _)) => true,
-            Some((key, value)) => take(&mut nodes, key, value),
+            Some((key, value)) => take(&ids, &mut nodes, key, value),
             // `node   0   8`, the header of the distances
             None => line.split_whitespace().next() == Some("node"),
         };
@@ -46,23 +46,30 @@ fn read(text: &Text, first: usize, mut nodes: Vec<NumaNode>, found: &mut Found) 
         last = i;
     }
     let lines = text.numbers(first, last);
-    let count = nodes.len();
-    if nodes.iter().any(|n| n.distances.len() != count) {
-        found.warn(text, TOOL, lines, "node distances are missing or cut");
+    if nodes.is_empty() {
+        return last + 1;
+    }
+    let is_cut = |n: &NumaNode| n.distances.len() as u64 != ids.len();
+    if nodes.len() as u64 != ids.len() || nodes.iter().any(is_cut) {
+        found.warn(text, TOOL, lines, "nodes or distances are missing: the capture is cut");
     }
     found.push(text, TOOL, lines, Fact::Host(HostFacts { numa: nodes, ..HostFacts::default() }));
     last + 1
 }
 
 /// Takes `node 0 cpus: 0 1 2`, `node 0 size: 128295 MB` (of 2²⁰ bytes) or `0:  10  40`.
-fn take(nodes: &mut [NumaNode], key: &str, value: &str) -> bool {
+fn take(ids: &CpuList, nodes: &mut Vec<NumaNode>, key: &str, value: &str) -> bool {
     let mut words = key.split_whitespace();
     let (id, what) = match (words.next(), words.next(), words.next()) {
         (Some("node"), Some(id), Some(what)) => (id, what),
         (Some(id), None, None) => (id, "distances"),
         _ => return false,
     };
-    let Some(node) = numbered(id, "").and_then(|id| nodes.iter_mut().find(|n| n.id == id)) else { return false };
+    let Some(id) = numbered(id, "").filter(|id| ids.contains(*id)) else { return false };
+    if nodes.iter().all(|n| n.id != id) && nodes.len() < MAX_NODES && what != "distances" {
+        nodes.push(NumaNode { id, ..NumaNode::default() });
+    }
+    let Some(node) = nodes.iter_mut().find(|n| n.id == id) else { return false };
     let numbers = || value.split_whitespace().map(|n| n.parse::<u32>().ok()).collect::<Option<Vec<u32>>>();
     match what {
         "cpus" => {

@@ -143,7 +143,9 @@ fn is_capability(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn scanned(text: &str) -> (Vec<(&'static str, Option<(u32, u32)>, Vec<NvlinkPort>)>, usize) {
+    type Ports = (&'static str, Option<(u32, u32)>, Vec<NvlinkPort>);
+
+    fn scanned(text: &str) -> (Vec<Ports>, usize) {
         let mut found = Found::default();
         scan(&Text::new("test", text.as_bytes()), &mut found);
         let ports = |fact| if let Fact::Nvlink(ports) = fact { ports } else { panic!("{fact:?}") };

@@ -8,6 +8,7 @@ mod row;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use self::row::{Column, Header, Line, Row, starts_row};
 use super::words::{Word, gpu_number, is_device, numbered};
@@ -22,6 +23,9 @@ const MAX_DEVICES: usize = 512;
 /// Empty lines that a web page may put between two rows.
 const MAX_BLANK_LINES: usize = 2;
 
+/// Lines that a header may be wrapped into.
+const MAX_HEADER_LINES: usize = 8;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
@@ -35,11 +39,11 @@ fn scan_line(text: &Text, i: usize, found: &mut Found) -> usize {
     if !["GPU", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC"].iter().any(|word| line.contains(word)) {
         return i + 1;
     }
-    let start = Line::new(text, i);
+    let start = Rc::new(Line::new(text, i));
     let mut p = 0;
     while let Some(word) = start.words.get(p) {
         let read = if starts_row(&start.words, p) {
-            (p == 0).then(|| Reading::without_header(text, i)).flatten()
+            (p == 0).then(|| Reading::without_header(text, i, &start)).flatten()
         } else if gpu_number(word.text).is_some() {
             Reading::with_header(text, i, &start, p)
         } else {
@@ -67,67 +71,74 @@ struct Reading<'a> {
     header: Header<'a>,
     rows: Vec<Row<'a>>,
     no_header: bool,
-    /// Line of the last row, and the word at which that row ends.
+    /// The last row's line, and the word at which that row ends.
     last: usize,
     next: usize,
+    last_line: Rc<Line<'a>>,
 }
 
 impl<'a> Reading<'a> {
     /// The matrix whose header starts at word `p` of line `i`.
-    fn with_header(text: &'a Text, i: usize, start: &Line<'a>, p: usize) -> Option<Self> {
+    fn with_header(text: &'a Text, i: usize, start: &Rc<Line<'a>>, p: usize) -> Option<Self> {
         let mut header = Header { glued: start.glued, ..Header::default() };
-        let mut here = (i, header.take(&start.words, p));
-        let mut line = start.clone();
+        let mut line = Rc::clone(start);
+        let mut here = (i, header.take(&line.words, p));
         while here.1 >= line.words.len() {
             let next = next_line(text, here.0)?;
-            line = Line::new(text, next);
-            let end = if starts_row(&line.words, 0) { 0 } else { header.take(&line.words, 0) };
-            // a wrapped header's further lines hold titles only
-            if end != 0 && (end < line.words.len() || next > here.0 + 1) {
+            line = Rc::new(Line::new(text, next));
+            if starts_row(&line.words, 0) {
+                here = (next, 0);
+                break;
+            }
+            // a wrapped header's further lines follow at once and hold titles only
+            let end = header.take(&line.words, 0);
+            if end < line.words.len() || next > here.0 + 1 || next - i >= MAX_HEADER_LINES {
                 return None;
             }
             here = (next, end);
-            if end == 0 {
-                break;
-            }
         }
-        let names: HashSet<&str> = header.cols.iter().copied().collect();
         // one GPU's `topo -p2p` looks the same but has no affinity
         let single = header.cols.len() == 1 && header.extra.is_empty();
-        if header.cols.len() > MAX_DEVICES || names.len() < header.cols.len() || single {
+        if !starts_row(&line.words, here.1) || header.cols.len() > MAX_DEVICES || single {
             return None;
         }
-        let mut reading = Reading { text, header, rows: Vec::new(), no_header: false, last: i, next: p };
+        let names: HashSet<&str> = header.cols.iter().copied().collect();
+        if names.len() < header.cols.len() {
+            return None;
+        }
+        let last_line = Rc::clone(&line);
+        let mut reading = Reading { text, header, rows: Vec::new(), no_header: false, last: i, next: p, last_line };
         reading.read_rows(line, here);
         (!reading.rows.is_empty()).then_some(reading)
     }
 
     /// The rows from line `i` on, their header being lost.
-    fn without_header(text: &'a Text, i: usize) -> Option<Self> {
+    fn without_header(text: &'a Text, i: usize, start: &Rc<Line<'a>>) -> Option<Self> {
         let untold = usize::MAX / 2;
         let extra = vec![(Column::Cpu, untold), (Column::Numa, untold), (Column::GpuNuma, untold)];
         let header = Header { extra, ..Header::default() };
-        let mut reading = Reading { text, header, rows: Vec::new(), no_header: true, last: i, next: 0 };
-        reading.read_rows(Line::new(text, i), (i, 0));
+        let last_line = Rc::clone(start);
+        let mut reading = Reading { text, header, rows: Vec::new(), no_header: true, last: i, next: 0, last_line };
+        reading.read_rows(Rc::clone(start), (i, 0));
         let shaped = reading.rows.len() >= 2 && reading.rows.iter().all(|r| r.cells.len() >= 2);
         shaped.then_some(reading)
     }
 
     /// Reads rows from `here`, a line and a word.
-    fn read_rows(&mut self, mut line: Line<'a>, (mut i, mut p): (usize, usize)) {
+    fn read_rows(&mut self, mut line: Rc<Line<'a>>, (mut i, mut p): (usize, usize)) {
         let mut labels = HashSet::new();
         let cols = if self.no_header { MAX_DEVICES } else { self.header.cols.len() };
         while self.rows.len() < MAX_DEVICES {
             if p >= line.words.len() {
                 let Some(next) = next_line(self.text, i) else { return };
-                line = Line::new(self.text, next);
+                line = Rc::new(Line::new(self.text, next));
                 let wrapped = !starts_row(&line.words, 0);
                 if wrapped {
                     let row = self.rows.last_mut().filter(|_| next == i + 1 && !self.no_header);
                     if !row.is_some_and(|row| row.take_continuation(&line, &self.header)) {
                         return;
                     }
-                    (self.last, self.next) = (next, line.words.len());
+                    (self.last, self.next, self.last_line) = (next, line.words.len(), Rc::clone(&line));
                 }
                 (i, p) = (next, if wrapped { line.words.len() } else { 0 });
                 continue;
@@ -138,8 +149,15 @@ impl<'a> Reading<'a> {
                 return;
             }
             self.rows.push(row);
-            (self.last, self.next) = (i, next);
-            p = if starts_row(&line.words, next) { next } else { line.words.len() };
+            (self.last, self.next, self.last_line) = (i, next, Rc::clone(&line));
+            if starts_row(&line.words, next) {
+                p = next;
+            } else if p == 0 || next >= line.words.len() {
+                p = line.words.len();
+            } else {
+                // rows that share a line end where other words follow
+                return;
+            }
         }
     }
 
@@ -229,10 +247,12 @@ impl<'a> Reading<'a> {
 
     /// Reads the legends below the rows, or behind them on the same line.
     fn read_legend(&self, matrix: &mut ClassMatrix) {
-        let rest = Line::new(self.text, self.last);
-        let rest = rest.words.get(self.next..).unwrap_or_default();
-        let end = rest.iter().position(|w| gpu_number(w.text).is_some()).unwrap_or(rest.len());
-        let mut nics = take_legend(rest.get(..end).unwrap_or_default(), false, matrix);
+        let rest = self.last_line.words.get(self.next..).unwrap_or_default();
+        let other = rest.iter().position(|w| gpu_number(w.text).is_some());
+        let mut nics = take_legend(rest.get(..other.unwrap_or(rest.len())).unwrap_or_default(), false, matrix);
+        if other.is_some() {
+            return;
+        }
         for i in self.last + 1..self.text.len() {
             let line = Line::new(self.text, i);
             let text = |k: usize| line.words.get(k).map_or("", |w| w.text);

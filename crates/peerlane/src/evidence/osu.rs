@@ -72,23 +72,31 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
     last + 1
 }
 
-/// The columns after `Size`, which two blanks or more set apart: `Bandwidth (MB/s)`, `Avg Latency(us)`.
+/// The columns after `Size`: `Avg Latency(us)` ends with its unit, `MB/s`, `Messages/s` and `Iterations` are one word.
 fn columns(header: &str) -> Vec<Series> {
-    let header = header.replace('\t', "  ");
-    let column = |words: &str| {
-        let (name, unit) = match words.split_once('(') {
-            Some((name, unit)) => (name.trim(), unit.trim_end_matches(')')),
-            None if words == "MB/s" => ("Bandwidth", words),
-            None => (words, ""),
-        };
-        let unit = match unit {
-            "MB/s" => Some(Unit::GigabytesPerSecond),
-            "us" => Some(Unit::Microseconds),
-            _ => None,
-        };
-        Series { name: name.to_owned(), unit, values: Vec::new() }
+    let mut rest = header.strip_prefix("Size").unwrap_or(header).trim();
+    let mut columns = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.find(')').map(|at| at + 1).or_else(|| rest.find(char::is_whitespace)).unwrap_or(rest.len());
+        let (column, after) = rest.split_at(end);
+        columns.push(series(column));
+        rest = after.trim_start();
+    }
+    columns
+}
+
+fn series(column: &str) -> Series {
+    let (name, unit) = match column.split_once('(') {
+        Some((name, unit)) => (name.trim(), unit.trim_end_matches(')')),
+        None if column == "MB/s" => ("Bandwidth", column),
+        None => (column, ""),
     };
-    header.split("  ").map(str::trim).filter(|w| !w.is_empty()).skip(1).map(column).collect()
+    let unit = match unit {
+        "MB/s" => Some(Unit::GigabytesPerSecond),
+        "us" => Some(Unit::Microseconds),
+        _ => None,
+    };
+    Series { name: name.to_owned(), unit, values: Vec::new() }
 }
 
 fn row(line: &str, columns: usize) -> Option<(Bytes, Vec<f64>)> {
@@ -168,6 +176,9 @@ mod tests {
             "$ mpirun -np 2 ./pt2pt/osu_bibw D D\n# OSU MPI-CUDA Bi-Directional Bandwidth Test v7.0\n# Size  Bandwidth (MB/s)\n8 1.0\n",
         );
         assert_eq!(c[0].what, "osu_bibw");
+        let c = curves("# OSU MPI Multiple Bandwidth / Message Rate Test\n# Size MB/s Messages/s\n1 2.0 3.0\n");
+        assert_eq!((c[0].what.as_str(), c[0].series[0].name.as_str()), ("osu_mbw_mr", "Bandwidth"));
+        assert_eq!((c[0].series[1].name.as_str(), c[0].series[1].values[0]), ("Messages/s", Some(3.0)));
         assert!(curves("# OSU MPI Latency Test v7.0\n# Size  Latency (us)\n").is_empty());
     }
 }

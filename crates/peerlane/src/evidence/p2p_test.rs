@@ -20,7 +20,7 @@ const TOOL: &str = "p2pBandwidthLatencyTest";
 const TITLE_GAP: usize = 4;
 
 /// No process sees more GPUs than this; larger numbers are no device numbers.
-const MAX_DEVICES: u32 = 256;
+pub(super) const MAX_DEVICES: u32 = 256;
 
 /// Which device can access which, by device number.
 pub(super) type AccessPairs = BTreeMap<(u32, u32), bool>;

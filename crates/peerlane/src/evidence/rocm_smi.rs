@@ -1,5 +1,208 @@
-//! (being written)
+//! `rocm-smi --showtopo`: link types between AMD GPUs, and their NUMA nodes.
+//!
+//! Weights and hops are the driver's own costs and say nothing of a path's class; a `PCIE` link may cross one switch
+//! or two sockets. Only `XGMI` is a class.
 
-use super::{Found, Text};
+use std::collections::BTreeMap;
 
-pub(super) fn scan(_text: &Text, _found: &mut Found) {}
+use super::words::{gpu_number, key_value, numbered, words};
+use super::{ClassMatrix, Fact, Found, Text};
+use crate::fabric::{CpuList, PathClass};
+
+const TOOL: &str = "rocm-smi";
+
+/// More GPUs than any machine has.
+const MAX_GPUS: usize = 512;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut output = Output::default();
+    for (i, line) in text.iter() {
+        match title(line) {
+            Some(title) if title.contains("ROCm System Management Interface") => output.finish(text, found),
+            Some(title) if title.contains("End of ROCm SMI Log") => output.finish(text, found),
+            Some(title) => output.begin(text, i, title, found),
+            None => output.take(i, line),
+        }
+    }
+    output.finish(text, found);
+}
+
+/// The words of `======= Link Type between two GPUs =======`.
+fn title(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let title = line.trim_matches('=').trim();
+    (line.starts_with("===") && line.ends_with("===") && !title.is_empty()).then_some(title)
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Section {
+    #[default]
+    Other,
+    LinkType,
+    Numa,
+}
+
+/// One run of the tool.
+#[derive(Default)]
+struct Output {
+    section: Section,
+    lines: Option<(usize, usize)>,
+    matrix: ClassMatrix,
+    pcie: usize,
+    /// Cells that are there.
+    filled: usize,
+    numa: BTreeMap<u32, CpuList>,
+}
+
+impl Output {
+    fn begin(&mut self, text: &Text, i: usize, title: &str, found: &mut Found) {
+        self.section = match title {
+            "Link Type between two GPUs" => Section::LinkType,
+            "Numa Nodes" => Section::Numa,
+            _ => Section::Other,
+        };
+        if self.section == Section::LinkType {
+            if !self.matrix.rows.is_empty() {
+                self.finish(text, found);
+                self.section = Section::LinkType;
+            }
+            self.lines = Some((i, i));
+        }
+    }
+
+    fn take(&mut self, i: usize, line: &str) {
+        let took = match self.section {
+            Section::Other => false,
+            Section::LinkType => self.take_row(line),
+            Section::Numa => self.take_numa(line),
+        };
+        if let Some((_, last)) = self.lines.as_mut().filter(|_| took) {
+            *last = i;
+        }
+    }
+
+    fn take_row(&mut self, line: &str) -> bool {
+        let row: Vec<&str> = words(line).map(|w| w.text).collect();
+        let Some((label, cells)) = row.split_first().filter(|(label, _)| gpu_number(label).is_some()) else {
+            return false;
+        };
+        if self.matrix.cols.is_empty() {
+            let header = row.len() <= MAX_GPUS && row.iter().all(|w| gpu_number(w).is_some());
+            self.matrix.cols = row.iter().filter(|_| header).map(|&w| w.to_owned()).collect();
+            return header;
+        }
+        let index = self.matrix.rows.len();
+        let cols = self.matrix.cols.len();
+        if cells.is_empty() || index >= cols || self.matrix.rows.iter().any(|r| r == label) {
+            return false;
+        }
+        let mut classes = Vec::with_capacity(cols);
+        for (cell, col) in cells.iter().zip(&self.matrix.cols) {
+            classes.push(match *cell {
+                "XGMI" => Some(PathClass::Xgmi),
+                "0" if label == col => Some(PathClass::Same),
+                "PCIE" => {
+                    self.pcie += 1;
+                    None
+                }
+                _ => None,
+            });
+        }
+        self.filled += classes.len();
+        self.matrix.rows.push((*label).to_owned());
+        self.matrix.cells.push(classes);
+        true
+    }
+
+    /// `GPU[0]          : (Topology) Numa Affinity: 1`, and older `GPU 0 : …`.
+    fn take_numa(&mut self, line: &str) -> bool {
+        let Some((gpu, rest)) = key_value(line) else { return false };
+        let number = gpu.strip_prefix("GPU").map(|n| n.trim_matches(['[', ']', ' ']));
+        let Some(number) = number.and_then(|n| numbered(n, "")) else { return false };
+        let value = rest.split_once("Numa Affinity:").or_else(|| rest.split_once("Numa Node:"));
+        // an affinity of -1 says that there is none
+        if let Some(node) = value.and_then(|(_, node)| node.trim().parse().ok()) {
+            self.numa.insert(number, node);
+        }
+        value.is_some()
+    }
+
+    /// Pushes what was read and starts anew.
+    fn finish(&mut self, text: &Text, found: &mut Found) {
+        let Output { lines, mut matrix, pcie, filled, numa, .. } = std::mem::take(self);
+        let Some((first, last)) = lines.filter(|_| !matrix.rows.is_empty()) else { return };
+        let lines = text.numbers(first, last);
+        let size = matrix.cols.len() * matrix.cols.len();
+        if pcie > 0 {
+            let message = "rocm-smi does not say which way a PCIE link takes: those classes are unknown; \
+                           add `lspci -tv` or an lstopo XML file";
+            found.warn(text, TOOL, lines, message);
+        }
+        if filled < size {
+            found.warn(text, TOOL, lines, "rows or cells are missing: the capture is cut");
+        }
+        // also keeps memory in proportion to the text
+        if filled * 4 < matrix.rows.len() * matrix.cols.len() {
+            return;
+        }
+        for row in &mut matrix.cells {
+            row.resize(matrix.cols.len(), None);
+        }
+        let node = |row: &String| gpu_number(row).and_then(|n| numa.get(&n).cloned());
+        matrix.numa_affinity = matrix.rows.iter().map(node).collect();
+        matrix.cpu_affinity = vec![None; matrix.rows.len()];
+        matrix.gpu_numa = vec![None; matrix.rows.len()];
+        found.push(text, TOOL, lines, Fact::Classes(matrix));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scanned(text: &str) -> Found {
+        let mut found = Found::default();
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        found
+    }
+
+    const TEXT: &str = "======== ROCm System Management Interface ========
+======== Weight between two GPUs ========
+       GPU0         GPU1         GPU2
+GPU0   0            15           40
+GPU1   15           0            40
+GPU2   40           40           0
+
+======== Link Type between two GPUs ========
+       GPU0         GPU1         GPU2
+GPU0   0            XGMI         PCIE
+GPU1   XGMI         0            PCIE
+GPU2   PCIE         PCIE         0
+
+======== Numa Nodes ========
+GPU[0]\t\t: (Topology) Numa Node: 0
+GPU[0]\t\t: (Topology) Numa Affinity: 0
+GPU[1]\t\t: (Topology) Numa Node: 1
+GPU[1]\t\t: (Topology) Numa Affinity: 3
+GPU[2]\t\t: (Topology) Numa Affinity: -1
+======== End of ROCm SMI Log ========
+";
+
+    #[test]
+    fn link_types_and_nodes() {
+        let found = scanned(&format!("{TEXT}{TEXT}"));
+        assert_eq!((found.evidence.len(), found.warnings.len()), (2, 2));
+        assert_eq!(found.evidence[0].origin.lines, Some((8, 19)));
+        let Fact::Classes(m) = &found.evidence[0].fact else { panic!() };
+        assert_eq!(m.between("GPU0", "GPU1"), Some(PathClass::Xgmi));
+        assert_eq!(m.between("GPU0", "GPU2"), None);
+        assert_eq!(m.cell("GPU2", "GPU2"), Some(PathClass::Same));
+        assert_eq!(m.numa_affinity, [Some("0".parse().unwrap()), Some("3".parse().unwrap()), None]);
+    }
+
+    #[test]
+    fn weights_alone_say_no_class() {
+        let cut: String = TEXT.lines().take(6).map(|l| format!("{l}\n")).collect();
+        assert_eq!(scanned(&cut), Found::default());
+    }
+}

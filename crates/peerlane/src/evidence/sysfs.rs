@@ -1,13 +1,400 @@
-//! (being written)
+//! A live `/sys`, or a copy of one: PCI functions with their tree, RDMA and network devices, NUMA nodes.
+//!
+//! The tree is what the entries of `bus/pci/devices` link to. `/proc` beside it is read too, where it
+//! is there. Only root may read configuration space past its first 64 bytes, where ACS and payload
+//! sizes stand.
 
-use std::path::Path;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::Found;
+use super::config_space;
+use super::pci_tree::{hex, pcie_width};
+use super::sysfs_tree::{Function, address, function_of, tree};
+use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
+use crate::fabric::{CpuList, PciAddress};
+use crate::units::Bytes;
 
+const TOOL: &str = "sysfs";
+
+/// The most entries that are read of one folder: more than the functions of the largest machines.
+const MAX_ENTRIES: usize = 16_384;
+
+/// The most that is read of one attribute; configuration space has 4 KiB.
+const MAX_ATTRIBUTE_BYTES: u64 = 64 << 10;
+
+/// The most that is read of a file below `/proc`.
+const MAX_PROC_BYTES: u64 = 16 << 20;
+
+/// The most levels of folders below `devices/pci0000:00` that are entered.
+const MAX_DEPTH: usize = 32;
+
+/// Whether a folder is, or holds, a `sys` with PCI devices.
 pub(super) fn is_root(path: &Path) -> bool {
     path.join("bus/pci/devices").is_dir() || path.join("sys/bus/pci/devices").is_dir()
 }
 
-pub(super) fn read(_root: &Path) -> Found {
-    Found::default()
+/// Reads the machine below `root`.
+pub(super) fn read(root: &Path) -> Found {
+    let inner = root.join("sys");
+    let (sys, proc) = if inner.join("bus/pci/devices").is_dir() {
+        (inner, Some(root.join("proc")))
+    } else {
+        (root.to_owned(), root.parent().map(|p| p.join("proc")))
+    };
+    let source: Arc<str> = root.display().to_string().into();
+    let origin = Origin { source, tool: TOOL, lines: None };
+    let mut found = Found::default();
+    let mut functions = functions(&sys);
+    os_devices(&sys, &mut functions);
+    if let Some(proc) = &proc {
+        gpu_names(proc, &mut functions);
+    }
+    let hidden = functions.iter().any(|f| f.1);
+    let tree = tree(functions.into_iter().map(|f| f.0).collect());
+    if hidden && !tree.devices.is_empty() {
+        found.warnings.push(Warning {
+            origin: Some(origin.clone()),
+            message: "configuration space can be read only by root: ACS, payload and read-request sizes are unknown"
+                .to_owned(),
+        });
+    }
+    if tree != (PciTree { has_tree: true, ..PciTree::default() }) {
+        found.evidence.push(Evidence { origin: origin.clone(), fact: Fact::Pci(tree) });
+    }
+    let host = host(&sys, proc.as_deref());
+    if host != HostFacts::default() {
+        found.evidence.push(Evidence { origin, fact: Fact::Host(host) });
+    }
+    for (file, scan) in [("cpuinfo", super::cpuinfo::scan as fn(&Text, &mut Found)), ("modules", super::modules::scan)]
+    {
+        let path = proc.as_ref().map(|p| p.join(file));
+        if let Some((path, bytes)) = path.and_then(|p| Some((p.display().to_string(), bytes(&p, MAX_PROC_BYTES)?))) {
+            scan(&Text::new(&path, &bytes), &mut found);
+        }
+    }
+    found
+}
+
+/// The first bytes of a file.
+fn bytes(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // a pipe in a copied tree would block for ever
+    let file = File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
+    file.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// A short attribute, trimmed.
+fn attribute(folder: &Path, name: &str) -> Option<String> {
+    let bytes = bytes(&folder.join(name), MAX_ATTRIBUTE_BYTES)?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    Some(text).filter(|t| !t.is_empty())
+}
+
+/// Names in a folder, sorted.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.take(MAX_ENTRIES).filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
+/// What a link says, without following it.
+fn link(path: &Path) -> Option<String> {
+    fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
+}
+
+/// Every function; and whether its configuration space is there but hidden past the header.
+fn functions(sys: &Path) -> Vec<(Function, bool)> {
+    let folder = sys.join("bus/pci/devices");
+    let mut copied: Option<HashMap<PciAddress, String>> = None;
+    let mut all = Vec::new();
+    for name in names(&folder) {
+        let Some(own) = address(&name) else { continue };
+        let entry = folder.join(&name);
+        // virtual functions repeat their physical one
+        if entry.join("physfn").exists() {
+            continue;
+        }
+        let path = link(&entry).or_else(|| {
+            // in a copy made by following links, only the folders under devices/ show the tree
+            copied.get_or_insert_with(|| walk(&sys.join("devices"))).get(&own).cloned()
+        });
+        let config = bytes(&entry.join("config"), MAX_ATTRIBUTE_BYTES).unwrap_or_default();
+        let hidden = config.len() == 64 && config_space::has_capabilities(&config);
+        all.push((Function { device: device(&entry, own, &config), path }, hidden));
+    }
+    all
+}
+
+fn device(entry: &Path, address: PciAddress, config: &[u8]) -> PciDevice {
+    let text = |name| attribute(entry, name).unwrap_or_default();
+    let id = |name| attribute(entry, name).as_deref().and_then(hex).and_then(|v| u16::try_from(v).ok());
+    let control = config_space::device_control(config);
+    PciDevice {
+        address: Some(address),
+        class: hex(&text("class")),
+        vendor: id("vendor"),
+        device: id("device"),
+        running: pcie_width(&text("current_link_speed"), &text("current_link_width")),
+        capable: pcie_width(&text("max_link_speed"), &text("max_link_width")),
+        // -1 where the firmware does not say
+        numa: text("numa_node").parse().ok(),
+        cpus: text("local_cpulist").parse().ok().filter(|c: &CpuList| !c.is_empty()),
+        acs: config_space::acs(config),
+        max_payload: control.map(|c| c.max_payload),
+        max_read_request: control.map(|c| c.max_read_request),
+        relaxed_ordering: control.map(|c| c.relaxed_ordering),
+        bar_bytes: largest_prefetchable(&text("resource")),
+        ..PciDevice::new(PciRole::Endpoint)
+    }
+}
+
+/// The largest prefetchable memory BAR. A line is start, end and flags; the first six are the BARs.
+fn largest_prefetchable(resource: &str) -> Option<u64> {
+    /// The kernel's `IORESOURCE_MEM | IORESOURCE_PREFETCH`.
+    const FLAGS: u64 = 0x200 | 0x2000;
+    let number = |t: &str| u64::from_str_radix(t.trim_start_matches("0x"), 16).ok();
+    let sizes = resource.lines().take(6).filter_map(|line| {
+        let mut words = line.split_whitespace().map(number);
+        let (start, end, flags) = (words.next()??, words.next()??, words.next()??);
+        if flags & FLAGS == FLAGS { end.checked_sub(start)?.checked_add(1) } else { None }
+    });
+    sizes.max()
+}
+
+/// Paths below `devices` by address, for trees without links.
+fn walk(devices: &Path) -> HashMap<PciAddress, String> {
+    let mut found = HashMap::new();
+    let mut open: Vec<(PathBuf, String, usize)> =
+        names(devices).into_iter().filter(|n| n.starts_with("pci")).map(|n| (devices.join(&n), n, 0)).collect();
+    while let Some((folder, path, depth)) = open.pop() {
+        for name in names(&folder) {
+            let inner = folder.join(&name);
+            let Some(own) = address(&name) else { continue };
+            if depth >= MAX_DEPTH || found.len() >= MAX_ENTRIES || inner.is_symlink() {
+                continue;
+            }
+            let path = format!("{path}/{name}");
+            found.insert(own, path.clone());
+            open.push((inner, path, depth + 1));
+        }
+    }
+    found
+}
+
+/// The PCI function that an entry of `/sys/class` belongs to.
+fn owner(entry: &Path) -> Option<PciAddress> {
+    let links = [link(entry), link(&entry.join("device"))];
+    links.iter().flatten().find_map(|l| function_of(l)).or_else(|| {
+        let uevent = attribute(&entry.join("device"), "uevent")?;
+        uevent.lines().find_map(|l| l.strip_prefix("PCI_SLOT_NAME=")).and_then(address)
+    })
+}
+
+/// RDMA and network devices, added to their functions.
+fn os_devices(sys: &Path, functions: &mut [(Function, bool)]) {
+    let at: HashMap<PciAddress, usize> =
+        functions.iter().enumerate().filter_map(|(i, f)| Some((f.0.device.address?, i))).collect();
+    let mut add = |entry: &Path, devices: Vec<OsDevice>| {
+        let function = owner(entry).and_then(|a| functions.get_mut(*at.get(&a)?));
+        if let Some((function, _)) = function {
+            function.device.os_devices.extend(devices);
+        }
+    };
+    let folder = sys.join("class/infiniband");
+    for name in names(&folder) {
+        let entry = folder.join(&name);
+        let ports: Vec<String> = names(&entry.join("ports"));
+        let mut devices: Vec<OsDevice> = ports.iter().map(|p| rdma_port(&entry, &name, p)).collect();
+        if devices.is_empty() {
+            devices.push(OsDevice { name, rdma: true, gigabits: None, note: None });
+        }
+        add(&entry, devices);
+    }
+    let folder = sys.join("class/net");
+    for name in names(&folder) {
+        let entry = folder.join(&name);
+        // Mb/s; -1 without a link, and unreadable while the interface is down
+        let megabits = attribute(&entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
+        let note = attribute(&entry, "operstate");
+        add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), note }]);
+    }
+}
+
+fn rdma_port(entry: &Path, name: &str, port: &str) -> OsDevice {
+    let folder = entry.join("ports").join(port);
+    // "200 Gb/sec (4X HDR)", "4: ACTIVE", "InfiniBand"
+    let rate = attribute(&folder, "rate").and_then(|r| r.split(' ').next()?.parse().ok());
+    let state = attribute(&folder, "state").and_then(|s| Some(s.split_once(": ")?.1.to_owned()));
+    let layer = attribute(&folder, "link_layer");
+    let words: Vec<String> = [Some(format!("port {port}")), state, layer].into_iter().flatten().collect();
+    OsDevice { name: name.to_owned(), rdma: true, gigabits: rate, note: Some(words.join(" ")) }
+}
+
+/// Product names that NVIDIA's driver gives.
+fn gpu_names(proc: &Path, functions: &mut [(Function, bool)]) {
+    for (function, _) in functions.iter_mut().filter(|f| f.0.device.is_gpu()) {
+        let Some(address) = function.device.address else { continue };
+        let folder = proc.join("driver/nvidia/gpus").join(address.to_string());
+        let information = attribute(&folder, "information").unwrap_or_default();
+        let model = information.lines().find_map(|l| l.strip_prefix("Model:"));
+        function.device.name = model.map(|m| m.trim().to_owned());
+    }
+}
+
+fn host(sys: &Path, proc: Option<&Path>) -> HostFacts {
+    let mut host = HostFacts {
+        product: attribute(&sys.join("class/dmi/id"), "product_name"),
+        name: proc.and_then(|p| attribute(&p.join("sys/kernel"), "hostname")),
+        ..HostFacts::default()
+    };
+    let folder = sys.join("devices/system/node");
+    for name in names(&folder) {
+        let Some(id) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else { continue };
+        let node = folder.join(&name);
+        let cpus: Option<CpuList> = attribute(&node, "cpulist").and_then(|c| c.parse().ok());
+        let first = cpus.as_ref().and_then(|c| c.ranges().first().map(|r| r.0));
+        let topology = |cpu| sys.join(format!("devices/system/cpu/cpu{cpu}/topology"));
+        host.numa.push(NumaNode {
+            id,
+            cpus,
+            memory: attribute(&node, "meminfo").as_deref().and_then(mem_total),
+            distances: attribute(&node, "distance")
+                .and_then(|d| d.split_whitespace().map(|n| n.parse().ok()).collect())
+                .unwrap_or_default(),
+            package: first.and_then(|c| attribute(&topology(c), "physical_package_id")?.parse().ok()),
+        });
+    }
+    host.numa.sort_by_key(|n| n.id);
+    host
+}
+
+/// `Node 0 MemTotal:       131841560 kB`, in KiB.
+fn mem_total(meminfo: &str) -> Option<Bytes> {
+    let value = meminfo.lines().find_map(|l| l.split_once("MemTotal:")).map(|(_, v)| v)?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024).map(Bytes)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder that goes when the test ends.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("peerlane-sysfs-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn write(&self, file: &str, content: &str) {
+            let path = self.0.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+
+        fn function(&self, folder: &str, class: &str, vendor: &str) {
+            for (name, value) in [("class", class), ("vendor", vendor), ("device", "0x1234"), ("numa_node", "-1")] {
+                self.write(&format!("{folder}/{name}"), value);
+            }
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn pci(found: &Found) -> &PciTree {
+        match &found.evidence[0].fact {
+            Fact::Pci(tree) => tree,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn links_make_the_tree() {
+        let root = Scratch::new("links");
+        let port = "sys/devices/pci0000:00/0000:00:03.0";
+        let (gpu, nic) = (format!("{port}/0000:02:00.0"), format!("{port}/0000:02:00.1"));
+        root.function(port, "0x060400", "0x8086");
+        root.function(&gpu, "0x030200", "0x10de");
+        root.function(&nic, "0x020700", "0x15b3");
+        root.write(&format!("{gpu}/current_link_speed"), "8.0 GT/s PCIe\n");
+        root.write(&format!("{gpu}/current_link_width"), "8\n");
+        root.write(&format!("{gpu}/numa_node"), "1\n");
+        root.write(&format!("{gpu}/local_cpulist"), "8-15\n");
+        root.write(
+            &format!("{gpu}/resource"),
+            "0x00000000b4000000 0x00000000b4ffffff 0x0000000000040200\n0x0000013000000000 0x0000013fffffffff 0x000000000014220c\n",
+        );
+        root.write(&format!("{nic}/infiniband/mlx5_0/ports/1/rate"), "200 Gb/sec (4X HDR)\n");
+        root.write(&format!("{nic}/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
+        root.write(&format!("{nic}/infiniband/mlx5_0/ports/1/link_layer"), "InfiniBand\n");
+        root.write("sys/devices/system/node/node1/cpulist", "8-15\n");
+        root.write("sys/devices/system/node/node1/distance", "21 10\n");
+        root.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       1024 kB\n");
+        root.write("sys/devices/system/cpu/cpu8/topology/physical_package_id", "1\n");
+        root.write(&format!("proc/driver/nvidia/gpus/0000:02:00.0/information"), "Model: \t\t A GPU\nIRQ: 1\n");
+        for folder in ["sys/bus/pci/devices", "sys/class/infiniband"] {
+            fs::create_dir_all(root.0.join(folder)).unwrap();
+        }
+        for folder in [port, &gpu, &nic] {
+            let name = folder.rsplit('/').next().unwrap();
+            let target = format!("../../../{}", folder.trim_start_matches("sys/"));
+            symlink(target, root.0.join("sys/bus/pci/devices").join(name)).unwrap();
+        }
+        let target = format!("../../{}/infiniband/mlx5_0", nic.trim_start_matches("sys/"));
+        symlink(target, root.0.join("sys/class/infiniband/mlx5_0")).unwrap();
+
+        assert!(is_root(&root.0) && is_root(&root.0.join("sys")));
+        let found = read(&root.0);
+        let tree = pci(&found);
+        let [top, bridge, gpu, nic] = &tree.devices[..] else { panic!("{tree:?}") };
+        assert_eq!(
+            (top.role, bridge.role, gpu.parent, nic.parent),
+            (PciRole::HostBridge, PciRole::Bridge, Some(1), Some(1))
+        );
+        assert_eq!((gpu.running.to_string(), gpu.numa, gpu.bar_bytes), ("3.0 x8".to_owned(), Some(1), Some(64 << 30)));
+        assert_eq!((gpu.name.as_deref(), nic.numa), (Some("A GPU"), None));
+        let port = &nic.os_devices[0];
+        assert_eq!(
+            (port.rdma, port.gigabits, port.note.as_deref()),
+            (true, Some(200.0), Some("port 1 ACTIVE InfiniBand"))
+        );
+        let Fact::Host(host) = &found.evidence[1].fact else { panic!() };
+        let node = &host.numa[0];
+        assert_eq!((node.id, node.package, node.memory), (1, Some(1), Some(Bytes(1 << 20))));
+        assert_eq!(found.evidence[0].origin.lines, None);
+    }
+
+    #[test]
+    fn a_copy_without_links_is_walked() {
+        let root = Scratch::new("copy");
+        for base in ["bus/pci/devices", "devices/pci0000:00/0000:00:03.0"] {
+            root.function(&format!("{base}/0000:02:00.0"), "0x030200", "0x10de");
+        }
+        root.write("bus/pci/devices/0000:02:00.0/uevent", "PCI_SLOT_NAME=0000:02:00.0\n");
+        let mut header = vec![0_u8; 64];
+        header[6] = 0x10;
+        fs::write(root.0.join("bus/pci/devices/0000:02:00.0/config"), header).unwrap();
+        root.write("class/net/eth0/device/uevent", "DRIVER=x\nPCI_SLOT_NAME=0000:02:00.0\n");
+        root.write("class/net/eth0/speed", "100000\n");
+        let found = read(&root.0);
+        let tree = pci(&found);
+        assert_eq!(tree.devices.iter().map(|d| d.parent).collect::<Vec<_>>(), [None, Some(0), Some(1)]);
+        assert_eq!(tree.devices[2].os_devices[0].gigabits, Some(100.0));
+        assert!(found.warnings[0].message.contains("root"));
+    }
 }

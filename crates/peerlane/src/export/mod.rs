@@ -1,3 +1,5 @@
 //! A machine in other programs' formats and in our JSON.
 
 pub mod json;
+pub mod nccl_xml;
+pub mod system_toml;

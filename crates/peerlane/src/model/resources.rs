@@ -88,10 +88,12 @@ pub(super) fn cpu_of(fabric: &Fabric, node: NodeId) -> Option<NodeId> {
     }
 }
 
-/// `GPU0–plx0`, the end further from the root complex first.
+/// `GPU0–plx0`: the end further from the root complex first, and a GPU before what is none.
 pub(super) fn link_name(fabric: &Fabric, id: LinkId) -> String {
     let link = fabric.link(id);
-    let (near, far) = if is_above(fabric, id, link.a) { (link.b, link.a) } else { (link.a, link.b) };
+    let gpu = |n| fabric.node(n).kind == NodeKind::Gpu;
+    let turned = is_above(fabric, id, link.a) || (gpu(link.b) && !gpu(link.a));
+    let (near, far) = if turned { (link.b, link.a) } else { (link.a, link.b) };
     format!("{}–{}", fabric.node(near).name, fabric.node(far).name)
 }
 

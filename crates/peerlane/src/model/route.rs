@@ -199,8 +199,9 @@ impl<'m, 'a> Laying<'m, 'a> {
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
             let known = READ_COMPLETION.or_of(cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c)));
-            size = known.value.min(maximum);
-            assumed |= known.assumed;
+            if known.value < maximum {
+                (size, assumed) = (known.value, known.assumed);
+            }
         }
         Traffic {
             engine,

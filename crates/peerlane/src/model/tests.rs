@@ -199,11 +199,14 @@ fn unknown_widths_give_no_rate_but_nvlink_needs_none() {
     for n in 0..2 {
         let gpu = b.gpu(n, rc, "?");
         b.builder.node_mut(gpu).part = Some("h200".to_owned());
-        b.link(gpu, switch, LinkKind::Nvlink { generation: None, bricks: 18 });
+        b.link(switch, gpu, LinkKind::Nvlink { generation: None, bricks: 18 });
     }
     let m = b.machine();
     near(one(&m, "GPU0", "GPU1"), 396.0);
     near(both(&m, "GPU0", "GPU1"), 784.0);
+    let known = parts();
+    let answer = Model::new(&m, &known).solve(&[transfer(&m, "GPU0", "GPU1")]).unwrap().remove(0);
+    assert_eq!(answer.bottleneck, "GPU0–nvswitch, NVLink 4 x18");
     near(rate(&m, &[Transfer { engine: Engine::Sm, ..transfer(&m, "GPU0", "GPU1") }]), 376.0);
     near(one(&m, "GPU0", "GPU0"), 0.8 * 4800.0 / 2.0);
     let parts = parts();

@@ -23,6 +23,7 @@ pub(super) fn sentences(own: &[String], fabric: &Fabric, parts: &Parts) -> Vec<S
     }
     for link in fabric.links().iter().filter(|l| l.assumed) {
         let is = match &link.kind {
+            LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe of unknown width".to_owned(),
             LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
             LinkKind::Nvlink { bricks, .. } => format!("NVLink of {bricks} bricks"),
             LinkKind::Smp => {
@@ -37,7 +38,11 @@ pub(super) fn sentences(own: &[String], fabric: &Fabric, parts: &Parts) -> Vec<S
     let mut all = own.to_vec();
     for what in order {
         let members = groups.remove(&what).unwrap_or_default();
-        let sentence = format!("{} taken to be {what}", members.join(", "));
+        let sentence = match members.split_last() {
+            Some((last, [])) => format!("{last} is taken to be {what}."),
+            Some((last, others)) => format!("{} and {last} are taken to be {what}.", others.join(", ")),
+            None => continue,
+        };
         if !all.contains(&sentence) {
             all.push(sentence);
         }
@@ -52,7 +57,7 @@ fn follows(node: &Node) -> bool {
 
 fn with_note(what: &str, note: Option<&str>) -> String {
     match note {
-        Some(note) => format!("{what} ({note})"),
+        Some(note) => format!("{what}: {note}"),
         None => what.to_owned(),
     }
 }

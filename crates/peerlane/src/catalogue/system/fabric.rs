@@ -1,19 +1,29 @@
 //! Nodes and links of a system file → its fabric.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::file::{LinkEntry, NodeEntry, SystemFile};
 use super::source::Source;
+use super::widths::{common_nvlink, common_width, exceeds};
 use super::{SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::Slot;
 
+/// The most nodes that a file may list: many times those of the largest machine of one host.
+const MAX_NODES: usize = 2048;
+
 /// Builds the fabric that a file describes.
 pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Result<Fabric, SystemError> {
+    if system.nodes.len() > MAX_NODES {
+        let count = system.nodes.len();
+        return Err(
+            source.refuse(format!("{count} nodes; a system file describes one machine, of at most {MAX_NODES}"))
+        );
+    }
     let mut building = Building {
         source,
         parts,
@@ -68,9 +78,9 @@ impl<'a> Building<'a> {
             let message = format!("a node called '{}' is there already; give this one another name", node.name);
             return Err(self.source.error(span, message));
         }
-        let name = node.name.clone();
+        let names: Vec<String> = std::iter::once(&node.name).chain(&node.aliases).cloned().collect();
         let id = self.builder.node(node);
-        self.names.insert(name, id);
+        self.names.extend(names.into_iter().map(|name| (name, id)));
         Ok(id)
     }
 
@@ -185,8 +195,9 @@ impl<'a> Building<'a> {
     /// A node that follows from its CPU: `cpu0` has `host0` and `rc0`.
     fn of_cpu(&mut self, stem: &str, kind: NodeKind, cpu: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
         let owner = &self.builder.nodes()[cpu.index()];
-        let rest = owner.name.strip_prefix("cpu").map_or_else(|| format!("-{}", owner.name), str::to_owned);
-        let mut node = Node::new(format!("{stem}{rest}"), kind);
+        let short = owner.name.strip_prefix("cpu").map(|rest| format!("{stem}{rest}"));
+        let name = short.filter(|n| !self.names.contains_key(n)).unwrap_or_else(|| format!("{}-{stem}", owner.name));
+        let mut node = Node::new(name, kind);
         node.assumed = owner.assumed;
         node.origins.clone_from(&owner.origins);
         let id = self.add(node, at.clone())?;
@@ -194,17 +205,15 @@ impl<'a> Building<'a> {
         Ok(id)
     }
 
-    fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
+    fn of_kind(&self, kind: NodeKind) -> BTreeSet<NodeId> {
         let nodes = self.builder.nodes();
         self.names.values().copied().filter(|id| nodes[id.index()].kind == kind).collect()
     }
 
     fn host_memories(&mut self) -> Result<(), SystemError> {
-        let given: Vec<NodeId> =
+        let given: BTreeSet<NodeId> =
             self.of_kind(NodeKind::Host).iter().filter_map(|h| self.package.get(h)).copied().collect();
-        let mut cpus = self.of_kind(NodeKind::Cpu);
-        cpus.sort_unstable();
-        for cpu in cpus {
+        for cpu in self.of_kind(NodeKind::Cpu) {
             if !given.contains(&cpu) {
                 self.of_cpu("host", NodeKind::Host, cpu, 0..0)?;
             }
@@ -251,7 +260,8 @@ impl<'a> Building<'a> {
             if bricks == 0 {
                 return Err(self.source.error(at, "an NVLink bundle has at least one brick: nvlink = 1"));
             }
-            LinkKind::Nvlink { generation: entry.nvlink_generation.or_else(|| self.nvlink_generation(a, b)), bricks }
+            let generation = entry.nvlink_generation.or_else(|| common_nvlink(self.part_of(a), self.part_of(b)));
+            LinkKind::Nvlink { generation, bricks }
         } else if let Some(smp) = &entry.smp {
             part = self.smp_part(smp)?;
             if [a, b].iter().any(|n| self.builder.nodes()[n.index()].kind != NodeKind::Cpu) {
@@ -298,14 +308,6 @@ impl<'a> Building<'a> {
         self.parts.get(own(id).or_else(|| own(*self.package.get(&id)?))?)
     }
 
-    fn nvlink_generation(&self, a: NodeId, b: NodeId) -> Option<u8> {
-        let of = |id| self.part_of(id).and_then(|p| p.nvlink_generation);
-        match (of(a), of(b)) {
-            (Some(x), Some(y)) => Some(x.min(y)),
-            (x, y) => x.or(y),
-        }
-    }
-
     fn pcie(
         &mut self,
         a: NodeId,
@@ -321,17 +323,7 @@ impl<'a> Building<'a> {
             Some(name) => self.slot(name)?,
             None => None,
         };
-        let by_parts = match (self.part_of(a).and_then(|p| p.pcie), self.part_of(b).and_then(|p| p.pcie)) {
-            (Some(x), Some(y)) => narrower(x, y),
-            _ => PcieWidth::default(),
-        };
-        let by_slot = match slot {
-            Some(slot) if !by_parts.is_unknown() => {
-                narrower(by_parts, PcieWidth { generation: None, lanes: Some(slot.wired) })
-            }
-            _ => by_parts,
-        };
-        let allowed = stated.unwrap_or(by_slot);
+        let allowed = stated.unwrap_or_else(|| common_width(self.part_of(a), self.part_of(b), slot));
         if exceeds(runs.generation, allowed.generation) || exceeds(runs.lanes, allowed.lanes) {
             let message = format!(
                 "the link runs at {runs}, but its ends and its slot allow {allowed}; correct one, or write `allowed`"
@@ -359,9 +351,7 @@ impl<'a> Building<'a> {
 
     /// Numbers the locality domains: by NUMA node where every root complex has one, else by CPU.
     fn domains(&mut self) {
-        let mut cpus = self.of_kind(NodeKind::Cpu);
-        cpus.sort_unstable();
-        let by_cpu: HashMap<NodeId, u32> = cpus.into_iter().zip(0..).collect();
+        let by_cpu: HashMap<NodeId, u32> = self.of_kind(NodeKind::Cpu).into_iter().zip(0..).collect();
         let all = self.of_kind(NodeKind::RootComplex);
         let by_numa = all.iter().all(|rc| self.builder.nodes()[rc.index()].numa.is_some());
         for rc in all {
@@ -376,21 +366,6 @@ impl<'a> Building<'a> {
 pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
     let known = listed(known.keys().map(String::as_str));
     source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
-}
-
-fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
-    matches!((running, allowed), (Some(r), Some(a)) if r > a)
-}
-
-/// The lower generation and the fewer lanes of two, where known.
-fn narrower(x: PcieWidth, y: PcieWidth) -> PcieWidth {
-    fn least<T: Ord>(x: Option<T>, y: Option<T>) -> Option<T> {
-        match (x, y) {
-            (Some(x), Some(y)) => Some(x.min(y)),
-            (x, y) => x.or(y),
-        }
-    }
-    PcieWidth { generation: least(x.generation, y.generation), lanes: least(x.lanes, y.lanes) }
 }
 
 /// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.

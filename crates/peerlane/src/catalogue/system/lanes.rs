@@ -1,4 +1,4 @@
-//! Whether a switch or CPU has the lanes that its links and slots take.
+//! Whether a switch or CPU has the lanes that its links and slots take, and a GPU the NVLink bricks.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ pub(super) fn check(
     parts: &Parts,
 ) -> Result<(), SystemError> {
     let idle = idle_slot_lanes(fabric, slots, source)?;
-    let lanes_of = |id: NodeId| parts.get(fabric.node(id).part.as_deref()?)?.lanes;
-    for budget in lane_budgets(fabric, lanes_of) {
+    let part_of = |id: NodeId| parts.get(fabric.node(id).part.as_deref()?);
+    for budget in lane_budgets(fabric, |id| part_of(id)?.lanes) {
         let wired = fabric.find(&budget.name).and_then(|id| idle.get(&id)).copied().unwrap_or(0);
         let used = budget.used + wired;
         if used > budget.offered {
@@ -29,6 +29,18 @@ pub(super) fn check(
                  part with more lanes",
                 budget.name, budget.offered
             )));
+        }
+    }
+    for id in fabric.ids() {
+        let Some(has) = part_of(id).and_then(|p| p.nvlink_bricks).map(u32::from) else { continue };
+        let taken = fabric.links_of(id).iter().map(|(link, _)| match fabric.link(*link).kind {
+            LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
+            _ => 0,
+        });
+        let taken: u32 = taken.sum();
+        if taken > has {
+            let name = &fabric.node(id).name;
+            return Err(source.refuse(format!("'{name}' has {has} NVLink bricks, but its links take {taken}")));
         }
     }
     Ok(())

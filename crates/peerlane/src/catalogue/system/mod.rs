@@ -10,6 +10,9 @@ mod file;
 mod lanes;
 mod observed;
 mod source;
+mod widths;
+
+pub(crate) use widths::{common_nvlink, common_width};
 
 use crate::catalogue::Parts;
 use crate::machine::{Machine, MachineKind};
@@ -40,7 +43,10 @@ pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
 
 pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<Machine, SystemError> {
     let source = Source::new(file, text);
-    let system: SystemFile = toml::from_str(text).map_err(|e| source.refuse(e.to_string()))?;
+    let system: SystemFile = toml::from_str(text).map_err(|e| match e.span() {
+        Some(span) => source.error(span, e.message()),
+        None => source.refuse(e.message().to_owned()),
+    })?;
     let parts = Parts::embedded();
     let fabric = fabric::build(&system, &source, parts)?;
     lanes::check(&fabric, &system.slots, &source, parts)?;

@@ -52,7 +52,10 @@ impl<'a> Reading<'a> {
         let name = |id: NodeId| fabric.node(id).name.clone();
         Reading {
             source,
-            names: fabric.ids().map(|id| (name(id), id)).collect(),
+            names: fabric
+                .ids()
+                .flat_map(|id| std::iter::once(name(id)).chain(fabric.node(id).aliases.clone()).map(move |n| (n, id)))
+                .collect(),
             gpus: fabric.of_kind(NodeKind::Gpu).map(|id| (name(id), id)).collect(),
         }
     }
@@ -69,7 +72,8 @@ impl<'a> Reading<'a> {
     fn topology(&self, topology: &Topology) -> (Classes, Vec<crate::evidence::Evidence>, Vec<Warning>) {
         let at = topology.matrix.span();
         let mut found = scan_text(&self.source.excerpt(topology.matrix.get_ref(), at.clone()));
-        let classes = found.evidence.iter().find_map(|e| match &e.fact {
+        found.evidence.retain(|e| matches!(e.fact, Fact::Classes(_)));
+        let classes = found.evidence.first().and_then(|e| match &e.fact {
             Fact::Classes(classes) => Some((classes.clone(), e.origin.clone())),
             _ => None,
         });

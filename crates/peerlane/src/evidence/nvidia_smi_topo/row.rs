@@ -4,6 +4,9 @@ use super::super::Text;
 use super::super::words::{Word, is_device, words};
 use crate::fabric::{CpuList, PathClass};
 
+/// Longer words are no line of a table.
+const MAX_GLUED: usize = 4096;
+
 /// The columns after the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
@@ -68,6 +71,9 @@ fn is_p2p_status(word: &str) -> bool {
 
 /// Parts a word that lost its tabs, such as `GPU0GPU1CPU` or `PIXPHB0-19`, where that has one reading only.
 fn unglue(word: Word<'_>) -> Option<Vec<Word<'_>>> {
+    if word.text.len() > MAX_GLUED {
+        return None;
+    }
     let mut parts = Vec::new();
     let mut done = 0;
     while let Some(rest) = word.text.get(done..).filter(|r| !r.is_empty()) {
@@ -164,7 +170,7 @@ impl<'a> Row<'a> {
         }
         let label = line.words.get(p)?.text;
         let mut row = Row { label, ..Row::default() };
-        let next = match tab_fields(line, label, cols).filter(|_| p == 0) {
+        let next = match if p == 0 { tab_fields(line, label, cols) } else { None } {
             Some(fields) => row.take_fields(&fields, header.extra(line), cols).then_some(line.words.len())?,
             None => row.take_words(line, p + 1, header, cols)?,
         };

@@ -212,3 +212,31 @@ proptest! {
         }
     }
 }
+
+/// Real captures, where their folder is named; each must print and read alike.
+#[test]
+#[expect(clippy::print_stdout, reason = "says why nothing was tested")]
+fn corpus() {
+    let Ok(folder) = std::env::var("PEERLANE_CORPUS") else {
+        println!("skipped: PEERLANE_CORPUS is not set");
+        return;
+    };
+    for (file, matrices_in_it) in [
+        ("smi-4090-8gpu-all-sys.txt", 1),
+        ("smi-b200-vm-4numa-PARTIAL.txt", 1),
+        ("smi-gb200-4gpu-8nic.txt", 1),
+        ("smi-hgx-h200-dual-epyc-10nic.txt", 1),
+        ("smi-paddle-8xv100-vm.txt", 1),
+        ("smi-p2p-gcp-4gpu-pairs.txt", 0),
+        ("rocm-smi-mi200-4gpu-xgmi.txt", 0),
+        ("smi-princeton-della-a100pcie-traverse-ac922.md", 2),
+        ("doc-rtx6000pro-asus-broadcom-pex890xx.md", 1),
+    ] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        let all = matrices(&scanned(&text));
+        assert_eq!(all.len(), matrices_in_it, "{file}");
+        for m in all {
+            assert_eq!(matrices(&scanned(&m.to_topo_text())), [m], "{file}");
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! A machine as NCCL's topology file, for `NCCL_TOPO_FILE`.
+//!
+//! Names of elements, classes and link speeds are those that NCCL's `graph/xml.cc` and `graph/topo.cc`
+//! read. NCCL knows NUMA nodes and no host bridges: all root complexes of one NUMA node become one
+//! `<cpu>`. What it can find out by itself on the machine (`sm`, `rank`, `gdr`) is left out where unknown.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+
+use quick_xml::escape::escape;
+
+use crate::evidence::{Fact, GpuFacts, PciDevice};
+use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
+use crate::machine::Machine;
+
+/// NCCL's stand-in for an NVSwitch, or another far end, whose address is not known.
+const HIDDEN: &str = "fffffff:ffff:ff";
+
+/// The longest attribute that NCCL reads.
+const MAX_ATTRIBUTE: usize = 254;
+
+/// The most levels of switches that are written.
+const MAX_DEPTH: usize = 64;
+
+/// Writes the machine as an NCCL topology file, version 1.
+///
+/// Where a device's bus id is not known one is made up, from domains `ff00` to `ffff` and buses `f0` to
+/// `ff`, which no machine has; a comment at the top says how many. AMD's xGMI has no place in this
+/// version of the format and is left out, which the comment says too.
+pub fn to_nccl_xml(machine: &Machine) -> String {
+    let mut writer = Writer::new(machine);
+    let mut body = String::new();
+    for (at, (domain, tops)) in writer.cpus().into_iter().enumerate() {
+        writer.cpu(&mut body, at, domain, &tops);
+    }
+    format!("<!--\n{}-->\n<system version=\"1\">\n{body}</system>\n", writer.comment())
+}
+
+/// What tells one `<cpu>` from another, in the order they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Domain {
+    /// A NUMA node.
+    Numa(u32),
+    /// A package whose NUMA node is not known.
+    Package(NodeId),
+    /// Nothing is known.
+    Unknown,
+}
+
+struct Writer<'a> {
+    machine: &'a Machine,
+    fabric: &'a Fabric,
+    listed: HashMap<PciAddress, &'a PciDevice>,
+    gpus: Vec<&'a GpuFacts>,
+    bus_ids: HashMap<NodeId, PciAddress>,
+    invented: usize,
+    numbered: bool,
+    unplaced: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(machine: &'a Machine) -> Self {
+        let mut listed = HashMap::new();
+        let mut gpus = Vec::new();
+        for evidence in &machine.evidence {
+            match &evidence.fact {
+                Fact::Pci(tree) => {
+                    for device in &tree.devices {
+                        if let Some(address) = device.address {
+                            listed.entry(address).or_insert(device);
+                        }
+                    }
+                }
+                Fact::Gpus(all) => gpus.extend(all),
+                _ => {}
+            }
+        }
+        let mut writer = Writer {
+            machine,
+            fabric: &machine.fabric,
+            listed,
+            gpus,
+            bus_ids: HashMap::new(),
+            invented: 0,
+            numbered: false,
+            unplaced: 0,
+        };
+        writer.assign_bus_ids();
+        writer
+    }
+
+    /// Every device's own address, each once; made-up ones for the rest.
+    fn assign_bus_ids(&mut self) {
+        let mut used: HashSet<PciAddress> = self.listed.keys().copied().collect();
+        let on_pcie = |kind| matches!(kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Switch);
+        let devices: Vec<NodeId> = self.fabric.ids().filter(|id| on_pcie(self.fabric.node(*id).kind)).collect();
+        let mut taken = HashSet::new();
+        for id in &devices {
+            if let Some(address) = self.fabric.node(*id).address.filter(|a| taken.insert(*a)) {
+                self.bus_ids.insert(*id, address);
+                used.insert(address);
+            }
+        }
+        // NCCL ignores the function, and static files start at device 1
+        let mut free = (0xff00..=0xffff_u32).rev().flat_map(|domain| {
+            (0xf0..=0xff_u8)
+                .rev()
+                .flat_map(move |bus| (1..32).map(move |device| PciAddress { domain, bus, device, function: 0 }))
+        });
+        for id in devices {
+            if !self.bus_ids.contains_key(&id)
+                && let Some(address) = free.find(|a| !used.contains(a))
+            {
+                self.bus_ids.insert(id, address);
+                self.invented += 1;
+            }
+        }
+    }
+
+    /// The tops of PCIe trees that hold GPUs, NICs or switches, by `<cpu>`.
+    fn cpus(&mut self) -> BTreeMap<Domain, Vec<NodeId>> {
+        let mut cpus: BTreeMap<Domain, Vec<NodeId>> = BTreeMap::new();
+        for id in self.fabric.ids() {
+            let device = matches!(self.fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Switch);
+            let top = self.fabric.tree_top(id);
+            if device {
+                let tops = cpus.entry(self.domain(id, top)).or_default();
+                if !tops.contains(&top) {
+                    tops.push(top);
+                }
+            }
+        }
+        // one top may hold devices that name different NUMA nodes: its first domain has it
+        let mut seen = HashSet::new();
+        cpus.retain(|_, tops| {
+            tops.retain(|top| seen.insert(*top));
+            !tops.is_empty()
+        });
+        self.unplaced = match cpus.get(&Domain::Unknown) {
+            Some(tops) if cpus.len() > 1 => tops.len(),
+            _ => 0,
+        };
+        self.numbered = cpus.len() > 1 && !cpus.keys().all(|d| matches!(d, Domain::Numa(_)));
+        cpus
+    }
+
+    fn domain(&self, device: NodeId, top: NodeId) -> Domain {
+        let numa = |id| self.fabric.node(id).numa;
+        if let Some(numa) = numa(top).or_else(|| numa(device)) {
+            return Domain::Numa(numa);
+        }
+        match (self.fabric.package(device), self.fabric.nearest_host(device)) {
+            (_, Some(host)) if numa(host).is_some() => numa(host).map_or(Domain::Unknown, Domain::Numa),
+            (Some(package), _) => Domain::Package(package),
+            _ => Domain::Unknown,
+        }
+    }
+
+    fn cpu(&self, out: &mut String, at: usize, domain: Domain, tops: &[NodeId]) {
+        let numa = match domain {
+            Domain::Numa(numa) if !self.numbered => i64::from(numa),
+            // NCCL tells <cpu>s apart by their number alone
+            _ if self.numbered => at as i64,
+            _ => -1,
+        };
+        let _ = write!(out, "  <cpu numaid=\"{numa}\"");
+        let cpus = tops.iter().find_map(|top| self.local_cpus(*top, domain));
+        if let Some(mask) = cpus.as_ref().and_then(mask) {
+            let _ = write!(out, " affinity=\"{mask}\"");
+        }
+        let hosts = self.machine.evidence.iter().filter_map(|e| match &e.fact {
+            Fact::Host(host) => Some(host),
+            _ => None,
+        });
+        let (mut arch, mut ids) = (None, None);
+        for host in hosts {
+            arch = arch.or(host.arch.as_ref());
+            ids = ids.or(host.cpu_ids.as_ref());
+        }
+        if let Some(arch) = arch {
+            let _ = write!(out, " arch=\"{}\"", escape(arch.as_str()));
+        }
+        if let Some((vendor, family, model)) = ids {
+            let vendor = escape(vendor.as_str());
+            let _ = write!(out, " vendor=\"{vendor}\" familyid=\"{family}\" modelid=\"{model}\"");
+        }
+        out.push_str(">\n");
+        for top in tops {
+            if self.fabric.node(*top).kind == NodeKind::RootComplex {
+                self.below(out, *top, 2);
+            } else {
+                self.device(out, *top, PcieWidth::default(), 2);
+            }
+        }
+        out.push_str("  </cpu>\n");
+    }
+
+    /// CPUs near a top: its own, those of the NUMA node's memory, or its package's.
+    fn local_cpus(&self, top: NodeId, domain: Domain) -> Option<CpuList> {
+        let of_numa = || match domain {
+            Domain::Numa(numa) => self
+                .fabric
+                .of_kind(NodeKind::Host)
+                .map(|h| self.fabric.node(h))
+                .find(|h| h.numa == Some(numa))
+                .and_then(|h| h.cpus.clone()),
+            _ => None,
+        };
+        let of_package = || self.fabric.package(top).and_then(|p| self.fabric.node(p).cpus.clone());
+        let own = self.fabric.node(top).cpus.clone();
+        own.or_else(of_numa).or_else(of_package).filter(|c| !c.is_empty())
+    }
+
+    /// Everything just below a node of the tree.
+    fn below(&self, out: &mut String, id: NodeId, depth: usize) {
+        for (link, next) in self.fabric.downstream(id) {
+            let width = match self.fabric.link(link).kind {
+                LinkKind::Pcie { running, allowed, .. } => PcieWidth {
+                    generation: running.generation.or(allowed.generation),
+                    lanes: running.lanes.or(allowed.lanes),
+                },
+                _ => PcieWidth::default(),
+            };
+            self.device(out, next, width, depth);
+        }
+    }
+
+    /// One `<pci>` with what is in it.
+    fn device(&self, out: &mut String, id: NodeId, width: PcieWidth, depth: usize) {
+        if depth > MAX_DEPTH {
+            return;
+        }
+        let node = self.fabric.node(id);
+        if node.kind == NodeKind::Card {
+            // its functions share the card's link
+            for (_, function) in self.fabric.downstream(id) {
+                self.device(out, function, width, depth);
+            }
+            return;
+        }
+        let Some(bus_id) = self.bus_ids.get(&id) else { return };
+        let known = node.address.and_then(|a| self.listed.get(&a).copied());
+        let class = known.and_then(|d| d.class).unwrap_or(match node.kind {
+            NodeKind::Gpu => 0x03_0200,
+            NodeKind::Nic => 0x02_0000,
+            _ => 0x06_0400,
+        });
+        let pad = "  ".repeat(depth);
+        let _ = write!(out, "{pad}<pci busid=\"{bus_id}\" class=\"0x{class:06x}\"");
+        if let Some((vendor, device)) = known.and_then(|d| Some((d.vendor?, d.device?))) {
+            let _ = write!(out, " vendor=\"0x{vendor:04x}\" device=\"0x{device:04x}\"");
+        }
+        // as the kernel spells them; NCCL compares whole strings
+        let speed = width.generation.map_or(String::new(), |g| format!("{:.1} GT/s PCIe", g.gigatransfers()));
+        let _ = writeln!(out, " link_speed=\"{speed}\" link_width=\"{}\">", width.lanes.unwrap_or(0));
+        match node.kind {
+            NodeKind::Gpu => self.gpu(out, id, node, known, depth + 1),
+            NodeKind::Nic => self.nic(out, id, node, known, depth + 1),
+            _ => self.below(out, id, depth + 1),
+        }
+        let _ = writeln!(out, "{pad}</pci>");
+    }
+
+    fn gpu(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
+        let index = node.name.strip_prefix("GPU").and_then(|n| n.parse::<usize>().ok());
+        let position = self.fabric.of_kind(NodeKind::Gpu).position(|g| g == id);
+        let index = index.or(position).unwrap_or_default();
+        let facts = self.gpus.iter().find(|g| match (g.address, node.address) {
+            (Some(a), Some(b)) => a == b,
+            _ => g.index.is_some_and(|i| i as usize == index),
+        });
+        let pad = "  ".repeat(depth);
+        let _ = write!(out, "{pad}<gpu dev=\"{index}\"");
+        if let Some((major, minor)) = facts.and_then(|g| g.compute_capability) {
+            let _ = write!(out, " sm=\"{}\"", u32::from(major) * 10 + u32::from(minor));
+        }
+        out.push_str(">\n");
+        for ((target, class), count) in self.nvlinks(id) {
+            let _ = writeln!(out, "{pad}  <nvlink target=\"{target}\" count=\"{count}\" tclass=\"{class}\"/>");
+        }
+        if let Some((count, rate)) = known.and_then(|d| d.c2c) {
+            // MB/s of one link
+            let _ = writeln!(out, "{pad}  <c2c bw=\"{:.0}\" count=\"{count}\"/>", rate.bytes_per_second() / 1e6);
+        }
+        let _ = writeln!(out, "{pad}</gpu>");
+    }
+
+    /// Links by far end and its class.
+    fn nvlinks(&self, id: NodeId) -> BTreeMap<(String, &'static str), u32> {
+        let mut links = BTreeMap::new();
+        for (link, far) in self.fabric.links_of(id) {
+            let LinkKind::Nvlink { bricks, .. } = self.fabric.link(*link).kind else { continue };
+            let node = self.fabric.node(*far);
+            let class = match node.kind {
+                NodeKind::Gpu => "0x030200",
+                NodeKind::NvSwitch => "0x068000",
+                // POWER's NVLink bridges
+                NodeKind::Cpu => "0x068001",
+                _ => continue,
+            };
+            let address = self.bus_ids.get(far).copied().or(node.address);
+            let target = address.map_or(HIDDEN.to_owned(), |a| a.to_string());
+            *links.entry((target, class)).or_insert(0) += u32::from(bricks);
+        }
+        links
+    }
+
+    fn nic(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
+        let listed = known.and_then(|d| d.os_devices.iter().find(|o| o.rdma));
+        let name = listed.map(|o| &o.name).or(node.aliases.first()).unwrap_or(&node.name);
+        let position = self.fabric.of_kind(NodeKind::Nic).position(|n| n == id).unwrap_or_default();
+        let pad = "  ".repeat(depth);
+        let _ = write!(out, "{pad}<nic>\n{pad}  <net name=\"{}\" dev=\"{position}\"", escape(name.as_str()));
+        if let Some(gigabits) = listed.and_then(|o| o.gigabits) {
+            let _ = write!(out, " speed=\"{:.0}\"", gigabits * 1000.0);
+        }
+        let _ = writeln!(out, " port=\"1\"/>\n{pad}</nic>");
+    }
+
+    /// What a reader of the file must know; two hyphens would end an XML comment.
+    fn comment(&self) -> String {
+        let mut text = format!("NCCL topology of {}, written by peerlane.\n", self.machine.name.replace("--", "- -"));
+        if self.invented > 0 {
+            let _ = writeln!(
+                text,
+                "{} bus ids of the form ffff:ff:01.0 are invented, because the real ones are not known: replace those of \
+                 GPUs and NICs before NCCL reads this on the machine.",
+                self.invented
+            );
+        }
+        if self.numbered {
+            text.push_str("NUMA numbers are not known for all; numaid counts the groups of this file.\n");
+        }
+        if self.unplaced > 0 {
+            let _ = writeln!(
+                text,
+                "{} device(s) stand in a <cpu> of their own: nothing says where they belong.",
+                self.unplaced
+            );
+        }
+        if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. })) {
+            text.push_str("xGMI links are left out: this version of the format has none.\n");
+        }
+        text
+    }
+}
+
+/// Words of 32 bits, most significant first; `None` where it would be longer than NCCL reads.
+fn mask(cpus: &CpuList) -> Option<String> {
+    let last = cpus.ranges().last()?.1;
+    let words = usize::try_from(last / 32).ok()? + 1;
+    if words * 9 - 1 > MAX_ATTRIBUTE {
+        return None;
+    }
+    let mut bits = vec![0_u32; words];
+    for cpu in cpus.ranges().iter().flat_map(|&(a, b)| a..=b) {
+        if let Some(word) = bits.get_mut((cpu / 32) as usize) {
+            *word |= 1 << (cpu % 32);
+        }
+    }
+    Some(bits.iter().rev().map(|w| format!("{w:08x}")).collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciRole, PciTree, Text, scan_text};
+    use crate::fabric::{FabricBuilder, Link, PcieGeneration};
+    use crate::machine::MachineKind;
+
+    fn pcie(generation: PcieGeneration, lanes: u8) -> LinkKind {
+        LinkKind::pcie(PcieWidth::new(generation, lanes))
+    }
+
+    /// Two sockets; on the first a switch with two GPUs, on the second a NIC of unknown address.
+    fn machine() -> Machine {
+        let mut b = FabricBuilder::new();
+        let nvlink = LinkKind::Nvlink { generation: None, bricks: 4 };
+        let mut roots = Vec::new();
+        for socket in 0..2_u32 {
+            let cpu = b.node(Node::new(format!("cpu{socket}"), NodeKind::Cpu));
+            let mut root = Node::new(format!("root{socket}"), NodeKind::RootComplex);
+            root.numa = Some(socket);
+            root.cpus = Some(CpuList::from_ranges([(socket * 40, socket * 40 + 39)]));
+            let root = b.node(root);
+            b.link(Link::new(cpu, root, LinkKind::OnDie));
+            roots.push(root);
+        }
+        let switch = b.node(Node::new("switch0", NodeKind::Switch));
+        b.link(Link::new(roots[0], switch, pcie(PcieGeneration::Gen4, 16)));
+        let mut gpus = Vec::new();
+        for i in 0..2 {
+            let mut gpu = Node::new(format!("GPU{i}"), NodeKind::Gpu);
+            gpu.address = format!("0000:0{}:00.0", i + 1).parse().ok();
+            let gpu = b.node(gpu);
+            b.link(Link::new(switch, gpu, pcie(PcieGeneration::Gen4, 8)));
+            gpus.push(gpu);
+        }
+        b.link(Link::new(gpus[0], gpus[1], nvlink.clone()));
+        let nvswitch = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
+        b.link(Link::new(gpus[0], nvswitch, nvlink.clone()));
+        b.link(Link::new(gpus[0], nvswitch, nvlink));
+        let nic = b.node(Node::new("a<b&\"c", NodeKind::Nic));
+        b.link(Link::new(roots[1], nic, LinkKind::pcie(PcieWidth::default())));
+        let mut machine = Machine::new("two--sockets", MachineKind::Design, b.build().unwrap());
+        let host = HostFacts { cpu_ids: Some(("GenuineIntel".into(), 6, 85)), ..HostFacts::default() };
+        let gpu = GpuFacts { index: Some(1), compute_capability: Some((8, 6)), ..GpuFacts::default() };
+        for fact in [Fact::Host(host), Fact::Gpus(vec![gpu])] {
+            let origin = Origin { source: Arc::from("x"), tool: "x", lines: None };
+            machine.evidence.push(Evidence { origin, fact });
+        }
+        machine
+    }
+
+    fn read(xml: &str) -> (PciTree, Vec<Fact>) {
+        let found = scan_text(&Text::new("x.xml", xml.as_bytes()));
+        assert_eq!(found.warnings, []);
+        let facts: Vec<Fact> = found.evidence.into_iter().map(|e| e.fact).collect();
+        let tree = facts.iter().find_map(|f| if let Fact::Pci(tree) = f { Some(tree.clone()) } else { None });
+        (tree.unwrap(), facts)
+    }
+
+    #[test]
+    fn read_back_it_is_the_same_machine() {
+        let xml = to_nccl_xml(&machine());
+        let (tree, facts) = read(&xml);
+        let shape: Vec<_> = tree.devices.iter().map(|d| (d.role, d.parent, d.running.to_string())).collect();
+        let expected = [
+            (PciRole::HostBridge, None, "?"),
+            (PciRole::Bridge, Some(0), "4.0 x16"),
+            (PciRole::Endpoint, Some(1), "4.0 x8"),
+            (PciRole::Endpoint, Some(1), "4.0 x8"),
+            (PciRole::HostBridge, None, "?"),
+            (PciRole::Endpoint, Some(4), "?"),
+        ];
+        assert_eq!(shape, expected.map(|(r, p, w)| (r, p, w.to_owned())));
+        let [root, switch, gpu, _, far, nic] = &tree.devices[..] else { panic!() };
+        assert_eq!((root.numa, far.cpus.as_ref().unwrap().to_string()), (Some(0), "40-79".to_owned()));
+        assert_eq!((gpu.gpu_index, gpu.address), (Some(0), "01:00.0".parse().ok()));
+        // made-up bus ids are known for what they are
+        assert_eq!((switch.address, nic.address), (None, None));
+        assert_eq!(nic.os_devices[0].name, "a<b&\"c");
+        let links: Vec<_> = facts.iter().filter_map(|f| if let Fact::Nvlink(l) = f { Some(l) } else { None }).collect();
+        let ends: Vec<_> = links[0].iter().map(|l| (l.gpu, l.count, l.remote.clone())).collect();
+        let gpu = |text: &str| Some(NvlinkEnd::Device(text.parse().unwrap()));
+        assert_eq!(
+            ends,
+            [(Some(0), 4, gpu("02:00.0")), (Some(0), 8, Some(NvlinkEnd::Hidden)), (Some(1), 4, gpu("01:00.0"))]
+        );
+    }
+
+    #[test]
+    fn the_file_says_what_is_invented() {
+        let xml = to_nccl_xml(&machine());
+        assert!(xml.starts_with("<!--\n") && xml.contains("2 bus ids"), "{xml}");
+        assert_eq!(xml.matches("--").count(), 2, "two hyphens end a comment");
+        assert!(
+            xml.contains("vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\"")
+                && xml.contains("dev=\"1\" sm=\"86\"")
+        );
+        assert!(xml.contains("affinity=\"000000ff,ffffffff\"") && xml.contains("link_speed=\"16.0 GT/s PCIe\""));
+    }
+
+    #[test]
+    fn nothing_known_is_still_a_file() {
+        let mut b = FabricBuilder::new();
+        b.node(Node::new("GPU0", NodeKind::Gpu));
+        let machine = Machine::new("m", MachineKind::Captured, b.build().unwrap());
+        let (tree, _) = read(&to_nccl_xml(&machine));
+        assert_eq!(tree.devices.len(), 2);
+        assert_eq!(tree.devices[0].numa, None);
+    }
+
+    #[test]
+    fn long_masks_are_left_out() {
+        assert_eq!(mask(&CpuList::from_ranges([(0, 3), (32, 32)])).as_deref(), Some("00000001,0000000f"));
+        assert_eq!(mask(&CpuList::from_ranges([(0, 4_000_000_000)])), None);
+    }
+}
