@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use peerlane::evidence::Matrix;
 use peerlane::export::json::FabricDocument;
+use peerlane::export::nccl_xml::to_nccl_xml;
+use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
 
 use super::check::caveats;
@@ -33,6 +35,8 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             }
         }
         Some(Format::Svg) => svg::write(out, the_only(machines)?)?,
+        Some(Format::NcclXml) => out.write_all(to_nccl_xml(the_only(machines)?).as_bytes())?,
+        Some(Format::System) => out.write_all(to_system_toml(the_only(machines)?).as_bytes())?,
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
