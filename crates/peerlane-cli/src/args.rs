@@ -128,6 +128,10 @@ pub(crate) enum Format {
     Svg,
     /// JSON, as --json
     Json,
+    /// A topology file for NCCL_TOPO_FILE
+    NcclXml,
+    /// A system file, to change and to check again
+    System,
 }
 
 /// Arguments of `predict`.

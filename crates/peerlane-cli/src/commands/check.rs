@@ -42,7 +42,7 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, verbose: b
     findings::verdict(out, checked.verdict, &checked.findings)?;
     writeln!(out)?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
-    comparison::write(out, &comparison::sections(model))?;
+    comparison::write(out, &comparison::sections(model, verbose))?;
     findings::write(out, &checked.findings, verbose)?;
     caveats(out, machine, verbose)
 }

@@ -265,7 +265,10 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop]) -> io::Result<()> {
 /// Why a hop is limited, without the rate that stands beside it already.
 fn reason(hop: &ExplainedHop) -> &str {
     let stated = hop.limit.map(|l| format!(": {} ", Rate::from_gb(l)));
-    stated.and_then(|rate| hop.why.split_once(rate.as_str())).map_or(&hop.why, |(_, reason)| reason)
+    match stated.and_then(|rate| hop.why.split_once(rate.as_str())) {
+        Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
+        None => &hop.why,
+    }
 }
 
 fn seen(out: &mut dyn Write, cells: &[ObservedCell]) -> io::Result<()> {

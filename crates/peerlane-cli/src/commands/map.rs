@@ -2,14 +2,17 @@
 
 use std::io::{self, Write};
 
+use peerlane::evidence::Matrix;
 use peerlane::export::json::FabricDocument;
+use peerlane::export::nccl_xml::to_nccl_xml;
+use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
 
 use super::check::caveats;
 use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::hang;
+use crate::render::text::{hang, ranges};
 use crate::render::{dot, label, matrix, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
@@ -32,6 +35,8 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             }
         }
         Some(Format::Svg) => svg::write(out, the_only(machines)?)?,
+        Some(Format::NcclXml) => out.write_all(to_nccl_xml(the_only(machines)?).as_bytes())?,
+        Some(Format::System) => out.write_all(to_system_toml(the_only(machines)?).as_bytes())?,
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
@@ -69,11 +74,18 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
     writeln!(out, "{}\n", inventory(machine))?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     if machine.fabric.devices().len() > 1 {
-        writeln!(out, "\n{}", paint(style::HEADING, "Path classes"))?;
-        matrix::classes(out, &machine.fabric)?;
+        classes(out, machine)?;
     }
     found(out, machine)?;
     caveats(out, machine, verbose)
+}
+
+fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let devices = machine.fabric.devices();
+    let any = devices.iter().any(|a| devices.iter().any(|b| a != b && machine.fabric.class(*a, *b).is_some()));
+    let title = if any { "Path classes" } else { "Path classes: none is known" };
+    writeln!(out, "\n{}", paint(style::HEADING, title))?;
+    if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
 }
 
 /// The numbers and tables found, each with where it stands.
@@ -83,7 +95,12 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         lines.push(format!("path classes, {}×{}: {}", classes.rows.len(), classes.cols.len(), label::origin(origin)));
     }
     lines.extend(machine.matrices.iter().map(|o| {
-        let shape = format!("{}×{}", o.matrix.rows.len(), o.matrix.cols.len());
+        let Matrix { rows, cols, .. } = &o.matrix;
+        let names = |all: &[String]| ranges(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let shape = match (rows.len(), cols.len()) {
+            (1, _) | (_, 1) => format!("{} → {}", names(rows), names(cols)),
+            (n, m) => format!("{n}×{m}"),
+        };
         format!("{}, {shape}: {}", o.matrix.describe(), label::origin(&o.origin))
     }));
     lines.extend(machine.curves.iter().map(|(curve, origin)| {
@@ -106,8 +123,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 /// Path classes and every matrix of numbers in full.
 fn all_matrices(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     heading(out, machine)?;
-    writeln!(out, "\n{}", paint(style::HEADING, "Path classes"))?;
-    matrix::classes(out, &machine.fabric)?;
+    classes(out, machine)?;
     observed(out, &machine.matrices)?;
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What a machine should deliver against what was seen, a line for each group of cells alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use peerlane::evidence::{Matrix, Unit};
@@ -18,10 +18,14 @@ const ALIKE: f64 = 1.05;
 /// The columns that say which cells a line is about.
 const BETWEEN: usize = 52;
 
-/// Cells of one quantity, in lines of cells alike.
+/// All cells that measure the same.
 pub(crate) struct Section {
-    heading: String,
-    lines: Vec<Line>,
+    /// What they measure.
+    what: String,
+    /// Where they stand.
+    sources: Vec<String>,
+    unit: Unit,
+    cells: Vec<Cell>,
 }
 
 struct Line {
@@ -33,40 +37,42 @@ struct Line {
     seen: Option<(f64, f64)>,
     /// Lowest and highest of seen ÷ expected.
     ratio: Option<(f64, f64)>,
-    unit: Unit,
 }
 
 /// One cell with its expectation and what was seen: lowest and highest.
-struct Cell<'a> {
-    row: &'a str,
-    col: &'a str,
+struct Cell {
+    row: String,
+    col: String,
     class: Option<String>,
     expected: f64,
     seen: Option<(f64, f64)>,
 }
 
 /// What was measured or published beside what was to be expected; expectations alone where nothing was.
-pub(crate) fn sections(model: &Model) -> Vec<Section> {
-    let fabric = &model.machine.fabric;
-    let mut sections: Vec<Section> = Vec::new();
-    for observed in &model.machine.matrices {
-        let Some(expected) = expect_like(model, &observed.matrix) else { continue };
-        let heading = format!("{}  {}", observed.matrix.describe(), label::origin(&observed.origin));
-        add(&mut sections, heading, fabric, &expected, |i, j| observed.matrix.value(i, j).map(|v| (v, v)));
-    }
-    for statement in &model.machine.statements {
-        let asked = as_matrix(statement);
-        let Some(expected) = expect_like(model, &asked) else { continue };
-        let heading = format!("{}  stated in words", asked.describe());
-        let range = (statement.low, statement.high);
-        add(&mut sections, heading, fabric, &expected, |i, j| asked.value(i, j).map(|_| range));
-    }
-    if sections.is_empty() {
-        for expected in predict(model) {
-            add(&mut sections, describe(&expected), fabric, &expected, |_, _| None);
+///
+/// Matrices that measure the same are taken together, unless `apart`.
+pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
+    let machine = model.machine;
+    let mut sections = Sections { fabric: &machine.fabric, apart, all: Vec::new() };
+    for observed in &machine.matrices {
+        if let Some(expected) = expect_like(model, &observed.matrix) {
+            let seen = |i, j| observed.matrix.value(i, j).map(|v| (v, v));
+            sections.add(observed.matrix.describe(), label::origin(&observed.origin), &expected, seen);
         }
     }
-    sections
+    for statement in &machine.statements {
+        let asked = as_matrix(statement);
+        if let Some(expected) = expect_like(model, &asked) {
+            let seen = |i, j| asked.value(i, j).map(|_| (statement.low, statement.high));
+            sections.add(asked.describe(), "stated in words".to_owned(), &expected, seen);
+        }
+    }
+    if sections.all.is_empty() {
+        for expected in predict(model) {
+            sections.add(describe(&expected), String::new(), &expected, |_, _| None);
+        }
+    }
+    sections.all
 }
 
 /// A prediction in words, as a measured matrix would be described.
@@ -106,32 +112,58 @@ pub(crate) fn as_matrix(statement: &peerlane::machine::Statement) -> Matrix {
     }
 }
 
-/// Adds the cells that have an expectation (and, where anything was seen, were seen too).
-fn add(
-    sections: &mut Vec<Section>,
-    heading: String,
-    fabric: &Fabric,
-    expected: &ExpectedMatrix,
-    seen: impl Fn(usize, usize) -> Option<(f64, f64)>,
-) {
-    let mut cells = Vec::new();
-    let any_seen = (0..expected.rows.len()).any(|i| (0..expected.cols.len()).any(|j| seen(i, j).is_some()));
-    for (i, row) in expected.rows.iter().enumerate() {
-        for (j, col) in expected.cols.iter().enumerate() {
-            let value = expected.values.get(i).and_then(|r| r.get(j)).copied().flatten();
-            if let Some(value) = value.filter(|v| *v > 0.0 && row != col)
-                && (seen(i, j).is_some() || !any_seen)
-            {
-                let class = class(fabric, row, col);
-                cells.push(Cell { row, col, class, expected: value, seen: seen(i, j) });
+struct Sections<'a> {
+    fabric: &'a Fabric,
+    apart: bool,
+    all: Vec<Section>,
+}
+
+impl Sections<'_> {
+    /// Adds the cells that have an expectation (and, where anything was seen, were seen too).
+    fn add(
+        &mut self,
+        what: String,
+        source: String,
+        expected: &ExpectedMatrix,
+        seen: impl Fn(usize, usize) -> Option<(f64, f64)>,
+    ) {
+        let mut cells = Vec::new();
+        let any_seen = (0..expected.rows.len()).any(|i| (0..expected.cols.len()).any(|j| seen(i, j).is_some()));
+        for (i, row) in expected.rows.iter().enumerate() {
+            for (j, col) in expected.cols.iter().enumerate() {
+                let value = expected.values.get(i).and_then(|r| r.get(j)).copied().flatten();
+                if let Some(value) = value.filter(|v| *v > 0.0 && row != col)
+                    && (seen(i, j).is_some() || !any_seen)
+                {
+                    let (row, col, class) = (row.clone(), col.clone(), class(self.fabric, row, col));
+                    cells.push(Cell { row, col, class, expected: value, seen: seen(i, j) });
+                }
             }
         }
+        let same = |s: &&mut Section| s.what == what && (!self.apart || s.sources.contains(&source));
+        match self.all.iter_mut().find(same) {
+            _ if cells.is_empty() => {}
+            Some(section) => {
+                section.cells.extend(cells);
+                if !section.sources.contains(&source) {
+                    section.sources.push(source);
+                }
+            }
+            None => self.all.push(Section { what, sources: vec![source], unit: expected.unit, cells }),
+        }
     }
-    let lines = group(cells, expected.unit);
-    match sections.last_mut() {
-        _ if lines.is_empty() => {}
-        Some(last) if last.heading == heading => last.lines.extend(lines),
-        _ => sections.push(Section { heading, lines }),
+}
+
+impl Section {
+    /// What it measures and where it stands, in one line.
+    fn heading(&self) -> String {
+        let more = match self.sources.len() {
+            0 | 1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let first = self.sources.first().map_or("", String::as_str);
+        let room = (WIDTH - 4).saturating_sub(self.what.chars().count() + more.chars().count());
+        format!("{}  {}{more}", self.what, fit(first, room))
     }
 }
 
@@ -140,27 +172,28 @@ fn class(fabric: &Fabric, row: &str, col: &str) -> Option<String> {
     Some(fabric.class(a, b).map_or_else(|| "?".to_owned(), |c| c.to_string()))
 }
 
-fn group(mut cells: Vec<Cell>, unit: Unit) -> Vec<Line> {
+fn group(cells: &[Cell]) -> Vec<Line> {
+    let mut cells: Vec<&Cell> = cells.iter().collect();
     // stable: cells stay in the order of the matrix within a group
     cells.sort_by(|a, b| a.class.cmp(&b.class).then(b.expected.total_cmp(&a.expected)));
-    let mut groups: Vec<Vec<Cell>> = Vec::new();
+    let mut groups: Vec<Vec<&Cell>> = Vec::new();
     for cell in cells {
-        let alike = |first: &Cell| first.class == cell.class && first.expected <= cell.expected * ALIKE;
+        let alike = |first: &&Cell| first.class == cell.class && first.expected <= cell.expected * ALIKE;
         match groups.last_mut() {
             Some(group) if group.first().is_some_and(alike) => group.push(cell),
             _ => groups.push(vec![cell]),
         }
     }
-    groups.into_iter().map(|cells| line(&cells, unit)).collect()
+    groups.iter().map(|cells| line(cells)).collect()
 }
 
-fn line(cells: &[Cell], unit: Unit) -> Line {
+fn line(cells: &[&Cell]) -> Line {
     let bounds = |values: &mut dyn Iterator<Item = f64>| {
         values
             .fold(None, |acc: Option<(f64, f64)>, v| Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
     };
     let seen = || cells.iter().filter_map(|c| c.seen.map(|s| (c.expected, s)));
-    let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row, c.col)).collect();
+    let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row.as_str(), c.col.as_str())).collect();
     Line {
         class: cells.first().and_then(|c| c.class.clone()),
         between: between(&pairs),
@@ -168,15 +201,16 @@ fn line(cells: &[Cell], unit: Unit) -> Line {
         expected: bounds(&mut cells.iter().map(|c| c.expected)).unwrap_or_default(),
         seen: bounds(&mut seen().flat_map(|(_, (low, high))| [low, high])),
         ratio: bounds(&mut seen().flat_map(|(e, (low, high))| [low / e, high / e])),
-        unit,
     }
 }
 
 /// Ordered pairs in words: `GPU0–GPU3 among themselves`, `GPU0, GPU1 ↔ GPU2, GPU3`, `host → GPU0–GPU5`.
 pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
+    let mut once = BTreeSet::new();
+    let pairs: Vec<(&str, &str)> = pairs.iter().copied().filter(|pair| once.insert(*pair)).collect();
     let mut far: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut names: Vec<&str> = Vec::new();
-    for &(a, b) in pairs {
+    for &(a, b) in &pairs {
         far.entry(a).or_default().push(b);
         for name in [a, b] {
             if !names.contains(&name) {
@@ -245,13 +279,13 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
     if sections.is_empty() {
         return Ok(());
     }
-    let any_seen = sections.iter().any(|s| s.lines.iter().any(|l| l.seen.is_some()));
+    let any_seen = sections.iter().any(|s| s.cells.iter().any(|c| c.seen.is_some()));
     let head = if any_seen { "Expected and seen" } else { "Expected (nothing was measured)" };
     let titles = format!("{head:<w$} {:>5} {:>13} {:>13} {:>9}", "cells", "expected", "seen", "ratio", w = BETWEEN + 2);
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     for section in sections {
-        writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading, WIDTH - 2)))?;
-        for line in &section.lines {
+        writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading(), WIDTH - 2)))?;
+        for line in group(&section.cells) {
             let what = match &line.class {
                 Some(class) => format!("{class:<5}{}", line.between),
                 None => line.between.clone(),
@@ -259,7 +293,7 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
             let expected = span(line.expected.0, line.expected.1);
             let seen = line.seen.map_or_else(String::new, |(low, high)| span(low, high));
             let ratio = line.ratio.map_or_else(String::new, |(low, high)| span(low, high));
-            let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, line.unit));
+            let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, section.unit));
             let numbers = format!("{:>5} {expected:>13} {seen:>13}", line.cells);
             let shown = format!(
                 "    {:<w$} {numbers} {}",
@@ -302,11 +336,16 @@ mod tests {
 
     #[test]
     fn cells_alike_share_a_line() {
-        let cell =
-            |row, col, expected, seen| Cell { row, col, class: Some("PIX".into()), expected, seen: Some((seen, seen)) };
+        let cell = |row, col, expected, seen| Cell {
+            row: String::from(row),
+            col: String::from(col),
+            class: Some("PIX".into()),
+            expected,
+            seen: Some((seen, seen)),
+        };
         let cells =
             vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];
-        let lines = group(cells, Unit::GigabytesPerSecond);
+        let lines = group(&cells);
         assert_eq!(lines.len(), 2);
         assert_eq!((lines[0].cells, lines[0].seen, lines[0].ratio), (2, Some((9.0, 10.2)), Some((0.9, 1.0))));
         assert_eq!(lines[1].ratio, Some((0.5, 0.5)));

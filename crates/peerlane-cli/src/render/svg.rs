@@ -20,6 +20,9 @@ const MARGIN: f64 = 20.0;
 const TITLE: f64 = 34.0;
 /// Deeper trees are cut.
 const MAX_DEPTH: usize = 32;
+/// How far an arc reaches for each row it spans, up to so many rows.
+const REACH: f64 = 18.0;
+const MAX_REACH: usize = 16;
 /// Characters that a box holds.
 const BOX_CHARS: usize = 24;
 
@@ -41,9 +44,10 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let columns = places.iter().map(|p| p.column).max().unwrap_or(0) + 1;
     let x_of = |p: &Place| MARGIN + p.column as f64 * COLUMN;
     let y_of = |p: &Place| MARGIN + TITLE + (p.row + 0.5) * ROW;
-    let arcs = places.iter().filter(|p| fabric.node(p.id).kind == NodeKind::Gpu).count().min(16) as f64;
-    let has_arcs = fabric.links().iter().any(|l| beside_tree(&l.kind));
-    let right = if has_arcs { 60.0 + arcs * 18.0 } else { 0.0 };
+    let is_gpu = |id| fabric.node(id).kind == NodeKind::Gpu;
+    let has_arcs = fabric.links().iter().any(|l| l.kind.is_gpu_fabric() && is_gpu(l.a) && is_gpu(l.b));
+    let gpus = places.iter().filter(|p| is_gpu(p.id)).count();
+    let right = if has_arcs { 60.0 + gpus.min(MAX_REACH) as f64 * REACH } else { 0.0 };
     let total_width = 2.0 * MARGIN + (columns - 1) as f64 * COLUMN + BOX_WIDTH + right;
     let total_height = 2.0 * MARGIN + TITLE + layout.rows.max(1) as f64 * ROW;
 
@@ -101,7 +105,8 @@ impl Layout<'_> {
             NodeKind::Switch | NodeKind::Card => 2,
             _ => 3,
         };
-        let mut tops: Vec<NodeId> = fabric.ids().filter(|id| fabric.upstream(*id).is_none()).collect();
+        let is_hub = |id: &NodeId| fabric.node(*id).kind == NodeKind::NvSwitch;
+        let mut tops: Vec<NodeId> = fabric.ids().filter(|id| fabric.upstream(*id).is_none() && !is_hub(id)).collect();
         tops.sort_by_key(rank);
         for top in tops {
             self.place(top, None, 0);
@@ -109,9 +114,16 @@ impl Layout<'_> {
         // GPUs and NICs share the last column, so that arcs have room at their side
         let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
         for place in &mut self.places {
-            if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::NvSwitch) {
+            if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic) {
                 place.column = last;
             }
+        }
+        // NVSwitches stand in a column of their own, in the middle
+        let hubs: Vec<NodeId> = fabric.of_kind(NodeKind::NvSwitch).collect();
+        self.rows = self.rows.max(hubs.len());
+        for (i, &id) in hubs.iter().enumerate() {
+            let row = (self.rows - hubs.len()) as f64 / 2.0 + i as f64;
+            self.places.push(Place { id, column: last + 1, row, above: None });
         }
     }
 
@@ -162,27 +174,40 @@ fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2
     }
 }
 
-/// An arc at the right of its ends, or at the left between sockets, its label at the far point.
-fn arc(svg: &mut String, fabric: &Fabric, index: usize, (xa, ya): (f64, f64), (xb, yb): (f64, f64)) {
+/// A link beside the tree: an arc at the right of two GPUs, a curve from column to column, or a line
+/// between sockets.
+fn arc(svg: &mut String, fabric: &Fabric, index: usize, a: (f64, f64), b: (f64, f64)) {
     let Some(link) = fabric.links().get(index) else { return };
-    let smp = link.kind == LinkKind::Smp;
-    let rows_apart = ((ya - yb).abs() / ROW).max(1.0);
-    let (xa, xb, reach) = if smp {
-        (xa + BOX_WIDTH / 2.0, xb + BOX_WIDTH / 2.0, 0.0)
+    let ((xa, ya), (xb, yb)) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+    let rows = ((ya - yb).abs() / ROW).max(1.0).min(MAX_REACH as f64);
+    let middle = (ya + yb) / 2.0;
+    // ends, control points, and where the label stands
+    let (start, end, c1, c2, at) = if link.kind == LinkKind::Smp {
+        let (start, end) = (xa + BOX_WIDTH / 2.0, xb + BOX_WIDTH / 2.0);
+        (start, end, start, end, (start + 5.0, middle))
+    } else if xb - xa > 1.0 {
+        let (start, end) = (xa + BOX_WIDTH, xb);
+        let bend = (start + end) / 2.0;
+        (start, end, bend, bend, (start + 6.0, ya - 5.0))
     } else {
-        (xa + BOX_WIDTH, xb + BOX_WIDTH, 20.0 + 18.0 * rows_apart.min(16.0))
+        let start = xa + BOX_WIDTH;
+        let far = start + 20.0 + REACH * rows;
+        // a curve comes three quarters of the way to its control points
+        (start, start, far, far, ((start + 3.0 * far) / 4.0 + 3.0, middle + 3.0))
     };
-    let far = xa.max(xb) + reach;
-    let colour = if smp { "#8a94a0" } else { "#5f9e2f" };
-    let stroke = if smp { 4.0 } else { 2.0 };
+    let colour = if link.kind == LinkKind::Smp { "#8a94a0" } else { "#5f9e2f" };
+    let stroke = match link.kind {
+        LinkKind::Smp => 4.0,
+        LinkKind::Nvlink { bricks, .. } => 1.2 + 0.6 * f64::from(bricks.min(4)),
+        _ => 2.0,
+    };
     let _ = writeln!(
         svg,
-        "<path d=\"M{xa:.1} {ya:.1} C{far:.1} {ya:.1} {far:.1} {yb:.1} {xb:.1} {yb:.1}\" fill=\"none\" \
-         stroke=\"{colour}\" stroke-width=\"{stroke}\" stroke-opacity=\"0.8\"/>"
+        "<path d=\"M{start:.1} {ya:.1} C{c1:.1} {ya:.1} {c2:.1} {yb:.1} {end:.1} {yb:.1}\" fill=\"none\" \
+         stroke=\"{colour}\" stroke-width=\"{stroke:.1}\" stroke-opacity=\"0.8\"/>"
     );
-    // a quarter of the way back from the control points is where the curve turns
-    let (x, y) = ((xa.max(xb) + 3.0 * far) / 4.0 + 3.0, (ya + yb) / 2.0 + 3.0);
-    let text = escape(&label::edge(link)).replace("smp", &escape(&label::link(link)));
+    let text = if link.kind == LinkKind::Smp { label::link(link) } else { label::edge(link) };
+    let (x, y, text) = (at.0, at.1, escape(&text));
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"10\" fill=\"{colour}\">{text}</text>");
 }
 

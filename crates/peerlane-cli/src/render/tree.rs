@@ -48,7 +48,7 @@ pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> i
         sockets(out, fabric, &cpus, &between)?;
     }
     if implied {
-        let text = "Sockets, root complexes and switches are assumed: nothing read here names them.";
+        let text = "All sockets, root complexes and switches above are assumed.";
         writeln!(out, "  {}", paint(style::DIM, text))?;
     }
     if !lone.is_empty() {
