@@ -263,7 +263,10 @@ impl Inventory {
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
         device.link_rate = device.link_rate.or(pci.link_rate);
         if !device.gpu {
-            device.rdma = device.rdma.or(Some(pci.os_devices.iter().any(|o| o.rdma)));
+            let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
+            let listed = !pci.os_devices.is_empty();
+            let by_devices = listed.then(|| pci.os_devices.iter().any(|o| o.rdma));
+            device.rdma = device.rdma.or(infiniband.then_some(true)).or(by_devices);
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
             for os in &pci.os_devices {
                 if device.name != os.name && !device.aliases.contains(&os.name) {
