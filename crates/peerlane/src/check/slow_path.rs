@@ -1,6 +1,6 @@
 //! Rates far below what the path should give, and which narrower link they fit.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::culprit::{Group, Role, blame};
 use super::view::{Cell, End, Raised, View, expected_rate, one_way};
