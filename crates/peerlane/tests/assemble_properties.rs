@@ -1,5 +1,7 @@
 //! Random machines → class matrix → assemble → the same classes; and what no machine can have is said.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
+
 use peerlane::assemble::assemble;
 use peerlane::evidence::{ClassMatrix, Evidence, Fact, Found, Origin};
 use peerlane::fabric::{Fabric, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PcieWidth};

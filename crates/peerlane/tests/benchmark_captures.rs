@@ -3,7 +3,7 @@
 //! `captures/h200x4-vm` is in the repository. Captures of others are read where `PEERLANE_CORPUS` points to
 //! a folder that has them, and skipped with a note elsewhere.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking, and says why it is skipped")]
 
 mod common;
 

@@ -3,6 +3,14 @@
 //! The project's own captures are always tried. Captures that may not be copied into the project are
 //! tried where the environment variable `PEERLANE_CORPUS` names their folder.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why it is skipped"
+)]
+
 use std::path::{Path, PathBuf};
 
 use peerlane::assemble::assemble;

@@ -1,5 +1,6 @@
 //! The worked example of `docs/model.md` is what the program says.
-#![allow(clippy::unwrap_used)] // a catalogue without its first system is no catalogue
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
 use peerlane::catalogue::{Parts, system};
 use peerlane::evidence::{Engine, Operation};

@@ -1,6 +1,6 @@
 //! What must hold of predictions on any machine: random trees of switches below two sockets.
 
-#![allow(clippy::unwrap_used)] // machines made for a test are sound
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
 use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Operation};

@@ -1,7 +1,6 @@
 //! PCI trees of real machines: our own captures, and public ones where `PEERLANE_CORPUS` names their folder.
 
-// the helpers of a test fail by panicking, and a skipped test says so
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test fails by panicking, and says why it is skipped")]
 
 mod common;
 

@@ -1,5 +1,7 @@
 //! What makes an allocation the weighted max-min fair one, on random problems.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
+
 use peerlane::share::{Binding, Flow, share};
 use proptest::prelude::*;
 

@@ -197,14 +197,14 @@ impl<'a> Ports<'a> {
 
     /// POWER: bricks that end in a CPU.
     fn to_cpus(&self, nodes: &[NodeId], builder: &mut FabricBuilder, origin: Option<&Origin>) {
-        for gpu in 0..self.all.devices.len() {
+        for (gpu, &node) in nodes.iter().enumerate() {
             let bricks = self.list.iter().filter(|(g, p)| *g == gpu && p.remote_class == Some(0x068001));
             let bricks = bricks.fold(0u8, |n, (_, port)| n.saturating_add(port.count));
             if bricks == 0 {
                 continue;
             }
-            let Some(cpu) = cpu_above(builder, nodes[gpu]) else { continue };
-            let mut link = Link::new(cpu, nodes[gpu], LinkKind::Nvlink { generation: self.generation(gpu), bricks });
+            let Some(cpu) = cpu_above(builder, node) else { continue };
+            let mut link = Link::new(cpu, node, LinkKind::Nvlink { generation: self.generation(gpu), bricks });
             link.origins.extend(origin.cloned());
             builder.link(link);
         }

@@ -54,22 +54,19 @@ pub(super) fn nvlink_mesh(
 
 /// Connected groups of at least two devices.
 fn components(count: usize, bricks: &impl Fn(usize, usize) -> Option<u8>) -> Vec<Vec<usize>> {
-    let mut group_of: Vec<Option<usize>> = vec![None; count];
+    let mut placed = vec![false; count];
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for start in 0..count {
-        if group_of[start].is_some() {
+        if placed[start] {
             continue;
         }
+        placed[start] = true;
         let mut group = vec![start];
-        group_of[start] = Some(groups.len());
         let mut at = 0;
-        while at < group.len() {
-            for next in 0..count {
-                if group_of[next].is_none() && bricks(group[at], next).is_some() {
-                    group_of[next] = Some(groups.len());
-                    group.push(next);
-                }
-            }
+        while let Some(&from) = group.get(at) {
+            let joined: Vec<usize> = (0..count).filter(|&to| !placed[to] && bricks(from, to).is_some()).collect();
+            joined.iter().for_each(|&to| placed[to] = true);
+            group.extend(joined);
             at += 1;
         }
         group.sort_unstable();

@@ -1,6 +1,6 @@
 //! Differences that matter: each rule compares what a machine is and does with what it should be.
 //!
-//! One rule a file, each listed in [`RULES`] and described in `docs/rules.md`. A rule looks at a
+//! One rule a file, each listed in `RULES` and described in `docs/rules.md`. A rule looks at a
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! says nothing about what is not known.
 
