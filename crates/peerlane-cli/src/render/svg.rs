@@ -154,8 +154,7 @@ impl Layout<'_> {
 
 fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let link = fabric.link(id);
-    let short = label::shortfall(link);
-    let colour = if short.is_some() { "#e0700a" } else { "#8a94a0" };
+    let colour = if label::is_narrow(link) { "#e0700a" } else { "#8a94a0" };
     let dash = if link.assumed { " stroke-dasharray=\"5 4\"" } else { "" };
     let bend = x1 + 28.0;
     let _ = writeln!(
@@ -179,6 +178,13 @@ fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2
 fn arc(svg: &mut String, fabric: &Fabric, index: usize, a: (f64, f64), b: (f64, f64)) {
     let Some(link) = fabric.links().get(index) else { return };
     let ((xa, ya), (xb, yb)) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+    // from a CPU, below the lines of the tree that go the same way
+    let drop = if link.kind.is_gpu_fabric() && [link.a, link.b].iter().any(|n| fabric.node(*n).kind == NodeKind::Cpu) {
+        BOX_HEIGHT / 3.0
+    } else {
+        0.0
+    };
+    let (ya, yb) = (ya + drop, yb + drop);
     let rows = ((ya - yb).abs() / ROW).max(1.0).min(MAX_REACH as f64);
     let middle = (ya + yb) / 2.0;
     // ends, control points, and where the label stands
