@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 
 use peerlane::evidence::{
     Curve, Direction, Fact, Found, Matrix, Operation, P2pStatus, Quantity, Text, read_path, scan_text,
@@ -17,14 +19,7 @@ fn own(name: &str) -> Found {
 }
 
 fn corpus(name: &str) -> Option<Found> {
-    let Some(folder) = std::env::var_os("PEERLANE_CORPUS") else {
-        #[expect(clippy::print_stderr, reason = "says why nothing was tested")]
-        {
-            eprintln!("skipped: PEERLANE_CORPUS is not set");
-        }
-        return None;
-    };
-    Some(read_path(&PathBuf::from(folder).join("public").join(name)).unwrap())
+    common::corpus_file(name).map(|path| read_path(&path).unwrap())
 }
 
 fn matrices<'a>(found: &'a Found, tool: &str) -> Vec<&'a Matrix> {

@@ -1,5 +1,10 @@
 //! PCI trees of real machines: our own captures, and public ones where `PEERLANE_CORPUS` names their folder.
 
+// the helpers of a test fail by panicking, and a skipped test says so
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use peerlane::evidence::{Fact, NvlinkEnd, NvlinkPort, PciDevice, PciRole, PciTree, read_path};
@@ -58,10 +63,6 @@ fn the_virtual_machine_hides_its_switches() {
 
 #[test]
 fn public_captures() {
-    let Some(corpus) = std::env::var_os("PEERLANE_CORPUS") else {
-        eprintln!("skipped: PEERLANE_CORPUS is not set");
-        return;
-    };
     // file, [root bridges, other bridges, GPUs, network adapters], NVLink or xGMI entries, NUMA nodes, a warning
     let expected = [
         ("nccl-aws-p4d.xml", [2, 4, 8, 4], 0, 2, ""),
@@ -79,7 +80,8 @@ fn public_captures() {
         ("full-rtx6000ada-wrx90-cx7.md", [4, 40, 2, 4], 0, 1, ""),
     ];
     for (file, shape, links, numa, warning) in expected {
-        let seen = read(&Path::new(&corpus).join("public").join(file));
+        let Some(path) = common::corpus_file(file) else { continue };
+        let seen = read(&path);
         let tree = seen.trees.iter().find(|t| t.has_tree).unwrap();
         assert_eq!((counts(tree), seen.links.len()), (shape, links), "{file}");
         // another format in the same file may tell the NUMA nodes

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix};
 use crate::fabric::PciAddress;
 
+use super::platforms;
+
 /// Statements of one machine.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
@@ -47,7 +49,7 @@ enum Relation {
 /// Splits statements by machine.
 pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     let mut clusters: Vec<Cluster> = Vec::new();
-    for run in runs(evidence) {
+    for run in runs(platforms::split(evidence)) {
         let identity = Identity::of(&run);
         let source = run.first().map(|e| e.origin.source.clone());
         match home(&clusters, &run, &identity, source.as_ref()) {
@@ -86,6 +88,7 @@ fn same_subject(a: &Fact, b: &Fact) -> bool {
             same_measure(a, b) || (a.rows.len() > 1 && b.rows.len() > 1 && a.rows != b.rows)
         }
         (Fact::Curve(a), Fact::Curve(b)) => curve_label(a) != curve_label(b),
+        (Fact::Rates(a), Fact::Rates(b)) => platforms::machine_name(a) != platforms::machine_name(b),
         (Fact::Classes(_), Fact::Classes(_)) | (Fact::Gpus(_), Fact::Gpus(_)) => true,
         (Fact::P2p(a), Fact::P2p(b)) => a.capability == b.capability,
         _ => false,
@@ -202,6 +205,7 @@ impl Identity {
                 id.nics = curve.ends.iter().filter(|e| !is_gpu_label(e) && *e != "host").cloned().collect();
                 id.host = curve_label(curve).cloned();
             }
+            Fact::Rates(table) => id.host = platforms::machine_name(table).cloned(),
             Fact::Host(host) => id.host = host.name.clone(),
             Fact::NcclLog(log) => {
                 id.host = log.host.clone();

@@ -146,7 +146,9 @@ impl Inventory {
                 Fact::Curve(c) => c.ends.iter().collect(),
                 _ => continue,
             };
-            for name in names.into_iter().filter(|n| !n.starts_with("host")) {
+            // other ends are `host`, `self`, `others`, ranks; only RDMA programs name NICs
+            let rdma = one.origin.tool == "perftest";
+            for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
                 let known = self.find(name).is_some();
                 let at = self.add(name, &one.origin);
                 if !known && !self.devices[at].gpu {
@@ -261,7 +263,10 @@ impl Inventory {
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
         device.link_rate = device.link_rate.or(pci.link_rate);
         if !device.gpu {
-            device.rdma = device.rdma.or(Some(pci.os_devices.iter().any(|o| o.rdma)));
+            let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
+            let listed = !pci.os_devices.is_empty();
+            let by_devices = listed.then(|| pci.os_devices.iter().any(|o| o.rdma));
+            device.rdma = device.rdma.or(infiniband.then_some(true)).or(by_devices);
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
             for os in &pci.os_devices {
                 if device.name != os.name && !device.aliases.contains(&os.name) {

@@ -16,6 +16,7 @@ mod implied_tree;
 mod inventory;
 mod nvlink;
 mod nvlink_mesh;
+mod platforms;
 mod skeleton;
 mod unknown;
 
@@ -190,9 +191,12 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         let label = machine.evidence.iter().find_map(|e| match &e.fact {
             Fact::Host(host) => host.name.clone(),
             Fact::Curve(curve) => curve.settings.get("label").cloned(),
+            Fact::Rates(table) => platforms::machine_name(table).cloned(),
             _ => None,
         });
-        let base = if alone { label.or_else(|| place(machine)) } else { heading.or(label) };
+        // a table's own word for a machine says more than the heading above the table
+        let rated = label.clone().filter(|_| machine.fabric.nodes().is_empty());
+        let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
         let mut again = 2;

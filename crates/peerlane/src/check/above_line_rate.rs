@@ -1,7 +1,6 @@
 //! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
 
 use super::view::{Cell, Raised, View, line_rate, one_way};
-use super::words::list;
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::{Link, LinkKind};
@@ -44,7 +43,7 @@ fn most(view: &View, link: &Link) -> Option<Rate> {
 }
 
 fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> {
-    let mut subjects = Vec::new();
+    let mut fast = Vec::new();
     let mut worst: Option<(f64, Cell, Rate, String)> = None;
     for cell in view.cells(matrix) {
         let Some(path) = view.path(&cell, matrix.p2p) else { continue };
@@ -57,7 +56,7 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
         if excess <= ALLOWANCE {
             continue;
         }
-        subjects.push(view.subject(matrix, &cell));
+        fast.push(cell);
         if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
             let name = format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind));
             worst = Some((excess, cell, limit, name));
@@ -68,8 +67,8 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
         rule: RULE.id.to_owned(),
         kind: FindingKind::Measurement,
         severity: Severity::Warning,
-        summary: format!("Rates of {} are higher than the known links can carry", list(&subjects)),
-        subjects,
+        summary: format!("Rates between {} are higher than the known links can carry", view.between(matrix, &fast)),
+        subjects: fast.iter().map(|cell| view.subject(matrix, cell)).collect(),
         expected: format!("at most {limit} each way: the raw rate of {link}"),
         observed: format!(
             "{} {} ({}), {excess:.1} times that each way",

@@ -2,7 +2,7 @@
 //! one of them is noise.
 
 use super::view::{Cell, Raised, View};
-use super::words::{list, median, percent};
+use super::words::{median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
@@ -61,7 +61,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         rule: RULE.id.to_owned(),
         kind: FindingKind::Measurement,
         severity: if summed || worst.difference >= MUCH { Severity::Warning } else { Severity::Info },
-        summary: format!("{}: the cell and its mirror differ by up to {}{why}", list(&subjects), percent(worst.difference)),
+        summary: format!("Between {} a cell and its mirror differ by up to {}{why}", view.between(matrix, odd.iter().map(|m| &m.one)), percent(worst.difference)),
         subjects,
         expected: format!("cell and mirror within {}; {class} pairs differ by {} (median)", percent(threshold), percent(peers)),
         observed: format!(

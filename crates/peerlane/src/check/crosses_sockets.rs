@@ -26,10 +26,13 @@ fn run(view: &View) -> Vec<Raised> {
     let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
     let slow = slowest(view).filter(|s| s.share < COSTLY);
     let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
-    let mut observed = vec![format!("{} of {} GPU pairs are {}", across.len(), pairs.len(), PathClass::Sys)];
+    let mut observed = vec![match pairs.len() {
+        1 => format!("the one GPU pair is {}", PathClass::Sys),
+        n => format!("{} of {n} GPU pairs are {}", across.len(), PathClass::Sys),
+    }];
     if refused > 0 {
-        observed
-            .push(format!("peer-to-peer does not work on {refused} of them, so that data is staged in host memory"));
+        let on = if refused == across.len() { "there".to_owned() } else { format!("on {refused} of them") };
+        observed.push(format!("peer-to-peer does not work {on}, so that data is staged in host memory"));
     }
     observed.extend(slow.as_ref().map(|s| {
         format!(

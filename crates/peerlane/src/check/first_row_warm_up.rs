@@ -19,7 +19,8 @@ const SOUND: f64 = 0.98;
 
 /// How far below the others the first row is (the mean over its cells), if it has the look of a cold start.
 pub(super) fn shortfall(view: &View, observed: &Observed) -> Option<f64> {
-    if !observed.origin.tool.contains(PROGRAM) {
+    // a system file's figures name their program in the title
+    if !observed.origin.tool.contains(PROGRAM) && !observed.matrix.title.contains(PROGRAM) {
         return None;
     }
     let cells = view.gpu_cells(&observed.matrix);
@@ -73,6 +74,8 @@ mod tests {
         assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
         machine.matrices[0].origin.tool = "nvbandwidth";
         assert!(findings(&machine, run).is_empty());
+        machine.matrices[0].matrix.title = format!("{PROGRAM}, one way");
+        assert_eq!(findings(&machine, run).len(), 1);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
-use super::words::{list, median, percent};
+use super::words::{median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::PathClass;
@@ -87,7 +87,7 @@ fn report_slower(
             pairs = vec![view.name(id).to_owned()];
             format!("{} transfers of {}", members.len(), view.name(id))
         }
-        _ => list(&pairs),
+        _ => format!("transfers between {}", view.between(&on.matrix, members.iter().map(|(c, ..)| c))),
     };
     let near = |c: &Cell| c.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
     let kind = if members.iter().any(|(c, ..)| near(c)) { FindingKind::Fault } else { FindingKind::Design };

@@ -1,10 +1,10 @@
 //! Rates far below what the path should give, and which narrower link they fit.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 
 use super::culprit::{Group, Role, blame};
 use super::view::{Cell, End, Raised, View, expected_rate, one_way};
-use super::words::{list, percent};
+use super::words::percent;
 use super::{Finding, FindingKind, Rule, Severity, narrow_link};
 use crate::evidence::Matrix;
 use crate::expectation::ExpectedMatrix;
@@ -113,7 +113,7 @@ fn split(cells: &[Cell], bad: &[bool], expected: &ExpectedMatrix) -> Vec<Group> 
             groups.push(group);
             continue;
         }
-        let mut by_bottleneck: std::collections::BTreeMap<&str, Vec<usize>> = std::collections::BTreeMap::new();
+        let mut by_bottleneck: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for at in group.cells {
             let binds = cells.get(at).and_then(|c| bottleneck(expected, c)).unwrap_or_default();
             by_bottleneck.entry(binds).or_default().push(at);
@@ -126,24 +126,18 @@ fn split(cells: &[Cell], bad: &[bool], expected: &ExpectedMatrix) -> Vec<Group> 
 fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Raised> {
     let worst = slow.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
     let best = slow.iter().map(Slow::share).fold(worst.share(), f64::max);
-    let mut seen = HashSet::new();
-    let mut subjects: Vec<String> = Vec::new();
-    for s in slow {
-        let subject = view.subject(s.matrix, &s.cell);
-        if seen.insert(subject.clone()) {
-            subjects.push(subject);
-        }
-    }
-    let what = match culprit {
+    let count = slow.len();
+    let (what, subjects) = match culprit {
         Some((End::Node(id), role)) => {
-            format!("{} rates {} {}", slow.len(), role.preposition(), view.name(id))
+            let name = view.name(id);
+            (format!("{count} rates {} {name}", role.preposition()), vec![name.to_owned()])
         }
-        Some((End::Host, role)) => format!("{} rates {} host memory", slow.len(), role.preposition()),
-        None => list(&subjects),
+        _ => {
+            let pairs = slow.iter().map(|s| view.subject(s.matrix, &s.cell)).collect();
+            let between = view.between(worst.matrix, slow.iter().map(|s| &s.cell));
+            (format!("Rates between {between}"), pairs)
+        }
     };
-    if let Some((End::Node(id), _)) = culprit {
-        subjects = vec![view.name(id).to_owned()];
-    }
     let reach = if best - worst.share() < 0.01 {
         percent(best)
     } else {
@@ -172,10 +166,7 @@ fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Ra
         kind: FindingKind::Fault,
         severity: if worst.share() < VERY_SLOW { Severity::Error } else { Severity::Warning },
         subjects,
-        summary: format!(
-            "{what} {} {reach} of what the path should give{hint}",
-            if slow.len() == 1 { "reaches" } else { "reach" }
-        ),
+        summary: format!("{what} reach {reach} of what the path should give{hint}"),
         expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
         observed: format!(
             "{} {} ({})",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::culprit::{Role, blame};
 use super::view::{Cell, End, Raised, View};
-use super::words::{list, median, percent};
+use super::words::{median, percent};
 use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
 use crate::machine::Observed;
@@ -97,7 +97,7 @@ fn report(
         _ => {
             let pairs: Vec<String> = odd.iter().map(|(cell, _)| view.subject(matrix, cell)).collect();
             let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
-            let who = format!("{class} rates of {}", list(&pairs));
+            let who = format!("{class} rates between {}", view.between(matrix, odd.iter().map(|(cell, _)| cell)));
             (FindingKind::Measurement, pairs, who, mend)
         }
     };

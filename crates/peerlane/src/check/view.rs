@@ -1,9 +1,9 @@
 //! What rules ask of a machine again and again: its pairs, the cells of its matrices with the links
 //! they use, and what should stand in those cells.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::words::lines;
+use super::words::{lines, pairs};
 use super::{Context, Finding};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
@@ -238,6 +238,19 @@ impl<'a> View<'a> {
     /// A cell as a subject, either end first as the matrix has it: `GPU0-GPU1`, `host-GPU3`.
     pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> String {
         self.arrow(matrix, cell).replace('→', "-")
+    }
+
+    /// The ends of cells in words, whichever way their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
+    pub(super) fn between<'c>(&self, matrix: &Matrix, cells: impl IntoIterator<Item = &'c Cell>) -> String {
+        let mut seen = HashSet::new();
+        let mut ends = Vec::new();
+        for cell in cells {
+            let (Some(row), Some(col)) = (matrix.rows.get(cell.i), matrix.cols.get(cell.j)) else { continue };
+            if !seen.contains(&(col, row)) && seen.insert((row, col)) {
+                ends.push((row.clone(), col.clone()));
+            }
+        }
+        pairs(&ends)
     }
 
     /// What should stand in a cell of the matrix at `index`.

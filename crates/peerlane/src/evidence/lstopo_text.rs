@@ -241,7 +241,7 @@ impl Reader {
         self.host.threads = Some(self.threads).filter(|n| *n > 0);
         let packages = self.packages.max(1);
         self.host.cores_per_socket =
-            self.host.sockets.filter(|_| self.cores > 0 && self.cores % packages == 0).map(|s| self.cores / s);
+            self.host.sockets.filter(|_| self.cores > 0 && self.cores.is_multiple_of(packages)).map(|s| self.cores / s);
         let devices = &self.tree.devices;
         let unclear = self.vga.iter().filter(|d| devices.get(**d).is_some_and(|d| d.class.is_none())).count();
         (self.tree, self.host, unclear)

@@ -108,7 +108,7 @@ fn host(document: &Document) -> HostFacts {
         }
     }
     host.sockets = Some(packages).filter(|n| *n > 0);
-    host.cores_per_socket = host.sockets.filter(|s| cores > 0 && cores % s == 0).map(|s| cores / s);
+    host.cores_per_socket = host.sockets.filter(|s| cores > 0 && cores.is_multiple_of(*s)).map(|s| cores / s);
     host.threads = Some(threads).filter(|n| *n > 0);
     host
 }

@@ -170,8 +170,16 @@ fn headings(text: &Text) -> Vec<Heading> {
     // a tool's own output has lines of their own too; only a document's are headings
     let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
     let prose = sentences.take(5).count() == 5;
+    let mut fenced = false;
     for (i, line) in text.iter() {
         let trimmed = line.trim();
+        // a `#` inside a code fence is a shell comment
+        if trimmed.starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
         let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
         let marked = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
         let label = trimmed.starts_with('`') && trimmed.ends_with("`:");

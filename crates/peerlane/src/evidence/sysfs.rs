@@ -280,7 +280,8 @@ fn mem_total(meminfo: &str) -> Option<Bytes> {
     kib.checked_mul(1024).map(Bytes)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::symlink;
 
@@ -346,7 +347,7 @@ mod tests {
         root.write("sys/devices/system/node/node1/distance", "21 10\n");
         root.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       1024 kB\n");
         root.write("sys/devices/system/cpu/cpu8/topology/physical_package_id", "1\n");
-        root.write(&format!("proc/driver/nvidia/gpus/0000:02:00.0/information"), "Model: \t\t A GPU\nIRQ: 1\n");
+        root.write("proc/driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t A GPU\nIRQ: 1\n");
         for folder in ["sys/bus/pci/devices", "sys/class/infiniband"] {
             fs::create_dir_all(root.0.join(folder)).unwrap();
         }

@@ -4,11 +4,14 @@
 //! read. NCCL knows NUMA nodes and no host bridges: all root complexes of one NUMA node become one
 //! `<cpu>`. What it can find out by itself on the machine (`sm`, `rank`, `gdr`) is left out where unknown.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod place;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
 use quick_xml::escape::escape;
 
+use self::place::{BusIds, Group, groups};
 use crate::evidence::{Fact, GpuFacts, PciDevice};
 use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
 use crate::machine::Machine;
@@ -28,23 +31,12 @@ const MAX_DEPTH: usize = 64;
 /// `ff`, which no machine has; a comment at the top says how many. AMD's xGMI has no place in this
 /// version of the format and is left out, which the comment says too.
 pub fn to_nccl_xml(machine: &Machine) -> String {
-    let mut writer = Writer::new(machine);
+    let writer = Writer::new(machine);
     let mut body = String::new();
-    for (at, (domain, tops)) in writer.cpus().into_iter().enumerate() {
-        writer.cpu(&mut body, at, domain, &tops);
+    for (at, (group, tops)) in writer.groups.iter().enumerate() {
+        writer.cpu(&mut body, at, *group, tops);
     }
     format!("<!--\n{}-->\n<system version=\"1\">\n{body}</system>\n", writer.comment())
-}
-
-/// What tells one `<cpu>` from another, in the order they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Domain {
-    /// A NUMA node.
-    Numa(u32),
-    /// A package whose NUMA node is not known.
-    Package(NodeId),
-    /// Nothing is known.
-    Unknown,
 }
 
 struct Writer<'a> {
@@ -52,10 +44,10 @@ struct Writer<'a> {
     fabric: &'a Fabric,
     listed: HashMap<PciAddress, &'a PciDevice>,
     gpus: Vec<&'a GpuFacts>,
-    bus_ids: HashMap<NodeId, PciAddress>,
-    invented: usize,
+    bus_ids: BusIds,
+    groups: BTreeMap<Group, Vec<NodeId>>,
+    /// Whether `numaid` counts the groups, because not all NUMA numbers are known.
     numbered: bool,
-    unplaced: usize,
 }
 
 impl<'a> Writer<'a> {
@@ -75,96 +67,21 @@ impl<'a> Writer<'a> {
                 _ => {}
             }
         }
-        let mut writer = Writer {
-            machine,
-            fabric: &machine.fabric,
-            listed,
-            gpus,
-            bus_ids: HashMap::new(),
-            invented: 0,
-            numbered: false,
-            unplaced: 0,
-        };
-        writer.assign_bus_ids();
-        writer
+        let bus_ids = BusIds::assign(&machine.fabric, listed.keys().copied());
+        let groups = groups(&machine.fabric);
+        let numbered = groups.len() > 1 && !groups.keys().all(|g| matches!(g, Group::Numa(_)));
+        Writer { machine, fabric: &machine.fabric, listed, gpus, bus_ids, groups, numbered }
     }
 
-    /// Every device's own address, each once; made-up ones for the rest.
-    fn assign_bus_ids(&mut self) {
-        let mut used: HashSet<PciAddress> = self.listed.keys().copied().collect();
-        let on_pcie = |kind| matches!(kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Switch);
-        let devices: Vec<NodeId> = self.fabric.ids().filter(|id| on_pcie(self.fabric.node(*id).kind)).collect();
-        let mut taken = HashSet::new();
-        for id in &devices {
-            if let Some(address) = self.fabric.node(*id).address.filter(|a| taken.insert(*a)) {
-                self.bus_ids.insert(*id, address);
-                used.insert(address);
-            }
-        }
-        // NCCL ignores the function, and static files start at device 1
-        let mut free = (0xff00..=0xffff_u32).rev().flat_map(|domain| {
-            (0xf0..=0xff_u8)
-                .rev()
-                .flat_map(move |bus| (1..32).map(move |device| PciAddress { domain, bus, device, function: 0 }))
-        });
-        for id in devices {
-            if !self.bus_ids.contains_key(&id)
-                && let Some(address) = free.find(|a| !used.contains(a))
-            {
-                self.bus_ids.insert(id, address);
-                self.invented += 1;
-            }
-        }
-    }
-
-    /// The tops of PCIe trees that hold GPUs, NICs or switches, by `<cpu>`.
-    fn cpus(&mut self) -> BTreeMap<Domain, Vec<NodeId>> {
-        let mut cpus: BTreeMap<Domain, Vec<NodeId>> = BTreeMap::new();
-        for id in self.fabric.ids() {
-            let device = matches!(self.fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Switch);
-            let top = self.fabric.tree_top(id);
-            if device {
-                let tops = cpus.entry(self.domain(id, top)).or_default();
-                if !tops.contains(&top) {
-                    tops.push(top);
-                }
-            }
-        }
-        // one top may hold devices that name different NUMA nodes: its first domain has it
-        let mut seen = HashSet::new();
-        cpus.retain(|_, tops| {
-            tops.retain(|top| seen.insert(*top));
-            !tops.is_empty()
-        });
-        self.unplaced = match cpus.get(&Domain::Unknown) {
-            Some(tops) if cpus.len() > 1 => tops.len(),
-            _ => 0,
-        };
-        self.numbered = cpus.len() > 1 && !cpus.keys().all(|d| matches!(d, Domain::Numa(_)));
-        cpus
-    }
-
-    fn domain(&self, device: NodeId, top: NodeId) -> Domain {
-        let numa = |id| self.fabric.node(id).numa;
-        if let Some(numa) = numa(top).or_else(|| numa(device)) {
-            return Domain::Numa(numa);
-        }
-        match (self.fabric.package(device), self.fabric.nearest_host(device)) {
-            (_, Some(host)) if numa(host).is_some() => numa(host).map_or(Domain::Unknown, Domain::Numa),
-            (Some(package), _) => Domain::Package(package),
-            _ => Domain::Unknown,
-        }
-    }
-
-    fn cpu(&self, out: &mut String, at: usize, domain: Domain, tops: &[NodeId]) {
-        let numa = match domain {
-            Domain::Numa(numa) if !self.numbered => i64::from(numa),
+    fn cpu(&self, out: &mut String, at: usize, group: Group, tops: &[NodeId]) {
+        let numa = match group {
+            Group::Numa(numa) if !self.numbered => i64::from(numa),
             // NCCL tells <cpu>s apart by their number alone
             _ if self.numbered => at as i64,
             _ => -1,
         };
         let _ = write!(out, "  <cpu numaid=\"{numa}\"");
-        let cpus = tops.iter().find_map(|top| self.local_cpus(*top, domain));
+        let cpus = tops.iter().find_map(|top| self.local_cpus(*top, group));
         if let Some(mask) = cpus.as_ref().and_then(mask) {
             let _ = write!(out, " affinity=\"{mask}\"");
         }
@@ -196,9 +113,9 @@ impl<'a> Writer<'a> {
     }
 
     /// CPUs near a top: its own, those of the NUMA node's memory, or its package's.
-    fn local_cpus(&self, top: NodeId, domain: Domain) -> Option<CpuList> {
-        let of_numa = || match domain {
-            Domain::Numa(numa) => self
+    fn local_cpus(&self, top: NodeId, group: Group) -> Option<CpuList> {
+        let of_numa = || match group {
+            Group::Numa(numa) => self
                 .fabric
                 .of_kind(NodeKind::Host)
                 .map(|h| self.fabric.node(h))
@@ -238,7 +155,7 @@ impl<'a> Writer<'a> {
             }
             return;
         }
-        let Some(bus_id) = self.bus_ids.get(&id) else { return };
+        let Some(bus_id) = self.bus_ids.of(id) else { return };
         let known = node.address.and_then(|a| self.listed.get(&a).copied());
         let class = known.and_then(|d| d.class).unwrap_or(match node.kind {
             NodeKind::Gpu => 0x03_0200,
@@ -298,7 +215,7 @@ impl<'a> Writer<'a> {
                 NodeKind::Cpu => "0x068001",
                 _ => continue,
             };
-            let address = self.bus_ids.get(far).copied().or(node.address);
+            let address = self.bus_ids.of(*far).or(node.address);
             let target = address.map_or(HIDDEN.to_owned(), |a| a.to_string());
             *links.entry((target, class)).or_insert(0) += u32::from(bricks);
         }
@@ -320,23 +237,19 @@ impl<'a> Writer<'a> {
     /// What a reader of the file must know; two hyphens would end an XML comment.
     fn comment(&self) -> String {
         let mut text = format!("NCCL topology of {}, written by peerlane.\n", self.machine.name.replace("--", "- -"));
-        if self.invented > 0 {
+        if self.bus_ids.invented > 0 {
             let _ = writeln!(
                 text,
                 "{} bus ids of the form ffff:ff:01.0 are invented, because the real ones are not known: replace those of \
                  GPUs and NICs before NCCL reads this on the machine.",
-                self.invented
+                self.bus_ids.invented
             );
         }
         if self.numbered {
             text.push_str("NUMA numbers are not known for all; numaid counts the groups of this file.\n");
         }
-        if self.unplaced > 0 {
-            let _ = writeln!(
-                text,
-                "{} device(s) stand in a <cpu> of their own: nothing says where they belong.",
-                self.unplaced
-            );
+        if self.groups.len() > 1 && self.groups.contains_key(&Group::Unknown) {
+            text.push_str("The last <cpu> holds what no source places.\n");
         }
         if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. })) {
             text.push_str("xGMI links are left out: this version of the format has none.\n");

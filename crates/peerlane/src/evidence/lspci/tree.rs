@@ -72,6 +72,7 @@ struct Bus {
     domain: u32,
     number: u8,
     above: usize,
+    depth: usize,
 }
 
 #[derive(Default)]
@@ -110,7 +111,7 @@ impl Reader {
                 }
                 at += 1;
             } else if let Some((range, _)) = rest.strip_prefix('[').and_then(|r| r.split_once(']')) {
-                let Some((domain, first)) = buses(range) else { return };
+                let Some((domain, first)) = buses(range).filter(|_| self.depth() < MAX_DEPTH) else { return };
                 self.enter(device.take(), domain, first, range, number);
                 at += range.len() + 2;
             } else if let (Some(address), Some(bus)) = (self.address(rest), self.bus) {
@@ -126,6 +127,11 @@ impl Reader {
                 return;
             }
         }
+    }
+
+    /// Levels of a bus that would open here.
+    fn depth(&self) -> usize {
+        self.bus.map_or(0, |b| b.depth + 1)
     }
 
     /// `03.1` on the current bus.
@@ -162,7 +168,8 @@ impl Reader {
                 self.devices.len() - 1
             }
         };
-        self.bus = Some(Bus { domain, number: first, above });
+        let depth = self.depth();
+        self.bus = Some(Bus { domain, number: first, above, depth });
     }
 
     fn name(&mut self, device: Option<usize>, text: &str, function: u8) {
@@ -227,6 +234,12 @@ end";
         assert!(tree.devices[5].is_gpu() && tree.devices[8].is_nic());
         assert_eq!((tree.devices[9].role, tree.devices[9].line), (PciRole::Bridge, 6));
         assert_eq!(tree.devices[13].name.as_deref(), Some("NVIDIA Corporation GA100 [A100 PCIe 40GB]"));
+    }
+
+    #[test]
+    fn depth_is_limited() {
+        let all = read(&format!("-[0000:00]-{}", "00.0-[01]--".repeat(1000)));
+        assert!(all[0].0.devices.len() <= MAX_DEPTH + 1);
     }
 
     #[test]

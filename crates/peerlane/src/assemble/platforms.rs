@@ -1,0 +1,115 @@
+//! Published tables of rates whose rows are of several machines, told apart by a word in each row.
+
+use crate::evidence::{Evidence, Fact, RateTable};
+
+/// Headers of columns that name a machine.
+const MACHINE_COLUMNS: [&str; 5] = ["platform", "system", "machine", "server", "node"];
+
+/// CPU generations and chipsets that stand for a machine where a row begins with one. "Tylesburg" is
+/// how some documents spell Intel's Tylersburg.
+const PLATFORMS: [&str; 24] = [
+    "nehalem",
+    "westmere",
+    "tylersburg",
+    "tylesburg",
+    "sandy bridge",
+    "ivy bridge",
+    "haswell",
+    "broadwell",
+    "skylake",
+    "cascade lake",
+    "ice lake",
+    "sapphire rapids",
+    "emerald rapids",
+    "granite rapids",
+    "naples",
+    "rome",
+    "milan",
+    "genoa",
+    "turin",
+    "power8",
+    "power9",
+    "grace",
+    "threadripper",
+    "plx",
+];
+
+/// Splits tables that speak of several machines into one table for each.
+pub(super) fn split(evidence: Vec<Evidence>) -> Vec<Evidence> {
+    let mut all = Vec::with_capacity(evidence.len());
+    for one in evidence {
+        let Evidence { origin, fact: Fact::Rates(table) } = one else {
+            all.push(one);
+            continue;
+        };
+        let Some(column) = machine_column(&table) else {
+            all.push(Evidence { origin, fact: Fact::Rates(table) });
+            continue;
+        };
+        let mut names: Vec<&str> = table.rows.iter().filter_map(|r| r.words.get(column)).map(String::as_str).collect();
+        names.sort_by_key(|n| table.rows.iter().position(|r| r.words.get(column).is_some_and(|w| w == n)));
+        names.dedup();
+        for name in names {
+            let of_it = |words: &[String]| words.get(column).is_some_and(|w| w == name);
+            let rows = table.rows.iter().filter(|r| of_it(&r.words)).cloned().collect();
+            let part = RateTable { rows, ..table.clone() };
+            all.push(Evidence { origin: origin.clone(), fact: Fact::Rates(part) });
+        }
+    }
+    all
+}
+
+/// The machine that all rows of a table speak of, where they name one.
+pub(super) fn machine_name(table: &RateTable) -> Option<&String> {
+    let column = machine_column(table)?;
+    table.rows.first()?.words.get(column).filter(|name| !name.is_empty())
+}
+
+fn machine_column(table: &RateTable) -> Option<usize> {
+    let titled = |header: &String| MACHINE_COLUMNS.contains(&header.trim().to_lowercase().as_str());
+    if let Some(column) = table.word_columns.iter().position(titled) {
+        return Some(column);
+    }
+    let names_platform = |word: &String| {
+        let word = word.to_lowercase();
+        PLATFORMS.iter().any(|p| word.starts_with(p))
+    };
+    let all = table.rows.iter().all(|r| r.words.first().is_some_and(names_platform));
+    (all && !table.rows.is_empty()).then_some(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Origin, RateRow};
+
+    fn table(columns: &[&str], rows: &[&[&str]]) -> Vec<Evidence> {
+        let row =
+            |words: &&[&str]| RateRow { words: words.iter().map(|w| w.to_string()).collect(), ..RateRow::default() };
+        let table = RateTable {
+            word_columns: columns.iter().map(|c| c.to_string()).collect(),
+            rows: rows.iter().map(row).collect(),
+            ..RateTable::default()
+        };
+        vec![Evidence {
+            origin: Origin { source: "test".into(), tool: "document table", lines: Some((1, 9)) },
+            fact: Fact::Rates(table),
+        }]
+    }
+
+    #[test]
+    fn a_platform_column_splits() {
+        let rows: [&[&str]; 3] = [&["read", "A"], &["write", "B"], &["loop", "A"]];
+        assert_eq!(split(table(&["", "Platform"], &rows)).len(), 2);
+        assert_eq!(split(table(&["", "Method"], &rows)).len(), 1);
+    }
+
+    #[test]
+    fn rows_that_begin_with_a_platform_split() {
+        let rows: [&[&str]; 2] = [&["Sandy Bridge Gen3"], &["Haswell"]];
+        let parts = split(table(&["which"], &rows));
+        let Fact::Rates(first) = &parts[0].fact else { panic!() };
+        assert_eq!(machine_name(first).map(String::as_str), Some("Sandy Bridge Gen3"));
+        assert_eq!(parts.len(), 2);
+    }
+}
