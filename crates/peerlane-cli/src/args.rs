@@ -148,8 +148,9 @@ pub(crate) struct PredictArgs {
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS, override_usage = "peerlane explain [OPTIONS] [TARGET]... A B")]
 pub(crate) struct ExplainArgs {
-    /// The machine, then the two nodes: explain exxact-devbox GPU0 GPU2
-    #[arg(value_name = "TARGET A B", required = true, num_args = 2..)]
+    /// The two nodes, after the TARGET if there is one: explain exxact-devbox GPU0 GPU2.
+    /// 'host' is the host memory nearest to the other
+    #[arg(value_names = ["A", "B"], required = true, num_args = 2..)]
     pub(crate) words: Vec<String>,
     /// Of several machines in a document, take the one of this name or number (from 1)
     #[arg(short, long, value_name = "NAME")]

@@ -1,11 +1,6 @@
 //! The binary as a user meets it: exit statuses, JSON, broken input, widths, colours.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stderr,
-    reason = "a test fails by panicking, and says why it is skipped"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a failed test panics")]
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Matrix, Operation};
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
-use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 machine.name
             ));
         }
-        show(out, machine, &explained)?;
+        show(out, machine, &explained, args.detail.verbose)?;
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
@@ -124,10 +124,11 @@ fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
     let hop = |h: &peerlane::model::HopLimit| ExplainedHop {
         from: fabric.node(h.from).name.clone(),
         to: fabric.node(h.to).name.clone(),
-        link: link_between(fabric, h.from, h.to),
+        link: link_between(fabric, h.from, h.to).map(label::link),
         limit: h.limit.map(|l| l.gb()),
         why: h.why.clone(),
         tightest: h.limit.is_some_and(|l| l.gb() <= tightest * 1.001),
+        evidence: evidence(link_between(fabric, h.from, h.to)),
     };
     route.hops.iter().map(hop).collect()
 }
@@ -142,12 +143,20 @@ fn plain_hops(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<ExplainedHop> {
         limit: None,
         why: String::new(),
         tightest: false,
+        evidence: evidence(Some(fabric.link(h.link))),
     };
     hops.into_iter().map(hop).collect()
 }
 
-fn link_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<String> {
-    fabric.links_of(a).iter().find(|(_, n)| *n == b).map(|(link, _)| label::link(fabric.link(*link)))
+fn link_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<&Link> {
+    fabric.links_of(a).iter().find(|(_, n)| *n == b).map(|(link, _)| fabric.link(*link))
+}
+
+/// What a link rests on.
+fn evidence(link: Option<&Link>) -> Vec<String> {
+    let Some(link) = link else { return Vec::new() };
+    let assumed = link.assumed.then(|| "assumed".to_owned());
+    assumed.into_iter().chain(link.origins.iter().map(ToString::to_string)).collect()
 }
 
 /// The numbers seen or published of the two, in either order.
@@ -198,7 +207,7 @@ fn observed(model: &Model, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
     all
 }
 
-fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument) -> io::Result<()> {
+fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose: bool) -> io::Result<()> {
     heading(out, machine)?;
     writeln!(out, "\n{}", paint(style::HEADING, &format!("{} → {}", e.a, e.b)))?;
     let class = e.class.map_or_else(|| "no path is known".to_owned(), |c| format!("{c}: {}", c.meaning()));
@@ -209,7 +218,7 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument) -> io::
         (Some(true), None) => hang(out, "  transfer   ", "staged through host memory")?,
         (None, _) => {}
     }
-    hops(out, &e.hops)?;
+    hops(out, &e.hops, verbose)?;
     writeln!(out, "\n{}", paint(style::HEADING, "Expected"))?;
     for (way, rate) in [
         (format!("{} → {}", e.a, e.b), &e.forward),
@@ -227,7 +236,7 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument) -> io::
     seen(out, &e.observed)
 }
 
-fn hops(out: &mut dyn Write, hops: &[ExplainedHop]) -> io::Result<()> {
+fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result<()> {
     if hops.is_empty() {
         return Ok(());
     }
@@ -257,6 +266,11 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop]) -> io::Result<()> {
         writeln!(out, "{}", line.trim_end())?;
         for more in why.iter().skip(1) {
             writeln!(out, "{:indent$}{more}", "", indent = column + 17)?;
+        }
+        if verbose && !hop.evidence.is_empty() {
+            for line in wrap(&hop.evidence.join("; "), WIDTH - 6) {
+                writeln!(out, "      {}", paint(style::DIM, &line))?;
+            }
         }
     }
     Ok(())

@@ -12,8 +12,8 @@ use super::check::caveats;
 use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, ranges};
-use crate::render::{dot, label, matrix, svg, tree};
+use crate::render::text::{fit, hang, ranges};
+use crate::render::{WIDTH, dot, label, matrix, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
 
@@ -133,7 +133,7 @@ pub(crate) fn observed(out: &mut dyn Write, all: &[Observed]) -> io::Result<()> 
     for Observed { matrix: m, origin, .. } in all {
         writeln!(out)?;
         hang(out, "", &m.describe())?;
-        writeln!(out, "{}", paint(style::DIM, &origin.to_string()))?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
         matrix::numbers(out, &m.rows, &m.cols, &m.values)?;
     }
     Ok(())

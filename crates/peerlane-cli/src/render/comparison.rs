@@ -9,7 +9,7 @@ use peerlane::fabric::Fabric;
 use peerlane::model::Model;
 
 use super::style::{self, paint};
-use super::text::{count, fit, ranges, span};
+use super::text::{count, fit, ranges, span, width};
 use super::{WIDTH, label};
 
 /// Cells whose expectations differ by no more than this factor share a line.
@@ -162,8 +162,8 @@ impl Section {
             n => format!(" and {} more", n - 1),
         };
         let first = self.sources.first().map_or("", String::as_str);
-        let room = (WIDTH - 4).saturating_sub(self.what.chars().count() + more.chars().count());
-        format!("{}  {}{more}", self.what, fit(first, room))
+        let room = (WIDTH - 4).saturating_sub(width(&self.what) + width(&more));
+        format!("{}  {}{more}", self.what, fit(first, room)).trim_end().to_owned()
     }
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
     };
     let (sources, sinks) = (in_order(&|n| far.contains_key(n)), in_order(&|n| pairs.iter().any(|(_, b)| *b == n)));
     let symmetric = pairs.iter().all(|(a, b)| has(b, a));
-    let (two_way, one_way): (Vec<(&str, &str)>, Vec<(&str, &str)>) = pairs.iter().partition(|(a, b)| has(b, a));
+    let (two_way, one_way): (Vec<_>, Vec<_>) = pairs.iter().partition(|(a, b)| has(b, a));
     if !symmetric && !two_way.is_empty() {
         return format!("{}; {}", between(&two_way), between(&one_way));
     }
@@ -236,8 +236,10 @@ pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
         return format!("{} → {}{less}", ranges(&sources), ranges(&sinks));
     }
     if let Some(cliques) = cliques(&sources, &has, pairs.len()) {
-        let said: Vec<String> = cliques.iter().map(|c| pair_or_group(c)).collect();
-        return said.join("; ");
+        let said = cliques.iter().map(|c| pair_or_group(c)).collect::<Vec<_>>().join("; ");
+        if width(&said) <= BETWEEN - 7 {
+            return said;
+        }
     }
     let right = in_order(&|n| sources.first().is_some_and(|first| has(first, n)));
     let left = in_order(&|n| right.first().is_some_and(|first| has(first, n)));
@@ -281,7 +283,8 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
     }
     let any_seen = sections.iter().any(|s| s.cells.iter().any(|c| c.seen.is_some()));
     let head = if any_seen { "Expected and seen" } else { "Expected (nothing was measured)" };
-    let titles = format!("{head:<w$} {:>5} {:>13} {:>13} {:>9}", "cells", "expected", "seen", "ratio", w = BETWEEN + 2);
+    let (seen, ratio) = if any_seen { ("seen", "ratio") } else { ("", "") };
+    let titles = format!("{head:<w$} {:>5} {:>13} {seen:>13} {ratio:>9}", "cells", "expected", w = BETWEEN + 2);
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     for section in sections {
         writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading(), WIDTH - 2)))?;

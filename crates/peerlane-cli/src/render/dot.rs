@@ -30,6 +30,8 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         let mut look = String::new();
         if let Some(full) = label::shortfall(link) {
             text = format!("{text} of {full}");
+        }
+        if label::is_narrow(link) {
             look.push_str(", color=\"#c2410c\", fontcolor=\"#c2410c\"");
         }
         match &link.kind {

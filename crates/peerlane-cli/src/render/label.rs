@@ -75,6 +75,12 @@ pub(crate) fn edge(link: &Link) -> String {
     }
 }
 
+/// Whether a link has fewer lanes than it could. A lower generation alone may only mean that it is idle.
+pub(crate) fn is_narrow(link: &Link) -> bool {
+    matches!(&link.kind, LinkKind::Pcie { running, allowed, .. }
+        if matches!((running.lanes, allowed.lanes), (Some(is), Some(could)) if is < could))
+}
+
 /// What a link falls short of: `3.0 x16`, where it could run wider or faster than it does.
 pub(crate) fn shortfall(link: &Link) -> Option<PcieWidth> {
     let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return None };

@@ -5,6 +5,7 @@ pub(crate) mod comparison;
 pub(crate) mod dot;
 pub(crate) mod findings;
 pub(crate) mod label;
+mod layout;
 pub(crate) mod matrix;
 pub(crate) mod nvlink;
 pub(crate) mod style;

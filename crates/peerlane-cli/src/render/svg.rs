@@ -1,7 +1,6 @@
 //! A machine as a standalone SVG: sockets at the left, devices at the right, NVLink as arcs beside them.
 //!
-//! A tidy layered drawing: each level of the tree is a column, each leaf a row, and every inner node
-//! stands at the middle of its children. Colours are chosen to be read on white and on black.
+//! [`super::layout`] says where each node stands. Colours are chosen to be read on white and on black.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,6 +9,7 @@ use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind};
 use peerlane::machine::Machine;
 
 use super::label;
+use super::layout::{Layout, Place};
 use super::text::{fit, width};
 
 const ROW: f64 = 44.0;
@@ -18,29 +18,16 @@ const BOX_HEIGHT: f64 = 34.0;
 const COLUMN: f64 = 250.0;
 const MARGIN: f64 = 20.0;
 const TITLE: f64 = 34.0;
-/// Deeper trees are cut.
-const MAX_DEPTH: usize = 32;
 /// How far an arc reaches for each row it spans, up to so many rows.
 const REACH: f64 = 18.0;
 const MAX_REACH: usize = 16;
 /// Characters that a box holds.
 const BOX_CHARS: usize = 24;
 
-/// Where a node stands: its column, and the row of its middle.
-struct Place {
-    id: NodeId,
-    column: usize,
-    row: f64,
-    /// The link to what it hangs below, and where that stands in the list of places.
-    above: Option<(LinkId, usize)>,
-}
-
 /// Writes the drawing.
 pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let fabric = &machine.fabric;
-    let mut layout = Layout { fabric, places: Vec::new(), rows: 0, seen: vec![false; fabric.nodes().len()] };
-    layout.run();
-    let places = layout.places;
+    let Layout { places, rows } = Layout::of(fabric);
     let columns = places.iter().map(|p| p.column).max().unwrap_or(0) + 1;
     let x_of = |p: &Place| MARGIN + p.column as f64 * COLUMN;
     let y_of = |p: &Place| MARGIN + TITLE + (p.row + 0.5) * ROW;
@@ -49,7 +36,7 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let gpus = places.iter().filter(|p| is_gpu(p.id)).count();
     let right = if has_arcs { 60.0 + gpus.min(MAX_REACH) as f64 * REACH } else { 0.0 };
     let total_width = 2.0 * MARGIN + (columns - 1) as f64 * COLUMN + BOX_WIDTH + right;
-    let total_height = 2.0 * MARGIN + TITLE + layout.rows.max(1) as f64 * ROW;
+    let total_height = 2.0 * MARGIN + TITLE + rows.max(1) as f64 * ROW;
 
     let mut svg = String::new();
     let title = escape(machine.title.as_deref().unwrap_or(&machine.name));
@@ -88,74 +75,9 @@ fn beside_tree(kind: &LinkKind) -> bool {
     kind.is_gpu_fabric() || *kind == LinkKind::Smp
 }
 
-struct Layout<'a> {
-    fabric: &'a Fabric,
-    places: Vec<Place>,
-    rows: usize,
-    seen: Vec<bool>,
-}
-
-impl Layout<'_> {
-    /// Places CPUs with what hangs below them, then trees without a CPU, then what is left.
-    fn run(&mut self) {
-        let fabric = self.fabric;
-        let rank = |id: &NodeId| match fabric.node(*id).kind {
-            NodeKind::Cpu => 0,
-            NodeKind::RootComplex => 1,
-            NodeKind::Switch | NodeKind::Card => 2,
-            _ => 3,
-        };
-        let is_hub = |id: &NodeId| fabric.node(*id).kind == NodeKind::NvSwitch;
-        let mut tops: Vec<NodeId> = fabric.ids().filter(|id| fabric.upstream(*id).is_none() && !is_hub(id)).collect();
-        tops.sort_by_key(rank);
-        for top in tops {
-            self.place(top, None, 0);
-        }
-        // GPUs and NICs share the last column, so that arcs have room at their side
-        let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
-        for place in &mut self.places {
-            if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic) {
-                place.column = last;
-            }
-        }
-        // NVSwitches stand in a column of their own, in the middle
-        let hubs: Vec<NodeId> = fabric.of_kind(NodeKind::NvSwitch).collect();
-        self.rows = self.rows.max(hubs.len());
-        for (i, &id) in hubs.iter().enumerate() {
-            let row = (self.rows - hubs.len()) as f64 / 2.0 + i as f64;
-            self.places.push(Place { id, column: last + 1, row, above: None });
-        }
-    }
-
-    /// Places a node and what is below it; gives the row of its middle.
-    fn place(&mut self, id: NodeId, above: Option<(LinkId, usize)>, depth: usize) -> Option<f64> {
-        if std::mem::replace(&mut self.seen[id.index()], true) || depth > MAX_DEPTH {
-            return None;
-        }
-        let at = self.places.len();
-        self.places.push(Place { id, column: depth, row: 0.0, above });
-        let on_die = self.fabric.links_of(id).iter().copied().filter(|(link, _)| {
-            self.fabric.node(id).kind == NodeKind::Cpu && self.fabric.link(*link).kind == LinkKind::OnDie
-        });
-        let children: Vec<(LinkId, NodeId)> = on_die.chain(self.fabric.downstream(id)).collect();
-        let rows: Vec<f64> =
-            children.into_iter().filter_map(|(link, child)| self.place(child, Some((link, at)), depth + 1)).collect();
-        let row = match (rows.first(), rows.last()) {
-            (Some(first), Some(last)) => (first + last) / 2.0,
-            _ => {
-                self.rows += 1;
-                (self.rows - 1) as f64
-            }
-        };
-        self.places[at].row = row;
-        Some(row)
-    }
-}
-
 fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
     let link = fabric.link(id);
-    let short = label::shortfall(link);
-    let colour = if short.is_some() { "#e0700a" } else { "#8a94a0" };
+    let colour = if label::is_narrow(link) { "#e0700a" } else { "#8a94a0" };
     let dash = if link.assumed { " stroke-dasharray=\"5 4\"" } else { "" };
     let bend = x1 + 28.0;
     let _ = writeln!(
@@ -179,6 +101,13 @@ fn edge(svg: &mut String, fabric: &Fabric, id: LinkId, (x1, y1): (f64, f64), (x2
 fn arc(svg: &mut String, fabric: &Fabric, index: usize, a: (f64, f64), b: (f64, f64)) {
     let Some(link) = fabric.links().get(index) else { return };
     let ((xa, ya), (xb, yb)) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+    // from a CPU, below the lines of the tree that go the same way
+    let drop = if link.kind.is_gpu_fabric() && [link.a, link.b].iter().any(|n| fabric.node(*n).kind == NodeKind::Cpu) {
+        BOX_HEIGHT / 3.0
+    } else {
+        0.0
+    };
+    let (ya, yb) = (ya + drop, yb + drop);
     let rows = ((ya - yb).abs() / ROW).max(1.0).min(MAX_REACH as f64);
     let middle = (ya + yb) / 2.0;
     // ends, control points, and where the label stands

@@ -101,6 +101,7 @@ struct Line {
     lead: String,
     edge: String,
     shortfall: Option<String>,
+    narrow: bool,
     name: String,
     look: anstyle::Style,
     detail: String,
@@ -112,6 +113,7 @@ impl Line {
             lead: lead.to_owned(),
             edge: String::new(),
             shortfall: None,
+            narrow: false,
             name: String::new(),
             look: style::PLAIN,
             detail,
@@ -123,7 +125,7 @@ impl Line {
             (Some(full), _) => format!("{} of {full}", self.edge),
             (None, _) => self.edge.clone(),
         };
-        let edge_look = if self.shortfall.is_some() { style::WARN } else { style::PLAIN };
+        let edge_look = if self.narrow { style::WARN } else { style::PLAIN };
         write!(out, "  {}", paint(style::DIM, &self.lead))?;
         let mut used = 2 + width(&self.lead);
         if !edge.is_empty() {
@@ -154,7 +156,15 @@ impl<'a> Drawing<'a> {
     fn root(&mut self, id: NodeId) {
         let (name, detail) = self.describe(id);
         let look = look(self.fabric.node(id).kind);
-        self.lines.push(Line { lead: String::new(), edge: String::new(), shortfall: None, name, look, detail });
+        self.lines.push(Line {
+            lead: String::new(),
+            edge: String::new(),
+            shortfall: None,
+            narrow: false,
+            name,
+            look,
+            detail,
+        });
         self.children(id, "", 0);
     }
 
@@ -179,6 +189,7 @@ impl<'a> Drawing<'a> {
                 lead: format!("{indent}{branch}"),
                 edge: label::edge(link),
                 shortfall: label::shortfall(link).map(|full| full.to_string()),
+                narrow: label::is_narrow(link),
                 name,
                 look: look(self.fabric.node(child).kind),
                 detail,

@@ -72,7 +72,12 @@ impl Emit<'_> {
         node.assumed = package.assumed;
         node.product.clone_from(&self.all.host.cpu_model);
         let model = node.product.as_deref();
-        let part = model.and_then(|m| Parts::embedded().for_product(PartKind::Cpu, m));
+        let parts = Parts::embedded();
+        let by_id = || {
+            let (vendor, family, model) = self.all.host.cpu_ids.as_ref()?;
+            parts.for_cpu_id(vendor, *family, *model)
+        };
+        let part = model.and_then(|m| parts.for_product(PartKind::Cpu, m)).or_else(by_id);
         node.part = part.map(|p| p.name.clone());
         if let [numa] = package.numa.as_slice() {
             node.numa = Some(*numa);

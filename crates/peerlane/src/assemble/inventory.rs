@@ -263,10 +263,7 @@ impl Inventory {
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
         device.link_rate = device.link_rate.or(pci.link_rate);
         if !device.gpu {
-            let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
-            let listed = !pci.os_devices.is_empty();
-            let by_devices = listed.then(|| pci.os_devices.iter().any(|o| o.rdma));
-            device.rdma = device.rdma.or(infiniband.then_some(true)).or(by_devices);
+            device.rdma = device.rdma.or_else(|| does_rdma(pci));
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
             for os in &pci.os_devices {
                 if device.name != os.name && !device.aliases.contains(&os.name) {
@@ -328,6 +325,18 @@ fn in_address_order<'a>(devices: impl Iterator<Item = &'a PciDevice>) -> Vec<&'a
 fn nic_name(pci: &PciDevice) -> Option<&str> {
     let rdma = pci.os_devices.iter().find(|o| o.rdma);
     rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
+}
+
+/// Whether a function does RDMA: by its class (InfiniBand), its vendor (ConnectX), or the devices that
+/// the operating system shows on it. A virtual machine's paravirtual adapter does not.
+fn does_rdma(pci: &PciDevice) -> Option<bool> {
+    const MELLANOX: u16 = 0x15b3;
+    const VIRTIO: u16 = 0x1af4;
+    let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
+    if infiniband || pci.vendor == Some(MELLANOX) || pci.os_devices.iter().any(|o| o.rdma) {
+        return Some(true);
+    }
+    (pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
 }
 
 fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {

@@ -501,6 +501,8 @@ pub struct ExplainedHop {
     pub why: String,
     /// Whether it is the tightest of all.
     pub tightest: bool,
+    /// What its link rests on.
+    pub evidence: Vec<String>,
 }
 
 /// An expected rate.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// A capture of the corpus, in its folder or in `public/` below it. `None`, with a note, where there is none.
-pub fn corpus_file(name: &str) -> Option<PathBuf> {
+pub(crate) fn corpus_file(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("PEERLANE_CORPUS").map(PathBuf::from) else {
         eprintln!("skipped: PEERLANE_CORPUS names no folder of further captures");
         return None;
