@@ -7,12 +7,13 @@ use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
+use peerlane::units::Rate;
 
 use super::check::caveats;
 use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{fit, hang, ranges};
+use crate::render::text::{count, fit, hang, ranges};
 use crate::render::{WIDTH, dot, label, matrix, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
@@ -71,8 +72,12 @@ fn the_only(machines: &[Machine]) -> Result<&Machine, Failure> {
 /// Tree, classes, the list of what else was found, what is not known.
 fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
     heading(out, machine)?;
-    writeln!(out, "{}\n", inventory(machine))?;
-    tree::write(out, &machine.fabric, tree::Options { verbose })?;
+    if machine.fabric.nodes().is_empty() {
+        writeln!(out, "numbers only: no device of it is named")?;
+    } else {
+        writeln!(out, "{}\n", inventory(machine))?;
+        tree::write(out, &machine.fabric, tree::Options { verbose })?;
+    }
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
     }
@@ -88,6 +93,9 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
 }
 
+/// The most rows of a table of rates that are shown.
+const MOST_RATES: usize = 20;
+
 /// The numbers and tables found, each with where it stands.
 fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let mut lines: Vec<String> = Vec::new();
@@ -101,15 +109,23 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
             (1, _) | (_, 1) => format!("{} → {}", names(rows), names(cols)),
             (n, m) => format!("{n}×{m}"),
         };
-        format!("{}, {shape}: {}", o.matrix.describe(), label::origin(&o.origin))
+        let again: Vec<String> = o.also.iter().filter_map(|also| also.lines).map(|(a, b)| format!("{a}-{b}")).collect();
+        let again = if again.is_empty() { String::new() } else { format!(", again at {}", again.join(", ")) };
+        format!("{}, {shape}: {}{again}", o.matrix.describe(), label::origin(&o.origin))
     }));
     lines.extend(machine.curves.iter().map(|(curve, origin)| {
         let ends = if curve.ends.is_empty() { String::new() } else { format!(" {}", curve.ends.join(" → ")) };
         format!("{}{ends}, {} message sizes: {}", curve.what, curve.sizes.len(), label::origin(origin))
     }));
-    lines.extend(machine.rates.iter().map(|(table, origin)| {
-        format!("table of {} rows ({}): {}", table.rows.len(), table.rate_columns.join(", "), label::origin(origin))
-    }));
+    for (table, origin) in &machine.rates {
+        lines.push(format!("{}: {}", count(table.rows.len(), "published rate"), label::origin(origin)));
+        lines.extend(table.rows.iter().take(MOST_RATES).map(|row| {
+            let words: Vec<&str> = row.words.iter().map(String::as_str).filter(|w| !w.is_empty()).collect();
+            let named = |(column, rate): (&String, &Option<Rate>)| rate.map(|r| format!("{column} {r}"));
+            let rates: Vec<String> = table.rate_columns.iter().zip(&row.rates).filter_map(named).collect();
+            format!("{}: {}", words.join(", "), rates.join(", "))
+        }));
+    }
     lines.extend(machine.statements.iter().map(|s| s.text.clone()));
     if !lines.is_empty() {
         writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;

@@ -57,7 +57,12 @@ pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
     for observed in &machine.matrices {
         if let Some(expected) = expect_like(model, &observed.matrix) {
             let seen = |i, j| observed.matrix.value(i, j).map(|v| (v, v));
-            sections.add(observed.matrix.describe(), label::origin(&observed.origin), &expected, seen);
+            let source = match (apart, observed.published) {
+                (true, _) => label::origin(&observed.origin),
+                (false, true) => "published".to_owned(),
+                (false, false) => observed.origin.tool.to_owned(),
+            };
+            sections.add(observed.matrix.describe(), source, &expected, seen);
         }
     }
     for statement in &machine.statements {

@@ -1,0 +1,41 @@
+//! What the README shows is what the program prints. `UPDATE_README=1 cargo test` rewrites it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn stdout(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).env_remove("CLICOLOR_FORCE").output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Compares a file with what it should hold, or rewrites it.
+fn compare(path: &Path, fresh: &str) {
+    let stale = std::fs::read_to_string(path).unwrap_or_default() != fresh;
+    if std::env::var_os("UPDATE_README").is_some() {
+        std::fs::write(path, fresh).unwrap();
+    } else if stale {
+        panic!("{} is stale: UPDATE_README=1 cargo test --test readme", path.display());
+    }
+}
+
+#[test]
+fn the_transcript_is_fresh() {
+    const OPEN: &str = "<!-- output of: peerlane check 7gforce -->\n```text\n";
+    let path = root().join("README.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let start = text.find(OPEN).unwrap() + OPEN.len();
+    let end = start + text[start..].find("```\n").unwrap();
+    let fresh = format!("{}{}{}", &text[..start], stdout(&["check", "7gforce"]), &text[end..]);
+    compare(&path, &fresh);
+}
+
+#[test]
+fn the_picture_is_fresh() {
+    compare(&root().join("docs/7gforce.svg"), &stdout(&["map", "7gforce", "--format", "svg"]));
+}
