@@ -6,6 +6,7 @@
 
 mod args;
 mod commands;
+mod live;
 mod render;
 mod target;
 

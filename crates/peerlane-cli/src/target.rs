@@ -7,19 +7,15 @@ use std::path::Path;
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
 use peerlane::evidence::{self, Found};
-use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 
-use crate::Failure;
+use crate::{Failure, live};
 
 /// The system that stands in where there is no GPU and no TARGET.
 const SHOWCASE: &str = "7gforce";
 
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
-
-/// Where Linux lists its PCI devices.
-const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
      bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
@@ -99,7 +95,7 @@ enum Source {
 
 fn read(target: &str) -> Result<Source, String> {
     if target == "live" {
-        return live().map(Source::Text);
+        return live::read().map(Source::Text);
     }
     if target == "-" {
         return evidence::read_stream("-", io::stdin().lock()).map(Source::Text).map_err(|e| e.to_string());
@@ -128,26 +124,9 @@ fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
     catalogue::read_system(&text, name).map_err(|e| e.to_string())
 }
 
-fn live() -> Result<Found, String> {
-    if !Path::new(PCI_DEVICES).is_dir() {
-        return Err(format!(
-            "live: {PCI_DEVICES} is not there; name a TARGET instead, such as a file with what 'nvidia-smi topo -m' prints"
-        ));
-    }
-    let found = evidence::read_path(Path::new("/")).map_err(|e| format!("live: {e}"))?;
-    let has_gpu = assemble(found.clone()).iter().any(|m| m.fabric.of_kind(NodeKind::Gpu).next().is_some());
-    if has_gpu {
-        Ok(found)
-    } else {
-        Err("live: no GPU found on this machine's PCIe buses; name a TARGET instead, such as a file with what \
-             'nvidia-smi topo -m' prints"
-            .to_owned())
-    }
-}
-
 /// `live` where there is an NVIDIA GPU, else the showcase, which it announces.
 fn default_target() -> String {
-    if has_nvidia_gpu() {
+    if live::has_nvidia_gpu() {
         return "live".to_owned();
     }
     crate::say(&format!(
@@ -155,15 +134,6 @@ fn default_target() -> String {
          x1 risers).\nTry 'peerlane check FILE' with what your machine prints, such as nvidia-smi topo -m."
     ));
     SHOWCASE.to_owned()
-}
-
-/// Whether a PCI device of NVIDIA's (vendor 10de) of the display class (03) is here.
-fn has_nvidia_gpu() -> bool {
-    let Ok(devices) = fs::read_dir(PCI_DEVICES) else { return false };
-    let says = |device: &Path, file: &str, start: &str| {
-        fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(start))
-    };
-    devices.flatten().any(|d| says(&d.path(), "vendor", "0x10de") && says(&d.path(), "class", "0x03"))
 }
 
 /// Picks a machine by name, or by number from 1.

@@ -213,6 +213,8 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
 fn place(machine: &Machine) -> Option<String> {
     let mut sources: Vec<&Path> = machine.evidence.iter().map(|e| Path::new(e.origin.source.as_ref())).collect();
     sources.dedup();
+    // a pipe's name says nothing
+    sources.retain(|s| !s.starts_with("/dev") && !s.starts_with("/proc"));
     let path = match sources.as_slice() {
         [one] => one.file_stem(),
         [first, ..] => first.parent().and_then(Path::file_name),

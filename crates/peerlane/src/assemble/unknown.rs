@@ -1,5 +1,6 @@
 //! What the evidence cannot tell, in sentences.
 
+use crate::catalogue::Parts;
 use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
 
 use super::from_classes::stated;
@@ -15,6 +16,7 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
     list.extend(implied_switches(fabric));
     list.extend(guessed_cards(fabric));
     list.extend(hidden_by_nvlink(all, fabric));
+    list.extend(nvlink_not_shown(all));
     for group in &nvlink.undecided {
         list.push(format!(
             "{}: equal NV# to all peers fits direct NVLinks as well as an NVSwitch; drawn as direct links",
@@ -107,6 +109,22 @@ fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
     (any && by_matrix).then(|| {
         format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)
+    })
+}
+
+/// GPUs of a kind that has NVLink, from sources that cannot show it (sysfs, lspci, device lists).
+fn nvlink_not_shown(all: &Inventory) -> Option<String> {
+    if all.classes.is_some() || !all.nvlinks.is_empty() {
+        return None;
+    }
+    let bricks = |part: &String| Parts::embedded().get(part).and_then(|p| p.nvlink_bricks);
+    let gpus = all.devices.iter().filter(|d| d.gpu && d.part.as_ref().and_then(bricks).is_some_and(|n| n > 0));
+    let names: Vec<String> = gpus.map(|d| d.name.clone()).collect();
+    (names.len() > 1).then(|| {
+        format!(
+            "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
+            span(&names)
+        )
     })
 }
 

@@ -11,8 +11,7 @@ pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
 
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
-    let does_rdma = |nic: &NodeId| view.fabric().node(*nic).rdma != Some(false);
-    let nics: Vec<NodeId> = view.of_kind(NodeKind::Nic).into_iter().filter(does_rdma).collect();
+    let nics = view.rdma_nics();
     let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<String>)>> = BTreeMap::new();
     for gpu in gpus.iter().copied() {
         let classes: Vec<(PathClass, NodeId)> =
@@ -81,14 +80,14 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, pcie, switched};
+    use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, switched};
     use super::*;
-    use crate::fabric::{Link, Node};
+    use crate::fabric::Link;
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.
     fn with_nic(port: &str) -> crate::machine::Machine {
         let mut b = boxes(&[1, 1], true);
-        let (nic, port) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find(port).unwrap());
+        let (nic, port) = (b.node(rdma_nic("mlx5_0")), b.find(port).unwrap());
         b.link(Link::new(port, nic, pcie("3.0 x16", "3.0 x16")));
         captured(b)
     }
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn labels_that_are_all_sys_tell_little() {
         let mut b = boxes(&[1, 1, 0], false);
-        let (nic, rc) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find("rc2").unwrap());
+        let (nic, rc) = (b.node(rdma_nic("mlx5_0")), b.find("rc2").unwrap());
         b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
         let found = findings(&captured(b), run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Info));

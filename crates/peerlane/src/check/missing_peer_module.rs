@@ -21,7 +21,7 @@ fn run(view: &View) -> Vec<Raised> {
         })
         .collect();
     let loaded = |name: &str| listings.iter().any(|m| m.loaded.contains_key(name));
-    let nics: Vec<String> = view.of_kind(NodeKind::Nic).into_iter().map(|id| view.name(id).to_owned()).collect();
+    let nics: Vec<String> = view.rdma_nics().into_iter().map(|id| view.name(id).to_owned()).collect();
     let has_gpu = view.fabric().of_kind(NodeKind::Gpu).next().is_some();
     // without the driver's own module the listing is partial, or the GPUs are another maker's
     if nics.is_empty() || !has_gpu || !loaded("nvidia") || PEER_MODULES.into_iter().any(loaded) {
@@ -47,13 +47,13 @@ fn run(view: &View) -> Vec<Raised> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, pcie, state};
+    use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state};
     use super::*;
-    use crate::fabric::{Link, Node};
+    use crate::fabric::Link;
 
     fn with_modules(names: &[&str]) -> usize {
         let mut b = boxes(&[1], false);
-        let (nic, rc) = (b.node(Node::new("mlx5_0", NodeKind::Nic)), b.find("rc0").unwrap());
+        let (nic, rc) = (b.node(rdma_nic("mlx5_0")), b.find("rc0").unwrap());
         b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
         let mut machine = captured(b);
         let loaded = names.iter().map(|n| ((*n).to_owned(), 1)).collect();

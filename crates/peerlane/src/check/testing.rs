@@ -126,3 +126,10 @@ pub(crate) fn see_with<T>(machine: &Machine, parts: &Parts, look: impl FnOnce(&m
 pub(crate) fn findings(machine: &Machine, rule: fn(&View) -> Vec<Raised>) -> Vec<Finding> {
     see(machine, |view| rule(view).into_iter().map(|r| r.finding).collect())
 }
+
+/// An adapter that a source shows to do RDMA.
+pub(super) fn rdma_nic(name: &str) -> Node {
+    let mut nic = Node::new(name, NodeKind::Nic);
+    nic.rdma = Some(true);
+    nic
+}

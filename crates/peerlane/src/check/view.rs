@@ -131,6 +131,16 @@ impl<'a> View<'a> {
         self.model.parts.get(self.fabric().node(id).part.as_deref()?)
     }
 
+    /// NICs that do RDMA: those a source shows to, and those of a product that the catalogue knows
+    /// (all its adapters do).
+    pub(super) fn rdma_nics(&self) -> Vec<NodeId> {
+        let does = |id: &NodeId| {
+            let node = self.fabric().node(*id);
+            node.rdma.unwrap_or(node.part.is_some())
+        };
+        self.of_kind(NodeKind::Nic).into_iter().filter(does).collect()
+    }
+
     /// The nodes of a kind, in order; none where there are more than any machine has.
     pub(super) fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
         let nodes: Vec<NodeId> = self.fabric().of_kind(kind).take(MOST_DEVICES + 1).collect();
