@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::evidence::Matrix;
+use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
@@ -93,6 +93,12 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
 }
 
+/// Where the same stands once more.
+fn again<'a>(origins: impl Iterator<Item = &'a Origin>) -> String {
+    let lines: Vec<String> = origins.filter_map(|o| o.lines).map(|(a, b)| format!("{a}-{b}")).collect();
+    if lines.is_empty() { String::new() } else { format!(", again at {}", lines.join(", ")) }
+}
+
 /// The most rows of a table of rates that are shown.
 const MOST_RATES: usize = 20;
 
@@ -100,7 +106,14 @@ const MOST_RATES: usize = 20;
 fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let mut lines: Vec<String> = Vec::new();
     if let Some((classes, origin)) = &machine.stated_classes {
-        lines.push(format!("path classes, {}×{}: {}", classes.rows.len(), classes.cols.len(), label::origin(origin)));
+        let twins = machine
+            .evidence
+            .iter()
+            .filter(|e| e.origin != *origin && matches!(&e.fact, Fact::Classes(m) if m == classes));
+        let again = again(twins.map(|e| &e.origin));
+        let spelt = if classes.old_names { "; SYS is spelt SOC there" } else { "" };
+        let shape = format!("{}×{}", classes.rows.len(), classes.cols.len());
+        lines.push(format!("path classes, {shape}: {}{again}{spelt}", label::origin(origin)));
     }
     lines.extend(machine.matrices.iter().map(|o| {
         let Matrix { rows, cols, .. } = &o.matrix;
@@ -109,8 +122,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
             (1, _) | (_, 1) => format!("{} → {}", names(rows), names(cols)),
             (n, m) => format!("{n}×{m}"),
         };
-        let again: Vec<String> = o.also.iter().filter_map(|also| also.lines).map(|(a, b)| format!("{a}-{b}")).collect();
-        let again = if again.is_empty() { String::new() } else { format!(", again at {}", again.join(", ")) };
+        let again = again(o.also.iter());
         format!("{}, {shape}: {}{again}", o.matrix.describe(), label::origin(&o.origin))
     }));
     lines.extend(machine.curves.iter().map(|(curve, origin)| {

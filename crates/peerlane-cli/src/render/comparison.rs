@@ -33,7 +33,8 @@ struct Line {
     class: Option<String>,
     between: String,
     cells: usize,
-    expected: (f64, f64),
+    /// Lowest and highest; none where nothing can be expected.
+    expected: Option<(f64, f64)>,
     seen: Option<(f64, f64)>,
     /// Lowest and highest of seen ÷ expected.
     ratio: Option<(f64, f64)>,
@@ -44,7 +45,7 @@ struct Cell {
     row: String,
     col: String,
     class: Option<String>,
-    expected: f64,
+    expected: Option<f64>,
     seen: Option<(f64, f64)>,
 }
 
@@ -124,7 +125,7 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Adds the cells that have an expectation (and, where anything was seen, were seen too).
+    /// Adds the cells that were seen; where nothing was, those that have an expectation.
     fn add(
         &mut self,
         what: String,
@@ -137,11 +138,11 @@ impl Sections<'_> {
         for (i, row) in expected.rows.iter().enumerate() {
             for (j, col) in expected.cols.iter().enumerate() {
                 let value = expected.values.get(i).and_then(|r| r.get(j)).copied().flatten();
-                if let Some(value) = value.filter(|v| *v > 0.0 && row != col)
-                    && (seen(i, j).is_some() || !any_seen)
-                {
+                let expected = value.filter(|v| *v > 0.0);
+                let shown = if any_seen { seen(i, j).is_some() } else { expected.is_some() };
+                if shown && row != col {
                     let (row, col, class) = (row.clone(), col.clone(), class(self.fabric, row, col));
-                    cells.push(Cell { row, col, class, expected: value, seen: seen(i, j) });
+                    cells.push(Cell { row, col, class, expected, seen: seen(i, j) });
                 }
             }
         }
@@ -180,10 +181,11 @@ fn class(fabric: &Fabric, row: &str, col: &str) -> Option<String> {
 fn group(cells: &[Cell]) -> Vec<Line> {
     let mut cells: Vec<&Cell> = cells.iter().collect();
     // stable: cells stay in the order of the matrix within a group
-    cells.sort_by(|a, b| a.class.cmp(&b.class).then(b.expected.total_cmp(&a.expected)));
+    let order = |c: &Cell| c.expected.unwrap_or(0.0);
+    cells.sort_by(|a, b| a.class.cmp(&b.class).then(order(b).total_cmp(&order(a))));
     let mut groups: Vec<Vec<&Cell>> = Vec::new();
     for cell in cells {
-        let alike = |first: &&Cell| first.class == cell.class && first.expected <= cell.expected * ALIKE;
+        let alike = |first: &&Cell| first.class == cell.class && order(first) <= order(cell) * ALIKE;
         match groups.last_mut() {
             Some(group) if group.first().is_some_and(alike) => group.push(cell),
             _ => groups.push(vec![cell]),
@@ -197,15 +199,15 @@ fn line(cells: &[&Cell]) -> Line {
         values
             .fold(None, |acc: Option<(f64, f64)>, v| Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
     };
-    let seen = || cells.iter().filter_map(|c| c.seen.map(|s| (c.expected, s)));
+    let compared = || cells.iter().filter_map(|c| c.expected.zip(c.seen));
     let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row.as_str(), c.col.as_str())).collect();
     Line {
         class: cells.first().and_then(|c| c.class.clone()),
         between: between(&pairs),
         cells: cells.len(),
-        expected: bounds(&mut cells.iter().map(|c| c.expected)).unwrap_or_default(),
-        seen: bounds(&mut seen().flat_map(|(_, (low, high))| [low, high])),
-        ratio: bounds(&mut seen().flat_map(|(e, (low, high))| [low / e, high / e])),
+        expected: bounds(&mut cells.iter().filter_map(|c| c.expected)),
+        seen: bounds(&mut cells.iter().filter_map(|c| c.seen).flat_map(|(low, high)| [low, high])),
+        ratio: bounds(&mut compared().flat_map(|(e, (low, high))| [low / e, high / e])),
     }
 }
 
@@ -287,7 +289,12 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
         return Ok(());
     }
     let any_seen = sections.iter().any(|s| s.cells.iter().any(|c| c.seen.is_some()));
-    let head = if any_seen { "Expected and seen" } else { "Expected (nothing was measured)" };
+    let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
+    let head = match (any_expected, any_seen) {
+        (true, true) => "Expected and seen",
+        (true, false) => "Expected (nothing was measured)",
+        (false, _) => "Seen (too little is known to expect anything)",
+    };
     let (seen, ratio) = if any_seen { ("seen", "ratio") } else { ("", "") };
     let titles = format!("{head:<w$} {:>5} {:>13} {seen:>13} {ratio:>9}", "cells", "expected", w = BETWEEN + 2);
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
@@ -298,7 +305,7 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
                 Some(class) => format!("{class:<5}{}", line.between),
                 None => line.between.clone(),
             };
-            let expected = span(line.expected.0, line.expected.1);
+            let expected = line.expected.map_or_else(String::new, |(low, high)| span(low, high));
             let seen = line.seen.map_or_else(String::new, |(low, high)| span(low, high));
             let ratio = line.ratio.map_or_else(String::new, |(low, high)| span(low, high));
             let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, section.unit));
@@ -348,7 +355,7 @@ mod tests {
             row: String::from(row),
             col: String::from(col),
             class: Some("PIX".into()),
-            expected,
+            expected: Some(expected),
             seen: Some((seen, seen)),
         };
         let cells =
