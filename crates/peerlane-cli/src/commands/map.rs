@@ -111,6 +111,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         format!("table of {} rows ({}): {}", table.rows.len(), table.rate_columns.join(", "), label::origin(origin))
     }));
     lines.extend(machine.statements.iter().map(|s| s.text.clone()));
+    lines.dedup();
     if !lines.is_empty() {
         writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;
     }
