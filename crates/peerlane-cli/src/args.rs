@@ -5,17 +5,18 @@ use peerlane::check::Severity;
 
 const TARGETS: &str = "\
 TARGET is one of:
-  live             this machine (the default where an NVIDIA GPU is found)
+  live             this machine (the default where an NVIDIA GPU is found; else the example 7gforce)
   NAME             a system of the catalogue: 'peerlane systems' lists them
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
                    p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more
   -                the same from standard input
 
-Several files are taken as evidence of one machine, unless they say otherwise:
+Several files are taken as evidence of one machine, unless they speak of different ones:
   peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
 
-Exit status: 0 healthy or done, 1 findings at or above --fail-on, 2 could not do it.";
+Exit status: 0 healthy or done, 1 check found something at or above --fail-on,
+2 could not do it.";
 
 /// What every path between the GPUs, NICs and host memory of a machine is, should deliver, does
 /// deliver, and what to do about the difference.
@@ -34,7 +35,7 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Show a machine: its tree, its path classes, and the numbers found with it
     Map(MapArgs),
-    /// Show the rates that a machine should reach, and what binds them
+    /// Show the rates that a machine should reach, and what limits each
     Predict(PredictArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
@@ -56,7 +57,7 @@ pub(crate) struct Machines {
 /// How much is shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Detail {
-    /// Write JSON instead (its schema is in the field 'schema')
+    /// Write JSON instead; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
     /// Show all of it: every assumption, every unknown, where each number is from
@@ -80,7 +81,7 @@ pub(crate) struct CheckArgs {
 /// The least severity that makes `check` exit with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Any finding
+    /// Any finding, also what is shown as 'note'
     Info,
     /// What costs performance, or may
     Warning,
@@ -172,7 +173,7 @@ pub(crate) struct SystemsArgs {
 /// [`Detail`], valid before and after the action.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SystemsDetail {
-    /// Write JSON instead (its schema is in the field 'schema')
+    /// Write JSON instead; its field 'schema' names the format
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Show all of it: the constants of each part with their sources
@@ -185,9 +186,9 @@ pub(crate) struct SystemsDetail {
 pub(crate) enum SystemsAction {
     /// List all systems (the default)
     List,
-    /// Show one system: source, tree, what is assumed, published numbers
+    /// Show one system: all that its source states, and what is assumed
     Show {
-        /// Its name
+        /// Its name, as 'peerlane systems' lists it
         name: String,
     },
 }

@@ -240,6 +240,26 @@ fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
 }
 
 #[test]
+fn systems_show_all_that_their_source_states() {
+    for (name, all) in [
+        ("exxact-devbox", vec!["8999 US dollars", "yes: among GPU0–GPU3", "26.13", "0-11"]),
+        ("exxact-traditional", vec!["yes: GPU0 ↔ GPU1; GPU2 ↔ GPU3", "no: GPU0, GPU1 ↔ GPU2, GPU3", "10-19,30-39"]),
+        ("exxact-txr414-20", vec!["4 rack units", "140 TFLOP/s"]),
+        ("apenet-x56xx", vec!["Fermi BAR1", "0.15", "GPU_P2P_TX +RX"]),
+        ("k20-cx3-snb", vec!["0.8", "~ 5 GB/s"]),
+        ("hpcac-tessa", vec!["98.95", "6.633025", "iterations 10000"]),
+        ("7gforce", vec!["195 GB/s inside a 1070", "2.26"]),
+    ] {
+        let text = out(&peerlane(&["systems", "show", name]));
+        for part in all {
+            assert!(text.contains(part), "{name} lacks {part}:\n{text}");
+        }
+    }
+    let text = out(&peerlane(&["systems", "show", "7gforce"]));
+    assert_eq!(text.matches("inside a 1070").count(), 1, "said once for six alike");
+}
+
+#[test]
 fn every_system_can_be_drawn_and_written_in_every_format() {
     for name in systems() {
         for (format, start) in [("svg", "<svg "), ("dot", "graph "), ("nccl-xml", "<"), ("system", "")] {

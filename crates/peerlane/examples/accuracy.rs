@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use peerlane::catalogue::{Parts, system, system_names};
 use peerlane::evidence::Matrix;
@@ -12,24 +13,30 @@ use peerlane::machine::{Machine, Statement};
 use peerlane::model::Model;
 
 fn main() {
-    println!("| system | figures | path | published | predicted | median error | what binds |");
-    println!("|---|---|---|---|---|---|---|");
+    print!("{}", table());
+}
+
+/// The table as it stands in the document; a test compares the two.
+pub(crate) fn table() -> String {
+    let mut out = String::from("| system | figures | path | published | predicted | median error | what binds |\n");
+    out.push_str("|---|---|---|---|---|---|---|\n");
     for name in system_names() {
         match system(name) {
-            Some(Ok(machine)) => report(&machine),
+            Some(Ok(machine)) => report(&machine, &mut out),
             Some(Err(error)) => eprintln!("{name}: {error}"),
             None => eprintln!("{name}: no such system"),
         }
     }
+    out
 }
 
-fn report(machine: &Machine) {
+fn report(machine: &Machine, out: &mut String) {
     let model = Model::new(machine, Parts::embedded());
     let observed = machine.matrices.iter().filter(|m| m.published).map(|m| (m.matrix.clone(), m.matrix.clone()));
     let stated = machine.statements.iter().map(|s| (as_matrix(s, s.low), as_matrix(s, s.high)));
     for (low, high) in observed.chain(stated) {
         if let Some(expected) = expect_like(&model, &low) {
-            rows(machine, &low, &high, &expected);
+            rows(machine, &low, &high, &expected, out);
         }
     }
 }
@@ -52,7 +59,7 @@ fn as_matrix(s: &Statement, value: f64) -> Matrix {
 }
 
 /// One row for each class of path and prediction.
-fn rows(machine: &Machine, published: &Matrix, upper: &Matrix, expected: &ExpectedMatrix) {
+fn rows(machine: &Machine, published: &Matrix, upper: &Matrix, expected: &ExpectedMatrix, out: &mut String) {
     type Group = (Vec<f64>, f64, String);
     let mut groups: BTreeMap<(String, String), Group> = BTreeMap::new();
     for (i, row) in expected.rows.iter().enumerate() {
@@ -73,7 +80,9 @@ fn rows(machine: &Machine, published: &Matrix, upper: &Matrix, expected: &Expect
         let (low, high) = (seen[0], seen[seen.len() - 1]);
         let median = (seen[seen.len() / 2 - 1] + seen[seen.len() / 2]) / 2.0;
         let range = if low == high { format!("{low}") } else { format!("{low} to {high}") };
-        println!(
+        // writing to a string cannot fail
+        let _ = writeln!(
+            out,
             "| {} | {} | {class} | {range} | {shown} | {:+.1} % | {why} |",
             machine.name,
             published.describe().replace("bandwidth, ", ""),

@@ -139,6 +139,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         }));
     }
     lines.extend(machine.statements.iter().map(|s| s.text.clone()));
+    lines.dedup();
     if !lines.is_empty() {
         writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;
     }

@@ -3,14 +3,16 @@
 use std::io::Write;
 
 use peerlane::catalogue::{Parts, system_names};
+use peerlane::evidence::P2pStatus;
 use peerlane::export::json::SystemsDocument;
-use peerlane::machine::Machine;
+use peerlane::machine::{Facts, Machine};
+use peerlane::units::{Bytes, Rate};
 
 use super::{heading, inventory, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, width, wrap};
-use crate::render::{WIDTH, findings, tree};
+use crate::render::text::{fit, hang, width, wrap};
+use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
 use crate::target::system;
 use crate::{Failure, Outcome};
 
@@ -55,16 +57,101 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
     if let Some(source) = &machine.source {
         hang(out, "source: ", source)?;
     }
+    let facts = facts(&machine.facts);
+    if !facts.is_empty() {
+        hang(out, "facts:  ", &facts.join(" · "))?;
+    }
     writeln!(out)?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     slots(out, machine)?;
+    findings::sentences(out, "Peer access, as stated", &peer_access(machine), usize::MAX)?;
     super::map::observed(out, &machine.matrices)?;
-    let statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();
+    rates(out, machine)?;
+    curves(out, machine)?;
+    let mut statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();
+    // one sentence may stand for several GPUs, each with a figure of its own
+    statements.dedup();
     findings::sentences(out, "Stated", &statements, usize::MAX)?;
     findings::sentences(out, "Notes", &machine.notes, usize::MAX)?;
     findings::sentences(out, "Unknown", &machine.unknown, usize::MAX)?;
     findings::sentences(out, "Assumed", &machine.assumptions, usize::MAX)?;
     if verbose { parts(out, machine) } else { Ok(()) }
+}
+
+/// Price, size and the like in words.
+fn facts(facts: &Facts) -> Vec<String> {
+    let known = [
+        facts.year.map(|year| year.to_string()),
+        facts.price_usd.map(|price| format!("{price} US dollars")),
+        facts.rack_units.map(|units| format!("{units} rack units")),
+        facts.power_w.map(|power| format!("{power} W")),
+        facts.tflops.map(|rate| format!("{rate} TFLOP/s")),
+    ];
+    known.into_iter().flatten().collect()
+}
+
+/// Which pairs of GPUs may access each other and which may not, where the source says so.
+fn peer_access(machine: &Machine) -> Vec<String> {
+    let name = |id| machine.fabric.node(id).name.as_str();
+    let said = |works: bool, word: &str| {
+        let pairs: Vec<(&str, &str)> = machine
+            .p2p
+            .iter()
+            .filter(|(_, status)| **status != P2pStatus::Unknown && (**status == P2pStatus::Ok) == works)
+            .map(|((a, b), _)| (name(*a), name(*b)))
+            .collect();
+        (!pairs.is_empty()).then(|| format!("{word}: {}", comparison::between(&pairs)))
+    };
+    [said(true, "yes"), said(false, "no")].into_iter().flatten().collect()
+}
+
+/// Tables of rates whose rows are named in words.
+fn rates(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
+    for (table, origin) in &machine.rates {
+        writeln!(out, "\nrates, GB/s")?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        let headings: Vec<String> = table.word_columns.iter().chain(&table.rate_columns).cloned().collect();
+        let rows: Vec<Vec<String>> = table
+            .rows
+            .iter()
+            .map(|row| {
+                let mut words = row.words.clone();
+                words.resize(table.word_columns.len(), String::new());
+                words.extend(row.rates.iter().map(|rate| number(rate.map(Rate::gb))));
+                words
+            })
+            .collect();
+        matrix::table(out, &headings, &rows, table.rate_columns.len())?;
+    }
+    Ok(())
+}
+
+/// Numbers against message size.
+fn curves(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
+    for (curve, origin) in &machine.curves {
+        let ends = if curve.ends.is_empty() { String::new() } else { format!(", {}", curve.ends.join(" → ")) };
+        let settings: String = curve.settings.iter().map(|(name, value)| format!(", {name} {value}")).collect();
+        writeln!(out)?;
+        hang(out, "", &format!("{}{ends}{settings}", curve.what))?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        let names = curve.series.iter().map(|s| match s.unit {
+            Some(unit) => format!("{}, {unit}", s.name),
+            None => s.name.clone(),
+        });
+        let headings: Vec<String> = std::iter::once("size".to_owned()).chain(names).collect();
+        let row = |(at, size): (usize, &Bytes)| {
+            let values = curve.series.iter().map(|s| number(s.values.get(at).copied().flatten()));
+            std::iter::once(size.to_string()).chain(values).collect()
+        };
+        let rows: Vec<Vec<String>> = curve.sizes.iter().enumerate().map(row).collect();
+        matrix::table(out, &headings, &rows, headings.len())?;
+    }
+    Ok(())
+}
+
+/// A number as its source prints it.
+fn number(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| v.to_string())
 }
 
 fn slots(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {

@@ -76,6 +76,27 @@ pub(crate) fn numbers(
     grid(out, rows, cols, &cells)
 }
 
+/// The most columns that a cell of a table takes.
+const CELL: usize = 32;
+
+/// Writes a table below its headings: words to the left, the last `numbers` columns to the right.
+pub(crate) fn table(out: &mut dyn Write, headings: &[String], rows: &[Vec<String>], numbers: usize) -> io::Result<()> {
+    let words = headings.len().saturating_sub(numbers);
+    let cell = |row: &[String], at: usize| fit(row.get(at).map_or("", String::as_str), CELL);
+    let widths: Vec<usize> = (0..headings.len())
+        .map(|at| rows.iter().map(Vec::as_slice).chain([headings]).map(|row| width(&cell(row, at))).max().unwrap_or(0))
+        .collect();
+    let line = |row: &[String]| {
+        let cells = widths.iter().enumerate().map(|(at, &w)| match cell(row, at) {
+            text if at < words => format!("{text:w$}"),
+            text => format!("{text:>w$}"),
+        });
+        fit(format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end(), WIDTH)
+    };
+    writeln!(out, "{}", paint(style::HEADING, &line(headings)))?;
+    rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
+}
+
 /// Writes the path classes between GPUs and NICs; NICs are numbered in the columns where their names are long.
 pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let classes = Classes::of(fabric);
@@ -135,6 +156,20 @@ mod tests {
         let lines = lines(10, 123.45);
         assert_eq!(lines.len(), 11);
         assert!(lines.iter().all(|l| width(l) <= WIDTH), "{lines:#?}");
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_never_too_wide() {
+        let text = |n: usize| "word ".repeat(n);
+        let rows = [vec!["a".to_owned(), "1.5".to_owned()], vec![text(2), "12.5".to_owned()], vec![]];
+        let mut out = Vec::new();
+        table(&mut out, &["what".to_owned(), "GB/s".to_owned()], &rows, 1).unwrap();
+        let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert_eq!(shown, "  what        GB/s\n  a            1.5\n  word word   12.5\n\n");
+        let mut out = Vec::new();
+        table(&mut out, &vec![text(9); 9], &[vec![text(9); 9]], 4).unwrap();
+        let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        assert!(shown.lines().all(|l| width(l) <= WIDTH), "{shown}");
     }
 
     #[test]

@@ -290,10 +290,44 @@ mod tests {
             (PartKind::Switch, "PEX 8747 48-Lane, 5-Port PCI Express Gen 3 (8.0 GT/s) Switch", Some("pex8747")),
             (PartKind::Nic, "MT28908 Family [ConnectX-6]", Some("connectx-6")),
             (PartKind::Nic, "MT2892 Family [ConnectX-6 Dx]", Some("connectx-6-dx")),
+            (PartKind::Nic, "MT27710 Family [ConnectX-4 Lx]", Some("connectx-4-lx")),
+            (PartKind::Nic, "MT27800 Family [ConnectX-5]", Some("connectx-5")),
+            (PartKind::Nic, "MT28800 Family [ConnectX-5 Ex]", Some("connectx-5-ex")),
+            (PartKind::Nic, "CX8 Family [ConnectX-8]", Some("connectx-8")),
+            (PartKind::Nic, "MT43244 BlueField-3 integrated ConnectX-7 network controller", Some("bluefield-3")),
+            (PartKind::Nic, "MT42822 BlueField-2 integrated ConnectX-6 Dx network controller", Some("bluefield-2")),
+            (PartKind::Nic, "Ethernet Controller E810-C for QSFP", Some("e810-c")),
+            (PartKind::Gpu, "NVIDIA A10", Some("a10")),
+            (PartKind::Gpu, "NVIDIA A10G", Some("a10g")),
+            (PartKind::Gpu, "NVIDIA A30", Some("a30")),
+            (PartKind::Gpu, "NVIDIA A40", Some("a40")),
+            (PartKind::Gpu, "NVIDIA L4", Some("l4")),
+            (PartKind::Gpu, "NVIDIA L40", Some("l40")),
+            (PartKind::Gpu, "NVIDIA L40S", Some("l40s")),
+            (PartKind::Gpu, "NVIDIA T400 4GB", None),
+            (PartKind::Gpu, "NVIDIA RTX A6000", Some("rtx-a6000")),
+            (PartKind::Gpu, "Quadro RTX 6000", None),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 4090 D", None),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 3090 Ti", Some("rtx-3090-ti")),
+            (PartKind::Gpu, "Tesla P100-PCIE-12GB", None),
+            (PartKind::Gpu, "Tesla V100S-PCIE-32GB", Some("v100s-pcie")),
+            (PartKind::Gpu, "Tesla K80", Some("tesla-k80")),
+            (PartKind::Gpu, "NVIDIA H100 NVL", Some("h100-nvl")),
+            (PartKind::Gpu, "NVIDIA H20", Some("h20")),
+            (PartKind::Gpu, "NVIDIA GH200 480GB", Some("gh200")),
+            (PartKind::Gpu, "NVIDIA GH200 144G HBM3e", Some("gh200-144gb")),
+            (PartKind::Gpu, "NVIDIA B300 SXM6 AC", Some("b300")),
+            (PartKind::Gpu, "Aldebaran/MI200 [Instinct MI250X/MI250]", Some("mi250")),
+            (PartKind::Gpu, "AMD Instinct MI300X", Some("mi300x")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) 6960P", Some("granite-rapids")),
         ];
         for (kind, product, key) in cases {
             let found = Parts::embedded().for_product(kind, product).map(|p| p.name.as_str());
             assert_eq!(found, key, "{product}");
+            let words = |p: &Part| p.matching_words(product).filter(|_| p.kind == kind);
+            let most = Parts::embedded().iter().filter_map(words).max();
+            let equals = Parts::embedded().iter().filter(|p| most.is_some() && words(p) == most).count();
+            assert!(equals <= 1, "{product} means {equals} parts equally well");
         }
     }
 

@@ -189,7 +189,11 @@ fn can_judge(context: &Context) -> bool {
     let rate_comparable = || {
         let view = View::new(context);
         let comparable = |at, matrix| view.cells(matrix).iter().any(|cell| view.expected_rate(at, cell).is_some());
-        view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
+        let stated = view.stated.iter().any(|s| {
+            let cells = view.cells(&s.matrix);
+            s.expected.as_ref().is_some_and(|e| cells.iter().any(|cell| view::expected_rate(e, cell).is_some()))
+        });
+        stated || view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
     };
     width_known || access_known() || rate_comparable()
 }
@@ -221,6 +225,16 @@ mod tests {
         let mut machine = captured(boxes(&[1], false));
         with_link(&mut machine, "GPU0", pcie("?", "?"));
         assert_eq!(judge(&machine), (vec![], Verdict::Unknown));
+    }
+
+    #[test]
+    fn a_figure_in_words_is_something_to_judge_by() {
+        for name in ["hpcac-tessa", "k20-cx3-snb"] {
+            let machine = crate::catalogue::system(name).unwrap().unwrap();
+            let model = Model::new(&machine, Parts::embedded());
+            let context = Context { machine: &machine, model: &model };
+            assert_eq!(verdict(&context, &check(&context)), Verdict::Healthy, "{name}");
+        }
     }
 
     #[test]

@@ -103,7 +103,11 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         } else {
             "peer-to-peer, where GPUs are to exchange data directly".to_owned()
         },
-        observed: refusal.meaning().to_owned(),
+        // a description says no and no more; the status words are those of programs
+        observed: match refusal {
+            Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
+            _ => refusal.meaning().to_owned(),
+        },
         evidence: evidence.to_vec(),
         mend: refusal.mend(near).to_owned(),
     };
@@ -144,6 +148,13 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Warning));
         assert_eq!(found[0].subjects.len(), 4);
+    }
+
+    #[test]
+    fn a_description_is_not_quoted_as_a_program() {
+        let machine = crate::catalogue::system("exxact-traditional").unwrap().unwrap();
+        let observed = &findings(&machine, run)[0].observed;
+        assert!(observed.contains("description") && !observed.contains("NS"), "{observed}");
     }
 
     #[test]

@@ -70,7 +70,8 @@ pub(super) fn nvlink(generation: u8) -> Option<NvlinkDefault> {
     Some(NvlinkDefault { brick_rate, ce_efficiency: efficiency, sm_efficiency, bidirectional_factor, source })
 }
 
-/// GB/s a direction between CPU packages, by what is known of the CPU: NCCL's constants (src/graph/topo.h).
+/// GB/s a direction between CPU packages, by what is known of the CPU, its part's key or its product name: NCCL's
+/// constants (src/graph/topo.h).
 pub(super) fn smp_rate(cpu: &str) -> (f64, &'static str) {
     let cpu = cpu.to_lowercase();
     let is = |words: &[&str]| words.iter().any(|w| cpu.contains(w));
@@ -80,7 +81,11 @@ pub(super) fn smp_rate(cpu: &str) -> (f64, &'static str) {
         (32.0, "NCCL's constant for POWER9")
     } else if is(&["aarch64", "neoverse", "grace", "altra", "-arm"]) {
         (6.0, "NCCL's constant for ARM")
-    } else if is(&["e5-", "e5 ", "e7-", "e7 "]) {
+    } else if is(&["emerald-rapids", "granite-rapids"]) {
+        (40.0, "NCCL's constant for Emerald Rapids")
+    } else if is(&["sapphire-rapids"]) {
+        (22.0, "NCCL's constant for Sapphire Rapids")
+    } else if is(&["e5-", "e5 ", "e7-", "e7 ", "x56xx"]) {
         (6.0, "NCCL's constant for QPI")
     } else {
         (10.0, "NCCL's constant for UPI, for want of a known CPU")
@@ -130,5 +135,20 @@ impl Fallback {
     /// This, as an assumption.
     pub(super) fn assumed(&self) -> Setting {
         Setting { value: self.value, assumed: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::smp_rate;
+
+    #[test]
+    fn a_socket_link_goes_by_what_is_known_of_the_cpu() {
+        let rate = |cpu| smp_rate(cpu).0;
+        assert_eq!(rate("sapphire-rapids Intel(R) Xeon(R) Platinum 8480+"), 22.0);
+        assert_eq!(rate("emerald-rapids INTEL(R) XEON(R) PLATINUM 8568Y+"), 40.0);
+        assert_eq!(rate("xeon-e5-v4 Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz"), 6.0);
+        assert_eq!(rate("xeon-scalable "), 10.0);
+        assert_eq!(rate("epyc-turin AMD EPYC 9575F"), 16.0);
     }
 }

@@ -189,7 +189,8 @@ impl Built {
         match node.kind {
             NodeKind::Gpu => {
                 let rate = constant(part, "memory_rate");
-                model.memory = add(format!("{} memory", node.name), rate, LOCAL_COPY_EFFICIENCY);
+                let share = constant(part, "local_copy_efficiency").map_or(LOCAL_COPY_EFFICIENCY, |known| known.value);
+                model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
             }
             NodeKind::Host => {
                 let cpu = cpu_of(fabric, id);

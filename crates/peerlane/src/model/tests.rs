@@ -257,3 +257,24 @@ fn without_a_way_there_is_no_rate() {
     assert!(matches!(model.route(&transfer(&m, "cpu0", "GPU1")), Err(ModelError::NoPath(..))));
     assert!(model.solve(&[]).unwrap().is_empty());
 }
+
+#[test]
+fn a_copy_within_a_gpu_gets_the_share_that_its_part_states() {
+    let rate = |name: &str| {
+        let machine = crate::catalogue::system(name).unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let gpu = machine.fabric.find("GPU0").unwrap();
+        let transfer = Transfer {
+            source: gpu,
+            destination: gpu,
+            engine: Engine::Ce,
+            op: Operation::Write,
+            peer: PeerAccess::Enabled,
+        };
+        model.solve(&[transfer]).unwrap()[0].rate.gb()
+    };
+    // each byte is read and written
+    assert!((rate("microway-p100-pcie") - 732.0 * 0.618 / 2.0).abs() < 1e-6);
+    assert!((rate("az-2x-m60") - 160.0 * 0.8325 / 2.0).abs() < 1e-6);
+    assert!((rate("exxact-devbox") - 336.5 * 0.8 / 2.0).abs() < 1e-6, "no part says");
+}

@@ -128,11 +128,14 @@ impl<'a> Building<'a> {
 
     fn part(&self, key: &Spanned<String>, kind: Option<NodeKind>) -> Result<&'a Part, SystemError> {
         self.parts.get(key.get_ref()).ok_or_else(|| {
-            let fitting = self.parts.iter().filter(|p| kind.is_none() || p.kind.node_kind() == kind);
+            let fits = |p: &&Part| kind.is_none() || p.kind.node_kind() == kind;
+            let fitting: Vec<&Part> = self.parts.iter().filter(fits).collect();
+            let asked = key.get_ref();
+            let like = similar(asked, &fitting);
+            let like = if like.is_empty() { String::new() } else { format!("; the nearest are {}", like.join(", ")) };
             let message = format!(
-                "no part '{}' is known; leave `part` out and give a kind, or take one of: {}",
-                key.get_ref(),
-                listed(fitting.map(|p| p.name.as_str()))
+                "no part '{asked}' is known{like}; leave `part` out and give a kind, or take one of: {}",
+                listed(fitting.iter().map(|p| p.name.as_str()))
             );
             self.source.error(key.span(), message)
         })
@@ -360,6 +363,26 @@ impl<'a> Building<'a> {
             node.domain = node.domain.or(if by_numa { node.numa } else { of_cpu });
         }
     }
+}
+
+/// Keys of up to three parts that somebody may have meant: a product's, else those that contain the words asked
+/// for or begin alike.
+fn similar<'p>(asked: &str, parts: &[&'p Part]) -> Vec<&'p str> {
+    // a key is short; no more than that is worth comparing
+    let asked: String = asked.to_lowercase().chars().take(64).collect();
+    if let Some(product) = parts.iter().find(|p| p.matches_product(&asked)) {
+        return vec![&product.name];
+    }
+    let keys = || parts.iter().map(|p| p.name.as_str());
+    let alike = |key: &str| key.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
+    let contained = |key: &&str| asked.len() >= 2 && (key.contains(&asked) || asked.contains(*key));
+    let mut near: Vec<&str> = keys().filter(contained).collect();
+    let longest = keys().map(alike).max().unwrap_or(0);
+    if near.is_empty() && longest >= 2 {
+        near = keys().filter(|key| alike(key) == longest).collect();
+    }
+    near.truncate(3);
+    near
 }
 
 /// Says that no node has this name, and which do.

@@ -124,6 +124,17 @@ fn the_documented_example_reads() {
 }
 
 #[test]
+fn every_documented_example_reads() {
+    let page = include_str!("../../../../../docs/system-files.md");
+    let examples: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(examples.len() >= 2);
+    for example in examples {
+        let machine = read_system(example, "docs/system-files.md").unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(machine.warnings, []);
+    }
+}
+
+#[test]
 fn what_follows_is_filled_in() {
     let machine = read_system(SMALL, "small.toml").unwrap();
     let fabric = &machine.fabric;
@@ -206,7 +217,9 @@ fn refusals_name_the_line_and_the_mend() {
             SMALL.replace("\"plx0\", \"GPU1\"", "\"plx0\", \"GPU7\""),
             "line 15: no node 'GPU7'; there are: GPU0, GPU1, cpu0",
         ),
-        (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known"),
+        (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known; the nearest are pex9797; leave"),
+        (SMALL.replace("pex8747", "PEX 8747"), "no part 'PEX 8747' is known; the nearest are pex8747; leave"),
+        (SMALL.replace("pex8747", "zzz"), "no part 'zzz' is known; leave `part` out"),
         (SMALL.replace("GPU1 =", "GPU0 ="), "line 7"),
         (SMALL.replace("3.0 x8", "3.0 x7"), "line 16: '3.0 x7' is no PCIe link"),
         (SMALL.replace("3.0 x8", "4.0 x16"), "runs at 4.0 x16, but its ends and its slot allow 3.0 x16"),
