@@ -20,5 +20,6 @@ pub mod export;
 pub mod fabric;
 pub mod machine;
 pub mod model;
+pub mod names;
 pub mod share;
 pub mod units;

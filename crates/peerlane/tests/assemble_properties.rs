@@ -51,7 +51,8 @@ impl Grown {
                 self.pcie(up, id);
             }
             Branch::Switch(below) => {
-                let id = self.builder.node(Node::new(self.builder.fresh_name("switch"), NodeKind::Switch));
+                let name = self.builder.fresh_name("switch");
+                let id = self.builder.node(Node::new(name, NodeKind::Switch));
                 self.pcie(up, id);
                 for one in below {
                     self.hang(id, one);

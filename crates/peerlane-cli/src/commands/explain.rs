@@ -9,14 +9,14 @@ use peerlane::export::json::{ExpectedRate, ExplainedHop, ExplanationDocument, Ob
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
-
+use peerlane::names::ranges;
 use peerlane::units::Rate;
 
 use super::{heading, json};
 use crate::args::ExplainArgs;
 use crate::render::comparison::as_matrix;
 use crate::render::style::{self, paint};
-use crate::render::text::{fit, hang, number, ranges, span, width, wrap};
+use crate::render::text::{fit, hang, number, span, width, wrap};
 use crate::render::{WIDTH, label};
 use crate::target::{is_target, load};
 use crate::{Failure, Outcome};

@@ -7,13 +7,14 @@ use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
+use peerlane::names::ranges;
 use peerlane::units::Rate;
 
 use super::check::caveats;
 use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{count, fit, hang, ranges};
+use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, dot, label, matrix, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
@@ -117,9 +118,8 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     }
     lines.extend(machine.matrices.iter().map(|o| {
         let Matrix { rows, cols, .. } = &o.matrix;
-        let names = |all: &[String]| ranges(&all.iter().map(String::as_str).collect::<Vec<_>>());
         let shape = match (rows.len(), cols.len()) {
-            (1, _) | (_, 1) => format!("{} → {}", names(rows), names(cols)),
+            (1, _) | (_, 1) => format!("{} → {}", ranges(rows), ranges(cols)),
             (n, m) => format!("{n}×{m}"),
         };
         let again = again(o.also.iter());

@@ -7,9 +7,10 @@ use peerlane::evidence::{Matrix, Unit};
 use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::fabric::Fabric;
 use peerlane::model::Model;
+use peerlane::names::{natural, ranges};
 
 use super::style::{self, paint};
-use super::text::{count, fit, ranges, span, width};
+use super::text::{count, fit, span, width};
 use super::{WIDTH, label};
 
 /// Cells whose expectations differ by no more than this factor share a line.
@@ -275,12 +276,6 @@ fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize
     }
     let within: usize = cliques.iter().map(|c| c.len() * (c.len() - 1)).sum();
     (within == pairs).then_some(cliques)
-}
-
-/// Sorts `GPU10` after `GPU9`.
-fn natural(name: &str) -> (String, u64) {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    (stem.to_owned(), name.get(stem.len()..).and_then(|digits| digits.parse().ok()).unwrap_or(0))
 }
 
 /// Writes the table.

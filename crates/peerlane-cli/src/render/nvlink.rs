@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::names::ranges;
 
 use super::style::{self, paint};
-use super::text::{hang, ranges};
+use super::text::hang;
 use super::{WIDTH, label};
 
 /// Writes the block; nothing where there are no such links.

@@ -1,4 +1,4 @@
-//! Fitting words into columns: wrapping, cutting, and saying sets of names shortly.
+//! Fitting words into columns: wrapping, cutting and counting.
 
 use std::io::{self, Write};
 
@@ -59,39 +59,6 @@ pub(crate) fn hang(out: &mut dyn Write, label: &str, text: &str) -> io::Result<(
     Ok(())
 }
 
-/// Names in order, runs of numbers joined: `GPU0–GPU5, GPU7`.
-pub(crate) fn ranges(names: &[&str]) -> String {
-    let mut parts: Vec<(&str, &str)> = Vec::new();
-    for name in names {
-        match parts.last_mut() {
-            Some((_, last)) if follows(last, name) => *last = name,
-            _ => parts.push((name, name)),
-        }
-    }
-    let mut words = Vec::new();
-    for (first, last) in parts {
-        if first == last {
-            words.push(first.to_owned());
-        } else if follows(first, last) {
-            words.extend([first.to_owned(), last.to_owned()]);
-        } else {
-            words.push(format!("{first}–{last}"));
-        }
-    }
-    words.join(", ")
-}
-
-/// Whether `b` is `a` with its trailing number one higher.
-fn follows(a: &str, b: &str) -> bool {
-    let split = |s: &str| {
-        let stem = s.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let number = s.get(stem..).and_then(|digits| digits.parse::<u64>().ok());
-        (s.get(..stem).unwrap_or_default().to_owned(), number)
-    };
-    let ((stem_a, a), (stem_b, b)) = (split(a), split(b));
-    stem_a == stem_b && matches!((a, b), (Some(a), Some(b)) if a.checked_add(1) == Some(b))
-}
-
 /// `1 GPU`, `7 GPUs`.
 pub(crate) fn count(n: usize, what: &str) -> String {
     match (n, what.strip_suffix('x'), what.strip_suffix("ch")) {
@@ -129,13 +96,6 @@ mod tests {
         assert!(wrap("", 10).is_empty());
         assert_eq!(fit("abcdef", 4), "abc…");
         assert_eq!(fit("äöü", 3), "äöü");
-    }
-
-    #[test]
-    fn runs_of_names() {
-        assert_eq!(ranges(&["GPU0", "GPU1", "GPU2", "GPU5", "mlx5_0", "mlx5_1"]), "GPU0–GPU2, GPU5, mlx5_0, mlx5_1");
-        assert_eq!(ranges(&["host"]), "host");
-        assert_eq!(ranges(&[]), "");
     }
 
     #[test]

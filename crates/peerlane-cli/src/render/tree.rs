@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use peerlane::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind};
+use peerlane::names::ranges;
 
 use super::style::{self, paint};
-use super::text::{fit, hang, ranges, width};
+use super::text::{fit, hang, width};
 use super::{WIDTH, label, nvlink};
 
 /// Deeper trees are cut; real ones have fewer than ten levels.
@@ -219,7 +220,7 @@ impl<'a> Drawing<'a> {
         });
         let below = fabric.downstream(id).filter(|_| !self.is_nic_card(id));
         let mut all: Vec<(&Link, NodeId)> = on_die.chain(below).map(|(link, n)| (fabric.link(link), n)).collect();
-        // memory first, and what hangs below after it, in the order of names as people count
+        // memory first; the sort is stable, so that the rest stays in the order of the fabric
         all.sort_by_key(|(_, n)| fabric.node(*n).kind != NodeKind::Host);
         all
     }

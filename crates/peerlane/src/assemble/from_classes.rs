@@ -2,6 +2,7 @@
 
 use crate::evidence::{ClassMatrix, Origin};
 use crate::fabric::PathClass;
+use crate::names::numbered;
 
 use super::implied_tree::{self, Devices, implied_tree};
 use super::inventory::{Device, Inventory};
@@ -95,11 +96,7 @@ fn real_name(device: &Device) -> &str {
 
 /// `mlx5_0` and `mlx5_1`, in either order.
 fn consecutive(a: &str, b: &str) -> bool {
-    let split = |s: &str| {
-        let stem = s.trim_end_matches(|c: char| c.is_ascii_digit());
-        Some((stem.to_owned(), s[stem.len()..].parse::<u32>().ok()?))
-    };
-    matches!((split(a), split(b)), (Some((s, m)), Some((t, n))) if s == t && m.abs_diff(n) == 1)
+    matches!((numbered(a), numbered(b)), (Some((s, m)), Some((t, n))) if s == t && m.abs_diff(n) == 1)
 }
 
 /// The implied tree's depth is at most two switches, so this recursion is too.

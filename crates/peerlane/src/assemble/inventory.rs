@@ -179,6 +179,7 @@ impl Inventory {
 
     /// Addresses, ids and widths from PCI listings; devices that only they know.
     fn join_pci(&mut self) {
+        let mut free = 0;
         for (tree, origin) in self.trees.clone() {
             self.address_gpus_by_order(&tree);
             self.address_nics_by_order(&tree);
@@ -202,8 +203,7 @@ impl Inventory {
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
                     None if tree.has_tree => {
-                        let free = (0..).map(|n| format!("NIC{n}")).find(|n| self.find(n).is_none());
-                        let name = name.map(str::to_owned).or(free).unwrap_or_default();
+                        let name = name.map_or_else(|| self.free_nic_name(&mut free), str::to_owned);
                         self.add(&name, &origin)
                     }
                     None => continue,
@@ -212,6 +212,17 @@ impl Inventory {
             }
         }
         self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+    }
+
+    /// A name that no device has, numbered from `next` on.
+    fn free_nic_name(&self, next: &mut u32) -> String {
+        loop {
+            let name = format!("NIC{next}");
+            *next += 1;
+            if self.find(&name).is_none() {
+                return name;
+            }
+        }
     }
 
     /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs gives addresses by order.

@@ -20,9 +20,10 @@ mod platforms;
 mod skeleton;
 mod unknown;
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::evidence::{Evidence, Fact, Found, Heading, Origin, Warning};
+use crate::evidence::{Evidence, Fact, Found, Heading, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
@@ -47,12 +48,13 @@ pub fn assemble(found: Found) -> Vec<Machine> {
     machines
 }
 
-/// Whether a warning's lines lie among a machine's statements.
+/// Whether a warning's lines lie among a machine's statements, or it is about a source of theirs as a whole.
 fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
     let lines = |o: &Origin| o.lines.unwrap_or((0, u32::MAX));
-    let here = machine.evidence.iter().map(|e| &e.origin).filter(|o| o.source == origin.source);
+    let mut here = machine.evidence.iter().map(|e| &e.origin).filter(|o| o.source == origin.source);
+    let Some((line, _)) = origin.lines else { return here.next().is_some() };
     let (first, last) = here.fold((u32::MAX, 0), |(a, b), o| (a.min(lines(o).0), b.max(lines(o).1)));
-    first <= lines(origin).0 && lines(origin).0 <= last
+    first <= line && line <= last
 }
 
 /// A tree that was tried: the fabric, and the cells that it does not give back.
@@ -160,27 +162,34 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
             Fact::Rates(table) if !machine.rates.iter().any(|(t, _)| t == table) => {
                 machine.rates.push((table.clone(), one.origin.clone()));
             }
-            Fact::P2p(matrix) => {
-                for (i, row) in matrix.rows.iter().enumerate() {
-                    for (j, col) in matrix.cols.iter().enumerate() {
-                        let state = matrix.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
-                        let ends = machine.fabric.find(row).zip(machine.fabric.find(col));
-                        if let Some(((a, b), state)) = ends.zip(state).filter(|((a, b), _)| a != b) {
-                            machine.p2p.entry((a, b)).or_insert(state);
-                        }
-                    }
-                }
-            }
+            Fact::P2p(matrix) if matrix.capability.is_access() => keep_p2p(machine, matrix),
             _ => {}
         }
     }
     machine.evidence = evidence;
 }
 
+/// The first answer for each pair; one that says "unknown" gives way to one that knows.
+fn keep_p2p(machine: &mut Machine, matrix: &P2pMatrix) {
+    for (row, cells) in matrix.rows.iter().zip(&matrix.cells) {
+        for (col, state) in matrix.cols.iter().zip(cells) {
+            let ends = machine.fabric.find(row).zip(machine.fabric.find(col));
+            if let Some(((a, b), state)) = ends.zip(*state).filter(|((a, b), _)| a != b) {
+                let kept = machine.p2p.entry((a, b)).or_insert(state);
+                if *kept == P2pStatus::Unknown {
+                    *kept = state;
+                }
+            }
+        }
+    }
+}
+
 /// Names machines: one alone by its host name or where it was read from, several by the headings
 /// above their first statements.
 fn name(machines: &mut [Machine], headings: &[Heading]) {
-    let mut taken: Vec<String> = Vec::new();
+    let mut taken: HashSet<String> = HashSet::new();
+    // where the count goes on, so that very many machines below one heading take no time in its square
+    let mut next: HashMap<String, u32> = HashMap::new();
     let alone = machines.len() == 1;
     for (i, machine) in machines.iter_mut().enumerate() {
         let first = machine.evidence.first().map(|e| &e.origin);
@@ -199,12 +208,11 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
-        let mut again = 2;
-        while taken.contains(&name) {
+        let again = next.entry(base.clone()).or_insert(2);
+        while !taken.insert(name.clone()) {
             name = format!("{base} ({again})");
-            again += 1;
+            *again += 1;
         }
-        taken.push(name.clone());
         machine.name = name;
     }
 }
@@ -221,4 +229,59 @@ fn place(machine: &Machine) -> Option<String> {
         [] => None,
     };
     path.map(|p| p.to_string_lossy().into_owned()).filter(|p| p != "-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Text, scan_text};
+
+    /// Two GPUs under one switch, as two documents of their own show them.
+    const PAIR: &str = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n";
+
+    fn found(source: &str, text: &str) -> Found {
+        scan_text(&Text::new(source, text.as_bytes()))
+    }
+
+    #[test]
+    fn refused_atomics_and_nvlink_are_no_refused_access() {
+        let matrix = |letter: char, cell: &str| {
+            let rows = format!(" \tGPU0\tGPU1\n GPU0\tX\t{cell}\n GPU1\t{cell}\tX\n");
+            format!("$ nvidia-smi topo -p2p {letter}\n{rows}\n")
+        };
+        let mut all = found("topo", PAIR);
+        all.append(found("p2p", &[matrix('a', "NS"), matrix('n', "NS"), matrix('r', "OK")].concat()));
+        assert_eq!(all.evidence.len(), 4);
+        let machines = assemble(all);
+        assert_eq!(machines.len(), 1);
+        assert_eq!(machines[0].p2p.values().collect::<Vec<_>>(), [&P2pStatus::Ok; 2]);
+    }
+
+    #[test]
+    fn a_warning_about_a_whole_source_goes_to_the_machine_that_it_describes() {
+        let mut all = found("a", PAIR);
+        all.append(found("b", &PAIR.replace("PIX", "SYS")));
+        let origin = Origin { source: "b".into(), tool: "test", lines: None };
+        all.warnings.push(Warning { origin: Some(origin), message: "odd".to_owned() });
+        let warned: Vec<usize> = assemble(all).iter().map(|m| m.warnings.len()).collect();
+        assert_eq!(warned, [0, 1]);
+    }
+
+    #[test]
+    fn machines_below_one_heading_are_counted() {
+        let fabric = || Machine::new("", MachineKind::Captured, Fabric::default());
+        let mut machines = vec![fabric(), fabric()];
+        let evidence = |label: &str| {
+            let settings = [("label".to_owned(), label.to_owned())].into();
+            let origin = Origin { source: "t".into(), tool: "test", lines: None };
+            vec![Evidence { origin, fact: Fact::Curve(crate::evidence::Curve { settings, ..Default::default() }) }]
+        };
+        machines[0].evidence = evidence("box");
+        machines[1].evidence = evidence("box");
+        machines.push(fabric());
+        machines[2].evidence = evidence("box (2)");
+        name(&mut machines, &[]);
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        assert_eq!(names, ["box", "box (2)", "box (2) (2)"]);
+    }
 }

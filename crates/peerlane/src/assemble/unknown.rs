@@ -2,6 +2,7 @@
 
 use crate::catalogue::Parts;
 use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
+use crate::names;
 
 use super::from_classes::stated;
 use super::inventory::Inventory;
@@ -20,7 +21,7 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
     for group in &nvlink.undecided {
         list.push(format!(
             "{}: equal NV# to all peers fits direct NVLinks as well as an NVSwitch; drawn as direct links",
-            span(group)
+            names::list(group)
         ));
     }
     list.extend(packages(fabric));
@@ -41,13 +42,13 @@ fn unplaced(fabric: &Fabric) -> Vec<String> {
     let loose: Vec<String> =
         devices.iter().filter(|d| fabric.package(**d).is_none()).map(|d| fabric.node(*d).name.clone()).collect();
     if !loose.is_empty() {
-        list.push(format!("the socket above {}, and the way to host memory", span(&loose)));
+        list.push(format!("the socket above {}, and the way to host memory", names::list(&loose)));
     }
     for cpu in fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).note.is_some()) {
         let below: Vec<String> =
             devices.iter().filter(|d| fabric.package(**d) == Some(cpu)).map(|d| fabric.node(*d).name.clone()).collect();
         if !below.is_empty() {
-            list.push(format!("the socket above {}: no affinity is given", span(&below)));
+            list.push(format!("the socket above {}: no affinity is given", names::list(&below)));
         }
     }
     list
@@ -61,7 +62,7 @@ fn widths(fabric: &Fabric) -> Option<String> {
     match lost.len() {
         0 => None,
         n if n == pcie => Some("PCIe generation and lanes of every link".to_owned()),
-        _ => Some(format!("PCIe generation or lanes of the links above {}", span(&lost))),
+        _ => Some(format!("PCIe generation or lanes of the links above {}", names::list(&lost))),
     }
 }
 
@@ -123,7 +124,7 @@ fn nvlink_not_shown(all: &Inventory) -> Option<String> {
     (names.len() > 1).then(|| {
         format!(
             "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
-            span(&names)
+            list(&names)
         )
     })
 }
@@ -148,23 +149,4 @@ fn one_numa_node_yet_sys(fabric: &Fabric) -> Option<String> {
         "devices of one NUMA node or CPU affinity read SYS to each other: the labels do not tell whether a socket-to-socket link is on the way"
             .to_owned()
     })
-}
-
-/// `GPU0–GPU3` for a run of numbers, else a list.
-pub(super) fn span(names: &[String]) -> String {
-    let split = |name: &String| {
-        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        Some((stem.to_owned(), name[stem.len()..].parse::<u32>().ok()?))
-    };
-    let numbered: Option<Vec<(String, u32)>> = names.iter().map(split).collect();
-    match numbered.as_deref() {
-        Some([(stem, first), .., (_, last)])
-            if names.len() > 2
-                && numbered.iter().flatten().enumerate().all(|(i, (s, n))| s == stem && *n == first + i as u32) =>
-        {
-            format!("{stem}{first}–{stem}{last}")
-        }
-        _ if names.len() > 8 => format!("{} and {} others", names[..7].join(", "), names.len() - 7),
-        _ => names.join(", "),
-    }
 }

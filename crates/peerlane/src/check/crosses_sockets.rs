@@ -3,7 +3,7 @@
 use super::view::{Raised, View};
 use super::words::{self, list, median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Origin};
+use crate::evidence::{Evidence, Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
@@ -46,7 +46,8 @@ fn run(view: &View) -> Vec<Raised> {
     let ends: Vec<NodeId> = across.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let mut origins: Vec<&Origin> = view.class_origins(&ends);
     if refused > 0 {
-        origins.extend(view.machine.evidence.iter().filter(|e| matches!(e.fact, Fact::P2p(_))).map(|e| &e.origin));
+        let refuses = |e: &&Evidence| matches!(&e.fact, Fact::P2p(m) if m.capability.is_access());
+        origins.extend(view.machine.evidence.iter().filter(refuses).map(|e| &e.origin));
     }
     origins.extend(slow.as_ref().map(|s| s.origin));
     let alone = groups.iter().all(|g| g.len() == 1);

@@ -74,7 +74,7 @@ fn run(view: &View) -> Vec<Raised> {
         let near = class.is_some_and(|c| c <= PathClass::Pxb);
         groups.entry((near, refusal)).or_default().push((a, b, class));
     }
-    let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(_)));
+    let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access()));
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 

@@ -3,32 +3,11 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::fabric::CpuList;
+pub(super) use crate::names::list;
+use crate::names::natural;
 
-/// Names shown before a list is cut.
+/// Groups of pairs shown before their list is cut.
 const SHOWN: usize = 12;
-
-/// `GPU0–GPU5, GPU7`: three or more names that count up are joined; long lists are cut.
-pub(super) fn list(names: &[String]) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    let mut i = 0;
-    while let Some(first) = names.get(i) {
-        let run = names[i..].windows(2).take_while(|w| follows(&w[0], &w[1])).count();
-        match names.get(i + run) {
-            Some(last) if run >= 2 => {
-                parts.push(format!("{first}–{last}"));
-                i += run + 1;
-            }
-            _ => {
-                parts.push(first.clone());
-                i += 1;
-            }
-        }
-    }
-    let more = parts.len().saturating_sub(SHOWN);
-    parts.truncate(SHOWN);
-    let shown = parts.join(", ");
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
-}
 
 /// Pairs in as few words as they allow: `any two of GPU0–GPU3`, `GPU0, GPU1 and GPU2, GPU3`,
 /// `GPU0 and GPU3; GPU1 and GPU2`. Each pair is expected once.
@@ -41,7 +20,7 @@ pub(super) fn pairs(pairs: &[(String, String)]) -> String {
         }
     }
     if ends.len() > 2 && pairs.len() == ends.len() * (ends.len() - 1) / 2 {
-        ends.sort_by_key(|name| numbered(name).map(|(stem, n)| (stem.to_owned(), n)));
+        ends.sort_by(|a, b| natural(a).cmp(&natural(b)));
         return format!("any two of {}", list(&ends));
     }
     // the partners of each end, then the ends of equal partners
@@ -70,20 +49,6 @@ pub(super) fn lines(ranges: &[(u32, u32)]) -> String {
     CpuList::from_ranges(ranges.iter().copied()).to_string()
 }
 
-/// Whether `b` is `a` counted up by one.
-fn follows(a: &str, b: &str) -> bool {
-    match (numbered(a), numbered(b)) {
-        (Some((stem_a, n)), Some((stem_b, m))) => stem_a == stem_b && n.checked_add(1) == Some(m),
-        _ => false,
-    }
-}
-
-fn numbered(name: &str) -> Option<(&str, u64)> {
-    let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
-    let (stem, number) = name.split_at(name.len() - digits);
-    Some((stem, number.parse().ok()?))
-}
-
 /// `runs` or `run`, by the number of subjects.
 pub(super) fn verb(subjects: &[String], one: &'static str, many: &'static str) -> &'static str {
     if subjects.len() == 1 { one } else { many }
@@ -104,19 +69,6 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(list: &[&str]) -> Vec<String> {
-        list.iter().map(|n| (*n).to_owned()).collect()
-    }
-
-    #[test]
-    fn runs_are_joined() {
-        assert_eq!(list(&names(&["GPU0", "GPU1", "GPU2", "GPU4", "GPU5", "mlx5_0"])), "GPU0–GPU2, GPU4, GPU5, mlx5_0");
-        assert_eq!(list(&names(&["GPU3", "GPU2"])), "GPU3, GPU2");
-        assert_eq!(list(&[]), "");
-        let many: Vec<String> = (0..20).map(|i| format!("GPU{}", i * 2)).collect();
-        assert!(list(&many).ends_with("GPU22 and 8 more"));
-    }
 
     #[test]
     fn pairs_in_few_words() {

@@ -94,6 +94,14 @@ pub enum P2pCapability {
     Unsaid,
 }
 
+impl P2pCapability {
+    /// Whether it tells if one GPU can read or write the other's memory at all: atomics, NVLink and the
+    /// properties of a link may be refused where plain access works.
+    pub fn is_access(self) -> bool {
+        matches!(self, Self::Read | Self::Write | Self::Access | Self::Unsaid)
+    }
+}
+
 /// The state of one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum P2pStatus {

@@ -36,6 +36,9 @@ pub enum FabricError {
 pub struct FabricBuilder {
     nodes: Vec<Node>,
     links: Vec<Link>,
+    by_name: HashMap<String, NodeId>,
+    /// The number that [`FabricBuilder::fresh_name`] tries next, by stem.
+    next: HashMap<String, u32>,
 }
 
 impl FabricBuilder {
@@ -46,8 +49,12 @@ impl FabricBuilder {
 
     /// Adds a node.
     pub fn node(&mut self, node: Node) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        for name in std::iter::once(&node.name).chain(&node.aliases) {
+            self.by_name.entry(name.clone()).or_insert(id);
+        }
         self.nodes.push(node);
-        NodeId(self.nodes.len() as u32 - 1)
+        id
     }
 
     /// Adds a link.
@@ -56,7 +63,7 @@ impl FabricBuilder {
         LinkId(self.links.len() as u32 - 1)
     }
 
-    /// A node already added.
+    /// A node already added; [`FabricBuilder::find`] goes on by the names that it was added with.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.index()]
     }
@@ -78,13 +85,19 @@ impl FabricBuilder {
 
     /// The node of that name, if added.
     pub fn find(&self, name: &str) -> Option<NodeId> {
-        let at = self.nodes.iter().position(|n| n.name == name || n.aliases.iter().any(|a| a == name))?;
-        Some(NodeId(at as u32))
+        self.by_name.get(name).copied()
     }
 
     /// A name of this kind that no node has yet: `switch0`, `switch1` …
-    pub fn fresh_name(&self, stem: &str) -> String {
-        (0..).map(|i| format!("{stem}{i}")).find(|n| self.find(n).is_none()).unwrap_or_default()
+    pub fn fresh_name(&mut self, stem: &str) -> String {
+        let next = self.next.entry(stem.to_owned()).or_default();
+        loop {
+            let name = format!("{stem}{next}");
+            *next += 1;
+            if !self.by_name.contains_key(&name) {
+                return name;
+            }
+        }
     }
 
     /// Checks names and the PCIe forest, and indexes.
@@ -272,6 +285,24 @@ impl Fabric {
 
     /// Back to a builder, to change it.
     pub fn into_builder(self) -> FabricBuilder {
-        FabricBuilder { nodes: self.nodes, links: self.links }
+        FabricBuilder { nodes: self.nodes, links: self.links, by_name: self.by_name, next: HashMap::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn very_many_fresh_names_take_no_time_in_their_square() {
+        let mut b = FabricBuilder::new();
+        b.node(Node { aliases: vec!["rc7".to_owned()], ..Node::new("rc3", NodeKind::RootComplex) });
+        for _ in 0..50_000 {
+            let name = b.fresh_name("rc");
+            b.node(Node::new(name, NodeKind::RootComplex));
+        }
+        assert_eq!(b.find("rc7").map(NodeId::index), Some(0));
+        assert_eq!(b.nodes().last().map(|n| n.name.as_str()), Some("rc50001"));
+        assert!(b.build().is_ok(), "each name is there once");
     }
 }

@@ -31,6 +31,8 @@ pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Resu
         names: HashMap::new(),
         slots: system.slots.iter().map(|s| (s.get_ref().name.as_str(), s.get_ref())).collect(),
         taken_slots: HashMap::new(),
+        joined: HashMap::new(),
+        nvswitch: HashMap::new(),
         root_complexes: HashMap::new(),
         package: HashMap::new(),
     };
@@ -66,6 +68,10 @@ struct Building<'a> {
     names: HashMap<String, NodeId>,
     slots: HashMap<&'a str, &'a Slot>,
     taken_slots: HashMap<&'a str, u32>,
+    /// Two nodes and how they are joined → the line that says so.
+    joined: HashMap<(NodeId, NodeId, &'static str), u32>,
+    /// GPU → its NVSwitch.
+    nvswitch: HashMap<NodeId, NodeId>,
     /// CPU → its root complexes.
     root_complexes: HashMap<NodeId, Vec<NodeId>>,
     /// Root complex or host memory → its CPU.
@@ -279,11 +285,40 @@ impl<'a> Building<'a> {
         if a == b {
             return Err(self.source.error(at, format!("this link joins '{}' to itself", first.get_ref())));
         }
+        self.once(a, b, &kind, at.clone())?;
         let mut link = Link::new(a, b, kind);
         link.part = part;
         link.assumed = entry.assumed;
         link.note.clone_from(&entry.note);
         self.join(link, at);
+        Ok(())
+    }
+
+    /// Refuses what a path could take only one of: a second link of a kind between two nodes, or a GPU at two NVSwitches.
+    fn once(&mut self, a: NodeId, b: NodeId, kind: &LinkKind, at: Range<usize>) -> Result<(), SystemError> {
+        let name = |id: NodeId| self.builder.nodes()[id.index()].name.clone();
+        let line = self.source.line(at.start);
+        if let Some(before) = self.joined.insert((a.min(b), a.max(b), kind.name()), line) {
+            let message = format!(
+                "'{}' and '{}' are joined by the link on line {before} already; write one link that stands for both",
+                name(a),
+                name(b)
+            );
+            return Err(self.source.error(at, message));
+        }
+        for (gpu, hub) in [(a, b), (b, a)] {
+            if self.builder.nodes()[hub.index()].kind != NodeKind::NvSwitch {
+                continue;
+            }
+            if let Some(other) = self.nvswitch.insert(gpu, hub) {
+                let message = format!(
+                    "'{}' is at '{}' already; write one nvswitch that stands for all chips, with all of the GPU's bricks",
+                    name(gpu),
+                    name(other)
+                );
+                return Err(self.source.error(at, message));
+            }
+        }
         Ok(())
     }
 

@@ -32,6 +32,17 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
+fn links_side_by_side_are_refused_rather_than_counted_once() {
+    let two = |a: &str, b: &str, hub: &str| {
+        let nodes = "GPU0 = { kind = \"gpu\" }\nGPU1 = { kind = \"gpu\" }\nsw0 = { kind = \"nvswitch\" }\nsw1 = { kind = \"nvswitch\" }";
+        let link = |b: &str| format!("[[links]]\nbetween = [\"GPU0\", \"{b}\"]\nnvlink = 2\n");
+        refusal(&format!("name = \"x\"\n[nodes]\n{nodes}\n{}{}{}", link(a), link(b), link(hub)))
+    };
+    assert!(two("GPU1", "GPU1", "sw0").contains("line 7 already; write one link"));
+    assert!(two("sw0", "sw1", "GPU1").contains("'GPU0' is at 'sw0' already; write one nvswitch"));
+}
+
+#[test]
 fn every_catalogue_system_reads_as_its_source_says() {
     for name in system_names() {
         let machine = system(name).unwrap().unwrap_or_else(|e| panic!("{e}"));
