@@ -7,9 +7,11 @@
 
 mod fact;
 mod grid;
+mod markup;
 mod matrix;
 mod pci_tree;
 mod read;
+mod streams;
 mod text;
 mod words;
 

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::streams::streams;
 use super::{Found, Heading, Text};
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -65,7 +66,6 @@ const SCANNERS: &[Scanner] = &[
     super::perftest::scan,
     super::nccl_xml::scan,
     super::nccl_graph::scan,
-    super::nccl_log::scan,
     super::lstopo_xml::scan,
     super::lstopo_text::scan,
     super::lspci::scan,
@@ -84,12 +84,26 @@ const SCANNERS: &[Scanner] = &[
 /// Runs every scanner over one text.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
-    for scan in SCANNERS {
-        scan(text, &mut found);
+    // it knows prefixes itself: ranks of one job are one log
+    super::nccl_log::scan(text, &mut found);
+    match streams(text) {
+        None => scan_with_all(text, &mut found),
+        Some(streams) => {
+            for stream in streams {
+                stream.push_host(&mut found);
+                scan_with_all(&stream.text, &mut found);
+            }
+        }
     }
     found.headings = headings(text);
     found.evidence.sort_by_key(|e| e.origin.lines);
     found
+}
+
+fn scan_with_all(text: &Text, found: &mut Found) {
+    for scan in SCANNERS {
+        scan(text, found);
+    }
 }
 
 /// Reads a pipe or standard input to its end, within [`MAX_SOURCE_BYTES`].
