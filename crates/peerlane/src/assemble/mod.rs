@@ -17,6 +17,7 @@ mod inventory;
 mod nvlink;
 mod nvlink_mesh;
 mod platforms;
+mod renumber;
 mod skeleton;
 mod unknown;
 
@@ -55,6 +56,9 @@ fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
     first <= lines(origin).0 && lines(origin).0 <= last
 }
 
+/// Matrices looked at for repeated measurements.
+const MOST_COMPARED: usize = 256;
+
 /// A tree that was tried: the fabric, and the cells that it does not give back.
 struct Built {
     fabric: Fabric,
@@ -62,10 +66,10 @@ struct Built {
     wrong: Vec<contradictions::Mismatch>,
 }
 
-fn machine(cluster: Cluster) -> Machine {
+fn machine(mut cluster: Cluster) -> Machine {
+    let mut warnings = renumber::renumber(&mut cluster.evidence);
     let all = Inventory::of(&cluster.evidence);
     let mut contradicted: Vec<Contradiction> = Vec::new();
-    let mut warnings = Vec::new();
     let built = choose_tree(&all, &mut contradicted, &mut warnings);
     let mut machine = Machine::new(String::new(), MachineKind::Captured, built.fabric);
     contradicted.extend(built.nvlink.contradictions.iter().cloned());
@@ -75,7 +79,31 @@ fn machine(cluster: Cluster) -> Machine {
     machine.warnings.extend(warnings);
     machine.stated_classes = all.classes;
     keep_numbers(&mut machine, cluster.evidence);
+    machine.warnings.extend(measured_again(&machine));
     machine
+}
+
+/// Says that a program was run more than once with other results: its matrices stand side by side.
+fn measured_again(machine: &Machine) -> Option<Warning> {
+    let mut firsts: Vec<&Observed> = Vec::new();
+    let mut again: Option<(&Observed, &Observed)> = None;
+    for observed in machine.matrices.iter().take(MOST_COMPARED) {
+        match firsts
+            .iter()
+            .find(|f| f.origin.tool == observed.origin.tool && group::same_measure(&f.matrix, &observed.matrix))
+        {
+            Some(first) => again = again.or(Some((first, observed))),
+            None => firsts.push(observed),
+        }
+    }
+    let (first, second) = again?;
+    Some(Warning {
+        origin: Some(second.origin.clone()),
+        message: format!(
+            "other numbers than an earlier run's, {}; each run is kept and judged by itself",
+            first.origin
+        ),
+    })
 }
 
 fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings: &mut Vec<Warning>) -> Built {
@@ -220,3 +248,6 @@ fn place(machine: &Machine) -> Option<String> {
     };
     path.map(|p| p.to_string_lossy().into_owned()).filter(|p| p != "-")
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,12 +38,28 @@ fn tag(from: &str) -> Option<(&'static str, usize)> {
     let known = ELEMENTS.iter().any(|e| e.eq_ignore_ascii_case(name));
     let cell = !body.starts_with('/') && (name.eq_ignore_ascii_case("td") || name.eq_ignore_ascii_case("th"));
     let space = name.eq_ignore_ascii_case("br") || name.eq_ignore_ascii_case("tr");
-    known.then_some((if cell { "|" } else if space { " " } else { "" }, end + 2))
+    known.then_some((
+        if cell {
+            "|"
+        } else if space {
+            " "
+        } else {
+            ""
+        },
+        end + 2,
+    ))
 }
 
 fn entity(from: &str) -> Option<(&'static str, usize)> {
-    const ENTITIES: [(&str, &str); 7] =
-        [("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"), ("&quot;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&#34;", "\"")];
+    const ENTITIES: [(&str, &str); 7] = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&#34;", "\""),
+    ];
     ENTITIES.iter().find(|(name, _)| from.starts_with(name)).map(|(name, text)| (*text, name.len()))
 }
 

@@ -51,6 +51,8 @@ mod sysfs_listing;
 mod sysfs_tree;
 mod xml;
 
+pub(crate) use streams::LINE_PREFIX;
+
 pub use fact::{
     Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,
     NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, RateRow, RateTable, SensorReading, Series,

@@ -184,7 +184,7 @@ fn headings(text: &Text) -> Vec<Heading> {
     // a tool's own output has lines of their own too; only a document's are headings
     let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
     let prose = sentences.take(5).count() == 5;
-    let mut fenced = false;
+    let (mut fenced, mut marked_any) = (false, false);
     for (i, line) in text.iter() {
         let trimmed = line.trim();
         // a `#` inside a code fence is a shell comment
@@ -195,7 +195,10 @@ fn headings(text: &Text) -> Vec<Heading> {
             continue;
         }
         let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
-        let marked = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        let sharp = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        marked_any |= sharp;
+        // where a document has headings proper, a line such as `Output:` says less
+        let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
         let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
         let plain = prose
             && alone
@@ -214,4 +217,14 @@ fn headings(text: &Text) -> Vec<Heading> {
         }
     }
     all
+}
+
+/// `**node-a**` or `After the update:` above a code fence.
+fn names_fence(text: &Text, i: usize, trimmed: &str) -> bool {
+    let next = (i + 1..=i + 2).map(|k| text.line(k).trim()).find(|l| !l.is_empty());
+    let shaped =
+        trimmed.ends_with(':') || trimmed.ends_with(":**") || trimmed.starts_with("**") && trimmed.ends_with("**");
+    let lower = trimmed.to_lowercase();
+    let names_tool = ["output", "nvidia-smi", "command", "p2pbandwidth"].iter().any(|w| lower.contains(w));
+    shaped && !names_tool && trimmed.chars().count() <= 80 && next.is_some_and(|l| l.starts_with("```"))
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Fact, Found, HostFacts, Text};
 
-const TOOL: &str = "line prefix";
+/// The tool of statements that name the host whose lines a source holds.
+pub(crate) const LINE_PREFIX: &str = "line prefix";
 
 /// Fewer lines than this with one prefix are no log.
 const MIN_LINES: usize = 3;
@@ -44,7 +45,7 @@ impl Stream {
         {
             let host = HostFacts { name: Some(name.clone()), ..HostFacts::default() };
             let lines = self.text.numbers(0, self.text.len() - 1);
-            found.push(&self.text, TOOL, lines, Fact::Host(host));
+            found.push(&self.text, LINE_PREFIX, lines, Fact::Host(host));
         }
     }
 }

@@ -29,11 +29,7 @@ impl Text {
         let source = label.map_or(self.source.clone(), |label| format!("{} [{label}]", self.source).into());
         let kept = |&(i, from): &(usize, usize)| self.line(i).get(from..).unwrap_or_default().to_owned();
         let number = |&(i, _): &(usize, usize)| self.numbers(i, i).0;
-        Text {
-            source,
-            lines: lines.iter().map(kept).collect(),
-            picked: Some(lines.iter().map(number).collect()),
-        }
+        Text { source, lines: lines.iter().map(kept).collect(), picked: Some(lines.iter().map(number).collect()) }
     }
 
     /// The text with some lines empty.
