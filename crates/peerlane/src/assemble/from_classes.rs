@@ -11,7 +11,11 @@ use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 /// The skeleton that the class matrix implies.
 pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origin) -> Skeleton {
     let devices = &all.devices;
-    let class = |a: usize, b: usize| stated(matrix, &devices[a], &devices[b]).filter(|c| c.is_pcie());
+    let under_nvlink = |a: usize, b: usize| stated(all.pci_classes.as_ref()?, &devices[a], &devices[b]);
+    let class = |a: usize, b: usize| {
+        let own = stated(matrix, &devices[a], &devices[b]).filter(|c| c.is_pcie());
+        own.or_else(|| under_nvlink(a, b).filter(|c| c.is_pcie()))
+    };
     let same_node = |a: usize, b: usize| same_node(&devices[a], &devices[b]);
     let listed = |d: &Device| stated_name(matrix, d).is_some();
     // devices that only other sources know have no place in this tree

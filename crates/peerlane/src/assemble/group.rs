@@ -5,11 +5,11 @@
 //! twice). Each run goes to the machine that it positively matches (same addresses, NIC names, host
 //! name, or the very same numbers), else to the nearest earlier one that it does not contradict.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix};
-use crate::fabric::PciAddress;
+use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, LINE_PREFIX, Matrix};
+use crate::fabric::{PathClass, PciAddress};
 
 use super::platforms;
 
@@ -49,9 +49,12 @@ enum Relation {
 /// Splits statements by machine.
 pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     let mut clusters: Vec<Cluster> = Vec::new();
+    let labelled = labelled_sources(&evidence);
     for run in runs(platforms::split(evidence)) {
-        let identity = Identity::of(&run);
+        let mut identity = Identity::of(&run);
         let source = run.first().map(|e| e.origin.source.clone());
+        let label = source.as_ref().and_then(|s| labelled.get(s));
+        identity.host = label.cloned().or(identity.host);
         match home(&clusters, &run, &identity, source.as_ref()) {
             Some(at) => clusters[at].take(run, &identity),
             None => {
@@ -62,6 +65,15 @@ pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
         }
     }
     clusters
+}
+
+/// Sources that are the lines of one host, whose name stands before each line: so all that they say is of that host.
+fn labelled_sources(evidence: &[Evidence]) -> BTreeMap<Arc<str>, String> {
+    let label = |one: &Evidence| match &one.fact {
+        Fact::Host(host) if one.origin.tool == LINE_PREFIX => Some((one.origin.source.clone(), host.name.clone()?)),
+        _ => None,
+    };
+    evidence.iter().filter_map(label).collect()
 }
 
 /// Consecutive statements of one source and tool, split where a statement of one kind comes again.
@@ -95,7 +107,7 @@ fn same_subject(a: &Fact, b: &Fact) -> bool {
     }
 }
 
-fn same_measure(a: &Matrix, b: &Matrix) -> bool {
+pub(super) fn same_measure(a: &Matrix, b: &Matrix) -> bool {
     let key = |m: &Matrix| (m.quantity, m.direction, m.p2p, m.op, m.engine, m.size);
     key(a) == key(b) && a.title == b.title && a.rows == b.rows && a.cols == b.cols
 }
@@ -144,7 +156,8 @@ impl Cluster {
             for old in &self.evidence {
                 match (&old.fact, &new.fact) {
                     (Fact::Classes(a), Fact::Classes(b)) if same_classes(a, b) => same = true,
-                    (Fact::Classes(_), Fact::Classes(_)) if !sure => return Relation::Other,
+                    // names of NICs and products are alike on all nodes of a cluster, classes of one machine never differ
+                    (Fact::Classes(a), Fact::Classes(b)) if !sure || !agree(a, b) => return Relation::Other,
                     (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && a.values == b.values => same = true,
                     (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && !sure => return Relation::Other,
                     _ => {}
@@ -156,7 +169,26 @@ impl Cluster {
 }
 
 fn same_classes(a: &ClassMatrix, b: &ClassMatrix) -> bool {
-    a.cols == b.cols && a.cells == b.cells && a.cpu_affinity == b.cpu_affinity
+    (a.cols == b.cols && a.cells == b.cells && a.cpu_affinity == b.cpu_affinity) || pci_views(a, b)
+}
+
+/// Whether the classes that both know are the same, or differ as those of `topo -m` and `topo -mp` do.
+fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
+    let nvlink = |c: PathClass| matches!(c, PathClass::Nvlink(_));
+    a.rows.iter().enumerate().all(|(i, row)| {
+        a.cols.iter().enumerate().all(|(j, col)| {
+            let own = a.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
+            let both = own.zip(b.cell(row, col));
+            both.is_none_or(|(x, y)| x == y || nvlink(x) != nvlink(y))
+        })
+    })
+}
+
+/// Whether one is `topo -m` and the other `topo -mp`, which shows the PCIe class of NVLinked pairs too.
+pub(super) fn pci_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
+    let nvlinks =
+        |m: &ClassMatrix| m.cells.iter().flatten().filter(|c| matches!(c, Some(PathClass::Nvlink(_)))).count();
+    a.cols == b.cols && a.rows == b.rows && (nvlinks(a) == 0) != (nvlinks(b) == 0) && agree(a, b)
 }
 
 impl Identity {
@@ -217,7 +249,8 @@ impl Identity {
     }
 
     fn merge(&mut self, other: &Identity) {
-        self.gpus = self.gpus.or(other.gpus);
+        // a program that sees some of the GPUs only (CUDA_VISIBLE_DEVICES) may come first
+        self.gpus = self.gpus.max(other.gpus);
         self.at_least = self.at_least.max(other.at_least);
         self.names.extend(other.names.iter().cloned());
         self.addresses.extend(&other.addresses);
@@ -233,9 +266,16 @@ impl Identity {
         (addresses && subset) || hosts || nics || !self.names.is_disjoint(&other.names)
     }
 
+    /// Whether all of its GPUs are known by address and are among the other's.
+    fn sees_some_of(&self, other: &Identity) -> bool {
+        self.gpus == Some(self.addresses.len())
+            && other.gpus == Some(other.addresses.len())
+            && self.addresses.is_subset(&other.addresses)
+    }
+
     fn contradicts(&self, other: &Identity) -> bool {
         let counts = match (self.gpus, other.gpus) {
-            (Some(a), Some(b)) => a != b,
+            (Some(a), Some(b)) => a != b && !self.sees_some_of(other) && !other.sees_some_of(self),
             (Some(a), None) => other.at_least > a,
             (None, Some(b)) => self.at_least > b,
             (None, None) => false,

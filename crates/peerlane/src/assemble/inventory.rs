@@ -7,10 +7,10 @@ use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
     ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
 };
-use crate::fabric::{CpuList, PciAddress, PcieWidth};
+use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
-use super::group::{gpu_index, is_gpu_label};
+use super::group::{gpu_index, is_gpu_label, pci_views};
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,8 @@ pub(super) struct Inventory {
     pub(super) devices: Vec<Device>,
     /// The class matrix.
     pub(super) classes: Option<(ClassMatrix, Origin)>,
+    /// The class matrix of `topo -mp`, which has PCIe classes where the other has NVLinks.
+    pub(super) pci_classes: Option<ClassMatrix>,
     /// PCI trees, most telling first.
     pub(super) trees: Vec<(PciTree, Origin)>,
     /// Host facts, merged.
@@ -66,7 +68,7 @@ impl Inventory {
         let mut all = Inventory::default();
         for one in evidence {
             match &one.fact {
-                Fact::Classes(m) if all.classes.is_none() => all.classes = Some((m.clone(), one.origin.clone())),
+                Fact::Classes(m) => all.take_classes(m, &one.origin),
                 Fact::Pci(tree) => all.trees.push((tree.clone(), one.origin.clone())),
                 Fact::Nvlink(ports) => all.nvlinks.push((ports.clone(), one.origin.clone())),
                 Fact::Host(host) => {
@@ -82,6 +84,22 @@ impl Inventory {
         all.join_pci();
         all.find_parts();
         all
+    }
+
+    /// Keeps the first matrix; of `topo -m` and `topo -mp` both.
+    fn take_classes(&mut self, m: &ClassMatrix, origin: &Origin) {
+        match &self.classes {
+            None => self.classes = Some((m.clone(), origin.clone())),
+            Some((first, _)) if self.pci_classes.is_none() && pci_views(first, m) => {
+                let nvlinked = m.cells.iter().flatten().any(|c| matches!(c, Some(PathClass::Nvlink(_))));
+                if nvlinked {
+                    self.pci_classes = self.classes.replace((m.clone(), origin.clone())).map(|(m, _)| m);
+                } else {
+                    self.pci_classes = Some(m.clone());
+                }
+            }
+            Some(_) => {}
+        }
     }
 
     /// Index of the device with that name or alias.
@@ -140,6 +158,11 @@ impl Inventory {
             }
         }
         for one in evidence {
+            if let Fact::Nvlink(ports) = &one.fact {
+                for number in ports.iter().filter_map(|p| p.gpu) {
+                    self.add(&format!("GPU{number}"), &one.origin);
+                }
+            }
             let names: Vec<&String> = match &one.fact {
                 Fact::Matrix(m) => m.rows.iter().chain(&m.cols).collect(),
                 Fact::P2p(m) => m.rows.iter().chain(&m.cols).collect(),

@@ -17,6 +17,7 @@ mod inventory;
 mod nvlink;
 mod nvlink_mesh;
 mod platforms;
+mod renumber;
 mod skeleton;
 mod unknown;
 
@@ -57,6 +58,9 @@ fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
     first <= line && line <= last
 }
 
+/// Matrices looked at for repeated measurements.
+const MOST_COMPARED: usize = 256;
+
 /// A tree that was tried: the fabric, and the cells that it does not give back.
 struct Built {
     fabric: Fabric,
@@ -64,10 +68,10 @@ struct Built {
     wrong: Vec<contradictions::Mismatch>,
 }
 
-fn machine(cluster: Cluster) -> Machine {
+fn machine(mut cluster: Cluster) -> Machine {
+    let mut warnings = renumber::renumber(&mut cluster.evidence);
     let all = Inventory::of(&cluster.evidence);
     let mut contradicted: Vec<Contradiction> = Vec::new();
-    let mut warnings = Vec::new();
     let built = choose_tree(&all, &mut contradicted, &mut warnings);
     let mut machine = Machine::new(String::new(), MachineKind::Captured, built.fabric);
     contradicted.extend(built.nvlink.contradictions.iter().cloned());
@@ -77,7 +81,31 @@ fn machine(cluster: Cluster) -> Machine {
     machine.warnings.extend(warnings);
     machine.stated_classes = all.classes;
     keep_numbers(&mut machine, cluster.evidence);
+    machine.warnings.extend(measured_again(&machine));
     machine
+}
+
+/// Says that a program was run more than once with other results: its matrices stand side by side.
+fn measured_again(machine: &Machine) -> Option<Warning> {
+    let mut firsts: Vec<&Observed> = Vec::new();
+    let mut again: Option<(&Observed, &Observed)> = None;
+    for observed in machine.matrices.iter().take(MOST_COMPARED) {
+        match firsts
+            .iter()
+            .find(|f| f.origin.tool == observed.origin.tool && group::same_measure(&f.matrix, &observed.matrix))
+        {
+            Some(first) => again = again.or(Some((first, observed))),
+            None => firsts.push(observed),
+        }
+    }
+    let (first, second) = again?;
+    Some(Warning {
+        origin: Some(second.origin.clone()),
+        message: format!(
+            "other numbers than an earlier run's, {}; each run is kept and judged by itself",
+            first.origin
+        ),
+    })
 }
 
 fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings: &mut Vec<Warning>) -> Built {
@@ -232,56 +260,4 @@ fn place(machine: &Machine) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::evidence::{Text, scan_text};
-
-    /// Two GPUs under one switch, as two documents of their own show them.
-    const PAIR: &str = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n";
-
-    fn found(source: &str, text: &str) -> Found {
-        scan_text(&Text::new(source, text.as_bytes()))
-    }
-
-    #[test]
-    fn refused_atomics_and_nvlink_are_no_refused_access() {
-        let matrix = |letter: char, cell: &str| {
-            let rows = format!(" \tGPU0\tGPU1\n GPU0\tX\t{cell}\n GPU1\t{cell}\tX\n");
-            format!("$ nvidia-smi topo -p2p {letter}\n{rows}\n")
-        };
-        let mut all = found("topo", PAIR);
-        all.append(found("p2p", &[matrix('a', "NS"), matrix('n', "NS"), matrix('r', "OK")].concat()));
-        assert_eq!(all.evidence.len(), 4);
-        let machines = assemble(all);
-        assert_eq!(machines.len(), 1);
-        assert_eq!(machines[0].p2p.values().collect::<Vec<_>>(), [&P2pStatus::Ok; 2]);
-    }
-
-    #[test]
-    fn a_warning_about_a_whole_source_goes_to_the_machine_that_it_describes() {
-        let mut all = found("a", PAIR);
-        all.append(found("b", &PAIR.replace("PIX", "SYS")));
-        let origin = Origin { source: "b".into(), tool: "test", lines: None };
-        all.warnings.push(Warning { origin: Some(origin), message: "odd".to_owned() });
-        let warned: Vec<usize> = assemble(all).iter().map(|m| m.warnings.len()).collect();
-        assert_eq!(warned, [0, 1]);
-    }
-
-    #[test]
-    fn machines_below_one_heading_are_counted() {
-        let fabric = || Machine::new("", MachineKind::Captured, Fabric::default());
-        let mut machines = vec![fabric(), fabric()];
-        let evidence = |label: &str| {
-            let settings = [("label".to_owned(), label.to_owned())].into();
-            let origin = Origin { source: "t".into(), tool: "test", lines: None };
-            vec![Evidence { origin, fact: Fact::Curve(crate::evidence::Curve { settings, ..Default::default() }) }]
-        };
-        machines[0].evidence = evidence("box");
-        machines[1].evidence = evidence("box");
-        machines.push(fabric());
-        machines[2].evidence = evidence("box (2)");
-        name(&mut machines, &[]);
-        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-        assert_eq!(names, ["box", "box (2)", "box (2) (2)"]);
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
             names::list(group)
         ));
     }
+    list.extend(nvlinks_to_nowhere(all, fabric));
     list.extend(packages(fabric));
     list.extend(one_numa_node_yet_sys(fabric));
     list
@@ -108,7 +109,7 @@ fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
         |i: usize, j: usize| matches!(stated(matrix, gpus[i], gpus[j]), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
-    (any && by_matrix).then(|| {
+    (any && by_matrix && all.pci_classes.is_none()).then(|| {
         format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)
     })
 }
@@ -124,8 +125,21 @@ fn nvlink_not_shown(all: &Inventory) -> Option<String> {
     (names.len() > 1).then(|| {
         format!(
             "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
-            list(&names)
+            names::list(&names)
         )
+    })
+}
+
+/// `nvlink -s` lists links that are up, but not where they lead.
+fn nvlinks_to_nowhere(all: &Inventory, fabric: &Fabric) -> Option<String> {
+    let joined = fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Nvlink { .. }));
+    let mut up: Vec<u32> =
+        all.nvlinks.iter().flat_map(|(ports, _)| ports).filter(|p| p.active && !p.xgmi).filter_map(|p| p.gpu).collect();
+    up.sort_unstable();
+    up.dedup();
+    let names: Vec<String> = up.iter().map(|n| format!("GPU{n}")).collect();
+    (!joined && !names.is_empty()).then(|| {
+        format!("where the NVLinks of {} lead: `nvidia-smi nvlink -R` or `topo -m` would tell", names::list(&names))
     })
 }
 

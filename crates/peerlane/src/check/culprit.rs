@@ -7,6 +7,9 @@ use super::view::{Cell, End};
 /// Share of a node's cells that must be bad for it to be the explanation.
 const NEARLY_ALL: f64 = 0.75;
 
+/// Where this share of all cells is bad, no one node explains it: they all are.
+const EVERYWHERE: f64 = 0.9;
+
 /// Culprits named at most; what they leave is unexplained.
 const MOST_CULPRITS: usize = 16;
 
@@ -56,7 +59,8 @@ pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
         |key: &(End, Role)| wrong.get(key).map_or(0.0, |w| *w as f64 / total.get(key).map_or(1.0, |t| *t as f64));
     let mut left: Vec<usize> = bad.iter().enumerate().filter_map(|(at, bad)| bad.then_some(at)).collect();
     let mut groups = Vec::new();
-    while groups.len() < MOST_CULPRITS {
+    let everywhere = left.len() >= 2 && left.len() as f64 >= EVERYWHERE * cells.len() as f64;
+    while groups.len() < MOST_CULPRITS && !everywhere {
         let mut explained = HashMap::new();
         for key in left.iter().filter_map(|at| cells.get(*at)).flat_map(keys) {
             *explained.entry(key).or_insert(0usize) += 1;
@@ -117,6 +121,12 @@ mod tests {
     fn a_slow_source_explains_its_row_only() {
         let m: [&[f64]; 3] = [&[0.0, 12.0, 12.0], &[12.0, 0.0, 12.0], &[5.0, 5.0, 0.0]];
         assert_eq!(groups(&m, 10.0), [(Some(("GPU2".to_owned(), Role::Source)), 2)]);
+    }
+
+    #[test]
+    fn where_all_are_bad_none_is_the_culprit() {
+        let m: [&[f64]; 3] = [&[0.0, 5.0, 5.0], &[5.0, 0.0, 5.0], &[5.0, 5.0, 0.0]];
+        assert_eq!(groups(&m, 10.0), [(None, 6)]);
     }
 
     #[test]

@@ -2,6 +2,9 @@
 
 use super::Text;
 
+/// A header of fewer columns reaches no terminal's edge.
+const MIN_WIDE: usize = 8;
+
 /// A table read from a header line and the rows below it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Grid {
@@ -40,8 +43,8 @@ pub(super) fn gpu_names(numbers: &[u32]) -> Vec<String> {
 /// where the text is cut at its end. `None` where the line is no such header or no row follows.
 pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
     let line = text.line(header).trim();
-    let cols = ascending(line.strip_prefix(corner)?)?;
-    let mut grid = Grid { cols, rows: Vec::new(), cells: Vec::new(), last: header, cut: false };
+    let (cols, mut narrow) = ascending(line.strip_prefix(corner)?)?;
+    let mut grid = Grid { cols, rows: Vec::new(), cells: Vec::new(), last: header, cut: narrow };
     for i in header + 1..text.len() {
         let line = text.line(i).trim();
         if line == "..." {
@@ -49,7 +52,14 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
             continue;
         }
         let Some((number, mut cells)) = row(line) else { break };
-        if grid.rows.last().is_some_and(|before| number <= *before) || cells.len() > grid.cols.len() {
+        // a named corner means that rows and columns are the same devices; others are the rest of a wrapped line
+        // a terminal's edge may cut a cell in two whose column's number it cuts off
+        if grid.rows.is_empty() && grid.cols.len() >= MIN_WIDE && cells.len() == grid.cols.len() + 1 {
+            (narrow, grid.cut) = (true, true);
+        }
+        let foreign = !corner.is_empty() && grid.cols.binary_search(&number).is_err();
+        let disorder = grid.rows.last().is_some_and(|before| number <= *before);
+        if disorder || (foreign && !narrow) || (cells.len() > grid.cols.len() && !narrow) {
             break;
         }
         let short = cells.len() < grid.cols.len();
@@ -65,9 +75,12 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
     (!grid.rows.is_empty()).then_some(grid)
 }
 
-fn ascending(columns: &str) -> Option<Vec<u32>> {
-    let columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-    (!columns.is_empty() && columns.is_sorted_by(|a, b| a < b)).then_some(columns)
+/// The columns, and whether the last one was left out: `9     1` is 9 and a 10 that is cut at the terminal's edge.
+fn ascending(columns: &str) -> Option<(Vec<u32>, bool)> {
+    let mut columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
+    let cut = matches!(columns.as_slice(), [.., before, last] if *before >= 9 && *last == (before + 1) / 10);
+    columns.truncate(columns.len() - usize::from(cut));
+    (!columns.is_empty() && columns.is_sorted_by(|a, b| a < b)).then_some((columns, cut))
 }
 
 fn row(line: &str) -> Option<(u32, Vec<Option<f64>>)> {
@@ -106,6 +119,20 @@ mod tests {
         let g = grid(" 0 1 2\n 0 1 2 3\n...\n 2 4\n", "").unwrap();
         assert_eq!(g.cells[1], [Some(4.0), None, None]);
         assert_eq!((g.rows, g.cut), (vec![0, 2], true));
+    }
+
+    #[test]
+    fn cut_or_wrapped_at_the_edge_of_a_terminal() {
+        let header = "D\\D 0 1 2 3 4 5 6 7 8 9 1\n";
+        let row = |n: u32| format!("{n} 0 1 2 3 4 5 6 7 8 9 3.\n");
+        let g = grid(&format!("{header}{}{}{}", row(0), row(1), row(10)), "D\\D").unwrap();
+        assert_eq!((g.cols.len(), g.rows, g.cut), (10, vec![0, 1, 10], true));
+        assert_eq!(g.cells[1][9], Some(9.0));
+        let header = "D\\D 0 1 2 3 4 5 6 7 8 9\n";
+        let g = grid(&format!("{header}{}{}", row(0), row(12)), "D\\D").unwrap();
+        assert_eq!((g.cols.len(), g.rows, g.cut), (10, vec![0, 12], true));
+        // the rest of a wrapped header is no row
+        assert_eq!(grid("D\\D 0 1 2\n3 4\n0 1 2 3\n4 5\n", "D\\D"), None);
     }
 
     #[test]

@@ -7,9 +7,11 @@
 
 mod fact;
 mod grid;
+mod markup;
 mod matrix;
 mod pci_tree;
 mod read;
+mod streams;
 mod text;
 mod words;
 
@@ -48,6 +50,8 @@ mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;
 mod xml;
+
+pub(crate) use streams::LINE_PREFIX;
 
 pub use fact::{
     Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,

@@ -58,7 +58,9 @@ impl Log {
 
     /// `host:pid:tid [0]`, perhaps behind a launcher's own prefix.
     fn host(&mut self, prefix: &str) {
-        let process = prefix.split_whitespace().rev().find(|w| w.split(':').count() == 3);
+        // `mpirun --tag-output` glues its own prefix to it: `[1,0]<stdout>:host:pid:tid`
+        let words = prefix.split_whitespace().rev().map(|w| w.rsplit_once(">:").map_or(w, |(_, own)| own));
+        let process = words.into_iter().find(|w| w.split(':').count() == 3);
         if let Some(host) = process.and_then(|w| w.split(':').next()).filter(|h| !self.hosts.contains(*h)) {
             self.hosts.insert(host.to_owned());
         }

@@ -1,7 +1,7 @@
 //! `nvidia-smi nvlink -s` (rate of each link) and `-R` (its far end); `-c` (capabilities) is passed over.
 
 use super::words::{number_and_unit, numbered};
-use super::{Fact, Found, NvlinkEnd, NvlinkPort, Text};
+use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
 use crate::units::Rate;
 
 const STATUS: &str = "nvidia-smi nvlink -s";
@@ -15,12 +15,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if line.is_empty() || line.starts_with("MIG ") {
             continue;
         }
-        if let Some(number) = gpu_line(line) {
+        if let Some((number, name)) = gpu_line(line) {
             // GPUs come in order, so that a lower number begins another output
             if output.gpu.is_some_and(|last| number <= last) {
                 output.finish(text, found);
             }
             (gpu, output.gpu) = (Some(number), Some(number));
+            output.names.push(GpuFacts { index: gpu, name: Some(name.to_owned()), ..GpuFacts::default() });
             continue;
         }
         let Some(gpu) = gpu.filter(|_| output.gpu.is_some()) else { continue };
@@ -50,6 +51,7 @@ struct Output {
     lines: Option<(usize, usize)>,
     tool: Option<&'static str>,
     ports: Vec<NvlinkPort>,
+    names: Vec<GpuFacts>,
 }
 
 impl Output {
@@ -99,14 +101,21 @@ impl Output {
             let (n, of) = (count(last.gpu), count(first.gpu));
             found.warn(text, tool, lines, format!("the last GPU has {n} of {of} links: the capture is cut"));
         }
+        // a run that goes on under another tool's name has said its names
+        let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
+        let names: Vec<GpuFacts> = output.names.into_iter().filter(named).collect();
+        if !names.is_empty() {
+            found.push(text, tool, lines, Fact::Gpus(names));
+        }
         found.push(text, tool, lines, Fact::Nvlink(output.ports));
     }
 }
 
-/// `GPU 3: NVIDIA H200 (UUID: GPU-…)`.
-fn gpu_line(line: &str) -> Option<u32> {
+/// `GPU 3: NVIDIA H200 (UUID: GPU-…)`: the number and the product.
+fn gpu_line(line: &str) -> Option<(u32, &str)> {
     let (head, rest) = line.split_once(':')?;
-    numbered(head.strip_prefix("GPU ")?, "").filter(|_| rest.contains("(UUID:"))
+    let (name, _) = rest.split_once("(UUID:")?;
+    Some((numbered(head.strip_prefix("GPU ")?, "")?, name.trim()))
 }
 
 fn link_line(line: &str) -> Option<Link> {
@@ -148,8 +157,8 @@ mod tests {
     fn scanned(text: &str) -> (Vec<Ports>, usize) {
         let mut found = Found::default();
         scan(&Text::new("test", text.as_bytes()), &mut found);
-        let ports = |fact| if let Fact::Nvlink(ports) = fact { ports } else { panic!("{fact:?}") };
-        let all = found.evidence.into_iter().map(|e| (e.origin.tool, e.origin.lines, ports(e.fact)));
+        let ports = |fact| if let Fact::Nvlink(ports) = fact { Some(ports) } else { None };
+        let all = found.evidence.into_iter().filter_map(|e| Some((e.origin.tool, e.origin.lines, ports(e.fact)?)));
         (all.collect(), found.warnings.len())
     }
 
@@ -169,6 +178,15 @@ mod tests {
         assert_eq!(remote[0].remote, Some(NvlinkEnd::Device("c4:00.0".parse().unwrap())));
         assert_eq!(remote[1].remote, Some(NvlinkEnd::Hidden));
         assert_eq!(warnings, 1, "GPU1's second link is cut off");
+    }
+
+    #[test]
+    fn names_of_the_gpus() {
+        let mut found = Found::default();
+        let text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: 25 GB/s\nGPU 3: NVIDIA A30 (UUID: GPU-2)\n\t Link 0: 25 GB/s\n";
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!("{found:?}") };
+        assert_eq!((gpus[1].index, gpus[1].name.as_deref(), gpus.len()), (Some(3), Some("NVIDIA A30"), 2));
     }
 
     #[test]

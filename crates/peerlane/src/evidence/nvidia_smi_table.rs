@@ -42,7 +42,12 @@ fn cells(line: &str) -> Option<[&str; 3]> {
 
 /// `|   0  GeForce GTX 1070    Off  | 00000000:05:00.0 Off |                  N/A |`.
 fn first_line([name, bus, _]: [&str; 3]) -> Option<GpuFacts> {
-    let address: PciAddress = bus.split_whitespace().next().filter(|a| a.contains('.'))?.parse().ok()?;
+    let bus = bus.split_whitespace().next()?;
+    let address: Option<PciAddress> = Some(bus).filter(|a| a.contains('.')).and_then(|a| a.parse().ok());
+    // the GPU of a Jetson is no PCI device
+    if address.is_none() && bus != "N/A" {
+        return None;
+    }
     let mut words: Vec<&str> = name.split_whitespace().collect();
     let index = numbered(words.first()?, "")?;
     words.remove(0);
@@ -51,7 +56,9 @@ fn first_line([name, bus, _]: [&str; 3]) -> Option<GpuFacts> {
         words.pop();
     }
     let name = (!words.is_empty()).then(|| words.join(" "));
-    Some(GpuFacts { index: Some(index), name, address: Some(address), ..GpuFacts::default() })
+    // without an address only a name tells this from lines about processes and MIG devices
+    let told = address.is_some() || name.as_ref().is_some_and(|n| n.chars().any(char::is_alphabetic));
+    told.then(|| GpuFacts { index: Some(index), name, address, ..GpuFacts::default() })
 }
 
 /// `| 57%   77C    P2   146W / 151W |    605MiB /  8112MiB |    100%      Default |`; false if this is another line.
@@ -64,14 +71,16 @@ fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
         return false;
     };
     let with_unit = |word: &str, unit: &str| number_and_unit(word).filter(|(_, u)| *u == unit).map(|(n, _)| n);
-    let Some((_, total)) = memory.split_once('/') else { return false };
+    // GPUs that share the host's memory print no size
+    let shared = memory.trim() == "Not Supported";
+    let Some((_, total)) = memory.split_once('/').or(shared.then_some(("", ""))) else { return false };
     gpu.memory = with_unit(total, "MiB").map(|n| Bytes::from_mib(n as u64));
     gpu.temperature = state.split_whitespace().find_map(|w| with_unit(w, "C"));
     gpu.performance_state = state.split_whitespace().find(|w| numbered(w, "P").is_some()).map(str::to_owned);
     gpu.power = used.split_whitespace().next_back().and_then(|w| with_unit(w, "W"));
     gpu.power_limit = with_unit(limit, "W");
     gpu.utilization = load.split_whitespace().next().and_then(|w| with_unit(w, "%"));
-    gpu.memory.is_some()
+    gpu.memory.is_some() || shared
 }
 
 /// One table.
@@ -167,6 +176,19 @@ mod tests {
         assert_eq!(new[0].memory, Some(Bytes::from_mib(81559)));
         assert_eq!((new[1].power, new[1].power_limit, new[1].mig), (None, None, Some(true)));
         assert_eq!((new[1].utilization, new[1].performance_state.as_deref()), (None, Some("P8")));
+    }
+
+    #[test]
+    fn gpus_that_share_the_hosts_memory() {
+        let (all, found) = tables(
+            "| NVIDIA-SMI 580.95                 Driver Version: 580.95         CUDA Version: 13.0     |\n\
+             |   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |\n\
+             | N/A   38C    P8              4W /  N/A  | Not Supported          |      0%      Default |\n\
+             |   1  Orin (nvgpu)                  N/A  | N/A              N/A   |                  N/A |\n\
+             | N/A   N/A  N/A               N/A /  N/A | Not Supported          |     N/A          N/A |\n",
+        );
+        assert_eq!((found.warnings.len(), all[0][0].temperature, all[0][0].power), (0, Some(38.0), Some(4.0)));
+        assert_eq!((all[0][1].name.as_deref(), all[0][1].address), (Some("Orin (nvgpu)"), None));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::streams::streams;
 use super::{Found, Heading, Text};
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -65,7 +66,6 @@ const SCANNERS: &[Scanner] = &[
     super::perftest::scan,
     super::nccl_xml::scan,
     super::nccl_graph::scan,
-    super::nccl_log::scan,
     super::lstopo_xml::scan,
     super::lstopo_text::scan,
     super::lspci::scan,
@@ -84,12 +84,26 @@ const SCANNERS: &[Scanner] = &[
 /// Runs every scanner over one text.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
-    for scan in SCANNERS {
-        scan(text, &mut found);
+    // it knows prefixes itself: ranks of one job are one log
+    super::nccl_log::scan(text, &mut found);
+    match streams(text) {
+        None => scan_with_all(text, &mut found),
+        Some(streams) => {
+            for stream in streams {
+                stream.push_host(&mut found);
+                scan_with_all(&stream.text, &mut found);
+            }
+        }
     }
     found.headings = headings(text);
     found.evidence.sort_by_key(|e| e.origin.lines);
     found
+}
+
+fn scan_with_all(text: &Text, found: &mut Found) {
+    for scan in SCANNERS {
+        scan(text, found);
+    }
 }
 
 /// Reads a pipe or standard input to its end, within [`MAX_SOURCE_BYTES`].
@@ -170,7 +184,7 @@ fn headings(text: &Text) -> Vec<Heading> {
     // a tool's own output has lines of their own too; only a document's are headings
     let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
     let prose = sentences.take(5).count() == 5;
-    let mut fenced = false;
+    let (mut fenced, mut marked_any) = (false, false);
     for (i, line) in text.iter() {
         let trimmed = line.trim();
         // a `#` inside a code fence is a shell comment
@@ -181,7 +195,10 @@ fn headings(text: &Text) -> Vec<Heading> {
             continue;
         }
         let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
-        let marked = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        let sharp = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        marked_any |= sharp;
+        // where a document has headings proper, a line such as `Output:` says less
+        let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
         let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
         let plain = prose
             && alone
@@ -200,4 +217,14 @@ fn headings(text: &Text) -> Vec<Heading> {
         }
     }
     all
+}
+
+/// `**node-a**` or `After the update:` above a code fence.
+fn names_fence(text: &Text, i: usize, trimmed: &str) -> bool {
+    let next = (i + 1..=i + 2).map(|k| text.line(k).trim()).find(|l| !l.is_empty());
+    let shaped =
+        trimmed.ends_with(':') || trimmed.ends_with(":**") || trimmed.starts_with("**") && trimmed.ends_with("**");
+    let lower = trimmed.to_lowercase();
+    let names_tool = ["output", "nvidia-smi", "command", "p2pbandwidth"].iter().any(|w| lower.contains(w));
+    shaped && !names_tool && trimmed.chars().count() <= 80 && next.is_some_and(|l| l.starts_with("```"))
 }

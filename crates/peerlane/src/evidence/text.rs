@@ -1,12 +1,17 @@
 //! A text as scanners see it: numbered lines, without terminal escapes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+use super::markup;
 
 /// Lines of one source, numbered from 1, free of ANSI escapes, carriage returns and byte-order marks.
 #[derive(Clone, Debug)]
 pub struct Text {
     source: Arc<str>,
     lines: Vec<String>,
+    /// The number of each line, from 1, where they are some lines of a longer text.
+    picked: Option<Vec<u32>>,
 }
 
 impl Text {
@@ -14,7 +19,23 @@ impl Text {
     pub fn new(source: &str, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let text = text.trim_start_matches('\u{feff}');
-        Text { source: source.into(), lines: text.lines().map(clean).collect() }
+        let page = markup::is_page(text);
+        let line = |line: &str| if page { markup::clean(&clean(line)) } else { clean(line) };
+        Text { source: source.into(), lines: text.lines().map(line).collect(), picked: None }
+    }
+
+    /// Some lines, by index and the byte from which they are kept; `label` is added to the source's name.
+    pub(super) fn part(&self, lines: &[(usize, usize)], label: Option<&str>) -> Self {
+        let source = label.map_or(self.source.clone(), |label| format!("{} [{label}]", self.source).into());
+        let kept = |&(i, from): &(usize, usize)| self.line(i).get(from..).unwrap_or_default().to_owned();
+        let number = |&(i, _): &(usize, usize)| self.numbers(i, i).0;
+        Text { source, lines: lines.iter().map(kept).collect(), picked: Some(lines.iter().map(number).collect()) }
+    }
+
+    /// The text with some lines empty.
+    pub(super) fn without(&self, lines: &BTreeSet<usize>) -> Self {
+        let kept = |(i, line): (usize, &str)| if lines.contains(&i) { String::new() } else { line.to_owned() };
+        Text { source: self.source.clone(), lines: self.iter().map(kept).collect(), picked: self.picked.clone() }
     }
 
     /// The source's name.
@@ -44,7 +65,11 @@ impl Text {
 
     /// The inclusive line numbers, from 1, of the indices `first ..= last`.
     pub fn numbers(&self, first: usize, last: usize) -> (u32, u32) {
-        (first as u32 + 1, last as u32 + 1)
+        let number = |i: usize| match &self.picked {
+            Some(picked) => picked.get(i).or(picked.last()).copied().unwrap_or(1),
+            None => i as u32 + 1,
+        };
+        (number(first), number(last))
     }
 
     /// Lines `first ..= last` joined again.

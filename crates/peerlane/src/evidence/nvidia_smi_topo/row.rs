@@ -30,7 +30,7 @@ impl<'a> Line<'a> {
         let mut all = Vec::new();
         let mut glued = false;
         // a quotation mark of mail or Markdown
-        for word in words(line).skip_while(|w| w.text.bytes().all(|b| b == b'>')) {
+        for word in words(line).map(plain).skip_while(|w| w.text.bytes().all(|b| b == b'>')) {
             match unglue(word) {
                 Some(parts) => {
                     glued = true;
@@ -46,6 +46,12 @@ impl<'a> Line<'a> {
     pub(super) fn is_blank(&self) -> bool {
         self.words.iter().all(|w| w.text.bytes().all(|b| matches!(b, b'-' | b':' | b'+' | b'=')))
     }
+}
+
+/// A word without the signs that make it bold or code in Markdown.
+fn plain(word: Word<'_>) -> Word<'_> {
+    let start = word.text.trim_start_matches(['*', '`']);
+    Word { text: start.trim_end_matches(['*', '`']), at: word.at + word.text.len() - start.len() }
 }
 
 /// A class that `topo -m` prints.
