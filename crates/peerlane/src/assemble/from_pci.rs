@@ -1,5 +1,7 @@
 //! PCI listing → skeleton: ports become switches, root ports become part of their root complex.
 
+use std::collections::HashSet;
+
 use crate::catalogue::Parts;
 use crate::evidence::{Origin, PciDevice, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress, PcieWidth};
@@ -19,7 +21,8 @@ pub(super) fn from_pci(all: &Inventory, tree: &PciTree, origin: &Origin) -> Skel
             children[parent].push(i);
         }
     }
-    let walk = Walk { all, tree, children };
+    let gpus = tree.gpus().iter().filter_map(|d| d.address).collect();
+    let walk = Walk { all, tree, children, gpus };
     let mut domains: Vec<Domain> = Vec::new();
     for (i, device) in tree.devices.iter().enumerate() {
         let is_top = device.role == PciRole::HostBridge || device.parent.is_none();
@@ -87,6 +90,8 @@ struct Walk<'a> {
     all: &'a Inventory,
     tree: &'a PciTree,
     children: Vec<Vec<usize>>,
+    /// Addresses of GPUs; other functions of theirs are no devices of their own.
+    gpus: HashSet<PciAddress>,
 }
 
 impl Walk<'_> {
@@ -96,6 +101,7 @@ impl Walk<'_> {
             return None;
         }
         match pci.address {
+            Some(address) if pci.is_gpu() && !self.gpus.contains(&address) => None,
             Some(address) => self.all.at(address),
             None => pci.os_devices.iter().find_map(|os| self.all.find(&os.name)),
         }

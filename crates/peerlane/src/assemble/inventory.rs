@@ -180,28 +180,43 @@ impl Inventory {
     /// Addresses, ids and widths from PCI listings; devices that only they know.
     fn join_pci(&mut self) {
         for (tree, origin) in self.trees.clone() {
-            self.address_gpus_by_order(&tree);
+            let gpus = tree.gpus();
+            self.address_gpus_by_order(&gpus);
             self.address_nics_by_order(&tree);
-            let gpus: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_gpu()));
-            for (position, pci) in gpus.into_iter().enumerate() {
-                let by_address = pci.address.and_then(|a| self.at(a));
-                let number = pci.gpu_index.unwrap_or(position as u32);
-                let whole = tree.has_tree || pci.gpu_index.is_some();
-                let at = match by_address {
+            let driver = self.devices.iter().filter(|d| d.gpu).count();
+            let nameless = self.devices.iter().any(|d| d.gpu && d.facts.address.is_none());
+            // those with a number of their own first, so that the others do not take it
+            let (numbered, others): (Vec<_>, Vec<_>) =
+                gpus.iter().copied().enumerate().partition(|(_, d)| d.gpu_index.is_some());
+            let mut lost = Vec::new();
+            for (position, pci) in numbered.into_iter().chain(others) {
+                let at = match pci.address.and_then(|a| self.at(a)) {
                     Some(at) => at,
-                    None if whole || !self.devices.iter().any(|d| d.gpu) => self.add(&format!("GPU{number}"), &origin),
-                    None => continue,
+                    None if pci.gpu_index.is_none() && driver > 0 && (nameless || !tree.has_tree) => {
+                        lost.extend(pci.address.filter(|_| nameless && tree.has_tree));
+                        continue;
+                    }
+                    None => {
+                        let at = self.add_gpu(pci, position, &origin);
+                        // another maker's card is none of this driver's
+                        if driver > 0 && pci.vendor == Some(NVIDIA) {
+                            self.undriven(&self.devices[at].name.clone(), pci, &origin);
+                        }
+                        at
+                    }
                 };
                 self.join_one(at, pci, &origin);
             }
+            self.unmatched(driver, gpus.len(), &lost, &origin);
             let nics: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_nic()));
             for pci in nics {
                 let name = nic_name(pci);
                 let by_name = || name.and_then(|n| self.find(n));
-                // a flat listing names no place; only a tree adds NICs that nobody else lists
+                // a flat listing names no place; only a tree adds NICs that nobody else lists, and virtual
+                // functions without an interface are no ports
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
-                    None if tree.has_tree => {
+                    None if tree.has_tree && (name.is_some() || !pci.is_virtual_function()) => {
                         let free = (0..).map(|n| format!("NIC{n}")).find(|n| self.find(n).is_none());
                         let name = name.map(str::to_owned).or(free).unwrap_or_default();
                         self.add(&name, &origin)
@@ -214,11 +229,54 @@ impl Inventory {
         self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
     }
 
-    /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs gives addresses by order.
-    fn address_gpus_by_order(&mut self, tree: &PciTree) {
-        let listed = in_address_order(tree.devices.iter().filter(|d| d.is_gpu()));
+    /// A GPU that only a listing shows: by its number there, else by its place in order, else by the next
+    /// free number; never one that another source has put elsewhere.
+    fn add_gpu(&mut self, pci: &PciDevice, position: usize, origin: &Origin) -> usize {
+        let free = |n: &u32| {
+            let known = self.find(&format!("GPU{n}")).map(|at| &self.devices[at]);
+            known.is_none_or(|d| d.facts.address.is_none() || pci.address.is_none())
+        };
+        let wanted = pci.gpu_index.unwrap_or(position as u32);
+        let number = std::iter::once(wanted).chain(0..).find(free).unwrap_or(wanted);
+        self.add(&format!("GPU{number}"), origin)
+    }
+
+    /// Says that the driver does not show a GPU that is on the bus.
+    fn undriven(&mut self, name: &str, pci: &PciDevice, origin: &Origin) {
+        let driver = self.devices.iter().filter(|d| d.gpu && d.name != name).flat_map(|d| &d.origins);
+        let Some(by) = driver.map(|o| o.tool).find(|t| t.starts_with("nvidia-smi")) else { return };
+        let Some(address) = pci.address else { return };
+        self.warnings.push(Warning {
+            origin: Some(Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() }),
+            message: format!(
+                "the GPU at {address} is on the bus, and {by} does not show it; it is called {name} here: see whether its \
+                 driver is loaded, another guest has it, or it has fallen off (dmesg, Xid 79)"
+            ),
+        });
+    }
+
+    /// Says that GPUs without addresses cannot be told apart among more, or fewer, that have them.
+    fn unmatched(&mut self, named: usize, listed: usize, lost: &[PciAddress], origin: &Origin) {
+        if lost.is_empty() {
+            return;
+        }
+        self.warnings.push(Warning {
+            origin: Some(origin.clone()),
+            message: format!(
+                "{} GPUs are listed here and {named} by the driver, so which is which cannot be told; add bus ids \
+                 (nvidia-smi, nvidia-smi -q)",
+                listed
+            ),
+        });
+    }
+
+    /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs, or of as many of NVIDIA's,
+    /// gives addresses by order.
+    fn address_gpus_by_order(&mut self, listed: &[&PciDevice]) {
         let unaddressed = self.devices.iter().filter(|d| d.gpu).all(|d| d.facts.address.is_none());
         let count = self.devices.iter().filter(|d| d.gpu).count();
+        let nvidia: Vec<&PciDevice> = listed.iter().copied().filter(|d| d.vendor == Some(NVIDIA)).collect();
+        let listed = if listed.len() == count { listed } else { &nvidia };
         if !unaddressed || count != listed.len() || listed.iter().any(|d| d.address.is_none()) {
             return;
         }
@@ -234,13 +292,16 @@ impl Inventory {
             let named = d.name.as_deref().is_some_and(|n| n.contains("Mellanox") || n.contains("ConnectX"));
             d.is_nic() && d.os_devices.is_empty() && (d.vendor == Some(0x15b3) || named)
         };
-        let listed = in_address_order(tree.devices.iter().filter(mellanox));
+        let mut listed = in_address_order(tree.devices.iter().filter(mellanox));
         let number = |d: &Device| {
             let names = std::iter::once(&d.name).chain(&d.aliases);
             names.filter_map(|n| n.strip_prefix("mlx5_")?.parse::<u32>().ok()).next()
         };
         let mut named: Vec<&mut Device> =
             self.devices.iter_mut().filter(|d| d.facts.address.is_none() && number(d).is_some()).collect();
+        if named.len() != listed.len() {
+            listed.retain(|d| !d.is_virtual_function());
+        }
         if named.len() != listed.len() || listed.iter().any(|d| d.address.is_none()) {
             return;
         }
@@ -300,6 +361,9 @@ impl Inventory {
         }
     }
 }
+
+/// NVIDIA's PCI vendor number.
+const NVIDIA: u16 = 0x10de;
 
 /// Order of trust among PCI trees: those that show every port first.
 fn telling(tree: &PciTree, tool: &str) -> u8 {

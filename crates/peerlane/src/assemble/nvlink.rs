@@ -163,7 +163,7 @@ impl<'a> Ports<'a> {
         let ports = self.list.iter().filter(|(g, port)| {
             *g == gpu
                 && match (&port.remote, port.remote_class) {
-                    (Some(NvlinkEnd::Hidden), _) => true,
+                    (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
                     (Some(NvlinkEnd::Device(at)), class) => {
                         self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
                     }

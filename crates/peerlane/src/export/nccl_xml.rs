@@ -12,7 +12,7 @@ use std::fmt::Write;
 use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
-use crate::evidence::{Fact, GpuFacts, PciDevice};
+use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole};
 use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
 use crate::machine::Machine;
 
@@ -25,18 +25,18 @@ const MAX_ATTRIBUTE: usize = 254;
 /// The most levels of switches that are written.
 const MAX_DEPTH: usize = 64;
 
-/// Writes the machine as an NCCL topology file, version 1.
+/// Writes the machine as an NCCL topology file, version 1; with xGMI links as RCCL's, version 2.
 ///
 /// Where a device's bus id is not known one is made up, from domains `ff00` to `ffff` and buses `f0` to
-/// `ff`, which no machine has; a comment at the top says how many. AMD's xGMI has no place in this
-/// version of the format and is left out, which the comment says too.
+/// `ff`, which no machine has; a comment at the top says how many.
 pub fn to_nccl_xml(machine: &Machine) -> String {
     let writer = Writer::new(machine);
     let mut body = String::new();
     for (at, (group, tops)) in writer.groups.iter().enumerate() {
         writer.cpu(&mut body, at, *group, tops);
     }
-    format!("<!--\n{}-->\n<system version=\"1\">\n{body}</system>\n", writer.comment())
+    let version = if writer.has_xgmi() { 2 } else { 1 };
+    format!("<!--\n{}-->\n<system version=\"{version}\">\n{body}</system>\n", writer.comment())
 }
 
 struct Writer<'a> {
@@ -156,12 +156,8 @@ impl<'a> Writer<'a> {
             return;
         }
         let Some(bus_id) = self.bus_ids.of(id) else { return };
-        let known = node.address.and_then(|a| self.listed.get(&a).copied());
-        let class = known.and_then(|d| d.class).unwrap_or(match node.kind {
-            NodeKind::Gpu => 0x03_0200,
-            NodeKind::Nic => 0x02_0000,
-            _ => 0x06_0400,
-        });
+        let known = self.known(node);
+        let class = self.class(id);
         let pad = "  ".repeat(depth);
         let _ = write!(out, "{pad}<pci busid=\"{bus_id}\" class=\"0x{class:06x}\"");
         if let Some((vendor, device)) = known.and_then(|d| Some((d.vendor?, d.device?))) {
@@ -176,6 +172,22 @@ impl<'a> Writer<'a> {
             _ => self.below(out, id, depth + 1),
         }
         let _ = writeln!(out, "{pad}</pci>");
+    }
+
+    /// What a listing says of a node; hand-written files give one address to two things.
+    fn known(&self, node: &Node) -> Option<&'a PciDevice> {
+        let listed = node.address.and_then(|a| self.listed.get(&a).copied());
+        listed.filter(|d| (d.role == PciRole::Endpoint) == (node.kind != NodeKind::Switch))
+    }
+
+    /// A device's class code, as listed or as its kind mostly has.
+    fn class(&self, id: NodeId) -> u32 {
+        let node = self.fabric.node(id);
+        self.known(node).and_then(|d| d.class).unwrap_or(match node.kind {
+            NodeKind::Gpu => 0x03_0200,
+            NodeKind::Nic => 0x02_0000,
+            _ => 0x06_0400,
+        })
     }
 
     fn gpu(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
@@ -194,6 +206,13 @@ impl<'a> Writer<'a> {
         out.push_str(">\n");
         for ((target, class), count) in self.nvlinks(id) {
             let _ = writeln!(out, "{pad}  <nvlink target=\"{target}\" count=\"{count}\" tclass=\"{class}\"/>");
+        }
+        for (link, far) in self.fabric.links_of(id) {
+            let LinkKind::Xgmi { count } = self.fabric.link(*link).kind else { continue };
+            if let Some(target) = self.bus_ids.of(*far) {
+                let (count, class) = (count.unwrap_or(1), self.class(*far));
+                let _ = writeln!(out, "{pad}  <xgmi target=\"{target}\" count=\"{count}\" tclass=\"0x{class:06x}\"/>");
+            }
         }
         if let Some((count, rate)) = known.and_then(|d| d.c2c) {
             // MB/s of one link
@@ -234,6 +253,10 @@ impl<'a> Writer<'a> {
         let _ = writeln!(out, " port=\"1\"/>\n{pad}</nic>");
     }
 
+    fn has_xgmi(&self) -> bool {
+        self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. }))
+    }
+
     /// What a reader of the file must know; two hyphens would end an XML comment.
     fn comment(&self) -> String {
         let mut text = format!("NCCL topology of {}, written by peerlane.\n", self.machine.name.replace("--", "- -"));
@@ -251,8 +274,11 @@ impl<'a> Writer<'a> {
         if self.groups.len() > 1 && self.groups.contains_key(&Group::Unknown) {
             text.push_str("The last <cpu> holds what no source places.\n");
         }
-        if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. })) {
-            text.push_str("xGMI links are left out: this version of the format has none.\n");
+        if self.has_xgmi() {
+            text.push_str("xGMI links make this RCCL's version of the format.\n");
+            if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { count: None })) {
+                text.push_str("How many xGMI links join a pair is not known; one is written.\n");
+            }
         }
         text
     }
@@ -279,7 +305,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciRole, PciTree, Text, scan_text};
+    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciTree, Text, scan_text};
     use crate::fabric::{FabricBuilder, Link, PcieGeneration};
     use crate::machine::MachineKind;
 
