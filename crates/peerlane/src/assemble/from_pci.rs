@@ -103,7 +103,11 @@ impl Walk<'_> {
         match pci.address {
             Some(address) if pci.is_gpu() && !self.gpus.contains(&address) => None,
             Some(address) => self.all.at(address),
-            None => pci.os_devices.iter().find_map(|os| self.all.find(&os.name)),
+            // hand-written files make bus ids up, and number GPUs all the same
+            None => pci.gpu_index.map(|n| format!("GPU{n}")).map_or_else(
+                || pci.os_devices.iter().find_map(|os| self.all.find(&os.name)),
+                |name| self.all.find(&name),
+            ),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The devices of one machine, each statement about a device joined to it: by label, by PCI address,
 //! or by order where addresses are all that one side has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
-    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
+    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciRole, PciTree, Warning,
 };
 use crate::fabric::{CpuList, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
@@ -77,11 +77,35 @@ impl Inventory {
             }
         }
         all.trees.sort_by_key(|(tree, origin)| telling(tree, origin.tool));
+        all.complete_trees(evidence);
         all.label_devices(evidence);
         all.join_gpu_facts(evidence);
         all.join_pci();
         all.find_parts();
         all
+    }
+
+    /// Fills in what one listing does not say of a function from the others: `lspci -t` shows the tree
+    /// alone, `-tv` names without links, and `-vvv` of single devices links without a tree.
+    fn complete_trees(&mut self, evidence: &[Evidence]) {
+        let mut known: HashMap<PciAddress, PciDevice> = HashMap::new();
+        for (at, device) in self.trees.iter().flat_map(|(t, _)| &t.devices).filter_map(|d| Some((d.address?, d))) {
+            let known = known.entry(at).or_insert_with(|| PciDevice { parent: None, ..device.clone() });
+            complete(known, device);
+        }
+        for facts in evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { Some(gpus) } else { None }) {
+            for at in facts.iter().filter_map(|g| g.address) {
+                let gpu = PciDevice { class: Some(0x03_0200), ..PciDevice::new(PciRole::Endpoint) };
+                complete(known.entry(at).or_insert_with(|| gpu.clone()), &gpu);
+            }
+        }
+        for device in self.trees.iter_mut().flat_map(|(t, _)| &mut t.devices) {
+            let also = device.address.and_then(|a| known.get(&a));
+            // an address that two things have in a hand-written file is no one's
+            if let Some(also) = also.filter(|also| also.role == device.role) {
+                complete(device, also);
+            }
+        }
     }
 
     /// Index of the device with that name or alias.
@@ -362,6 +386,23 @@ impl Inventory {
     }
 }
 
+/// Takes over what is not known yet of a function.
+fn complete(into: &mut PciDevice, from: &PciDevice) {
+    into.class = into.class.or(from.class);
+    into.vendor = into.vendor.or(from.vendor);
+    into.device = into.device.or(from.device);
+    into.name = into.name.take().or_else(|| from.name.clone());
+    into.running = known_or(into.running, from.running);
+    into.capable = known_or(into.capable, from.capable);
+    into.link_rate = into.link_rate.or(from.link_rate);
+    into.numa = into.numa.or(from.numa);
+    into.acs = into.acs.or(from.acs);
+    into.bar_bytes = into.bar_bytes.or(from.bar_bytes);
+    if into.os_devices.is_empty() {
+        into.os_devices.clone_from(&from.os_devices);
+    }
+}
+
 /// NVIDIA's PCI vendor number.
 const NVIDIA: u16 = 0x10de;
 
@@ -391,16 +432,27 @@ fn nic_name(pci: &PciDevice) -> Option<&str> {
     rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
 }
 
-/// Whether a function does RDMA: by its class (InfiniBand), its vendor (ConnectX), or the devices that
-/// the operating system shows on it. A virtual machine's paravirtual adapter does not.
+/// Whether a function does RDMA: by its class (InfiniBand, Omni-Path), its vendor (ConnectX, Slingshot),
+/// or the devices that the operating system shows on it. Ports of 1 Gb/s and a virtual machine's
+/// paravirtual adapter do not.
 fn does_rdma(pci: &PciDevice) -> Option<bool> {
     const MELLANOX: u16 = 0x15b3;
+    const CRAY: u16 = 0x17db;
     const VIRTIO: u16 = 0x1af4;
-    let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
-    if infiniband || pci.vendor == Some(MELLANOX) || pci.os_devices.iter().any(|o| o.rdma) {
+    let fabric = pci.class.is_some_and(|c| matches!(c >> 8, 0x0207 | 0x0208));
+    let vendor = matches!(pci.vendor, Some(MELLANOX | CRAY));
+    if fabric || vendor || pci.os_devices.iter().any(|o| o.rdma) {
         return Some(true);
     }
-    (pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
+    let slow = pci.name.as_deref().is_some_and(is_gigabit);
+    (slow || pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
+}
+
+/// Whether a name says 1 Gb/s: `I350 Gigabit Network Connection`, and not `82599ES 10-Gigabit SFI/SFP+ …`.
+fn is_gigabit(name: &str) -> bool {
+    let Some((before, _)) = name.split_once("Gigabit") else { return false };
+    let word = before.split([' ', '-']).rfind(|w| !w.is_empty()).unwrap_or_default();
+    word.is_empty() || !word.chars().all(|c| c.is_ascii_digit())
 }
 
 fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {

@@ -271,8 +271,11 @@ impl<'a> Writer<'a> {
         if self.numbered {
             text.push_str("NUMA numbers are not known for all; numaid counts the groups of this file.\n");
         }
-        if self.groups.len() > 1 && self.groups.contains_key(&Group::Unknown) {
+        if let Some(tops) = self.groups.get(&Group::Unknown).filter(|tops| self.groups.len() > 1 || tops.len() > 1) {
             text.push_str("The last <cpu> holds what no source places.\n");
+            if tops.len() > 1 {
+                text.push_str("NCCL will take it for one NUMA node, which no source says: part it where it is not.\n");
+            }
         }
         if self.has_xgmi() {
             text.push_str("xGMI links make this RCCL's version of the format.\n");
