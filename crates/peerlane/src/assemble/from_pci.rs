@@ -149,7 +149,16 @@ impl Walk<'_> {
         let pci = &self.tree.devices[i];
         if pci.role == PciRole::Endpoint {
             let Some(index) = self.inventory_index(i) else { return Vec::new() };
-            return vec![Branch::Device(index, uplink(&self.all.devices[index]))];
+            let link = uplink(&self.all.devices[index]);
+            // what hangs below a function are further ports of its card
+            let ports: Vec<usize> = self.children[i].iter().filter_map(|&c| self.inventory_index(c)).collect();
+            if ports.is_empty() {
+                return vec![Branch::Device(index, link)];
+            }
+            let mut card: Vec<usize> = vec![index];
+            card.extend(ports.into_iter().filter(|p| *p != index));
+            card.dedup();
+            return vec![Branch::Card(card, link)];
         }
         if depth >= MAX_SWITCH_DEPTH {
             return Vec::new();

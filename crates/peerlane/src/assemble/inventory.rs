@@ -232,7 +232,9 @@ impl Inventory {
                 self.join_one(at, pci, &origin);
             }
             self.unmatched(driver, gpus.len(), &lost, &origin);
-            let nics: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_nic()));
+            let mut nics: Vec<&PciDevice> = tree.devices.iter().filter(|d| d.is_nic()).collect();
+            // a card's further ports stand where it does
+            nics.sort_by_key(|d| d.address.or_else(|| tree.devices.get(d.parent?)?.address));
             for pci in nics {
                 let name = nic_name(pci);
                 let by_name = || name.and_then(|n| self.find(n));

@@ -149,13 +149,25 @@ impl<'a> Writer<'a> {
         }
         let node = self.fabric.node(id);
         if node.kind == NodeKind::Card {
-            // its functions share the card's link
-            for (_, function) in self.fabric.downstream(id) {
-                self.device(out, function, width, depth);
+            // its functions share the card's link; those of unknown address stand with the first, as NCCL
+            // itself writes them all
+            let functions = self.fabric.downstream(id).map(|(_, function)| function);
+            let (known, mut first): (Vec<NodeId>, Vec<NodeId>) =
+                functions.partition(|f| self.fabric.node(*f).address.is_some());
+            first.splice(..0, known.first().copied());
+            self.element(out, &first, width, depth);
+            for function in known.iter().skip(1) {
+                self.element(out, &[*function], width, depth);
             }
             return;
         }
-        let Some(bus_id) = self.bus_ids.of(id) else { return };
+        self.element(out, &[id], width, depth);
+    }
+
+    /// One `<pci>` for a device, or for all ports of a card.
+    fn element(&self, out: &mut String, ids: &[NodeId], width: PcieWidth, depth: usize) {
+        let Some((id, bus_id)) = ids.first().and_then(|id| Some((*id, self.bus_ids.of(*id)?))) else { return };
+        let node = self.fabric.node(id);
         let known = self.known(node);
         let class = self.class(id);
         let pad = "  ".repeat(depth);
@@ -168,7 +180,7 @@ impl<'a> Writer<'a> {
         let _ = writeln!(out, " link_speed=\"{speed}\" link_width=\"{}\">", width.lanes.unwrap_or(0));
         match node.kind {
             NodeKind::Gpu => self.gpu(out, id, node, known, depth + 1),
-            NodeKind::Nic => self.nic(out, id, node, known, depth + 1),
+            NodeKind::Nic => self.nic(out, ids, depth + 1),
             _ => self.below(out, id, depth + 1),
         }
         let _ = writeln!(out, "{pad}</pci>");
@@ -241,16 +253,21 @@ impl<'a> Writer<'a> {
         links
     }
 
-    fn nic(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
-        let listed = known.and_then(|d| d.os_devices.iter().find(|o| o.rdma));
-        let name = listed.map(|o| &o.name).or(node.aliases.first()).unwrap_or(&node.name);
-        let position = self.fabric.of_kind(NodeKind::Nic).position(|n| n == id).unwrap_or_default();
+    fn nic(&self, out: &mut String, ids: &[NodeId], depth: usize) {
         let pad = "  ".repeat(depth);
-        let _ = write!(out, "{pad}<nic>\n{pad}  <net name=\"{}\" dev=\"{position}\"", escape(name.as_str()));
-        if let Some(gigabits) = listed.and_then(|o| o.gigabits) {
-            let _ = write!(out, " speed=\"{:.0}\"", gigabits * 1000.0);
+        let _ = writeln!(out, "{pad}<nic>");
+        for id in ids {
+            let node = self.fabric.node(*id);
+            let listed = self.known(node).and_then(|d| d.os_devices.iter().find(|o| o.rdma));
+            let name = listed.map(|o| &o.name).or(node.aliases.first()).unwrap_or(&node.name);
+            let position = self.fabric.of_kind(NodeKind::Nic).position(|n| n == *id).unwrap_or_default();
+            let _ = write!(out, "{pad}  <net name=\"{}\" dev=\"{position}\"", escape(name.as_str()));
+            if let Some(gigabits) = listed.and_then(|o| o.gigabits) {
+                let _ = write!(out, " speed=\"{:.0}\"", gigabits * 1000.0);
+            }
+            out.push_str(" port=\"1\"/>\n");
         }
-        let _ = writeln!(out, " port=\"1\"/>\n{pad}</nic>");
+        let _ = writeln!(out, "{pad}</nic>");
     }
 
     fn has_xgmi(&self) -> bool {
