@@ -50,7 +50,9 @@ struct Ask {
 pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
     let fabric = &model.machine.fabric;
     let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
-    let (gpus, nics) = (names(NodeKind::Gpu), names(NodeKind::Nic));
+    let (gpus, mut nics) = (names(NodeKind::Gpu), names(NodeKind::Nic));
+    // a port without RDMA reads no GPU's memory
+    nics.retain(|name| fabric.find(name).is_none_or(|id| fabric.node(id).rdma != Some(false)));
     let host = vec![HOST.to_owned()];
     let copies = Ask {
         direction: Some(Direction::Unidirectional),

@@ -47,9 +47,22 @@ fn short(product: &str) -> String {
         "CPU",
         "Processor",
     ];
-    // the PCI id list names chip and product: GV100GL [Tesla V100 SXM2 16GB]
-    let named =
-        product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(product, |(inside, _)| inside);
+    const VENDORS: [&str; 8] = [
+        "Advanced Micro Devices, Inc. [AMD/ATI]",
+        "Advanced Micro Devices, Inc. [AMD]",
+        "Broadcom Inc. and subsidiaries",
+        "Broadcom / LSI",
+        "PLX Technology, Inc.",
+        "Microsemi / PMC / IDT",
+        "Realtek Semiconductor Co., Ltd.",
+        "Red Hat, Inc.",
+    ];
+    let bare = VENDORS.iter().find_map(|v| product.strip_prefix(v)).filter(|rest| !rest.trim().is_empty());
+    let product = bare.unwrap_or(product).trim();
+    // the PCI id list names chip and product: GV100GL [Tesla V100 SXM2 16GB]; a word of small letters is neither
+    let inside = product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(inside, _)| inside);
+    let named = inside.filter(|i| i.chars().any(|c| !c.is_ascii_lowercase()));
+    let named = named.unwrap_or_else(|| product.split_once(" [").map_or(product, |(before, _)| before));
     let mut plain = String::new();
     let mut depth = 0_usize;
     for c in named.chars() {
@@ -138,5 +151,8 @@ mod tests {
         assert_eq!(short("NVIDIA"), "NVIDIA");
         assert_eq!(short("PLX (Broadcom) PEX 8747, PCIe 3.0 switch"), "PLX PEX 8747");
         assert_eq!(short("GV100GL [Tesla V100 SXM2 16GB]"), "Tesla V100 SXM2 16GB");
+        assert_eq!(short("Omni-Path HFI Silicon 100 Series [discrete]"), "Omni-Path HFI Silicon 100 Series");
+        assert_eq!(short("Advanced Micro Devices, Inc. [AMD/ATI] Device 738c"), "Device 738c");
+        assert_eq!(short("PLX Technology, Inc. PEX 8747 48-Lane, 5-Port PCI Express Gen 3 Switch"), "PEX 8747 48-Lane");
     }
 }

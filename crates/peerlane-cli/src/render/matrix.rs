@@ -3,11 +3,12 @@
 use std::io::{self, Write};
 
 use peerlane::export::json::Classes;
-use peerlane::fabric::{Fabric, NodeKind, PathClass};
+use peerlane::fabric::{Fabric, NodeId, NodeKind, PathClass};
+use peerlane::names::ranges;
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::{fit, width};
+use super::text::{fit, hang, width};
 
 /// The most columns that a name takes at the head of a row or column.
 const NAME: usize = 16;
@@ -97,27 +98,47 @@ pub(crate) fn table(out: &mut dyn Write, headings: &[String], rows: &[Vec<String
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
 }
 
+/// Up to this many NICs, those without RDMA are shown as well.
+const FEW_NICS: usize = 4;
+
+/// The NICs that a matrix leaves out: those known to do no RDMA, where others do or there are many.
+fn for_management(fabric: &Fabric) -> Vec<NodeId> {
+    let nics: Vec<NodeId> = fabric.of_kind(NodeKind::Nic).collect();
+    let rdma = |id: &NodeId| fabric.node(*id).rdma;
+    let gpus = fabric.of_kind(NodeKind::Gpu).next().is_some();
+    if !gpus || !(nics.len() > FEW_NICS || nics.iter().any(|id| rdma(id) == Some(true))) {
+        return Vec::new();
+    }
+    nics.into_iter().filter(|id| rdma(id) == Some(false)).collect()
+}
+
 /// Writes the path classes between GPUs and NICs; NICs are numbered in the columns where their names are long.
 pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
-    let classes = Classes::of(fabric);
+    let left_out = for_management(fabric);
+    let shown: Vec<NodeId> = fabric.devices().into_iter().filter(|id| !left_out.contains(id)).collect();
+    let classes = Classes::among(fabric, &shown);
     let head = classes.rows.iter().map(|r| width(r)).max().unwrap_or(0);
     let all = 2 + head + classes.cols.iter().map(|c| 1 + width(c).max(4)).sum::<usize>();
-    let (rows, cols) = if all <= WIDTH { (classes.rows, classes.cols) } else { keyed(fabric, &classes.rows) };
+    let (rows, cols) = if all <= WIDTH { (classes.rows, classes.cols) } else { keyed(fabric, &shown, &classes.rows) };
     let show = |class: &Option<PathClass>| match class {
         Some(class) => (class.to_string(), of_class(*class)),
         None => ("?".to_owned(), style::DIM),
     };
     let cells: Vec<Vec<Cell>> = classes.values.iter().map(|row| row.iter().map(show).collect()).collect();
-    grid(out, &rows, &cols, &cells)
+    grid(out, &rows, &cols, &cells)?;
+    if !left_out.is_empty() {
+        let names: Vec<&str> = left_out.iter().map(|id| fabric.node(*id).name.as_str()).collect();
+        hang(out, "  ", &format!("without RDMA, and not shown above: {}", ranges(&names)))?;
+    }
+    Ok(())
 }
 
 /// Row names with a key, and the keys alone for columns: `a mlx5_bond_0`, `a`.
-fn keyed(fabric: &Fabric, rows: &[String]) -> (Vec<String>, Vec<String>) {
-    let devices = fabric.devices();
+fn keyed(fabric: &Fabric, devices: &[NodeId], rows: &[String]) -> (Vec<String>, Vec<String>) {
     let mut nics = 0;
     let mut keys = Vec::new();
     for id in devices {
-        let node = fabric.node(id);
+        let node = fabric.node(*id);
         if node.kind == NodeKind::Nic && width(&node.name) > 4 {
             keys.push(format!("N{nics}"));
             nics += 1;

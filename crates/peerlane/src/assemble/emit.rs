@@ -1,8 +1,8 @@
 //! Skeleton + inventory → fabric.
 
 use crate::catalogue::{PartKind, Parts};
-use crate::evidence::Origin;
-use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
+use crate::evidence::{NumaNode, Origin};
+use crate::fabric::{CpuList, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
 
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
@@ -194,7 +194,7 @@ struct Package {
     /// NUMA nodes on it.
     numa: Vec<u32>,
     /// CPUs of the devices below it, which stand in for a NUMA number where there is none.
-    cpus: Option<crate::fabric::CpuList>,
+    cpus: Option<CpuList>,
     /// False for the stand-in of domains whose socket no statement names.
     placed: bool,
     /// For a stand-in: a statement says that the way to other packages crosses NUMA nodes.
@@ -217,16 +217,23 @@ impl Packages {
         for domain in domains {
             let members = domain.devices();
             let cpus = members.iter().find_map(|&d| all.devices[d].cpus.clone());
-            let key = domain.numa.and_then(|n| told.package_of(n));
+            // CPUs of several NUMA nodes, as of an I/O hub between two sockets, name no socket
+            let near = cpus.as_ref().map_or_else(Vec::new, |c| nodes_of(c, &all.host.numa));
+            let numa = domain.numa.or(match near.as_slice() {
+                [one] => Some(*one),
+                _ => None,
+            });
+            let between = numa.is_none() && near.len() > 1 && told.several(all);
+            let key = numa.and_then(|n| told.package_of(n));
             let found = packages.list.iter().position(|p: &Package| {
                 let by_socket = key.is_some() && p.numa.iter().any(|&n| told.package_of(n) == key);
-                let by_node = domain.numa.is_some_and(|n| p.numa.contains(&n));
-                let by_cpus = p.placed && domain.numa.is_none() && cpus.is_some() && p.cpus == cpus;
+                let by_node = numa.is_some_and(|n| p.numa.contains(&n));
+                let by_cpus = p.placed && numa.is_none() && cpus.is_some() && p.cpus == cpus;
                 by_socket || by_node || by_cpus
             });
             let at = if let Some(at) = found {
                 Some(at)
-            } else if domain.numa.is_some() || cpus.is_some() {
+            } else if numa.is_some() || (cpus.is_some() && !between) {
                 packages.list.push(Package {
                     cpus: cpus.clone(),
                     placed: true,
@@ -234,7 +241,7 @@ impl Packages {
                     ..Package::default()
                 });
                 Some(packages.list.len() - 1)
-            } else if domains.len() == 1 || told.sockets == Some(1) {
+            } else if told.sockets == Some(1) || (domains.len() == 1 && !told.several(all)) {
                 if packages.list.is_empty() {
                     packages.list.push(Package {
                         placed: true,
@@ -252,7 +259,7 @@ impl Packages {
             } else {
                 None
             };
-            if let Some((at, numa)) = at.zip(domain.numa)
+            if let Some((at, numa)) = at.zip(numa)
                 && !packages.list[at].numa.contains(&numa)
             {
                 packages.list[at].numa.push(numa);
@@ -261,9 +268,7 @@ impl Packages {
         }
         // NUMA nodes without devices are memory all the same
         for node in &all.host.numa {
-            // nodes without CPUs are the GPUs' own memory on coherent systems
-            let has_cpus = node.cpus.as_ref().is_none_or(|c| !c.is_empty());
-            if !has_cpus || packages.list.iter().any(|p| p.numa.contains(&node.id)) {
+            if !has_cpus(node) || packages.list.iter().any(|p| p.numa.contains(&node.id)) {
                 continue;
             }
             let key = told.package_of(node.id);
@@ -281,6 +286,21 @@ impl Packages {
         }
         packages
     }
+}
+
+/// NUMA nodes without CPUs are the GPUs' own memory on coherent systems.
+fn has_cpus(node: &NumaNode) -> bool {
+    node.cpus.as_ref().is_none_or(|c| !c.is_empty())
+}
+
+/// The NUMA nodes that some CPUs are of.
+fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
+    let shared = |node: &&NumaNode| {
+        node.cpus
+            .as_ref()
+            .is_some_and(|own| own.ranges().iter().any(|(a, b)| cpus.ranges().iter().any(|(c, d)| a <= d && c <= b)))
+    };
+    nodes.iter().filter(shared).map(|n| n.id).collect()
 }
 
 /// Whether the matrix says `SYS` between a domain and any other.
@@ -304,7 +324,7 @@ struct SocketsTold {
 impl SocketsTold {
     fn of(all: &Inventory) -> Self {
         let host = &all.host;
-        let mut nodes: Vec<u32> = host.numa.iter().map(|n| n.id).collect();
+        let mut nodes: Vec<u32> = host.numa.iter().filter(|n| has_cpus(n)).map(|n| n.id).collect();
         nodes.sort_unstable();
         let stated: Vec<(u32, u32)> = host.numa.iter().filter_map(|n| Some((n.id, n.package?))).collect();
         let package_of_numa = match host.sockets {
@@ -318,6 +338,11 @@ impl SocketsTold {
             _ => Vec::new(),
         };
         SocketsTold { sockets: host.sockets, package_of_numa }
+    }
+
+    /// Whether there is more than one package, or more than one NUMA node that could be one.
+    fn several(&self, all: &Inventory) -> bool {
+        self.sockets.map_or_else(|| all.host.numa.iter().filter(|n| has_cpus(n)).count() > 1, |n| n > 1)
     }
 
     fn package_of(&self, numa: u32) -> Option<u32> {

@@ -1,5 +1,7 @@
 //! PCI listing → skeleton: ports become switches, root ports become part of their root complex.
 
+use std::collections::HashSet;
+
 use crate::catalogue::Parts;
 use crate::evidence::{Origin, PciDevice, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress, PcieWidth};
@@ -19,7 +21,8 @@ pub(super) fn from_pci(all: &Inventory, tree: &PciTree, origin: &Origin) -> Skel
             children[parent].push(i);
         }
     }
-    let walk = Walk { all, tree, children };
+    let gpus = tree.gpus().iter().filter_map(|d| d.address).collect();
+    let walk = Walk { all, tree, children, gpus };
     let mut domains: Vec<Domain> = Vec::new();
     for (i, device) in tree.devices.iter().enumerate() {
         let is_top = device.role == PciRole::HostBridge || device.parent.is_none();
@@ -87,6 +90,8 @@ struct Walk<'a> {
     all: &'a Inventory,
     tree: &'a PciTree,
     children: Vec<Vec<usize>>,
+    /// Addresses of GPUs; other functions of theirs are no devices of their own.
+    gpus: HashSet<PciAddress>,
 }
 
 impl Walk<'_> {
@@ -96,8 +101,13 @@ impl Walk<'_> {
             return None;
         }
         match pci.address {
+            Some(address) if pci.is_gpu() && !self.gpus.contains(&address) => None,
             Some(address) => self.all.at(address),
-            None => pci.os_devices.iter().find_map(|os| self.all.find(&os.name)),
+            // hand-written files make bus ids up, and number GPUs all the same
+            None => pci.gpu_index.map(|n| format!("GPU{n}")).map_or_else(
+                || pci.os_devices.iter().find_map(|os| self.all.find(&os.name)),
+                |name| self.all.find(&name),
+            ),
         }
     }
 
@@ -139,7 +149,16 @@ impl Walk<'_> {
         let pci = &self.tree.devices[i];
         if pci.role == PciRole::Endpoint {
             let Some(index) = self.inventory_index(i) else { return Vec::new() };
-            return vec![Branch::Device(index, uplink(&self.all.devices[index]))];
+            let link = uplink(&self.all.devices[index]);
+            // what hangs below a function are further ports of its card
+            let ports: Vec<usize> = self.children[i].iter().filter_map(|&c| self.inventory_index(c)).collect();
+            if ports.is_empty() {
+                return vec![Branch::Device(index, link)];
+            }
+            let mut card: Vec<usize> = vec![index];
+            card.extend(ports.into_iter().filter(|p| *p != index));
+            card.dedup();
+            return vec![Branch::Card(card, link)];
         }
         if depth >= MAX_SWITCH_DEPTH {
             return Vec::new();

@@ -28,6 +28,9 @@ struct Identity {
     gpus: Option<usize>,
     /// GPUs at least, from statements about some.
     at_least: usize,
+    /// NVIDIA's GPUs, and all, in a listing of the whole bus. A driver may show fewer: it knows its own
+    /// maker's only, and one may be lost.
+    on_bus: Option<(usize, usize)>,
     /// GPU product names, normalised.
     names: BTreeSet<String>,
     /// PCI addresses of GPUs, without function.
@@ -132,7 +135,7 @@ fn home(clusters: &[Cluster], run: &[Evidence], identity: &Identity, source: Opt
     let sized: Vec<usize> = elsewhere
         .iter()
         .copied()
-        .filter(|i| identity.gpus.is_some() && clusters[*i].identity.gpus == identity.gpus)
+        .filter(|i| identity.size().is_some() && clusters[*i].identity.size() == identity.size())
         .collect();
     match (sized.as_slice(), elsewhere.as_slice()) {
         ([one], _) | ([], [one]) => Some(*one),
@@ -224,11 +227,14 @@ impl Identity {
                 id.addresses = gpus.iter().filter_map(|g| g.address).map(without_function).collect();
             }
             Fact::Pci(tree) => {
-                let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
-                if tree.has_tree && !gpus.is_empty() {
-                    id.gpus = Some(gpus.len());
+                let gpus = tree.gpus();
+                if tree.has_tree && !tree.bridges_are_switches && !gpus.is_empty() {
+                    let nvidia = gpus.iter().filter(|d| d.vendor == Some(0x10de)).count();
+                    id.on_bus = Some((nvidia, gpus.len()));
+                } else {
+                    id.gpus = Some(gpus.len()).filter(|n| tree.has_tree && *n > 0);
+                    id.at_least = gpus.len();
                 }
-                id.at_least = gpus.len();
                 id.addresses = gpus.iter().filter_map(|d| d.address).map(without_function).collect();
                 let nics = tree.devices.iter().filter(|d| d.is_nic()).flat_map(|d| &d.os_devices);
                 id.nics = nics.filter(|o| o.rdma).map(|o| o.name.clone()).collect();
@@ -252,6 +258,7 @@ impl Identity {
         // a program that sees some of the GPUs only (CUDA_VISIBLE_DEVICES) may come first
         self.gpus = self.gpus.max(other.gpus);
         self.at_least = self.at_least.max(other.at_least);
+        self.on_bus = self.on_bus.or(other.on_bus);
         self.names.extend(other.names.iter().cloned());
         self.addresses.extend(&other.addresses);
         self.nics.extend(other.nics.iter().cloned());
@@ -281,6 +288,8 @@ impl Identity {
             (None, None) => false,
         };
         let hosts = matches!((&self.host, &other.host), (Some(a), Some(b)) if a != b);
+        let listings = matches!((self.on_bus, other.on_bus), (Some(a), Some(b)) if a != b);
+        let bus = listings || self.does_not_fit_bus_of(other) || other.does_not_fit_bus_of(self);
         let addresses = !self.addresses.is_empty()
             && !other.addresses.is_empty()
             && !self.addresses.is_subset(&other.addresses)
@@ -292,7 +301,21 @@ impl Identity {
             && !other.names.is_empty()
             && !other.names.iter().all(|n| known(n, &self.names))
             && !self.names.iter().all(|n| known(n, &other.names));
-        counts || hosts || addresses || names
+        counts || bus || hosts || addresses || names
+    }
+
+    /// Whether the driver's GPUs cannot be those on the other's bus: more, or so many fewer that, without
+    /// addresses, it is rather another machine than a lost GPU.
+    fn does_not_fit_bus_of(&self, other: &Identity) -> bool {
+        let Some((nvidia, all)) = other.on_bus else { return false };
+        let among = !self.addresses.is_empty() && self.addresses.is_subset(&other.addresses);
+        let few = |n: usize| !among && n != nvidia && n + 1 < all;
+        self.at_least > all || self.gpus.is_some_and(|n| n > all || few(n))
+    }
+
+    /// GPUs in all, for telling machines apart by size.
+    fn size(&self) -> Option<usize> {
+        self.gpus.or(self.on_bus.map(|(_, all)| all))
     }
 }
 

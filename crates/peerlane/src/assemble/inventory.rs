@@ -1,11 +1,11 @@
 //! The devices of one machine, each statement about a device joined to it: by label, by PCI address,
 //! or by order where addresses are all that one side has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
-    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
+    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciRole, PciTree, Warning,
 };
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
@@ -79,6 +79,7 @@ impl Inventory {
             }
         }
         all.trees.sort_by_key(|(tree, origin)| telling(tree, origin.tool));
+        all.complete_trees(evidence);
         all.label_devices(evidence);
         all.join_gpu_facts(evidence);
         all.join_pci();
@@ -99,6 +100,29 @@ impl Inventory {
                 }
             }
             Some(_) => {}
+        }
+    }
+
+    /// Fills in what one listing does not say of a function from the others: `lspci -t` shows the tree
+    /// alone, `-tv` names without links, and `-vvv` of single devices links without a tree.
+    fn complete_trees(&mut self, evidence: &[Evidence]) {
+        let mut known: HashMap<PciAddress, PciDevice> = HashMap::new();
+        for (at, device) in self.trees.iter().flat_map(|(t, _)| &t.devices).filter_map(|d| Some((d.address?, d))) {
+            let known = known.entry(at).or_insert_with(|| PciDevice { parent: None, ..device.clone() });
+            complete(known, device);
+        }
+        for facts in evidence.iter().filter_map(|e| if let Fact::Gpus(gpus) = &e.fact { Some(gpus) } else { None }) {
+            for at in facts.iter().filter_map(|g| g.address) {
+                let gpu = PciDevice { class: Some(0x03_0200), ..PciDevice::new(PciRole::Endpoint) };
+                complete(known.entry(at).or_insert_with(|| gpu.clone()), &gpu);
+            }
+        }
+        for device in self.trees.iter_mut().flat_map(|(t, _)| &mut t.devices) {
+            let also = device.address.and_then(|a| known.get(&a));
+            // an address that two things have in a hand-written file is no one's
+            if let Some(also) = also.filter(|also| also.role == device.role) {
+                complete(device, also);
+            }
         }
     }
 
@@ -204,28 +228,45 @@ impl Inventory {
     fn join_pci(&mut self) {
         let mut free = 0;
         for (tree, origin) in self.trees.clone() {
-            self.address_gpus_by_order(&tree);
+            let gpus = tree.gpus();
+            self.address_gpus_by_order(&gpus);
             self.address_nics_by_order(&tree);
-            let gpus: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_gpu()));
-            for (position, pci) in gpus.into_iter().enumerate() {
-                let by_address = pci.address.and_then(|a| self.at(a));
-                let number = pci.gpu_index.unwrap_or(position as u32);
-                let whole = tree.has_tree || pci.gpu_index.is_some();
-                let at = match by_address {
+            let driver = self.devices.iter().filter(|d| d.gpu).count();
+            let nameless = self.devices.iter().any(|d| d.gpu && d.facts.address.is_none());
+            // those with a number of their own first, so that the others do not take it
+            let (numbered, others): (Vec<_>, Vec<_>) =
+                gpus.iter().copied().enumerate().partition(|(_, d)| d.gpu_index.is_some());
+            let mut lost = Vec::new();
+            for (position, pci) in numbered.into_iter().chain(others) {
+                let at = match pci.address.and_then(|a| self.at(a)) {
                     Some(at) => at,
-                    None if whole || !self.devices.iter().any(|d| d.gpu) => self.add(&format!("GPU{number}"), &origin),
-                    None => continue,
+                    None if pci.gpu_index.is_none() && driver > 0 && (nameless || !tree.has_tree) => {
+                        lost.extend(pci.address.filter(|_| nameless && tree.has_tree));
+                        continue;
+                    }
+                    None => {
+                        let at = self.add_gpu(pci, position, &origin);
+                        // another maker's card is none of this driver's
+                        if driver > 0 && pci.vendor == Some(NVIDIA) {
+                            self.undriven(&self.devices[at].name.clone(), pci, &origin);
+                        }
+                        at
+                    }
                 };
                 self.join_one(at, pci, &origin);
             }
-            let nics: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_nic()));
+            self.unmatched(driver, gpus.len(), &lost, &origin);
+            let mut nics: Vec<&PciDevice> = tree.devices.iter().filter(|d| d.is_nic()).collect();
+            // a card's further ports stand where it does
+            nics.sort_by_key(|d| d.address.or_else(|| tree.devices.get(d.parent?)?.address));
             for pci in nics {
                 let name = nic_name(pci);
                 let by_name = || name.and_then(|n| self.find(n));
-                // a flat listing names no place; only a tree adds NICs that nobody else lists
+                // a flat listing names no place; only a tree adds NICs that nobody else lists, and virtual
+                // functions without an interface are no ports
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
-                    None if tree.has_tree => {
+                    None if tree.has_tree && (name.is_some() || !pci.is_virtual_function()) => {
                         let name = name.map_or_else(|| self.free_nic_name(&mut free), str::to_owned);
                         self.add(&name, &origin)
                     }
@@ -248,11 +289,54 @@ impl Inventory {
         }
     }
 
-    /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs gives addresses by order.
-    fn address_gpus_by_order(&mut self, tree: &PciTree) {
-        let listed = in_address_order(tree.devices.iter().filter(|d| d.is_gpu()));
+    /// A GPU that only a listing shows: by its number there, else by its place in order, else by the next
+    /// free number; never one that another source has put elsewhere.
+    fn add_gpu(&mut self, pci: &PciDevice, position: usize, origin: &Origin) -> usize {
+        let free = |n: &u32| {
+            let known = self.find(&format!("GPU{n}")).map(|at| &self.devices[at]);
+            known.is_none_or(|d| d.facts.address.is_none() || pci.address.is_none())
+        };
+        let wanted = pci.gpu_index.unwrap_or(position as u32);
+        let number = std::iter::once(wanted).chain(0..).find(free).unwrap_or(wanted);
+        self.add(&format!("GPU{number}"), origin)
+    }
+
+    /// Says that the driver does not show a GPU that is on the bus.
+    fn undriven(&mut self, name: &str, pci: &PciDevice, origin: &Origin) {
+        let driver = self.devices.iter().filter(|d| d.gpu && d.name != name).flat_map(|d| &d.origins);
+        let Some(by) = driver.map(|o| o.tool).find(|t| t.starts_with("nvidia-smi")) else { return };
+        let Some(address) = pci.address else { return };
+        self.warnings.push(Warning {
+            origin: Some(Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() }),
+            message: format!(
+                "the GPU at {address} is on the bus, and {by} does not show it; it is called {name} here: see whether its \
+                 driver is loaded, another guest has it, or it has fallen off (dmesg, Xid 79)"
+            ),
+        });
+    }
+
+    /// Says that GPUs without addresses cannot be told apart among more, or fewer, that have them.
+    fn unmatched(&mut self, named: usize, listed: usize, lost: &[PciAddress], origin: &Origin) {
+        if lost.is_empty() {
+            return;
+        }
+        self.warnings.push(Warning {
+            origin: Some(origin.clone()),
+            message: format!(
+                "{} GPUs are listed here and {named} by the driver, so which is which cannot be told; add bus ids \
+                 (nvidia-smi, nvidia-smi -q)",
+                listed
+            ),
+        });
+    }
+
+    /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs, or of as many of NVIDIA's,
+    /// gives addresses by order.
+    fn address_gpus_by_order(&mut self, listed: &[&PciDevice]) {
         let unaddressed = self.devices.iter().filter(|d| d.gpu).all(|d| d.facts.address.is_none());
         let count = self.devices.iter().filter(|d| d.gpu).count();
+        let nvidia: Vec<&PciDevice> = listed.iter().copied().filter(|d| d.vendor == Some(NVIDIA)).collect();
+        let listed = if listed.len() == count { listed } else { &nvidia };
         if !unaddressed || count != listed.len() || listed.iter().any(|d| d.address.is_none()) {
             return;
         }
@@ -268,13 +352,16 @@ impl Inventory {
             let named = d.name.as_deref().is_some_and(|n| n.contains("Mellanox") || n.contains("ConnectX"));
             d.is_nic() && d.os_devices.is_empty() && (d.vendor == Some(0x15b3) || named)
         };
-        let listed = in_address_order(tree.devices.iter().filter(mellanox));
+        let mut listed = in_address_order(tree.devices.iter().filter(mellanox));
         let number = |d: &Device| {
             let names = std::iter::once(&d.name).chain(&d.aliases);
             names.filter_map(|n| n.strip_prefix("mlx5_")?.parse::<u32>().ok()).next()
         };
         let mut named: Vec<&mut Device> =
             self.devices.iter_mut().filter(|d| d.facts.address.is_none() && number(d).is_some()).collect();
+        if named.len() != listed.len() {
+            listed.retain(|d| !d.is_virtual_function());
+        }
         if named.len() != listed.len() || listed.iter().any(|d| d.address.is_none()) {
             return;
         }
@@ -335,6 +422,26 @@ impl Inventory {
     }
 }
 
+/// Takes over what is not known yet of a function.
+fn complete(into: &mut PciDevice, from: &PciDevice) {
+    into.class = into.class.or(from.class);
+    into.vendor = into.vendor.or(from.vendor);
+    into.device = into.device.or(from.device);
+    into.name = into.name.take().or_else(|| from.name.clone());
+    into.running = known_or(into.running, from.running);
+    into.capable = known_or(into.capable, from.capable);
+    into.link_rate = into.link_rate.or(from.link_rate);
+    into.numa = into.numa.or(from.numa);
+    into.acs = into.acs.or(from.acs);
+    into.bar_bytes = into.bar_bytes.or(from.bar_bytes);
+    if into.os_devices.is_empty() {
+        into.os_devices.clone_from(&from.os_devices);
+    }
+}
+
+/// NVIDIA's PCI vendor number.
+const NVIDIA: u16 = 0x10de;
+
 /// Order of trust among PCI trees: those that show every port first.
 fn telling(tree: &PciTree, tool: &str) -> u8 {
     match tool {
@@ -361,16 +468,27 @@ fn nic_name(pci: &PciDevice) -> Option<&str> {
     rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
 }
 
-/// Whether a function does RDMA: by its class (InfiniBand), its vendor (ConnectX), or the devices that
-/// the operating system shows on it. A virtual machine's paravirtual adapter does not.
+/// Whether a function does RDMA: by its class (InfiniBand, Omni-Path), its vendor (ConnectX, Slingshot),
+/// or the devices that the operating system shows on it. Ports of 1 Gb/s and a virtual machine's
+/// paravirtual adapter do not.
 fn does_rdma(pci: &PciDevice) -> Option<bool> {
     const MELLANOX: u16 = 0x15b3;
+    const CRAY: u16 = 0x17db;
     const VIRTIO: u16 = 0x1af4;
-    let infiniband = pci.class.is_some_and(|c| c >> 8 == 0x0207);
-    if infiniband || pci.vendor == Some(MELLANOX) || pci.os_devices.iter().any(|o| o.rdma) {
+    let fabric = pci.class.is_some_and(|c| matches!(c >> 8, 0x0207 | 0x0208));
+    let vendor = matches!(pci.vendor, Some(MELLANOX | CRAY));
+    if fabric || vendor || pci.os_devices.iter().any(|o| o.rdma) {
         return Some(true);
     }
-    (pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
+    let slow = pci.name.as_deref().is_some_and(is_gigabit);
+    (slow || pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
+}
+
+/// Whether a name says 1 Gb/s: `I350 Gigabit Network Connection`, and not `82599ES 10-Gigabit SFI/SFP+ …`.
+fn is_gigabit(name: &str) -> bool {
+    let Some((before, _)) = name.split_once("Gigabit") else { return false };
+    let word = before.split([' ', '-']).rfind(|w| !w.is_empty()).unwrap_or_default();
+    word.is_empty() || !word.chars().all(|c| c.is_ascii_digit())
 }
 
 fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {

@@ -149,9 +149,12 @@ impl<'a> Ports<'a> {
     fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
         let towards = |from: usize, to: usize| {
             let ports = self.list.iter().filter(|(gpu, port)| {
-                *gpu == from
-                    && port.xgmi == xgmi
-                    && matches!(port.remote, Some(NvlinkEnd::Device(at)) if self.all.at(at) == Some(to))
+                let far = match port.remote {
+                    Some(NvlinkEnd::Device(at)) => self.all.at(at),
+                    Some(NvlinkEnd::Gpu(n)) => self.all.find(&format!("GPU{n}")),
+                    Some(NvlinkEnd::Hidden) | None => None,
+                };
+                *gpu == from && port.xgmi == xgmi && far == Some(to)
             });
             ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
         };
@@ -163,11 +166,11 @@ impl<'a> Ports<'a> {
         let ports = self.list.iter().filter(|(g, port)| {
             *g == gpu
                 && match (&port.remote, port.remote_class) {
-                    (Some(NvlinkEnd::Hidden), _) => true,
+                    (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
                     (Some(NvlinkEnd::Device(at)), class) => {
                         self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
                     }
-                    (None, _) => false,
+                    (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
                 }
         });
         ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))

@@ -192,6 +192,8 @@ pub struct GpuFacts {
 pub enum NvlinkEnd {
     /// A PCI device: a GPU, an NVSwitch or a POWER bridge.
     Device(PciAddress),
+    /// A GPU by the source's numbering, where the source makes addresses up.
+    Gpu(u32),
     /// Something the machine hides (`FFFFFFFF:FF:FF.0`, `fffffff:ffff:ff`): on a virtual machine, an NVSwitch.
     Hidden,
 }

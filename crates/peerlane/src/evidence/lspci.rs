@@ -157,9 +157,14 @@ fn class_of(device: &Named, function: u8) -> Option<u32> {
         _ if (has(&NICS) || device.vendor == Some(0x15b3)) && !has(&NO_NICS) => Some(0x02_0000),
         // a GPU is function 0; the others, its audio and USB, have no names in an old database
         Some(0x10de) if function == 0 && !has(&NO_GPUS) => Some(0x03_0000),
-        Some(0x1002) if function == 0 && has(&AMD_GPUS) && !has(&NO_GPUS) => Some(0x03_0000),
+        Some(0x1002) if function == 0 && (has(&AMD_GPUS) || is_unnamed(name)) && !has(&NO_GPUS) => Some(0x03_0000),
         _ => None,
     }
+}
+
+/// Whether an id database older than the device gave it no name: `… [AMD/ATI] Device 738c`.
+fn is_unnamed(name: &str) -> bool {
+    name.rsplit_once("] Device ").is_some_and(|(_, id)| id.len() == 4 && hex(id).is_some())
 }
 
 #[cfg(test)]
@@ -187,5 +192,8 @@ mod tests {
         assert_eq!(class("Mellanox Technologies MT43244 BlueField-3 SoC Management Interface", 2), None);
         assert_eq!(class("Intel Corporation Ethernet Controller X710 for 10GBASE-T", 1), Some(0x020000));
         assert_eq!(class("ASPEED Technology, Inc. ASPEED Graphics Family", 0), None);
+        assert_eq!(class("Advanced Micro Devices, Inc. [AMD/ATI] Device 738c", 0), Some(0x030000));
+        assert_eq!(class("Advanced Micro Devices, Inc. [AMD/ATI] Device ab38", 1), None);
+        assert_eq!(class("Advanced Micro Devices, Inc. [AMD] Device 14a4", 0), None);
     }
 }

@@ -93,7 +93,10 @@ fn host(document: &Document) -> HostFacts {
             }
             Some("NUMANode") => {
                 let Some(id) = number(element, "os_index") else { continue };
-                let package = ancestor(document, element, |k| k == "Package" || k == "Socket");
+                // hwloc 1 has packages inside NUMA nodes, later versions NUMA nodes inside packages
+                let is_package = |k: &str| k == "Package" || k == "Socket";
+                let inside = || document.children(at).map(|(_, e)| e).find(|e| kind(e).is_some_and(is_package));
+                let package = ancestor(document, element, is_package).or_else(inside);
                 host.numa.push(NumaNode {
                     id,
                     cpus: element.attribute("cpuset").and_then(CpuList::from_mask),
@@ -214,11 +217,15 @@ fn pci_device(document: &Document, at: usize, element: &Element, role: PciRole) 
     let ids = words.get(1).and_then(|w| w.trim_matches(['[', ']']).split_once(':'));
     let id = |text: &str| hex(text).and_then(|v| u16::try_from(v).ok());
     let rate: Option<f64> = number(element, "pci_link_speed");
+    let class = words.first().and_then(|w| hex(w)).filter(|c| (1..=0xffff).contains(c)).map(|c| c << 8);
+    // where configuration space could not be read, the NVIDIA driver still told hwloc this
+    let nvswitch = (element.attribute("subtype") == Some("NVSwitch")).then_some(0x06_8000);
+    let known = |id: &u16| *id != 0;
     PciDevice {
         address: element.attribute("pci_busid").and_then(|b| b.parse().ok()),
-        class: words.first().and_then(|w| hex(w)).filter(|c| *c <= 0xffff).map(|c| c << 8),
-        vendor: ids.and_then(|(v, _)| id(v)),
-        device: ids.and_then(|(_, d)| id(d)),
+        class: class.or(nvswitch),
+        vendor: ids.and_then(|(v, _)| id(v)).filter(known),
+        device: ids.and_then(|(_, d)| id(d)).filter(known),
         name: info(document, at, "PCIDevice").map(str::to_owned),
         link_rate: rate.filter(|r| *r > 0.0 && r.is_finite()).map(Rate::from_gb),
         line: element.line,

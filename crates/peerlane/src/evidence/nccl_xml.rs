@@ -4,7 +4,7 @@
 //! each bridge for a whole switch. Files written by hand for virtual machines leave much out and make
 //! up bus ids of the form `ffff:ff:01.0`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::pci_tree::{hex, pcie_width};
 use super::xml::{Document, Element, documents};
@@ -51,6 +51,8 @@ struct Topology {
     nvlinks: Vec<NvlinkPort>,
     host: HostFacts,
     doubts: Doubts,
+    /// NVLink entries whose far end is known by a made-up bus id alone.
+    made_up_targets: Vec<(usize, PciAddress)>,
 }
 
 impl Topology {
@@ -91,9 +93,22 @@ impl Topology {
             };
             device_of.push(own);
         }
+        topology.resolve_made_up();
         topology.doubts.no_class =
             topology.tree.devices.iter().filter(|d| d.role == PciRole::Endpoint && is_unsaid(d)).count();
         topology
+    }
+
+    /// Finds the GPUs that made-up bus ids mean within this file.
+    fn resolve_made_up(&mut self) {
+        let devices = self.tree.devices.iter().filter(|d| d.address.is_none());
+        let gpus: HashMap<PciAddress, u32> =
+            devices.filter_map(|d| Some((d.name.as_deref()?.parse().ok()?, d.gpu_index?))).collect();
+        for (at, address) in std::mem::take(&mut self.made_up_targets) {
+            if let Some(port) = self.nvlinks.get_mut(at) {
+                port.remote = gpus.get(&address).map(|index| NvlinkEnd::Gpu(*index));
+            }
+        }
     }
 
     fn add(&mut self, device: PciDevice) -> usize {
@@ -172,12 +187,20 @@ impl Topology {
             .filter_map(|(key, word)| Some(format!("{word} {}", element.attribute(key)?)))
             .collect::<Vec<_>>()
             .join(", ");
-        device.os_devices.push(OsDevice {
+        let net = OsDevice {
             rdma: is_rdma(&name, element),
             name,
             gigabits: megabits.filter(|m| *m > 0.0 && m.is_finite()).map(|m| m / 1000.0),
             note: Some(note).filter(|n| !n.is_empty()),
-        });
+        };
+        // NCCL puts the functions of a card into the first; below it, each is a port of its own
+        let others = device.os_devices.iter().all(|o| o.name != net.name);
+        if net.rdma && others && device.os_devices.iter().any(|o| o.rdma) {
+            let port = PciDevice { address: None, parent: above, line: element.line, ..device.clone() };
+            self.add(PciDevice { os_devices: vec![net], ..port });
+        } else {
+            device.os_devices.push(net);
+        }
     }
 
     fn nvlink(&mut self, element: &Element, above: Option<usize>) {
@@ -189,6 +212,10 @@ impl Topology {
             Ok(address) if device.address == Some(address) => {
                 self.doubts.to_itself.push(address.to_string());
                 return;
+            }
+            Ok(address) if is_made_up(address) => {
+                self.made_up_targets.push((self.nvlinks.len(), address));
+                None
             }
             Ok(address) => Some(NvlinkEnd::Device(address)),
             Err(_) if target.contains('f') && target.chars().all(|c| "f:.0".contains(c)) => Some(NvlinkEnd::Hidden),
@@ -235,7 +262,10 @@ fn is_rdma(name: &str, net: &Element) -> bool {
     const RDMA_DRIVERS: [&str; 9] =
         ["mlx5_", "mlx4_", "irdma", "bnxt_re", "efa", "rocep", "rdmap", "hfi1_", "ionic_rdma"];
     let guid = net.attribute("guid").and_then(|g| u64::from_str_radix(g.trim().trim_start_matches("0x"), 16).ok());
-    RDMA_DRIVERS.iter().any(|d| name.starts_with(d))
+    // nvidia-smi calls RDMA devices NIC0 … and no others, and peerlane writes what it knows them by
+    let numbered = name.strip_prefix("NIC").is_some_and(|n| n.parse::<u32>().is_ok());
+    numbered
+        || RDMA_DRIVERS.iter().any(|d| name.starts_with(d))
         || net.attribute("gdr") == Some("1")
         || guid.is_some_and(|g| g > 0xffff)
         || (guid.is_none() && name.starts_with("ib"))

@@ -1,7 +1,15 @@
 //! PCI devices and how they hang together, as `lspci`, `lstopo`, sysfs and NCCL each show them.
 
+use std::collections::HashSet;
+
 use crate::fabric::{CpuList, PciAddress, PcieGeneration, PcieWidth};
 use crate::units::Rate;
+
+/// PCI vendors that make GPUs, and AMD's number for everything else.
+const NVIDIA: u16 = 0x10de;
+const ATI: u16 = 0x1002;
+const AMD: u16 = 0x1022;
+const INTEL: u16 = 0x8086;
 
 /// What a PCI function is to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,14 +123,32 @@ impl PciDevice {
     }
 
     /// Whether the class code says GPU: display (0x03) or AMD's processing accelerators (0x1200, 0x0380).
+    ///
+    /// What draws a server's console is none: the controllers of boards' management chips, ATI's server
+    /// graphics, and Intel's graphics inside the CPU, which are always on bus 0.
     pub fn is_gpu(&self) -> bool {
-        self.role == PciRole::Endpoint
-            && (self.gpu_index.is_some()
-                || self.class.is_some_and(|c| {
-                    let base = c >> 16;
-                    let vendor_makes_gpus = self.vendor.is_none_or(|v| v == 0x10de || v == 0x1002);
-                    (base == 0x03 || base == 0x12) && vendor_makes_gpus
-                }))
+        let vendor_makes_gpus = match self.vendor {
+            None | Some(NVIDIA) => true,
+            Some(ATI) => !self.is_server_graphics(),
+            Some(INTEL) => self.address.is_some_and(|a| a.bus != 0),
+            Some(_) => false,
+        };
+        let shows_or_computes = self.class.is_some_and(|c| matches!(c >> 16, 0x03 | 0x12));
+        self.role == PciRole::Endpoint && (self.gpu_index.is_some() || (shows_or_computes && vendor_makes_gpus))
+    }
+
+    /// ES1000 and Rage XL, by id or, where no id is told, by name.
+    fn is_server_graphics(&self) -> bool {
+        const IDS: [u16; 3] = [0x515e, 0x5969, 0x4752];
+        match self.device {
+            Some(id) => IDS.contains(&id),
+            None => self.name.as_deref().is_some_and(|n| n.contains("ES1000") || n.contains("Rage XL")),
+        }
+    }
+
+    /// Whether it is a virtual function by its name.
+    pub(crate) fn is_virtual_function(&self) -> bool {
+        self.name.as_deref().is_some_and(|n| n.contains("Virtual Function"))
     }
 
     /// Whether the class code says network adapter (0x02xxxx: Ethernet, InfiniBand …).
@@ -148,6 +174,39 @@ pub struct PciTree {
     pub has_tree: bool,
 }
 
+impl PciTree {
+    /// The GPUs, in order of address.
+    ///
+    /// Left out are the virtual functions of GPUs, and where there are other GPUs those inside AMD CPUs,
+    /// which show the desktop.
+    pub(crate) fn gpus(&self) -> Vec<&PciDevice> {
+        let listed: Vec<&PciDevice> = self.devices.iter().filter(|d| d.is_gpu()).collect();
+        let place = |d: &PciDevice| d.address.map(|a| (a.domain, a.bus, a.device));
+        // functions of one device, by what else is there: a CPU's own have its vendor's security processor beside
+        let in_cpu: HashSet<_> = self.devices.iter().filter(|d| d.vendor == Some(AMD)).filter_map(place).collect();
+        let integrated =
+            |d: &PciDevice| d.vendor == Some(ATI) && place(d).is_some_and(|p| p.1 == 0 || in_cpu.contains(&p));
+        // the virtual functions that follow a physical one have its id and fill up its bus
+        let key = |d: &PciDevice| Some((d.address?.domain, d.address?.bus, d.vendor?, d.device?));
+        let virtualised: HashSet<_> =
+            listed.iter().filter(|d| d.address.is_some_and(|a| a.function != 0)).filter_map(|d| key(d)).collect();
+        let heads: HashSet<PciAddress> = listed.iter().filter_map(|d| d.address).filter(|a| a.function == 0).collect();
+        let is_virtual = |d: &PciDevice| {
+            let Some(at) = d.address.filter(|_| d.gpu_index.is_none()) else { return false };
+            // a second head of an old card is a function too
+            let of_another = at.function != 0 && heads.contains(&PciAddress { function: 0, ..at });
+            let follows = (at.device, at.function) != (0, 0) && key(d).is_some_and(|k| virtualised.contains(&k));
+            of_another || follows || d.is_virtual_function()
+        };
+        let mut real: Vec<&PciDevice> = listed.into_iter().filter(|d| !is_virtual(d)).collect();
+        if real.iter().any(|d| !integrated(d)) {
+            real.retain(|d| d.gpu_index.is_some() || !integrated(d));
+        }
+        real.sort_by_key(|d| d.address);
+        real
+    }
+}
+
 /// A link from the spellings of its speed (`16.0 GT/s PCIe`, `8 GT/s`, `2.5GT/s`, `Unknown`) and width
 /// (`16`, `x16`; 0 and 255 mean unknown).
 pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
@@ -171,6 +230,50 @@ pub(super) fn hex(text: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn display(address: &str, vendor: u16, device: u16) -> PciDevice {
+        PciDevice {
+            address: address.parse().ok(),
+            class: Some(0x03_0200),
+            vendor: Some(vendor),
+            device: Some(device),
+            ..PciDevice::new(PciRole::Endpoint)
+        }
+    }
+
+    fn gpus(devices: &[PciDevice]) -> Vec<String> {
+        let tree = PciTree { devices: devices.to_vec(), ..PciTree::default() };
+        tree.gpus().iter().map(|d| d.address.unwrap().to_string()).collect()
+    }
+
+    #[test]
+    fn consoles_are_no_gpus() {
+        let es1000 = display("01:03.0", ATI, 0x515e);
+        let nameless = PciDevice { device: None, name: Some("AMD [AMD/ATI] ES1000".into()), ..es1000.clone() };
+        for console in [es1000, nameless, display("02:00.0", 0x1a03, 0x2000), display("00:02.0", INTEL, 0x4680)] {
+            assert!(!console.is_gpu(), "{console:?}");
+        }
+        assert!(display("03:00.0", INTEL, 0x56a0).is_gpu() && display("03:00.0", ATI, 0x744c).is_gpu());
+    }
+
+    #[test]
+    fn a_gpu_inside_an_amd_cpu_counts_only_where_it_is_the_only_one() {
+        let inside = display("0d:00.0", ATI, 0x164e);
+        let security = PciDevice { class: Some(0x10_8000), ..display("0d:00.2", AMD, 0x1649) };
+        assert_eq!(gpus(&[inside.clone(), security.clone()]), ["0000:0d:00.0"]);
+        let card = display("01:00.0", NVIDIA, 0x2684);
+        assert_eq!(gpus(&[inside, security, card]), ["0000:01:00.0"]);
+    }
+
+    #[test]
+    fn virtual_functions_are_no_gpus_of_their_own() {
+        let physical = display("41:00.0", NVIDIA, 0x20b5);
+        let mut all = vec![physical];
+        all.extend(["41:00.4", "41:00.5", "41:01.0"].map(|a| display(a, NVIDIA, 0x20b5)));
+        assert_eq!(gpus(&all), ["0000:41:00.0"]);
+        // a virtual machine's GPUs are devices of one bus
+        assert_eq!(gpus(&["00:04.0", "00:05.0"].map(|a| display(a, NVIDIA, 0x20b5))).len(), 2);
+    }
 
     #[test]
     fn links_in_every_spelling() {

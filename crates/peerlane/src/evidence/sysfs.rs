@@ -256,7 +256,12 @@ fn host(sys: &Path, proc: Option<&Path>) -> HostFacts {
     for name in names(&folder) {
         let Some(id) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else { continue };
         let node = folder.join(&name);
-        let cpus: Option<CpuList> = attribute(&node, "cpulist").and_then(|c| c.parse().ok());
+        // an empty list is a list: the memory of a GPU is a node without CPUs
+        let list = bytes(&node.join("cpulist"), MAX_ATTRIBUTE_BYTES);
+        let cpus: Option<CpuList> = list.and_then(|list| match String::from_utf8_lossy(&list).trim() {
+            "" => Some(CpuList::default()),
+            text => text.parse().ok(),
+        });
         let first = cpus.as_ref().and_then(|c| c.ranges().first().map(|r| r.0));
         let topology = |cpu| sys.join(format!("devices/system/cpu/cpu{cpu}/topology"));
         host.numa.push(NumaNode {

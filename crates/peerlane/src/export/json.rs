@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::check::{Finding, Verdict};
 use crate::evidence::{Matrix, Operation, Origin, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
-use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeKind, PathClass, PciAddress, PcieWidth};
+use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
 
 /// What `map --json` writes: machines as far as they are known.
@@ -250,7 +250,11 @@ pub struct Classes {
 impl Classes {
     /// The classes that a fabric implies.
     pub fn of(fabric: &Fabric) -> Self {
-        let devices = fabric.devices();
+        Classes::among(fabric, &fabric.devices())
+    }
+
+    /// The classes between some nodes.
+    pub fn among(fabric: &Fabric, devices: &[NodeId]) -> Self {
         let names: Vec<String> = devices.iter().map(|id| fabric.node(*id).name.clone()).collect();
         let values = devices.iter().map(|a| devices.iter().map(|b| fabric.class(*a, *b)).collect()).collect();
         Classes { rows: names.clone(), cols: names, values }

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
-use crate::evidence::{Fact, GpuFacts, PciDevice};
+use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole};
 use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
 use crate::machine::Machine;
 
@@ -25,18 +25,18 @@ const MAX_ATTRIBUTE: usize = 254;
 /// The most levels of switches that are written.
 const MAX_DEPTH: usize = 64;
 
-/// Writes the machine as an NCCL topology file, version 1.
+/// Writes the machine as an NCCL topology file, version 1; with xGMI links as RCCL's, version 2.
 ///
 /// Where a device's bus id is not known one is made up, from domains `ff00` to `ffff` and buses `f0` to
-/// `ff`, which no machine has; a comment at the top says how many. AMD's xGMI has no place in this
-/// version of the format and is left out, which the comment says too.
+/// `ff`, which no machine has; a comment at the top says how many.
 pub fn to_nccl_xml(machine: &Machine) -> String {
     let writer = Writer::new(machine);
     let mut body = String::new();
     for (at, (group, tops)) in writer.groups.iter().enumerate() {
         writer.cpu(&mut body, at, *group, tops);
     }
-    format!("<!--\n{}-->\n<system version=\"1\">\n{body}</system>\n", writer.comment())
+    let version = if writer.has_xgmi() { 2 } else { 1 };
+    format!("<!--\n{}-->\n<system version=\"{version}\">\n{body}</system>\n", writer.comment())
 }
 
 struct Writer<'a> {
@@ -149,19 +149,27 @@ impl<'a> Writer<'a> {
         }
         let node = self.fabric.node(id);
         if node.kind == NodeKind::Card {
-            // its functions share the card's link
-            for (_, function) in self.fabric.downstream(id) {
-                self.device(out, function, width, depth);
+            // its functions share the card's link; those of unknown address stand with the first, as NCCL
+            // itself writes them all
+            let functions = self.fabric.downstream(id).map(|(_, function)| function);
+            let (known, mut first): (Vec<NodeId>, Vec<NodeId>) =
+                functions.partition(|f| self.fabric.node(*f).address.is_some());
+            first.splice(..0, known.first().copied());
+            self.element(out, &first, width, depth);
+            for function in known.iter().skip(1) {
+                self.element(out, &[*function], width, depth);
             }
             return;
         }
-        let Some(bus_id) = self.bus_ids.of(id) else { return };
-        let known = node.address.and_then(|a| self.listed.get(&a).copied());
-        let class = known.and_then(|d| d.class).unwrap_or(match node.kind {
-            NodeKind::Gpu => 0x03_0200,
-            NodeKind::Nic => 0x02_0000,
-            _ => 0x06_0400,
-        });
+        self.element(out, &[id], width, depth);
+    }
+
+    /// One `<pci>` for a device, or for all ports of a card.
+    fn element(&self, out: &mut String, ids: &[NodeId], width: PcieWidth, depth: usize) {
+        let Some((id, bus_id)) = ids.first().and_then(|id| Some((*id, self.bus_ids.of(*id)?))) else { return };
+        let node = self.fabric.node(id);
+        let known = self.known(node);
+        let class = self.class(id);
         let pad = "  ".repeat(depth);
         let _ = write!(out, "{pad}<pci busid=\"{bus_id}\" class=\"0x{class:06x}\"");
         if let Some((vendor, device)) = known.and_then(|d| Some((d.vendor?, d.device?))) {
@@ -172,10 +180,26 @@ impl<'a> Writer<'a> {
         let _ = writeln!(out, " link_speed=\"{speed}\" link_width=\"{}\">", width.lanes.unwrap_or(0));
         match node.kind {
             NodeKind::Gpu => self.gpu(out, id, node, known, depth + 1),
-            NodeKind::Nic => self.nic(out, id, node, known, depth + 1),
+            NodeKind::Nic => self.nic(out, ids, depth + 1),
             _ => self.below(out, id, depth + 1),
         }
         let _ = writeln!(out, "{pad}</pci>");
+    }
+
+    /// What a listing says of a node; hand-written files give one address to two things.
+    fn known(&self, node: &Node) -> Option<&'a PciDevice> {
+        let listed = node.address.and_then(|a| self.listed.get(&a).copied());
+        listed.filter(|d| (d.role == PciRole::Endpoint) == (node.kind != NodeKind::Switch))
+    }
+
+    /// A device's class code, as listed or as its kind mostly has.
+    fn class(&self, id: NodeId) -> u32 {
+        let node = self.fabric.node(id);
+        self.known(node).and_then(|d| d.class).unwrap_or(match node.kind {
+            NodeKind::Gpu => 0x03_0200,
+            NodeKind::Nic => 0x02_0000,
+            _ => 0x06_0400,
+        })
     }
 
     fn gpu(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
@@ -194,6 +218,13 @@ impl<'a> Writer<'a> {
         out.push_str(">\n");
         for ((target, class), count) in self.nvlinks(id) {
             let _ = writeln!(out, "{pad}  <nvlink target=\"{target}\" count=\"{count}\" tclass=\"{class}\"/>");
+        }
+        for (link, far) in self.fabric.links_of(id) {
+            let LinkKind::Xgmi { count } = self.fabric.link(*link).kind else { continue };
+            if let Some(target) = self.bus_ids.of(*far) {
+                let (count, class) = (count.unwrap_or(1), self.class(*far));
+                let _ = writeln!(out, "{pad}  <xgmi target=\"{target}\" count=\"{count}\" tclass=\"0x{class:06x}\"/>");
+            }
         }
         if let Some((count, rate)) = known.and_then(|d| d.c2c) {
             // MB/s of one link
@@ -222,16 +253,25 @@ impl<'a> Writer<'a> {
         links
     }
 
-    fn nic(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
-        let listed = known.and_then(|d| d.os_devices.iter().find(|o| o.rdma));
-        let name = listed.map(|o| &o.name).or(node.aliases.first()).unwrap_or(&node.name);
-        let position = self.fabric.of_kind(NodeKind::Nic).position(|n| n == id).unwrap_or_default();
+    fn nic(&self, out: &mut String, ids: &[NodeId], depth: usize) {
         let pad = "  ".repeat(depth);
-        let _ = write!(out, "{pad}<nic>\n{pad}  <net name=\"{}\" dev=\"{position}\"", escape(name.as_str()));
-        if let Some(gigabits) = listed.and_then(|o| o.gigabits) {
-            let _ = write!(out, " speed=\"{:.0}\"", gigabits * 1000.0);
+        let _ = writeln!(out, "{pad}<nic>");
+        for id in ids {
+            let node = self.fabric.node(*id);
+            let listed = self.known(node).and_then(|d| d.os_devices.iter().find(|o| o.rdma));
+            let name = listed.map(|o| &o.name).or(node.aliases.first()).unwrap_or(&node.name);
+            let position = self.fabric.of_kind(NodeKind::Nic).position(|n| n == *id).unwrap_or_default();
+            let _ = write!(out, "{pad}  <net name=\"{}\" dev=\"{position}\"", escape(name.as_str()));
+            if let Some(gigabits) = listed.and_then(|o| o.gigabits) {
+                let _ = write!(out, " speed=\"{:.0}\"", gigabits * 1000.0);
+            }
+            out.push_str(" port=\"1\"/>\n");
         }
-        let _ = writeln!(out, " port=\"1\"/>\n{pad}</nic>");
+        let _ = writeln!(out, "{pad}</nic>");
+    }
+
+    fn has_xgmi(&self) -> bool {
+        self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. }))
     }
 
     /// What a reader of the file must know; two hyphens would end an XML comment.
@@ -248,11 +288,17 @@ impl<'a> Writer<'a> {
         if self.numbered {
             text.push_str("NUMA numbers are not known for all; numaid counts the groups of this file.\n");
         }
-        if self.groups.len() > 1 && self.groups.contains_key(&Group::Unknown) {
+        if let Some(tops) = self.groups.get(&Group::Unknown).filter(|tops| self.groups.len() > 1 || tops.len() > 1) {
             text.push_str("The last <cpu> holds what no source places.\n");
+            if tops.len() > 1 {
+                text.push_str("NCCL will take it for one NUMA node, which no source says: part it where it is not.\n");
+            }
         }
-        if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. })) {
-            text.push_str("xGMI links are left out: this version of the format has none.\n");
+        if self.has_xgmi() {
+            text.push_str("xGMI links make this RCCL's version of the format.\n");
+            if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { count: None })) {
+                text.push_str("How many xGMI links join a pair is not known; one is written.\n");
+            }
         }
         text
     }
@@ -279,7 +325,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciRole, PciTree, Text, scan_text};
+    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciTree, Text, scan_text};
     use crate::fabric::{FabricBuilder, Link, PcieGeneration};
     use crate::machine::MachineKind;
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::catalogue::{Part, PartKind, Parts, common_nvlink, common_width};
 use crate::evidence::{Curve, Matrix, P2pStatus, RateTable};
-use crate::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets};
 use crate::machine::{Machine, Statement};
 
 /// The machine as the TOML of a system file.
@@ -13,7 +13,8 @@ use crate::machine::{Machine, Statement};
 /// Everything is written that the format has a place for: nodes, links, slots, classes, numbers,
 /// statements. Origins, warnings and contradictions are not, nor anything that reading fills in again.
 pub fn to_system_toml(machine: &Machine) -> String {
-    let mut out = Writer { out: String::new(), machine, fabric: &machine.fabric, parts: Parts::embedded() };
+    let (fabric, parts) = (&machine.fabric, Parts::embedded());
+    let mut out = Writer { out: String::new(), machine, fabric, parts, overfull: overfull(fabric, parts) };
     out.head();
     out.nodes();
     out.slots();
@@ -40,6 +41,26 @@ struct Writer<'a> {
     machine: &'a Machine,
     fabric: &'a Fabric,
     parts: &'a Parts,
+    /// Nodes whose links need more than their part has; they are written without it.
+    overfull: HashSet<NodeId>,
+}
+
+/// Nodes with more links than their part has lanes or bricks. A virtual machine may show such, and a
+/// system file with them would be refused.
+fn overfull(fabric: &Fabric, parts: &Parts) -> HashSet<NodeId> {
+    let part_of = |id: NodeId| parts.get(fabric.node(id).part.as_deref()?);
+    let budgets = lane_budgets(fabric, |id| part_of(id)?.lanes).into_iter();
+    let mut all: HashSet<NodeId> =
+        budgets.filter(|b| b.used > b.offered).filter_map(|b| fabric.find(&b.name)).collect();
+    all.extend(fabric.ids().filter(|&id| {
+        let bricks = fabric.links_of(id).iter().map(|(link, _)| match fabric.link(*link).kind {
+            LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
+            _ => 0,
+        });
+        let taken: u32 = bricks.sum();
+        part_of(id).and_then(|p| p.nvlink_bricks).is_some_and(|has| taken > u32::from(has))
+    }));
+    all
 }
 
 impl Writer<'_> {
@@ -120,7 +141,7 @@ impl Writer<'_> {
         let mut text = |key: &str, value: Option<String>| {
             fields.extend(value.map(|v| format!("{key} = {}", quoted(&v))));
         };
-        let part = node.part.as_deref().and_then(|key| self.parts.get(key));
+        let part = self.own_part(id);
         let by_part = part.and_then(|p| p.kind.node_kind());
         let part = part.filter(|_| by_part == Some(node.kind) || node.kind == NodeKind::Card);
         text("kind", (part.is_none() || by_part != Some(node.kind)).then(|| node.kind.name().to_owned()));
@@ -153,7 +174,11 @@ impl Writer<'_> {
             fields.push(format!("aliases = {}", list(&node.aliases)));
         }
         fields.extend(node.assumed.then(|| "assumed = true".to_owned()));
-        fields.extend(node.note.as_ref().map(|n| format!("note = {}", quoted(n))));
+        let left_out = node.part.as_ref().filter(|_| self.overfull.contains(&id));
+        let left_out =
+            left_out.map(|p| format!("part '{p}' is left out: it has fewer lanes or bricks than are linked here"));
+        let notes: Vec<String> = node.note.iter().cloned().chain(left_out).collect();
+        fields.extend((!notes.is_empty()).then(|| format!("note = {}", quoted(&notes.join("; ")))));
         fields
     }
 
@@ -172,9 +197,13 @@ impl Writer<'_> {
 
     /// The part of a node; a root complex has its CPU's.
     fn part_of(&self, id: NodeId) -> Option<&Part> {
-        let own = |n: NodeId| self.fabric.node(n).part.as_deref();
         let of_cpu = || Some(id).filter(|n| self.fabric.node(*n).kind == NodeKind::RootComplex);
-        self.parts.get(own(id).or_else(|| own(self.fabric.package(of_cpu()?)?))?)
+        self.own_part(id).or_else(|| self.own_part(self.fabric.package(of_cpu()?)?))
+    }
+
+    /// The part of a node that is written.
+    fn own_part(&self, id: NodeId) -> Option<&Part> {
+        self.parts.get(self.fabric.node(id).part.as_deref().filter(|_| !self.overfull.contains(&id))?)
     }
 
     fn links(&mut self) {

@@ -37,11 +37,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-/// The column at which a tree begins: `-[0000:00]-` or `-+-[0000:00]-`.
+/// The column at which a tree begins: `-[0000:00]-` or `-+-[0000:00]-`; in an excerpt also `+-[0000:40]-`.
 fn root(line: &str) -> Option<usize> {
     let column = line.len() - line.trim_start().len();
-    let rest = line.get(column..)?.strip_prefix('-')?;
-    let rest = rest.strip_prefix("+-").unwrap_or(rest).strip_prefix('[')?;
+    let rest = line.get(column..)?;
+    let whole = rest.strip_prefix('-').map(|rest| rest.strip_prefix("+-").unwrap_or(rest));
+    let excerpt = || rest.strip_prefix("+-").or_else(|| rest.strip_prefix("\\-"));
+    let rest = whole.or_else(excerpt)?.strip_prefix('[')?;
     let (bus, after) = rest.split_once(']')?;
     (buses(bus).is_some() && after.starts_with('-')).then_some(column)
 }
@@ -84,13 +86,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// Goes back to the bus whose branches stand in `column`.
+    /// Goes back to the bus whose branches stand in `column`, or one beside it: pasted into a document, the
+    /// first line of a tree often moves by one. Columns of one tree are further apart than that.
     fn resume(&mut self, column: usize) -> bool {
-        while self.open.last().is_some_and(|(c, _)| *c > column) {
+        while self.open.last().is_some_and(|(c, _)| *c > column + 1) {
             self.open.pop();
         }
         match self.open.last() {
-            Some((c, bus)) if *c == column => {
+            Some((c, bus)) if c.abs_diff(column) <= 1 => {
                 self.bus = *bus;
                 true
             }

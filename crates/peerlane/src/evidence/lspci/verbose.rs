@@ -27,6 +27,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             list.push(text, found);
             list = List::default();
         }
+        // all configuration space reads as ones
+        if line.contains("(rev ff)") && (device.is_gpu() || device.is_nic()) {
+            let address = device.address.map(|a| a.to_string()).unwrap_or_default();
+            let message = format!(
+                "{address} does not answer (revision and header read as ff): it has fallen off the bus or sleeps; see dmesg"
+            );
+            found.warn(text, TOOL, text.numbers(i, i), message);
+        }
         let first = i;
         let mut block = Block { device: PciDevice { line: i as u32 + 1, ..device }, ..Block::default() };
         i += 1;

@@ -9,7 +9,9 @@ use crate::fabric::{Fabric, NodeId, NodeKind, PciAddress};
 pub(super) enum Group {
     /// A NUMA node.
     Numa(u32),
-    /// A package whose NUMA node is not known.
+    /// A locality domain whose NUMA node is not known.
+    Domain(u32),
+    /// A package of which no more is known.
     Package(NodeId),
     /// Nothing is known.
     Unknown,
@@ -37,7 +39,11 @@ fn group(fabric: &Fabric, device: NodeId, top: NodeId) -> Group {
     let host = || fabric.nearest_host(device).and_then(numa);
     match numa(top).or_else(|| numa(device)).or_else(host) {
         Some(numa) => Group::Numa(numa),
-        None => fabric.package(device).map_or(Group::Unknown, Group::Package),
+        None => match (fabric.package(device), fabric.node(top).domain) {
+            (None, _) => Group::Unknown,
+            (_, Some(domain)) => Group::Domain(domain),
+            (Some(package), None) => Group::Package(package),
+        },
     }
 }
 
