@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix};
+use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix, gpu_number};
 use crate::fabric::PciAddress;
 
 use super::platforms;
@@ -258,12 +258,7 @@ impl Identity {
 
 /// `GPU0` … `GPU15`.
 pub(super) fn is_gpu_label(name: &str) -> bool {
-    gpu_index(name).is_some()
-}
-
-/// 3 of `GPU3`.
-pub(super) fn gpu_index(name: &str) -> Option<u32> {
-    name.strip_prefix("GPU")?.parse().ok()
+    gpu_number(name).is_some()
 }
 
 fn without_function(address: PciAddress) -> PciAddress {

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
-    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
+    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning, gpu_number,
 };
 use crate::fabric::{CpuList, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
-use super::group::{gpu_index, is_gpu_label};
+use super::group::is_gpu_label;
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +106,7 @@ impl Inventory {
             return at;
         }
         let gpu = is_gpu_label(name);
-        let facts = GpuFacts { index: gpu_index(name), ..GpuFacts::default() };
+        let facts = GpuFacts { index: gpu_number(name), ..GpuFacts::default() };
         self.devices.push(Device {
             name: name.to_owned(),
             gpu,

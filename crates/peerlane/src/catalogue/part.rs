@@ -136,11 +136,6 @@ impl Part {
         self.constants.get(name).map(|c| c.value)
     }
 
-    /// Whether a product name as machines print it means this part.
-    pub fn matches_product(&self, product: &str) -> bool {
-        self.matching_words(product).is_some()
-    }
-
     /// How many words of a product name single this part out; `None` where the name means another.
     fn matching_words(&self, product: &str) -> Option<usize> {
         let product = product.to_lowercase();

@@ -57,6 +57,7 @@ pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_path, read_stream, scan_text};
 pub use text::Text;
+pub(crate) use words::gpu_number;
 
 use std::fmt;
 use std::sync::Arc;

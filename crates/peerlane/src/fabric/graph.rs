@@ -208,6 +208,11 @@ impl Fabric {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
+    /// All link ids.
+    pub fn link_ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        (0..self.links.len() as u32).map(LinkId)
+    }
+
     /// The nodes of one kind, in order.
     pub fn of_kind(&self, kind: NodeKind) -> impl Iterator<Item = NodeId> + '_ {
         self.ids().filter(move |id| self.node(*id).kind == kind)
@@ -255,7 +260,7 @@ impl Fabric {
         Some(self.tree_top(id)).filter(|top| self.node(*top).kind == NodeKind::RootComplex)
     }
 
-    /// The CPU package that a root complex or host memory belongs to, or that a device hangs below.
+    /// The CPU package that a root complex or host memory belongs to, or that a device hangs below; a package is its own.
     pub fn package(&self, id: NodeId) -> Option<NodeId> {
         let top = self.tree_top(id);
         if self.node(top).kind == NodeKind::Cpu {
