@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix, gpu_number};
+use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix, gpu_number, tool};
 use crate::fabric::PciAddress;
 
 use super::platforms;
@@ -168,7 +168,7 @@ impl Identity {
         identity
     }
 
-    fn of_fact(fact: &Fact, tool: &str) -> Self {
+    fn of_fact(fact: &Fact, by: &str) -> Self {
         let mut id = Identity::default();
         let count = |names: &[String]| names.iter().filter(|n| is_gpu_label(n)).count();
         match fact {
@@ -183,7 +183,7 @@ impl Identity {
                 (r, c) => id.at_least = r.max(c),
             },
             Fact::Gpus(gpus) => {
-                let whole = matches!(tool, "nvidia-smi" | "p2pBandwidthLatencyTest" | "nvbandwidth" | "nvbandwidth -j");
+                let whole = [tool::NVIDIA_SMI, tool::P2P_TEST, tool::NVBANDWIDTH, tool::NVBANDWIDTH_JSON].contains(&by);
                 if whole {
                     id.gpus = Some(gpus.len());
                 }

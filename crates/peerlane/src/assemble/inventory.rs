@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
-    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning, gpu_number,
+    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning, gpu_number, tool,
 };
 use crate::fabric::{CpuList, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
@@ -147,7 +147,7 @@ impl Inventory {
                 _ => continue,
             };
             // other ends are `host`, `self`, `others`, ranks; only RDMA programs name NICs
-            let rdma = one.origin.tool == "perftest";
+            let rdma = one.origin.tool == tool::PERFTEST;
             for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
                 let known = self.find(name).is_some();
                 let at = self.add(name, &one.origin);
@@ -313,14 +313,14 @@ impl Inventory {
 }
 
 /// Order of trust among PCI trees: those that show every port first.
-fn telling(tree: &PciTree, tool: &str) -> u8 {
-    match tool {
+fn telling(tree: &PciTree, by: &str) -> u8 {
+    match by {
         _ if !tree.has_tree => 9,
-        "sysfs" => 0,
-        "lspci -tv" => 1,
-        "lstopo XML" => 2,
-        "lstopo" => 3,
-        "sysfs listing" => 4,
+        tool::SYSFS => 0,
+        tool::LSPCI_TREE => 1,
+        tool::LSTOPO_XML => 2,
+        tool::LSTOPO => 3,
+        tool::SYSFS_LISTING => 4,
         _ if tree.bridges_are_switches => 6,
         _ => 5,
     }

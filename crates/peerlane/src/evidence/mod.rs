@@ -11,6 +11,7 @@ mod matrix;
 mod pci_tree;
 mod read;
 mod text;
+pub(crate) mod tool;
 mod words;
 
 mod bandwidth_test;
