@@ -33,6 +33,8 @@ pub(super) struct Device {
     pub(super) gigabits: Option<f64>,
     /// Raw rate of its PCIe link, where a source gives only that.
     pub(super) link_rate: Option<Rate>,
+    /// Rate of its NVLink-C2C in one direction, all links together.
+    pub(super) c2c: Option<Rate>,
     /// PCI vendor and device.
     pub(super) pci_id: Option<(u16, u16)>,
     /// Catalogue part.
@@ -273,6 +275,8 @@ impl Inventory {
         device.cpus = device.cpus.take().or_else(|| pci.cpus.clone());
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
         device.link_rate = device.link_rate.or(pci.link_rate);
+        let c2c = pci.c2c.map(|(count, rate)| rate * f64::from(count));
+        device.c2c = device.c2c.or(c2c.filter(|rate| *rate > Rate::ZERO));
         if !device.gpu {
             device.rdma = device.rdma.or_else(|| does_rdma(pci));
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));

@@ -233,6 +233,8 @@ fn place(machine: &Machine) -> Option<String> {
 mod tests {
     use super::*;
     use crate::evidence::{Text, scan_text};
+    use crate::fabric::LinkKind;
+    use crate::units::Rate;
 
     /// Two GPUs under one switch, as two documents of their own show them.
     const PAIR: &str = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n";
@@ -253,6 +255,23 @@ mod tests {
         let machines = assemble(all);
         assert_eq!(machines.len(), 1);
         assert_eq!(machines[0].p2p.values().collect::<Vec<_>>(), [&P2pStatus::Ok; 2]);
+    }
+
+    #[test]
+    fn a_gpu_on_its_cpus_c2c_takes_it_to_memory() {
+        let xml = r#"<system version="1">
+  <cpu numaid="0" affinity="ff" arch="arm64">
+    <pci busid="0009:01:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" link_width="16">
+      <gpu dev="0" sm="90"><c2c bw="40000" count="10"/></gpu>
+    </pci>
+  </cpu>
+</system>
+"#;
+        let machines = assemble(found("x", xml));
+        let fabric = &machines[0].fabric;
+        let path = fabric.path(fabric.find("GPU0").unwrap(), fabric.find("host0").unwrap()).unwrap();
+        let first = fabric.link(path.hops[0].link);
+        assert_eq!(first.kind, LinkKind::C2c { rate: Some(Rate::from_gb(400.0)) });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::evidence::{Matrix, Origin};
 use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeKind, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
+use crate::units::Rate;
 
 /// One machine as far as it is known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -187,7 +188,10 @@ pub enum LinkKindDescription {
         count: Option<u8>,
     },
     /// NVLink-C2C between a CPU and a GPU.
-    C2c,
+    C2c {
+        /// GB/s of the whole bundle in one direction, where a source gives it.
+        rate: Option<f64>,
+    },
     /// Between CPU packages.
     Smp,
     /// Inside a CPU package.
@@ -205,7 +209,7 @@ impl LinkKindDescription {
             }
             LinkKind::Nvlink { generation, bricks } => Self::Nvlink { generation: *generation, bricks: *bricks },
             LinkKind::Xgmi { count } => Self::Xgmi { count: *count },
-            LinkKind::C2c => Self::C2c,
+            LinkKind::C2c { rate } => Self::C2c { rate: rate.map(Rate::gb) },
             LinkKind::Smp => Self::Smp,
             LinkKind::OnDie => Self::OnDie,
             LinkKind::OnCard => Self::OnCard,
