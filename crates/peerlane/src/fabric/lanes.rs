@@ -38,7 +38,8 @@ pub fn lane_budgets(fabric: &Fabric, lanes_of: impl Fn(NodeId) -> Option<u32>) -
         let Some(offered) = lanes_of(id) else { continue };
         let ports: Vec<NodeId> = match owner {
             LaneOwner::Cpu => {
-                fabric.of_kind(NodeKind::RootComplex).filter(|rc| fabric.package(*rc) == Some(id)).collect()
+                let own = fabric.of_kind(NodeKind::RootComplex).filter(|rc| fabric.package(*rc) == Some(id));
+                own.chain([id]).collect()
             }
             _ => vec![id],
         };
