@@ -61,6 +61,27 @@ pub struct Statement {
     pub unit: Unit,
 }
 
+impl Statement {
+    /// Its transfers as a matrix that holds the lowest value in every cell, so that it can be treated as one.
+    pub fn to_matrix(&self) -> Matrix {
+        let alone = self.from.len() == 1 && self.to.len() == 1;
+        let value = |a: &String, b: &String| (a != b || alone).then_some(self.low);
+        Matrix {
+            quantity: self.quantity,
+            direction: self.direction,
+            p2p: self.p2p,
+            op: None,
+            engine: None,
+            unit: self.unit,
+            size: None,
+            rows: self.from.clone(),
+            cols: self.to.clone(),
+            values: self.from.iter().map(|a| self.to.iter().map(|b| value(a, b)).collect()).collect(),
+            title: self.text.clone(),
+        }
+    }
+}
+
 /// What one may want to know of a machine besides its paths; all as a source states it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,5 +198,27 @@ impl Machine {
             warnings: Vec::new(),
             contradictions: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_in_words_skips_transfers_to_oneself() {
+        let names = vec!["GPU0".to_owned(), "GPU1".to_owned()];
+        let statement = Statement {
+            text: "pairs".to_owned(),
+            quantity: Quantity::Bandwidth,
+            direction: Some(Direction::Unidirectional),
+            p2p: Some(true),
+            from: names.clone(),
+            to: names,
+            low: 0.73,
+            high: 0.82,
+            unit: Unit::GigabytesPerSecond,
+        };
+        assert_eq!(statement.to_matrix().values, [[None, Some(0.73)], [Some(0.73), None]]);
     }
 }

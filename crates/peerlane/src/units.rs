@@ -95,7 +95,7 @@ impl std::ops::Add for Rate {
 }
 
 impl fmt::Display for Rate {
-    /// `12.22 GB/s`; three significant digits below 1, one decimal from 100 on.
+    /// `12.22 GB/s`; one decimal from 100 on, since no machine repeats more.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gb = self.gb();
         if gb >= 100.0 { write!(f, "{gb:.1} GB/s") } else { write!(f, "{gb:.2} GB/s") }

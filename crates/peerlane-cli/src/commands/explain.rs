@@ -14,7 +14,6 @@ use peerlane::units::Rate;
 
 use super::{heading, json};
 use crate::args::ExplainArgs;
-use crate::render::comparison::as_matrix;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
 use crate::render::{WIDTH, label};
@@ -202,7 +201,7 @@ fn observed(model: &Model, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
     }
     for statement in &machine.statements {
         let range = Some((statement.low, statement.high));
-        add(&as_matrix(statement), true, statement.text.clone(), range);
+        add(&statement.to_matrix(), true, statement.text.clone(), range);
     }
     all
 }

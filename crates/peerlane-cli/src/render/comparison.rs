@@ -68,7 +68,7 @@ pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
         }
     }
     for statement in &machine.statements {
-        let asked = as_matrix(statement);
+        let asked = statement.to_matrix();
         if let Some(expected) = expect_like(model, &asked) {
             let seen = |i, j| asked.value(i, j).map(|_| (statement.low, statement.high));
             sections.add(asked.describe(), "stated in words".to_owned(), &expected, seen);
@@ -98,25 +98,6 @@ pub(crate) fn describe(expected: &ExpectedMatrix) -> String {
         title: String::new(),
     };
     matrix.describe()
-}
-
-/// A statement's transfers as a matrix, so that expectations can be asked for.
-pub(crate) fn as_matrix(statement: &peerlane::machine::Statement) -> Matrix {
-    let alone = statement.from.len() == 1 && statement.from == statement.to;
-    let cell = |from: &String, to: &String| (from != to || alone).then_some(statement.low);
-    Matrix {
-        quantity: statement.quantity,
-        direction: statement.direction,
-        p2p: statement.p2p,
-        op: None,
-        engine: None,
-        unit: statement.unit,
-        size: None,
-        rows: statement.from.clone(),
-        cols: statement.to.clone(),
-        values: statement.from.iter().map(|f| statement.to.iter().map(|t| cell(f, t)).collect()).collect(),
-        title: statement.text.clone(),
-    }
 }
 
 struct Sections<'a> {

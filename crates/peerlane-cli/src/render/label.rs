@@ -135,7 +135,7 @@ pub(crate) fn bundle(kind: &LinkKind) -> String {
         LinkKind::Nvlink { bricks, .. } => format!("NV{bricks}"),
         LinkKind::Xgmi { count: Some(n) } => format!("XGMI×{n}"),
         LinkKind::Xgmi { count: None } => "XGMI".to_owned(),
-        LinkKind::C2c => "C2C".to_owned(),
+        LinkKind::C2c { .. } => "C2C".to_owned(),
         other => other.name().to_owned(),
     }
 }

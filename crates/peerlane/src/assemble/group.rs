@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, LINE_PREFIX, Matrix};
+use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, LINE_PREFIX, Matrix, gpu_number, tool};
 use crate::fabric::{PathClass, PciAddress};
 
 use super::platforms;
@@ -203,7 +203,7 @@ impl Identity {
         identity
     }
 
-    fn of_fact(fact: &Fact, tool: &str) -> Self {
+    fn of_fact(fact: &Fact, by: &str) -> Self {
         let mut id = Identity::default();
         let count = |names: &[String]| names.iter().filter(|n| is_gpu_label(n)).count();
         match fact {
@@ -218,7 +218,7 @@ impl Identity {
                 (r, c) => id.at_least = r.max(c),
             },
             Fact::Gpus(gpus) => {
-                let whole = matches!(tool, "nvidia-smi" | "p2pBandwidthLatencyTest" | "nvbandwidth" | "nvbandwidth -j");
+                let whole = [tool::NVIDIA_SMI, tool::P2P_TEST, tool::NVBANDWIDTH, tool::NVBANDWIDTH_JSON].contains(&by);
                 if whole {
                     id.gpus = Some(gpus.len());
                 }
@@ -321,12 +321,7 @@ impl Identity {
 
 /// `GPU0` … `GPU15`.
 pub(super) fn is_gpu_label(name: &str) -> bool {
-    gpu_index(name).is_some()
-}
-
-/// 3 of `GPU3`.
-pub(super) fn gpu_index(name: &str) -> Option<u32> {
-    name.strip_prefix("GPU")?.parse().ok()
+    gpu_number(name).is_some()
 }
 
 fn without_function(address: PciAddress) -> PciAddress {

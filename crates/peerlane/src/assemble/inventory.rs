@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
     ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciRole, PciTree, Warning,
+    gpu_number, tool,
 };
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
-use super::group::{gpu_index, is_gpu_label, pci_views};
+use super::group::{is_gpu_label, pci_views};
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +34,8 @@ pub(super) struct Device {
     pub(super) gigabits: Option<f64>,
     /// Raw rate of its PCIe link, where a source gives only that.
     pub(super) link_rate: Option<Rate>,
+    /// Rate of its NVLink-C2C in one direction, all links together.
+    pub(super) c2c: Option<Rate>,
     /// PCI vendor and device.
     pub(super) pci_id: Option<(u16, u16)>,
     /// Catalogue part.
@@ -148,7 +151,7 @@ impl Inventory {
             return at;
         }
         let gpu = is_gpu_label(name);
-        let facts = GpuFacts { index: gpu_index(name), ..GpuFacts::default() };
+        let facts = GpuFacts { index: gpu_number(name), ..GpuFacts::default() };
         self.devices.push(Device {
             name: name.to_owned(),
             gpu,
@@ -194,7 +197,7 @@ impl Inventory {
                 _ => continue,
             };
             // other ends are `host`, `self`, `others`, ranks; only RDMA programs name NICs
-            let rdma = one.origin.tool == "perftest";
+            let rdma = one.origin.tool == tool::PERFTEST;
             for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
                 let known = self.find(name).is_some();
                 let at = self.add(name, &one.origin);
@@ -383,6 +386,8 @@ impl Inventory {
         device.cpus = device.cpus.take().or_else(|| pci.cpus.clone());
         device.pci_id = device.pci_id.or(pci.vendor.zip(pci.device));
         device.link_rate = device.link_rate.or(pci.link_rate);
+        let c2c = pci.c2c.map(|(count, rate)| rate * f64::from(count));
+        device.c2c = device.c2c.or(c2c.filter(|rate| *rate > Rate::ZERO));
         if !device.gpu {
             device.rdma = device.rdma.or_else(|| does_rdma(pci));
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
@@ -443,14 +448,14 @@ fn complete(into: &mut PciDevice, from: &PciDevice) {
 const NVIDIA: u16 = 0x10de;
 
 /// Order of trust among PCI trees: those that show every port first.
-fn telling(tree: &PciTree, tool: &str) -> u8 {
-    match tool {
+fn telling(tree: &PciTree, by: &str) -> u8 {
+    match by {
         _ if !tree.has_tree => 9,
-        "sysfs" => 0,
-        "lspci -tv" => 1,
-        "lstopo XML" => 2,
-        "lstopo" => 3,
-        "sysfs listing" => 4,
+        tool::SYSFS => 0,
+        tool::LSPCI_TREE => 1,
+        tool::LSTOPO_XML => 2,
+        tool::LSTOPO => 3,
+        tool::SYSFS_LISTING => 4,
         _ if tree.bridges_are_switches => 6,
         _ => 5,
     }

@@ -51,6 +51,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
     add.mesh(&mesh, &ports, builder);
     ports.to_cpus(nodes, builder, add.origin.as_ref());
     add.xgmi(&ports, builder);
+    add.c2c(builder);
     let name = |d: &usize| all.devices[*d].name.clone();
     outcome.undecided = mesh.undecided.iter().map(|g| g.iter().map(name).collect()).collect();
     if ports.to_switch_any() {
@@ -103,6 +104,16 @@ impl Add<'_> {
                 let kind = LinkKind::Nvlink { generation: self.generation(gpu, ports), bricks };
                 self.link(builder, switch, self.nodes[gpu], kind);
             }
+        }
+    }
+
+    /// GPUs of one module with their CPU.
+    fn c2c(&self, builder: &mut FabricBuilder) {
+        for (device, &node) in self.all.devices.iter().zip(self.nodes).filter(|(d, _)| d.gpu) {
+            let Some((rate, cpu)) = device.c2c.zip(cpu_above(builder, node)) else { continue };
+            let mut link = Link::new(cpu, node, LinkKind::C2c { rate: Some(rate) });
+            link.origins.clone_from(&device.origins);
+            builder.link(link);
         }
     }
 

@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{Evidence, Fact, GpuFacts, Warning};
+use crate::evidence::{Evidence, Fact, GpuFacts, Warning, gpu_number};
 use crate::fabric::PciAddress;
 
-use super::group::{gpu_index, is_gpu_label};
+use super::group::is_gpu_label;
 
 /// Programs that print CUDA's device numbers.
 const CUDA_PROGRAMS: [&str; 6] =
@@ -69,7 +69,7 @@ impl Numbering {
                     all.by_address.extend(known);
                 }
                 Fact::Classes(m) if one.origin.tool.starts_with("nvidia-smi") && all.of_matrix.is_empty() => {
-                    all.of_matrix = m.cols.iter().filter_map(|c| gpu_index(c)).collect();
+                    all.of_matrix = m.cols.iter().filter_map(|c| gpu_number(c)).collect();
                     all.of_matrix.sort_unstable();
                 }
                 _ => {}
@@ -101,7 +101,7 @@ impl Numbering {
 fn rename(fact: &mut Fact, names: &Names) {
     let label = |name: &mut String| {
         if is_gpu_label(name)
-            && let Some(number) = gpu_index(name).and_then(|n| names.get(&n))
+            && let Some(number) = gpu_number(name).and_then(|n| names.get(&n))
         {
             *name = format!("GPU{number}");
         }

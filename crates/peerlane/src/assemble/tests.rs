@@ -1,7 +1,8 @@
 use super::{assemble, name};
 use crate::evidence::{Curve, Evidence, Fact, Found, Origin, P2pStatus, Text, Warning, scan_text};
-use crate::fabric::{Fabric, NodeKind, PathClass};
+use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
 use crate::machine::{Machine, MachineKind};
+use crate::units::Rate;
 
 fn machines(text: &str) -> Vec<Machine> {
     assemble(scan_text(&Text::new("t", text.as_bytes())))
@@ -133,4 +134,21 @@ fn machines_below_one_heading_are_counted() {
     name(&mut machines, &[]);
     let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
     assert_eq!(names, ["box", "box (2)", "box (2) (2)"]);
+}
+
+#[test]
+fn a_gpu_on_its_cpus_c2c_takes_it_to_memory() {
+    let xml = r#"<system version="1">
+  <cpu numaid="0" affinity="ff" arch="arm64">
+    <pci busid="0009:01:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" link_width="16">
+  <gpu dev="0" sm="90"><c2c bw="40000" count="10"/></gpu>
+</pci>
+  </cpu>
+</system>
+"#;
+    let machines = assemble(found("x", xml));
+    let fabric = &machines[0].fabric;
+    let path = fabric.path(fabric.find("GPU0").unwrap(), fabric.find("host0").unwrap()).unwrap();
+    let first = fabric.link(path.hops[0].link);
+    assert_eq!(first.kind, LinkKind::C2c { rate: Some(Rate::from_gb(400.0)) });
 }

@@ -136,13 +136,8 @@ impl Part {
         self.constants.get(name).map(|c| c.value)
     }
 
-    /// Whether a product name as machines print it means this part.
-    pub fn matches_product(&self, product: &str) -> bool {
-        self.matching_words(product).is_some()
-    }
-
     /// How many words of a product name single this part out; `None` where the name means another.
-    fn matching_words(&self, product: &str) -> Option<usize> {
+    pub(super) fn matching_words(&self, product: &str) -> Option<usize> {
         let product = product.to_lowercase();
         let words: Vec<&str> = product.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
         let has = |word: &String| words.contains(&word.as_str());

@@ -57,13 +57,18 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
     let class = worst.class.map_or("other".to_owned(), |c| c.to_string());
     let peers = mirrored.iter().position(|m| std::ptr::eq(m, *worst)).map_or(0.0, |at| usual(&mirrored, at));
     let why = if summed { ", although both sum the same two directions" } else { "" };
+    let between = view.between(matrix, odd.iter().map(|m| &m.one));
+    let limit = percent(threshold);
     let finding = Finding {
         rule: RULE.id.to_owned(),
         kind: FindingKind::Measurement,
         severity: if summed || worst.difference >= MUCH { Severity::Warning } else { Severity::Info },
-        summary: format!("Between {} a cell and its mirror differ by up to {}{why}", view.between(matrix, odd.iter().map(|m| &m.one)), percent(worst.difference)),
+        summary: format!(
+            "Between {between} a cell and its mirror differ by up to {}{why}",
+            percent(worst.difference)
+        ),
         subjects,
-        expected: format!("cell and mirror within {}; {class} pairs differ by {} (median)", percent(threshold), percent(peers)),
+        expected: format!("cell and mirror within {limit}; {class} pairs differ by {} (median)", percent(peers)),
         observed: format!(
             "{} {} and {} {} ({})",
             view.arrow(matrix, &worst.one),

@@ -3,13 +3,14 @@
 use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
 use super::{Finding, FindingKind, Rule, Severity};
+use crate::evidence::tool;
 use crate::fabric::NodeId;
 use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "first-row-warm-up", breaks: false, run };
 
 /// The program that warms nothing up before its first cells.
-const PROGRAM: &str = "p2pBandwidthLatencyTest";
+const PROGRAM: &str = tool::P2P_TEST;
 
 /// How far below its column's other cells a first cell is after a cold start.
 const LOW: std::ops::Range<f64> = 0.02..0.15;

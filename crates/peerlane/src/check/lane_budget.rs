@@ -26,7 +26,6 @@ fn overdrawn(view: &View) -> Vec<Raised> {
         let what = match b.owner {
             LaneOwner::Cpu => "CPU",
             LaneOwner::Switch => "switch, its upstream port included,",
-            LaneOwner::Slots => "board",
         };
         over_budget(
             view,

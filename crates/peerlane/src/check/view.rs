@@ -97,7 +97,7 @@ impl<'a> View<'a> {
             .iter()
             .filter(|s| s.quantity == Quantity::Bandwidth)
             .map(|statement| {
-                let matrix = lay_out(statement);
+                let matrix = statement.to_matrix();
                 Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
@@ -357,31 +357,10 @@ pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) 
     }
 }
 
-/// A statement's transfers as a matrix that holds its lowest value in every cell.
-fn lay_out(statement: &Statement) -> Matrix {
-    let Statement { from, to, low, .. } = statement;
-    let alone = from.len() == 1 && to.len() == 1;
-    let value = |a: &String, b: &String| (a != b || alone).then_some(*low);
-    Matrix {
-        quantity: statement.quantity,
-        direction: statement.direction,
-        p2p: statement.p2p,
-        op: None,
-        engine: None,
-        unit: statement.unit,
-        size: None,
-        rows: from.clone(),
-        cols: to.clone(),
-        values: from.iter().map(|a| to.iter().map(|b| value(a, b)).collect()).collect(),
-        title: statement.text.clone(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{matrix, see, switched};
     use super::*;
-    use crate::evidence::Unit;
 
     #[test]
     fn cells_leave_out_the_diagonal_and_what_is_no_number() {
@@ -394,23 +373,6 @@ mod tests {
             let up = view.fabric().upstream(view.fabric().find("GPU1").unwrap()).unwrap().0;
             assert_eq!(view.carried(up), Some(Rate::from_gb(12.5)));
         });
-    }
-
-    #[test]
-    fn a_figure_in_words_skips_transfers_to_oneself() {
-        let names = vec!["GPU0".to_owned(), "GPU1".to_owned()];
-        let statement = Statement {
-            text: "pairs".to_owned(),
-            quantity: Quantity::Bandwidth,
-            direction: Some(Direction::Unidirectional),
-            p2p: Some(true),
-            from: names.clone(),
-            to: names,
-            low: 0.73,
-            high: 0.82,
-            unit: Unit::GigabytesPerSecond,
-        };
-        assert_eq!(lay_out(&statement).values, [[None, Some(0.73)], [Some(0.73), None]]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciT
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::{Bytes, Rate};
 
-const TOOL: &str = "lstopo";
+const TOOL: &str = super::tool::LSTOPO;
 
 /// The most levels of indentation that are followed.
 const MAX_DEPTH: usize = 256;

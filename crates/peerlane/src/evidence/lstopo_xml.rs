@@ -12,7 +12,7 @@ use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciT
 use crate::fabric::CpuList;
 use crate::units::{Bytes, Rate};
 
-const TOOL: &str = "lstopo XML";
+const TOOL: &str = super::tool::LSTOPO_XML;
 
 /// Finds hwloc topologies in the text.
 pub(super) fn scan(text: &Text, found: &mut Found) {

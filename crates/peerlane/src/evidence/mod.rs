@@ -13,6 +13,7 @@ mod pci_tree;
 mod read;
 mod streams;
 mod text;
+pub(crate) mod tool;
 mod words;
 
 mod bandwidth_test;
@@ -61,6 +62,7 @@ pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_path, read_stream, scan_text};
 pub use text::Text;
+pub(crate) use words::gpu_number;
 
 use std::fmt;
 use std::sync::Arc;

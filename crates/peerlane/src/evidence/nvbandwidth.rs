@@ -4,7 +4,7 @@ use super::grid;
 use super::nvbandwidth_tests::TestTable;
 use super::{Fact, Found, GpuFacts, Text};
 
-const TOOL: &str = "nvbandwidth";
+const TOOL: &str = super::tool::NVBANDWIDTH;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut running: Option<Running> = None;

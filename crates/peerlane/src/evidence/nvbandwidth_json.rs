@@ -7,7 +7,7 @@ use super::nvbandwidth::named_device;
 use super::nvbandwidth_tests::TestTable;
 use super::{Fact, Found, Text, grid};
 
-const TOOL: &str = "nvbandwidth -j";
+const TOOL: &str = super::tool::NVBANDWIDTH_JSON;
 
 /// Lines between the object's opening brace and its key.
 const KEY_GAP: usize = 3;

@@ -8,7 +8,7 @@ use super::{Fact, Found, GpuFacts, Text};
 use crate::fabric::PciAddress;
 use crate::units::Bytes;
 
-const TOOL: &str = "nvidia-smi";
+const TOOL: &str = super::tool::NVIDIA_SMI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut table = Table::default();

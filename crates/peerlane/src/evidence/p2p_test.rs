@@ -14,7 +14,7 @@ use super::{
 };
 use crate::fabric::PciAddress;
 
-const TOOL: &str = "p2pBandwidthLatencyTest";
+const TOOL: &str = super::tool::P2P_TEST;
 
 /// Lines between a title and its table: a blank one and a code fence, in documents.
 const TITLE_GAP: usize = 4;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
 use crate::units::Bytes;
 
-const TOOL: &str = "perftest";
+const TOOL: &str = super::tool::PERFTEST;
 
 /// Lines above a table that may hold its settings and the command.
 const HEAD_LINES: usize = 60;

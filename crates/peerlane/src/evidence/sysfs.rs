@@ -17,7 +17,7 @@ use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDev
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::Bytes;
 
-const TOOL: &str = "sysfs";
+const TOOL: &str = super::tool::SYSFS;
 
 /// The most entries that are read of one folder: more than the functions of the largest machines.
 const MAX_ENTRIES: usize = 16_384;

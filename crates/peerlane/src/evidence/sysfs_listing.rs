@@ -8,7 +8,7 @@ use super::pci_tree::{hex, pcie_width};
 use super::sysfs_tree::{Function, address, tree};
 use super::{Fact, Found, PciDevice, PciRole, Text};
 
-const TOOL: &str = "sysfs listing";
+const TOOL: &str = super::tool::SYSFS_LISTING;
 
 /// Finds listings in the text: lines that follow one another.
 pub(super) fn scan(text: &Text, found: &mut Found) {

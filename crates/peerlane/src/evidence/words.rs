@@ -20,7 +20,7 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = Word<'_>> {
 }
 
 /// The number of `GPU7`.
-pub(super) fn gpu_number(word: &str) -> Option<u32> {
+pub(crate) fn gpu_number(word: &str) -> Option<u32> {
     numbered(word, "GPU")
 }
 

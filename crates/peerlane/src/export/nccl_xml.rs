@@ -12,7 +12,7 @@ use std::fmt::Write;
 use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
-use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole};
+use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole, gpu_number};
 use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
 use crate::machine::Machine;
 
@@ -203,7 +203,7 @@ impl<'a> Writer<'a> {
     }
 
     fn gpu(&self, out: &mut String, id: NodeId, node: &Node, known: Option<&PciDevice>, depth: usize) {
-        let index = node.name.strip_prefix("GPU").and_then(|n| n.parse::<usize>().ok());
+        let index = gpu_number(&node.name).map(|n| n as usize);
         let position = self.fabric.of_kind(NodeKind::Gpu).position(|g| g == id);
         let index = index.or(position).unwrap_or_default();
         let facts = self.gpus.iter().find(|g| match (g.address, node.address) {

@@ -223,7 +223,10 @@ impl Writer<'_> {
                     std::iter::once(bricks).chain(generation.map(|g| ("nvlink_generation", g.to_string()))).collect()
                 }
                 LinkKind::Xgmi { count } => vec![("xgmi", count.unwrap_or(0).to_string())],
-                LinkKind::C2c => vec![("c2c", "true".to_owned())],
+                LinkKind::C2c { rate } => {
+                    let rate = rate.map(|r| ("c2c_rate", r.gb().to_string()));
+                    std::iter::once(("c2c", "true".to_owned())).chain(rate).collect()
+                }
                 LinkKind::Smp => {
                     let part = link.part.as_deref().and_then(|key| self.parts.get(key));
                     let known = part.filter(|p| p.kind == PartKind::Smp).map_or("?", |p| &p.name);

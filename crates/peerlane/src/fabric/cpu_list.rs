@@ -62,11 +62,6 @@ impl CpuList {
     pub fn contains(&self, n: u32) -> bool {
         self.0.iter().any(|&(a, b)| (a..=b).contains(&n))
     }
-
-    /// Whether the two share a member.
-    pub fn overlaps(&self, other: &CpuList) -> bool {
-        self.0.iter().any(|&(a, b)| other.0.iter().any(|&(c, d)| a <= d && c <= b))
-    }
 }
 
 impl FromStr for CpuList {

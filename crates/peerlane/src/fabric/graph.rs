@@ -106,6 +106,11 @@ impl FabricBuilder {
     }
 }
 
+/// Whether a PCIe tree ends at nodes of this kind, and crosses a host bridge there.
+pub(super) fn is_root(kind: NodeKind) -> bool {
+    matches!(kind, NodeKind::RootComplex | NodeKind::Cpu)
+}
+
 impl Fabric {
     fn new(nodes: Vec<Node>, links: Vec<Link>) -> Result<Self, FabricError> {
         let mut by_name = HashMap::with_capacity(nodes.len());
@@ -131,12 +136,12 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Directs every PCIe tree away from its root complex, or from its first switch or card where the
-    /// evidence shows no root complex.
+    /// Directs every PCIe tree away from its root complex (or the CPU, where a link leads straight to one), or from
+    /// its first switch or card where the evidence shows neither.
     fn root_the_forest(&mut self) -> Result<(), FabricError> {
         let mut seen = vec![false; self.nodes.len()];
         let rank = |kind| match kind {
-            NodeKind::RootComplex => 0,
+            kind if is_root(kind) => 0,
             NodeKind::Switch => 1,
             NodeKind::Card => 2,
             _ => 3,
@@ -157,7 +162,7 @@ impl Fabric {
                         continue;
                     }
                     // reaching a second top, or a node again, means that somebody has two ways up
-                    let twice = if self.nodes[next.index()].kind == NodeKind::RootComplex {
+                    let twice = if is_root(self.nodes[next.index()].kind) {
                         Some((at, self.upstream[at.index()].map_or(at, |(_, up)| up), next))
                     } else if seen[next.index()] {
                         Some((next, self.upstream[next.index()].map_or(at, |(_, up)| up), at))
@@ -208,6 +213,11 @@ impl Fabric {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
+    /// All link ids.
+    pub fn link_ids(&self) -> impl Iterator<Item = LinkId> + use<> {
+        (0..self.links.len() as u32).map(LinkId)
+    }
+
     /// The nodes of one kind, in order.
     pub fn of_kind(&self, kind: NodeKind) -> impl Iterator<Item = NodeId> + '_ {
         self.ids().filter(move |id| self.node(*id).kind == kind)
@@ -255,7 +265,7 @@ impl Fabric {
         Some(self.tree_top(id)).filter(|top| self.node(*top).kind == NodeKind::RootComplex)
     }
 
-    /// The CPU package that a root complex or host memory belongs to, or that a device hangs below.
+    /// The CPU package that a root complex or host memory belongs to, or that a device hangs below; a package is its own.
     pub fn package(&self, id: NodeId) -> Option<NodeId> {
         let top = self.tree_top(id);
         if self.node(top).kind == NodeKind::Cpu {

@@ -1,17 +1,11 @@
-//! PCIe lanes offered and used: by the slots of a board, by each switch chip, by each CPU.
-
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+//! PCIe lanes offered and used, by each switch chip and by each CPU.
 
 use super::graph::Fabric;
 use super::node::{LinkKind, NodeId, NodeKind};
 
 /// Who offers the lanes of a [`LaneBudget`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneOwner {
-    /// All slots of a board together, as wired.
-    Slots,
     /// One switch chip, upstream port included.
     Switch,
     /// One CPU package.
@@ -19,18 +13,16 @@ pub enum LaneOwner {
 }
 
 /// Lanes that something offers, and those that links in the fabric use of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneBudget {
     /// Who offers them.
     pub owner: LaneOwner,
-    /// The node's name, or `slots`.
+    /// The node's name.
     pub name: String,
     /// Lanes offered.
     pub offered: u32,
-    /// Lanes that running links use.
+    /// Lanes that running links use; a link whose width is not known counts for none.
     pub used: u32,
-    /// Links whose width is not known, left out of `used`.
-    pub unknown_links: u32,
 }
 
 /// The budgets of every switch and CPU whose part has a known number of lanes.
@@ -46,23 +38,17 @@ pub fn lane_budgets(fabric: &Fabric, lanes_of: impl Fn(NodeId) -> Option<u32>) -
         let Some(offered) = lanes_of(id) else { continue };
         let ports: Vec<NodeId> = match owner {
             LaneOwner::Cpu => {
-                fabric.of_kind(NodeKind::RootComplex).filter(|rc| fabric.package(*rc) == Some(id)).collect()
+                let own = fabric.of_kind(NodeKind::RootComplex).filter(|rc| fabric.package(*rc) == Some(id));
+                own.chain([id]).collect()
             }
             _ => vec![id],
         };
-        let widths =
-            ports.iter().flat_map(|p| fabric.links_of(*p)).filter_map(|(link, _)| match fabric.link(*link).kind {
-                LinkKind::Pcie { running, .. } => Some(running.lanes),
-                _ => None,
-            });
-        let (mut used, mut unknown_links) = (0, 0);
-        for lanes in widths {
-            match lanes {
-                Some(lanes) => used += u32::from(lanes),
-                None => unknown_links += 1,
-            }
-        }
-        budgets.push(LaneBudget { owner, name: node.name.clone(), offered, used, unknown_links });
+        let links = ports.iter().flat_map(|p| fabric.links_of(*p)).map(|(link, _)| &fabric.link(*link).kind);
+        let lanes = links.filter_map(|kind| match kind {
+            LinkKind::Pcie { running, .. } => running.lanes,
+            _ => None,
+        });
+        budgets.push(LaneBudget { owner, name: node.name.clone(), offered, used: lanes.map(u32::from).sum() });
     }
     budgets
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::cpu_list::CpuList;
 use super::pci::{PciAddress, PcieWidth};
 use crate::evidence::Origin;
+use crate::units::Rate;
 
 /// Names a node within one fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,7 +153,10 @@ pub enum LinkKind {
         count: Option<u8>,
     },
     /// NVLink-C2C between a CPU and a GPU of one module.
-    C2c,
+    C2c {
+        /// Rate of the whole bundle in one direction, where a source gives it.
+        rate: Option<Rate>,
+    },
     /// Between CPU packages: QPI, UPI, xGMI, X-bus.
     Smp,
     /// Inside a CPU package: root complex or memory to the package.
@@ -173,7 +177,7 @@ impl LinkKind {
             Self::Pcie { .. } => "pcie",
             Self::Nvlink { .. } => "nvlink",
             Self::Xgmi { .. } => "xgmi",
-            Self::C2c => "c2c",
+            Self::C2c { .. } => "c2c",
             Self::Smp => "smp",
             Self::OnDie => "on-die",
             Self::OnCard => "on-card",
@@ -187,7 +191,7 @@ impl LinkKind {
 
     /// Whether it is a GPU's own interconnect, beside PCIe.
     pub fn is_gpu_fabric(&self) -> bool {
-        matches!(self, Self::Nvlink { .. } | Self::Xgmi { .. } | Self::C2c)
+        matches!(self, Self::Nvlink { .. } | Self::Xgmi { .. } | Self::C2c { .. })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The way between two nodes, hop by hop, and its class.
 
 use super::class::PathClass;
-use super::graph::Fabric;
+use super::graph::{Fabric, is_root};
 use super::node::{LinkId, LinkKind, NodeId, NodeKind};
 
 /// One link of a path, in the direction it is travelled.
@@ -115,7 +115,7 @@ impl Fabric {
         let mut through_root = false;
         for node in nodes {
             switches += usize::from(self.node(node).kind == NodeKind::Switch);
-            through_root |= self.node(node).kind == NodeKind::RootComplex;
+            through_root |= is_root(self.node(node).kind);
         }
         let class = match (through_root, switches) {
             (true, _) => PathClass::Phb,
@@ -259,6 +259,23 @@ mod tests {
         assert_eq!(names(f.path(id("GPU4"), id("host1")).unwrap()), ["cpu1"]);
         assert_eq!(names(f.path(id("GPU4"), id("GPU3")).unwrap()), ["rc2", "cpu1", "cpu0", "rc1"]);
         assert_eq!(names(f.path(id("GPU1"), id("GPU2")).unwrap()), ["low", "top", "rc0"]);
+    }
+
+    #[test]
+    fn a_link_straight_to_a_cpu_crosses_its_host_bridge() {
+        let mut b = FabricBuilder::new();
+        let switch = b.node(Node::new("switch0", NodeKind::Switch));
+        let cpu = b.node(Node::new("cpu0", NodeKind::Cpu));
+        let host = b.node(Node::new("host0", NodeKind::Host));
+        let gpus = [0, 1].map(|i| b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu)));
+        b.link(Link::new(cpu, host, LinkKind::OnDie));
+        for (above, below) in [(cpu, switch), (switch, gpus[0]), (cpu, gpus[1])] {
+            b.link(Link::new(above, below, LinkKind::pcie(PcieWidth::default())));
+        }
+        let f = b.build().unwrap();
+        assert_eq!(f.tree_top(switch), cpu);
+        assert_eq!(class(&f, "GPU0", "GPU1"), Some(PathClass::Phb));
+        assert_eq!(class(&f, "GPU0", "host0"), Some(PathClass::Phb));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::resources::{link_name, part_of};
 use crate::catalogue::Parts;
 use crate::evidence::Engine;
 use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeKind};
+use crate::units::Rate;
 
 const GB: f64 = 1e9;
 
@@ -47,7 +48,10 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Resul
         why: why.to_owned(),
     };
     match link.kind {
-        LinkKind::C2c => Some(Ok(plain("NVLink-C2C".to_owned(), C2C_RATE, "450 GB/s a direction by the vendor"))),
+        LinkKind::C2c { rate } => {
+            let why = if rate.is_some() { "as its source gives it" } else { "450 GB/s a direction by the vendor" };
+            Some(Ok(plain("NVLink-C2C".to_owned(), rate.map_or(C2C_RATE, Rate::gb), why)))
+        }
         LinkKind::Xgmi { count: Some(n) } => Some(Ok(plain(
             format!("xGMI x{n}"),
             XGMI_RATE * f64::from(n),

@@ -79,15 +79,6 @@ pub(super) fn part_of<'p>(fabric: &Fabric, parts: &'p Parts, node: NodeId) -> Op
     fabric.node(node).part.as_deref().and_then(|key| parts.get(key))
 }
 
-/// The CPU package that a node belongs to or hangs below; itself, for a package.
-pub(super) fn cpu_of(fabric: &Fabric, node: NodeId) -> Option<NodeId> {
-    match fabric.node(node).kind {
-        NodeKind::Cpu => Some(node),
-        NodeKind::Host => fabric.links_of(node).iter().map(|(_, n)| *n).find(|n| fabric.node(*n).kind == NodeKind::Cpu),
-        _ => fabric.package(node),
-    }
-}
-
 /// `GPU0–plx0`: the end further from the root complex first, and a GPU before what is none.
 pub(super) fn link_name(fabric: &Fabric, id: LinkId) -> String {
     let link = fabric.link(id);
@@ -106,10 +97,7 @@ fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
 pub(super) fn build(machine: &Machine, parts: &Parts) -> Built {
     let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
     let fabric = &machine.fabric;
-    let mut links: Vec<LinkId> = fabric.ids().flat_map(|n| fabric.links_of(n)).map(|(link, _)| *link).collect();
-    links.sort_unstable();
-    links.dedup();
-    for id in links {
+    for id in fabric.link_ids() {
         built.add_link(machine, parts, id);
     }
     for id in fabric.ids() {
@@ -193,7 +181,7 @@ impl Built {
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
             }
             NodeKind::Host => {
-                let cpu = cpu_of(fabric, id);
+                let cpu = fabric.package(id);
                 let rate = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "memory_rate");
                 // a package's memory rate is spread over its NUMA nodes
                 let siblings = cpu.map_or(1, |c| {
@@ -218,7 +206,7 @@ impl Built {
 
 /// The part that holds a root complex's constants: its CPU's, else its own.
 pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> Option<&'p Part> {
-    cpu_of(fabric, root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
+    fabric.package(root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
 }
 
 fn carriage(machine: &Machine, parts: &Parts, id: LinkId) -> Carriage {

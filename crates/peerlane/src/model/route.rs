@@ -2,7 +2,7 @@
 
 use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST};
 use super::pcie::{Packets, REQUEST_BYTES, data_link_efficiency};
-use super::resources::{Carriage, LinkModel, cpu_of, part_of};
+use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_efficiency};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
 use crate::evidence::{Engine, Operation};
@@ -198,7 +198,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
-            let known = READ_COMPLETION.or_of(cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c)));
+            let known = READ_COMPLETION.or_of(fabric.package(source).and_then(|c| part_of(fabric, parts, c)));
             if known.value < maximum {
                 (size, assumed) = (known.value, known.assumed);
             }

@@ -1,7 +1,7 @@
 //! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
 
 use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_EFFICIENCY, Setting, constant, smp_rate};
-use super::resources::{cpu_of, link_name, part_of, root_part};
+use super::resources::{link_name, part_of, root_part};
 use crate::catalogue::Parts;
 use crate::evidence::P2pStatus;
 use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, Path};
@@ -56,7 +56,7 @@ pub(super) fn staged_both(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<
 
 /// The share of its slower stage that a staged transfer through this host memory reaches.
 pub(super) fn staged_efficiency(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
-    STAGED_EFFICIENCY.or_of(cpu_of(fabric, host).and_then(|c| part_of(fabric, parts, c)))
+    STAGED_EFFICIENCY.or_of(fabric.package(host).and_then(|c| part_of(fabric, parts, c)))
 }
 
 /// Bytes of the packets into which a root complex splits peer-to-peer traffic, if it is known to.
@@ -64,7 +64,7 @@ pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Optio
     if let Some(stated) = INTEL_PEER_PACKET.stated(root_part(fabric, parts, root)) {
         return Some(stated);
     }
-    let words = cpu_of(fabric, root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
+    let words = fabric.package(root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
     (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed())
 }
 
@@ -92,7 +92,7 @@ pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destinati
 fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
     let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
     let Some(across) = across else { return Access::Direct(None) };
-    let part = cpu_of(fabric, source).and_then(|c| part_of(fabric, parts, c));
+    let part = fabric.package(source).and_then(|c| part_of(fabric, parts, c));
     match part.and_then(|p| p.constant("peer_across_sockets")) {
         Some(forwards) if forwards > 0.0 => Access::Direct(None),
         Some(_) => Access::Staged(format!(

@@ -12,6 +12,7 @@ use super::{SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::Slot;
+use crate::units::Rate;
 
 /// The most nodes that a file may list: many times those of the largest machine of one host.
 const MAX_NODES: usize = 2048;
@@ -260,6 +261,9 @@ impl<'a> Building<'a> {
         if entry.pcie.is_none() && (entry.allowed.is_some() || entry.slot.is_some()) {
             return Err(self.source.error(at, "`allowed` and `slot` belong to PCIe links"));
         }
+        if !entry.c2c && entry.c2c_rate.is_some() {
+            return Err(self.source.error(at, "`c2c_rate` belongs to links with c2c = true"));
+        }
         let mut part = None;
         let kind = if let Some(running) = &entry.pcie {
             a = self.pcie_end(a, first.span())?;
@@ -280,7 +284,11 @@ impl<'a> Building<'a> {
         } else if let Some(count) = entry.xgmi {
             LinkKind::Xgmi { count: Some(count).filter(|n| *n > 0) }
         } else {
-            LinkKind::C2c
+            let usable = entry.c2c_rate.is_none_or(|gb| gb.is_finite() && gb > 0.0);
+            if !usable {
+                return Err(self.source.error(at, "`c2c_rate` is a rate in GB/s, above 0"));
+            }
+            LinkKind::C2c { rate: entry.c2c_rate.map(Rate::from_gb) }
         };
         if a == b {
             return Err(self.source.error(at, format!("this link joins '{}' to itself", first.get_ref())));
@@ -405,7 +413,7 @@ impl<'a> Building<'a> {
 fn similar<'p>(asked: &str, parts: &[&'p Part]) -> Vec<&'p str> {
     // a key is short; no more than that is worth comparing
     let asked: String = asked.to_lowercase().chars().take(64).collect();
-    if let Some(product) = parts.iter().find(|p| p.matches_product(&asked)) {
+    if let Some(product) = parts.iter().find(|p| p.matching_words(&asked).is_some()) {
         return vec![&product.name];
     }
     let keys = || parts.iter().map(|p| p.name.as_str());

@@ -79,6 +79,7 @@ pub(super) struct LinkEntry {
     pub(super) xgmi: Option<u8>,
     #[serde(default)]
     pub(super) c2c: bool,
+    pub(super) c2c_rate: Option<f64>,
     #[serde(default)]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,

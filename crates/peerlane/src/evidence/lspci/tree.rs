@@ -7,7 +7,7 @@ use super::super::{Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{class_of, named};
 use crate::fabric::PciAddress;
 
-const TOOL: &str = "lspci -tv";
+const TOOL: &str = crate::evidence::tool::LSPCI_TREE;
 
 /// The most levels of a tree that are followed.
 const MAX_DEPTH: usize = 64;

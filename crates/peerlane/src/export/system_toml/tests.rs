@@ -72,3 +72,22 @@ fn odd_names_are_quoted() {
     assert_eq!(again.fabric.nodes()[0].name, "a \"b\"\u{7f}.c");
     assert_eq!(again.fabric.nodes()[0].note, machine.fabric.nodes()[0].note);
 }
+
+#[test]
+fn a_c2c_rate_survives_and_is_the_rate_of_copies() {
+    let text = |rate: &str| {
+        let nodes = "cpu0 = { kind = \"cpu\" }\nGPU0 = { kind = \"gpu\" }";
+        format!("name = \"m\"\n[nodes]\n{nodes}\n[[links]]\nbetween = [\"cpu0\", \"GPU0\"]\nc2c = true\n{rate}\n")
+    };
+    let expected = |machine: &Machine| {
+        let model = crate::model::Model::new(machine, Parts::embedded());
+        let all = crate::expectation::predict(&model);
+        all[0].values[0][0].map(|v| v.round())
+    };
+    let first = read_system(&text("c2c_rate = 345.0"), "m").unwrap();
+    let again = read_system(&to_system_toml(&first), "m").unwrap();
+    assert_eq!((links(&first), expected(&first)), (links(&again), Some(345.0)));
+    assert_eq!(expected(&read_system(&text(""), "m").unwrap()), Some(450.0));
+    assert!(read_system(&text("c2c_rate = 0.0"), "m").is_err());
+    assert!(read_system(&text("c2c_rate = 3.0").replace("c2c = true", "nvlink = 1"), "m").is_err());
+}

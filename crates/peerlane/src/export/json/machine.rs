@@ -1,0 +1,280 @@
+//! A machine in JSON: its nodes, links, classes and numbers, each with what it rests on.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::evidence::{Matrix, Origin};
+use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
+use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
+use crate::units::Rate;
+
+/// One machine as far as it is known.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MachineDescription {
+    /// Short name.
+    pub name: String,
+    /// What it is, in a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Whether it is a catalogue entry, a design or a capture.
+    pub description: MachineKind,
+    /// Citation, for catalogue entries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Its nodes.
+    pub nodes: Vec<NodeDescription>,
+    /// Its links.
+    pub links: Vec<LinkDescription>,
+    /// Path classes between its GPUs and NICs, computed from nodes and links.
+    pub classes: Classes,
+    /// Numbers seen on it or published of it.
+    pub matrices: Vec<ObservedMatrix>,
+    /// Figures that its source states in words.
+    pub statements: Vec<Statement>,
+    /// Slots of its board, where known.
+    pub slots: Vec<Slot>,
+    /// Price, size and the like.
+    pub facts: Facts,
+    /// What else its source says, in sentences.
+    pub notes: Vec<String>,
+    /// What the evidence cannot tell.
+    pub unknown: Vec<String>,
+    /// What could not be read, or is odd.
+    pub warnings: Vec<String>,
+    /// What is assumed.
+    pub assumptions: Vec<String>,
+    /// What cannot be true.
+    pub contradictions: Vec<ContradictionDescription>,
+}
+
+impl MachineDescription {
+    /// Describes a machine.
+    pub fn of(machine: &Machine) -> Self {
+        let fabric = &machine.fabric;
+        MachineDescription {
+            name: machine.name.clone(),
+            title: machine.title.clone(),
+            description: machine.kind,
+            source: machine.source.clone(),
+            nodes: fabric.nodes().iter().map(NodeDescription::of).collect(),
+            links: fabric.links().iter().map(|link| LinkDescription::of(fabric, link)).collect(),
+            classes: Classes::of(fabric),
+            matrices: machine.matrices.iter().map(ObservedMatrix::of).collect(),
+            statements: machine.statements.clone(),
+            slots: machine.slots.clone(),
+            facts: machine.facts,
+            notes: machine.notes.clone(),
+            unknown: machine.unknown.clone(),
+            warnings: machine.warnings.iter().map(ToString::to_string).collect(),
+            assumptions: machine.assumptions.clone(),
+            contradictions: machine
+                .contradictions
+                .iter()
+                .map(|c| ContradictionDescription {
+                    message: c.message.clone(),
+                    subjects: c.subjects.clone(),
+                    evidence: origins(&c.origins),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A node.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct NodeDescription {
+    /// Its unique name within the machine.
+    pub id: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Key of its component model in the catalogue.
+    pub part: Option<String>,
+    /// Product name as the evidence gives it.
+    pub product: Option<String>,
+    /// PCI address.
+    pub address: Option<PciAddress>,
+    /// NUMA node.
+    pub numa: Option<u32>,
+    /// CPUs that are local to it.
+    pub cpus: Option<CpuList>,
+    /// Other names it answers to.
+    pub aliases: Vec<String>,
+    /// For a NIC: whether it does RDMA.
+    pub rdma: Option<bool>,
+    /// True where no source states it.
+    pub assumed: bool,
+    /// What else a reader should know.
+    pub note: Option<String>,
+    /// The statements it rests on: `file:lines (tool)`.
+    pub evidence: Vec<String>,
+}
+
+impl NodeDescription {
+    fn of(node: &Node) -> Self {
+        NodeDescription {
+            id: node.name.clone(),
+            kind: node.kind,
+            part: node.part.clone(),
+            product: node.product.clone(),
+            address: node.address,
+            numa: node.numa,
+            cpus: node.cpus.clone(),
+            aliases: node.aliases.clone(),
+            rdma: node.rdma,
+            assumed: node.assumed,
+            note: node.note.clone(),
+            evidence: origins(&node.origins),
+        }
+    }
+}
+
+/// A link: its two ends, its kind with what belongs to that kind, and what it rests on.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LinkDescription {
+    /// One end; the upstream one where there is such a thing.
+    pub a: String,
+    /// The other end.
+    pub b: String,
+    /// Its kind.
+    #[serde(flatten)]
+    pub kind: LinkKindDescription,
+    /// Key of its component model in the catalogue.
+    pub part: Option<String>,
+    /// True where no source states it.
+    pub assumed: bool,
+    /// What else a reader should know.
+    pub note: Option<String>,
+    /// The statements it rests on.
+    pub evidence: Vec<String>,
+}
+
+impl LinkDescription {
+    fn of(fabric: &Fabric, link: &Link) -> Self {
+        LinkDescription {
+            a: fabric.node(link.a).name.clone(),
+            b: fabric.node(link.b).name.clone(),
+            kind: LinkKindDescription::of(&link.kind),
+            part: link.part.clone(),
+            assumed: link.assumed,
+            note: link.note.clone(),
+            evidence: origins(&link.origins),
+        }
+    }
+}
+
+/// How a link carries data; `kind` names it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum LinkKindDescription {
+    /// PCI Express.
+    Pcie {
+        /// The width it runs at, if anything is known of it.
+        running: Option<PcieWidth>,
+        /// The most that both ends and the slot allow, if anything is known of it.
+        allowed: Option<PcieWidth>,
+        /// The slot it passes through.
+        slot: Option<String>,
+    },
+    /// NVLink.
+    Nvlink {
+        /// NVLink generation.
+        generation: Option<u8>,
+        /// Bricks in the bundle.
+        bricks: u8,
+    },
+    /// AMD's GPU-to-GPU link.
+    Xgmi {
+        /// Links in the bundle.
+        count: Option<u8>,
+    },
+    /// NVLink-C2C between a CPU and a GPU.
+    C2c {
+        /// GB/s of the whole bundle in one direction, where a source gives it.
+        rate: Option<f64>,
+    },
+    /// Between CPU packages.
+    Smp,
+    /// Inside a CPU package.
+    OnDie,
+    /// Inside a card.
+    OnCard,
+}
+
+impl LinkKindDescription {
+    fn of(kind: &LinkKind) -> Self {
+        let known = |width: PcieWidth| (!width.is_unknown()).then_some(width);
+        match kind {
+            LinkKind::Pcie { running, allowed, slot } => {
+                Self::Pcie { running: known(*running), allowed: known(*allowed), slot: slot.clone() }
+            }
+            LinkKind::Nvlink { generation, bricks } => Self::Nvlink { generation: *generation, bricks: *bricks },
+            LinkKind::Xgmi { count } => Self::Xgmi { count: *count },
+            LinkKind::C2c { rate } => Self::C2c { rate: rate.map(Rate::gb) },
+            LinkKind::Smp => Self::Smp,
+            LinkKind::OnDie => Self::OnDie,
+            LinkKind::OnCard => Self::OnCard,
+        }
+    }
+}
+
+/// Path classes between GPUs and NICs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Classes {
+    /// Row names.
+    pub rows: Vec<String>,
+    /// Column names, the same as the rows.
+    pub cols: Vec<String>,
+    /// `X`, `NV#`, `XGMI`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; null where the fabric knows no way.
+    pub values: Vec<Vec<Option<PathClass>>>,
+}
+
+impl Classes {
+    /// The classes that a fabric implies.
+    pub fn of(fabric: &Fabric) -> Self {
+        Classes::among(fabric, &fabric.devices())
+    }
+
+    /// The classes between some nodes.
+    pub fn among(fabric: &Fabric, devices: &[NodeId]) -> Self {
+        let names: Vec<String> = devices.iter().map(|id| fabric.node(*id).name.clone()).collect();
+        let values = devices.iter().map(|a| devices.iter().map(|b| fabric.class(*a, *b)).collect()).collect();
+        Classes { rows: names.clone(), cols: names, values }
+    }
+}
+
+/// Numbers between rows and columns, with where they stand.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ObservedMatrix {
+    /// The numbers.
+    #[serde(flatten)]
+    pub matrix: Matrix,
+    /// Where they stand, and where the same numbers stand again: `file:lines (tool); file:lines (tool)`.
+    pub evidence: String,
+    /// True for figures that a document states, false for a program's own output.
+    pub published: bool,
+}
+
+impl ObservedMatrix {
+    fn of(observed: &Observed) -> Self {
+        ObservedMatrix {
+            matrix: observed.matrix.clone(),
+            evidence: [origins(std::slice::from_ref(&observed.origin)), origins(&observed.also)].concat().join("; "),
+            published: observed.published,
+        }
+    }
+}
+
+/// Statements that cannot all be true.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContradictionDescription {
+    /// What contradicts what.
+    pub message: String,
+    /// Names of the nodes it is about.
+    pub subjects: Vec<String>,
+    /// Where the statements stand.
+    pub evidence: Vec<String>,
+}
+
+fn origins(origins: &[Origin]) -> Vec<String> {
+    origins.iter().map(ToString::to_string).collect()
+}
