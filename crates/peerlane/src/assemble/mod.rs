@@ -23,7 +23,7 @@ mod unknown;
 
 use std::path::Path;
 
-use crate::evidence::{Evidence, Fact, Found, Heading, Origin, Warning};
+use crate::evidence::{Evidence, Fact, Found, Heading, Matrix, Origin, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
@@ -56,6 +56,9 @@ fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
     first <= lines(origin).0 && lines(origin).0 <= last
 }
 
+/// The lower of two measurements of one thing is above this share of the higher.
+const NOISE: f64 = 0.75;
+
 /// Matrices looked at for repeated measurements.
 const MOST_COMPARED: usize = 256;
 
@@ -83,16 +86,19 @@ fn machine(mut cluster: Cluster) -> Machine {
     machine
 }
 
-/// Says that a program was run more than once with other results: its matrices stand side by side.
+/// Says that a text shows two runs of a program with other results (before and after a change): their matrices
+/// stand side by side.
 fn measured_again(machine: &Machine) -> Option<Warning> {
     let mut firsts: Vec<&Observed> = Vec::new();
     let mut again: Option<(&Observed, &Observed)> = None;
     for observed in machine.matrices.iter().take(MOST_COMPARED) {
-        match firsts
-            .iter()
-            .find(|f| f.origin.tool == observed.origin.tool && group::same_measure(&f.matrix, &observed.matrix))
-        {
-            Some(first) => again = again.or(Some((first, observed))),
+        let of_one_kind = |f: &&&Observed| {
+            (&f.origin.source, f.origin.tool) == (&observed.origin.source, observed.origin.tool)
+                && group::same_measure(&f.matrix, &observed.matrix)
+        };
+        match firsts.iter().find(of_one_kind) {
+            Some(first) if differ(&first.matrix, &observed.matrix) => again = again.or(Some((first, observed))),
+            Some(_) => {}
             None => firsts.push(observed),
         }
     }
@@ -104,6 +110,12 @@ fn measured_again(machine: &Machine) -> Option<Warning> {
             first.origin
         ),
     })
+}
+
+/// Whether a number differs by more than runs of one program do.
+fn differ(a: &Matrix, b: &Matrix) -> bool {
+    let pairs = a.values.iter().flatten().zip(b.values.iter().flatten());
+    pairs.filter_map(|(x, y)| x.zip(*y)).any(|(x, y)| x.min(y) < NOISE * x.max(y))
 }
 
 fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings: &mut Vec<Warning>) -> Built {
