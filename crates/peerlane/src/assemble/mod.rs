@@ -20,6 +20,7 @@ mod platforms;
 mod renumber;
 mod skeleton;
 mod unknown;
+mod untold;
 
 use std::path::Path;
 
@@ -173,7 +174,10 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let nodes = emit::device_nodes(all, &mut builder);
     emit::tree(all, skeleton, &nodes, &mut builder);
     let nvlink = nvlink::add(all, &nodes, &mut builder);
-    let fabric = builder.build().map_err(|e| e.to_string())?;
+    let mut fabric = builder.build().map_err(|e| e.to_string())?;
+    if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
+        fabric.set_untold(untold::untold(all, matrix, &nodes));
+    }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
     Ok(Built { fabric, nvlink, wrong })
 }

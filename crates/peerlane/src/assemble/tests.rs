@@ -91,3 +91,18 @@ fn nvlinks_without_far_ends_are_unknown() {
         all[0].unknown
     );
 }
+
+#[test]
+fn what_a_cut_matrix_leaves_open_is_unknown() {
+    // of NIC0 and NIC1 the rows are cut off, and GPU1's row ends before NIC1
+    let text = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity\n\
+                GPU0\t X \tSYS\tSYS\tSYS\tPIX\t0-7\t0\nGPU1\tSYS\t X \tNODE\n";
+    let all = machines(text);
+    let fabric = &all[0].fabric;
+    let class = |a: &str, b: &str| fabric.class(fabric.find(a).unwrap(), fabric.find(b).unwrap());
+    assert_eq!(class("GPU0", "NIC1"), Some(PathClass::Sys));
+    assert_eq!(class("NIC0", "NIC1"), None, "both are far from GPU0, which says nothing of each other");
+    assert_eq!(class("GPU1", "NIC1"), None);
+    assert_eq!(class("NIC0", "NIC2"), Some(PathClass::Sys), "NIC2 is at GPU0, and NIC0 is far from it");
+    assert_eq!(class("GPU1", "NIC0"), Some(PathClass::Node));
+}
