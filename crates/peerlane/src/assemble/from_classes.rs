@@ -46,11 +46,11 @@ pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origi
     for domain in &mut domains {
         domain.numa = domain.devices().iter().find_map(|&d| devices[d].numa);
     }
-    Skeleton { domains, origin: Some(origin.clone()) }
+    Skeleton { of_classes: true, domains, origin: Some(origin.clone()) }
 }
 
 /// A device's name in the matrix.
-fn stated_name<'a>(matrix: &ClassMatrix, device: &'a Device) -> Option<&'a str> {
+pub(super) fn stated_name<'a>(matrix: &ClassMatrix, device: &'a Device) -> Option<&'a str> {
     let listed = |name: &&String| matrix.cols.contains(name) || matrix.rows.contains(name);
     std::iter::once(&device.name).chain(&device.aliases).find(listed).map(String::as_str)
 }

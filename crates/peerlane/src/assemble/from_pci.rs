@@ -49,7 +49,7 @@ pub(super) fn from_pci(all: &Inventory, tree: &PciTree, origin: &Origin) -> Skel
             None => domains.push(Domain { numa, roots: vec![root] }),
         }
     }
-    Skeleton { domains: join_domains(all, domains), origin: Some(origin.clone()) }
+    Skeleton { of_classes: false, domains: join_domains(all, domains), origin: Some(origin.clone()) }
 }
 
 /// Places root complexes whose NUMA node the listing does not tell: there may be only one node, or a

@@ -191,7 +191,17 @@ fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
 pub(super) fn pci_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
     let nvlinks =
         |m: &ClassMatrix| m.cells.iter().flatten().filter(|c| matches!(c, Some(PathClass::Nvlink(_)))).count();
-    a.cols == b.cols && a.rows == b.rows && (nvlinks(a) == 0) != (nvlinks(b) == 0) && agree(a, b)
+    // two pairs of GPUs, one with a bridge and one without, look the same, so that something must tell this machine
+    let marked = |m: &ClassMatrix| {
+        let affinities: BTreeSet<String> = m.cpu_affinity.iter().flatten().map(ToString::to_string).collect();
+        affinities.len() > 1 || m.cells.iter().flatten().flatten().any(|c| c.is_pcie())
+    };
+    a.cols == b.cols
+        && a.rows == b.rows
+        && a.cpu_affinity == b.cpu_affinity
+        && (nvlinks(a) == 0) != (nvlinks(b) == 0)
+        && [a, b].iter().all(|m| nvlinks(m) == 0 || marked(m))
+        && agree(a, b)
 }
 
 impl Identity {

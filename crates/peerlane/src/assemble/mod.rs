@@ -20,11 +20,12 @@ mod platforms;
 mod renumber;
 mod skeleton;
 mod unknown;
+mod untold;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::evidence::{Evidence, Fact, Found, Heading, Origin, P2pMatrix, P2pStatus, Warning};
+use crate::evidence::{Evidence, Fact, Found, Heading, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
@@ -58,6 +59,9 @@ fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
     first <= line && line <= last
 }
 
+/// The lower of two measurements of one thing is above this share of the higher.
+const NOISE: f64 = 0.75;
+
 /// Matrices looked at for repeated measurements.
 const MOST_COMPARED: usize = 256;
 
@@ -85,16 +89,19 @@ fn machine(mut cluster: Cluster) -> Machine {
     machine
 }
 
-/// Says that a program was run more than once with other results: its matrices stand side by side.
+/// Says that a text shows two runs of a program with other results (before and after a change): their matrices
+/// stand side by side.
 fn measured_again(machine: &Machine) -> Option<Warning> {
     let mut firsts: Vec<&Observed> = Vec::new();
     let mut again: Option<(&Observed, &Observed)> = None;
     for observed in machine.matrices.iter().take(MOST_COMPARED) {
-        match firsts
-            .iter()
-            .find(|f| f.origin.tool == observed.origin.tool && group::same_measure(&f.matrix, &observed.matrix))
-        {
-            Some(first) => again = again.or(Some((first, observed))),
+        let of_one_kind = |f: &&&Observed| {
+            (&f.origin.source, f.origin.tool) == (&observed.origin.source, observed.origin.tool)
+                && group::same_measure(&f.matrix, &observed.matrix)
+        };
+        match firsts.iter().find(of_one_kind) {
+            Some(first) if differ(&first.matrix, &observed.matrix) => again = again.or(Some((first, observed))),
+            Some(_) => {}
             None => firsts.push(observed),
         }
     }
@@ -106,6 +113,12 @@ fn measured_again(machine: &Machine) -> Option<Warning> {
             first.origin
         ),
     })
+}
+
+/// Whether a number differs by more than runs of one program do.
+fn differ(a: &Matrix, b: &Matrix) -> bool {
+    let pairs = a.values.iter().flatten().zip(b.values.iter().flatten());
+    pairs.filter_map(|(x, y)| x.zip(*y)).any(|(x, y)| x.min(y) < NOISE * x.max(y))
 }
 
 fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings: &mut Vec<Warning>) -> Built {
@@ -163,7 +176,10 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let nodes = emit::device_nodes(all, &mut builder);
     emit::tree(all, skeleton, &nodes, &mut builder);
     let nvlink = nvlink::add(all, &nodes, &mut builder);
-    let fabric = builder.build().map_err(|e| e.to_string())?;
+    let mut fabric = builder.build().map_err(|e| e.to_string())?;
+    if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
+        fabric.set_untold(untold::untold(all, matrix, &nodes));
+    }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
     Ok(Built { fabric, nvlink, wrong })
 }

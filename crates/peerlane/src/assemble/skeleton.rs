@@ -68,6 +68,8 @@ pub(super) struct Domain {
 /// The whole.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Skeleton {
+    /// Whether it is what a class matrix implies, and no listing of what there is.
+    pub(super) of_classes: bool,
     /// NUMA domains.
     pub(super) domains: Vec<Domain>,
     /// The statement it rests on.

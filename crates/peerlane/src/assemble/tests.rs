@@ -48,6 +48,12 @@ fn topo_mp_tells_what_nvlink_hides() {
 }
 
 #[test]
+fn a_pair_with_a_bridge_and_one_without_are_two_machines() {
+    let pair = |class: &str| format!("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{class}\t0-7\nGPU1\t{class}\t X \t0-7\n");
+    assert_eq!(machines(&format!("{}\nand\n{}", pair("NV2"), pair("PHB"))).len(), 2);
+}
+
+#[test]
 fn hosts_named_before_each_line_are_machines() {
     let lines: String = topo("NODE", "PIX", "NODE").lines().map(|l| format!("n1: {l}\nn2: {l}\n")).collect();
     let all = machines(&lines);
@@ -71,7 +77,7 @@ fn a_run_again_is_said() {
     let all = machines(&format!("{}\nafter\n{}", run(3), run(25)));
     assert_eq!((all.len(), all[0].matrices.len()), (1, 2));
     assert!(all[0].warnings[0].message.contains("an earlier run's, t:3-6"), "{:?}", all[0].warnings);
-    assert!(machines(&format!("{}\n{}", run(3), run(3)))[0].warnings.is_empty());
+    assert!(machines(&format!("{}\n{}", run(24), run(25)))[0].warnings.is_empty(), "runs always differ a little");
 }
 
 #[test]
@@ -141,8 +147,8 @@ fn a_gpu_on_its_cpus_c2c_takes_it_to_memory() {
     let xml = r#"<system version="1">
   <cpu numaid="0" affinity="ff" arch="arm64">
     <pci busid="0009:01:00.0" class="0x030200" link_speed="2.5 GT/s PCIe" link_width="16">
-  <gpu dev="0" sm="90"><c2c bw="40000" count="10"/></gpu>
-</pci>
+      <gpu dev="0" sm="90"><c2c bw="40000" count="10"/></gpu>
+    </pci>
   </cpu>
 </system>
 "#;
@@ -151,4 +157,19 @@ fn a_gpu_on_its_cpus_c2c_takes_it_to_memory() {
     let path = fabric.path(fabric.find("GPU0").unwrap(), fabric.find("host0").unwrap()).unwrap();
     let first = fabric.link(path.hops[0].link);
     assert_eq!(first.kind, LinkKind::C2c { rate: Some(Rate::from_gb(400.0)) });
+}
+
+#[test]
+fn what_a_cut_matrix_leaves_open_is_unknown() {
+    // of NIC0 and NIC1 the rows are cut off, and GPU1's row ends before NIC1
+    let text = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity\n\
+                GPU0\t X \tSYS\tSYS\tSYS\tPIX\t0-7\t0\nGPU1\tSYS\t X \tNODE\n";
+    let all = machines(text);
+    let fabric = &all[0].fabric;
+    let class = |a: &str, b: &str| fabric.class(fabric.find(a).unwrap(), fabric.find(b).unwrap());
+    assert_eq!(class("GPU0", "NIC1"), Some(PathClass::Sys));
+    assert_eq!(class("NIC0", "NIC1"), None, "both are far from GPU0, which says nothing of each other");
+    assert_eq!(class("GPU1", "NIC1"), None);
+    assert_eq!(class("NIC0", "NIC2"), Some(PathClass::Sys), "NIC2 is at GPU0, and NIC0 is far from it");
+    assert_eq!(class("GPU1", "NIC0"), Some(PathClass::Node));
 }

@@ -14,8 +14,10 @@ fn run(view: &View) -> Vec<Raised> {
     let nics = view.rdma_nics();
     let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<String>)>> = BTreeMap::new();
     for gpu in gpus.iter().copied() {
-        let classes: Vec<(PathClass, NodeId)> =
-            nics.iter().filter_map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
+        // a NIC whose way is not known may be the near one
+        let classes: Option<Vec<(PathClass, NodeId)>> =
+            nics.iter().map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
+        let Some(classes) = classes else { continue };
         let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
         if best > PathClass::Pxb {
             let nearest =
@@ -98,6 +100,14 @@ mod tests {
         assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
         assert_eq!(found[0].subjects, ["GPU1"]);
         assert!(found[0].observed.contains("GPU1: mlx5_0 (SYS)"));
+    }
+
+    #[test]
+    fn a_nic_whose_way_is_not_known_may_be_near() {
+        let mut machine = with_nic("switch0");
+        let pair = (machine.fabric.find("GPU1").unwrap(), machine.fabric.find("mlx5_0").unwrap());
+        machine.fabric.set_untold([pair]);
+        assert!(findings(&machine, run).is_empty());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The graph itself, its builder, and the index that makes queries quick.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 
@@ -15,6 +15,8 @@ pub struct Fabric {
     upstream: Vec<Option<(LinkId, NodeId)>>,
     /// Distance to the top of the PCIe tree.
     depth: Vec<u32>,
+    /// Pairs of devices, in order, the way between which nothing tells although both have a place.
+    untold: HashSet<(NodeId, NodeId)>,
 }
 
 /// Why nodes and links make no fabric.
@@ -112,6 +114,16 @@ pub(super) fn is_root(kind: NodeKind) -> bool {
 }
 
 impl Fabric {
+    /// Says that the way between these pairs over the PCIe tree is not known, whatever the (assumed) tree shows.
+    pub(crate) fn set_untold(&mut self, pairs: impl IntoIterator<Item = (NodeId, NodeId)>) {
+        self.untold = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+    }
+
+    /// Whether the way between two devices over the PCIe tree is not known.
+    pub(super) fn is_untold(&self, a: NodeId, b: NodeId) -> bool {
+        !self.untold.is_empty() && self.untold.contains(&(a.min(b), a.max(b)))
+    }
+
     fn new(nodes: Vec<Node>, links: Vec<Link>) -> Result<Self, FabricError> {
         let mut by_name = HashMap::with_capacity(nodes.len());
         for (i, node) in nodes.iter().enumerate() {
@@ -130,8 +142,15 @@ impl Fabric {
             adjacent[link.a.index()].push((LinkId(i as u32), link.b));
             adjacent[link.b.index()].push((LinkId(i as u32), link.a));
         }
-        let mut fabric =
-            Fabric { upstream: vec![None; nodes.len()], depth: vec![0; nodes.len()], nodes, links, by_name, adjacent };
+        let mut fabric = Fabric {
+            upstream: vec![None; nodes.len()],
+            depth: vec![0; nodes.len()],
+            nodes,
+            links,
+            by_name,
+            adjacent,
+            untold: HashSet::new(),
+        };
         fabric.root_the_forest()?;
         Ok(fabric)
     }

@@ -71,10 +71,14 @@ impl Fabric {
     }
 
     /// The way from `a` to `b` over PCIe and the CPUs, as if there were no NVLink between GPUs. A GPU
-    /// that reaches its CPU by NVLink or C2C takes that way to host memory.
+    /// that reaches its CPU by NVLink or C2C takes that way to host memory. `None` too where a cut-off matrix
+    /// leaves open how far apart the two are.
     pub fn tree_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         if a == b {
             return Some(Path { class: PathClass::Same, hops: Vec::new() });
+        }
+        if self.is_untold(a, b) {
+            return None;
         }
         let host_bound = |x: NodeId| matches!(self.node(x).kind, NodeKind::Host | NodeKind::Cpu);
         if !host_bound(a)

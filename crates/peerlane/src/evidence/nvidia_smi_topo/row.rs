@@ -105,7 +105,9 @@ fn glued_part(rest: &str) -> Option<usize> {
             return Some(known.len());
         }
     }
-    is_affinity(rest).then_some(rest.len())
+    // `0-310N/A` are three values, and nothing parts them
+    let values = rest.ends_with("N/A") && rest.bytes().all(|b| b.is_ascii_digit() || b"-,N/A".contains(&b));
+    (is_affinity(rest) || values).then_some(rest.len())
 }
 
 #[derive(Default)]

@@ -86,6 +86,17 @@ fn lost_tabs() {
 }
 
 #[test]
+fn everything_glued_and_signs_of_markdown() {
+    let found = scanned("GPU0GPU1CPU AffinityNUMA AffinityGPU NUMA ID\nGPU0XNODE0-310N/A\nGPU1NODEX0-310N/A\n");
+    assert_eq!(matrices(&found)[0].cell("GPU0", "GPU1"), Some(PathClass::Node));
+    assert_eq!(matrices(&found)[0].cpu_affinity, [None, None]);
+    let m = clean(
+        "| | **GPU0** | GPU1 | CPU Affinity |\n|---|---|---|---|\n| **GPU0** | X | `NV4` | 0-3 |\n| **GPU1** | `NV4` | **X** | 4-7 |\n",
+    );
+    assert_eq!((m.cell("GPU1", "GPU0"), m.cpu_affinity[1].clone()), (Some(PathClass::Nvlink(4)), list("4-7")));
+}
+
+#[test]
 fn header_without_leading_blank_and_old_names() {
     let m = clean("GPU0    GPU1    CPU Affinity\nGPU0     X     SOC    0-11\nGPU1    SOC     X     0-11\n");
     assert!(m.old_names);
