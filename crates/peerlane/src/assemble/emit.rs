@@ -296,9 +296,9 @@ fn has_cpus(node: &NumaNode) -> bool {
 /// The NUMA nodes that some CPUs are of.
 fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
     let shared = |node: &&NumaNode| {
-        node.cpus.as_ref().is_some_and(|own| {
-            own.ranges().iter().any(|(a, b)| cpus.ranges().iter().any(|(c, d)| a <= d && c <= b))
-        })
+        node.cpus
+            .as_ref()
+            .is_some_and(|own| own.ranges().iter().any(|(a, b)| cpus.ranges().iter().any(|(c, d)| a <= d && c <= b)))
     };
     nodes.iter().filter(shared).map(|n| n.id).collect()
 }

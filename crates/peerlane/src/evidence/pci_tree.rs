@@ -190,8 +190,7 @@ impl PciTree {
         let key = |d: &PciDevice| Some((d.address?.domain, d.address?.bus, d.vendor?, d.device?));
         let virtualised: HashSet<_> =
             listed.iter().filter(|d| d.address.is_some_and(|a| a.function != 0)).filter_map(|d| key(d)).collect();
-        let heads: HashSet<PciAddress> =
-            listed.iter().filter_map(|d| d.address).filter(|a| a.function == 0).collect();
+        let heads: HashSet<PciAddress> = listed.iter().filter_map(|d| d.address).filter(|a| a.function == 0).collect();
         let is_virtual = |d: &PciDevice| {
             let Some(at) = d.address.filter(|_| d.gpu_index.is_none()) else { return false };
             // a second head of an old card is a function too

@@ -175,7 +175,8 @@ impl Writer<'_> {
         }
         fields.extend(node.assumed.then(|| "assumed = true".to_owned()));
         let left_out = node.part.as_ref().filter(|_| self.overfull.contains(&id));
-        let left_out = left_out.map(|p| format!("part '{p}' is left out: it has fewer lanes or bricks than are linked here"));
+        let left_out =
+            left_out.map(|p| format!("part '{p}' is left out: it has fewer lanes or bricks than are linked here"));
         let notes: Vec<String> = node.note.iter().cloned().chain(left_out).collect();
         fields.extend((!notes.is_empty()).then(|| format!("note = {}", quoted(&notes.join("; ")))));
         fields
