@@ -127,7 +127,11 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     }));
     lines.extend(machine.curves.iter().map(|(curve, origin)| {
         let ends = if curve.ends.is_empty() { String::new() } else { format!(" {}", curve.ends.join(" → ")) };
-        format!("{}{ends}, {} message sizes: {}", curve.what, curve.sizes.len(), label::origin(origin))
+        let sizes = match curve.sizes.len() {
+            1 => "1 message size".to_owned(),
+            n => format!("{n} message sizes"),
+        };
+        format!("{}{ends}, {sizes}: {}", curve.what, label::origin(origin))
     }));
     for (table, origin) in &machine.rates {
         lines.push(format!("{}: {}", count(table.rows.len(), "published rate"), label::origin(origin)));

@@ -163,6 +163,7 @@ fn of_class(class: PathClass) -> anstyle::Style {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::fabric::{FabricBuilder, Link, LinkKind, Node, PcieWidth};
 
     fn lines(names: usize, value: f64) -> Vec<String> {
         let rows: Vec<String> = (0..names).map(|i| format!("GPU{i}")).collect();
@@ -191,6 +192,28 @@ mod tests {
         table(&mut out, &vec![text(9); 9], &[vec![text(9); 9]], 4).unwrap();
         let shown = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(shown.lines().all(|l| width(l) <= WIDTH), "{shown}");
+    }
+
+    #[test]
+    fn management_nics_stand_in_one_line() {
+        let mut b = FabricBuilder::new();
+        let root = b.node(Node::new("rc0", NodeKind::RootComplex));
+        for (name, kind, rdma) in [
+            ("GPU0", NodeKind::Gpu, None),
+            ("mlx5_0", NodeKind::Nic, Some(true)),
+            ("eno1", NodeKind::Nic, Some(false)),
+            ("eno2", NodeKind::Nic, Some(false)),
+            ("ens3", NodeKind::Nic, None),
+        ] {
+            let node = b.node(Node { rdma, ..Node::new(name, kind) });
+            b.link(Link::new(root, node, LinkKind::pcie(PcieWidth::default())));
+        }
+        let mut out = Vec::new();
+        classes(&mut out, &b.build().unwrap()).unwrap();
+        let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+        let heads: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
+        assert_eq!(heads, ["GPU0", "mlx5_0", "ens3"]);
+        assert!(text.ends_with("without RDMA, and not shown above: eno1, eno2\n"), "{text}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
 use super::group::{is_gpu_label, pci_views};
+use super::merge::{complete, known_or, merge_gpu, merge_host};
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
@@ -427,23 +428,6 @@ impl Inventory {
     }
 }
 
-/// Takes over what is not known yet of a function.
-fn complete(into: &mut PciDevice, from: &PciDevice) {
-    into.class = into.class.or(from.class);
-    into.vendor = into.vendor.or(from.vendor);
-    into.device = into.device.or(from.device);
-    into.name = into.name.take().or_else(|| from.name.clone());
-    into.running = known_or(into.running, from.running);
-    into.capable = known_or(into.capable, from.capable);
-    into.link_rate = into.link_rate.or(from.link_rate);
-    into.numa = into.numa.or(from.numa);
-    into.acs = into.acs.or(from.acs);
-    into.bar_bytes = into.bar_bytes.or(from.bar_bytes);
-    if into.os_devices.is_empty() {
-        into.os_devices.clone_from(&from.os_devices);
-    }
-}
-
 /// NVIDIA's PCI vendor number.
 const NVIDIA: u16 = 0x10de;
 
@@ -494,69 +478,4 @@ fn is_gigabit(name: &str) -> bool {
     let Some((before, _)) = name.split_once("Gigabit") else { return false };
     let word = before.split([' ', '-']).rfind(|w| !w.is_empty()).unwrap_or_default();
     word.is_empty() || !word.chars().all(|c| c.is_ascii_digit())
-}
-
-fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {
-    PcieWidth { generation: a.generation.or(b.generation), lanes: a.lanes.or(b.lanes) }
-}
-
-fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
-    macro_rules! keep_known {
-        ($($field:ident),*) => {
-            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
-        };
-    }
-    keep_known!(
-        index,
-        address,
-        uuid,
-        temperature,
-        power,
-        power_limit,
-        utilization,
-        memory,
-        bar1,
-        memory_clock_mhz,
-        memory_bus_bits,
-        copy_engines,
-        compute_capability,
-        mig,
-        performance_state,
-        replays,
-        fabric_state,
-        numa,
-        driver
-    );
-    // the plain table cuts names short, others print them whole
-    if into.name.as_ref().map(String::len) < from.name.as_ref().map(String::len) {
-        into.name.clone_from(&from.name);
-    }
-    into.running = known_or(into.running, from.running);
-    into.allowed = known_or(into.allowed, from.allowed);
-    into.capable = known_or(into.capable, from.capable);
-    into.clock_event_reasons.extend(from.clock_event_reasons.iter().cloned());
-    into.clock_event_reasons.sort();
-    into.clock_event_reasons.dedup();
-}
-
-fn merge_host(into: &mut HostFacts, from: &HostFacts) {
-    macro_rules! keep_known {
-        ($($field:ident),*) => {
-            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
-        };
-    }
-    keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, cores_per_socket, threads, hypervisor);
-    for node in &from.numa {
-        match into.numa.iter_mut().find(|n| n.id == node.id) {
-            Some(known) => {
-                known.cpus = known.cpus.take().or_else(|| node.cpus.clone());
-                known.memory = known.memory.or(node.memory);
-                known.package = known.package.or(node.package);
-                if known.distances.is_empty() {
-                    known.distances.clone_from(&node.distances);
-                }
-            }
-            None => into.numa.push(node.clone()),
-        }
-    }
 }

@@ -14,6 +14,7 @@ mod from_pci;
 mod group;
 mod implied_tree;
 mod inventory;
+mod merge;
 mod nvlink;
 mod nvlink_mesh;
 mod platforms;

@@ -292,6 +292,15 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_whose_configuration_could_not_be_read() {
+        let switch = r#"<object type="PCIDev" gp_index="24" subtype="NVSwitch" pci_busid="0000:83:00.0" pci_type="0000 [0000:0000] [0000:0000] 00"/>
+     <object type="PCIDev" gp_index="22""#;
+        let found = read(&machine("2.0", 5, 3).replace(r#"<object type="PCIDev" gp_index="22""#, switch));
+        let Fact::Pci(tree) = &found.evidence[0].fact else { panic!() };
+        assert!(tree.devices.iter().any(|d| d.is_nvswitch() && d.vendor.is_none()), "{tree:?}");
+    }
+
+    #[test]
     fn host_and_distances() {
         let found = read(&machine("2.0", 5, 3));
         let Fact::Host(host) = &found.evidence[2].fact else { panic!() };

@@ -28,6 +28,9 @@ fn title(line: &str) -> Option<&str> {
     (title.starts_with("OSU ") && title.contains(" Test")).then_some(title)
 }
 
+/// The column of `-c`, which has `Pass` or `Fail`.
+const VALIDATION: &str = "Validation";
+
 /// Reads the table below a title; returns the line to go on with.
 fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usize {
     let mut settings = BTreeMap::from([("title".to_owned(), title.to_owned())]);
@@ -51,10 +54,17 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
         found.warn(text, TOOL, text.numbers(title_line, title_line), "a title without a table; the text may be cut");
         return title_line + 1;
     };
+    series.retain(|s| s.name != VALIDATION);
     let mut sizes = Vec::new();
     let mut last = header;
     for i in header + 1..text.len() {
-        let Some((size, values)) = row(text.line(i), series.len()) else { break };
+        let line = text.line(i).trim_end();
+        let failed = line.strip_suffix("Fail");
+        if failed.is_some() {
+            settings.insert(VALIDATION.to_owned(), "failed".to_owned());
+        }
+        let line = failed.or_else(|| line.strip_suffix("Pass")).unwrap_or(line);
+        let Some((size, values)) = row(line, series.len()) else { break };
         sizes.push(size);
         series.iter_mut().zip(values).for_each(|(s, value)| {
             let scale = if s.unit == Some(Unit::GigabytesPerSecond) { 1e-3 } else { 1.0 };
@@ -168,6 +178,18 @@ mod tests {
         let names: Vec<&str> = c[0].series.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["Avg Latency", "Min Latency", "Max Latency", "Iterations"]);
         assert_eq!((c[0].series[2].values[0], c[0].series[3].unit), (Some(3.0), None));
+    }
+
+    #[test]
+    fn validated_rows_have_a_word_at_their_end() {
+        let table = |word: &str| {
+            format!(
+                "# OSU MPI Bandwidth Test v7.5\n# Datatype: MPI_CHAR.\n# Size      Bandwidth (MB/s)        Validation\n1   0.5   Pass\n2   1.0   {word}\n\n"
+            )
+        };
+        let (good, bad) = (curves(&table("Pass")), curves(&table("Fail")));
+        assert_eq!((good[0].sizes.len(), good[0].series.len()), (2, 1));
+        assert_eq!((good[0].settings.get("Validation"), bad[0].settings["Validation"].as_str()), (None, "failed"));
     }
 
     #[test]

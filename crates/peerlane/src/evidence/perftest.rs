@@ -209,9 +209,11 @@ fn head(text: &Text, from: &Position, header: &Position) -> (usize, String) {
         let start = if i == from.line { from.byte.min(end) } else { 0 };
         lines.push(text.line(i).get(start..end).unwrap_or_default());
     }
-    // the test's own output begins with its title, the command may stand above
-    let begins = |line: &&str| command(line).is_some() || title(line).is_some();
-    let begin = lines.iter().rposition(|l| command(l).is_some()).or_else(|| lines.iter().rposition(begins));
+    // the test's own output begins with its title; the command may stand above, and the choice of a GPU
+    let last = |begins: &dyn Fn(&str) -> bool| lines.iter().rposition(|line| begins(line));
+    let begin = last(&|line| command(line).is_some())
+        .or_else(|| last(&|line| line.trim() == "initializing CUDA"))
+        .or_else(|| last(&|line| title(line).is_some()));
     let begin = begin.unwrap_or(0);
     first += begin;
     (first, lines.get(begin..).unwrap_or_default().join("\n"))
@@ -330,6 +332,8 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
         let found = scanned(BW);
         let c = curves(&found)[0];
         assert_eq!((c.what.as_str(), c.ends.join(" ")), ("ib_write_bw", "mlx5_9 GPU3".to_owned()));
+        let no_command = scanned(BW.split_once("host\n").unwrap().1);
+        assert_eq!(curves(&no_command)[0].ends.join(" "), "mlx5_9 GPU3");
         assert_eq!(c.sizes, [Bytes(2), Bytes(65536)]);
         assert_eq!(c.series[1].name, "BW average");
         assert_eq!((c.series[1].unit, c.series[1].values[1]), (Some(Unit::MebibytesPerSecond), Some(10900.0)));

@@ -351,6 +351,7 @@ mod tests {
         root.write("sys/devices/system/node/node1/cpulist", "8-15\n");
         root.write("sys/devices/system/node/node1/distance", "21 10\n");
         root.write("sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       1024 kB\n");
+        root.write("sys/devices/system/node/node255/cpulist", "\n");
         root.write("sys/devices/system/cpu/cpu8/topology/physical_package_id", "1\n");
         root.write("proc/driver/nvidia/gpus/0000:02:00.0/information", "Model: \t\t A GPU\nIRQ: 1\n");
         for folder in ["sys/bus/pci/devices", "sys/class/infiniband"] {
@@ -380,6 +381,7 @@ mod tests {
             (true, Some(200.0), Some("port 1 ACTIVE InfiniBand"))
         );
         let Fact::Host(host) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(host.numa[1].cpus, Some(CpuList::default()));
         let node = &host.numa[0];
         assert_eq!((node.id, node.package, node.memory), (1, Some(1), Some(Bytes(1 << 20))));
         assert_eq!(found.evidence[0].origin.lines, None);

@@ -251,4 +251,20 @@ end";
         assert_eq!(all[0].0.devices.len(), 4);
         assert!(read("- [x] done\n-[ab] cd\n-[0000:00]\n").is_empty());
     }
+
+    #[test]
+    fn excerpts_and_a_first_line_that_moved() {
+        let found = read(
+            " +-[0000:40]-+-00.0  AMD Root Complex
+ |           \\-01.1-[41]----00.0  NVIDIA Corporation GA100
+ \\-[0000:00]-+-00.0  AMD Root Complex
+            +-01.1-[01]----00.0  NVIDIA Corporation GA100
+            \\-02.1-[02]----00.0  NVIDIA Corporation GA100
+",
+        );
+        let [(tree, _)] = &found[..] else { panic!("{found:?}") };
+        let gpus: Vec<String> =
+            tree.devices.iter().filter(|d| d.is_gpu()).map(|d| d.address.unwrap().to_string()).collect();
+        assert_eq!(gpus, ["0000:41:00.0", "0000:01:00.0", "0000:02:00.0"]);
+    }
 }
