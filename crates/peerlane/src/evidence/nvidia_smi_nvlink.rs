@@ -89,21 +89,28 @@ impl Output {
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let output = std::mem::take(self);
+        let mut output = std::mem::take(self);
         let Some((first, last)) = output.lines else { return };
         let (tool, lines) = (output.tool.unwrap_or(STATUS), text.numbers(first, last));
+        // a run that goes on under another tool's name has said its names
+        let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
+        let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
         // inactive links are printed too, so that missing lines are not missing links
         let count = |gpu| output.ports.iter().filter(|p| p.gpu == gpu && p.port.is_some()).count();
         if let (Some(first), Some(last)) = (output.ports.first(), output.ports.last())
             && last.port.is_some()
             && count(last.gpu) < count(first.gpu)
         {
-            let (n, of) = (count(last.gpu), count(first.gpu));
-            found.warn(text, tool, lines, format!("the last GPU has {n} of {of} links: the capture is cut"));
+            let (n, of, cut) = (count(last.gpu), count(first.gpu), last.gpu);
+            found.warn(
+                text,
+                tool,
+                lines,
+                format!("the last GPU has {n} of {of} links: the capture is cut, and they are left out"),
+            );
+            // how many it has in all is not known, and fewer would read as links that are down
+            output.ports.retain(|p| p.gpu != cut);
         }
-        // a run that goes on under another tool's name has said its names
-        let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
-        let names: Vec<GpuFacts> = output.names.into_iter().filter(named).collect();
         if !names.is_empty() {
             found.push(text, tool, lines, Fact::Gpus(names));
         }
