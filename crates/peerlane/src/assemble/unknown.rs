@@ -22,6 +22,7 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
         ));
     }
     list.extend(nvlinks_to_nowhere(all, fabric));
+    list.extend(nvlinks_left_out(all));
     list.extend(packages(fabric));
     list.extend(one_numa_node_yet_sys(fabric));
     list
@@ -109,6 +110,15 @@ fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
     (any && by_matrix && all.pci_classes.is_none()).then(|| {
         format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)
     })
+}
+
+/// A topology file that NCCL is given (`NCCL_TOPO_FILE`) has PCI devices only; NCCL finds NVLinks itself.
+fn nvlinks_left_out(all: &Inventory) -> Option<String> {
+    let (tree, origin) = all.trees.iter().find(|(tree, o)| tree.bridges_are_switches && o.tool.starts_with("NCCL"))?;
+    let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
+    let given = gpus.len() > 1 && gpus.iter().all(|d| d.gpu_index.is_none());
+    (given && all.nvlinks.is_empty() && all.classes.is_none())
+        .then(|| format!("whether NVLink joins the GPUs: {} as given to NCCL leaves that out", origin.tool))
 }
 
 /// `nvlink -s` lists links that are up, but not where they lead.
