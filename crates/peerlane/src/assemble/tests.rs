@@ -173,3 +173,16 @@ fn what_a_cut_matrix_leaves_open_is_unknown() {
     assert_eq!(class("NIC0", "NIC2"), Some(PathClass::Sys), "NIC2 is at GPU0, and NIC0 is far from it");
     assert_eq!(class("GPU1", "NIC0"), Some(PathClass::Node));
 }
+
+#[test]
+fn a_topology_file_for_nccl_says_nothing_of_nvlink() {
+    let pci = |bus: u32, inner: &str| {
+        format!(r#"<pci busid="0000:0{bus}:00.0" class="0x030200" link_speed="16 GT/s" link_width="16">{inner}</pci>"#)
+    };
+    let file = |inner: &str| {
+        format!(r#"<system version="1"><cpu numaid="0">{}{}</cpu></system>"#, pci(1, inner), pci(2, inner))
+    };
+    let says = |text: &str| machines(text)[0].unknown.iter().any(|u| u.starts_with("whether NVLink joins"));
+    assert!(says(&file("")));
+    assert!(!says(&file(r#"<gpu dev="0" sm="80"/>"#)), "what NCCL dumps lists them");
+}

@@ -17,7 +17,7 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
     list.extend(implied_switches(fabric));
     list.extend(guessed_cards(fabric));
     list.extend(hidden_by_nvlink(all, fabric));
-    list.extend(nvlink_not_shown(all));
+    list.extend(nvlinks_left_out(all).or_else(|| nvlink_not_shown(all)));
     for group in &nvlink.undecided {
         list.push(format!(
             "{}: equal NV# to all peers fits direct NVLinks as well as an NVSwitch; drawn as direct links",
@@ -128,6 +128,15 @@ fn nvlink_not_shown(all: &Inventory) -> Option<String> {
             names::list(&names)
         )
     })
+}
+
+/// A topology file that NCCL is given (`NCCL_TOPO_FILE`) has PCI devices only; NCCL finds NVLinks itself.
+fn nvlinks_left_out(all: &Inventory) -> Option<String> {
+    let (tree, origin) = all.trees.iter().find(|(tree, o)| tree.bridges_are_switches && o.tool.starts_with("NCCL"))?;
+    let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
+    let given = gpus.len() > 1 && gpus.iter().all(|d| d.gpu_index.is_none());
+    (given && all.nvlinks.is_empty() && all.classes.is_none())
+        .then(|| format!("whether NVLink joins the GPUs: {} as given to NCCL leaves that out", origin.tool))
 }
 
 /// `nvlink -s` lists links that are up, but not where they lead.

@@ -31,6 +31,8 @@ fn run(view: &View) -> Vec<Raised> {
         let compared: Vec<(Cell, f64, f64)> = view
             .gpu_cells(&on.matrix)
             .into_iter()
+            // refused pairs are staged in both tables
+            .filter(|cell| cell.nodes().is_none_or(|(a, b)| view.p2p_works(a, b) != Some(false)))
             .filter_map(|cell| {
                 let staged = staged(on, off, &cell).filter(|rate| *rate > 0.0)?;
                 Some((cell, cell.rate.gb(), staged))
@@ -218,6 +220,15 @@ mod tests {
         assert_eq!((found[0].subjects.as_slice(), found[0].kind), (&["GPU0-GPU1".to_owned()][..], FindingKind::Fault));
         machine.matrices[1].origin.source = "another.txt".into();
         assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
+    }
+
+    #[test]
+    fn refused_pairs_are_staged_either_way() {
+        let mut machine = switched(4);
+        machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 8.0)]), off(uniform(4, 9.0, &[]))];
+        let (a, b) = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.extend([((a, b), P2pStatus::NotSupported), ((b, a), P2pStatus::NotSupported)]);
+        assert!(findings(&machine, run).is_empty());
     }
 
     #[test]

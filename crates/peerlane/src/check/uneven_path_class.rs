@@ -23,8 +23,15 @@ const MUCH: f64 = 0.25;
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
 
-/// What pairs that should be equally fast share: their class, and the lanes of their narrowest link.
-type Alike = (PathClass, Option<u8>);
+/// What pairs that should be equally fast share: their class, the lanes of their narrowest link, whether
+/// peer-to-peer works (refused pairs are staged), and the products at both ends.
+type Alike<'a> = (PathClass, Option<u8>, Option<bool>, Option<(&'a str, &'a str)>);
+
+fn alike<'a>(view: &View<'a>, cell: &Cell) -> Option<Alike<'a>> {
+    let (a, b) = cell.nodes()?;
+    let product = |id| view.fabric().node(id).product.as_deref();
+    Some((view.class(a, b)?, narrowest(view, cell), view.p2p_works(a, b), product(a).zip(product(b))))
+}
 
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
@@ -54,11 +61,11 @@ fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
     let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
     let mut classes: BTreeMap<Alike, Vec<(usize, f64)>> = BTreeMap::new();
     for (i, cell) in cells.iter().enumerate() {
-        let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
-        classes.entry((class, narrowest(view, cell))).or_default().push((i, level(i, cell)));
+        let Some(alike) = alike(view, cell) else { continue };
+        classes.entry(alike).or_default().push((i, level(i, cell)));
     }
     let mut raised = Vec::new();
-    for ((class, _), members) in classes {
+    for ((class, ..), members) in classes {
         let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
         let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
         let limit = BELOW.max(OUTLYING * deviation);
@@ -136,6 +143,26 @@ mod tests {
         machine.matrices.push(uniform(4, 20.0, &[(2, 3, 12.0)]));
         let found = findings(&machine, run);
         assert_eq!((found[0].severity, found[0].kind), (Severity::Warning, FindingKind::Measurement));
+    }
+
+    #[test]
+    fn other_products_and_refused_pairs_are_not_compared() {
+        let slow = [(2, 3, 12.0), (3, 2, 12.0)];
+        let mut machine = captured(boxes(&[4], false));
+        machine.matrices.push(uniform(4, 20.0, &slow));
+        assert_eq!(findings(&machine, run).len(), 1);
+        let ends = (machine.fabric.find("GPU2").unwrap(), machine.fabric.find("GPU3").unwrap());
+        machine.p2p.insert(ends, crate::evidence::P2pStatus::NotSupported);
+        machine.p2p.insert((ends.1, ends.0), crate::evidence::P2pStatus::NotSupported);
+        assert!(findings(&machine, run).is_empty(), "staged");
+        let mut b = boxes(&[4], false);
+        for (name, product) in [("GPU0", "new"), ("GPU1", "new"), ("GPU2", "old"), ("GPU3", "old")] {
+            let id = b.find(name).unwrap();
+            b.node_mut(id).product = Some(product.to_owned());
+        }
+        let mut machine = captured(b);
+        machine.matrices.push(uniform(4, 20.0, &slow));
+        assert!(findings(&machine, run).is_empty(), "older products");
     }
 
     #[test]

@@ -9,6 +9,9 @@ const ELEMENTS: [&str; 27] = [
 /// Longer tags are none.
 const MAX_TAG: usize = 512;
 
+/// Longer than the longest of these names.
+const MAX_NAME: usize = 8;
+
 /// Whether a text is a web page, or a piece of one.
 pub(super) fn is_page(text: &str) -> bool {
     ["<pre", "<code", "<td", "<span", "<samp"].iter().any(|tag| text.contains(tag))
@@ -32,22 +35,21 @@ pub(super) fn clean(line: &str) -> String {
 /// What a tag stands for and its length.
 fn tag(from: &str) -> Option<(&'static str, usize)> {
     let inner = from.strip_prefix('<')?;
-    let end = inner.bytes().take(MAX_TAG).position(|b| b == b'>')?;
-    let body = inner.get(..end)?;
-    let name = body.trim_start_matches('/').split([' ', '/']).next()?;
-    let known = ELEMENTS.iter().any(|e| e.eq_ignore_ascii_case(name));
-    let cell = !body.starts_with('/') && (name.eq_ignore_ascii_case("td") || name.eq_ignore_ascii_case("th"));
-    let space = name.eq_ignore_ascii_case("br") || name.eq_ignore_ascii_case("tr");
-    known.then_some((
-        if cell {
-            "|"
-        } else if space {
-            " "
-        } else {
-            ""
-        },
-        end + 2,
-    ))
+    let named = inner.strip_prefix('/').unwrap_or(inner);
+    let length = named.bytes().take(MAX_NAME).take_while(u8::is_ascii_alphanumeric).count();
+    let name = named.get(..length)?;
+    let is = |element: &str| name.eq_ignore_ascii_case(element);
+    if !ELEMENTS.iter().any(|e| is(e)) || !named.get(length..)?.starts_with([' ', '/', '>']) {
+        return None;
+    }
+    // no further than the next tag, so that a text full of `<` costs little
+    let end = inner.bytes().take(MAX_TAG).take_while(|b| *b != b'<').position(|b| b == b'>')?;
+    let text = match named.len() == inner.len() {
+        true if is("td") || is("th") => "|",
+        true if is("br") || is("tr") => " ",
+        _ => "",
+    };
+    Some((text, end + 2))
 }
 
 fn entity(from: &str) -> Option<(&'static str, usize)> {
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn tags_go_and_other_signs_stay() {
         assert_eq!(clean("<span class=\"l\">CPU -&gt; GPU</span><br/>"), "CPU -> GPU ");
-        assert_eq!(clean("<tr><td>GPU0</td><TD>X</TD></tr>"), " |GPU0|X ");
+        assert_eq!(clean("<tr><td>GPU0</td><TD>X</TD></tr>"), " |GPU0|X");
         assert_eq!(clean("Link 0: <inactive> a < b & c"), "Link 0: <inactive> a < b & c");
         assert_eq!(clean("<object type=\"PU\"/> <pci busid=\"0\">"), "<object type=\"PU\"/> <pci busid=\"0\">");
         assert!(is_page("<p>x</p>\n<pre>y") && !is_page("<system version=\"1\"><cpu/></system>"));

@@ -230,6 +230,10 @@ impl<'a> Reading<'a> {
         if matrix.rows.len() < matrix.cols.len() {
             warn(format!("{} of {} rows: the capture is cut", matrix.rows.len(), matrix.cols.len()));
         }
+        if matrix.rows.len() > matrix.cols.len() {
+            let (cols, rows) = (matrix.cols.len(), matrix.rows.len());
+            warn(format!("{cols} of {rows} columns: the capture is cut at its right edge"));
+        }
         if short > 0 {
             warn(format!("{short} rows are shorter than the header: their last cells are unknown"));
         }

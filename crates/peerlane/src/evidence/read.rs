@@ -90,8 +90,11 @@ pub fn scan_text(text: &Text) -> Found {
         None => scan_with_all(text, &mut found),
         Some(streams) => {
             for stream in streams {
-                stream.push_host(&mut found);
+                let before = found.evidence.len();
                 scan_with_all(&stream.text, &mut found);
+                if found.evidence.len() > before {
+                    stream.push_host(&mut found);
+                }
             }
         }
     }

@@ -14,6 +14,9 @@ pub(crate) const LINE_PREFIX: &str = "line prefix";
 /// Fewer lines than this with one prefix are no log.
 const MIN_LINES: usize = 3;
 
+/// More labels than any cluster's log has; what claims more is no log.
+const MAX_LABELS: usize = 1024;
+
 /// Prefixes on prefixes that are taken off: a time stamp before a host before a quotation mark.
 const MAX_LAYERS: usize = 4;
 
@@ -71,7 +74,9 @@ enum Label {
 pub(super) fn streams(text: &Text) -> Option<Vec<Stream>> {
     let mut lines: BTreeMap<Label, Vec<(usize, usize)>> = BTreeMap::new();
     for (i, line) in text.iter() {
-        if let Some((label, from)) = prefix(line) {
+        if let Some((label, from)) = prefix(line)
+            && (lines.len() < MAX_LABELS || lines.contains_key(&label))
+        {
             lines.entry(label).or_default().push((i, from));
         }
     }

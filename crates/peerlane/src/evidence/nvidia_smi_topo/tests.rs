@@ -135,6 +135,13 @@ fn a_cut_last_row() {
 }
 
 #[test]
+fn a_cut_right_edge() {
+    let found = scanned("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \nNIC0\tPIX\tSYS\nNIC1\tSYS\tPIX\n");
+    assert_eq!(matrices(&found)[0].rows.len(), 4);
+    assert!(found.warnings[0].message.starts_with("2 of 4 columns"), "{found:?}");
+}
+
+#[test]
 fn an_empty_cell_does_not_shift_the_others() {
     let found = scanned("\tGPU0\tGPU1\tGPU2\nGPU0\t X \t\tPIX\nGPU1\tSYS\t X \tPHB\nGPU2\tPIX\tPHB\t X\n");
     assert_eq!(matrices(&found)[0].cells[0], [Some(PathClass::Same), None, Some(PathClass::Pix)]);
