@@ -4,7 +4,6 @@ use crate::evidence::{ClassMatrix, Origin};
 use crate::fabric::{Fabric, NodeId, PathClass};
 use crate::machine::Contradiction;
 
-use super::from_classes::stated;
 use super::inventory::Inventory;
 
 /// A pair for which a fabric's class is not the stated one.
@@ -20,11 +19,10 @@ pub(super) struct Mismatch {
 
 /// Cells of the matrix that the fabric does not give back.
 pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> Vec<Mismatch> {
-    let Some((matrix, _)) = &all.classes else { return Vec::new() };
     let mut wrong = Vec::new();
     for a in 0..all.devices.len() {
         for b in a + 1..all.devices.len() {
-            let Some(class) = stated(matrix, &all.devices[a], &all.devices[b]) else { continue };
+            let Some(class) = all.stated(a, b) else { continue };
             let built = fabric.class(nodes[a], nodes[b]);
             if built != Some(class) {
                 let pair = (all.devices[a].name.clone(), all.devices[b].name.clone());
@@ -38,9 +36,12 @@ pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> 
 /// Cells that differ from their mirrors.
 pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
     let mut odd = Vec::new();
+    let row = |name| matrix.rows.iter().position(|r| r == name);
+    let rows: Vec<Option<usize>> = matrix.cols.iter().map(row).collect();
+    let cell = |a: usize, b: usize| matrix.cells.get(rows[a]?)?.get(b).copied().flatten();
     for (i, a) in matrix.cols.iter().enumerate() {
-        for b in &matrix.cols[i + 1..] {
-            if let (Some(x), Some(y)) = (matrix.cell(a, b), matrix.cell(b, a))
+        for (j, b) in matrix.cols.iter().enumerate().skip(i + 1) {
+            if let (Some(x), Some(y)) = (cell(i, j), cell(j, i))
                 && x != y
             {
                 odd.push((a.clone(), b.clone(), x, y));

@@ -2,10 +2,13 @@
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::Origin;
-use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
+use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
 
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
+
+/// The most CPU packages of one machine: each is joined to each other, and more than any machine has.
+const MAX_PACKAGES: usize = 256;
 
 /// Nodes of the devices, in order; the tree hangs them up afterwards.
 pub(super) fn device_nodes(all: &Inventory, builder: &mut FabricBuilder) -> Vec<NodeId> {
@@ -226,7 +229,7 @@ impl Packages {
             });
             let at = if let Some(at) = found {
                 Some(at)
-            } else if domain.numa.is_some() || cpus.is_some() {
+            } else if (domain.numa.is_some() || cpus.is_some()) && packages.list.len() < MAX_PACKAGES {
                 packages.list.push(Package {
                     cpus: cpus.clone(),
                     placed: true,
@@ -271,6 +274,7 @@ impl Packages {
             match packages.list.iter().position(with) {
                 Some(at) => packages.list[at].numa.push(node.id),
                 None if packages.list.len() == 1 && told.sockets == Some(1) => packages.list[0].numa.push(node.id),
+                None if packages.list.len() >= MAX_PACKAGES => {}
                 None => packages.list.push(Package {
                     numa: vec![node.id],
                     placed: true,
@@ -285,13 +289,9 @@ impl Packages {
 
 /// Whether the matrix says `SYS` between a domain and any other.
 fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
-    let Some((matrix, _)) = &all.classes else { return false };
     let mine = domain.devices();
     domains.iter().filter(|d| *d != domain).flat_map(Domain::devices).any(|other| {
-        mine.iter().any(|&d| {
-            super::from_classes::stated(matrix, &all.devices[d], &all.devices[other])
-                == Some(crate::fabric::PathClass::Sys)
-        })
+        mine.iter().any(|&d| all.stated(d, other) == Some(PathClass::Sys))
     })
 }
 

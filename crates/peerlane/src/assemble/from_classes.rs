@@ -1,6 +1,8 @@
 //! Class matrix → skeleton, by way of the tree it implies.
 
-use crate::evidence::{ClassMatrix, Origin};
+use std::collections::HashSet;
+
+use crate::evidence::Origin;
 use crate::fabric::PathClass;
 
 use super::implied_tree::{self, Devices, implied_tree};
@@ -8,14 +10,12 @@ use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 
 /// The skeleton that the class matrix implies.
-pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origin) -> Skeleton {
+pub(super) fn from_classes(all: &Inventory, origin: &Origin) -> Skeleton {
     let devices = &all.devices;
-    let class = |a: usize, b: usize| stated(matrix, &devices[a], &devices[b]).filter(|c| c.is_pcie());
+    let class = |a: usize, b: usize| all.stated(a, b).filter(|c| c.is_pcie());
     let same_node = |a: usize, b: usize| same_node(&devices[a], &devices[b]);
-    let listed = |d: &Device| stated_name(matrix, d).is_some();
-    // devices that only other sources know have no place in this tree
-    let members: Vec<usize> = (0..devices.len()).filter(|&d| listed(&devices[d])).collect();
-    let cards = card_pairs(all, matrix, &members);
+    let members: Vec<usize> = (0..devices.len()).filter(|&d| all.is_listed(d)).collect();
+    let cards = card_pairs(all, &members);
     let tree = implied_tree(&Devices {
         count: members.len(),
         class: &|a, b| class(members[a], members[b]),
@@ -44,17 +44,6 @@ pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origi
     Skeleton { domains, origin: Some(origin.clone()) }
 }
 
-/// A device's name in the matrix.
-fn stated_name<'a>(matrix: &ClassMatrix, device: &'a Device) -> Option<&'a str> {
-    let listed = |name: &&String| matrix.cols.contains(name) || matrix.rows.contains(name);
-    std::iter::once(&device.name).chain(&device.aliases).find(listed).map(String::as_str)
-}
-
-/// The class that the matrix states between two devices.
-pub(super) fn stated(matrix: &ClassMatrix, a: &Device, b: &Device) -> Option<PathClass> {
-    matrix.between(stated_name(matrix, a)?, stated_name(matrix, b)?)
-}
-
 fn same_node(a: &Device, b: &Device) -> Option<bool> {
     match (a.numa, b.numa) {
         (Some(x), Some(y)) => Some(x == y),
@@ -64,11 +53,11 @@ fn same_node(a: &Device, b: &Device) -> Option<bool> {
 
 /// Pairs of NICs that are ports of one card: functions of one PCI device, or, where no address tells,
 /// the only two NICs of a `PIX` group whose names follow each other.
-fn card_pairs(all: &Inventory, matrix: &ClassMatrix, members: &[usize]) -> Vec<(usize, usize)> {
+fn card_pairs(all: &Inventory, members: &[usize]) -> HashSet<(usize, usize)> {
     let devices = &all.devices;
     let nics: Vec<usize> = members.iter().copied().filter(|&d| !devices[d].gpu).collect();
-    let pix = |a: usize, b: usize| stated(matrix, &devices[a], &devices[b]) == Some(PathClass::Pix);
-    let mut pairs = Vec::new();
+    let pix = |a: usize, b: usize| all.stated(a, b) == Some(PathClass::Pix);
+    let mut pairs = HashSet::new();
     for (i, &a) in nics.iter().enumerate() {
         for &b in &nics[i + 1..] {
             if !pix(a, b) {
@@ -82,7 +71,7 @@ fn card_pairs(all: &Inventory, matrix: &ClassMatrix, members: &[usize]) -> Vec<(
                 }
             };
             if one_card {
-                pairs.push((a.min(b), a.max(b)));
+                pairs.insert((a.min(b), a.max(b)));
             }
         }
     }

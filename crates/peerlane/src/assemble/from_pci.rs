@@ -4,7 +4,7 @@ use crate::catalogue::Parts;
 use crate::evidence::{Origin, PciDevice, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress, PcieWidth};
 
-use super::from_classes::{stated, uplink};
+use super::from_classes::uplink;
 use super::inventory::Inventory;
 use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 
@@ -57,11 +57,10 @@ fn join_domains(all: &Inventory, domains: Vec<Domain>) -> Vec<Domain> {
         _ => None,
     };
     let near = |a: &Domain, b: &Domain| {
-        let Some((matrix, _)) = &all.classes else { return false };
         let (left, right) = (a.devices(), b.devices());
         left.iter().any(|&x| {
             right.iter().any(|&y| {
-                let class = stated(matrix, &all.devices[x], &all.devices[y]);
+                let class = all.stated(x, y);
                 class.is_some_and(|c| c.is_pcie() && c != PathClass::Sys)
             })
         })

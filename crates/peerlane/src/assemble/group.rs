@@ -6,9 +6,10 @@
 //! name, or the very same numbers), else to the nearest earlier one that it does not contradict.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, Matrix};
+use crate::evidence::{Curve, Evidence, Fact, GpuFacts, Matrix};
 use crate::fabric::PciAddress;
 
 use super::platforms;
@@ -18,7 +19,60 @@ use super::platforms;
 pub(super) struct Cluster {
     /// In the order they were found.
     pub(super) evidence: Vec<Evidence>,
+    /// A digest of each statement.
+    digests: Vec<Digest>,
     identity: Identity,
+}
+
+/// What two statements are compared by. Documents may hold thousands of matrices, too many to compare
+/// each with each in full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digest {
+    Classes {
+        /// Equal where classes and affinities are.
+        content: u64,
+    },
+    Matrix {
+        /// Equal for one quantity between the same ends.
+        measure: u64,
+        /// Equal for the same rows.
+        rows: u64,
+        /// Whether it has more than one.
+        square: bool,
+        /// Equal for the same numbers.
+        values: u64,
+    },
+    Other,
+}
+
+impl Digest {
+    fn of(fact: &Fact) -> Self {
+        match fact {
+            Fact::Classes(m) => Digest::Classes { content: hash(&(&m.cols, &m.cells, &m.cpu_affinity)) },
+            Fact::Matrix(m) => {
+                let how = (m.quantity, m.direction, m.p2p, m.op, m.engine, m.size);
+                Digest::Matrix {
+                    measure: hash(&(how, &m.title, &m.rows, &m.cols)),
+                    rows: hash(&m.rows),
+                    square: m.rows.len() > 1,
+                    values: values_digest(m),
+                }
+            }
+            _ => Digest::Other,
+        }
+    }
+}
+
+/// Equal for matrices of the same numbers.
+pub(super) fn values_digest(matrix: &Matrix) -> u64 {
+    let bits = |row: &Vec<Option<f64>>| -> Vec<Option<u64>> { row.iter().map(|v| v.map(f64::to_bits)).collect() };
+    hash(&matrix.values.iter().map(bits).collect::<Vec<_>>())
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What tells machines apart.
@@ -50,8 +104,8 @@ enum Relation {
 pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     let mut clusters: Vec<Cluster> = Vec::new();
     for run in runs(platforms::split(evidence)) {
-        let identity = Identity::of(&run);
-        let source = run.first().map(|e| e.origin.source.clone());
+        let identity = Identity::of(&run.evidence);
+        let source = run.evidence.first().map(|e| e.origin.source.clone());
         match home(&clusters, &run, &identity, source.as_ref()) {
             Some(at) => clusters[at].take(run, &identity),
             None => {
@@ -64,29 +118,45 @@ pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     clusters
 }
 
+/// Consecutive statements of one program.
+#[derive(Debug)]
+struct Run {
+    evidence: Vec<Evidence>,
+    digests: Vec<Digest>,
+}
+
 /// Consecutive statements of one source and tool, split where a statement of one kind comes again.
-fn runs(evidence: Vec<Evidence>) -> Vec<Vec<Evidence>> {
-    let mut runs: Vec<Vec<Evidence>> = Vec::new();
+fn runs(evidence: Vec<Evidence>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
     for one in evidence {
-        let same_tool = |run: &Vec<Evidence>| {
-            run.last().is_some_and(|e| e.origin.source == one.origin.source && e.origin.tool == one.origin.tool)
-                && !run.iter().any(|e| same_subject(&e.fact, &one.fact))
+        let digest = Digest::of(&one.fact);
+        let same_tool = |run: &Run| {
+            let last = run.evidence.last().map(|e| &e.origin);
+            last.is_some_and(|o| o.source == one.origin.source && o.tool == one.origin.tool)
+                && !run.evidence.iter().zip(&run.digests).any(|(e, d)| same_subject((&e.fact, *d), (&one.fact, digest)))
         };
-        match runs.last_mut().filter(|run| same_tool(run)) {
-            Some(run) => run.push(one),
-            None => runs.push(vec![one]),
+        if !runs.last().is_some_and(same_tool) {
+            runs.push(Run { evidence: Vec::new(), digests: Vec::new() });
+        }
+        if let Some(run) = runs.last_mut() {
+            run.evidence.push(one);
+            run.digests.push(digest);
         }
     }
     runs
 }
 
 /// Whether two statements would answer one question, so that one run does not print both.
-fn same_subject(a: &Fact, b: &Fact) -> bool {
+fn same_subject((a, x): (&Fact, Digest), (b, y): (&Fact, Digest)) -> bool {
     match (a, b) {
-        // pair matrices of differing GPUs are of two machines
-        (Fact::Matrix(a), Fact::Matrix(b)) => {
-            same_measure(a, b) || (a.rows.len() > 1 && b.rows.len() > 1 && a.rows != b.rows)
-        }
+        (Fact::Matrix(_), Fact::Matrix(_)) => match (x, y) {
+            (
+                Digest::Matrix { measure: m, rows: r, square: true, .. },
+                Digest::Matrix { measure: n, rows: s, square: true, .. },
+            ) => m == n || r != s, // pair matrices of differing GPUs are of two machines
+            (Digest::Matrix { measure: m, .. }, Digest::Matrix { measure: n, .. }) => m == n,
+            _ => false,
+        },
         (Fact::Curve(a), Fact::Curve(b)) => curve_label(a) != curve_label(b),
         (Fact::Rates(a), Fact::Rates(b)) => platforms::machine_name(a) != platforms::machine_name(b),
         (Fact::Classes(_), Fact::Classes(_)) | (Fact::Gpus(_), Fact::Gpus(_)) => true,
@@ -95,16 +165,11 @@ fn same_subject(a: &Fact, b: &Fact) -> bool {
     }
 }
 
-fn same_measure(a: &Matrix, b: &Matrix) -> bool {
-    let key = |m: &Matrix| (m.quantity, m.direction, m.p2p, m.op, m.engine, m.size);
-    key(a) == key(b) && a.title == b.title && a.rows == b.rows && a.cols == b.cols
-}
-
 fn curve_label(curve: &Curve) -> Option<&String> {
     curve.settings.get("label")
 }
 
-fn home(clusters: &[Cluster], run: &[Evidence], identity: &Identity, source: Option<&Arc<str>>) -> Option<usize> {
+fn home(clusters: &[Cluster], run: &Run, identity: &Identity, source: Option<&Arc<str>>) -> Option<usize> {
     let related: Vec<(usize, Relation)> =
         clusters.iter().enumerate().map(|(i, c)| (i, c.relation(run, identity))).collect();
     if let Some((i, _)) = related.iter().rev().find(|(_, r)| *r == Relation::Same) {
@@ -129,34 +194,37 @@ fn home(clusters: &[Cluster], run: &[Evidence], identity: &Identity, source: Opt
 }
 
 impl Cluster {
-    fn take(&mut self, run: Vec<Evidence>, identity: &Identity) {
-        self.evidence.extend(run);
+    fn take(&mut self, run: Run, identity: &Identity) {
+        self.evidence.extend(run.evidence);
+        self.digests.extend(run.digests);
         self.identity.merge(identity);
     }
 
-    fn relation(&self, run: &[Evidence], other: &Identity) -> Relation {
+    fn relation(&self, run: &Run, other: &Identity) -> Relation {
         let sure = self.identity.surely_same(other);
         if self.identity.contradicts(other) {
             return Relation::Other;
         }
         let mut same = sure;
-        for new in run {
-            for old in &self.evidence {
-                match (&old.fact, &new.fact) {
-                    (Fact::Classes(a), Fact::Classes(b)) if same_classes(a, b) => same = true,
-                    (Fact::Classes(_), Fact::Classes(_)) if !sure => return Relation::Other,
-                    (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && a.values == b.values => same = true,
-                    (Fact::Matrix(a), Fact::Matrix(b)) if same_measure(a, b) && !sure => return Relation::Other,
+        for new in &run.digests {
+            for old in &self.digests {
+                match (old, new) {
+                    (Digest::Classes { content: a }, Digest::Classes { content: b }) if a == b => same = true,
+                    (Digest::Classes { .. }, Digest::Classes { .. }) if !sure => return Relation::Other,
+                    (
+                        Digest::Matrix { measure: m, values: v, .. },
+                        Digest::Matrix { measure: n, values: w, .. },
+                    ) if m == n => match v == w {
+                        true => same = true,
+                        false if !sure => return Relation::Other,
+                        false => {}
+                    },
                     _ => {}
                 }
             }
         }
         if same { Relation::Same } else { Relation::Possible }
     }
-}
-
-fn same_classes(a: &ClassMatrix, b: &ClassMatrix) -> bool {
-    a.cols == b.cols && a.cells == b.cells && a.cpu_affinity == b.cpu_affinity
 }
 
 impl Identity {

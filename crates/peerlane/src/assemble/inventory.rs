@@ -1,16 +1,23 @@
 //! The devices of one machine, each statement about a device joined to it: by label, by PCI address,
 //! or by order where addresses are all that one side has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{
     ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciTree, Warning,
 };
-use crate::fabric::{CpuList, PciAddress, PcieWidth};
+use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
 use super::group::{gpu_index, is_gpu_label};
+
+/// The most GPUs and NICs of one machine: more than any has, virtual functions included. Matrices over
+/// all pairs of more would be of no use to anybody.
+const MAX_DEVICES: usize = 1024;
+
+/// The most statements that a device remembers having been named in.
+const MAX_ORIGINS: usize = 512;
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +48,14 @@ pub(super) struct Device {
     pub(super) origins: Vec<Origin>,
 }
 
+impl Device {
+    fn named_in(&mut self, origin: &Origin) {
+        if self.origins.len() < MAX_ORIGINS && !self.origins.contains(origin) {
+            self.origins.push(origin.clone());
+        }
+    }
+}
+
 /// Everything about one machine, sorted by what it is about.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
@@ -58,6 +73,12 @@ pub(super) struct Inventory {
     pub(super) nvlinks: Vec<(Vec<NvlinkPort>, Origin)>,
     /// What is odd.
     pub(super) warnings: Vec<Warning>,
+    /// Devices by name and alias.
+    by_name: HashMap<String, usize>,
+    /// Row and column of each device in the class matrix.
+    listed: Vec<(Option<usize>, Option<usize>)>,
+    /// Whether there are more devices than [`MAX_DEVICES`].
+    overfull: bool,
 }
 
 impl Inventory {
@@ -81,12 +102,58 @@ impl Inventory {
         all.join_gpu_facts(evidence);
         all.join_pci();
         all.find_parts();
+        all.index();
+        all.find_in_matrix();
+        if all.overfull {
+            let message = format!("more than {MAX_DEVICES} GPUs and NICs: the others are left out");
+            all.warnings.push(Warning { origin: None, message });
+        }
         all
+    }
+
+    /// Sorts GPUs first, by number (a matrix may list NICs between), and indexes names.
+    fn index(&mut self) {
+        self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+        self.by_name.clear();
+        for (i, device) in self.devices.iter().enumerate() {
+            for name in std::iter::once(&device.name).chain(&device.aliases) {
+                self.by_name.entry(name.clone()).or_insert(i);
+            }
+        }
+    }
+
+    /// Finds each device's row and column in the class matrix, under the first of its names that it has there.
+    fn find_in_matrix(&mut self) {
+        let Some((matrix, _)) = &self.classes else { return };
+        // the first row or column of a name, where a name is there twice
+        let places = |names: &[String]| -> HashMap<String, usize> {
+            names.iter().enumerate().rev().map(|(i, name)| (name.clone(), i)).collect()
+        };
+        let (rows, cols) = (places(&matrix.rows), places(&matrix.cols));
+        let listed = |device: &Device| {
+            let names = std::iter::once(&device.name).chain(&device.aliases);
+            let places = names.map(|n| (rows.get(n).copied(), cols.get(n).copied()));
+            places.into_iter().find(|place| *place != (None, None)).unwrap_or_default()
+        };
+        self.listed = self.devices.iter().map(listed).collect();
+    }
+
+    /// Whether the class matrix lists a device.
+    pub(super) fn is_listed(&self, device: usize) -> bool {
+        self.listed.get(device).is_some_and(|place| *place != (None, None))
+    }
+
+    /// What the class matrix says of a pair.
+    pub(super) fn stated(&self, a: usize, b: usize) -> Option<PathClass> {
+        let (matrix, _) = self.classes.as_ref()?;
+        let (x, y) = (self.listed.get(a)?, self.listed.get(b)?);
+        let cell = |row: Option<usize>, col: Option<usize>| matrix.cells.get(row?)?.get(col?).copied().flatten();
+        cell(x.0, y.1).or_else(|| cell(y.0, x.1))
     }
 
     /// Index of the device with that name or alias.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.devices.iter().position(|d| d.name == name || d.aliases.iter().any(|a| a == name))
+        self.by_name.get(name).copied()
     }
 
     /// Index of the device at that address; functions of a GPU count as one.
@@ -98,15 +165,19 @@ impl Inventory {
         })
     }
 
-    fn add(&mut self, name: &str, origin: &Origin) -> usize {
+    /// The device of that name, added if there is room for it.
+    fn add(&mut self, name: &str, origin: &Origin) -> Option<usize> {
         if let Some(at) = self.find(name) {
-            if !self.devices[at].origins.contains(origin) {
-                self.devices[at].origins.push(origin.clone());
-            }
-            return at;
+            self.devices[at].named_in(origin);
+            return Some(at);
+        }
+        if self.devices.len() >= MAX_DEVICES {
+            self.overfull = true;
+            return None;
         }
         let gpu = is_gpu_label(name);
         let facts = GpuFacts { index: gpu_index(name), ..GpuFacts::default() };
+        self.by_name.insert(name.to_owned(), self.devices.len());
         self.devices.push(Device {
             name: name.to_owned(),
             gpu,
@@ -114,18 +185,27 @@ impl Inventory {
             origins: vec![origin.clone()],
             ..Device::default()
         });
-        self.devices.len() - 1
+        Some(self.devices.len() - 1)
+    }
+
+    /// Another name of a device.
+    fn alias(&mut self, at: usize, name: &str) {
+        let device = &mut self.devices[at];
+        if device.name != name && !device.aliases.iter().any(|a| a == name) {
+            device.aliases.push(name.to_owned());
+            self.by_name.entry(name.to_owned()).or_insert(at);
+        }
     }
 
     /// Devices by the names that matrices give them.
     fn label_devices(&mut self, evidence: &[Evidence]) {
         if let Some((matrix, origin)) = self.classes.clone() {
             for name in matrix.cols.iter().chain(&matrix.rows) {
-                let at = self.add(name, &origin);
+                let Some(at) = self.add(name, &origin) else { continue };
                 if let Some(real) = matrix.nic_names.get(name)
                     && self.find(real).is_none()
                 {
-                    self.devices[at].aliases.push(real.clone());
+                    self.alias(at, real);
                 }
                 if !self.devices[at].gpu {
                     // the driver lists RDMA devices only
@@ -150,7 +230,7 @@ impl Inventory {
             let rdma = one.origin.tool == "perftest";
             for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
                 let known = self.find(name).is_some();
-                let at = self.add(name, &one.origin);
+                let Some(at) = self.add(name, &one.origin) else { continue };
                 if !known && !self.devices[at].gpu {
                     self.devices[at].rdma = Some(true);
                 }
@@ -164,17 +244,14 @@ impl Inventory {
             for (position, facts) in gpus.iter().enumerate() {
                 let by_address = facts.address.and_then(|a| self.at(a));
                 let index = facts.index.unwrap_or(position as u32);
-                let at = by_address.unwrap_or_else(|| self.add(&format!("GPU{index}"), &one.origin));
+                let Some(at) = by_address.or_else(|| self.add(&format!("GPU{index}"), &one.origin)) else { continue };
                 let device = &mut self.devices[at];
                 merge_gpu(&mut device.facts, facts);
                 device.numa = device.numa.or(facts.numa);
-                if !device.origins.contains(&one.origin) {
-                    device.origins.push(one.origin.clone());
-                }
+                device.named_in(&one.origin);
             }
         }
-        // GPUs first, by number; a matrix may list NICs between
-        self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+        self.index();
     }
 
     /// Addresses, ids and widths from PCI listings; devices that only they know.
@@ -188,10 +265,11 @@ impl Inventory {
                 let number = pci.gpu_index.unwrap_or(position as u32);
                 let whole = tree.has_tree || pci.gpu_index.is_some();
                 let at = match by_address {
-                    Some(at) => at,
+                    Some(at) => Some(at),
                     None if whole || !self.devices.iter().any(|d| d.gpu) => self.add(&format!("GPU{number}"), &origin),
-                    None => continue,
+                    None => None,
                 };
+                let Some(at) = at else { continue };
                 self.join_one(at, pci, &origin);
             }
             let nics: Vec<&PciDevice> = in_address_order(tree.devices.iter().filter(|d| d.is_nic()));
@@ -200,18 +278,19 @@ impl Inventory {
                 let by_name = || name.and_then(|n| self.find(n));
                 // a flat listing names no place; only a tree adds NICs that nobody else lists
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
-                    Some(at) => at,
+                    Some(at) => Some(at),
                     None if tree.has_tree => {
                         let free = (0..).map(|n| format!("NIC{n}")).find(|n| self.find(n).is_none());
                         let name = name.map(str::to_owned).or(free).unwrap_or_default();
                         self.add(&name, &origin)
                     }
-                    None => continue,
+                    None => None,
                 };
+                let Some(at) = at else { continue };
                 self.join_one(at, pci, &origin);
             }
         }
-        self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+        self.index();
     }
 
     /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs gives addresses by order.
@@ -265,14 +344,12 @@ impl Inventory {
         if !device.gpu {
             device.rdma = device.rdma.or_else(|| does_rdma(pci));
             device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
-            for os in &pci.os_devices {
-                if device.name != os.name && !device.aliases.contains(&os.name) {
-                    device.aliases.push(os.name.clone());
-                }
-            }
         }
-        if !device.origins.contains(origin) {
-            device.origins.push(origin.clone());
+        device.named_in(origin);
+        if !device.gpu {
+            for os in &pci.os_devices {
+                self.alias(at, &os.name);
+            }
         }
     }
 

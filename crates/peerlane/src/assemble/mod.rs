@@ -20,9 +20,11 @@ mod platforms;
 mod skeleton;
 mod unknown;
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::evidence::{Evidence, Fact, Found, Heading, Origin, Warning};
+use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Origin, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
@@ -32,27 +34,57 @@ use skeleton::Skeleton;
 
 /// The machines that the evidence speaks of, in the order of their first statement. Warnings of the
 /// scan go to the machine whose source they are about, or to the first.
-pub fn assemble(found: Found) -> Vec<Machine> {
+pub fn assemble(mut found: Found) -> Vec<Machine> {
+    found.left_out += found.evidence.len().saturating_sub(MAX_STATEMENTS);
+    found.evidence.truncate(MAX_STATEMENTS);
+    if found.left_out > 0 {
+        let message = format!(
+            "more than {MAX_STATEMENTS} statements: {} are left out; name the files, or cut out the part, that matter",
+            found.left_out
+        );
+        found.warnings.push(Warning { origin: None, message });
+    }
     let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
     name(&mut machines, &found.headings);
+    let spans = Spans::of(&machines);
     for warning in found.warnings {
-        let about = |m: &&mut Machine| warning.origin.as_ref().is_some_and(|o| speaks_of(m, o));
-        let at = machines.iter_mut().find(about);
-        if let Some(machine) = at {
+        let about = warning.origin.as_ref().and_then(|origin| spans.machine(origin));
+        if let Some(machine) = machines.get_mut(about.unwrap_or(0)) {
             machine.warnings.push(warning);
-        } else if let Some(first) = machines.first_mut() {
-            first.warnings.push(warning);
         }
     }
     machines
 }
 
-/// Whether a warning's lines lie among a machine's statements.
-fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
-    let lines = |o: &Origin| o.lines.unwrap_or((0, u32::MAX));
-    let here = machine.evidence.iter().map(|e| &e.origin).filter(|o| o.source == origin.source);
-    let (first, last) = here.fold((u32::MAX, 0), |(a, b), o| (a.min(lines(o).0), b.max(lines(o).1)));
-    first <= lines(origin).0 && lines(origin).0 <= last
+/// From which line to which each machine's statements stand, by source.
+struct Spans(HashMap<Arc<str>, Vec<(usize, (u32, u32))>>);
+
+impl Spans {
+    fn of(machines: &[Machine]) -> Self {
+        let mut spans: HashMap<Arc<str>, Vec<(usize, (u32, u32))>> = HashMap::new();
+        for (i, machine) in machines.iter().enumerate() {
+            for origin in machine.evidence.iter().map(|e| &e.origin) {
+                let (first, last) = Self::lines(origin);
+                let here = spans.entry(origin.source.clone()).or_default();
+                match here.last_mut().filter(|(machine, _)| *machine == i) {
+                    Some((_, span)) => *span = (span.0.min(first), span.1.max(last)),
+                    None => here.push((i, (first, last))),
+                }
+            }
+        }
+        Spans(spans)
+    }
+
+    /// The first machine among whose statements the lines stand.
+    fn machine(&self, origin: &Origin) -> Option<usize> {
+        let line = Self::lines(origin).0;
+        let around = |(_, (first, last)): &&(usize, (u32, u32))| *first <= line && line <= *last;
+        self.0.get(&origin.source)?.iter().find(around).map(|(machine, _)| *machine)
+    }
+
+    fn lines(origin: &Origin) -> (u32, u32) {
+        origin.lines.unwrap_or((0, u32::MAX))
+    }
 }
 
 /// A tree that was tried: the fabric, and the cells that it does not give back.
@@ -99,7 +131,7 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         }
     }
     let implied = match &all.classes {
-        Some((matrix, origin)) => from_classes::from_classes(all, matrix, origin),
+        Some((_, origin)) => from_classes::from_classes(all, origin),
         None => Skeleton::default(),
     };
     let mut built = build(all, &implied).unwrap_or_else(|message| {
@@ -140,18 +172,24 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
 
 /// Matrices, curves, tables and peer-to-peer states, each once.
 fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
+    // the matrices of the same numbers, of which few are not the same in all
+    let mut alike: HashMap<u64, Vec<usize>> = HashMap::new();
     for one in &evidence {
         match &one.fact {
             Fact::Matrix(matrix) => {
-                let twin = machine.matrices.iter_mut().find(|o| o.matrix == *matrix);
+                let alike = alike.entry(group::values_digest(matrix)).or_default();
+                let twin = alike.iter().copied().find(|&i| machine.matrices[i].matrix == *matrix);
                 match twin {
-                    Some(twin) => twin.also.push(one.origin.clone()),
-                    None => machine.matrices.push(Observed {
-                        matrix: matrix.clone(),
-                        origin: one.origin.clone(),
-                        also: Vec::new(),
-                        published: false,
-                    }),
+                    Some(twin) => machine.matrices[twin].also.push(one.origin.clone()),
+                    None => {
+                        alike.push(machine.matrices.len());
+                        machine.matrices.push(Observed {
+                            matrix: matrix.clone(),
+                            origin: one.origin.clone(),
+                            also: Vec::new(),
+                            published: false,
+                        });
+                    }
                 }
             }
             Fact::Curve(curve) if !machine.curves.iter().any(|(c, _)| c == curve) => {
@@ -180,13 +218,21 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
 /// Names machines: one alone by its host name or where it was read from, several by the headings
 /// above their first statements.
 fn name(machines: &mut [Machine], headings: &[Heading]) {
-    let mut taken: Vec<String> = Vec::new();
+    let mut above: HashMap<&str, Vec<&Heading>> = HashMap::new();
+    for heading in headings {
+        above.entry(&heading.source).or_default().push(heading);
+    }
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut times: HashMap<String, usize> = HashMap::new();
     let alone = machines.len() == 1;
     for (i, machine) in machines.iter_mut().enumerate() {
         let first = machine.evidence.first().map(|e| &e.origin);
         let heading = first.and_then(|origin| {
             let line = origin.lines.map_or(0, |l| l.0);
-            headings.iter().rev().find(|h| h.source == origin.source && h.line < line).map(|h| h.text.clone())
+            let here = above.get(origin.source.as_ref())?;
+            // they stand in the order of their lines
+            let next = here.partition_point(|h| h.line < line);
+            here.get(next.checked_sub(1)?).map(|h| h.text.clone())
         });
         let label = machine.evidence.iter().find_map(|e| match &e.fact {
             Fact::Host(host) => host.name.clone(),
@@ -199,12 +245,12 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
         let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
         let mut name = base.clone();
-        let mut again = 2;
+        let again = times.entry(base.clone()).or_insert(1);
         while taken.contains(&name) {
+            *again += 1;
             name = format!("{base} ({again})");
-            again += 1;
         }
-        taken.push(name.clone());
+        taken.insert(name.clone());
         machine.name = name;
     }
 }

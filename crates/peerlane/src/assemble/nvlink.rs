@@ -1,11 +1,13 @@
 //! NVLink, xGMI and what else joins GPUs beside PCIe.
 
+use std::collections::{BTreeMap, HashMap};
+
 use crate::catalogue::Parts;
 use crate::evidence::{NvlinkEnd, NvlinkPort, Origin};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
 use crate::machine::Contradiction;
+use crate::units::Rate;
 
-use super::from_classes::stated;
 use super::inventory::Inventory;
 use super::nvlink_mesh::{Mesh, nvlink_mesh};
 
@@ -23,8 +25,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
     let mut outcome = Outcome::default();
     let ports = Ports::of(all);
     let by_matrix = |a: usize, b: usize| -> Option<u8> {
-        let (matrix, _) = all.classes.as_ref()?;
-        match stated(matrix, &all.devices[a], &all.devices[b])? {
+        match all.stated(a, b)? {
             PathClass::Nvlink(n) => Some(n),
             _ => None,
         }
@@ -40,9 +41,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
             let part = all.devices[a].part.as_deref().and_then(|p| Parts::embedded().get(p));
             part.and_then(|p| p.nvlink_bricks).map(u32::from)
         };
-        let said = |a: usize, b: usize| {
-            all.classes.as_ref().is_some_and(|(m, _)| stated(m, &all.devices[a], &all.devices[b]).is_some())
-        };
+        let said = |a: usize, b: usize| all.stated(a, b).is_some();
         nvlink_mesh(count, by_matrix, said, known_ports, |a| ports.to_switch(a) > 0)
     } else {
         ports.mesh(count)
@@ -111,10 +110,8 @@ impl Add<'_> {
         let count = self.all.devices.iter().filter(|d| d.gpu).count();
         for a in 0..count {
             for b in a + 1..count {
-                let cell =
-                    self.all.classes.as_ref().and_then(|(m, _)| stated(m, &self.all.devices[a], &self.all.devices[b]));
                 let links = ports.between(a, b, true);
-                if links > 0 || cell == Some(PathClass::Xgmi) {
+                if links > 0 || self.all.stated(a, b) == Some(PathClass::Xgmi) {
                     let kind = LinkKind::Xgmi { count: (links > 0).then_some(links) };
                     self.link(builder, self.nodes[a], self.nodes[b], kind);
                 }
@@ -128,6 +125,12 @@ struct Ports<'a> {
     all: &'a Inventory,
     /// GPU index, port.
     list: Vec<(usize, &'a NvlinkPort)>,
+    /// Bricks from one device to another; xGMI or not.
+    towards: HashMap<(usize, usize, bool), u8>,
+    /// Bricks that end in an NVSwitch, by device.
+    to_switch: Vec<u8>,
+    /// The rate of one brick, by device.
+    rates: Vec<Option<Rate>>,
 }
 
 impl<'a> Ports<'a> {
@@ -135,42 +138,56 @@ impl<'a> Ports<'a> {
         // one statement is enough: `-s` and `-R` list the same ports. Rates and far ends may differ in which has them.
         let telling = |ports: &Vec<NvlinkPort>| ports.iter().filter(|p| p.remote.is_some()).count();
         let best = all.nvlinks.iter().max_by_key(|(ports, _)| (telling(ports), ports.len()));
-        let mut list = Vec::new();
-        for port in best.iter().flat_map(|(ports, _)| ports) {
-            let by_index = port.gpu.and_then(|n| all.find(&format!("GPU{n}")));
-            let gpu = port.address.and_then(|a| all.at(a)).or(by_index);
-            if let Some(gpu) = gpu.filter(|_| port.active) {
-                list.push((gpu, port));
+        let by_index = |port: &NvlinkPort| port.gpu.and_then(|n| all.find(&format!("GPU{n}")));
+        let mut rates = vec![None; all.devices.len()];
+        for port in all.nvlinks.iter().flat_map(|(ports, _)| ports) {
+            if let Some(rate) = by_index(port).and_then(|gpu| rates.get_mut(gpu)) {
+                *rate = rate.or(port.rate);
             }
         }
-        Ports { all, list }
+        let (list, towards, to_switch) = (Vec::new(), HashMap::new(), vec![0; all.devices.len()]);
+        let mut found = Ports { all, list, towards, to_switch, rates };
+        for port in best.iter().flat_map(|(ports, _)| ports) {
+            let gpu = port.address.and_then(|a| all.at(a)).or_else(|| by_index(port));
+            if let Some(gpu) = gpu.filter(|_| port.active) {
+                found.list.push((gpu, port));
+                found.count(gpu, port);
+            }
+        }
+        found
+    }
+
+    /// Counts the bricks of a GPU's port by where they lead.
+    fn count(&mut self, gpu: usize, port: &NvlinkPort) {
+        let far = match port.remote {
+            Some(NvlinkEnd::Device(at)) => self.all.at(at),
+            _ => None,
+        };
+        if let Some(far) = far {
+            let bricks = self.towards.entry((gpu, far, port.xgmi)).or_default();
+            *bricks = bricks.saturating_add(port.count);
+        }
+        // seen or hidden
+        let in_switch = match (&port.remote, port.remote_class) {
+            (Some(NvlinkEnd::Hidden), _) => true,
+            (Some(NvlinkEnd::Device(_)), class) => {
+                far.is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
+            }
+            (None, _) => false,
+        };
+        if let Some(bricks) = self.to_switch.get_mut(gpu).filter(|_| in_switch) {
+            *bricks = bricks.saturating_add(port.count);
+        }
     }
 
     fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
-        let towards = |from: usize, to: usize| {
-            let ports = self.list.iter().filter(|(gpu, port)| {
-                *gpu == from
-                    && port.xgmi == xgmi
-                    && matches!(port.remote, Some(NvlinkEnd::Device(at)) if self.all.at(at) == Some(to))
-            });
-            ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
-        };
+        let towards = |from, to| self.towards.get(&(from, to, xgmi)).copied().unwrap_or(0);
         towards(a, b).max(towards(b, a))
     }
 
-    /// Bricks of a GPU that end in an NVSwitch, seen or hidden.
+    /// Bricks of a GPU that end in an NVSwitch.
     fn to_switch(&self, gpu: usize) -> u8 {
-        let ports = self.list.iter().filter(|(g, port)| {
-            *g == gpu
-                && match (&port.remote, port.remote_class) {
-                    (Some(NvlinkEnd::Hidden), _) => true,
-                    (Some(NvlinkEnd::Device(at)), class) => {
-                        self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
-                    }
-                    (None, _) => false,
-                }
-        });
-        ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
+        self.to_switch.get(gpu).copied().unwrap_or(0)
     }
 
     fn to_switch_any(&self) -> bool {
@@ -197,12 +214,13 @@ impl<'a> Ports<'a> {
 
     /// POWER: bricks that end in a CPU.
     fn to_cpus(&self, nodes: &[NodeId], builder: &mut FabricBuilder, origin: Option<&Origin>) {
-        for (gpu, &node) in nodes.iter().enumerate() {
-            let bricks = self.list.iter().filter(|(g, p)| *g == gpu && p.remote_class == Some(0x068001));
-            let bricks = bricks.fold(0u8, |n, (_, port)| n.saturating_add(port.count));
-            if bricks == 0 {
-                continue;
-            }
+        let mut to_cpu: BTreeMap<usize, u8> = BTreeMap::new();
+        for (gpu, port) in self.list.iter().filter(|(_, p)| p.remote_class == Some(0x068001)) {
+            let bricks = to_cpu.entry(*gpu).or_default();
+            *bricks = bricks.saturating_add(port.count);
+        }
+        for (gpu, bricks) in to_cpu {
+            let Some(&node) = nodes.get(gpu).filter(|_| bricks > 0) else { continue };
             let Some(cpu) = cpu_above(builder, node) else { continue };
             let mut link = Link::new(cpu, node, LinkKind::Nvlink { generation: self.generation(gpu), bricks });
             link.origins.extend(origin.cloned());
@@ -212,9 +230,7 @@ impl<'a> Ports<'a> {
 
     /// From the rate of one brick, in GB/s and direction.
     fn generation(&self, gpu: usize) -> Option<u8> {
-        let rates = self.all.nvlinks.iter().flat_map(|(ports, _)| ports);
-        let own = |p: &&NvlinkPort| p.gpu.and_then(|n| self.all.find(&format!("GPU{n}"))) == Some(gpu);
-        let gb = rates.filter(own).find_map(|p| p.rate)?.gb();
+        let gb = self.rates.get(gpu).copied().flatten()?.gb();
         [(1u8, 20.0), (2, 25.781), (3, 25.0), (4, 26.5625), (5, 53.125), (5, 50.0)]
             .into_iter()
             .find(|(_, rate)| (gb - rate).abs() < 0.2)

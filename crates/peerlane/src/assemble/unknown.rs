@@ -2,7 +2,6 @@
 
 use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
 
-use super::from_classes::stated;
 use super::inventory::Inventory;
 use super::nvlink::Outcome;
 
@@ -99,11 +98,10 @@ fn guessed_cards(fabric: &Fabric) -> Vec<String> {
 }
 
 fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
-    let (matrix, origin) = all.classes.as_ref()?;
-    let gpus: Vec<_> = all.devices.iter().filter(|d| d.gpu).collect();
-    let hidden =
-        |i: usize, j: usize| matches!(stated(matrix, gpus[i], gpus[j]), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
-    let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
+    let (_, origin) = all.classes.as_ref()?;
+    let gpus: Vec<usize> = (0..all.devices.len()).filter(|d| all.devices[*d].gpu).collect();
+    let hidden = |a: usize, b: usize| matches!(all.stated(a, b), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
+    let any = gpus.iter().enumerate().any(|(i, a)| gpus[i + 1..].iter().any(|b| hidden(*a, *b)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
     (any && by_matrix).then(|| {
         format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)

@@ -2,6 +2,9 @@
 
 use super::Text;
 
+/// More GPUs than any machine has; what claims more is no such table.
+const MAX_GPUS: usize = 512;
+
 /// A table read from a header line and the rows below it.
 #[derive(Debug, PartialEq)]
 pub(super) struct Grid {
@@ -49,7 +52,8 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
             continue;
         }
         let Some((number, mut cells)) = row(line) else { break };
-        if grid.rows.last().is_some_and(|before| number <= *before) || cells.len() > grid.cols.len() {
+        let out_of_order = grid.rows.last().is_some_and(|before| number <= *before);
+        if out_of_order || cells.len() > grid.cols.len() || grid.rows.len() >= MAX_GPUS {
             break;
         }
         let short = cells.len() < grid.cols.len();
@@ -67,7 +71,7 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
 
 fn ascending(columns: &str) -> Option<Vec<u32>> {
     let columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-    (!columns.is_empty() && columns.is_sorted_by(|a, b| a < b)).then_some(columns)
+    ((1..=MAX_GPUS).contains(&columns.len()) && columns.is_sorted_by(|a, b| a < b)).then_some(columns)
 }
 
 fn row(line: &str) -> Option<(u32, Vec<Option<f64>>)> {

@@ -1,6 +1,6 @@
 //! The graph itself, its builder, and the index that makes queries quick.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 
@@ -84,7 +84,10 @@ impl FabricBuilder {
 
     /// A name of this kind that no node has yet: `switch0`, `switch1` …
     pub fn fresh_name(&self, stem: &str) -> String {
-        (0..).map(|i| format!("{stem}{i}")).find(|n| self.find(n).is_none()).unwrap_or_default()
+        let names = self.nodes.iter().flat_map(|n| std::iter::once(&n.name).chain(&n.aliases));
+        let taken: HashSet<&str> = names.filter_map(|n| n.strip_prefix(stem)).collect();
+        let free = (0..=taken.len()).map(|i| i.to_string()).find(|i| !taken.contains(i.as_str()));
+        format!("{stem}{}", free.unwrap_or_default())
     }
 
     /// Checks names and the PCIe forest, and indexes.
