@@ -17,6 +17,9 @@ const SHOWCASE: &str = "7gforce";
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
 
+/// How many warnings are shown of a target that says nothing else.
+const FEW: usize = 3;
+
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
      bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
      and system files (.toml)";
@@ -45,7 +48,10 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         match read(target) {
             Ok(Source::Machine(machine)) => machines.push(*machine),
             Ok(Source::Text(found)) if found.evidence.is_empty() => {
-                problems.extend(found.warnings.iter().map(ToString::to_string));
+                problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
+                if found.warnings.len() > FEW {
+                    problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
+                }
                 problems.push(format!("{target}: nothing recognised"));
                 problems.push(READS.to_owned());
             }
@@ -120,7 +126,10 @@ fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
     if bytes.len() as u64 > MAX_SYSTEM_BYTES {
         return Err(format!("{name}: larger than {} MiB; no system file", MAX_SYSTEM_BYTES >> 20));
     }
-    let text = String::from_utf8(bytes).map_err(|_| format!("{name}: no UTF-8 text; no system file"))?;
+    let text = evidence::decode(&bytes);
+    if text.contains(['\0', char::REPLACEMENT_CHARACTER]) {
+        return Err(format!("{name}: no UTF-8 text; no system file"));
+    }
     catalogue::read_system(&text, name).map_err(|e| e.to_string())
 }
 

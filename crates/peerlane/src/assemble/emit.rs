@@ -7,6 +7,9 @@ use crate::fabric::{CpuList, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKi
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
 
+/// The most CPU packages of one machine: each is joined to each other, and more than any machine has.
+const MAX_PACKAGES: usize = 256;
+
 /// Nodes of the devices, in order; the tree hangs them up afterwards.
 pub(super) fn device_nodes(all: &Inventory, builder: &mut FabricBuilder) -> Vec<NodeId> {
     all.devices.iter().map(|d| builder.node(device_node(d))).collect()
@@ -233,7 +236,7 @@ impl Packages {
             });
             let at = if let Some(at) = found {
                 Some(at)
-            } else if numa.is_some() || (cpus.is_some() && !between) {
+            } else if (numa.is_some() || (cpus.is_some() && !between)) && packages.list.len() < MAX_PACKAGES {
                 packages.list.push(Package {
                     cpus: cpus.clone(),
                     placed: true,
@@ -276,6 +279,7 @@ impl Packages {
             match packages.list.iter().position(with) {
                 Some(at) => packages.list[at].numa.push(node.id),
                 None if packages.list.len() == 1 && told.sockets == Some(1) => packages.list[0].numa.push(node.id),
+                None if packages.list.len() >= MAX_PACKAGES => {}
                 None => packages.list.push(Package {
                     numa: vec![node.id],
                     placed: true,

@@ -26,7 +26,7 @@ mod untold;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::evidence::{Evidence, Fact, Found, Heading, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
+use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
@@ -39,6 +39,13 @@ use skeleton::Skeleton;
 pub fn assemble(found: Found) -> Vec<Machine> {
     let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
     name(&mut machines, &found.headings);
+    if let Some(first) = machines.first_mut().filter(|_| found.left_out > 0) {
+        let message = format!(
+            "{} statements are more than one look takes in ({MAX_STATEMENTS}) and are left out; name fewer files",
+            found.left_out
+        );
+        first.warnings.push(Warning { origin: None, message });
+    }
     for warning in found.warnings {
         let about = |m: &&mut Machine| warning.origin.as_ref().is_some_and(|o| speaks_of(m, o));
         let at = machines.iter_mut().find(about);

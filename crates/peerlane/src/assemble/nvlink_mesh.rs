@@ -1,5 +1,7 @@
 //! The NVLink bundles and switches that `NV#` cells imply.
 
+use std::collections::HashMap;
+
 /// More NVLinks than any GPU has had so far: 18, on Hopper and Blackwell.
 pub(super) const MOST_BRICKS: u32 = 18;
 
@@ -27,12 +29,14 @@ pub(super) fn nvlink_mesh(
     switched: impl Fn(usize) -> bool,
 ) -> Mesh {
     let mut mesh = Mesh::default();
-    for group in components(count, &bricks) {
+    let bricks = &bricks;
+    for group in components(count, bricks) {
         let pairs = || group.iter().flat_map(|&a| group.iter().map(move |&b| (a, b))).filter(|&(a, b)| a != b);
         // a switch gives each member its own bricks, and each pair the fewer of its two
-        let own = |a: usize| group.iter().filter_map(|&b| if a == b { None } else { bricks(a, b) }).max().unwrap_or(0);
-        let total =
-            |a: usize| group.iter().filter_map(|&b| if a == b { None } else { bricks(a, b) }).map(u32::from).sum();
+        let to_others = |a: usize| group.iter().filter_map(move |&b| if a == b { None } else { bricks(a, b) });
+        let most: HashMap<usize, u8> = group.iter().map(|&a| (a, to_others(a).max().unwrap_or(0))).collect();
+        let own = |a: usize| most.get(&a).copied().unwrap_or(0);
+        let total = |a: usize| to_others(a).map(u32::from).sum();
         let by_switch = pairs().filter(|&(a, b)| stated(a, b)).all(|(a, b)| bricks(a, b) == Some(own(a).min(own(b))));
         let too_many = |a: usize| total(a) > ports(a).unwrap_or(MOST_BRICKS);
         let crowded: Vec<usize> = group.iter().copied().filter(|&a| too_many(a)).collect();

@@ -1,6 +1,8 @@
 //! Published tables of rates whose rows are of several machines, told apart by a word in each row.
 
-use crate::evidence::{Evidence, Fact, RateTable};
+use std::collections::HashMap;
+
+use crate::evidence::{Evidence, Fact, RateRow, RateTable};
 
 /// Headers of columns that name a machine.
 const MACHINE_COLUMNS: [&str; 5] = ["platform", "system", "machine", "server", "node"];
@@ -46,13 +48,20 @@ pub(super) fn split(evidence: Vec<Evidence>) -> Vec<Evidence> {
             all.push(Evidence { origin, fact: Fact::Rates(table) });
             continue;
         };
-        let mut names: Vec<&str> = table.rows.iter().filter_map(|r| r.words.get(column)).map(String::as_str).collect();
-        names.sort_by_key(|n| table.rows.iter().position(|r| r.words.get(column).is_some_and(|w| w == n)));
-        names.dedup();
-        for name in names {
-            let of_it = |words: &[String]| words.get(column).is_some_and(|w| w == name);
-            let rows = table.rows.iter().filter(|r| of_it(&r.words)).cloned().collect();
-            let part = RateTable { rows, ..table.clone() };
+        let (word_columns, rate_columns) = (table.word_columns, table.rate_columns);
+        // in the order of first mention
+        let mut parts: Vec<Vec<RateRow>> = Vec::new();
+        let mut part_of: HashMap<String, usize> = HashMap::new();
+        for row in table.rows {
+            let Some(name) = row.words.get(column) else { continue };
+            let part = *part_of.entry(name.clone()).or_insert(parts.len());
+            match parts.get_mut(part) {
+                Some(rows) => rows.push(row),
+                None => parts.push(vec![row]),
+            }
+        }
+        for rows in parts {
+            let part = RateTable { rows, word_columns: word_columns.clone(), rate_columns: rate_columns.clone() };
             all.push(Evidence { origin: origin.clone(), fact: Fact::Rates(part) });
         }
     }
@@ -81,7 +90,7 @@ fn machine_column(table: &RateTable) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Origin, RateRow};
+    use crate::evidence::Origin;
 
     fn table(columns: &[&str], rows: &[&[&str]]) -> Vec<Evidence> {
         let row =

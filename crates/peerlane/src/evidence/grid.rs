@@ -4,6 +4,8 @@ use super::Text;
 
 /// A header of fewer columns reaches no terminal's edge.
 const MIN_WIDE: usize = 8;
+/// More GPUs than any machine has; what claims more is no such table.
+const MAX_GPUS: usize = 512;
 
 /// A table read from a header line and the rows below it.
 #[derive(Debug, PartialEq)]
@@ -59,7 +61,8 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
         }
         let foreign = !corner.is_empty() && grid.cols.binary_search(&number).is_err();
         let disorder = grid.rows.last().is_some_and(|before| number <= *before);
-        if disorder || (foreign && !narrow) || (cells.len() > grid.cols.len() && !narrow) {
+        if disorder || grid.rows.len() >= MAX_GPUS || (foreign && !narrow) || (cells.len() > grid.cols.len() && !narrow)
+        {
             break;
         }
         let short = cells.len() < grid.cols.len();
@@ -80,7 +83,7 @@ fn ascending(columns: &str) -> Option<(Vec<u32>, bool)> {
     let mut columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
     let cut = matches!(columns.as_slice(), [.., before, last] if *before >= 9 && *last == (before + 1) / 10);
     columns.truncate(columns.len() - usize::from(cut));
-    (!columns.is_empty() && columns.is_sorted_by(|a, b| a < b)).then_some((columns, cut))
+    ((1..=MAX_GPUS).contains(&columns.len()) && columns.is_sorted_by(|a, b| a < b)).then_some((columns, cut))
 }
 
 fn row(line: &str) -> Option<(u32, Vec<Option<f64>>)> {

@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
+use super::limits::MAX_PORTS;
 use super::lstopo_xml::{Objects, kind, number};
 use super::xml::{Document, Element};
 use super::{HostFacts, NvlinkEnd, NvlinkPort};
 use crate::units::Rate;
 
 /// The most objects of a matrix that is read.
-const MAX_OBJECTS: usize = 4096;
+const MAX_OBJECTS: usize = 1024;
 
 /// Class code of the NVLink bridges of POWER CPUs, as NCCL writes it.
 const POWER_BRIDGE_CLASS: u32 = 0x06_8001;
@@ -80,7 +81,8 @@ pub(super) fn nvlinks(document: &Document, objects: &Objects) -> Vec<NvlinkPort>
             };
             let rate = Some(Rate::from_bytes_per_second(each as f64 * 1e6));
             let end = |at| index.object(&matrix, at);
-            ports.extend(port(document, objects, end(from), end(to)).map(|p| NvlinkPort { count, rate, ..p }));
+            let port = port(document, objects, end(from), end(to)).filter(|_| ports.len() <= MAX_PORTS);
+            ports.extend(port.map(|p| NvlinkPort { count, rate, ..p }));
         }
     }
     let hops = matrices(document, "XGMIHops");
@@ -90,7 +92,7 @@ pub(super) fn nvlinks(document: &Document, objects: &Objects) -> Vec<NvlinkPort>
             // so it is no rate
             let direct = hops.first().and_then(|h| h.value(from, to)).is_none_or(|h| h == 1);
             let end = |at| index.object(&matrix, at);
-            let port = port(document, objects, end(from), end(to)).filter(|_| direct);
+            let port = port(document, objects, end(from), end(to)).filter(|_| direct && ports.len() <= MAX_PORTS);
             ports.extend(port.map(|p| NvlinkPort { xgmi: true, ..p }));
         }
     }

@@ -7,6 +7,7 @@
 
 mod fact;
 mod grid;
+mod limits;
 mod markup;
 mod matrix;
 mod pci_tree;
@@ -58,10 +59,11 @@ pub use fact::{
     Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,
     NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, RateRow, RateTable, SensorReading, Series,
 };
+pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_path, read_stream, scan_text};
-pub use text::Text;
+pub use text::{Text, decode};
 pub(crate) use words::gpu_number;
 
 use std::fmt;
@@ -134,27 +136,42 @@ pub struct Found {
     pub evidence: Vec<Evidence>,
     /// Warnings.
     pub warnings: Vec<Warning>,
-    /// Headings.
+    /// The headings just above statements.
     pub headings: Vec<Heading>,
+    /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
+    pub left_out: usize,
 }
 
 impl Found {
-    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`.
-    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), fact: Fact) {
+    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`. One that lists more than
+    /// any machine has is cut, with a warning.
+    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), mut fact: Fact) {
+        if self.evidence.len() >= MAX_STATEMENTS {
+            self.left_out += 1;
+            return;
+        }
+        if let Some(message) = limits::cut(&mut fact) {
+            self.warn(text, tool, lines, message);
+        }
         let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
         self.evidence.push(Evidence { origin, fact });
     }
 
-    /// Adds a warning about `lines` of `text`.
+    /// Adds a warning about `lines` of `text`. So many that nobody reads them all are not kept.
     pub fn warn(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), message: impl Into<String>) {
-        let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
-        self.warnings.push(Warning { origin, message: message.into() });
+        if self.warnings.len() < limits::MAX_WARNINGS {
+            let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
+            self.warnings.push(Warning { origin, message: message.into() });
+        }
     }
 
-    /// Takes over everything another scan found.
+    /// Takes over everything another scan found, within the same limits.
     pub fn append(&mut self, mut other: Found) {
-        self.evidence.append(&mut other.evidence);
-        self.warnings.append(&mut other.warnings);
+        let room = MAX_STATEMENTS.saturating_sub(self.evidence.len()).min(other.evidence.len());
+        self.left_out += other.left_out + (other.evidence.len() - room);
+        self.evidence.extend(other.evidence.drain(..room));
+        let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
+        self.warnings.extend(other.warnings.drain(..room));
         self.headings.append(&mut other.headings);
     }
 }

@@ -7,6 +7,9 @@ use crate::fabric::PciAddress;
 
 const TOOL: &str = "NCCL_DEBUG=INFO";
 
+/// More network devices than any machine has.
+const MAX_NETWORKS: usize = 256;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut log = Log::default();
     for (i, line) in text.iter() {
@@ -80,7 +83,7 @@ impl Log {
             *known = (device.or(known.0), address.or(known.1));
         } else if let Some(networks) = networks(words) {
             for network in networks {
-                if !self.result.networks.contains(&network) {
+                if self.result.networks.len() < MAX_NETWORKS && !self.result.networks.contains(&network) {
                     self.result.networks.push(network);
                 }
             }

@@ -12,6 +12,9 @@ const TOOL: &str = super::tool::NVBANDWIDTH_JSON;
 /// Lines between the object's opening brace and its key.
 const KEY_GAP: usize = 3;
 
+/// More GPUs than any machine has.
+const MAX_COLUMNS: usize = 512;
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
@@ -123,7 +126,7 @@ fn take(text: &Text, lines: (u32, u32), run: Run, found: &mut Found) {
 
 /// The tables of a test. A bidirectional test of pairs stacks its three tables and describes the last.
 fn tables(case: &Testcase) -> Option<Vec<TestTable<'_>>> {
-    let columns = case.matrix.first().map(Vec::len).filter(|n| *n > 0)?;
+    let columns = case.matrix.first().map(Vec::len).filter(|n| (1..=MAX_COLUMNS).contains(n))?;
     let cells: Vec<Vec<Option<f64>>> =
         case.matrix.iter().map(|row| row.iter().map(cell).collect()).collect::<Option<_>>()?;
     if cells.iter().any(|row| row.len() != columns) {

@@ -5,13 +5,25 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::streams::streams;
-use super::{Found, Heading, Text};
+use super::{Evidence, Found, Heading, MAX_STATEMENTS, Text, text::decode};
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
 pub const MAX_SOURCE_BYTES: u64 = 64 << 20;
 
+/// The most lines of one source; captures of that length in bytes have a tenth of them.
+const MAX_LINES: usize = 4 << 20;
+
+/// The most text that is read of one folder; a thousand machines' captures are less.
+const MAX_FOLDER_BYTES: usize = 128 << 20;
+
+/// How much of a source tells whether it is text.
+const HEAD_BYTES: u64 = 4096;
+
 /// The most files that are read of one folder, its subfolders included.
 pub const MAX_FILES: usize = 4096;
+
+/// The most entries of a folder that are looked at, other than files too.
+const MAX_ENTRIES: usize = 16 * MAX_FILES;
 
 /// The most levels of subfolders that are entered.
 const MAX_DEPTH: usize = 8;
@@ -30,6 +42,12 @@ pub enum ReadError {
     /// It is larger than [`MAX_SOURCE_BYTES`].
     #[error("{path}: larger than {} MiB; cut out the part that matters", MAX_SOURCE_BYTES >> 20)]
     TooLarge {
+        /// Which file.
+        path: String,
+    },
+    /// It has more lines than any capture.
+    #[error("{path}: more than {} million lines; cut out the part that matters", MAX_LINES >> 20)]
+    TooManyLines {
         /// Which file.
         path: String,
     },
@@ -81,46 +99,71 @@ const SCANNERS: &[Scanner] = &[
     super::rate_table::scan,
 ];
 
-/// Runs every scanner over one text.
+/// Runs every scanner over one text. At most [`MAX_STATEMENTS`] statements are kept, the first ones.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
+    let mut evidence = Vec::new();
     // it knows prefixes itself: ranks of one job are one log
-    super::nccl_log::scan(text, &mut found);
+    scan_with(&[super::nccl_log::scan], text, &mut found, &mut evidence);
     match streams(text) {
-        None => scan_with_all(text, &mut found),
+        None => scan_with(SCANNERS, text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
-                let before = found.evidence.len();
-                scan_with_all(&stream.text, &mut found);
-                if found.evidence.len() > before {
-                    stream.push_host(&mut found);
+                let before = evidence.len();
+                scan_with(SCANNERS, &stream.text, &mut found, &mut evidence);
+                if evidence.len() > before {
+                    let mut host = Found::default();
+                    stream.push_host(&mut host);
+                    evidence.append(&mut host.evidence);
                 }
             }
         }
     }
-    found.headings = headings(text);
-    found.evidence.sort_by_key(|e| e.origin.lines);
+    evidence.sort_by_key(|e| e.origin.lines);
+    found.left_out += evidence.len().saturating_sub(MAX_STATEMENTS);
+    evidence.truncate(MAX_STATEMENTS);
+    found.headings = headings(text, &evidence);
+    found.evidence = evidence;
     found
 }
 
-fn scan_with_all(text: &Text, found: &mut Found) {
-    for scan in SCANNERS {
-        scan(text, found);
+/// Runs scanners; each gets the whole room for statements, so that none crowds out the others.
+fn scan_with(scanners: &[Scanner], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+    for scan in scanners {
+        let mut one = Found::default();
+        scan(text, &mut one);
+        evidence.append(&mut one.evidence);
+        found.append(one);
     }
 }
 
 /// Reads a pipe or standard input to its end, within [`MAX_SOURCE_BYTES`].
 pub fn read_stream(name: &str, stream: impl Read) -> Result<Found, ReadError> {
+    scan_bytes(name, read_bytes(name, stream)?)
+}
+
+fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
     let io = |cause| ReadError::Io { path: name.to_owned(), cause };
     let mut bytes = Vec::new();
-    stream.take(MAX_SOURCE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
-    if bytes.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(ReadError::TooLarge { path: name.to_owned() });
-    }
+    let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
+    stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
     if is_binary(&bytes) {
         return Err(ReadError::Binary { path: name.to_owned() });
     }
-    Ok(scan_text(&Text::new(name, &bytes)))
+    stream.read_to_end(&mut bytes).map_err(io)?;
+    if bytes.len() as u64 > MAX_SOURCE_BYTES {
+        return Err(ReadError::TooLarge { path: name.to_owned() });
+    }
+    Ok(bytes)
+}
+
+fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
+    let text = Text::new(name, &bytes);
+    drop(bytes);
+    if text.len() > MAX_LINES {
+        return Err(ReadError::TooManyLines { path: name.to_owned() });
+    }
+    Ok(scan_text(&text))
 }
 
 /// Reads a file, a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
@@ -131,18 +174,33 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     let name = path.display().to_string();
     let meta = fs::metadata(path).map_err(|cause| ReadError::Io { path: name.clone(), cause })?;
     if !meta.is_dir() {
-        let file = File::open(path).map_err(|cause| ReadError::Io { path: name.clone(), cause })?;
-        return read_stream(&name, file);
+        return scan_bytes(&name, file_bytes(path)?);
     }
     if super::sysfs::is_root(path) {
         return Ok(super::sysfs::read(path));
     }
-    let mut files = Vec::new();
-    list(path, 0, &mut files)?;
+    let (mut files, mut left) = (Vec::new(), MAX_ENTRIES);
+    list(path, 0, &mut left, &mut files)?;
     files.sort();
     let mut found = Found::default();
+    let mut room = MAX_FOLDER_BYTES;
     for file in files {
-        match read_path(&file) {
+        // only a tree of sysfs is a folder here
+        if file.is_dir() {
+            found.append(super::sysfs::read(&file));
+            continue;
+        }
+        let bytes = file_bytes(&file);
+        let size = bytes.as_ref().map_or(0, Vec::len);
+        if size > room {
+            let last = file.display();
+            let message =
+                format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
+            found.warnings.push(super::Warning { origin: None, message });
+            break;
+        }
+        room -= size;
+        match bytes.and_then(|bytes| scan_bytes(&file.display().to_string(), bytes)) {
             Ok(one) => found.append(one),
             Err(error) => found.warnings.push(super::Warning { origin: None, message: error.to_string() }),
         }
@@ -150,10 +208,27 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     Ok(found)
 }
 
-fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), ReadError> {
+/// What a file or pipe holds, if it is text.
+fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let name = path.display().to_string();
+    let io = |cause| ReadError::Io { path: name.clone(), cause };
+    let file = File::open(path).map_err(io)?;
+    // its size is known before 64 MiB of it are read
+    if file.metadata().is_ok_and(|m| m.is_file() && m.len() > MAX_SOURCE_BYTES) {
+        return Err(ReadError::TooLarge { path: name });
+    }
+    read_bytes(&name, file)
+}
+
+/// Adds the files of a folder that may be read; `left` counts the entries that may still be looked at.
+fn list(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), ReadError> {
     let io = |cause| ReadError::Io { path: folder.display().to_string(), cause };
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
+        *left = left.saturating_sub(1);
+        if files.len() >= MAX_FILES || *left == 0 {
+            return Err(ReadError::TooManyFiles { path: folder.display().to_string() });
+        }
         let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
         if hidden {
             continue;
@@ -162,33 +237,42 @@ fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Rea
             if super::sysfs::is_root(&path) {
                 files.push(path);
             } else if depth < MAX_DEPTH && !path.is_symlink() {
-                list(&path, depth + 1, files)?;
+                list(&path, depth + 1, left, files)?;
             }
         } else if path.is_file() {
             files.push(path);
-        }
-        if files.len() > MAX_FILES {
-            return Err(ReadError::TooManyFiles { path: folder.display().to_string() });
         }
     }
     Ok(())
 }
 
-/// A NUL byte, or many other control characters, among the first bytes.
+/// A NUL, or many other control characters, among the first bytes.
 fn is_binary(bytes: &[u8]) -> bool {
-    let head = &bytes[..bytes.len().min(4096)];
-    let control = head.iter().filter(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r' | 0x1b)).count();
-    head.contains(&0) || control * 20 > head.len()
+    let head = decode(&bytes[..bytes.len().min(HEAD_BYTES as usize)]);
+    let control = head.chars().filter(|c| c.is_ascii_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{1b}')).count();
+    head.contains('\0') || control * 20 > head.len()
 }
 
-/// Headings: Markdown's, and short lines of their own that end like no sentence.
-fn headings(text: &Text) -> Vec<Heading> {
+/// Headings above statements: Markdown's, and short lines of their own that end like no sentence.
+fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
     let mut all = Vec::new();
+    if evidence.is_empty() {
+        return all;
+    }
+    // only the last one above a statement says anything of it; a document may have millions
+    let mut last: Option<Heading> = None;
+    let mut starts = evidence.iter().filter_map(|e| Some(e.origin.lines?.0 as usize)).peekable();
     // a tool's own output has lines of their own too; only a document's are headings
     let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
     let prose = sentences.take(5).count() == 5;
     let (mut fenced, mut marked_any) = (false, false);
     for (i, line) in text.iter() {
+        while starts.next_if(|start| *start <= i + 1).is_some() {
+            all.extend(last.take());
+        }
+        if starts.peek().is_none() {
+            break;
+        }
         let trimmed = line.trim();
         // a `#` inside a code fence is a shell comment
         if trimmed.starts_with("```") {
@@ -215,7 +299,7 @@ fn headings(text: &Text) -> Vec<Heading> {
             let clean = trimmed.trim_start_matches('#').replace(['`', '*'], "");
             let clean = clean.trim().trim_end_matches(':').to_owned();
             if !clean.is_empty() {
-                all.push(Heading { source: text.source().clone(), line: i as u32 + 1, text: clean });
+                last = Some(Heading { source: text.source().clone(), line: i as u32 + 1, text: clean });
             }
         }
     }

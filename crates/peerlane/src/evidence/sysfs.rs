@@ -81,9 +81,9 @@ pub(super) fn read(root: &Path) -> Found {
 /// The first bytes of a file.
 fn bytes(path: &Path, limit: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    // a pipe in a copied tree would block for ever
-    let file = File::open(path).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()))?;
-    file.take(limit).read_to_end(&mut bytes).ok()?;
+    // opening a pipe in a copied tree would block for ever
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 

@@ -1,5 +1,6 @@
 //! A text as scanners see it: numbered lines, without terminal escapes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -9,33 +10,69 @@ use super::markup;
 #[derive(Clone, Debug)]
 pub struct Text {
     source: Arc<str>,
-    lines: Vec<String>,
+    /// All lines, each ended by a newline: one allocation, however many lines there are.
+    joined: String,
+    /// Where each line starts in `joined`.
+    starts: Vec<u32>,
     /// The number of each line, from 1, where they are some lines of a longer text.
     picked: Option<Vec<u32>>,
 }
 
 impl Text {
-    /// Splits and cleans. Bytes that are no UTF-8 become U+FFFD.
+    /// Decodes (see [`decode`]), splits and cleans. What lies beyond 4 GiB is not seen.
     pub fn new(source: &str, bytes: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(bytes);
-        let text = text.trim_start_matches('\u{feff}');
-        let page = markup::is_page(text);
-        let line = |line: &str| if page { markup::clean(&clean(line)) } else { clean(line) };
-        Text { source: source.into(), lines: text.lines().map(line).collect(), picked: None }
+        let text = decode(bytes);
+        let page = markup::is_page(&text);
+        let mut all = Text::empty(source.into(), text.len(), None);
+        let add = |line: &str| {
+            if page {
+                let mut plain = String::new();
+                clean(line, &mut plain);
+                all.add(|joined| joined.push_str(&markup::clean(&plain)));
+            } else {
+                all.add(|joined| clean(line, joined));
+            }
+        };
+        if text.contains('\n') {
+            text.lines().for_each(add);
+        } else {
+            // files of old systems end lines by a lone carriage return
+            text.split_terminator('\r').for_each(add);
+        }
+        all
+    }
+
+    fn empty(source: Arc<str>, bytes: usize, picked: Option<Vec<u32>>) -> Self {
+        Text { source, joined: String::with_capacity(bytes + 1), starts: Vec::new(), picked }
+    }
+
+    /// Adds a line, which `write` appends without its newline.
+    fn add(&mut self, write: impl FnOnce(&mut String)) {
+        if let Ok(start) = u32::try_from(self.joined.len()) {
+            self.starts.push(start);
+            write(&mut self.joined);
+            self.joined.push('\n');
+        }
     }
 
     /// Some lines, by index and the byte from which they are kept; `label` is added to the source's name.
     pub(super) fn part(&self, lines: &[(usize, usize)], label: Option<&str>) -> Self {
         let source = label.map_or(self.source.clone(), |label| format!("{} [{label}]", self.source).into());
-        let kept = |&(i, from): &(usize, usize)| self.line(i).get(from..).unwrap_or_default().to_owned();
         let number = |&(i, _): &(usize, usize)| self.numbers(i, i).0;
-        Text { source, lines: lines.iter().map(kept).collect(), picked: Some(lines.iter().map(number).collect()) }
+        let mut part = Text::empty(source, 0, Some(lines.iter().map(number).collect()));
+        for &(i, from) in lines {
+            part.add(|joined| joined.push_str(self.line(i).get(from..).unwrap_or_default()));
+        }
+        part
     }
 
     /// The text with some lines empty.
     pub(super) fn without(&self, lines: &BTreeSet<usize>) -> Self {
-        let kept = |(i, line): (usize, &str)| if lines.contains(&i) { String::new() } else { line.to_owned() };
-        Text { source: self.source.clone(), lines: self.iter().map(kept).collect(), picked: self.picked.clone() }
+        let mut rest = Text::empty(self.source.clone(), self.joined.len(), self.picked.clone());
+        for (i, line) in self.iter() {
+            rest.add(|joined| joined.push_str(if lines.contains(&i) { "" } else { line }));
+        }
+        rest
     }
 
     /// The source's name.
@@ -45,22 +82,37 @@ impl Text {
 
     /// How many lines.
     pub fn len(&self) -> usize {
-        self.lines.len()
+        self.starts.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.starts.is_empty()
+    }
+
+    /// Where line `i` starts in all lines joined; their end where there is no such line.
+    pub(super) fn offset(&self, i: usize) -> usize {
+        self.starts.get(i).map_or(self.joined.len(), |start| *start as usize)
+    }
+
+    /// The line, from 1, that holds the byte at `offset` of all lines joined.
+    pub(super) fn line_at(&self, offset: usize) -> u32 {
+        self.starts.partition_point(|start| *start as usize <= offset) as u32
+    }
+
+    /// All lines, each ended by a newline.
+    pub(super) fn joined(&self) -> &str {
+        &self.joined
     }
 
     /// The line at index `i` (from 0), or `""` past the end.
     pub fn line(&self, i: usize) -> &str {
-        self.lines.get(i).map_or("", String::as_str)
+        self.joined.get(self.offset(i)..self.offset(i + 1).saturating_sub(1)).unwrap_or_default()
     }
 
     /// All lines with their index from 0.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.lines.iter().map(String::as_str).enumerate()
+        (0..self.len()).map(|i| (i, self.line(i)))
     }
 
     /// The inclusive line numbers, from 1, of the indices `first ..= last`.
@@ -73,14 +125,33 @@ impl Text {
     }
 
     /// Lines `first ..= last` joined again.
-    pub fn join(&self, first: usize, last: usize) -> String {
-        self.lines.get(first..=last.min(self.lines.len().saturating_sub(1))).unwrap_or_default().join("\n")
+    pub fn join(&self, first: usize, last: usize) -> &str {
+        self.joined.get(self.offset(first)..self.offset(last.saturating_add(1)).saturating_sub(1)).unwrap_or_default()
     }
 }
 
-/// Removes ANSI escape sequences (`ESC [ … letter`, `ESC ] … BEL`) and control characters but the tab.
-fn clean(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
+/// The text of a file: UTF-8, or UTF-16 where a byte-order mark says so (as PowerShell's `>` writes
+/// it), without that mark. What cannot be decoded becomes U+FFFD.
+pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    let utf16 = |of: fn([u8; 2]) -> u16| {
+        let units = bytes.chunks_exact(2).skip(1).filter_map(|pair| Some(of(pair.try_into().ok()?)));
+        Cow::Owned(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+    };
+    match bytes {
+        [0xff, 0xfe, ..] => utf16(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => utf16(u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest),
+        _ => String::from_utf8_lossy(bytes),
+    }
+}
+
+/// Adds a line without ANSI escape sequences (`ESC [ … letter`, `ESC ] … BEL`) and control characters
+/// but the tab.
+fn clean(line: &str, out: &mut String) {
+    // most lines are plain
+    if line.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')) {
+        return out.push_str(line);
+    }
     let mut chars = line.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -100,7 +171,6 @@ fn clean(line: &str) -> String {
             c => out.push(c),
         }
     }
-    out
 }
 
 #[cfg(test)]
@@ -114,5 +184,25 @@ mod tests {
         assert_eq!(t.line(1), "GPU0\t X \u{fffd}");
         assert_eq!(t.len(), 2);
         assert_eq!(t.line(9), "");
+    }
+
+    #[test]
+    fn lines_are_found_by_number_and_by_offset() {
+        let t = Text::new("x", b"ab\r\n\ncd");
+        assert_eq!(t.iter().collect::<Vec<_>>(), [(0, "ab"), (1, ""), (2, "cd")]);
+        assert_eq!((t.join(0, 1), t.join(1, 2), t.join(2, 9), t.join(3, 9)), ("ab\n", "\ncd", "cd", ""));
+        assert_eq!((t.join(2, 1), t.join(0, usize::MAX)), ("", "ab\n\ncd"));
+        assert_eq!((t.line_at(0), t.line_at(3), t.line_at(4), t.offset(2)), (1, 2, 3, 4));
+        assert!(Text::new("x", b"").is_empty());
+    }
+
+    #[test]
+    fn powershells_utf16_and_lone_carriage_returns() {
+        let little: Vec<u8> = "\u{feff}GPU0\r\n\u{1f600}x".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = "\u{feff}GPU0\nGPU1".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert_eq!(Text::new("x", &little).join(0, 9), "GPU0\n\u{1f600}x");
+        assert_eq!(Text::new("x", &big).join(0, 9), "GPU0\nGPU1");
+        assert_eq!(Text::new("x", b"\xff\xfe\x00\xd8").line(0), "\u{fffd}");
+        assert_eq!(Text::new("x", b"a\rb\r").join(0, 9), "a\nb");
     }
 }

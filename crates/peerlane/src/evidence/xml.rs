@@ -85,14 +85,13 @@ pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
     if starts.is_empty() {
         return all;
     }
-    let whole = Whole::new(text);
     let mut free_from = 0;
     let mut broken = 0;
     for (i, at) in starts {
         if i < free_from || broken >= MAX_BROKEN {
             continue;
         }
-        let document = parse(&whole, i, at);
+        let document = parse(text, i, at);
         free_from = document.lines.1 as usize;
         broken += usize::from(document.broken.is_some());
         if document.broken.as_ref().is_some_and(|(line, _)| *line as usize == free_from) {
@@ -130,41 +129,17 @@ fn root_lines(text: &Text, tag: &str) -> Vec<(usize, usize)> {
     starts
 }
 
-/// A text joined again, with the offset of each line.
-struct Whole {
-    joined: String,
-    offsets: Vec<usize>,
-}
-
-impl Whole {
-    fn new(text: &Text) -> Self {
-        let mut offsets = Vec::with_capacity(text.len());
-        let mut joined = String::new();
-        for (_, line) in text.iter() {
-            offsets.push(joined.len());
-            joined.push_str(line);
-            joined.push('\n');
-        }
-        Whole { joined, offsets }
-    }
-
-    /// The line, from 1, that holds the byte at `offset`.
-    fn line(&self, offset: usize) -> u32 {
-        self.offsets.partition_point(|&o| o <= offset) as u32
-    }
-}
-
 /// Reads one tree whose root tag opens in the line of index `line` at byte `at`.
-fn parse(whole: &Whole, line: usize, at: usize) -> Document {
-    let start = whole.offsets.get(line).map_or(0, |o| o + at);
-    let mut reader = Reader::from_str(whole.joined.get(start..).unwrap_or_default());
+fn parse(text: &Text, line: usize, at: usize) -> Document {
+    let start = text.offset(line) + at;
+    let mut reader = Reader::from_str(text.joined().get(start..).unwrap_or_default());
     let mut elements: Vec<Element> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     let mut broken = None;
     let end = loop {
         let offset = start + reader.buffer_position() as usize;
         let event = reader.read_event();
-        let mut stop = |reason: &str| broken = Some((whole.line(offset), reason.to_owned()));
+        let mut stop = |reason: &str| broken = Some((text.line_at(offset), reason.to_owned()));
         match event {
             Ok(event @ (Event::Start(_) | Event::Empty(_))) => {
                 let (Event::Start(tag) | Event::Empty(tag)) = &event else { continue };
@@ -176,7 +151,7 @@ fn parse(whole: &Whole, line: usize, at: usize) -> Document {
                     stop("too many elements");
                     break offset;
                 }
-                let mut element = element(tag, whole.line(offset));
+                let mut element = element(tag, text.line_at(offset));
                 if elements.first().is_some_and(|root| root.name == element.name) {
                     stop("the next one starts before this one ends");
                     break offset;
@@ -197,7 +172,7 @@ fn parse(whole: &Whole, line: usize, at: usize) -> Document {
             Ok(Event::Text(content)) => {
                 if let Some(at) = content.find("```") {
                     let offset = offset + at;
-                    broken = Some((whole.line(offset), "cut off: the fenced block ends first".to_owned()));
+                    broken = Some((text.line_at(offset), "cut off: the fenced block ends first".to_owned()));
                     break offset;
                 }
                 let inside = open.last().and_then(|&e| elements.get_mut(e));
@@ -219,7 +194,7 @@ fn parse(whole: &Whole, line: usize, at: usize) -> Document {
             break (start + reader.buffer_position() as usize).saturating_sub(1);
         }
     };
-    let last = whole.line(end.min(whole.joined.len().saturating_sub(1)));
+    let last = text.line_at(end.min(text.joined().len().saturating_sub(1)));
     Document { elements, lines: (line as u32 + 1, last), broken }
 }
 

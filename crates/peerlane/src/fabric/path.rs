@@ -1,5 +1,7 @@
 //! The way between two nodes, hop by hop, and its class.
 
+use std::collections::{HashMap, VecDeque};
+
 use super::class::PathClass;
 use super::graph::{Fabric, is_root};
 use super::node::{LinkId, LinkKind, NodeId, NodeKind};
@@ -159,25 +161,27 @@ impl Fabric {
 
     /// The shortest way between two packages over SMP links.
     fn between_packages(&self, from: NodeId, to: NodeId) -> Option<Vec<Hop>> {
-        let mut came: Vec<(NodeId, Hop)> = Vec::new();
-        let mut frontier = vec![from];
-        while !frontier.is_empty() && !frontier.contains(&to) {
-            let mut next_frontier = Vec::new();
-            for at in frontier {
-                for &(link, next) in self.links_of(at) {
-                    let fresh = next != from && came.iter().all(|(n, _)| *n != next);
-                    if self.link(link).kind == LinkKind::Smp && fresh {
-                        came.push((next, Hop { from: at, link, to: next }));
-                        next_frontier.push(next);
+        let mut came: HashMap<NodeId, Hop> = HashMap::new();
+        let mut open = VecDeque::from([from]);
+        'search: while let Some(at) = open.pop_front() {
+            if at == to {
+                break;
+            }
+            for &(link, next) in self.links_of(at) {
+                if self.link(link).kind == LinkKind::Smp && next != from && !came.contains_key(&next) {
+                    came.insert(next, Hop { from: at, link, to: next });
+                    open.push_back(next);
+                    // most packages are neighbours
+                    if next == to {
+                        break 'search;
                     }
                 }
             }
-            frontier = next_frontier;
         }
         let mut hops = Vec::new();
         let mut at = to;
         while at != from {
-            let (_, hop) = came.iter().find(|(n, _)| *n == at)?;
+            let hop = came.get(&at)?;
             hops.push(*hop);
             at = hop.from;
         }

@@ -1,0 +1,49 @@
+//! Limits to how much may be said, so that what follows takes bounded time whatever a text holds.
+
+use super::Fact;
+
+/// The most statements that are kept of one text, or of all sources together. A long issue thread has
+/// a hundred, a folder for a cluster of a thousand machines some thousands.
+pub const MAX_STATEMENTS: usize = 8192;
+
+/// The most warnings that are kept; nobody reads more.
+pub(super) const MAX_WARNINGS: usize = 1024;
+
+/// The most GPUs or NUMA nodes of one statement: more than any machine has.
+const MAX_DEVICES: usize = 512;
+
+/// The most PCI functions of one listing; the largest machines, with virtual functions, have some thousands.
+const MAX_FUNCTIONS: usize = 16_384;
+
+/// The most operating-system devices on one PCI function.
+const MAX_OS_DEVICES: usize = 64;
+
+/// The most NVLink ports of one statement: 18 on each of 512 GPUs.
+pub(super) const MAX_PORTS: usize = 18 * MAX_DEVICES;
+
+/// The most rows of a table in a document.
+const MAX_ROWS: usize = 4096;
+
+/// Cuts what lists more than any machine has; the message says what was cut.
+pub(super) fn cut(fact: &mut Fact) -> Option<String> {
+    match fact {
+        Fact::Gpus(gpus) => cut_to(gpus, MAX_DEVICES, "GPUs"),
+        Fact::Nvlink(ports) => cut_to(ports, MAX_PORTS, "NVLink ports"),
+        Fact::Host(host) => cut_to(&mut host.numa, MAX_DEVICES, "NUMA nodes"),
+        Fact::Pci(tree) => {
+            let message = cut_to(&mut tree.devices, MAX_FUNCTIONS, "PCI functions");
+            for function in &mut tree.devices {
+                function.os_devices.truncate(MAX_OS_DEVICES);
+            }
+            message
+        }
+        Fact::Rates(table) => cut_to(&mut table.rows, MAX_ROWS, "rows of a table"),
+        _ => None,
+    }
+}
+
+fn cut_to<T>(list: &mut Vec<T>, most: usize, what: &str) -> Option<String> {
+    let all = list.len();
+    list.truncate(most);
+    (all > most).then(|| format!("{all} {what}: that is more than any machine has; only the first {most} are used"))
+}
