@@ -289,6 +289,9 @@ impl Packages {
 
 /// Whether the matrix says `SYS` between a domain and any other.
 fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
+    if all.classes.is_none() {
+        return false;
+    }
     let mine = domain.devices();
     domains.iter().filter(|d| *d != domain).flat_map(Domain::devices).any(|other| {
         mine.iter().any(|&d| all.stated(d, other) == Some(PathClass::Sys))

@@ -57,6 +57,9 @@ fn join_domains(all: &Inventory, domains: Vec<Domain>) -> Vec<Domain> {
         _ => None,
     };
     let near = |a: &Domain, b: &Domain| {
+        if all.classes.is_none() {
+            return false;
+        }
         let (left, right) = (a.devices(), b.devices());
         left.iter().any(|&x| {
             right.iter().any(|&y| {

@@ -16,6 +16,9 @@ use super::group::{gpu_index, is_gpu_label};
 /// all pairs of more would be of no use to anybody.
 const MAX_DEVICES: usize = 1024;
 
+/// The most NUMA nodes of one machine.
+const MAX_NUMA_NODES: usize = 512;
+
 /// The most statements that a device remembers having been named in.
 const MAX_ORIGINS: usize = 512;
 
@@ -467,6 +470,7 @@ fn merge_host(into: &mut HostFacts, from: &HostFacts) {
     }
     keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, cores_per_socket, threads, hypervisor);
     for node in &from.numa {
+        let full = into.numa.len() >= MAX_NUMA_NODES;
         match into.numa.iter_mut().find(|n| n.id == node.id) {
             Some(known) => {
                 known.cpus = known.cpus.take().or_else(|| node.cpus.clone());
@@ -476,6 +480,7 @@ fn merge_host(into: &mut HostFacts, from: &HostFacts) {
                     known.distances.clone_from(&node.distances);
                 }
             }
+            None if full => {}
             None => into.numa.push(node.clone()),
         }
     }
