@@ -1,5 +1,6 @@
 //! Reads the output of CUDA's `deviceQuery`: the devices, and which can access which.
 
+use super::limits::MAX_DEVICES as MAX_LISTED;
 use super::p2p_test::{AccessPairs, MAX_DEVICES, access_matrix};
 use super::{Fact, Found, GpuFacts, Text};
 use crate::fabric::PciAddress;
@@ -21,7 +22,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 run.flush(text, found);
             }
             run.first = if run.gpus.is_empty() { i } else { run.first };
-            run.gpus.push(gpu);
+            if run.gpus.len() <= MAX_LISTED {
+                run.gpus.push(gpu);
+            }
             (run.last, run.open) = (i, true);
         } else if run.open {
             if run.gpus.last_mut().is_some_and(|gpu| field(line, gpu)) {

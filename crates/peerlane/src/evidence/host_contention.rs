@@ -6,6 +6,7 @@
 //! of a GPU alone become matrices; what ran at once has no place in a matrix and becomes a table of rates.
 
 use super::grid::gpu_names;
+use super::limits::MAX_ROWS;
 use super::{Direction, Engine, Fact, Found, Matrix, Quantity, RateRow, RateTable, Text, Unit};
 use crate::units::Rate;
 
@@ -34,7 +35,7 @@ const ORDINALS: [&str; 16] = [
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
-        let sets: Vec<Set> = (i..text.len()).map_while(|j| Set::parse(text.line(j).trim())).collect();
+        let sets: Vec<Set> = (i..text.len()).take(MAX_ROWS).map_while(|j| Set::parse(text.line(j).trim())).collect();
         if sets.iter().any(|set| set.kind == "solo") {
             block(text, i, &sets, found);
         }

@@ -10,10 +10,10 @@ pub const MAX_STATEMENTS: usize = 8192;
 pub(super) const MAX_WARNINGS: usize = 1024;
 
 /// The most GPUs or NUMA nodes of one statement: more than any machine has.
-const MAX_DEVICES: usize = 512;
+pub(super) const MAX_DEVICES: usize = 512;
 
 /// The most PCI functions of one listing; the largest machines, with virtual functions, have some thousands.
-const MAX_FUNCTIONS: usize = 16_384;
+pub(super) const MAX_FUNCTIONS: usize = 16_384;
 
 /// The most operating-system devices on one PCI function.
 const MAX_OS_DEVICES: usize = 64;
@@ -22,7 +22,10 @@ const MAX_OS_DEVICES: usize = 64;
 pub(super) const MAX_PORTS: usize = 18 * MAX_DEVICES;
 
 /// The most rows of a table in a document.
-const MAX_ROWS: usize = 4096;
+pub(super) const MAX_ROWS: usize = 4096;
+
+// A reader whose lines are so short that a list of millions would take much memory stops one past its
+// limit, so that the cut is still noticed here.
 
 /// Cuts what lists more than any machine has; the message says what was cut.
 pub(super) fn cut(fact: &mut Fact) -> Option<String> {
@@ -45,5 +48,5 @@ pub(super) fn cut(fact: &mut Fact) -> Option<String> {
 fn cut_to<T>(list: &mut Vec<T>, most: usize, what: &str) -> Option<String> {
     let all = list.len();
     list.truncate(most);
-    (all > most).then(|| format!("{all} {what}: that is more than any machine has; only the first {most} are used"))
+    (all > most).then(|| format!("more than {most} {what}: only the first {most} are used"))
 }

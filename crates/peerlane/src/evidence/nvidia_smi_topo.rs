@@ -43,7 +43,10 @@ fn scan_line(text: &Text, i: usize, found: &mut Found) -> usize {
     let mut p = 0;
     while let Some(word) = start.words.get(p) {
         let read = if starts_row(&start.words, p) {
-            (p == 0).then(|| Reading::without_header(text, i, &start)).flatten()
+            match (p == 0).then(|| Reading::without_header(text, i, &start)) {
+                Some(Err(next)) if next > i + 1 => return next,
+                read => read.and_then(Result::ok),
+            }
         } else if gpu_number(word.text).is_some() {
             Reading::with_header(text, i, &start, p)
         } else {
@@ -71,6 +74,8 @@ struct Reading<'a> {
     header: Header<'a>,
     rows: Vec<Row<'a>>,
     no_header: bool,
+    /// The line of a row of less than two cells, of which no matrix without a header can be told.
+    short_row: Option<usize>,
     /// The last row's line, and the word at which that row ends.
     last: usize,
     next: usize,
@@ -90,7 +95,10 @@ impl<'a> Reading<'a> {
                 here = (next, 0);
                 break;
             }
-            // a wrapped header's further lines follow at once and hold titles only
+            // a wrapped header's further lines follow at once, and hold titles only and none again
+            if line.words.first().is_some_and(|w| header.cols.contains(&w.text)) {
+                return None;
+            }
             let end = header.take(&line.words, 0);
             if end < line.words.len() || next > here.0 + 1 || next - i >= MAX_HEADER_LINES {
                 return None;
@@ -107,21 +115,28 @@ impl<'a> Reading<'a> {
             return None;
         }
         let last_line = Rc::clone(&line);
-        let mut reading = Reading { text, header, rows: Vec::new(), no_header: false, last: i, next: p, last_line };
+        let rows = Vec::new();
+        let mut reading =
+            Reading { text, header, rows, no_header: false, short_row: None, last: i, next: p, last_line };
         reading.read_rows(line, here);
         (!reading.rows.is_empty()).then_some(reading)
     }
 
-    /// The rows from line `i` on, their header being lost.
-    fn without_header(text: &'a Text, i: usize, start: &Rc<Line<'a>>) -> Option<Self> {
+    /// The rows from line `i` on, their header being lost; else the line from which there may be such rows again.
+    fn without_header(text: &'a Text, i: usize, start: &Rc<Line<'a>>) -> Result<Self, usize> {
         let untold = usize::MAX / 2;
         let extra = vec![(Column::Cpu, untold), (Column::Numa, untold), (Column::GpuNuma, untold)];
         let header = Header { extra, ..Header::default() };
         let last_line = Rc::clone(start);
-        let mut reading = Reading { text, header, rows: Vec::new(), no_header: true, last: i, next: 0, last_line };
+        let rows = Vec::new();
+        let mut reading = Reading { text, header, rows, no_header: true, short_row: None, last: i, next: 0, last_line };
         reading.read_rows(Rc::clone(start), (i, 0));
-        let shaped = reading.rows.len() >= 2 && reading.rows.iter().all(|r| r.cells.len() >= 2);
-        shaped.then_some(reading)
+        match reading.short_row {
+            // from the rows above it, the reading would come to the same end
+            Some(line) => Err(line),
+            None if reading.rows.len() < 2 => Err(i + 1),
+            None => Ok(reading),
+        }
     }
 
     /// Reads rows from `here`, a line and a word.
@@ -146,6 +161,10 @@ impl<'a> Reading<'a> {
             let Some((row, next)) = Row::read(&line, p, &self.header, cols) else { return };
             let foreign = self.rows.is_empty() && (row.overlong || !self.header.cols.contains(&row.label));
             if !labels.insert(row.label) || (foreign && !self.no_header) {
+                return;
+            }
+            if self.no_header && row.cells.len() < 2 {
+                self.short_row = Some(i);
                 return;
             }
             self.rows.push(row);
@@ -276,7 +295,9 @@ fn take_legend(words: &[Word], mut nics: bool, matrix: &mut ClassMatrix) -> bool
         if let [a, b] = pair {
             nics |= a.text == "NIC" && b.text == "Legend:";
             matrix.old_names |= a.text == "SOC" && b.text == "=";
-            if let Some(nic) = a.text.strip_suffix(':').filter(|n| nics && numbered(n, "NIC").is_some()) {
+            if let Some(nic) = a.text.strip_suffix(':').filter(|n| nics && numbered(n, "NIC").is_some())
+                && matrix.nic_names.len() < MAX_DEVICES
+            {
                 matrix.nic_names.insert(nic.to_owned(), b.text.to_owned());
             }
         }
@@ -287,7 +308,7 @@ fn take_legend(words: &[Word], mut nics: bool, matrix: &mut ClassMatrix) -> bool
 /// The next line that is not empty, if it is near.
 fn next_line(text: &Text, i: usize) -> Option<usize> {
     let end = text.len().min(i + 2 + MAX_BLANK_LINES);
-    (i + 1..end).find(|&k| !Line::new(text, k).is_blank())
+    (i + 1..end).find(|&k| !row::is_blank(text.line(k)))
 }
 
 /// A row cut within `NV18` ends in `NV1`: such a last class stays only if the mirrored cell agrees.

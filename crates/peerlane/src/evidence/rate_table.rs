@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::limits::MAX_ROWS;
 use super::words::number_and_unit;
 use super::{Fact, Found, RateRow, RateTable, Text};
 use crate::units::Rate;
@@ -44,14 +45,14 @@ enum Form {
     Markdown,
 }
 
-/// The cells of a line of a table, without markup.
+/// The cells of a line of a table, without markup; no more than one more than a table may have.
 fn cells(line: &str) -> Option<(Form, Vec<String>)> {
     let clean = |cell: &str| cell.replace("**", "").replace('`', "").trim().to_owned();
     let trimmed = line.trim();
     if let Some(inner) = trimmed.strip_prefix('|').and_then(|l| l.strip_suffix('|')) {
-        return Some((Form::Markdown, inner.split('|').map(clean).collect()));
+        return Some((Form::Markdown, inner.split('|').take(MAX_COLUMNS + 1).map(clean).collect()));
     }
-    line.contains('\t').then(|| (Form::Tabs, line.split('\t').map(clean).collect()))
+    line.contains('\t').then(|| (Form::Tabs, line.split('\t').take(MAX_COLUMNS + 1).map(clean).collect()))
 }
 
 /// `2.7 GB/s`, `~ 5 GB/s`, `150 MB/s`: a cell that holds a rate and nothing else.
@@ -90,17 +91,23 @@ impl Block {
             (0..cells.len()).filter(|&j| cells.get(j).is_some_and(|c| rate(c).is_some())).collect();
         if !columns.is_empty() {
             self.rated.extend(columns);
-            self.rows.push((i, cells));
+            self.push(i, cells);
             return;
         }
         // within a table, a row may lack its rate; a line that has words there is a new header
         let unknown = |j: &usize| cells.get(*j).is_none_or(|c| matches!(c.as_str(), "" | "-" | "—" | "N/A"));
         if !self.rated.is_empty() && self.rated.iter().all(unknown) {
-            self.rows.push((i, cells));
+            self.push(i, cells);
             return;
         }
         self.finish(text, found);
         self.header = Some((i, cells));
+    }
+
+    fn push(&mut self, i: usize, cells: Vec<String>) {
+        if self.rows.len() <= MAX_ROWS {
+            self.rows.push((i, cells));
+        }
     }
 
     /// Pushes what was read; the next rows need a header of their own.

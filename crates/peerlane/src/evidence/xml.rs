@@ -13,8 +13,11 @@ use super::Text;
 /// The most levels of nesting that are followed; real topologies stay below 30.
 const MAX_DEPTH: usize = 256;
 
-/// The most elements of one tree; the largest real topologies have some ten thousand.
+/// The most elements of all trees in a text; the largest real topologies have some ten thousand.
 const MAX_ELEMENTS: usize = 1_000_000;
+
+/// The most attributes of an element that are kept; hwloc writes fewer than twenty.
+const MAX_ATTRIBUTES: usize = 64;
 
 /// The most bytes of an element's own text.
 const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -87,11 +90,13 @@ pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
     }
     let mut free_from = 0;
     let mut broken = 0;
+    let mut room = MAX_ELEMENTS;
     for (i, at) in starts {
-        if i < free_from || broken >= MAX_BROKEN {
+        if i < free_from || broken >= MAX_BROKEN || room == 0 {
             continue;
         }
-        let document = parse(text, i, at);
+        let document = parse(text, i, at, room);
+        room -= document.elements.len();
         free_from = document.lines.1 as usize;
         broken += usize::from(document.broken.is_some());
         if document.broken.as_ref().is_some_and(|(line, _)| *line as usize == free_from) {
@@ -129,8 +134,8 @@ fn root_lines(text: &Text, tag: &str) -> Vec<(usize, usize)> {
     starts
 }
 
-/// Reads one tree whose root tag opens in the line of index `line` at byte `at`.
-fn parse(text: &Text, line: usize, at: usize) -> Document {
+/// Reads one tree of at most `room` elements, whose root tag opens in the line of index `line` at byte `at`.
+fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
     let start = text.offset(line) + at;
     let mut reader = Reader::from_str(text.joined().get(start..).unwrap_or_default());
     let mut elements: Vec<Element> = Vec::new();
@@ -147,7 +152,7 @@ fn parse(text: &Text, line: usize, at: usize) -> Document {
                     stop("nested too deeply");
                     break offset;
                 }
-                if elements.len() >= MAX_ELEMENTS {
+                if elements.len() >= room {
                     stop("too many elements");
                     break offset;
                 }
@@ -200,7 +205,7 @@ fn parse(text: &Text, line: usize, at: usize) -> Document {
 
 fn element(tag: &BytesStart<'_>, line: u32) -> Element {
     let mut attributes = Vec::new();
-    for attribute in tag.attributes().with_checks(false).flatten() {
+    for attribute in tag.attributes().with_checks(false).flatten().take(MAX_ATTRIBUTES) {
         let key: &str = attribute.key.as_ref();
         // a value with an unknown entity stays as it is written
         let value = unescape(&attribute.value).map_or_else(|_| attribute.value.to_string(), |v| v.into_owned());

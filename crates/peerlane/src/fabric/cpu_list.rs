@@ -6,6 +6,12 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// The longest mask that is read; 11 000 CPUs fit.
+const MAX_MASK_BYTES: usize = 4096;
+
+/// The longest list that is read.
+const MAX_LIST_BYTES: usize = 64 << 10;
+
 /// A set of small numbers held as sorted, disjoint, inclusive ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, JsonSchema)]
 #[schemars(with = "String")]
@@ -32,7 +38,12 @@ impl CpuList {
     }
 
     /// A mask of comma-separated 32-bit words, most significant first, as the kernel, NCCL and hwloc write it.
+    ///
+    /// None where it is longer than that of any machine: thousands of devices may repeat it.
     pub fn from_mask(mask: &str) -> Option<Self> {
+        if mask.len() > MAX_MASK_BYTES {
+            return None;
+        }
         let words: Vec<&str> = mask.trim().split(',').map(|w| w.trim_start_matches("0x")).collect();
         let mut ranges = Vec::new();
         for (i, word) in words.iter().rev().enumerate() {
@@ -68,6 +79,9 @@ impl FromStr for CpuList {
     type Err = NoCpuList;
 
     fn from_str(s: &str) -> Result<Self, NoCpuList> {
+        if s.len() > MAX_LIST_BYTES {
+            return Err(NoCpuList(format!("{}…", s.chars().take(40).collect::<String>())));
+        }
         let range = |part: &str| {
             let (a, b) = part.split_once('-').unwrap_or((part, part));
             let (a, b): (u32, u32) = (a.trim().parse().ok()?, b.trim().parse().ok()?);

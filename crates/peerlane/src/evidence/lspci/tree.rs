@@ -3,6 +3,7 @@
 //! Branches of one bus stand below each other: `+-` and `\-` in a column belong to the bus that opened
 //! in that column. `03.1-[01-13]` is a bridge with the buses behind it, `[0000:20]` a root bus.
 
+use super::super::limits::MAX_FUNCTIONS;
 use super::super::{Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{class_of, named};
 use crate::fabric::PciAddress;
@@ -106,6 +107,9 @@ impl Reader {
         let mut at = column;
         let mut device: Option<usize> = None;
         while let Some(rest) = line.get(at..).filter(|r| !r.is_empty()) {
+            if self.devices.len() > MAX_FUNCTIONS {
+                return;
+            }
             if rest.starts_with('-') || rest.starts_with('\\') {
                 at += 1;
             } else if rest.starts_with('+') {

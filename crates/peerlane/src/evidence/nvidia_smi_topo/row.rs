@@ -44,7 +44,7 @@ impl<'a> Line<'a> {
 
     /// Whether it is empty, a code fence or a rule.
     pub(super) fn is_blank(&self) -> bool {
-        self.words.iter().all(|w| w.text.bytes().all(|b| matches!(b, b'-' | b':' | b'+' | b'=')))
+        is_blank(self.text)
     }
 }
 
@@ -52,6 +52,12 @@ impl<'a> Line<'a> {
 fn plain(word: Word<'_>) -> Word<'_> {
     let start = word.text.trim_start_matches(['*', '`']);
     Word { text: start.trim_end_matches(['*', '`']), at: word.at + word.text.len() - start.len() }
+}
+
+/// Whether a line is empty, a mark of quotation, a rule.
+pub(super) fn is_blank(line: &str) -> bool {
+    let mark = |w: &Word| w.text.bytes().all(|b| b == b'>');
+    words(line).skip_while(mark).all(|w| w.text.bytes().all(|b| matches!(b, b'-' | b':' | b'+' | b'=')))
 }
 
 /// A class that `topo -m` prints.
@@ -80,6 +86,9 @@ fn unglue(word: Word<'_>) -> Option<Vec<Word<'_>>> {
     if word.text.len() > MAX_GLUED {
         return None;
     }
+    if glued_part(word.text)? == word.text.len() {
+        return None;
+    }
     let mut parts = Vec::new();
     let mut done = 0;
     while let Some(rest) = word.text.get(done..).filter(|r| !r.is_empty()) {
@@ -87,7 +96,7 @@ fn unglue(word: Word<'_>) -> Option<Vec<Word<'_>>> {
         parts.push(Word { text: rest.get(..length)?, at: word.at + done });
         done += length;
     }
-    (parts.len() > 1).then_some(parts)
+    Some(parts)
 }
 
 fn glued_part(rest: &str) -> Option<usize> {
