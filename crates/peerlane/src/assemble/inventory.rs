@@ -14,6 +14,10 @@ use crate::units::{Bytes, Rate};
 use super::group::{is_gpu_label, pci_views};
 use super::merge::{complete, known_or, merge_gpu, merge_host};
 
+/// The most GPUs and NICs of one machine: more than any has, virtual functions included. Pairs of more
+/// would be of no use to anybody.
+const MAX_DEVICES: usize = 2048;
+
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Device {
@@ -64,6 +68,8 @@ pub(super) struct Inventory {
     pub(super) nvlinks: Vec<(Vec<NvlinkPort>, Origin)>,
     /// What is odd.
     pub(super) warnings: Vec<Warning>,
+    /// True once a device had no room.
+    overfull: bool,
 }
 
 impl Inventory {
@@ -215,6 +221,9 @@ impl Inventory {
             for (position, facts) in gpus.iter().enumerate() {
                 let by_address = facts.address.and_then(|a| self.at(a));
                 let index = facts.index.unwrap_or(position as u32);
+                if by_address.is_none() && self.is_full(&one.origin) {
+                    break;
+                }
                 let at = by_address.unwrap_or_else(|| self.add(&format!("GPU{index}"), &one.origin));
                 let device = &mut self.devices[at];
                 merge_gpu(&mut device.facts, facts);
@@ -248,6 +257,7 @@ impl Inventory {
                         lost.extend(pci.address.filter(|_| nameless && tree.has_tree));
                         continue;
                     }
+                    None if self.is_full(&origin) => break,
                     None => {
                         let at = self.add_gpu(pci, position, &origin);
                         // another maker's card is none of this driver's
@@ -270,6 +280,7 @@ impl Inventory {
                 // functions without an interface are no ports
                 let at = match pci.address.and_then(|a| self.at(a)).or_else(by_name) {
                     Some(at) => at,
+                    None if self.is_full(&origin) => break,
                     None if tree.has_tree && (name.is_some() || !pci.is_virtual_function()) => {
                         let name = name.map_or_else(|| self.free_nic_name(&mut free), str::to_owned);
                         self.add(&name, &origin)
@@ -280,6 +291,17 @@ impl Inventory {
             }
         }
         self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+    }
+
+    /// Whether there is no room for another device, which is said once.
+    fn is_full(&mut self, origin: &Origin) -> bool {
+        let full = self.devices.len() >= MAX_DEVICES;
+        if full && !self.overfull {
+            self.overfull = true;
+            let message = format!("more than {MAX_DEVICES} GPUs and NICs in one machine; those beyond are left out");
+            self.warnings.push(Warning { origin: Some(origin.clone()), message });
+        }
+        full
     }
 
     /// A name that no device has, numbered from `next` on.
