@@ -43,12 +43,18 @@ struct Ask {
     unit: Unit,
 }
 
+/// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and
+/// seconds of work.
+pub const MOST_PREDICTED: usize = 256;
+
 /// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
 /// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
 ///
-/// All in GB/s. A matrix of which no cell can be told is left out.
+/// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
+/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted.
 pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
     let fabric = &model.machine.fabric;
+    let all_pairs = fabric.devices().len() <= MOST_PREDICTED;
     let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
     let (gpus, mut nics) = (names(NodeKind::Gpu), names(NodeKind::Nic));
     // a port without RDMA reads no GPU's memory
@@ -72,7 +78,9 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
         (network, &gpus, &nics),
         (network, &nics, &gpus),
     ];
-    let matrices = asked.into_iter().map(|(ask, rows, cols)| fill(model, ask, rows, cols));
+    let few = |rows: &[String], cols: &[String]| all_pairs || rows == host || cols == host;
+    let asked = asked.into_iter().filter(|(_, rows, cols)| few(rows, cols));
+    let matrices = asked.map(|(ask, rows, cols)| fill(model, ask, rows, cols));
     matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
 }
 
@@ -158,14 +166,18 @@ mod tests {
 
     /// One socket whose root complex splits packets, with an x1 and an x16 GPU, so that the ways differ.
     fn machine() -> Machine {
+        with_gpus(&["3.0 x1", "3.0 x16"])
+    }
+
+    fn with_gpus(widths: &[&str]) -> Machine {
         let mut b = FabricBuilder::new();
         let cpu = b.node(Node { product: Some("Intel Xeon".to_owned()), ..Node::new("cpu0", NodeKind::Cpu) });
         let rc = b.node(Node::new("rc0", NodeKind::RootComplex));
         let host = b.node(Node::new("host0", NodeKind::Host));
         b.link(Link::new(rc, cpu, LinkKind::OnDie));
         b.link(Link::new(host, cpu, LinkKind::OnDie));
-        for (name, width) in [("GPU0", "3.0 x1"), ("GPU1", "3.0 x16")] {
-            let gpu = b.node(Node::new(name, NodeKind::Gpu));
+        for (i, width) in widths.iter().enumerate() {
+            let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
             b.link(Link::new(rc, gpu, LinkKind::pcie(width.parse().unwrap())));
         }
         Machine::new("m", MachineKind::Design, b.build().unwrap())
@@ -197,6 +209,16 @@ mod tests {
 
     fn told(text: &str) -> Option<String> {
         Some(text.to_owned())
+    }
+
+    #[test]
+    fn pairs_of_very_many_devices_are_left_out() {
+        let shapes = |gpus: usize| -> Vec<(usize, usize)> {
+            let machine = with_gpus(&vec!["3.0 x16"; gpus]);
+            predict(&Model::new(&machine, Parts::embedded())).iter().map(|m| (m.rows.len(), m.cols.len())).collect()
+        };
+        assert_eq!(shapes(3), [(3, 3), (3, 3), (3, 3), (1, 3), (3, 1)]);
+        assert_eq!(shapes(MOST_PREDICTED + 1), [(1, MOST_PREDICTED + 1), (MOST_PREDICTED + 1, 1)]);
     }
 
     #[test]
