@@ -293,9 +293,11 @@ fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
         return false;
     }
     let mine = domain.devices();
-    domains.iter().filter(|d| *d != domain).flat_map(Domain::devices).any(|other| {
-        mine.iter().any(|&d| all.stated(d, other) == Some(PathClass::Sys))
-    })
+    domains
+        .iter()
+        .filter(|d| *d != domain)
+        .flat_map(Domain::devices)
+        .any(|other| mine.iter().any(|&d| all.stated(d, other) == Some(PathClass::Sys)))
 }
 
 /// What the host's facts tell of sockets.

@@ -211,14 +211,15 @@ impl Cluster {
                 match (old, new) {
                     (Digest::Classes { content: a }, Digest::Classes { content: b }) if a == b => same = true,
                     (Digest::Classes { .. }, Digest::Classes { .. }) if !sure => return Relation::Other,
-                    (
-                        Digest::Matrix { measure: m, values: v, .. },
-                        Digest::Matrix { measure: n, values: w, .. },
-                    ) if m == n => match v == w {
-                        true => same = true,
-                        false if !sure => return Relation::Other,
-                        false => {}
-                    },
+                    (Digest::Matrix { measure: m, values: v, .. }, Digest::Matrix { measure: n, values: w, .. })
+                        if m == n =>
+                    {
+                        match v == w {
+                            true => same = true,
+                            false if !sure => return Relation::Other,
+                            false => {}
+                        }
+                    }
                     _ => {}
                 }
             }

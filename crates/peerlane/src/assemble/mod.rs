@@ -264,5 +264,7 @@ fn place(machine: &Machine) -> Option<String> {
         [first, ..] => first.parent().and_then(Path::file_name),
         [] => None,
     };
-    path.map(|p| p.to_string_lossy().into_owned()).filter(|p| p != "-")
+    // a pipe's number (`/dev/fd/63`) is no name
+    let named = |p: &String| p != "-" && !sources.iter().any(|s| s.starts_with("/dev/fd") || s.starts_with("/proc"));
+    path.map(|p| p.to_string_lossy().into_owned()).filter(named)
 }

@@ -140,11 +140,27 @@ pub(super) fn span(names: &[String]) -> String {
     match numbered.as_deref() {
         Some([(stem, first), .., (_, last)])
             if names.len() > 2
-                && numbered.iter().flatten().enumerate().all(|(i, (s, n))| s == stem && *n == first + i as u32) =>
+                && numbered
+                    .iter()
+                    .flatten()
+                    .enumerate()
+                    .all(|(i, (s, n))| s == stem && Some(*n) == first.checked_add(i as u32)) =>
         {
             format!("{stem}{first}–{stem}{last}")
         }
         _ if names.len() > 8 => format!("{} and {} others", names[..7].join(", "), names.len() - 7),
         _ => names.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_names_are_drawn_together() {
+        let span = |names: &[&str]| span(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(span(&["GPU1", "GPU2", "GPU3"]), "GPU1–GPU3");
+        assert_eq!(span(&["GPU4294967295", "GPU0", "GPU1"]), "GPU4294967295, GPU0, GPU1");
     }
 }
