@@ -41,6 +41,9 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     } else {
         targets
     };
+    if targets.iter().filter(|t| *t == "-").count() > 1 {
+        return Err(Failure::new("'-' is named twice; standard input can be read once"));
+    }
     let mut machines = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
@@ -110,8 +113,10 @@ fn read(target: &str) -> Result<Source, String> {
         return system.map(|m| Source::Machine(Box::new(m))).map_err(|e| e.to_string());
     }
     let path = Path::new(target);
-    if !path.exists() {
-        return Err(unknown(target, "no such system or file"));
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(unknown(target, "no such system or file")),
+        Err(error) => return Err(format!("{target}: {error}")),
     }
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return read_system(path, target).map(|m| Source::Machine(Box::new(m)));

@@ -295,3 +295,37 @@ fn a_reader_that_leaves_early_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((status(&output), err(&output)), (0, String::new()));
 }
+
+#[test]
+fn standard_input_is_named_once() {
+    let output = with_input(&["map", "-", "-"], TOPO.as_bytes());
+    assert_eq!((status(&output), out(&output)), (2, String::new()));
+    assert!(err(&output).contains("named twice"), "{}", err(&output));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_number_of_a_pipe_is_no_name() {
+    let output = with_input(&["map", "/dev/fd/0"], TOPO.as_bytes());
+    assert!(out(&output).starts_with("machine 1\n"), "{}", out(&output));
+}
+
+#[test]
+fn a_folder_of_things_that_are_no_text_is_said_in_a_few_lines() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli-binaries");
+    std::fs::create_dir_all(&folder).unwrap();
+    for i in 0..50 {
+        std::fs::write(folder.join(i.to_string()), [0_u8; 64]).unwrap();
+    }
+    let output = peerlane(&["map", folder.to_str().unwrap()]);
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("47 more warnings") && err(&output).lines().count() <= 6, "{}", err(&output));
+}
+
+#[test]
+fn a_system_file_may_be_utf_16() {
+    let shown = out(&peerlane(&["map", "7gforce", "--format", "system"]));
+    let bytes: Vec<u8> = format!("\u{feff}{shown}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let output = peerlane(&["map", &file("utf16.toml", &bytes)]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+}

@@ -16,7 +16,7 @@ use super::merge::{complete, known_or, merge_gpu, merge_host};
 
 /// The most GPUs and NICs of one machine: more than any has, virtual functions included. Pairs of more
 /// would be of no use to anybody.
-const MAX_DEVICES: usize = 2048;
+const MAX_DEVICES: usize = 1024;
 
 /// A GPU or NIC.
 #[derive(Clone, Debug, Default)]

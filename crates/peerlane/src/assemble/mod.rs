@@ -40,10 +40,8 @@ pub fn assemble(found: Found) -> Vec<Machine> {
     let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
     name(&mut machines, &found.headings);
     if let Some(first) = machines.first_mut().filter(|_| found.left_out > 0) {
-        let message = format!(
-            "{} statements are more than one look takes in ({MAX_STATEMENTS}) and are left out; name fewer files",
-            found.left_out
-        );
+        let message =
+            format!("more than {MAX_STATEMENTS} statements: {} are left out; name fewer files", found.left_out);
         first.warnings.push(Warning { origin: None, message });
     }
     for warning in found.warnings {

@@ -50,3 +50,26 @@ fn cut_to<T>(list: &mut Vec<T>, most: usize, what: &str) -> Option<String> {
     list.truncate(most);
     (all > most).then(|| format!("more than {most} {what}: only the first {most} are used"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{GpuFacts, OsDevice, PciDevice, PciRole, PciTree};
+    use super::*;
+
+    #[test]
+    fn what_no_machine_has_is_cut_with_a_word() {
+        let mut gpus = Fact::Gpus(vec![GpuFacts::default(); MAX_DEVICES]);
+        assert_eq!(cut(&mut gpus), None);
+        let mut gpus = Fact::Gpus(vec![GpuFacts::default(); MAX_DEVICES + 1]);
+        assert!(cut(&mut gpus).unwrap().contains("more than 512 GPUs"));
+        assert_eq!(gpus, Fact::Gpus(vec![GpuFacts::default(); MAX_DEVICES]));
+
+        let os = OsDevice { name: "eth0".to_owned(), rdma: false, gigabits: None, note: None };
+        let mut function = PciDevice::new(PciRole::Endpoint);
+        function.os_devices = vec![os; 1000];
+        let mut pci = Fact::Pci(PciTree { devices: vec![function; MAX_FUNCTIONS + 9], ..PciTree::default() });
+        assert!(cut(&mut pci).unwrap().contains("PCI functions"));
+        let Fact::Pci(tree) = pci else { panic!() };
+        assert_eq!((tree.devices.len(), tree.devices[0].os_devices.len()), (MAX_FUNCTIONS, MAX_OS_DEVICES));
+    }
+}

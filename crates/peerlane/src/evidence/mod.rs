@@ -175,3 +175,23 @@ impl Found {
         self.headings.append(&mut other.headings);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_over_stays_within_limits_and_is_counted() {
+        let text = Text::new("x", b"");
+        let mut one = Found::default();
+        for _ in 0..MAX_STATEMENTS + 2 {
+            one.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+            one.warn(&text, "tool", (1, 1), "odd");
+        }
+        assert_eq!((one.evidence.len(), one.left_out, one.warnings.len()), (MAX_STATEMENTS, 2, limits::MAX_WARNINGS));
+        let mut all = Found::default();
+        all.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+        all.append(one);
+        assert_eq!((all.evidence.len(), all.left_out, all.warnings.len()), (MAX_STATEMENTS, 3, limits::MAX_WARNINGS));
+    }
+}

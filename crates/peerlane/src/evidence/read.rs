@@ -179,10 +179,12 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     if super::sysfs::is_root(path) {
         return Ok(super::sysfs::read(path));
     }
-    let (mut files, mut left) = (Vec::new(), MAX_ENTRIES);
-    list(path, 0, &mut left, &mut files)?;
+    let mut listing = Listing { files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
+    list(path, 0, &mut listing)?;
+    let Listing { mut files, refused, .. } = listing;
     files.sort();
     let mut found = Found::default();
+    found.warnings.extend(refused.iter().map(|e| super::Warning { origin: None, message: e.to_string() }));
     let mut room = MAX_FOLDER_BYTES;
     for file in files {
         // only a tree of sysfs is a folder here
@@ -220,13 +222,22 @@ fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     read_bytes(&name, file)
 }
 
-/// Adds the files of a folder that may be read; `left` counts the entries that may still be looked at.
-fn list(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<PathBuf>) -> Result<(), ReadError> {
+/// What is in a folder.
+struct Listing {
+    /// Files that may be read.
+    files: Vec<PathBuf>,
+    /// Subfolders that may not.
+    refused: Vec<ReadError>,
+    /// How many more entries are looked at.
+    left: usize,
+}
+
+fn list(folder: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
     let io = |cause| ReadError::Io { path: folder.display().to_string(), cause };
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        *left = left.saturating_sub(1);
-        if files.len() >= MAX_FILES || *left == 0 {
+        listing.left = listing.left.saturating_sub(1);
+        if listing.files.len() >= MAX_FILES || listing.left == 0 {
             return Err(ReadError::TooManyFiles { path: folder.display().to_string() });
         }
         let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
@@ -235,12 +246,15 @@ fn list(folder: &Path, depth: usize, left: &mut usize, files: &mut Vec<PathBuf>)
         }
         if path.is_dir() {
             if super::sysfs::is_root(&path) {
-                files.push(path);
+                listing.files.push(path);
             } else if depth < MAX_DEPTH && !path.is_symlink() {
-                list(&path, depth + 1, left, files)?;
+                match list(&path, depth + 1, listing) {
+                    Err(error @ ReadError::Io { .. }) => listing.refused.push(error),
+                    done => done?,
+                }
             }
         } else if path.is_file() {
-            files.push(path);
+            listing.files.push(path);
         }
     }
     Ok(())

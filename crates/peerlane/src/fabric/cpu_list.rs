@@ -117,6 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn longer_ones_than_any_machines_are_none() {
+        assert!(CpuList::from_mask(&"ffffffff,".repeat(1000)).is_none());
+        let refused = "0,2,".repeat(20_000).parse::<CpuList>().unwrap_err();
+        assert!(refused.to_string().len() < 120, "{refused}");
+    }
+
+    #[test]
     fn lists_and_masks_agree() {
         let list: CpuList = "24-31".parse().unwrap();
         assert_eq!(CpuList::from_mask("00000000,ff000000"), Some(list));

@@ -287,6 +287,22 @@ mod tests {
     }
 
     #[test]
+    fn packages_in_a_ring_take_the_shorter_way() {
+        let mut b = FabricBuilder::new();
+        let cpus: Vec<_> = (0..5).map(|i| b.node(Node::new(format!("cpu{i}"), NodeKind::Cpu))).collect();
+        for i in 0..5 {
+            b.link(Link::new(cpus[i], cpus[(i + 1) % 5], LinkKind::Smp));
+        }
+        let lone = b.node(Node::new("lone", NodeKind::Cpu));
+        let f = b.build().unwrap();
+        let between = |to| f.tree_path(cpus[0], to).map(|p| p.between().collect::<Vec<_>>());
+        assert_eq!(between(cpus[1]), Some(vec![]));
+        assert_eq!(between(cpus[2]), Some(vec![cpus[1]]));
+        assert_eq!(between(cpus[3]), Some(vec![cpus[4]]));
+        assert_eq!(between(lone), None);
+    }
+
+    #[test]
     fn each_hop_starts_where_the_last_ended() {
         let f = two_sockets();
         for a in f.ids() {

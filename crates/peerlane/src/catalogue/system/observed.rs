@@ -123,8 +123,8 @@ impl<'a> Reading<'a> {
             for word in line.split_whitespace() {
                 row.push(match word {
                     "X" | "-" | "N/A" => None,
-                    _ => Some(word.parse().ok().filter(|v: &f64| v.is_finite()).ok_or_else(|| {
-                        self.source.refuse(format!("line {number}: '{word}' is no number, nor X, - or N/A"))
+                    _ => Some(word.parse().ok().filter(is_amount).ok_or_else(|| {
+                        self.source.refuse(format!("line {number}: '{word}' is no number from 0 on, nor X, - or N/A"))
                     })?),
                 });
             }
@@ -152,6 +152,9 @@ impl<'a> Reading<'a> {
                 return Err(self.source.error(at, "a statement needs `value`, or `low` and `high` with low <= high"));
             }
         };
+        if !is_amount(&low) || !is_amount(&high) {
+            return Err(self.source.error(at, "the numbers of a statement are finite, and not below 0"));
+        }
         Ok(Statement {
             text: entry.text.clone(),
             quantity: entry.quantity,
@@ -179,7 +182,7 @@ impl<'a> Reading<'a> {
                 let message = format!("a row of this table has {} words and {} values", due.0, due.1);
                 return Err(self.source.error(span, message));
             }
-            let rate = |v: &f64| Some(*v).filter(|v| v.is_finite()).and_then(|v| entry.unit.rate(v));
+            let rate = |v: &f64| Some(*v).filter(is_amount).and_then(|v| entry.unit.rate(v));
             let rates: Vec<Option<Rate>> = row.values.iter().map(rate).collect();
             table.rows.push(RateRow { words: row.words.clone(), rates, line: self.source.line(span.start) });
         }
@@ -193,7 +196,7 @@ impl<'a> Reading<'a> {
             let message = format!("'{}' has {has} values, where there are {due} sizes", short.name);
             return Err(self.source.error(at, message));
         }
-        let finite = |v: &f64| Some(*v).filter(|v| v.is_finite());
+        let finite = |v: &f64| Some(*v).filter(is_amount);
         let series = entry.series.iter().map(|s| Series {
             name: s.name.clone(),
             unit: s.unit,
@@ -240,4 +243,9 @@ impl<'a> Reading<'a> {
         }
         Ok(all)
     }
+}
+
+/// Whether a number can be a rate or a time.
+fn is_amount(value: &f64) -> bool {
+    value.is_finite() && *value >= 0.0
 }

@@ -254,6 +254,18 @@ fn refusals_name_the_line_and_the_mend() {
             ),
             "line 23: 'oh'",
         ),
+        (
+            format!(
+                "{SMALL}[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"\"\"\n1 2\n1 -5\n\"\"\"\n"
+            ),
+            "line 23: '-5'",
+        ),
+        (
+            format!(
+                "{SMALL}[[statements]]\ntext = \"t\"\nquantity = \"bandwidth\"\nfrom = [\"GPU0\"]\nto = [\"GPU1\"]\nunit = \"GB/s\"\nvalue = nan\n"
+            ),
+            "finite",
+        ),
         ("name = [[[[".to_owned(), "line 1"),
         (String::new(), "name"),
     ];

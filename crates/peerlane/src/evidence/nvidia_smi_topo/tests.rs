@@ -262,3 +262,16 @@ fn corpus() {
         }
     }
 }
+
+#[test]
+fn headers_without_rows_hide_no_matrix() {
+    let heads = "GPU0 GPU1 GPU2\n".repeat(20);
+    let found = scanned(&format!("{heads}\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"));
+    assert_eq!(found.evidence.len(), 1);
+}
+
+#[test]
+fn a_row_of_one_cell_ends_what_has_no_header() {
+    let found = scanned("GPU0 X PIX\nGPU1 PIX X\nGPU2 X\n\nGPU0 X SYS\nGPU1 SYS X\n");
+    assert_eq!(found.evidence.iter().map(|e| e.origin.lines).collect::<Vec<_>>(), [Some((5, 6))]);
+}
