@@ -4,6 +4,7 @@
 //! meaning or goes away; new fields may come at any time.
 
 mod machine;
+mod numbers;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -17,6 +18,7 @@ pub use machine::{
     Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
     ObservedMatrix,
 };
+pub use numbers::{ObservedCurve, ObservedRateRow, ObservedRates, ObservedSeries};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

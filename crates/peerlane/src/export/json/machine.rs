@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::numbers::{ObservedCurve, ObservedRates};
 use crate::evidence::{Matrix, Origin};
 use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
@@ -29,6 +30,10 @@ pub struct MachineDescription {
     pub classes: Classes,
     /// Numbers seen on it or published of it.
     pub matrices: Vec<ObservedMatrix>,
+    /// Numbers against message size.
+    pub curves: Vec<ObservedCurve>,
+    /// Published tables of rates with words for rows.
+    pub rates: Vec<ObservedRates>,
     /// Figures that its source states in words.
     pub statements: Vec<Statement>,
     /// Slots of its board, where known.
@@ -45,6 +50,8 @@ pub struct MachineDescription {
     pub assumptions: Vec<String>,
     /// What cannot be true.
     pub contradictions: Vec<ContradictionDescription>,
+    /// All statements that it rests on, each `file:lines (tool)`.
+    pub evidence: Vec<String>,
 }
 
 impl MachineDescription {
@@ -60,6 +67,8 @@ impl MachineDescription {
             links: fabric.links().iter().map(|link| LinkDescription::of(fabric, link)).collect(),
             classes: Classes::of(fabric),
             matrices: machine.matrices.iter().map(ObservedMatrix::of).collect(),
+            curves: machine.curves.iter().map(ObservedCurve::of).collect(),
+            rates: machine.rates.iter().map(ObservedRates::of).collect(),
             statements: machine.statements.clone(),
             slots: machine.slots.clone(),
             facts: machine.facts,
@@ -76,6 +85,7 @@ impl MachineDescription {
                     evidence: origins(&c.origins),
                 })
                 .collect(),
+            evidence: machine.evidence.iter().map(|e| e.origin.to_string()).collect(),
         }
     }
 }

@@ -1,0 +1,95 @@
+//! Curves and tables of rates in JSON.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::evidence::{Curve, Origin, RateTable, Unit};
+use crate::units::{Bytes, Rate};
+
+/// Numbers against message size.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ObservedCurve {
+    /// Program or test.
+    pub what: String,
+    /// Ends by name, where told.
+    pub ends: Vec<String>,
+    /// Message sizes in bytes.
+    pub sizes: Vec<Bytes>,
+    /// Columns, each as long as the sizes.
+    pub series: Vec<ObservedSeries>,
+    /// Settings that the source prints.
+    pub settings: BTreeMap<String, String>,
+    /// Where they stand: `file:lines (tool)`.
+    pub evidence: String,
+}
+
+/// One column of a curve.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ObservedSeries {
+    /// Its heading.
+    pub name: String,
+    /// Its unit; a count has none.
+    pub unit: Option<Unit>,
+    /// Its values.
+    pub values: Vec<Option<f64>>,
+}
+
+impl ObservedCurve {
+    pub(super) fn of((curve, origin): &(Curve, Origin)) -> Self {
+        let series = |s: &crate::evidence::Series| ObservedSeries {
+            name: s.name.clone(),
+            unit: s.unit,
+            values: s.values.clone(),
+        };
+        ObservedCurve {
+            what: curve.what.clone(),
+            ends: curve.ends.clone(),
+            sizes: curve.sizes.clone(),
+            series: curve.series.iter().map(series).collect(),
+            settings: curve.settings.clone(),
+            evidence: origin.to_string(),
+        }
+    }
+}
+
+/// A published table of rates with words for rows.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ObservedRates {
+    /// Headings of the word columns.
+    pub word_columns: Vec<String>,
+    /// Headings of the rate columns.
+    pub rate_columns: Vec<String>,
+    /// Rows.
+    pub rows: Vec<ObservedRateRow>,
+    /// Where they stand: `file:lines (tool)`.
+    pub evidence: String,
+}
+
+/// One row of a table of rates.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ObservedRateRow {
+    /// Words, in the order of `word_columns`.
+    pub words: Vec<String>,
+    /// Rates in GB/s of 10⁹ bytes, in the order of `rate_columns`.
+    pub rates: Vec<Option<f64>>,
+    /// Line of the source, from 1.
+    pub line: u32,
+}
+
+impl ObservedRates {
+    pub(super) fn of((table, origin): &(RateTable, Origin)) -> Self {
+        let rows = table.rows.iter().map(|row| ObservedRateRow {
+            words: row.words.clone(),
+            rates: row.rates.iter().map(|rate| rate.map(Rate::gb)).collect(),
+            line: row.line,
+        });
+        ObservedRates {
+            word_columns: table.word_columns.clone(),
+            rate_columns: table.rate_columns.clone(),
+            rows: rows.collect(),
+            evidence: origin.to_string(),
+        }
+    }
+}
