@@ -14,7 +14,7 @@
 use std::path::{Path, PathBuf};
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::read_path;
+use peerlane::evidence::{P2pStatus, read_path};
 use peerlane::fabric::{LinkKind, NodeKind, PathClass};
 use peerlane::machine::Machine;
 
@@ -102,4 +102,16 @@ fn all_files_of_one_machine_make_one_machine() {
         let LinkKind::Pcie { running, .. } = &fabric.link(link).kind else { panic!("no PCIe link") };
         assert_eq!(running.to_string(), "5.0 x16");
     }
+}
+
+#[test]
+fn ports_tell_a_switch_from_a_bridge() {
+    let found = machines(&own().join("h200x2-vm"));
+    assert_eq!(found.len(), 1, "{:?}", found.iter().map(|m| &m.name).collect::<Vec<_>>());
+    let machine = &found[0];
+    assert_eq!(machine.fabric.of_kind(NodeKind::NvSwitch).count(), 1);
+    assert!(machine.contradictions.is_empty(), "{:?}", machine.contradictions);
+    assert!(machine.p2p.values().all(|state| *state == P2pStatus::Ok) && machine.p2p.len() == 2, "{:?}", machine.p2p);
+    let alone = machines(&own().join("h200x2-vm/nvidia-smi-topo-m.txt"));
+    assert_eq!(alone[0].fabric.of_kind(NodeKind::NvSwitch).count(), 0);
 }
