@@ -234,7 +234,7 @@ fn a_subfolder_that_may_not_be_read_is_a_warning() {
     fs::write(folder.0.join("topo.txt"), topo(4, "PIX")).unwrap();
     let locked = folder.0.join("private");
     fs::create_dir(&locked).unwrap();
-    fs::set_permissions(&locked, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
     let privileged = fs::read_dir(&locked).is_ok();
     let found = read_path(&folder.0).unwrap();
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o700)).unwrap();

@@ -57,18 +57,24 @@ pub fn assemble(mut found: Found) -> Vec<Machine> {
 }
 
 /// From which line to which each machine's statements stand, by source.
-struct Spans(HashMap<Arc<str>, Vec<(usize, (u32, u32))>>);
+struct Spans(HashMap<Arc<str>, Vec<Span>>);
+
+/// A machine, and its first and last line in a source.
+struct Span {
+    machine: usize,
+    lines: (u32, u32),
+}
 
 impl Spans {
     fn of(machines: &[Machine]) -> Self {
-        let mut spans: HashMap<Arc<str>, Vec<(usize, (u32, u32))>> = HashMap::new();
+        let mut spans: HashMap<Arc<str>, Vec<Span>> = HashMap::new();
         for (i, machine) in machines.iter().enumerate() {
             for origin in machine.evidence.iter().map(|e| &e.origin) {
                 let (first, last) = Self::lines(origin);
                 let here = spans.entry(origin.source.clone()).or_default();
-                match here.last_mut().filter(|(machine, _)| *machine == i) {
-                    Some((_, span)) => *span = (span.0.min(first), span.1.max(last)),
-                    None => here.push((i, (first, last))),
+                match here.last_mut().filter(|span| span.machine == i) {
+                    Some(Span { lines, .. }) => *lines = (lines.0.min(first), lines.1.max(last)),
+                    None => here.push(Span { machine: i, lines: (first, last) }),
                 }
             }
         }
@@ -78,8 +84,8 @@ impl Spans {
     /// The first machine among whose statements the lines stand.
     fn machine(&self, origin: &Origin) -> Option<usize> {
         let line = Self::lines(origin).0;
-        let around = |(_, (first, last)): &&(usize, (u32, u32))| *first <= line && line <= *last;
-        self.0.get(&origin.source)?.iter().find(around).map(|(machine, _)| *machine)
+        let around = |span: &&Span| span.lines.0 <= line && line <= span.lines.1;
+        self.0.get(&origin.source)?.iter().find(around).map(|span| span.machine)
     }
 
     fn lines(origin: &Origin) -> (u32, u32) {
