@@ -159,21 +159,31 @@ impl<'a> Model<'a> {
             let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
             ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
         };
+        // a few transfers use few of a large machine's resources
+        let mut used: Vec<usize> = planned.iter().flat_map(|p| p.route.uses.iter().map(|(r, _)| *r)).collect();
+        used.sort_unstable();
+        used.dedup();
+        let capacities: Vec<f64> = used.iter().filter_map(|r| self.capacities.get(*r).copied()).collect();
         let mut flows = Vec::with_capacity(planned.len());
         for (transfer, Planned { route, .. }) in transfers.iter().zip(&planned) {
             let cap = route.cap.as_ref().map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
             if route.uses.is_empty() && cap.is_infinite() {
                 return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
             }
-            flows.push(Flow { uses: route.uses.clone(), weight: route.weight, cap });
+            let uses = route.uses.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte)));
+            flows.push(Flow { uses: uses.collect(), weight: route.weight, cap });
         }
         // only constants of a part that are out of all proportion get here
-        let allocation = share(&self.capacities, &flows).map_err(|e| match e {
+        let allocation = share(&capacities, &flows).map_err(|e| match e {
             ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
             ShareError::Capacity(..) => unknown(first, e.to_string()),
         })?;
         let answers = planned.into_iter().zip(allocation.rates.into_iter().zip(allocation.bindings));
-        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
+        let of_machine = |binding| match binding {
+            Binding::Resource(r) => used.get(r).map_or(Binding::Nothing, |r| Binding::Resource(*r)),
+            other => other,
+        };
+        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, of_machine(binding))).collect())
     }
 
     fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> Answer {
