@@ -309,17 +309,13 @@ fn banner(line: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     #[test]
     fn quick_mode_in_old_units() {
         let found = scanned(
+            scan,
             "[CUDA Bandwidth Test] - Starting...\nRunning on...\n\n Device 1: Some Card\n Quick Mode\n\n\
              Host to Device Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n\
              \x20  Transfer Size (Bytes)\tBandwidth(MB/s)\n   33554432\t\t\t1000.0\n\n\
@@ -342,6 +338,7 @@ mod tests {
     #[test]
     fn ranges_are_curves_with_their_banner() {
         let found = scanned(
+            scan,
             "===== ALPHA =====\nDevice to Device Bandwidth, 1 Device(s)\n PINNED Memory Transfers\n\
              Transfer Size (Bytes) Bandwidth(GB/s)\n 1000 1.5\n 2000 2.5\n\n",
         );
@@ -359,7 +356,7 @@ mod tests {
                 "bandwidthTest-D2H-Paged, Bandwidth = 3.5 GB/s, Time = 0.1 s, Size = {size} bytes, NumDevsUsed = {devices}\n"
             )
         };
-        let found = scanned(&(line(1, 1) + &line(2, 1) + &line(2, 1) + &line(2, 4)));
+        let found = scanned(scan, &(line(1, 1) + &line(2, 1) + &line(2, 1) + &line(2, 4)));
         let [range, one, sum] = found.evidence.as_slice() else { panic!("{found:#?}") };
         assert_eq!(range.origin.lines, Some((1, 2)));
         let Fact::Matrix(one) = &one.fact else { panic!() };
@@ -371,7 +368,7 @@ mod tests {
     #[test]
     fn other_tools_devices_are_not_its_own() {
         let body = "Device 0: NVIDIA X (00000000:00:06)\nDevice 0: \"NVIDIA X\"\nDevice 0: X\nsomething else\n";
-        assert_eq!(scanned(body), Found::default());
-        assert_eq!(scanned("Host to Device Bandwidth, 1 Device(s)\n").warnings.len(), 1);
+        assert_eq!(scanned(scan, body), Found::default());
+        assert_eq!(scanned(scan, "Host to Device Bandwidth, 1 Device(s)\n").warnings.len(), 1);
     }
 }

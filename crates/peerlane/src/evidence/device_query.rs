@@ -149,17 +149,13 @@ fn peer_access(line: &str) -> Option<(u32, u32, bool)> {
 #[cfg(test)]
 mod tests {
     use super::super::P2pStatus;
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     #[test]
     fn a_device_and_its_peers() {
         let found = scanned(
+            scan,
             "Detected 2 CUDA Capable device(s)\n\nDevice 0: \"Card\"\n\
              CUDA Capability Major/Minor version number:    6.1\n\
              Total amount of global memory:                 8192 MBytes (8589934592 bytes)\n\
@@ -184,7 +180,7 @@ mod tests {
 
     #[test]
     fn an_address_without_domain() {
-        let found = scanned("Device 0: \"Old\"\n  Device PCI Bus ID / PCI location ID:           2 / 0\n");
+        let found = scanned(scan, "Device 0: \"Old\"\n  Device PCI Bus ID / PCI location ID:           2 / 0\n");
         let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
         assert_eq!(gpus[0].address.unwrap().to_string(), "0000:02:00.0");
         assert_eq!(address("300 / 0"), None);
@@ -192,7 +188,7 @@ mod tests {
 
     #[test]
     fn two_runs_are_two_facts() {
-        let found = scanned("Device 0: \"A\"\nDevice 1: \"A\"\nDevice 0: \"B\"\nDevice 0: Unquoted\n");
+        let found = scanned(scan, "Device 0: \"A\"\nDevice 1: \"A\"\nDevice 0: \"B\"\nDevice 0: Unquoted\n");
         assert_eq!(found.evidence.len(), 2);
     }
 }

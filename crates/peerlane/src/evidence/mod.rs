@@ -13,6 +13,8 @@ mod matrix;
 mod pci_tree;
 mod read;
 mod streams;
+#[cfg(test)]
+mod testing;
 mod text;
 pub(crate) mod tool;
 mod words;

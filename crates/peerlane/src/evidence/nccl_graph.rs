@@ -114,6 +114,7 @@ fn push(text: &Text, graph: Option<(NcclGraph, u32, usize)>, last: usize, found:
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
 
     const DUMP: &str = "$ cat graph.xml\n<graphs version=\"1\">\n\
@@ -122,15 +123,9 @@ mod tests {
         \x20   <channel>\n      <gpu dev=\"1\"/>\n    </channel>\n  </graph>\n\
         \x20 <graph id=\"3\" pattern=\"5\" nchannels=\"0\" speedintra=\"0\" speedinter=\"0\">\n  </graph>\n</graphs>\nafter\n";
 
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
-
     #[test]
     fn graphs_with_their_lines() {
-        let found = scanned(DUMP);
+        let found = scanned(scan, DUMP);
         assert_eq!(found.warnings, []);
         assert_eq!(found.evidence.len(), 2);
         assert_eq!(found.evidence[0].origin.lines, Some((3, 12)));
@@ -144,11 +139,11 @@ mod tests {
     #[test]
     fn every_cut_keeps_what_precedes_it() {
         for end in 0..DUMP.find("</graphs>").unwrap() {
-            let found = scanned(DUMP.get(..end).unwrap());
+            let found = scanned(scan, DUMP.get(..end).unwrap());
             let begun = DUMP.get(..end).unwrap().contains("<graphs version");
             assert_eq!(!found.warnings.is_empty(), begun, "cut at byte {end}");
         }
-        let cut = scanned(DUMP.split("  <graph id=\"3\"").next().unwrap());
+        let cut = scanned(scan, DUMP.split("  <graph id=\"3\"").next().unwrap());
         assert_eq!(cut.evidence.len(), 1);
     }
 }

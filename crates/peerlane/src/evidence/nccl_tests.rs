@@ -197,13 +197,8 @@ fn rank_names(ranks: &[GpuFacts]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     fn curve(found: &Found) -> &Curve {
         let mut curves = found.evidence.iter().filter_map(|e| match &e.fact {
@@ -216,6 +211,7 @@ mod tests {
     #[test]
     fn new_columns() {
         let found = scanned(
+            scan,
             "# nccl-tests version 2.17.6 nccl-headers=1 nccl-library=1\n# Collective test starting: all_gather_perf\n\
              #  Rank  0 Group  0 Pid     10 on       host device  0 [0000:c1:00] Card A\n\
              #  Rank  1 Group  0 Pid     10 on       host device  1 [0000:c2:00] Card A\n#\n\
@@ -239,6 +235,7 @@ mod tests {
     #[test]
     fn old_columns_and_a_bus_alone() {
         let found = scanned(
+            scan,
             "$ ./build/sendrecv_perf -b 8 -e 8\n#   Rank  0 Pid  10 on  host device  0 [0x1a] Card\n\
              #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n\
              \x20 1024  256  float  30.0  1.0  1.5  0e+00  31.0  1.1  1.6  0e+00\n\n",
@@ -253,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_header_without_rows_is_said() {
-        let found = scanned("#  size  count  type  time  algbw  busbw  error\n");
+        let found = scanned(scan, "#  size  count  type  time  algbw  busbw  error\n");
         assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
     }
 }

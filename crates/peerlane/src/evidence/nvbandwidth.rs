@@ -111,17 +111,13 @@ fn devices(text: &Text, first: usize, found: &mut Found) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     #[test]
     fn a_run() {
         let found = scanned(
+            scan,
             "nvbandwidth Version: v0.8\n\nvm\nDevice 0: Card A (0000000a:C1:00)\nDevice 1: Card A (0000000a:c2:00)\n\n\
              Running device_to_host_memcpy_ce.\nmemcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)\n\
              \x20          0         1\n 0     10.00     11.00\n\nSUM device_to_host_memcpy_ce 21.00\n\n\
@@ -142,6 +138,7 @@ mod tests {
     #[test]
     fn a_waived_test_without_name_is_not_the_one_before() {
         let found = scanned(
+            scan,
             "Running device_to_host_memcpy_ce.\nmemcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)\n\
              \x20          0\n 0     10.00\n\nSUM device_to_host_memcpy_ce 10.00\n\nWaived:\nWaived:\n",
         );
@@ -150,13 +147,16 @@ mod tests {
 
     #[test]
     fn cut_text_is_said() {
-        let found =
-            scanned("Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n");
+        let found = scanned(
+            scan,
+            "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n",
+        );
         assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
         let found = scanned(
+            scan,
             "Running device_to_device_memcpy_read_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1 2\n 0 N/A 1 1\n 1 1 N/A 1\n",
         );
         assert_eq!((found.evidence.len(), found.warnings.len()), (1, 1));
-        assert_eq!(scanned("Running the tests.\nRunning.\n 0 1\n 0 1 2\n"), Found::default());
+        assert_eq!(scanned(scan, "Running the tests.\nRunning.\n 0 1\n 0 1 2\n"), Found::default());
     }
 }

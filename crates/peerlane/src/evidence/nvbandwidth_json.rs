@@ -165,13 +165,8 @@ fn cell(value: &Value) -> Option<Option<f64>> {
 #[cfg(test)]
 mod tests {
     use super::super::Direction;
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     const RUN: &str = r#"$ nvbandwidth -j
 {
@@ -194,7 +189,7 @@ done
 
     #[test]
     fn a_run_among_text() {
-        let found = scanned(RUN);
+        let found = scanned(scan, RUN);
         assert_eq!(found.warnings.len(), 1, "the waived test");
         assert_eq!(found.evidence.len(), 5);
         assert_eq!(found.evidence[0].origin.lines, Some((2, 16)));
@@ -211,9 +206,9 @@ done
     #[test]
     fn cut_or_broken_json_is_said() {
         let cut = RUN.get(..RUN.len() - 40).unwrap();
-        assert_eq!((scanned(cut).evidence.len(), scanned(cut).warnings.len()), (0, 1));
-        let broken = scanned("{ \"nvbandwidth\": { testcases } }\n");
+        assert_eq!((scanned(scan, cut).evidence.len(), scanned(scan, cut).warnings.len()), (0, 1));
+        let broken = scanned(scan, "{ \"nvbandwidth\": { testcases } }\n");
         assert_eq!((broken.evidence.len(), broken.warnings.len()), (0, 1));
-        assert_eq!(scanned("{ \"other\": \"nvbandwidth\" }\n"), Found::default());
+        assert_eq!(scanned(scan, "{ \"other\": \"nvbandwidth\" }\n"), Found::default());
     }
 }

@@ -251,13 +251,8 @@ fn warn_if_cut(text: &Text, first: usize, grid: &Grid, found: &mut Found) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     const RUN: &str = "\
 [P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
@@ -288,7 +283,7 @@ P2P=Disabled Latency Matrix (us)
 
     #[test]
     fn a_whole_run() {
-        let found = scanned(RUN);
+        let found = scanned(scan, RUN);
         assert_eq!(found.warnings, []);
         let [gpus, p2p, bandwidth, latency, enqueue] = found.evidence.as_slice() else { panic!("{found:#?}") };
         let Fact::Gpus(gpus) = &gpus.fact else { panic!() };
@@ -313,7 +308,7 @@ P2P=Disabled Latency Matrix (us)
 
     #[test]
     fn access_lines_alone_make_a_matrix() {
-        let found = scanned("Device=0 CANNOT Access Peer Device=2\n");
+        let found = scanned(scan, "Device=0 CANNOT Access Peer Device=2\n");
         let Fact::P2p(m) = &found.evidence[0].fact else { panic!() };
         assert_eq!(m.cols, ["GPU0", "GPU2"]);
         assert_eq!(m.cells[1][0], None);
@@ -322,6 +317,7 @@ P2P=Disabled Latency Matrix (us)
     #[test]
     fn quoted_in_a_document() {
         let found = scanned(
+            scan,
             "### Bidirectional P2P=Enabled Bandwidth Matrix (no ACS)\n\n```\n D\\D 0 1\n 0 — 102\n 1 104 —\n```\n",
         );
         let Fact::Matrix(m) = &found.evidence[0].fact else { panic!() };
@@ -332,16 +328,17 @@ P2P=Disabled Latency Matrix (us)
     #[test]
     fn cut_text_is_said() {
         let cut = "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n D\\D 0 1\n 0 X 2\n";
-        let found = scanned(cut);
+        let found = scanned(scan, cut);
         assert_eq!((found.evidence.len(), found.warnings.len()), (1, 1));
-        let found = scanned("P2P=Enabled Latency Matrix (us)\n");
+        let found = scanned(scan, "P2P=Enabled Latency Matrix (us)\n");
         assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
-        assert_eq!(scanned("We ran it with P2P=Enabled; the Bandwidth Matrix is below.\n"), Found::default());
+        assert_eq!(scanned(scan, "We ran it with P2P=Enabled; the Bandwidth Matrix is below.\n"), Found::default());
     }
 
     #[test]
     fn contradiction_is_said() {
-        let found = scanned("Device=0 CAN Access Peer Device=1\nP2P Connectivity Matrix\n D\\D 0 1\n 0 1 0\n 1 0 1\n");
+        let found =
+            scanned(scan, "Device=0 CAN Access Peer Device=1\nP2P Connectivity Matrix\n D\\D 0 1\n 0 1 0\n 1 0 1\n");
         assert!(found.warnings[0].message.contains("contradicts"));
         assert_eq!(found.evidence.len(), 1);
     }

@@ -295,13 +295,8 @@ fn listed_gpus(head: &str) -> Vec<GpuFacts> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::scanned;
     use super::*;
-
-    fn scanned(body: &str) -> Found {
-        let mut found = Found::default();
-        scan(&Text::new("t", body.as_bytes()), &mut found);
-        found
-    }
 
     fn curves(found: &Found) -> Vec<&Curve> {
         found.evidence.iter().filter_map(|e| if let Fact::Curve(c) = &e.fact { Some(c) } else { None }).collect()
@@ -329,10 +324,10 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
 
     #[test]
     fn a_table_of_lines() {
-        let found = scanned(BW);
+        let found = scanned(scan, BW);
         let c = curves(&found)[0];
         assert_eq!((c.what.as_str(), c.ends.join(" ")), ("ib_write_bw", "mlx5_9 GPU3".to_owned()));
-        let no_command = scanned(BW.split_once("host\n").unwrap().1);
+        let no_command = scanned(scan, BW.split_once("host\n").unwrap().1);
         assert_eq!(curves(&no_command)[0].ends.join(" "), "mlx5_9 GPU3");
         assert_eq!(c.sizes, [Bytes(2), Bytes(65536)]);
         assert_eq!(c.series[1].name, "BW average");
@@ -350,7 +345,7 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
         let c = "see $ ./ib_read_bw -d mlx5_1 ---- RDMA_Read BW Test Dual-port : OFF Device : mlx5_1 Mtu : 1024[B] Link type : IB \
                  ---- #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps] 2 100 0.5 0.4 1.5 ... 8 100 2.5 2.4 1.6 \
                  ---- Then #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps] 4 100 9 8 7";
-        let found = scanned(c);
+        let found = scanned(scan, c);
         let [one, two] = curves(&found)[..] else { panic!("{found:#?}") };
         assert_eq!((one.what.as_str(), one.ends.join(" ")), ("ib_read_bw", "mlx5_1".to_owned()));
         assert_eq!((one.sizes.len(), one.series[0].values[1]), (2, Some(2.5)));
@@ -361,6 +356,7 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
     #[test]
     fn latency_percentiles() {
         let found = scanned(
+            scan,
             "                    RDMA_Read Latency Test\n Device         : mlx5_0\n\
              #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] \n\
              \x202       1000          1.5            3.5          1.6              1.7             0.1               2.0             3.0\n",
@@ -374,9 +370,9 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
     #[test]
     fn cut_tables_and_prose() {
         let header = " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n";
-        assert_eq!(scanned(header).warnings.len(), 1);
-        let found = scanned(&format!("{header} 2 1000 5.0"));
+        assert_eq!(scanned(scan, header).warnings.len(), 1);
+        let found = scanned(scan, &format!("{header} 2 1000 5.0"));
         assert_eq!((curves(&found)[0].series[1].values[0], found.warnings.len()), (None, 1));
-        assert_eq!(scanned("the #bytes column and #bytes #iterations are numbers 1 2\n"), Found::default());
+        assert_eq!(scanned(scan, "the #bytes column and #bytes #iterations are numbers 1 2\n"), Found::default());
     }
 }
