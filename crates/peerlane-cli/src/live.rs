@@ -8,9 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use peerlane::assemble::assemble;
-use peerlane::evidence::{self, Found, Warning};
-use peerlane::fabric::NodeKind;
+use peerlane::evidence::{self, Fact, Found, PciDevice, Warning};
 
 /// Where Linux lists its PCI devices.
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
@@ -33,8 +31,8 @@ pub(crate) fn read() -> Result<Found, String> {
         ));
     }
     let mut found = evidence::read_path(Path::new("/")).map_err(|e| format!("live: {e}"))?;
-    let has_gpu = assemble(found.clone()).iter().any(|m| m.fabric.of_kind(NodeKind::Gpu).next().is_some());
-    if !has_gpu {
+    let shows_gpu = |fact: &Fact| matches!(fact, Fact::Pci(tree) if tree.devices.iter().any(PciDevice::is_gpu));
+    if !found.evidence.iter().any(|e| shows_gpu(&e.fact)) {
         return Err(
             "live: no GPU found on this machine's PCIe buses; name a TARGET instead, such as a file with what \
              'nvidia-smi topo -m' prints"
