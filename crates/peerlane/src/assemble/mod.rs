@@ -72,6 +72,7 @@ const NOISE: f64 = 0.75;
 const MOST_COMPARED: usize = 256;
 
 /// A tree that was tried: the fabric, and the cells that it does not give back.
+#[derive(Default)]
 struct Built {
     fabric: Fabric,
     nvlink: nvlink::Outcome,
@@ -151,9 +152,9 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         Some((matrix, origin)) => from_classes::from_classes(all, matrix, origin),
         None => Skeleton::default(),
     };
-    let mut built = build(all, &implied).unwrap_or_else(|message| {
+    let built = build(all, &implied).unwrap_or_else(|message| {
         warnings.push(Warning { origin: None, message: format!("no tree could be built: {message}") });
-        Built { fabric: Fabric::default(), nvlink: nvlink::Outcome::default(), wrong: Vec::new() }
+        Built::default()
     });
     if let Some((matrix, origin)) = &all.classes {
         let asymmetric = contradictions::asymmetric(matrix, origin);
@@ -162,7 +163,6 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         contradicted.extend(nested);
     }
     contradicted.extend(disagreement);
-    built.wrong.clear();
     built
 }
 
