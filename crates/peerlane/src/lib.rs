@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! evidence ─→ assemble ─→ fabric ─→ model (+ share) ─→ check ─→ a report
-//!                            ↑
-//!                        catalogue
+//!                            ↑ │                        ↑
+//!                    catalogue └──→ plan ─→ measure ─→ run
 //! ```
 //!
 //! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
@@ -19,7 +19,11 @@ pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod machine;
+pub mod measure;
 pub mod model;
 pub mod names;
+pub mod plan;
+pub mod run;
 pub mod share;
+pub mod stats;
 pub mod units;

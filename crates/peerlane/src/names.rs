@@ -9,6 +9,12 @@ pub(crate) fn numbered(name: &str) -> Option<(&str, u64)> {
     Some((stem, digits.parse().ok()?))
 }
 
+/// Whether a name means host memory: `host`, `host0` …, on one machine or as `node3/host0`.
+pub fn is_host(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.strip_prefix("host").is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
+}
+
 /// Sorts `GPU10` after `GPU9`.
 pub fn natural(name: &str) -> (&str, u64) {
     numbered(name).unwrap_or((name, 0))
@@ -69,6 +75,16 @@ mod tests {
         let last = ["GPU18446744073709551614", "GPU18446744073709551615", "GPU0"];
         assert_eq!(ranges(&last), last.join(", "));
         assert_eq!(ranges(&["GPU99999999999999999999", "GPUé7"]), "GPU99999999999999999999, GPUé7");
+    }
+
+    #[test]
+    fn host_memory_has_few_names() {
+        for name in ["host", "host0", "host12", "node3/host1"] {
+            assert!(is_host(name), "{name}");
+        }
+        for name in ["GPU0", "hostess", "host/GPU0", ""] {
+            assert!(!is_host(name), "{name}");
+        }
     }
 
     #[test]

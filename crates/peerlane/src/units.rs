@@ -118,6 +118,11 @@ impl Seconds {
         Seconds(v * 1e-6)
     }
 
+    /// In seconds.
+    pub const fn seconds(self) -> f64 {
+        self.0
+    }
+
     /// In microseconds.
     pub const fn us(self) -> f64 {
         self.0 * 1e6

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, Rate, Seconds};
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Data moved per time.
@@ -19,10 +19,14 @@ pub enum Quantity {
     EnqueueLatency,
     /// Time of one dependent load, the next address taken from the last (nvbandwidth's latency tests).
     LoadLatency,
+    /// Time for a flag that one GPU's kernel writes to be seen by another's, half of a round.
+    SignalLatency,
+    /// A collective's bandwidth as nccl-tests' "busbw" counts it.
+    BusBandwidth,
 }
 
 /// Which way the data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// One way: row to column, unless the operation is a read of the column by the row.
@@ -34,7 +38,7 @@ pub enum Direction {
 }
 
 /// What drives the transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
     /// A GPU's copy engine.
@@ -46,7 +50,7 @@ pub enum Engine {
 }
 
 /// Whether the initiator writes to or reads from the far end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// The source pushes.
@@ -56,7 +60,7 @@ pub enum Operation {
 }
 
 /// The unit a matrix is given in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
     /// 10⁹ bytes a second.
     #[serde(rename = "GB/s")]
@@ -161,6 +165,8 @@ impl Matrix {
             Quantity::Latency => "latency".to_owned(),
             Quantity::EnqueueLatency => "enqueue latency".to_owned(),
             Quantity::LoadLatency => "load latency".to_owned(),
+            Quantity::SignalLatency => "signal latency".to_owned(),
+            Quantity::BusBandwidth => "bus bandwidth".to_owned(),
         }];
         words.extend(self.direction.map(|d| {
             match d {

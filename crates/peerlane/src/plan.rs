@@ -1,0 +1,412 @@
+//! What to measure: steps, each one thing that a machine is asked, and how well.
+//!
+//! A plan names nodes and knows no machine: a live one, a virtual one and a recorded run answer the same plan.
+//! [`Plan::of`] makes the usual ones from a machine.
+
+mod scope;
+
+pub use scope::{PlanError, Scope, Selection};
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::evidence::{Engine, Operation};
+use crate::names::is_host;
+use crate::units::{Bytes, Seconds};
+
+/// A family of steps, as `--tests` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Test {
+    /// Each ordered pair of GPUs, one way.
+    Pairs,
+    /// Each pair of GPUs, both ways at once.
+    PairsBoth,
+    /// Pairs without peer access: through host memory, by the driver and by a pipeline of our own.
+    Staged,
+    /// Each GPU and pinned host memory, one way.
+    Host,
+    /// Each GPU and pinned host memory, both ways at once.
+    HostBoth,
+    /// Each GPU and pageable host memory.
+    Pageable,
+    /// Each GPU and the memory of each NUMA node.
+    Numa,
+    /// Managed memory, by faults and prefetched.
+    Managed,
+    /// Copies within one GPU's memory.
+    Local,
+    /// One GPU and all others at once, data going out.
+    OneToAll,
+    /// One GPU and all others at once, data coming in.
+    AllToOne,
+    /// All pairs of a permutation of the GPUs at once.
+    Permutations,
+    /// Every GPU and the host at once.
+    AllHost,
+    /// Every subset of the GPUs and the host at once.
+    Subsets,
+    /// Dependent loads from a GPU into another's memory, and into the host's.
+    LoadLatency,
+    /// A flag passed to and fro between kernels of two GPUs.
+    SignalLatency,
+    /// Small copies, as the CUDA sample counts them, and what enqueueing them costs the CPU.
+    CopyLatency,
+    /// Rate against message size.
+    Sizes,
+    /// Host memory alone.
+    Memory,
+    /// NCCL's collectives.
+    Collectives,
+}
+
+impl Test {
+    /// All of them, in the order in which a plan asks for them.
+    ///
+    /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
+    pub const ALL: [Test; 20] = [
+        Test::Staged,
+        Test::Local,
+        Test::Pairs,
+        Test::PairsBoth,
+        Test::OneToAll,
+        Test::AllToOne,
+        Test::Permutations,
+        Test::LoadLatency,
+        Test::SignalLatency,
+        Test::CopyLatency,
+        Test::Host,
+        Test::HostBoth,
+        Test::AllHost,
+        Test::Subsets,
+        Test::Pageable,
+        Test::Numa,
+        Test::Sizes,
+        Test::Memory,
+        Test::Managed,
+        Test::Collectives,
+    ];
+
+    /// As `--tests` and the record write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Test::Pairs => "pairs",
+            Test::PairsBoth => "pairs-both",
+            Test::Staged => "staged",
+            Test::Host => "host",
+            Test::HostBoth => "host-both",
+            Test::Pageable => "pageable",
+            Test::Numa => "numa",
+            Test::Managed => "managed",
+            Test::Local => "local",
+            Test::OneToAll => "one-to-all",
+            Test::AllToOne => "all-to-one",
+            Test::Permutations => "permutations",
+            Test::AllHost => "all-host",
+            Test::Subsets => "subsets",
+            Test::LoadLatency => "load-latency",
+            Test::SignalLatency => "signal-latency",
+            Test::CopyLatency => "copy-latency",
+            Test::Sizes => "sizes",
+            Test::Memory => "memory",
+            Test::Collectives => "collectives",
+        }
+    }
+}
+
+impl fmt::Display for Test {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What kind of host memory a transfer uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostMemory {
+    /// Page-locked, so that a GPU reaches it by itself.
+    #[default]
+    Pinned,
+    /// Ordinary memory, which the driver copies through its own buffers.
+    Pageable,
+    /// Managed, moved by page faults as a kernel touches it.
+    ManagedFaults,
+    /// Managed, moved by a prefetch.
+    ManagedPrefetch,
+}
+
+/// Which way a transfer between GPUs takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Via {
+    /// Directly: peer access on.
+    #[default]
+    Direct,
+    /// Through host memory by the driver: peer access off.
+    Driver,
+    /// Through pinned host memory by a double-buffered pipeline of our own.
+    Pipeline,
+}
+
+/// Data to be moved from one node to another, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Transfer {
+    /// Where the data is: `GPU0`, `host0`, or `host` for the memory nearest to the other end.
+    pub source: String,
+    /// Where it goes.
+    pub destination: String,
+    /// What drives it.
+    pub engine: Engine,
+    /// Whether the source pushes or the destination pulls.
+    pub op: Operation,
+    /// Its way, between GPUs.
+    #[serde(default)]
+    pub via: Via,
+    /// The host's kind of memory, where the host is an end.
+    #[serde(default)]
+    pub memory: HostMemory,
+}
+
+impl Transfer {
+    /// A direct copy by a copy engine that the source drives; with the host, from or to pinned memory.
+    pub fn new(source: impl Into<String>, destination: impl Into<String>) -> Self {
+        Transfer {
+            source: source.into(),
+            destination: destination.into(),
+            engine: Engine::Ce,
+            op: Operation::Write,
+            via: Via::Direct,
+            memory: HostMemory::Pinned,
+        }
+    }
+
+    /// The same data the other way, driven in the same manner.
+    pub fn reversed(&self) -> Self {
+        Transfer { source: self.destination.clone(), destination: self.source.clone(), ..self.clone() }
+    }
+
+    /// The node whose engine moves the data: the reader of a read, the writer of a write, and always the GPU
+    /// where the other end is host memory.
+    pub fn driver(&self) -> &str {
+        match (is_host(&self.source), is_host(&self.destination), self.op) {
+            (true, _, _) => &self.destination,
+            (_, true, _) | (_, _, Operation::Write) => &self.source,
+            (_, _, Operation::Read) => &self.destination,
+        }
+    }
+
+    /// Its ends that are GPUs.
+    pub fn gpus(&self) -> impl Iterator<Item = &str> {
+        let both = [self.source.as_str(), self.destination.as_str()];
+        let ends = if self.source == self.destination { 1 } else { 2 };
+        both.into_iter().take(ends).filter(|n| !is_host(n))
+    }
+}
+
+impl fmt::Display for Transfer {
+    /// `GPU0 → GPU1`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} → {}", self.source, self.destination)
+    }
+}
+
+/// One of NCCL's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Collective {
+    /// Everyone gets the sum.
+    AllReduce,
+    /// Everyone gets everyone's part.
+    AllGather,
+    /// Everyone gets a part of the sum.
+    ReduceScatter,
+    /// Everyone sends everyone a part.
+    AllToAll,
+    /// One sends to all.
+    Broadcast,
+    /// Everyone sends to the next and receives from the one before.
+    SendReceive,
+}
+
+impl Collective {
+    /// All of them.
+    pub const ALL: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::AllToAll,
+        Collective::Broadcast,
+        Collective::SendReceive,
+    ];
+
+    /// Bus bandwidth over algorithm bandwidth among `ranks`, which makes a ring's rate comparable with a link's
+    /// (nccl-tests, doc/PERFORMANCE.md): 2(n−1)/n for all-reduce, (n−1)/n for the three that move n−1 parts of n, 1
+    /// for the rest.
+    ///
+    /// The size that goes with it is the larger of what a rank sends and receives in all.
+    pub fn bus_factor(self, ranks: usize) -> f64 {
+        let n = ranks.max(1) as f64;
+        match self {
+            Collective::AllReduce => 2.0 * (n - 1.0) / n,
+            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => (n - 1.0) / n,
+            Collective::Broadcast | Collective::SendReceive => 1.0,
+        }
+    }
+
+    /// As the record writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Collective::AllReduce => "all-reduce",
+            Collective::AllGather => "all-gather",
+            Collective::ReduceScatter => "reduce-scatter",
+            Collective::AllToAll => "all-to-all",
+            Collective::Broadcast => "broadcast",
+            Collective::SendReceive => "send-receive",
+        }
+    }
+}
+
+/// What host memory is asked to do, as STREAM names it; bytes are counted as STREAM counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum StreamKernel {
+    /// Sum what is read: 8 bytes an element.
+    Read,
+    /// `a = b`: 16 bytes an element.
+    Copy,
+    /// `a = b + s·c`: 24 bytes an element.
+    Triad,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Work {
+    /// Moves data, all transfers at once, over and over. Samples: the rate of each, in bytes a second, while all run.
+    Transfers(Vec<Transfer>),
+    /// One thread of `gpu` loads words of `memory`, each load's address being the last one's value. Samples: seconds
+    /// a load.
+    Loads {
+        /// The GPU that loads.
+        gpu: String,
+        /// Whose memory: a GPU's (its own too) or the host's.
+        memory: String,
+    },
+    /// One thread on each of two GPUs; each waits for a word in its own memory that the other writes. Samples:
+    /// seconds one way, half of a round.
+    Signals {
+        /// One.
+        a: String,
+        /// The other.
+        b: String,
+    },
+    /// Copies of the step's size, one after another in one stream. Samples: seconds a copy, and seconds of CPU time
+    /// that enqueueing one takes.
+    SmallCopies(Transfer),
+    /// A collective of NCCL's. Samples: seconds an operation.
+    Collective {
+        /// Which.
+        operation: Collective,
+        /// The ranks, in order.
+        gpus: Vec<String>,
+    },
+    /// Host memory alone, read and written by all its CPUs. Samples: bytes a second.
+    HostMemory {
+        /// `host0` …, or `host` for all.
+        node: String,
+        /// What is done.
+        kernel: StreamKernel,
+    },
+}
+
+impl Work {
+    /// The GPUs that take part, each once, in order of appearance.
+    pub fn gpus(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = match self {
+            Work::Transfers(transfers) => transfers.iter().flat_map(Transfer::gpus).collect(),
+            Work::Loads { gpu, memory } => vec![gpu.as_str(), memory.as_str()],
+            Work::Signals { a, b } => vec![a.as_str(), b.as_str()],
+            Work::SmallCopies(transfer) => transfer.gpus().collect(),
+            Work::Collective { gpus, .. } => gpus.iter().map(String::as_str).collect(),
+            Work::HostMemory { .. } => Vec::new(),
+        };
+        let mut seen = std::collections::HashSet::new();
+        all.retain(|n| !is_host(n) && seen.insert(*n));
+        all
+    }
+}
+
+/// How much one message holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Size {
+    /// Just this.
+    Exactly(Bytes),
+    /// As much as takes about [`Method::sample_time`], and no more than this: for rates that no longer depend on it.
+    UpTo(Bytes),
+}
+
+/// One thing that a machine is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// Why it is asked.
+    pub test: Test,
+    /// What is done.
+    pub work: Work,
+    /// How much at a time.
+    pub size: Size,
+}
+
+/// How well to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Method {
+    /// Asked relative width of the median's 95 % interval, from the median to the farther end.
+    pub precision: f64,
+    /// Wall time for all steps, initialisation apart; what is left is divided among the steps that are left.
+    pub budget: Seconds,
+    /// The least time that one sample takes, so that the start of work and its clock do not show.
+    pub sample_time: Seconds,
+    /// The least samples that a value rests on. A median's 95 % interval needs 6.
+    pub least_samples: usize,
+    /// The most samples of one step.
+    pub most_samples: usize,
+    /// How often the memory of steps with several transfers at once is allocated anew, since their rates depend on it.
+    pub allocations: usize,
+    /// The longest that a step may take before it is given up as hung.
+    pub patience: Seconds,
+}
+
+impl Default for Method {
+    fn default() -> Self {
+        Method {
+            precision: 0.01,
+            budget: Seconds::new(30.0),
+            sample_time: Seconds::new(1e-3),
+            least_samples: 6,
+            most_samples: 60,
+            allocations: 3,
+            patience: Seconds::new(20.0),
+        }
+    }
+}
+
+/// What to measure and how.
+///
+/// Steps of one round have no GPU in common and may run at once; whether they disturb each other is measured before
+/// it is relied on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// How well.
+    pub method: Method,
+    /// The steps, in order, those that may run at once together.
+    pub rounds: Vec<Vec<Step>>,
+}
+
+impl Plan {
+    /// All its steps.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.rounds.iter().flatten()
+    }
+}
