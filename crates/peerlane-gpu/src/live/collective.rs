@@ -1,0 +1,237 @@
+//! NCCL's collectives, where its library is here: every GPU a rank, all in this process.
+
+use std::rc::Rc;
+
+use peerlane::measure::{Sample, Verdict};
+use peerlane::plan::{Collective, Method, Size};
+use peerlane::units::Bytes;
+
+use super::failure::Problem;
+use super::gate::SharedGate;
+use super::gpu::{BorrowedStream, Gpu};
+use super::{Machine, Prepared};
+use crate::cuda::{Argument, Buffer, Event};
+use crate::nccl::{Communicators, Operation};
+
+/// The most operations that wait behind the gate. Each is a kernel on every rank.
+const MOST_QUEUED: usize = 64;
+
+/// One rank.
+struct Rank {
+    gpu: Rc<Gpu>,
+    stream: BorrowedStream,
+    send: Rc<dyn Buffer>,
+    receive: Rc<dyn Buffer>,
+    start: Event,
+    marks: Vec<Event>,
+}
+
+/// A collective, ready to run.
+pub(crate) struct Collectives {
+    ranks: Vec<Rank>,
+    communicators: Rc<Communicators>,
+    operation: Collective,
+    /// Elements of 4 bytes that a call of NCCL's is told of.
+    count: usize,
+    /// Elements that a rank sends and receives in all.
+    held: (usize, usize),
+    gate: SharedGate,
+    pace: f64,
+    sample_time: f64,
+}
+
+impl Collectives {
+    pub(crate) fn prepare(
+        machine: &mut Machine,
+        operation: Collective,
+        gpus: &[String],
+        size: Size,
+        method: &Method,
+    ) -> Result<(Self, Bytes), Problem> {
+        let communicators = machine.communicators(gpus)?;
+        let ranks = gpus.len();
+        let wanted = usize::try_from(super::most(size).0 / 4).unwrap_or(usize::MAX);
+        // as nccl-tests: what is gathered, scattered or exchanged is divided evenly among the ranks
+        let part = (wanted / ranks).max(1);
+        let (count, held) = match operation {
+            Collective::AllReduce | Collective::Broadcast | Collective::SendReceive => {
+                let count = wanted.max(1);
+                (count, (count, count))
+            }
+            Collective::AllGather => (part, (part, part * ranks)),
+            Collective::ReduceScatter => (part, (part * ranks, part)),
+            Collective::AllToAll => (part, (part * ranks, part * ranks)),
+        };
+        let mut all = Vec::with_capacity(ranks);
+        for name in gpus {
+            let gpu = machine.gpu(name)?;
+            let send = machine.buffer(name, 0, 0, held.0 * 4)?;
+            let receive = machine.buffer(name, 1, 0, held.1 * 4)?;
+            let stream = gpu.stream()?;
+            let start = Event::new(&stream)?;
+            all.push(Rank { gpu, stream, send, receive, start, marks: Vec::new() });
+        }
+        let gate = Rc::clone(&machine.gate);
+        let sample_time = method.sample_time.seconds();
+        let mut collectives =
+            Collectives { ranks: all, communicators, operation, count, held, gate, pace: sample_time, sample_time };
+        collectives.fill()?;
+        collectives.go(1, 1)?;
+        collectives.go(1, 1)?;
+        let bytes = held.0.max(held.1) * 4;
+        Ok((collectives, Bytes(bytes as u64)))
+    }
+
+    /// Every rank sends its own numbers: element `i` of rank `r` is `(i mod 64) + r`, small enough that sums of whole
+    /// numbers are exact in any order.
+    fn fill(&self) -> Result<(), Problem> {
+        for (r, rank) in self.ranks.iter().enumerate() {
+            rank.gpu.context.enter()?;
+            let arguments = [
+                Argument::Word(rank.send.address()),
+                Argument::Word(self.held.0 as u64),
+                Argument::Half(u32::try_from(r).unwrap_or(u32::MAX)),
+            ];
+            let kernels = &rank.gpu.kernels;
+            kernels.count_up.launch(&rank.stream, kernels.whole(rank.gpu.multiprocessors), &arguments)?;
+            rank.stream.set(rank.receive.part(0, self.held.1 * 4), 0xA5)?;
+            rank.stream.synchronize()?;
+        }
+        Ok(())
+    }
+
+    /// Releases all ranks together with so many marks of so many operations. Gives the seconds of each operation
+    /// between marks, of the rank that took longest.
+    fn go(&mut self, marks: usize, operations: usize) -> Result<Vec<f64>, Problem> {
+        {
+            let mut gate = self.gate.borrow_mut();
+            let closed = gate.close();
+            for rank in &mut self.ranks {
+                rank.gpu.context.enter()?;
+                closed.wait(&rank.gpu, &rank.stream)?;
+                rank.stream.record(&rank.start)?;
+                while rank.marks.len() < marks {
+                    rank.marks.push(Event::new(&rank.stream)?);
+                }
+            }
+            for mark in 0..marks {
+                for _ in 0..operations {
+                    self.enqueue()?;
+                }
+                for rank in &self.ranks {
+                    rank.gpu.context.enter()?;
+                    rank.stream.record(&rank.marks[mark])?;
+                }
+            }
+            closed.open();
+        }
+        let mut slowest = vec![0.0_f64; marks];
+        for rank in &self.ranks {
+            rank.stream.synchronize()?;
+            let mut before = 0.0;
+            for (slot, mark) in slowest.iter_mut().zip(&rank.marks) {
+                let passed = mark.since(&rank.start)?;
+                *slot = slot.max((passed - before) / operations as f64);
+                before = passed;
+            }
+        }
+        self.communicators.check()?;
+        self.pace = slowest.last().copied().unwrap_or(self.pace);
+        Ok(slowest)
+    }
+
+    /// One operation on all ranks.
+    fn enqueue(&self) -> Result<(), Problem> {
+        let (count, ranks) = (self.count, self.ranks.len());
+        self.communicators.grouped(|nccl| {
+            for (r, rank) in self.ranks.iter().enumerate() {
+                rank.gpu.context.enter()?;
+                let (send, receive) = (rank.send.part(0, self.held.0 * 4), rank.receive.part(0, self.held.1 * 4));
+                let call = |operation| nccl.call(r, operation, send, receive, count, &rank.stream);
+                match self.operation {
+                    Collective::AllReduce => call(Operation::AllReduce)?,
+                    Collective::AllGather => call(Operation::AllGather)?,
+                    Collective::ReduceScatter => call(Operation::ReduceScatter)?,
+                    Collective::Broadcast => call(Operation::Broadcast)?,
+                    Collective::SendReceive => {
+                        call(Operation::Send((r + 1) % ranks))?;
+                        call(Operation::Receive((r + ranks - 1) % ranks))?;
+                    }
+                    Collective::AllToAll => {
+                        for peer in 0..ranks {
+                            let (to, from) = (send.within(peer * count * 4, count * 4), receive.within(peer * count * 4, count * 4));
+                            nccl.call(r, Operation::Send(peer), to, from, count, &rank.stream)?;
+                            nccl.call(r, Operation::Receive(peer), to, from, count, &rank.stream)?;
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// What element `i` of what rank `r` received must be.
+    fn expected(&self, r: usize) -> Expected {
+        let n = self.ranks.len();
+        match self.operation {
+            // every rank's element i, summed: n·(i mod 64) + 0 + 1 + … + (n − 1)
+            Collective::AllReduce => Expected { factor: n, add: n * (n - 1) / 2, part: self.count, offset: 0, step: 0 },
+            Collective::ReduceScatter => {
+                Expected { factor: n, add: n * (n - 1) / 2, part: self.count, offset: r * self.count, step: 0 }
+            }
+            Collective::Broadcast => Expected { factor: 1, add: 0, part: self.count, offset: 0, step: 0 },
+            Collective::SendReceive => {
+                Expected { factor: 1, add: (r + n - 1) % n, part: self.count, offset: 0, step: 0 }
+            }
+            // part p comes from rank p
+            Collective::AllGather => Expected { factor: 1, add: 0, part: self.count, offset: 0, step: 1 },
+            Collective::AllToAll => Expected { factor: 1, add: 0, part: self.count, offset: r * self.count, step: 1 },
+        }
+    }
+}
+
+/// Element `i` of what was received is `factor · ((offset + i mod part) mod 64) + add + step · (i div part)`.
+struct Expected {
+    factor: usize,
+    add: usize,
+    part: usize,
+    offset: usize,
+    step: usize,
+}
+
+impl Prepared for Collectives {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let mut samples = Vec::with_capacity(n);
+        while samples.len() < n {
+            let operations = (self.sample_time / self.pace.max(1e-9)).ceil().clamp(1.0, MOST_QUEUED as f64) as usize;
+            let marks = (MOST_QUEUED / operations).clamp(1, n - samples.len());
+            samples.extend(self.go(marks, operations)?.into_iter().map(|time| vec![time]));
+        }
+        Ok(vec![samples])
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        for (r, rank) in self.ranks.iter().enumerate() {
+            let expected = self.expected(r);
+            let half = |n: usize| Argument::Half(u32::try_from(n).unwrap_or(u32::MAX));
+            let given = [
+                Argument::Word(rank.receive.address()),
+                Argument::Word(self.held.1 as u64),
+                half(expected.factor),
+                half(expected.add),
+                Argument::Word(expected.part as u64),
+                Argument::Word(expected.offset as u64),
+                half(expected.step),
+            ];
+            let (wrong, first) = rank.gpu.count(&rank.stream, &rank.gpu.kernels.count_check, &given)?;
+            if wrong > 0 {
+                let of = self.held.1;
+                return Ok(vec![Verdict::Corrupt(format!(
+                    "{}: {wrong} of {of} elements are wrong, the first is number {first}",
+                    rank.gpu.name
+                ))]);
+            }
+        }
+        Ok(vec![Verdict::Intact])
+    }
+}

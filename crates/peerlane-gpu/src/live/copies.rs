@@ -1,0 +1,338 @@
+//! Transfers that streams make: by copy engines or kernels, alone or at once, held by a gate and released together.
+
+use std::rc::Rc;
+
+use peerlane::evidence::Engine;
+use peerlane::measure::{Sample, Verdict};
+use peerlane::plan::{Method, Size, Transfer, Via};
+use peerlane::units::Bytes;
+
+use super::failure::Problem;
+use super::gate::SharedGate;
+use super::gpu::{BorrowedStream, Gpu};
+use super::pipeline::Pipeline;
+use super::window::{Progress, rates};
+use super::{Machine, Prepared};
+use crate::cuda::{Argument, Buffer, CudaError, Event};
+
+/// The most operations that wait behind the gate: a driver's queue holds about a thousand, and blocks when it is full.
+const MOST_QUEUED: usize = 384;
+
+/// The least that one message holds where the size is free, so that its start does not show.
+const LEAST_BYTES: usize = 4 << 20;
+
+/// How data moves.
+enum Mover {
+    /// A copy engine of the driving GPU.
+    Engine,
+    /// A kernel on the driving GPU.
+    Kernel,
+    /// The driver, with peer access off.
+    Driver,
+    /// Our own pipeline through the host.
+    Pipeline(Box<Pipeline>),
+}
+
+/// One transfer, ready to run.
+struct Lane {
+    driving: Rc<Gpu>,
+    /// GPUs at its ends, for the driver's staging.
+    ends: (Rc<Gpu>, Rc<Gpu>),
+    stream: BorrowedStream,
+    mover: Mover,
+    source: Rc<dyn Buffer>,
+    target: Rc<dyn Buffer>,
+    /// Bytes a message.
+    bytes: usize,
+    /// Content of the source.
+    seed: u32,
+    /// Seconds a message took when last looked.
+    pace: f64,
+    start: Event,
+    marks: Vec<Event>,
+}
+
+/// Transfers of one round, ready to run.
+pub(crate) struct Copies {
+    lanes: Vec<Lane>,
+    /// How many lanes each step has, in order.
+    steps: Vec<usize>,
+    gate: SharedGate,
+    sample_time: f64,
+}
+
+/// What [`Copies::prepare`] is to lay out: each step's transfers, and its size.
+pub(crate) type Wanted<'p> = (&'p [Transfer], Size);
+
+
+impl Copies {
+    /// Takes memory, fills it, and finds out how long a message takes.
+    pub(crate) fn prepare(
+        machine: &mut Machine,
+        wanted: &[Wanted],
+        method: &Method,
+        allocation: usize,
+    ) -> Result<(Self, Vec<Bytes>), Problem> {
+        let mut copies = Copies {
+            lanes: Vec::new(),
+            steps: wanted.iter().map(|(transfers, _)| transfers.len()).collect(),
+            gate: Rc::clone(&machine.gate),
+            sample_time: method.sample_time.seconds(),
+        };
+        let free = wanted.iter().all(|(_, size)| matches!(size, Size::UpTo(_)));
+        let most = wanted.iter().map(|(_, size)| usize::try_from(super::most(*size).0).unwrap_or(usize::MAX)).max().unwrap_or(0);
+        let all: Vec<&Transfer> = wanted.iter().flat_map(|(transfers, _)| *transfers).collect();
+        let most = if free { machine.fitting(&all, most)? } else { most };
+        for (i, transfer) in all.iter().enumerate() {
+            let lane = Lane::new(machine, transfer, &all[..i], most, allocation)?;
+            copies.lanes.push(lane);
+        }
+        if free {
+            copies.fit_sizes(most)?;
+        }
+        for lane in &mut copies.lanes {
+            lane.fill()?;
+        }
+        for lane in &copies.lanes {
+            lane.driving.context.synchronize()?;
+        }
+        copies.pilot()?;
+        let mut first = 0;
+        let sizes = copies.steps.iter().map(|n| {
+            let size = copies.lanes.get(first).map_or(0, |lane| lane.bytes);
+            first += n;
+            Bytes(size as u64)
+        });
+        let sizes = sizes.collect();
+        Ok((copies, sizes))
+    }
+
+    /// Makes messages of about a sample's time, all equally large, so that a size stands for the whole step.
+    fn fit_sizes(&mut self, most: usize) -> Result<(), CudaError> {
+        let pilot = most.min(2 * LEAST_BYTES);
+        for lane in &mut self.lanes {
+            lane.bytes = pilot;
+        }
+        self.pilot()?;
+        let slowest = self.lanes.iter().map(|lane| lane.pace).fold(0.0, f64::max);
+        let wanted = pilot as f64 * self.sample_time / slowest.max(1e-9);
+        let bytes = (wanted as usize).next_power_of_two().clamp(LEAST_BYTES.min(most), most);
+        for lane in &mut self.lanes {
+            lane.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// One message of each lane, twice, of which the second tells the pace.
+    fn pilot(&mut self) -> Result<(), CudaError> {
+        for _ in 0..2 {
+            let once = vec![(1, 1); self.lanes.len()];
+            self.go(&once)?;
+        }
+        Ok(())
+    }
+
+    /// Releases all lanes together, each with so many marks of so many messages; gives their progress.
+    fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, CudaError> {
+        let gate = Rc::clone(&self.gate);
+        let mut gate = gate.borrow_mut();
+        let closed = gate.close();
+        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+            lane.driving.context.enter()?;
+            closed.wait(&lane.driving, &lane.stream)?;
+            lane.stream.record(&lane.start)?;
+            if let Mover::Pipeline(pipeline) = &mut lane.mover {
+                pipeline.begin(&lane.stream)?;
+            }
+            while lane.marks.len() < *marks {
+                lane.marks.push(Event::new(&lane.stream)?);
+            }
+            for mark in 0..*marks {
+                for _ in 0..*messages {
+                    lane.enqueue()?;
+                }
+                lane.stream.record(&lane.marks[mark])?;
+            }
+        }
+        closed.open();
+        let mut all = Vec::with_capacity(self.lanes.len());
+        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+            lane.stream.synchronize()?;
+            let marks: Result<Vec<f64>, _> = lane.marks[..*marks].iter().map(|mark| mark.since(&lane.start)).collect();
+            let progress = Progress { marks: marks?, bytes: (lane.bytes * messages) as f64 };
+            if let Some(end) = progress.marks.last() {
+                lane.pace = end / (progress.marks.len() * messages) as f64;
+            }
+            all.push(progress);
+        }
+        Ok(all)
+    }
+
+    /// Marks and messages a mark for a lone lane.
+    fn counts_alone(&self, lane: &Lane, n: usize) -> (usize, usize) {
+        let per_message = lane.operations();
+        let messages = (self.sample_time / lane.pace.max(1e-9)).ceil().max(1.0) as usize;
+        let messages = messages.min((MOST_QUEUED / per_message).max(1));
+        let marks = n.min(MOST_QUEUED / (messages * per_message)).max(1);
+        (marks, messages)
+    }
+
+    /// Marks for each of several lanes, so that all run for about as long.
+    fn counts_together(&self, n: usize) -> Vec<(usize, usize)> {
+        let slowest = self.lanes.iter().map(|lane| lane.pace).fold(0.0, f64::max);
+        let queued: usize = self.lanes.iter().map(Lane::operations).max().unwrap_or(1);
+        let wanted = (n as f64 * self.sample_time.max(slowest)).max(2.0 * slowest);
+        // the lane of most messages must fit into the queue
+        let fastest = self.lanes.iter().map(|lane| lane.pace).fold(f64::INFINITY, f64::min).max(1e-9);
+        let time = wanted.min((MOST_QUEUED / queued).max(2) as f64 * fastest);
+        self.lanes.iter().map(|lane| (((time / lane.pace.max(1e-9)).round() as usize).max(2), 1)).collect()
+    }
+
+    /// Samples of all lanes at once.
+    fn samples(&mut self, n: usize) -> Result<Vec<Sample>, CudaError> {
+        let mut samples = Vec::with_capacity(n);
+        while samples.len() < n {
+            let left = n - samples.len();
+            let counts = match self.lanes.as_slice() {
+                [] => return Ok(samples),
+                [lone] => vec![self.counts_alone(lone, left)],
+                _ => self.counts_together(left),
+            };
+            let time = self.sample_time;
+            let progress = self.go(&counts)?;
+            let end = progress.iter().filter_map(|p| p.marks.last()).fold(f64::INFINITY, |a, b| a.min(*b));
+            // few windows where the queue was too short for all of them
+            let windows = ((end / time + 0.5) as usize).clamp(1, left);
+            let got = rates(&progress, windows);
+            if got.is_empty() {
+                break;
+            }
+            samples.extend(got);
+        }
+        samples.truncate(n);
+        Ok(samples)
+    }
+}
+
+impl Prepared for Copies {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let all = self.samples(n)?;
+        let mut first = 0;
+        let of_step = |lanes: &usize| {
+            let range = first..first + lanes;
+            first += lanes;
+            all.iter().filter_map(|sample| sample.get(range.clone()).map(<[f64]>::to_vec)).collect()
+        };
+        Ok(self.steps.iter().map(of_step).collect())
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        let mut verdicts = Vec::with_capacity(self.steps.len());
+        let mut lanes = self.lanes.iter();
+        for n in &self.steps {
+            let mut verdict = Verdict::Intact;
+            for lane in lanes.by_ref().take(*n) {
+                let of_lane = lane.verify()?;
+                if verdict == Verdict::Intact {
+                    verdict = of_lane;
+                }
+            }
+            verdicts.push(verdict);
+        }
+        Ok(verdicts)
+    }
+}
+
+impl Lane {
+    fn new(
+        machine: &mut Machine,
+        transfer: &Transfer,
+        before: &[&Transfer],
+        bytes: usize,
+        allocation: usize,
+    ) -> Result<Self, Problem> {
+        let driving = machine.gpu(transfer.driver())?;
+        let far = transfer.gpus().find(|name| *name != driving.name);
+        let far = far.map_or_else(|| Ok(Rc::clone(&driving)), |name| machine.gpu(name))?;
+        let pair = !Rc::ptr_eq(&driving, &far);
+        let mover = match (transfer.engine, transfer.via) {
+            (Engine::Nic, _) => return Err(Problem::NotApplicable("no NIC is driven here yet".to_owned())),
+            (Engine::Ce, Via::Direct) => Mover::Engine,
+            (Engine::Sm, Via::Direct) => Mover::Kernel,
+            (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
+            (Engine::Sm, _) => return Err(Problem::NotApplicable("a kernel reaches only what is mapped to it".to_owned())),
+            (Engine::Ce, Via::Driver) => Mover::Driver,
+            (Engine::Ce, Via::Pipeline) => {
+                let (from, to) = (machine.gpu(&transfer.source)?, machine.gpu(&transfer.destination)?);
+                Mover::Pipeline(Box::new(Pipeline::new(&from, &to)?))
+            }
+        };
+        if pair {
+            match transfer.via {
+                Via::Direct => machine.access(&driving, &far, true)?,
+                Via::Driver => machine.access(&driving, &far, false)?,
+                Via::Pipeline => {}
+            }
+        }
+        // a buffer's number within its place: sources and targets of all transfers before count
+        let used = |name: &str| before.iter().flat_map(|t| [&t.source, &t.destination]).filter(|n| *n == name).count();
+        let local = usize::from(transfer.source == transfer.destination);
+        let source = machine.buffer(&transfer.source, used(&transfer.source), allocation, bytes)?;
+        let target = machine.buffer(&transfer.destination, used(&transfer.destination) + local, allocation, bytes)?;
+        let ends = (machine.gpu_or(&transfer.source, &driving)?, machine.gpu_or(&transfer.destination, &driving)?);
+        // the stream whose events tell the time is the one in which data arrives
+        let stream = match &mover {
+            Mover::Pipeline(_) => ends.1.stream()?,
+            _ => driving.stream()?,
+        };
+        let driving = if matches!(mover, Mover::Pipeline(_)) { Rc::clone(&ends.1) } else { driving };
+        let start = Event::new(&stream)?;
+        let seed = machine.next_seed();
+        Ok(Lane { driving, ends, stream, mover, source, target, bytes, seed, pace: 0.0, start, marks: Vec::new() })
+    }
+
+    /// Driver calls that one message takes.
+    fn operations(&self) -> usize {
+        match &self.mover {
+            Mover::Pipeline(_) => Pipeline::operations(self.bytes),
+            _ => 1,
+        }
+    }
+
+    /// Puts one message into the stream. The driving GPU's context is current.
+    fn enqueue(&mut self) -> Result<(), CudaError> {
+        let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
+        match &mut self.mover {
+            Mover::Engine => self.stream.copy(to, from),
+            Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context)),
+            Mover::Kernel => {
+                let gpu = &self.driving;
+                let arguments = [Argument::Word(to.address()), Argument::Word(from.address()), Argument::Word(to.bytes() as u64)];
+                gpu.kernels.copy.launch(&self.stream, gpu.kernels.copy_shape(gpu.multiprocessors), &arguments)
+            }
+            Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from),
+        }
+    }
+
+    /// Writes the source's content and spoils the target's.
+    fn fill(&mut self) -> Result<(), CudaError> {
+        const POISON: u8 = 0xA5;
+        let (from, to) = (&self.ends.0, &self.ends.1);
+        from.context.enter()?;
+        let stream = from.stream()?;
+        from.fill(&stream, &*self.source, self.bytes, self.seed)?;
+        stream.synchronize()?;
+        to.context.enter()?;
+        let stream = to.stream()?;
+        stream.set(self.target.part(0, self.bytes), POISON)?;
+        stream.synchronize()
+    }
+
+    /// Compares what arrived with what was sent, on the GPU that it arrived at, or that drove it to the host.
+    fn verify(&self) -> Result<Verdict, Problem> {
+        let at = &self.ends.1;
+        at.context.enter()?;
+        let stream = at.stream()?;
+        at.verify(&stream, &*self.target, self.bytes, self.seed)
+    }
+}

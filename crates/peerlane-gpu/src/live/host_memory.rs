@@ -1,0 +1,160 @@
+//! Host memory by itself: all CPUs of a node, or of the machine, read and write at once.
+//!
+//! Counted as STREAM counts (J. McCalpin, 1995): bytes that the program reads and writes, not the reads that a cache
+//! makes before a write.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use peerlane::measure::{Sample, Verdict};
+use peerlane::plan::{Method, StreamKernel};
+use peerlane::units::Bytes;
+
+use super::Prepared;
+use super::failure::Problem;
+use crate::host::{self, Mapping};
+
+/// Bytes of each of a thread's three arrays: STREAM asks for four times the caches in all, and sixteen threads of
+/// this have more than any CPU's.
+const ARRAY: usize = 64 << 20;
+
+/// More threads than this gain nothing on any machine known.
+const MOST_THREADS: usize = 64;
+
+/// What one thread works on.
+struct Arrays {
+    a: Mapping,
+    b: Mapping,
+    c: Mapping,
+}
+
+/// A kernel over host memory, ready to run.
+pub(crate) struct HostStream {
+    threads: Vec<Arrays>,
+    cpus: Vec<u32>,
+    kernel: StreamKernel,
+    passes: usize,
+}
+
+const SCALE: f64 = 3.0;
+
+impl HostStream {
+    pub(crate) fn prepare(node: &str, kernel: StreamKernel, method: &Method) -> Result<(Self, Bytes), Problem> {
+        let node: Option<u32> = node.strip_prefix("host").and_then(|number| number.parse().ok());
+        let mut cpus = host::cpus(node).ok_or_else(|| Problem::NotApplicable("no CPU of that node may be used".to_owned()))?;
+        // spread over all of them where there are more than are worth using
+        let step = cpus.len().div_ceil(MOST_THREADS).max(1);
+        cpus = cpus.into_iter().step_by(step).collect();
+        let wanted = (3 * ARRAY * cpus.len()) as u64;
+        let free = host::available().unwrap_or(wanted * 4);
+        let array = if wanted > free / 4 { (free / 12 / cpus.len() as u64) as usize & !4095 } else { ARRAY };
+        if array < 1 << 20 {
+            return Err(Problem::NotApplicable("too little memory is free to measure it".to_owned()));
+        }
+        let map = || Mapping::new(array, node).map_err(|e| Problem::NotApplicable(format!("host memory: {e}")));
+        let threads = cpus.iter().map(|_| Ok(Arrays { a: map()?, b: map()?, c: map()? })).collect::<Result<_, Problem>>()?;
+        let mut stream = HostStream { threads, cpus, kernel, passes: 1 };
+        // the first pass makes the pages, by the thread that will use them
+        stream.pass(true);
+        let once = stream.pass(false);
+        stream.passes = (method.sample_time.seconds() / once.max(1e-9)).ceil().clamp(1.0, 64.0) as usize;
+        Ok((stream, Bytes(array as u64)))
+    }
+
+    /// Seconds from the moment when all threads stand ready to that when the last has ended.
+    fn pass(&mut self, first: bool) -> f64 {
+        let (kernel, passes) = (self.kernel, self.passes);
+        let barrier = Barrier::new(self.threads.len());
+        let work = self.threads.iter_mut().zip(&self.cpus);
+        let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
+            let barrier = &barrier;
+            let run = |(arrays, cpu): (&mut Arrays, &u32)| {
+                let cpu = *cpu;
+                scope.spawn(move || {
+                    host::pin_to(cpu);
+                    if first {
+                        arrays.touch();
+                    }
+                    barrier.wait();
+                    let began = Instant::now();
+                    for _ in 0..passes {
+                        arrays.run(kernel);
+                    }
+                    (began, Instant::now())
+                })
+            };
+            let started: Vec<_> = work.map(run).collect();
+            started.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        });
+        let began = spans.iter().map(|(began, _)| *began).min();
+        let ended = spans.iter().map(|(_, ended)| *ended).max();
+        match (began, ended) {
+            (Some(began), Some(ended)) => ended.duration_since(began).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+
+    /// Bytes that a sample moves, as STREAM counts them.
+    fn moved(&self) -> f64 {
+        let arrays = match self.kernel {
+            StreamKernel::Read => 1,
+            StreamKernel::Copy => 2,
+            StreamKernel::Triad => 3,
+        };
+        let bytes: usize = self.threads.iter().map(|t| t.a.bytes()).sum();
+        (arrays * bytes * self.passes) as f64
+    }
+}
+
+impl Arrays {
+    fn touch(&mut self) {
+        for (array, value) in [(&mut self.a, 0.0), (&mut self.b, 1.0), (&mut self.c, 2.0)] {
+            array.doubles().fill(value);
+        }
+    }
+
+    fn run(&mut self, kernel: StreamKernel) {
+        let (a, b, c) = (self.a.doubles(), self.b.doubles(), self.c.doubles());
+        match kernel {
+            StreamKernel::Read => {
+                // several sums, so that additions do not wait for each other
+                let mut sums = [0.0; 16];
+                for chunk in b.chunks_exact(16) {
+                    for (sum, x) in sums.iter_mut().zip(chunk) {
+                        *sum += x;
+                    }
+                }
+                black_box(sums);
+            }
+            StreamKernel::Copy => a.copy_from_slice(b),
+            StreamKernel::Triad => {
+                for ((a, b), c) in a.iter_mut().zip(b).zip(c) {
+                    *a = *b + SCALE * *c;
+                }
+            }
+        }
+        black_box(a);
+    }
+}
+
+impl Prepared for HostStream {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let bytes = self.moved();
+        Ok(vec![(0..n).map(|_| vec![bytes / self.pass(false).max(1e-12)]).collect()])
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        let expected = match self.kernel {
+            StreamKernel::Read => return Ok(vec![Verdict::Unverified("reading leaves nothing to compare".to_owned())]),
+            StreamKernel::Copy => 1.0,
+            StreamKernel::Triad => 1.0 + SCALE * 2.0,
+        };
+        let wrong = self.threads.iter_mut().map(|t| t.a.doubles().iter().filter(|x| **x != expected).count());
+        Ok(vec![match wrong.sum() {
+            0 => Verdict::Intact,
+            n => Verdict::Corrupt(format!("{n} elements differ")),
+        }])
+    }
+}

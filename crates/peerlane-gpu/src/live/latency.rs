@@ -1,0 +1,253 @@
+//! Times of things that are too small for a rate: a load, a signal, a small copy, a call.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use peerlane::measure::{Sample, Verdict};
+use peerlane::plan::{Size, Transfer};
+use peerlane::units::Bytes;
+
+use super::failure::Problem;
+use super::gate::SharedGate;
+use super::gpu::{BorrowedStream, Gpu};
+use super::{Machine, Prepared};
+use crate::cuda::{Argument, Buffer, Event, Launch, PinnedBuffer};
+
+/// One thread.
+const ONE: Launch = Launch { blocks: 1, threads: 1, shared: 0 };
+
+/// Dependent loads over a ring of words, from one multiprocessor after another.
+pub(crate) struct Loads {
+    gpu: Rc<Gpu>,
+    stream: BorrowedStream,
+    ring: Rc<dyn Buffer>,
+    /// Loads a sample.
+    loads: u32,
+    /// The multiprocessor that the next sample loads from.
+    next: u32,
+    start: Event,
+    end: Event,
+    sink: PinnedBuffer,
+}
+
+impl Loads {
+    /// Bytes from one word of the ring to the next: a line of the L2 cache, so that no load finds its word beside the
+    /// last one's (nvbandwidth 0.8 uses the same).
+    const STRIDE: u64 = 128;
+
+    /// Loads a sample: about two milliseconds at a microsecond each, far above a kernel's start.
+    const LOADS: u32 = 2048;
+
+    pub(crate) fn prepare(machine: &mut Machine, gpu: &str, memory: &str, size: Size) -> Result<(Self, Bytes), Problem> {
+        let gpu = machine.gpu(gpu)?;
+        let bytes = super::most(size).max(Bytes(1 << 16));
+        let ring = machine.buffer(memory, 0, 0, usize::try_from(bytes.0).unwrap_or(usize::MAX))?;
+        let owner = machine.gpu_or(memory, &gpu)?;
+        if !Rc::ptr_eq(&owner, &gpu) {
+            machine.access(&gpu, &owner, true)?;
+        }
+        owner.context.enter()?;
+        let building = owner.stream()?;
+        let words = [Argument::Word(ring.address()), Argument::Word(bytes.0), Argument::Word(Self::STRIDE)];
+        owner.kernels.ring.launch(&building, owner.kernels.whole(owner.multiprocessors), &words)?;
+        building.synchronize()?;
+        let stream = gpu.stream()?;
+        let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
+        let sink = PinnedBuffer::new(&gpu.context, 4096)?;
+        Ok((Loads { gpu, stream, ring, loads: Self::LOADS, next: 0, start, end, sink }, bytes))
+    }
+
+    /// All of the way round once, so that the far end's cache and the page tables are as they stay.
+    fn go(&mut self) -> Result<f64, Problem> {
+        let gpu = &self.gpu;
+        gpu.context.enter()?;
+        let shape = Launch { blocks: gpu.multiprocessors, threads: 1, shared: 0 };
+        let arguments = [
+            Argument::Word(self.ring.address()),
+            Argument::Half(self.loads),
+            Argument::Half(self.next % gpu.multiprocessors),
+            Argument::Word(self.sink.address()),
+        ];
+        self.stream.record(&self.start)?;
+        gpu.kernels.chase.launch(&self.stream, shape, &arguments)?;
+        self.stream.record(&self.end)?;
+        self.stream.synchronize()?;
+        // a step that shares no factor with the usual counts visits all of them
+        self.next = self.next.wrapping_add(29);
+        Ok(self.end.since(&self.start)? / f64::from(self.loads))
+    }
+}
+
+impl Prepared for Loads {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go().map(|time| vec![time])).collect();
+        Ok(vec![samples?])
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        // SAFETY: the kernel has ended, and the buffer holds a page, aligned to one.
+        let end = unsafe { self.sink.start().cast::<u64>().read_volatile() };
+        let ring = self.ring.address()..self.ring.address() + self.ring.bytes() as u64;
+        Ok(vec![if ring.contains(&end) {
+            Verdict::Intact
+        } else {
+            Verdict::Corrupt(format!("the last load gave {end:#x}, which is no word of the ring"))
+        }])
+    }
+}
+
+/// A flag passed to and fro between two GPUs.
+pub(crate) struct Signals {
+    gpus: [Rc<Gpu>; 2],
+    streams: [BorrowedStream; 2],
+    flags: [Rc<dyn Buffer>; 2],
+    /// Where each kernel tells how many rounds it saw, and how long they took.
+    reports: [PinnedBuffer; 2],
+    gate: SharedGate,
+    rounds: u32,
+    /// Value of the flag after the last sample.
+    value: u32,
+}
+
+impl Signals {
+    /// Rounds a sample: a millisecond or more.
+    const ROUNDS: u32 = 512;
+
+    /// Time after which a kernel gives up waiting for the other, in ns.
+    const PATIENCE: u64 = 2_000_000_000;
+
+    pub(crate) fn prepare(machine: &mut Machine, a: &str, b: &str) -> Result<(Self, Bytes), Problem> {
+        let gpus = [machine.gpu(a)?, machine.gpu(b)?];
+        machine.access(&gpus[0], &gpus[1], true)?;
+        machine.access(&gpus[1], &gpus[0], true)?;
+        let flags = [machine.buffer(a, 0, 0, 4096)?, machine.buffer(b, 0, 0, 4096)?];
+        let streams = [gpus[0].stream()?, gpus[1].stream()?];
+        let reports = [PinnedBuffer::new(&gpus[0].context, 4096)?, PinnedBuffer::new(&gpus[1].context, 4096)?];
+        for i in 0..2 {
+            gpus[i].context.enter()?;
+            streams[i].set(flags[i].part(0, 4096), 0)?;
+            streams[i].synchronize()?;
+        }
+        let signals =
+            Signals { gpus, streams, flags, reports, gate: Rc::clone(&machine.gate), rounds: Self::ROUNDS, value: 0 };
+        Ok((signals, Bytes(4)))
+    }
+
+    fn go(&mut self) -> Result<f64, Problem> {
+        {
+            let mut gate = self.gate.borrow_mut();
+            let closed = gate.close();
+            for i in 0..2 {
+                let gpu = &self.gpus[i];
+                gpu.context.enter()?;
+                closed.wait(gpu, &self.streams[i])?;
+                let arguments = [
+                    Argument::Word(self.flags[i].address()),
+                    Argument::Word(self.flags[1 - i].address()),
+                    Argument::Half(self.value),
+                    Argument::Half(self.rounds),
+                    Argument::Half(u32::from(i == 0)),
+                    Argument::Word(Self::PATIENCE),
+                    Argument::Word(self.reports[i].address()),
+                ];
+                gpu.kernels.pingpong.launch(&self.streams[i], ONE, &arguments)?;
+            }
+            closed.open();
+        }
+        for stream in &self.streams {
+            stream.synchronize()?;
+        }
+        self.value = self.value.wrapping_add(self.rounds);
+        // SAFETY: the kernels have ended, and the buffers hold a page each, aligned to one.
+        let (rounds, time) = unsafe {
+            let report = self.reports[0].start().cast::<u64>();
+            (report.read_volatile(), report.add(1).read_volatile())
+        };
+        if rounds < u64::from(self.rounds) {
+            let [a, b] = [&self.gpus[0].name, &self.gpus[1].name];
+            return Err(Problem::Failed(format!("a flag between {a} and {b} was not seen within 2 s, in round {rounds}")));
+        }
+        Ok(time as f64 * 1e-9 / f64::from(self.rounds) / 2.0)
+    }
+}
+
+impl Prepared for Signals {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go().map(|time| vec![time])).collect();
+        Ok(vec![samples?])
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        // a wrong value would have stopped the rounds
+        Ok(vec![Verdict::Intact])
+    }
+}
+
+/// Small copies one behind the other, and what it costs the CPU to enqueue them.
+pub(crate) struct SmallCopies {
+    gpu: Rc<Gpu>,
+    stream: BorrowedStream,
+    source: Rc<dyn Buffer>,
+    target: Rc<dyn Buffer>,
+    bytes: usize,
+    gate: SharedGate,
+    start: Event,
+    end: Event,
+    seed: u32,
+}
+
+impl SmallCopies {
+    /// Copies a sample: as many as the CUDA sample takes.
+    const COPIES: usize = 100;
+
+    pub(crate) fn prepare(machine: &mut Machine, transfer: &Transfer, size: Size) -> Result<(Self, Bytes), Problem> {
+        let gpu = machine.gpu(transfer.driver())?;
+        if let Some(far) = transfer.gpus().find(|name| *name != gpu.name) {
+            let far = machine.gpu(far)?;
+            machine.access(&gpu, &far, true)?;
+        }
+        let size = super::most(size);
+        let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
+        let local = usize::from(transfer.source == transfer.destination);
+        let source = machine.buffer(&transfer.source, 0, 0, bytes)?;
+        let target = machine.buffer(&transfer.destination, local, 0, bytes)?;
+        let stream = gpu.stream()?;
+        let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
+        let seed = machine.next_seed();
+        gpu.fill(&stream, &*source, bytes, seed)?;
+        stream.set(target.part(0, bytes), 0)?;
+        stream.synchronize()?;
+        let gate = Rc::clone(&machine.gate);
+        Ok((SmallCopies { gpu, stream, source, target, bytes, gate, start, end, seed }, size))
+    }
+
+    fn go(&mut self) -> Result<Sample, Problem> {
+        self.gpu.context.enter()?;
+        let mut gate = self.gate.borrow_mut();
+        let closed = gate.close();
+        closed.wait(&self.gpu, &self.stream)?;
+        self.stream.record(&self.start)?;
+        let began = Instant::now();
+        for _ in 0..Self::COPIES {
+            self.stream.copy(self.target.part(0, self.bytes), self.source.part(0, self.bytes))?;
+        }
+        let enqueued = began.elapsed().as_secs_f64();
+        self.stream.record(&self.end)?;
+        closed.open();
+        self.stream.synchronize()?;
+        let copies = Self::COPIES as f64;
+        Ok(vec![self.end.since(&self.start)? / copies, enqueued / copies])
+    }
+}
+
+impl Prepared for SmallCopies {
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
+        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go()).collect();
+        Ok(vec![samples?])
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
+        Ok(vec![self.gpu.verify(&self.stream, &*self.target, self.bytes, self.seed)?])
+    }
+}
+

@@ -1,0 +1,180 @@
+//! The live machine: it answers a plan's steps with the GPUs that are here.
+
+mod collective;
+mod copies;
+mod failure;
+mod gate;
+mod gpu;
+mod host_clock;
+mod host_memory;
+mod latency;
+mod machine;
+mod pipeline;
+mod pool;
+mod window;
+
+use std::time::Instant;
+
+use peerlane::evidence::Engine;
+use peerlane::fabric::PciAddress;
+use peerlane::measure::{Executor, Failure, Sample, Verdict};
+use peerlane::plan::{HostMemory, Method, Size, Step, Transfer, Via, Work};
+use peerlane::run::{Conditions, FlagKind, GpuState};
+use peerlane::units::{Bytes, Seconds};
+use serde::{Deserialize, Serialize};
+
+use self::copies::Copies;
+pub(crate) use self::failure::Problem;
+use self::machine::Machine;
+use crate::nvml::States;
+
+/// A GPU by its node's name, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuName {
+    /// `GPU0` …
+    pub name: String,
+    /// Its PCI address, by which CUDA's numbering is left alone.
+    pub address: PciAddress,
+}
+
+/// Steps that are ready to run.
+trait Prepared {
+    /// Takes `n` samples of each step.
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem>;
+
+    /// Compares what was moved; one verdict a step.
+    fn verify(&mut self) -> Result<Vec<Verdict>, Problem>;
+}
+
+/// The GPUs of this machine, ready to work.
+///
+/// Anything that cannot work is said once, when it is opened, in [`Live::conditions`], or as the failure of a step.
+pub struct Live {
+    // what is prepared refers to the machine's memory, and so goes first
+    prepared: Option<Box<dyn Prepared>>,
+    machine: Machine,
+    states: Option<States>,
+    began: Instant,
+    conditions: Conditions,
+}
+
+impl Live {
+    /// Opens the driver and the GPUs that are named.
+    ///
+    /// The error is one line: no driver, no GPU, or the GPU that cannot be opened and why.
+    pub fn open(gpus: &[GpuName]) -> Result<Live, String> {
+        let began = Instant::now();
+        let machine = Machine::open(gpus)?;
+        let mut conditions = machine.conditions();
+        let states = match States::open(gpus) {
+            Ok(states) => Some(states),
+            Err(why) => {
+                conditions.notes.push(format!("no states of the GPUs: {why}"));
+                None
+            }
+        };
+        conditions.initialisation = Some(Seconds::new(began.elapsed().as_secs_f64()));
+        Ok(Live { prepared: None, machine, states, began: Instant::now(), conditions })
+    }
+
+    /// What is known of the machine and its libraries when it is opened. GPU states are told by the run.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    fn lay_out(
+        &mut self,
+        steps: &[&Step],
+        method: &Method,
+        allocation: usize,
+    ) -> Result<(Box<dyn Prepared>, Vec<Bytes>), Problem> {
+        let machine = &mut self.machine;
+        let transfers = |step: &&'_ Step| match &step.work {
+            Work::Transfers(transfers) => !transfers.iter().any(holds_up_the_cpu),
+            _ => false,
+        };
+        if steps.iter().all(transfers) {
+            let wanted: Vec<copies::Wanted> = steps
+                .iter()
+                .filter_map(|step| match &step.work {
+                    Work::Transfers(transfers) => Some((transfers.as_slice(), step.size)),
+                    _ => None,
+                })
+                .collect();
+            let (copies, sizes) = Copies::prepare(machine, &wanted, method, allocation)?;
+            return Ok((Box::new(copies), sizes));
+        }
+        let [step] = steps else {
+            return Err(Problem::Failed("only transfers between GPUs run at once".to_owned()));
+        };
+        let size = step.size;
+        Ok(match &step.work {
+            Work::Transfers(transfers) => {
+                let [transfer] = transfers.as_slice() else {
+                    return Err(Problem::NotApplicable("the CPU makes such transfers one by one".to_owned()));
+                };
+                match transfer.memory {
+                    HostMemory::Pageable => single(host_clock::Pageable::prepare(machine, transfer, size, method)?),
+                    _ => single(host_clock::Managed::prepare(machine, transfer, size)?),
+                }
+            }
+            Work::Loads { gpu, memory } => single(latency::Loads::prepare(machine, gpu, memory, size)?),
+            Work::Signals { a, b } => single(latency::Signals::prepare(machine, a, b)?),
+            Work::SmallCopies(transfer) => single(latency::SmallCopies::prepare(machine, transfer, size)?),
+            Work::Collective { operation, gpus } => {
+                single(collective::Collectives::prepare(machine, *operation, gpus, size, method)?)
+            }
+            Work::HostMemory { node, kernel } => single(host_memory::HostStream::prepare(node, *kernel, method)?),
+        })
+    }
+
+    fn prepared(&mut self) -> Result<&mut Box<dyn Prepared>, Failure> {
+        let none = || Failure { kind: FlagKind::Failed, message: "nothing is prepared".to_owned(), fatal: false };
+        self.prepared.as_mut().ok_or_else(none)
+    }
+}
+
+impl Executor for Live {
+    fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failure> {
+        self.prepared = None;
+        let (prepared, sizes) = self.lay_out(steps, method, allocation)?;
+        self.prepared = Some(prepared);
+        Ok(sizes)
+    }
+
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failure> {
+        Ok(self.prepared()?.sample(n)?)
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Failure> {
+        Ok(self.prepared()?.verify()?)
+    }
+
+    fn release(&mut self) {
+        self.prepared = None;
+    }
+
+    fn states(&mut self) -> Vec<GpuState> {
+        self.states.as_mut().map(States::read).unwrap_or_default()
+    }
+
+    fn now(&mut self) -> Seconds {
+        Seconds::new(self.began.elapsed().as_secs_f64())
+    }
+}
+
+fn single<P: Prepared + 'static>((prepared, size): (P, Bytes)) -> (Box<dyn Prepared>, Vec<Bytes>) {
+    (Box::new(prepared), vec![size])
+}
+
+/// Whether a transfer blocks the thread that asks for it, so that no gate can hold it.
+fn holds_up_the_cpu(transfer: &Transfer) -> bool {
+    transfer.memory != HostMemory::Pinned && transfer.engine != Engine::Nic && transfer.via == Via::Direct
+}
+
+/// The size, or the most that it may be.
+fn most(size: Size) -> Bytes {
+    match size {
+        Size::Exactly(bytes) | Size::UpTo(bytes) => bytes,
+    }
+}
