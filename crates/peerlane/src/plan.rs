@@ -3,9 +3,13 @@
 //! A plan names nodes and knows no machine: a live one, a virtual one and a recorded run answer the same plan.
 //! [`Plan::of`] makes the usual ones from a machine.
 
+mod rounds;
 mod scope;
+mod selection;
+mod steps;
 
-pub use scope::{PlanError, Scope, Selection};
+pub use scope::{PlanError, Scope};
+pub use selection::Selection;
 
 use std::fmt;
 
@@ -392,16 +396,28 @@ impl Default for Method {
     }
 }
 
+/// A family that was asked for and has no step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Skipped {
+    /// Which.
+    pub test: Test,
+    /// Why not, in words that follow the family's name: `it takes two GPUs, and there is one`.
+    pub why: String,
+}
+
 /// What to measure and how.
 ///
-/// Steps of one round have no GPU in common and may run at once; whether they disturb each other is measured before
-/// it is relied on.
+/// Steps of one round have no GPU and no link in common and may run at once; whether they disturb each other is
+/// measured before it is relied on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// How well.
     pub method: Method,
     /// The steps, in order, those that may run at once together.
     pub rounds: Vec<Vec<Step>>,
+    /// The families that were asked for and do not apply here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
 }
 
 impl Plan {

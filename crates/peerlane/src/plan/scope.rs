@@ -1,27 +1,64 @@
-//! Which steps a user means.
+//! Which families of steps a machine is asked, and how long they may take.
 
-use super::{Method, Plan, Test};
+use super::rounds::pack;
+use super::selection::Selection;
+use super::steps::{Site, steps};
+use super::{Method, Plan, Skipped, Test};
 use crate::machine::Machine;
+use crate::units::Seconds;
 
-/// How much is asked where no tests are named.
+/// How much is asked: which families where none are named, and how deep each goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// In about two seconds: every pair and the host, both ways, and latencies.
+    /// What the CUDA sample `p2pBandwidthLatencyTest` asks, and the host one way; in two seconds on four GPUs.
     Quick,
-    /// What people compare machines by.
+    /// What nvbandwidth's whole list asks, and latencies; in ten seconds on four GPUs.
     #[default]
     Default,
-    /// All that can be asked.
+    /// All that can be asked, but managed memory, which is asked only by name.
     Full,
 }
 
-/// What a user picks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
-    /// Only these tests; empty for what the scope means.
-    pub tests: Vec<Test>,
-    /// Only steps between these: `GPU0-GPU1`, `GPU0→host`, `GPU3`; empty for all.
-    pub pairs: Vec<String>,
+/// GPUs that the usual budgets are meant for.
+const USUAL_GPUS: usize = 4;
+
+/// The longest budget that is given unasked.
+const LONGEST_BUDGET: f64 = 1800.0;
+
+impl Scope {
+    /// The families of a scope, in the order in which they are asked.
+    pub fn tests(self) -> Vec<Test> {
+        let quick = [Test::Staged, Test::Pairs, Test::PairsBoth, Test::CopyLatency, Test::Host];
+        let usual = [
+            Test::Local,
+            Test::OneToAll,
+            Test::AllToOne,
+            Test::LoadLatency,
+            Test::SignalLatency,
+            Test::HostBoth,
+            Test::AllHost,
+        ];
+        let belongs = |test: &Test| match self {
+            Scope::Quick => quick.contains(test),
+            Scope::Default => quick.contains(test) || usual.contains(test),
+            Scope::Full => *test != Test::Managed,
+        };
+        Test::ALL.into_iter().filter(belongs).collect()
+    }
+
+    /// The usual method for a machine with so many GPUs. Its budget is 2 s, 10 s or 2 min for up to four of them, and
+    /// grows with their square from there, as the number of their pairs does, up to half an hour.
+    ///
+    /// [`Scope::Quick`] does not allocate anew.
+    pub fn method(self, gpus: usize) -> Method {
+        let (budget, allocations) = match self {
+            Scope::Quick => (2.0, 1),
+            Scope::Default => (10.0, 3),
+            Scope::Full => (120.0, 3),
+        };
+        let growth = (gpus.max(USUAL_GPUS) as f64 / USUAL_GPUS as f64).powi(2);
+        Method { budget: Seconds::new((budget * growth).min(LONGEST_BUDGET)), allocations, ..Method::default() }
+    }
 }
 
 /// Why no plan can be made.
@@ -44,12 +81,35 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The plan for a machine's GPUs and host memory.
+    /// The plan for a machine's GPUs and host memory: the families that the selection names, or else those of the
+    /// scope, in the order of [`Test::ALL`].
+    ///
+    /// Families without a step on this machine are in [`Plan::skipped`], each with the reason; a plan may be empty.
     pub fn of(machine: &Machine, scope: Scope, selection: &Selection, method: Method) -> Result<Plan, PlanError> {
-        let _ = (scope, selection);
-        if machine.fabric.of_kind(crate::fabric::NodeKind::Gpu).next().is_none() {
+        let site = Site::new(&machine.fabric, scope);
+        if site.gpus.is_empty() {
             return Err(PlanError::NoGpu { machine: machine.name.clone() });
         }
-        Ok(Plan { method, rounds: Vec::new() })
+        let chosen = selection.chosen(&machine.fabric)?;
+        let mut plan = Plan { method, rounds: Vec::new(), skipped: Vec::new() };
+        let tests = if selection.tests.is_empty() { scope.tests() } else { selection.tests.clone() };
+        for test in Test::ALL.into_iter().filter(|t| tests.contains(t)) {
+            let mut asked = match steps(test, &site) {
+                Ok(asked) => asked,
+                Err(why) => {
+                    plan.skipped.push(Skipped { test, why });
+                    continue;
+                }
+            };
+            asked.retain(|step| chosen.allow(&step.work));
+            if asked.is_empty() {
+                plan.skipped.push(Skipped { test, why: "--pairs leaves none of its steps".to_owned() });
+            }
+            plan.rounds.extend(pack(asked, &machine.fabric));
+        }
+        Ok(plan)
     }
 }
+
+#[cfg(test)]
+mod tests;
