@@ -111,9 +111,21 @@ impl PinnedBuffer {
         Ok(PinnedBuffer { driver: context.driver(), start, bytes, mapping: Some(mapping) })
     }
 
-    /// The host's address of it.
-    pub(crate) fn start(&self) -> *mut c_void {
-        self.start
+    /// Its double word `index`, as devices have left it; 0 beyond its end.
+    pub(crate) fn read(&self, index: usize) -> u64 {
+        if index >= self.bytes / 8 {
+            return 0;
+        }
+        // SAFETY: within the buffer, which is aligned to a page; devices may write it at any time, hence volatile.
+        unsafe { self.start.cast::<u64>().add(index).read_volatile() }
+    }
+
+    /// Writes its double word `index`; beyond its end, nothing.
+    pub(crate) fn write(&self, index: usize, value: u64) {
+        if index < self.bytes / 8 {
+            // SAFETY: as for `read`.
+            unsafe { self.start.cast::<u64>().add(index).write_volatile(value) };
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::{Machine, Prepared};
-use crate::cuda::{Argument, Buffer, Event};
+use super::kernels::Numbers;
+use crate::cuda::{Buffer, Event};
 use crate::nccl::{Communicators, Operation};
 
 /// The most operations that wait behind the gate. Each is a kernel on every rank.
@@ -85,16 +86,11 @@ impl Collectives {
     /// Every rank sends its own numbers: element `i` of rank `r` is `(i mod 64) + r`, small enough that sums of whole
     /// numbers are exact in any order.
     fn fill(&self) -> Result<(), Problem> {
-        for (r, rank) in self.ranks.iter().enumerate() {
+        const POISON: u8 = 0xA5;
+        for (rank, number) in self.ranks.iter().zip(0..) {
             rank.gpu.context.enter()?;
-            let arguments = [
-                Argument::Word(rank.send.address()),
-                Argument::Word(self.held.0 as u64),
-                Argument::Half(u32::try_from(r).unwrap_or(u32::MAX)),
-            ];
-            let kernels = &rank.gpu.kernels;
-            kernels.count_up.launch(&rank.stream, kernels.whole(rank.gpu.multiprocessors), &arguments)?;
-            rank.stream.set(rank.receive.part(0, self.held.1 * 4), 0xA5)?;
+            rank.gpu.kernels.numbers(&rank.stream, rank.send.part(0, self.held.0 * 4), number)?;
+            rank.stream.set(rank.receive.part(0, self.held.1 * 4), POISON)?;
             rank.stream.synchronize()?;
         }
         Ok(())
@@ -170,33 +166,24 @@ impl Collectives {
         })
     }
 
-    /// What element `i` of what rank `r` received must be.
-    fn expected(&self, r: usize) -> Expected {
-        let n = self.ranks.len();
+    /// What rank `r` must have received.
+    fn expected(&self, r: usize) -> Numbers {
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let (n, part) = (self.ranks.len(), self.count as u64);
+        let same = Numbers { factor: 1, add: 0, part, offset: 0, step: 0 };
+        // every rank's element i, summed: n · (i mod 64) + 0 + 1 + … + (n − 1)
+        let sum = Numbers { factor: number(n), add: number(n * (n - 1) / 2), ..same };
+        let own = r as u64 * part;
         match self.operation {
-            // every rank's element i, summed: n·(i mod 64) + 0 + 1 + … + (n − 1)
-            Collective::AllReduce => Expected { factor: n, add: n * (n - 1) / 2, part: self.count, offset: 0, step: 0 },
-            Collective::ReduceScatter => {
-                Expected { factor: n, add: n * (n - 1) / 2, part: self.count, offset: r * self.count, step: 0 }
-            }
-            Collective::Broadcast => Expected { factor: 1, add: 0, part: self.count, offset: 0, step: 0 },
-            Collective::SendReceive => {
-                Expected { factor: 1, add: (r + n - 1) % n, part: self.count, offset: 0, step: 0 }
-            }
+            Collective::AllReduce => sum,
+            Collective::ReduceScatter => Numbers { offset: own, ..sum },
+            Collective::Broadcast => same,
+            Collective::SendReceive => Numbers { add: number((r + n - 1) % n), ..same },
             // part p comes from rank p
-            Collective::AllGather => Expected { factor: 1, add: 0, part: self.count, offset: 0, step: 1 },
-            Collective::AllToAll => Expected { factor: 1, add: 0, part: self.count, offset: r * self.count, step: 1 },
+            Collective::AllGather => Numbers { step: 1, ..same },
+            Collective::AllToAll => Numbers { offset: own, step: 1, ..same },
         }
     }
-}
-
-/// Element `i` of what was received is `factor · ((offset + i mod part) mod 64) + add + step · (i div part)`.
-struct Expected {
-    factor: usize,
-    add: usize,
-    part: usize,
-    offset: usize,
-    step: usize,
 }
 
 impl Prepared for Collectives {
@@ -212,24 +199,10 @@ impl Prepared for Collectives {
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
         for (r, rank) in self.ranks.iter().enumerate() {
-            let expected = self.expected(r);
-            let half = |n: usize| Argument::Half(u32::try_from(n).unwrap_or(u32::MAX));
-            let given = [
-                Argument::Word(rank.receive.address()),
-                Argument::Word(self.held.1 as u64),
-                half(expected.factor),
-                half(expected.add),
-                Argument::Word(expected.part as u64),
-                Argument::Word(expected.offset as u64),
-                half(expected.step),
-            ];
-            let (wrong, first) = rank.gpu.count(&rank.stream, &rank.gpu.kernels.count_check, &given)?;
-            if wrong > 0 {
-                let of = self.held.1;
-                return Ok(vec![Verdict::Corrupt(format!(
-                    "{}: {wrong} of {of} elements are wrong, the first is number {first}",
-                    rank.gpu.name
-                ))]);
+            let received = rank.receive.part(0, self.held.1 * 4);
+            let verdict = rank.gpu.verify_numbers(&rank.stream, received, self.expected(r))?;
+            if verdict != Verdict::Intact {
+                return Ok(vec![verdict]);
             }
         }
         Ok(vec![Verdict::Intact])

@@ -13,7 +13,7 @@ use super::gpu::{BorrowedStream, Gpu};
 use super::pipeline::Pipeline;
 use super::window::{Progress, rates};
 use super::{Machine, Prepared};
-use crate::cuda::{Argument, Buffer, CudaError, Event};
+use crate::cuda::{Buffer, CudaError, Event};
 
 /// The most operations that wait behind the gate: a driver's queue holds about a thousand, and blocks when it is full.
 const MOST_QUEUED: usize = 384;
@@ -90,7 +90,7 @@ impl Copies {
         if free {
             copies.fit_sizes(most)?;
         }
-        for lane in &mut copies.lanes {
+        for lane in &copies.lanes {
             lane.fill()?;
         }
         for lane in &copies.lanes {
@@ -148,9 +148,7 @@ impl Copies {
                 lane.marks.push(Event::new(&lane.stream)?);
             }
             for mark in 0..*marks {
-                for _ in 0..*messages {
-                    lane.enqueue()?;
-                }
+                lane.enqueue(*messages)?;
                 lane.stream.record(&lane.marks[mark])?;
             }
         }
@@ -170,22 +168,21 @@ impl Copies {
 
     /// Marks and messages a mark for a lone lane.
     fn counts_alone(&self, lane: &Lane, n: usize) -> (usize, usize) {
-        let per_message = lane.operations();
-        let messages = (self.sample_time / lane.pace.max(1e-9)).ceil().max(1.0) as usize;
-        let messages = messages.min((MOST_QUEUED / per_message).max(1));
-        let marks = n.min(MOST_QUEUED / (messages * per_message)).max(1);
+        let wanted = (self.sample_time / lane.pace.max(1e-9)).ceil().max(1.0) as usize;
+        let messages = wanted.min((MOST_QUEUED / lane.operations(1)).max(1));
+        let marks = n.min(MOST_QUEUED / lane.operations(messages).max(1)).max(1);
         (marks, messages)
     }
 
     /// Marks for each of several lanes, so that all run for about as long.
     fn counts_together(&self, n: usize) -> Vec<(usize, usize)> {
-        let slowest = self.lanes.iter().map(|lane| lane.pace).fold(0.0, f64::max);
-        let queued: usize = self.lanes.iter().map(Lane::operations).max().unwrap_or(1);
+        let paces = || self.lanes.iter().map(|lane| lane.pace.max(1e-9));
+        let (slowest, fastest) = (paces().fold(0.0, f64::max), paces().fold(f64::INFINITY, f64::min));
+        let operations = self.lanes.iter().map(|lane| lane.operations(1)).max().unwrap_or(1);
         let wanted = (n as f64 * self.sample_time.max(slowest)).max(2.0 * slowest);
         // the lane of most messages must fit into the queue
-        let fastest = self.lanes.iter().map(|lane| lane.pace).fold(f64::INFINITY, f64::min).max(1e-9);
-        let time = wanted.min((MOST_QUEUED / queued).max(2) as f64 * fastest);
-        self.lanes.iter().map(|lane| (((time / lane.pace.max(1e-9)).round() as usize).max(2), 1)).collect()
+        let time = wanted.min((MOST_QUEUED / operations).max(2) as f64 * fastest);
+        paces().map(|pace| (((time / pace).round() as usize).max(2), 1)).collect()
     }
 
     /// Samples of all lanes at once.
@@ -291,48 +288,49 @@ impl Lane {
         Ok(Lane { driving, ends, stream, mover, source, target, bytes, seed, pace: 0.0, start, marks: Vec::new() })
     }
 
-    /// Driver calls that one message takes.
-    fn operations(&self) -> usize {
+    /// Driver calls that so many messages take.
+    fn operations(&self, messages: usize) -> usize {
         match &self.mover {
-            Mover::Pipeline(_) => Pipeline::operations(self.bytes),
-            _ => 1,
+            Mover::Pipeline(_) => messages * Pipeline::operations(self.bytes),
+            // one launch goes over all of them
+            Mover::Kernel => 1,
+            Mover::Engine | Mover::Driver => messages,
         }
     }
 
-    /// Puts one message into the stream. The driving GPU's context is current.
-    fn enqueue(&mut self) -> Result<(), CudaError> {
+    /// Puts messages into the stream. The driving GPU's context is current.
+    fn enqueue(&mut self, messages: usize) -> Result<(), CudaError> {
         let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
-        match &mut self.mover {
-            Mover::Engine => self.stream.copy(to, from),
-            Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context)),
-            Mover::Kernel => {
-                let gpu = &self.driving;
-                let arguments = [Argument::Word(to.address()), Argument::Word(from.address()), Argument::Word(to.bytes() as u64)];
-                gpu.kernels.copy.launch(&self.stream, gpu.kernels.copy_shape(gpu.multiprocessors), &arguments)
-            }
-            Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from),
+        if matches!(self.mover, Mover::Kernel) {
+            let repeats = u32::try_from(messages).unwrap_or(u32::MAX);
+            return self.driving.kernels.copy(&self.stream, to, from, repeats);
         }
+        for _ in 0..messages {
+            match &mut self.mover {
+                Mover::Engine | Mover::Kernel => self.stream.copy(to, from)?,
+                Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context))?,
+                Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from)?,
+            }
+        }
+        Ok(())
     }
 
     /// Writes the source's content and spoils the target's.
-    fn fill(&mut self) -> Result<(), CudaError> {
-        const POISON: u8 = 0xA5;
+    fn fill(&self) -> Result<(), CudaError> {
         let (from, to) = (&self.ends.0, &self.ends.1);
         from.context.enter()?;
         let stream = from.stream()?;
-        from.fill(&stream, &*self.source, self.bytes, self.seed)?;
+        from.kernels.fill(&stream, self.source.part(0, self.bytes), self.seed, false)?;
         stream.synchronize()?;
         to.context.enter()?;
         let stream = to.stream()?;
-        stream.set(self.target.part(0, self.bytes), POISON)?;
+        to.kernels.fill(&stream, self.target.part(0, self.bytes), self.seed, true)?;
         stream.synchronize()
     }
 
     /// Compares what arrived with what was sent, on the GPU that it arrived at, or that drove it to the host.
     fn verify(&self) -> Result<Verdict, Problem> {
         let at = &self.ends.1;
-        at.context.enter()?;
-        let stream = at.stream()?;
-        at.verify(&stream, &*self.target, self.bytes, self.seed)
+        at.verify(&*at.stream()?, self.target.part(0, self.bytes), self.seed)
     }
 }

@@ -1,10 +1,10 @@
 //! What holds streams until all of their work is queued.
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{Ordering, fence};
 
 use super::gpu::Gpu;
-use crate::cuda::{Argument, Buffer, Context, CudaError, Launch, PinnedBuffer, Stream};
+use crate::cuda::{Context, CudaError, PinnedBuffer, Stream};
 
 /// A word in pinned memory that streams of all GPUs wait for.
 pub(crate) struct Gate {
@@ -20,10 +20,9 @@ impl Gate {
     }
 
     fn write(&self, value: u32) {
-        // SAFETY: the buffer is at least a word, aligned to a page, lives as long as `self`, and is written by
-        // nobody else; devices only read it.
-        let word = unsafe { AtomicU32::from_ptr(self.word.start().cast()) };
-        word.store(value, Ordering::SeqCst);
+        // the word is the lower half of the double word; the upper is the kernel's to raise
+        fence(Ordering::SeqCst);
+        self.word.write(0, u64::from(value));
     }
 
     /// Shuts it: streams that are told to [`wait`](Closed::wait) stand until it opens, which it does at the latest when
@@ -47,9 +46,7 @@ impl Closed<'_> {
         if gpu.waits_for_values {
             return stream.wait_for(&self.gate.word, self.gate.ticket);
         }
-        let one = Launch { blocks: 1, threads: 1, shared: 0 };
-        let arguments = [Argument::Word(self.gate.word.address()), Argument::Half(self.gate.ticket)];
-        gpu.kernels.gate.launch(stream, one, &arguments)
+        gpu.kernels.gate(stream, &self.gate.word, self.gate.ticket)
     }
 
     /// Lets all go.

@@ -6,20 +6,19 @@ use std::rc::Rc;
 use peerlane::measure::Verdict;
 
 use super::failure::Problem;
-use crate::cuda::{Argument, Buffer, Context, CudaError, Device, Kernel, PinnedBuffer, Stream};
-use crate::kernels::Kernels;
+use super::kernels::{Kernels, Numbers};
+use crate::cuda::{Context, CudaError, Device, Part, PinnedBuffer, Stream};
 
 /// A GPU of the machine, by its node's name.
 pub(crate) struct Gpu {
     pub(crate) name: String,
     pub(crate) context: Context,
     pub(crate) kernels: Kernels,
-    pub(crate) multiprocessors: u32,
     pub(crate) waits_for_values: bool,
     /// Streams that nothing uses now; to make one takes longer than a sample.
     idle: RefCell<Vec<Stream>>,
-    /// Where `verify` counts.
-    tally: RefCell<Option<PinnedBuffer>>,
+    /// Where kernels count what is wrong.
+    found: RefCell<Option<PinnedBuffer>>,
 }
 
 /// A stream that goes back to its GPU.
@@ -70,11 +69,10 @@ impl Gpu {
         Gpu {
             name,
             kernels,
-            multiprocessors: device.multiprocessors(),
             waits_for_values: device.waits_for_values(),
             context,
             idle: RefCell::default(),
-            tally: RefCell::default(),
+            found: RefCell::default(),
         }
     }
 
@@ -88,47 +86,45 @@ impl Gpu {
         Ok(BorrowedStream { gpu: Rc::clone(self), stream: Some(stream) })
     }
 
-    /// Writes the pattern of `seed` into a buffer that this GPU reaches.
-    pub(crate) fn fill(&self, stream: &Stream, buffer: &dyn Buffer, bytes: usize, seed: u32) -> Result<(), CudaError> {
-        self.context.enter()?;
-        let arguments = [Argument::Word(buffer.address()), Argument::Word(bytes as u64), Argument::Half(seed)];
-        self.kernels.fill.launch(stream, self.kernels.whole(self.multiprocessors), &arguments)
-    }
-
-    /// Compares a buffer that this GPU reaches with the pattern of `seed`, after all that the stream still has to do.
-    pub(crate) fn verify(
-        &self,
-        stream: &Stream,
-        buffer: &dyn Buffer,
-        bytes: usize,
-        seed: u32,
-    ) -> Result<Verdict, Problem> {
-        let arguments = [Argument::Word(buffer.address()), Argument::Word(bytes as u64), Argument::Half(seed)];
-        Ok(match self.count(stream, &self.kernels.verify, &arguments)? {
-            (0, _) => Verdict::Intact,
-            (n, first) => Verdict::Corrupt(format!("{n} of {} words differ, the first at byte {}", bytes / 4, first * 4)),
+    /// Compares a part that this GPU reaches with the pattern of `seed`, after all that the stream still has to do.
+    pub(super) fn verify(&self, stream: &Stream, part: Part, seed: u32) -> Result<Verdict, Problem> {
+        let words = part.bytes() / 4;
+        Ok(match self.count(stream, |found| self.kernels.verify(stream, part, seed, found))? {
+            None => Verdict::Intact,
+            Some((n, first)) => {
+                Verdict::Corrupt(format!("{}: {n} of {words} words differ, the first at byte {}", self.name, first * 4))
+            }
         })
     }
 
-    /// Runs a kernel that counts what is wrong, and gives how many and the first.
-    pub(crate) fn count(&self, stream: &Stream, kernel: &Kernel, arguments: &[Argument]) -> Result<(u64, u64), Problem> {
+    /// Compares the result of a collective.
+    pub(super) fn verify_numbers(&self, stream: &Stream, part: Part, wanted: Numbers) -> Result<Verdict, Problem> {
+        let of = part.bytes() / 4;
+        Ok(match self.count(stream, |found| self.kernels.verify_numbers(stream, part, wanted, found))? {
+            None => Verdict::Intact,
+            Some((n, first)) => {
+                Verdict::Corrupt(format!("{}: {n} of {of} elements are wrong, the first is number {first}", self.name))
+            }
+        })
+    }
+
+    /// Runs a kernel that counts what is wrong, and gives how many and the first; `None` where nothing is.
+    fn count(
+        &self,
+        stream: &Stream,
+        launch: impl FnOnce(&PinnedBuffer) -> Result<(), CudaError>,
+    ) -> Result<Option<(u64, u64)>, Problem> {
         self.context.enter()?;
-        let mut tally = self.tally.borrow_mut();
-        let tally = match &mut *tally {
-            Some(tally) => tally,
+        let mut found = self.found.borrow_mut();
+        let found = match &mut *found {
+            Some(found) => found,
             none => none.insert(PinnedBuffer::new(&self.context, 4096)?),
         };
-        let counts = tally.start().cast::<u64>();
-        // SAFETY: the buffer holds a page, aligned to one, and no device uses it now.
-        unsafe {
-            counts.write_volatile(0);
-            counts.add(1).write_volatile(u64::MAX);
-        }
-        let mut all = arguments.to_vec();
-        all.push(Argument::Word(tally.address()));
-        kernel.launch(stream, self.kernels.whole(self.multiprocessors), &all)?;
+        found.write(0, 0);
+        found.write(1, 0);
+        launch(found)?;
         stream.synchronize()?;
-        // SAFETY: as above; the device has ended.
-        Ok(unsafe { (counts.read_volatile(), counts.add(1).read_volatile()) })
+        let (wrong, lowest) = (found.read(0), found.read(1));
+        Ok((wrong > 0).then_some((wrong, !lowest)))
     }
 }

@@ -11,7 +11,7 @@ use peerlane::units::Bytes;
 use super::failure::Problem;
 use super::gpu::{BorrowedStream, Gpu};
 use super::{Machine, Prepared};
-use crate::cuda::{Argument, Buffer, ManagedBuffer};
+use crate::cuda::{Buffer, ManagedBuffer, PinnedBuffer};
 use crate::host::Mapping;
 use crate::pattern::pattern_word;
 
@@ -49,13 +49,14 @@ impl Pageable {
         let seed = machine.next_seed();
         if to_host {
             memory.words().fill(POISON);
-            gpu.fill(&stream, &*device, bytes, seed)?;
+            gpu.context.enter()?;
+            gpu.kernels.fill(&stream, device.part(0, bytes), seed, false)?;
         } else {
             for (i, word) in memory.words().iter_mut().enumerate() {
                 *word = pair(seed, i);
             }
             gpu.context.enter()?;
-            stream.set(device.part(0, bytes), 0)?;
+            gpu.kernels.fill(&stream, device.part(0, bytes), seed, true)?;
         }
         stream.synchronize()?;
         let sample_time = method.sample_time.seconds();
@@ -98,7 +99,7 @@ impl Prepared for Pageable {
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
         if !self.to_host {
-            return Ok(vec![self.gpu.verify(&self.stream, &*self.device, self.bytes, self.seed)?]);
+            return Ok(vec![self.gpu.verify(&self.stream, self.device.part(0, self.bytes), self.seed)?]);
         }
         let (seed, words) = (self.seed, self.bytes / 8);
         let held = &self.memory.words()[..words];
@@ -120,6 +121,8 @@ pub(crate) struct Managed {
     gpu: Rc<Gpu>,
     stream: BorrowedStream,
     memory: ManagedBuffer,
+    /// Where the touching kernel adds up what it read.
+    sum: PinnedBuffer,
     bytes: usize,
     to_host: bool,
     by_faults: bool,
@@ -141,14 +144,16 @@ impl Managed {
         let memory = ManagedBuffer::new(&gpu.context, bytes)?;
         let stream = gpu.stream()?;
         let seed = machine.next_seed();
-        gpu.fill(&stream, &memory, bytes, seed)?;
+        gpu.context.enter()?;
+        gpu.kernels.fill(&stream, memory.part(0, bytes), seed, false)?;
         stream.synchronize()?;
+        let sum = PinnedBuffer::new(&gpu.context, 4096)?;
         let to_host = is_host(&transfer.destination);
         let by_faults = transfer.memory == HostMemory::ManagedFaults;
         if to_host && by_faults {
             return Err(Problem::NotApplicable("faults of the CPU are not measured; a prefetch to the host is".to_owned()));
         }
-        Ok((Managed { gpu, stream, memory, bytes, to_host, by_faults, seed }, size))
+        Ok((Managed { gpu, stream, memory, sum, bytes, to_host, by_faults, seed }, size))
     }
 
     /// One sample: seconds. What is there already does not move, so it is sent back first.
@@ -158,9 +163,7 @@ impl Managed {
         self.stream.synchronize()?;
         let began = Instant::now();
         if self.by_faults {
-            let kernels = &self.gpu.kernels;
-            let arguments = [Argument::Word(self.memory.address()), Argument::Word(self.bytes as u64)];
-            kernels.touch.launch(&self.stream, kernels.whole(self.gpu.multiprocessors), &arguments)?;
+            self.gpu.kernels.touch(&self.stream, self.memory.part(0, self.bytes), &self.sum)?;
         } else {
             self.memory.prefetch(&self.stream, self.to_host)?;
         }
@@ -177,6 +180,6 @@ impl Prepared for Managed {
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
-        Ok(vec![self.gpu.verify(&self.stream, &self.memory, self.bytes, self.seed)?])
+        Ok(vec![self.gpu.verify(&self.stream, self.memory.part(0, self.bytes), self.seed)?])
     }
 }

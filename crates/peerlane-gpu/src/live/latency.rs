@@ -11,23 +11,20 @@ use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::{Machine, Prepared};
-use crate::cuda::{Argument, Buffer, Event, Launch, PinnedBuffer};
-
-/// One thread.
-const ONE: Launch = Launch { blocks: 1, threads: 1, shared: 0 };
+use super::kernels::Game;
+use crate::cuda::{Buffer, Event, PinnedBuffer};
 
 /// Dependent loads over a ring of words, from one multiprocessor after another.
 pub(crate) struct Loads {
     gpu: Rc<Gpu>,
     stream: BorrowedStream,
     ring: Rc<dyn Buffer>,
-    /// Loads a sample.
-    loads: u32,
     /// The multiprocessor that the next sample loads from.
     next: u32,
     start: Event,
     end: Event,
-    sink: PinnedBuffer,
+    /// Where the next sample goes on.
+    result: PinnedBuffer,
 }
 
 impl Loads {
@@ -36,7 +33,7 @@ impl Loads {
     const STRIDE: u64 = 128;
 
     /// Loads a sample: about two milliseconds at a microsecond each, far above a kernel's start.
-    const LOADS: u32 = 2048;
+    const LOADS: u64 = 2048;
 
     pub(crate) fn prepare(machine: &mut Machine, gpu: &str, memory: &str, size: Size) -> Result<(Self, Bytes), Problem> {
         let gpu = machine.gpu(gpu)?;
@@ -48,45 +45,40 @@ impl Loads {
         }
         owner.context.enter()?;
         let building = owner.stream()?;
-        let words = [Argument::Word(ring.address()), Argument::Word(bytes.0), Argument::Word(Self::STRIDE)];
-        owner.kernels.ring.launch(&building, owner.kernels.whole(owner.multiprocessors), &words)?;
+        let whole = ring.part(0, usize::try_from(bytes.0).unwrap_or(usize::MAX));
+        owner.kernels.build_ring(&building, whole, Self::STRIDE)?;
         building.synchronize()?;
         let stream = gpu.stream()?;
         let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
-        let sink = PinnedBuffer::new(&gpu.context, 4096)?;
-        Ok((Loads { gpu, stream, ring, loads: Self::LOADS, next: 0, start, end, sink }, bytes))
+        let result = PinnedBuffer::new(&gpu.context, 4096)?;
+        result.write(0, ring.address());
+        let mut loads = Loads { gpu, stream, ring, next: 0, start, end, result };
+        // once round, so that the far end's cache and the page tables are as they stay
+        loads.go(bytes.0 / Self::STRIDE)?;
+        Ok((loads, bytes))
     }
 
-    /// All of the way round once, so that the far end's cache and the page tables are as they stay.
-    fn go(&mut self) -> Result<f64, Problem> {
-        let gpu = &self.gpu;
-        gpu.context.enter()?;
-        let shape = Launch { blocks: gpu.multiprocessors, threads: 1, shared: 0 };
-        let arguments = [
-            Argument::Word(self.ring.address()),
-            Argument::Half(self.loads),
-            Argument::Half(self.next % gpu.multiprocessors),
-            Argument::Word(self.sink.address()),
-        ];
+    /// Seconds a load, over so many.
+    fn go(&mut self, loads: u64) -> Result<f64, Problem> {
+        self.gpu.context.enter()?;
         self.stream.record(&self.start)?;
-        gpu.kernels.chase.launch(&self.stream, shape, &arguments)?;
+        self.gpu.kernels.chase(&self.stream, &self.result, loads, self.next)?;
         self.stream.record(&self.end)?;
         self.stream.synchronize()?;
-        // a step that shares no factor with the usual counts visits all of them
+        // a stride that shares no factor with the usual counts of multiprocessors visits all of them
         self.next = self.next.wrapping_add(29);
-        Ok(self.end.since(&self.start)? / f64::from(self.loads))
+        Ok(self.end.since(&self.start)? / loads as f64)
     }
 }
 
 impl Prepared for Loads {
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
-        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go().map(|time| vec![time])).collect();
+        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go(Self::LOADS).map(|time| vec![time])).collect();
         Ok(vec![samples?])
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
-        // SAFETY: the kernel has ended, and the buffer holds a page, aligned to one.
-        let end = unsafe { self.sink.start().cast::<u64>().read_volatile() };
+        let end = self.result.read(0);
         let ring = self.ring.address()..self.ring.address() + self.ring.bytes() as u64;
         Ok(vec![if ring.contains(&end) {
             Verdict::Intact
@@ -104,17 +96,14 @@ pub(crate) struct Signals {
     /// Where each kernel tells how many rounds it saw, and how long they took.
     reports: [PinnedBuffer; 2],
     gate: SharedGate,
-    rounds: u32,
-    /// Value of the flag after the last sample.
-    value: u32,
 }
 
 impl Signals {
     /// Rounds a sample: a millisecond or more.
     const ROUNDS: u32 = 512;
 
-    /// Time after which a kernel gives up waiting for the other, in ns.
-    const PATIENCE: u64 = 2_000_000_000;
+    /// Rounds before them, while the other kernel starts.
+    const WARM_UP: u32 = 16;
 
     pub(crate) fn prepare(machine: &mut Machine, a: &str, b: &str) -> Result<(Self, Bytes), Problem> {
         let gpus = [machine.gpu(a)?, machine.gpu(b)?];
@@ -123,17 +112,15 @@ impl Signals {
         let flags = [machine.buffer(a, 0, 0, 4096)?, machine.buffer(b, 0, 0, 4096)?];
         let streams = [gpus[0].stream()?, gpus[1].stream()?];
         let reports = [PinnedBuffer::new(&gpus[0].context, 4096)?, PinnedBuffer::new(&gpus[1].context, 4096)?];
-        for i in 0..2 {
-            gpus[i].context.enter()?;
-            streams[i].set(flags[i].part(0, 4096), 0)?;
-            streams[i].synchronize()?;
-        }
-        let signals =
-            Signals { gpus, streams, flags, reports, gate: Rc::clone(&machine.gate), rounds: Self::ROUNDS, value: 0 };
-        Ok((signals, Bytes(4)))
+        Ok((Signals { gpus, streams, flags, reports, gate: Rc::clone(&machine.gate) }, Bytes(4)))
     }
 
     fn go(&mut self) -> Result<f64, Problem> {
+        for i in 0..2 {
+            self.gpus[i].context.enter()?;
+            self.streams[i].set(self.flags[i].part(0, 4096), 0)?;
+            self.streams[i].synchronize()?;
+        }
         {
             let mut gate = self.gate.borrow_mut();
             let closed = gate.close();
@@ -141,33 +128,21 @@ impl Signals {
                 let gpu = &self.gpus[i];
                 gpu.context.enter()?;
                 closed.wait(gpu, &self.streams[i])?;
-                let arguments = [
-                    Argument::Word(self.flags[i].address()),
-                    Argument::Word(self.flags[1 - i].address()),
-                    Argument::Half(self.value),
-                    Argument::Half(self.rounds),
-                    Argument::Half(u32::from(i == 0)),
-                    Argument::Word(Self::PATIENCE),
-                    Argument::Word(self.reports[i].address()),
-                ];
-                gpu.kernels.pingpong.launch(&self.streams[i], ONE, &arguments)?;
+                let (mine, theirs) = (&*self.flags[i], &*self.flags[1 - i]);
+                let game = Game { mine, theirs, first: i == 0, warm_up: Self::WARM_UP, rounds: Self::ROUNDS };
+                gpu.kernels.pingpong(&self.streams[i], &game, &self.reports[i])?;
             }
             closed.open();
         }
         for stream in &self.streams {
             stream.synchronize()?;
         }
-        self.value = self.value.wrapping_add(self.rounds);
-        // SAFETY: the kernels have ended, and the buffers hold a page each, aligned to one.
-        let (rounds, time) = unsafe {
-            let report = self.reports[0].start().cast::<u64>();
-            (report.read_volatile(), report.add(1).read_volatile())
-        };
-        if rounds < u64::from(self.rounds) {
+        let (rounds, time) = (self.reports[0].read(0), self.reports[0].read(1));
+        if rounds < u64::from(Self::ROUNDS) {
             let [a, b] = [&self.gpus[0].name, &self.gpus[1].name];
-            return Err(Problem::Failed(format!("a flag between {a} and {b} was not seen within 2 s, in round {rounds}")));
+            return Err(Problem::Failed(format!("a flag between {a} and {b} was not seen in round {rounds}")));
         }
-        Ok(time as f64 * 1e-9 / f64::from(self.rounds) / 2.0)
+        Ok(time as f64 * 1e-9 / f64::from(Self::ROUNDS) / 2.0)
     }
 }
 
@@ -214,8 +189,9 @@ impl SmallCopies {
         let stream = gpu.stream()?;
         let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
         let seed = machine.next_seed();
-        gpu.fill(&stream, &*source, bytes, seed)?;
-        stream.set(target.part(0, bytes), 0)?;
+        gpu.context.enter()?;
+        gpu.kernels.fill(&stream, source.part(0, bytes), seed, false)?;
+        gpu.kernels.fill(&stream, target.part(0, bytes), seed, true)?;
         stream.synchronize()?;
         let gate = Rc::clone(&machine.gate);
         Ok((SmallCopies { gpu, stream, source, target, bytes, gate, start, end, seed }, size))
@@ -247,7 +223,7 @@ impl Prepared for SmallCopies {
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
-        Ok(vec![self.gpu.verify(&self.stream, &*self.target, self.bytes, self.seed)?])
+        Ok(vec![self.gpu.verify(&self.stream, self.target.part(0, self.bytes), self.seed)?])
     }
 }
 

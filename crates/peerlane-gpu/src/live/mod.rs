@@ -7,6 +7,7 @@ mod gate;
 mod gpu;
 mod host_clock;
 mod host_memory;
+mod kernels;
 mod latency;
 mod machine;
 mod pipeline;

@@ -1,0 +1,187 @@
+//! The kernels of one GPU, each with its arguments in its signature's order: `src/kernels/*.cu` say what they do.
+
+use crate::cuda::{Argument, Buffer, Context, CudaError, Kernel, Launch, Module, Part, PinnedBuffer, Stream};
+use crate::kernels::{self, CopyShape};
+
+use Argument::{Half, Word};
+
+/// One thread.
+const ONE: Launch = Launch { blocks: 1, threads: 1, shared: 0 };
+
+/// Threads a block of kernels that are bound by memory.
+const THREADS: u32 = 512;
+
+/// Time after which a kernel that waits for the host or for another GPU gives up, in ns.
+const PATIENCE: u64 = 5_000_000_000;
+
+/// A flag that is passed to and fro: the words of the two sides, and what is asked.
+pub(super) struct Game<'a> {
+    /// The word that this side waits for, in its own memory.
+    pub(super) mine: &'a dyn Buffer,
+    /// The other side's.
+    pub(super) theirs: &'a dyn Buffer,
+    /// Whether this side begins.
+    pub(super) first: bool,
+    /// Rounds before those that count.
+    pub(super) warm_up: u32,
+    /// Rounds that count.
+    pub(super) rounds: u32,
+}
+
+/// What every element of a collective's result must be: `factor · ((offset + i mod part) mod 64) + add + step · (i
+/// div part)` for element `i`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Numbers {
+    pub(super) factor: u32,
+    pub(super) add: u32,
+    pub(super) part: u64,
+    pub(super) offset: u64,
+    pub(super) step: u32,
+}
+
+/// Compiled kernels, ready to launch on one GPU.
+pub(super) struct Kernels {
+    multiprocessors: u32,
+    copy: Kernel,
+    copy_shape: CopyShape,
+    fill: Kernel,
+    verify: Kernel,
+    ring: Kernel,
+    chase: Kernel,
+    pingpong: Kernel,
+    gate: Kernel,
+    touch: Kernel,
+    numbers: Kernel,
+    verify_numbers: Kernel,
+}
+
+impl Kernels {
+    /// Compiles them for the context's device.
+    pub(super) fn load(context: &Context) -> Result<Self, CudaError> {
+        let kernel = |(ptx, name): (&str, &str)| Module::load(context, ptx)?.kernel(name);
+        let copy_shape = kernels::copy_shape(context.device.compute_capability());
+        let copy = kernel(copy_shape.kernel)?;
+        if copy_shape.shared > 0 {
+            copy.allow_shared(copy_shape.shared)?;
+        }
+        Ok(Kernels {
+            multiprocessors: context.device.multiprocessors(),
+            copy,
+            copy_shape,
+            fill: kernel(kernels::FILL)?,
+            verify: kernel(kernels::VERIFY)?,
+            ring: kernel(kernels::BUILD_RING)?,
+            chase: kernel(kernels::CHASE)?,
+            pingpong: kernel(kernels::PINGPONG)?,
+            gate: kernel(kernels::GATE)?,
+            touch: kernel(kernels::TOUCH_READ)?,
+            numbers: kernel(kernels::NUMBERS)?,
+            verify_numbers: kernel(kernels::VERIFY_NUMBERS)?,
+        })
+    }
+
+    /// Enough threads to keep the memory busy.
+    fn whole(&self) -> Launch {
+        Launch { blocks: 4 * self.multiprocessors, threads: THREADS, shared: 0 }
+    }
+
+    /// Copies `repeats` times over.
+    pub(super) fn copy(&self, stream: &Stream, to: Part, from: Part, repeats: u32) -> Result<(), CudaError> {
+        let bytes = to.bytes().min(from.bytes()) as u64;
+        let CopyShape { blocks, threads, shared, .. } = self.copy_shape;
+        let launch = Launch { blocks: blocks * self.multiprocessors, threads, shared };
+        self.copy.launch(stream, launch, &[Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)])
+    }
+
+    /// Writes the pattern of `seed`; with `spoilt`, its complement, so that no word is what it should be.
+    pub(super) fn fill(&self, stream: &Stream, part: Part, seed: u32, spoilt: bool) -> Result<(), CudaError> {
+        let flip = if spoilt { u32::MAX } else { 0 };
+        let words = part.bytes() as u64 / 4;
+        self.fill.launch(stream, self.whole(), &[Word(part.address()), Word(words), Half(seed), Half(flip)])
+    }
+
+    /// Adds to the first word of `found` how many words are not the pattern's, and keeps the lowest one's complement
+    /// in its second.
+    pub(super) fn verify(&self, stream: &Stream, part: Part, seed: u32, found: &PinnedBuffer) -> Result<(), CudaError> {
+        let words = part.bytes() as u64 / 4;
+        let arguments = [Word(part.address()), Word(words), Half(seed), Word(found.address())];
+        self.verify.launch(stream, self.whole(), &arguments)
+    }
+
+    /// Makes a ring of words, each the address of the next, `stride` bytes on.
+    pub(super) fn build_ring(&self, stream: &Stream, ring: Part, stride: u64) -> Result<(), CudaError> {
+        let arguments = [Word(ring.address()), Word(ring.bytes() as u64), Word(stride)];
+        self.ring.launch(stream, self.whole(), &arguments)
+    }
+
+    /// Follows the ring from where `result` says, on one multiprocessor of those that there are.
+    pub(super) fn chase(
+        &self,
+        stream: &Stream,
+        result: &PinnedBuffer,
+        loads: u64,
+        multiprocessor: u32,
+    ) -> Result<(), CudaError> {
+        let launch = Launch { blocks: self.multiprocessors, threads: 1, shared: 0 };
+        let chosen = multiprocessor % self.multiprocessors;
+        self.chase.launch(stream, launch, &[Word(result.address()), Word(loads), Half(chosen)])
+    }
+
+    /// One side of a flag passed to and fro. `result`: rounds done, their ns, their cycles, 1 if given up.
+    pub(super) fn pingpong(&self, stream: &Stream, game: &Game, result: &PinnedBuffer) -> Result<(), CudaError> {
+        // ordered, as a program needs that sends data beside the flag
+        const ORDERED: u32 = 1;
+        let arguments = [
+            Word(game.mine.address()),
+            Word(game.theirs.address()),
+            Half(u32::from(game.first)),
+            Half(ORDERED),
+            Half(game.warm_up),
+            Half(game.rounds),
+            Word(PATIENCE),
+            Word(result.address()),
+        ];
+        self.pingpong.launch(stream, ONE, &arguments)
+    }
+
+    /// Holds the stream until the first word of `gate` is at least `ticket`.
+    pub(super) fn gate(&self, stream: &Stream, gate: &PinnedBuffer, ticket: u32) -> Result<(), CudaError> {
+        // the second word is raised where it gave up; the rates then show it
+        let late = gate.part(4, 4).address();
+        self.gate.launch(stream, ONE, &[Word(gate.address()), Half(ticket), Word(PATIENCE), Word(late)])
+    }
+
+    /// Reads every word, and adds their sum to the first double word of `sum`.
+    pub(super) fn touch(&self, stream: &Stream, part: Part, sum: &PinnedBuffer) -> Result<(), CudaError> {
+        let words = part.bytes() as u64 / 4;
+        let arguments = [Word(part.address()), Word(words), Word(1), Word(sum.address())];
+        self.touch.launch(stream, self.whole(), &arguments)
+    }
+
+    /// Writes what a rank contributes to a collective: `i mod 64 + rank`.
+    pub(super) fn numbers(&self, stream: &Stream, part: Part, rank: u32) -> Result<(), CudaError> {
+        let count = part.bytes() as u64 / 4;
+        self.numbers.launch(stream, self.whole(), &[Word(part.address()), Word(count), Half(rank)])
+    }
+
+    /// Counts what is not as it must be, as [`Self::verify`] does.
+    pub(super) fn verify_numbers(
+        &self,
+        stream: &Stream,
+        part: Part,
+        wanted: Numbers,
+        found: &PinnedBuffer,
+    ) -> Result<(), CudaError> {
+        let arguments = [
+            Word(part.address()),
+            Word(part.bytes() as u64 / 4),
+            Half(wanted.factor),
+            Half(wanted.add),
+            Word(wanted.part),
+            Word(wanted.offset),
+            Half(wanted.step),
+            Word(found.address()),
+        ];
+        self.verify_numbers.launch(stream, self.whole(), &arguments)
+    }
+}
