@@ -6,3 +6,15 @@
 //! The kernels are CUDA C in `src/kernels/*.cu`. Their PTX lies beside them, made by
 //! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
+
+mod bindings;
+mod cuda;
+mod host;
+mod kernels;
+mod library;
+mod live;
+mod nccl;
+mod nvml;
+mod pattern;
+
+pub use live::{GpuName, Live};

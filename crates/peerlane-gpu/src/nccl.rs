@@ -79,7 +79,8 @@ impl Loaded {
 
 /// One communicator a rank.
 pub(crate) struct Communicators {
-    loaded: &'static Loaded,
+    /// Whose they are.
+    pub(crate) loaded: &'static Loaded,
     all: Vec<ncclComm_t>,
 }
 
@@ -146,4 +147,3 @@ impl Drop for Communicators {
         }
     }
 }
-

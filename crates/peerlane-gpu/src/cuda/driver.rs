@@ -25,7 +25,8 @@ impl CudaError {
         /// `CUDA_ERROR_ECC_UNCORRECTABLE`, `_NVLINK_UNCORRECTABLE`, `_CONTAINED`, `_ILLEGAL_ADDRESS`, `_LAUNCH_TIMEOUT`,
         /// `_ASSERT`, `_HARDWARE_STACK_ERROR` to `_LAUNCH_FAILED`, `_TENSOR_MEMORY_LEAK`, `_DEVICE_UNAVAILABLE`,
         /// `_SYSTEM_NOT_READY`, `_UNKNOWN`.
-        const STICKY: [CUresult; 17] = [46, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 802, 804, 999];
+        const STICKY: [CUresult; 17] =
+            [46, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 802, 804, 999];
         self.code.is_some_and(|code| STICKY.contains(&code))
     }
 

@@ -37,11 +37,6 @@ impl Stream {
         self.device
     }
 
-    /// The driver.
-    pub(crate) fn driver(&self) -> &'static Driver {
-        self.driver
-    }
-
     /// Makes its context that of this thread's next calls.
     pub(crate) fn enter(&self) -> Result<(), CudaError> {
         call!(self.driver, cuCtxSetCurrent(self.context))

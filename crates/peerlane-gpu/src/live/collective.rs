@@ -9,8 +9,8 @@ use peerlane::units::Bytes;
 use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
-use super::{Machine, Prepared};
 use super::kernels::Numbers;
+use super::{Machine, Prepared};
 use crate::cuda::{Buffer, Event};
 use crate::nccl::{Communicators, Operation};
 
@@ -155,7 +155,8 @@ impl Collectives {
                     }
                     Collective::AllToAll => {
                         for peer in 0..ranks {
-                            let (to, from) = (send.within(peer * count * 4, count * 4), receive.within(peer * count * 4, count * 4));
+                            let (to, from) =
+                                (send.within(peer * count * 4, count * 4), receive.within(peer * count * 4, count * 4));
                             nccl.call(r, Operation::Send(peer), to, from, count, &rank.stream)?;
                             nccl.call(r, Operation::Receive(peer), to, from, count, &rank.stream)?;
                         }

@@ -64,7 +64,6 @@ pub(crate) struct Copies {
 /// What [`Copies::prepare`] is to lay out: each step's transfers, and its size.
 pub(crate) type Wanted<'p> = (&'p [Transfer], Size);
 
-
 impl Copies {
     /// Takes memory, fills it, and finds out how long a message takes.
     pub(crate) fn prepare(
@@ -80,7 +79,11 @@ impl Copies {
             sample_time: method.sample_time.seconds(),
         };
         let free = wanted.iter().all(|(_, size)| matches!(size, Size::UpTo(_)));
-        let most = wanted.iter().map(|(_, size)| usize::try_from(super::most(*size).0).unwrap_or(usize::MAX)).max().unwrap_or(0);
+        let most = wanted
+            .iter()
+            .map(|(_, size)| usize::try_from(super::most(*size).0).unwrap_or(usize::MAX))
+            .max()
+            .unwrap_or(0);
         let all: Vec<&Transfer> = wanted.iter().flat_map(|(transfers, _)| *transfers).collect();
         let most = if free { machine.fitting(&all, most)? } else { most };
         for (i, transfer) in all.iter().enumerate() {
@@ -257,7 +260,9 @@ impl Lane {
             (Engine::Ce, Via::Direct) => Mover::Engine,
             (Engine::Sm, Via::Direct) => Mover::Kernel,
             (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
-            (Engine::Sm, _) => return Err(Problem::NotApplicable("a kernel reaches only what is mapped to it".to_owned())),
+            (Engine::Sm, _) => {
+                return Err(Problem::NotApplicable("a kernel reaches only what is mapped to it".to_owned()));
+            }
             (Engine::Ce, Via::Driver) => Mover::Driver,
             (Engine::Ce, Via::Pipeline) => {
                 let (from, to) = (machine.gpu(&transfer.source)?, machine.gpu(&transfer.destination)?);

@@ -12,13 +12,14 @@ use crate::cuda::{Context, CudaError, Device, Part, PinnedBuffer, Stream};
 /// A GPU of the machine, by its node's name.
 pub(crate) struct Gpu {
     pub(crate) name: String,
-    pub(crate) context: Context,
-    pub(crate) kernels: Kernels,
-    pub(crate) waits_for_values: bool,
     /// Streams that nothing uses now; to make one takes longer than a sample.
     idle: RefCell<Vec<Stream>>,
     /// Where kernels count what is wrong.
     found: RefCell<Option<PinnedBuffer>>,
+    pub(super) kernels: Kernels,
+    pub(crate) waits_for_values: bool,
+    // what was made in it goes first
+    pub(crate) context: Context,
 }
 
 /// A stream that goes back to its GPU.

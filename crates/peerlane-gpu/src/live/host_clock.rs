@@ -43,7 +43,8 @@ impl Pageable {
         let to_host = is_host(&transfer.destination);
         let size = super::most(size);
         let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
-        let mut memory = Mapping::new(bytes.next_multiple_of(8), None).map_err(|e| Problem::Failed(format!("host memory: {e}")))?;
+        let mut memory =
+            Mapping::new(bytes.next_multiple_of(8), None).map_err(|e| Problem::Failed(format!("host memory: {e}")))?;
         let device = machine.buffer(&gpu.name, 0, 0, bytes)?;
         let stream = gpu.stream()?;
         let seed = machine.next_seed();
@@ -151,7 +152,9 @@ impl Managed {
         let to_host = is_host(&transfer.destination);
         let by_faults = transfer.memory == HostMemory::ManagedFaults;
         if to_host && by_faults {
-            return Err(Problem::NotApplicable("faults of the CPU are not measured; a prefetch to the host is".to_owned()));
+            return Err(Problem::NotApplicable(
+                "faults of the CPU are not measured; a prefetch to the host is".to_owned(),
+            ));
         }
         Ok((Managed { gpu, stream, memory, sum, bytes, to_host, by_faults, seed }, size))
     }

@@ -9,19 +9,18 @@ use std::thread;
 use std::time::Instant;
 
 use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::{Method, StreamKernel};
+use peerlane::plan::{Method, Size, StreamKernel};
 use peerlane::units::Bytes;
 
 use super::Prepared;
 use super::failure::Problem;
 use crate::host::{self, Mapping};
 
-/// Bytes of each of a thread's three arrays: STREAM asks for four times the caches in all, and sixteen threads of
-/// this have more than any CPU's.
-const ARRAY: usize = 64 << 20;
-
 /// More threads than this gain nothing on any machine known.
 const MOST_THREADS: usize = 64;
+
+/// Arrays of the largest kernel.
+const ARRAYS: u64 = 3;
 
 /// What one thread works on.
 struct Arrays {
@@ -41,38 +40,47 @@ pub(crate) struct HostStream {
 const SCALE: f64 = 3.0;
 
 impl HostStream {
-    pub(crate) fn prepare(node: &str, kernel: StreamKernel, method: &Method) -> Result<(Self, Bytes), Problem> {
+    /// `size` is that of each of the kernel's arrays, of all threads together; less where little memory is free.
+    pub(crate) fn prepare(
+        node: &str,
+        kernel: StreamKernel,
+        size: Size,
+        method: &Method,
+    ) -> Result<(Self, Bytes), Problem> {
+        const PAGE: u64 = 4096;
         let node: Option<u32> = node.strip_prefix("host").and_then(|number| number.parse().ok());
-        let mut cpus = host::cpus(node).ok_or_else(|| Problem::NotApplicable("no CPU of that node may be used".to_owned()))?;
+        let cpus =
+            host::cpus(node).ok_or_else(|| Problem::NotApplicable("no CPU of that node may be used".to_owned()))?;
         // spread over all of them where there are more than are worth using
-        let step = cpus.len().div_ceil(MOST_THREADS).max(1);
-        cpus = cpus.into_iter().step_by(step).collect();
-        let wanted = (3 * ARRAY * cpus.len()) as u64;
-        let free = host::available().unwrap_or(wanted * 4);
-        let array = if wanted > free / 4 { (free / 12 / cpus.len() as u64) as usize & !4095 } else { ARRAY };
-        if array < 1 << 20 {
+        let every = cpus.len().div_ceil(MOST_THREADS);
+        let cpus: Vec<u32> = cpus.into_iter().step_by(every).collect();
+        let most = host::available().map_or(u64::MAX, |free| free / 2 / ARRAYS);
+        let size = super::most(size).0.min(most) / cpus.len() as u64 / PAGE * PAGE;
+        if size == 0 {
             return Err(Problem::NotApplicable("too little memory is free to measure it".to_owned()));
         }
+        let array = usize::try_from(size).unwrap_or(usize::MAX);
+        let whole = Bytes(size * cpus.len() as u64);
         let map = || Mapping::new(array, node).map_err(|e| Problem::NotApplicable(format!("host memory: {e}")));
-        let threads = cpus.iter().map(|_| Ok(Arrays { a: map()?, b: map()?, c: map()? })).collect::<Result<_, Problem>>()?;
+        let threads =
+            cpus.iter().map(|_| Ok(Arrays { a: map()?, b: map()?, c: map()? })).collect::<Result<_, Problem>>()?;
         let mut stream = HostStream { threads, cpus, kernel, passes: 1 };
         // the first pass makes the pages, by the thread that will use them
         stream.pass(true);
         let once = stream.pass(false);
         stream.passes = (method.sample_time.seconds() / once.max(1e-9)).ceil().clamp(1.0, 64.0) as usize;
-        Ok((stream, Bytes(array as u64)))
+        Ok((stream, whole))
     }
 
     /// Seconds from the moment when all threads stand ready to that when the last has ended.
     fn pass(&mut self, first: bool) -> f64 {
         let (kernel, passes) = (self.kernel, self.passes);
         let barrier = Barrier::new(self.threads.len());
-        let work = self.threads.iter_mut().zip(&self.cpus);
         let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
             let barrier = &barrier;
-            let run = |(arrays, cpu): (&mut Arrays, &u32)| {
-                let cpu = *cpu;
-                scope.spawn(move || {
+            let mut started = Vec::with_capacity(self.cpus.len());
+            for (arrays, cpu) in self.threads.iter_mut().zip(self.cpus.iter().copied()) {
+                started.push(scope.spawn(move || {
                     host::pin_to(cpu);
                     if first {
                         arrays.touch();
@@ -83,9 +91,8 @@ impl HostStream {
                         arrays.run(kernel);
                     }
                     (began, Instant::now())
-                })
-            };
-            let started: Vec<_> = work.map(run).collect();
+                }));
+            }
             started.into_iter().filter_map(|thread| thread.join().ok()).collect()
         });
         let began = spans.iter().map(|(began, _)| *began).min();

@@ -10,8 +10,8 @@ use peerlane::units::Bytes;
 use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
-use super::{Machine, Prepared};
 use super::kernels::Game;
+use super::{Machine, Prepared};
 use crate::cuda::{Buffer, Event, PinnedBuffer};
 
 /// Dependent loads over a ring of words, from one multiprocessor after another.
@@ -35,7 +35,12 @@ impl Loads {
     /// Loads a sample: about two milliseconds at a microsecond each, far above a kernel's start.
     const LOADS: u64 = 2048;
 
-    pub(crate) fn prepare(machine: &mut Machine, gpu: &str, memory: &str, size: Size) -> Result<(Self, Bytes), Problem> {
+    pub(crate) fn prepare(
+        machine: &mut Machine,
+        gpu: &str,
+        memory: &str,
+        size: Size,
+    ) -> Result<(Self, Bytes), Problem> {
         let gpu = machine.gpu(gpu)?;
         let bytes = super::most(size).max(Bytes(1 << 16));
         let ring = machine.buffer(memory, 0, 0, usize::try_from(bytes.0).unwrap_or(usize::MAX))?;
@@ -73,7 +78,8 @@ impl Loads {
 
 impl Prepared for Loads {
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
-        let samples: Result<Vec<Sample>, Problem> = (0..n).map(|_| self.go(Self::LOADS).map(|time| vec![time])).collect();
+        let samples: Result<Vec<Sample>, Problem> =
+            (0..n).map(|_| self.go(Self::LOADS).map(|time| vec![time])).collect();
         Ok(vec![samples?])
     }
 
@@ -226,4 +232,3 @@ impl Prepared for SmallCopies {
         Ok(vec![self.gpu.verify(&self.stream, self.target.part(0, self.bytes), self.seed)?])
     }
 }
-

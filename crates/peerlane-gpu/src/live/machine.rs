@@ -23,13 +23,14 @@ const SPARE: u64 = 1 << 30;
 /// All that steps share.
 pub(crate) struct Machine {
     driver: &'static Driver,
-    pub(crate) gpus: Vec<Rc<Gpu>>,
-    pub(crate) gate: SharedGate,
-    pub(crate) pool: Pool,
-    /// Whether peer access is on, by index of who reaches and who is reached; absent where it was never set.
-    access: BTreeMap<(usize, usize), bool>,
+    // what was made on GPUs goes before them
     /// By the GPUs that are their ranks.
     communicators: Vec<(Vec<String>, Rc<Communicators>)>,
+    pub(crate) gate: SharedGate,
+    pool: Pool,
+    gpus: Vec<Rc<Gpu>>,
+    /// Whether peer access is on, by index of who reaches and who is reached; absent where it was never set.
+    access: BTreeMap<(usize, usize), bool>,
     seed: u32,
 }
 
@@ -42,7 +43,9 @@ impl Machine {
         for GpuName { name, address } in names {
             let here = |device: &&Device| device.address().is_ok_and(|a| a.as_ref() == Some(address));
             let Some(device) = devices.iter().find(here) else {
-                return Err(format!("{name} at {address}: CUDA does not show it; is it hidden by CUDA_VISIBLE_DEVICES?"));
+                return Err(format!(
+                    "{name} at {address}: CUDA does not show it; is it hidden by CUDA_VISIBLE_DEVICES?"
+                ));
             };
             found.push((name, *device));
         }
@@ -61,13 +64,24 @@ impl Machine {
         let first = gpus.first().ok_or_else(|| "no GPU to open".to_owned())?;
         let gate = Gate::new(&first.context).map_err(|e| e.to_string())?;
         let gate = Rc::new(RefCell::new(gate));
-        Ok(Machine { driver, gpus, gate, pool: Pool::default(), access: BTreeMap::new(), communicators: Vec::new(), seed: 0 })
+        Ok(Machine {
+            driver,
+            gpus,
+            gate,
+            pool: Pool::default(),
+            access: BTreeMap::new(),
+            communicators: Vec::new(),
+            seed: 0,
+        })
     }
 
-    /// What is known before any step.
+    /// What is known of the libraries so far.
     pub(crate) fn conditions(&self) -> Conditions {
         let cuda = self.driver.version().map(|(major, minor)| format!("{major}.{minor}"));
-        Conditions { cuda, libraries: vec![self.driver.file.clone()], ..Conditions::default() }
+        let mut libraries = vec![self.driver.file.clone()];
+        let nccl = self.communicators.first().map(|(_, made)| made.loaded);
+        libraries.extend(nccl.map(|loaded| loaded.file.clone()));
+        Conditions { cuda, nccl: nccl.and_then(Loaded::version), libraries, ..Conditions::default() }
     }
 
     fn index(&self, name: &str) -> Result<usize, Problem> {

@@ -56,7 +56,8 @@ pub struct Live {
     machine: Machine,
     states: Option<States>,
     began: Instant,
-    conditions: Conditions,
+    initialisation: Seconds,
+    notes: Vec<String>,
 }
 
 impl Live {
@@ -66,21 +67,19 @@ impl Live {
     pub fn open(gpus: &[GpuName]) -> Result<Live, String> {
         let began = Instant::now();
         let machine = Machine::open(gpus)?;
-        let mut conditions = machine.conditions();
-        let states = match States::open(gpus) {
-            Ok(states) => Some(states),
-            Err(why) => {
-                conditions.notes.push(format!("no states of the GPUs: {why}"));
-                None
-            }
+        let (states, notes) = match States::open(gpus) {
+            Ok(states) => (Some(states), Vec::new()),
+            Err(why) => (None, vec![format!("no states of the GPUs: {why}")]),
         };
-        conditions.initialisation = Some(Seconds::new(began.elapsed().as_secs_f64()));
-        Ok(Live { prepared: None, machine, states, began: Instant::now(), conditions })
+        let initialisation = Seconds::new(began.elapsed().as_secs_f64());
+        Ok(Live { prepared: None, machine, states, began: Instant::now(), initialisation, notes })
     }
 
-    /// What is known of the machine and its libraries when it is opened. GPU states are told by the run.
-    pub fn conditions(&self) -> &Conditions {
-        &self.conditions
+    /// What is known of the machine and its libraries by now; those that a step needs are opened then. GPU states are
+    /// told apart.
+    pub fn conditions(&self) -> Conditions {
+        let (initialisation, notes) = (Some(self.initialisation), self.notes.clone());
+        Conditions { initialisation, notes, ..self.machine.conditions() }
     }
 
     fn lay_out(
@@ -125,7 +124,7 @@ impl Live {
             Work::Collective { operation, gpus } => {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size, method)?)
             }
-            Work::HostMemory { node, kernel } => single(host_memory::HostStream::prepare(node, *kernel, method)?),
+            Work::HostMemory { node, kernel } => single(host_memory::HostStream::prepare(node, *kernel, size, method)?),
         })
     }
 

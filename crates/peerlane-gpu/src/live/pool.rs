@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::gpu::Gpu;
 use super::failure::Problem;
+use super::gpu::Gpu;
 use crate::cuda::{Buffer, CudaError, DeviceBuffer, PinnedBuffer};
 use crate::host::Mapping;
 

@@ -61,7 +61,8 @@ mod tests {
     }
 
     fn close(a: &[Sample], b: &[&[f64]]) -> bool {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.iter().zip(*b).all(|(x, y)| (x - y).abs() < 1e-9 * y.abs()))
+        a.len() == b.len()
+            && a.iter().zip(b).all(|(a, b)| a.iter().zip(*b).all(|(x, y)| (x - y).abs() < 1e-9 * y.abs()))
     }
 
     #[test]
