@@ -125,6 +125,12 @@ fn read(target: &str) -> Result<Source, String> {
 }
 
 fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
+    let text = system_file(path, name)?;
+    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+}
+
+/// The text of a system file.
+pub(crate) fn system_file(path: &Path, name: &str) -> Result<String, String> {
     let refused = |e: io::Error| format!("{name}: {e}");
     let mut bytes = Vec::new();
     fs::File::open(path).map_err(refused)?.take(MAX_SYSTEM_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
@@ -135,7 +141,7 @@ fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
     if text.contains(['\0', char::REPLACEMENT_CHARACTER]) {
         return Err(format!("{name}: no UTF-8 text; no system file"));
     }
-    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+    Ok(text.into_owned())
 }
 
 /// `live` where there is an NVIDIA GPU, else the showcase, which it announces.
@@ -163,7 +169,8 @@ fn pick(mut machines: Vec<Machine>, wanted: &str) -> Result<Machine, Failure> {
     }
 }
 
-fn unknown(name: &str, what: &str) -> String {
+/// What to say of a name that nothing has: the names that may have been meant.
+pub(crate) fn unknown(name: &str, what: &str) -> String {
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),
