@@ -1,0 +1,8 @@
+//! The live machine: NVIDIA's libraries, opened at run time, and the kernels that measure.
+//!
+//! Nothing of NVIDIA's is needed to build this crate, and only the driver to use it. All `unsafe` code of
+//! peerlane is here, each block with its reason.
+//!
+//! The kernels are CUDA C in `src/kernels/*.cu`. Their PTX lies beside them, made by
+//! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
+//! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.

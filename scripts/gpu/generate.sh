@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Makes what is checked in but not written by hand: the PTX of the kernels.
+#
+# usage: generate.sh [--check]
+#   --check   writes nothing; says what differs from what is checked in, and ends with 1 if anything does
+#
+# Needs x86_64 Linux, python3 with pip or venv and a network that reaches PyPI; no CUDA toolkit.
+# Tools and headers are kept in $XDG_CACHE_HOME/peerlane-generate.
+set -euo pipefail
+scripts="$(cd "$(dirname "$0")" && pwd)"
+crate="$(cd "$scripts/../../crates/peerlane-gpu" && pwd)"
+
+fail() { echo "generate.sh: $*" >&2; exit 1; }
+
+check=false
+case "${1:-}" in
+    "") ;;
+    --check) check=true ;;
+    *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
+esac
+[ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned tools are for x86_64 Linux, this is $(uname -sm)"
+command -v python3 >/dev/null || fail "python3 is missing"
+
+cache="${XDG_CACHE_HOME:-$HOME/.cache}/peerlane-generate"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+# the wheels' contents, in a folder named after the pins; complete or absent
+wheels="$cache/wheels-$(cksum <"$scripts/requirements.txt" | tr ' ' -)"
+fetch_wheels() {
+    local pip=(python3 -m pip)
+    if ! "${pip[@]}" --version >/dev/null 2>&1; then
+        python3 -m venv "$work/venv" >/dev/null || fail "python3 has neither pip nor a working venv"
+        pip=("$work/venv/bin/python3" -m pip)
+    fi
+    echo "fetching the pinned headers and compilers from PyPI into $wheels" >&2
+    "${pip[@]}" download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
+        --require-hashes --requirement "$scripts/requirements.txt" --dest "$work/wheels" ||
+        fail "the pinned packages could not be fetched from PyPI: what is checked in was not compared"
+    # most of these packages is not needed here
+    python3 - "$work/wheels" "$work/contents" <<'PYTHON'
+import pathlib, re, sys, zipfile
+wanted = re.compile(r".*(/include/(cuda|nvml|nccl)\.h|/libnvrtc.*\.so\..*|/libclang\.so)")
+for wheel in pathlib.Path(sys.argv[1]).glob("*.whl"):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(sys.argv[2], [name for name in archive.namelist() if wanted.fullmatch(name)])
+PYTHON
+    mkdir -p "$cache"
+    rm -rf "$wheels.partial.$$" && mv "$work/contents" "$wheels.partial.$$"
+    mv -T "$wheels.partial.$$" "$wheels" 2>/dev/null || rm -rf "$wheels.partial.$$" # another run was first
+}
+[ -d "$wheels" ] || fetch_wheels
+
+mkdir -p "$work/kernels"
+python3 "$scripts/compile_ptx.py" "$wheels/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$crate/src/kernels" "$work/kernels"
+
+# compares or installs the generated files of one folder: OUTPUT CHECKED_IN SUFFIX
+different=0
+settle() {
+    local made="$1" kept="$2" suffix="$3" name
+    for name in $({ cd "$made" && ls; cd "$kept" && ls; } | grep "$suffix\$" | sort -u); do
+        if [ ! -e "$made/$name" ]; then
+            $check || { rm "$kept/$name"; echo "removed $kept/$name"; continue; }
+            echo "$kept/$name: its source is gone" >&2
+        elif cmp -s "$made/$name" "$kept/$name"; then
+            continue
+        elif $check; then
+            echo "$kept/$name is not what its source gives:" >&2
+            diff -u "$kept/$name" "$made/$name" 2>&1 | head -20 >&2 || true
+        else
+            cp "$made/$name" "$kept/$name"
+            echo "wrote $kept/$name"
+            continue
+        fi
+        different=$((different + 1))
+    done
+}
+settle "$work/kernels" "$crate/src/kernels" .ptx
+
+[ "$different" -eq 0 ] || fail "$different generated file(s) differ: run scripts/gpu/generate.sh and commit"
