@@ -109,18 +109,31 @@ fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method
 
 /// The record of a run that has not begun.
 fn begin(measured: &Measured, plan: Plan) -> Run {
-    let live = matches!(measured.device, Device::Live { .. });
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let conditions = match measured.device {
+        Device::Live { .. } => here(),
+        Device::Virtual { .. } => Conditions::default(),
+    };
     Run {
         schema: SCHEMA.to_owned(),
         peerlane: env!("CARGO_PKG_VERSION").to_owned(),
         machine: measured.subject.clone(),
         fabric: serde_json::to_value(MachineDescription::of(&measured.machine)).unwrap_or_default(),
         plan,
-        conditions: Conditions { began: if live { now } else { 0 }, ..Conditions::default() },
+        conditions,
         wall: Seconds::new(0.0),
         complete: false,
         cells: Vec::new(),
+    }
+}
+
+/// When and where this is, as far as the operating system tells.
+fn here() -> Conditions {
+    let told = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
+    Conditions {
+        began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        host: told("/proc/sys/kernel/hostname"),
+        kernel: told("/proc/sys/kernel/osrelease"),
+        ..Conditions::default()
     }
 }
 

@@ -49,8 +49,8 @@ pub(crate) struct LiveGpu {
 /// What a worker says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// The machine is open; it is about to be measured.
-    Opened(Box<Conditions>),
+    /// What is known of the machine: first when it is open and about to be measured, then at the end.
+    Conditions(Box<Conditions>),
     /// The machine cannot be opened.
     Refused(Refused),
     /// One call into the machine has come back.

@@ -53,8 +53,6 @@ pub(crate) struct Supervisor<'a> {
     progress: &'a mut Progress,
     /// Whether it is still wanted.
     interrupt: &'a Interrupt,
-    /// The run had begun before, in another process.
-    resumed: bool,
     /// The machine has been open since.
     opened: bool,
 }
@@ -90,8 +88,7 @@ impl<'a> Supervisor<'a> {
     ) -> Self {
         let done: BTreeSet<usize> = run.cells.iter().map(|c| c.step).collect();
         let course = Course::new(run.plan.clone(), done);
-        let resumed = !run.cells.is_empty();
-        Supervisor { device, force, course, run, keeper, progress, interrupt, resumed, opened: false }
+        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false }
     }
 
     /// Answers the plan as far as possible.
@@ -239,8 +236,8 @@ impl<'a> Supervisor<'a> {
     /// Takes in a message; gives the worker's end if it is its last.
     fn hear(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
         match message {
-            Message::Opened(conditions) => {
-                watch.opened = Some(Instant::now());
+            Message::Conditions(conditions) => {
+                watch.opened.get_or_insert_with(Instant::now);
                 self.open(*conditions);
             }
             Message::Refused(refused) => return Some(End::Refused(refused)),
@@ -278,16 +275,9 @@ impl<'a> Supervisor<'a> {
         None
     }
 
-    /// The first worker's conditions are the run's; later ones add what they note.
+    /// The first worker's conditions are the run's; later ones add what they know.
     fn open(&mut self, conditions: Conditions) {
-        let known = &mut self.run.conditions;
-        if self.opened || self.resumed {
-            let new = conditions.notes.into_iter().filter(|note| !known.notes.contains(note));
-            let new: Vec<String> = new.collect();
-            known.notes.extend(new);
-        } else {
-            *known = Conditions { began: known.began, ..conditions };
-        }
+        join(&mut self.run.conditions, conditions);
         if !self.opened {
             self.opened = true;
             self.keeper.start(self.run, self.progress);
@@ -317,6 +307,25 @@ impl<'a> Supervisor<'a> {
             self.progress.say(&format!(
                 "the measuring process {id} does not end, as inside a driver call that never returns; it is left behind"
             ));
+        }
+    }
+}
+
+/// Adds what was not known.
+fn join(known: &mut Conditions, new: Conditions) {
+    let Conditions { host, kernel, driver, cuda, nccl, libraries, initialisation, notes, .. } = new;
+    let first = |known: &mut Option<String>, new: Option<String>| *known = known.take().or(new);
+    first(&mut known.host, host);
+    first(&mut known.kernel, kernel);
+    first(&mut known.driver, driver);
+    first(&mut known.cuda, cuda);
+    first(&mut known.nccl, nccl);
+    known.initialisation = known.initialisation.or(initialisation);
+    for (known, new) in [(&mut known.libraries, libraries), (&mut known.notes, notes)] {
+        for line in new {
+            if !known.contains(&line) {
+                known.push(line);
+            }
         }
     }
 }

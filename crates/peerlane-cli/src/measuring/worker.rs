@@ -16,14 +16,14 @@ use crate::{Failure, Outcome};
 /// The least time between two signs of life, so that they cost nothing.
 const PULSE: Duration = Duration::from_millis(50);
 
-/// Something to measure with, and what is known of it.
-struct Opened {
-    executor: Box<dyn Executor>,
-    conditions: Conditions,
+/// A machine that is open.
+trait Machine: Executor {
+    /// What is known of it by now.
+    fn conditions(&self) -> Conditions;
 }
 
 /// Opens the machine that a request names.
-fn open(request: &Request) -> Result<Opened, Refused> {
+fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
     let what = match &request.device {
         Device::Virtual { name, .. } => name,
         Device::Live { .. } => "live GPUs",
@@ -39,17 +39,27 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
         .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
     thread::spawn(end_with_parent);
     let mouth = Mouth(RefCell::new(out));
-    let opened = match open(&request) {
-        Ok(opened) => opened,
+    let machine = match open(&request) {
+        Ok(machine) => machine,
         Err(refused) => {
             mouth.say(&Message::Refused(refused));
             return Ok(Outcome::default());
         }
     };
-    mouth.say(&Message::Opened(Box::new(opened.conditions)));
-    let mut executor = Pulsing { executor: opened.executor, mouth: &mouth, last: Instant::now() };
-    let mut tell = |event: Event| mouth.say(&Message::Event(event));
-    if let Err(failed) = measure::answer(&request.plan, &mut executor, &request.done, &mut tell) {
+    mouth.say(&Message::Conditions(Box::new(machine.conditions())));
+    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now() };
+    let mut finished = None;
+    let mut tell = |event: Event| match event {
+        Event::Finished(_) => finished = Some(event),
+        event => mouth.say(&Message::Event(event)),
+    };
+    let answered = measure::answer(&request.plan, &mut machine, &request.done, &mut tell);
+    // some libraries are opened by the steps that need them
+    mouth.say(&Message::Conditions(Box::new(machine.machine.conditions())));
+    if let Some(event) = finished {
+        mouth.say(&Message::Event(event));
+    }
+    if let Err(failed) = answered {
         mouth.say(&Message::Spoilt { kind: failed.kind, message: failed.message });
     }
     Ok(Outcome::default())
@@ -83,9 +93,9 @@ impl Mouth<'_> {
     }
 }
 
-/// An executor that gives a sign of life whenever a call has come back.
+/// A machine that gives a sign of life whenever a call has come back.
 struct Pulsing<'a> {
-    executor: Box<dyn Executor>,
+    machine: Box<dyn Machine>,
     mouth: &'a Mouth<'a>,
     last: Instant,
 }
@@ -102,31 +112,31 @@ impl Pulsing<'_> {
 
 impl Executor for Pulsing<'_> {
     fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failed> {
-        let prepared = self.executor.prepare(steps, method, allocation);
+        let prepared = self.machine.prepare(steps, method, allocation);
         self.alive(prepared)
     }
 
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failed> {
-        let sampled = self.executor.sample(n);
+        let sampled = self.machine.sample(n);
         self.alive(sampled)
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Failed> {
-        let verified = self.executor.verify();
+        let verified = self.machine.verify();
         self.alive(verified)
     }
 
     fn release(&mut self) {
-        self.executor.release();
+        self.machine.release();
         self.alive(());
     }
 
     fn states(&mut self) -> Vec<GpuState> {
-        let states = self.executor.states();
+        let states = self.machine.states();
         self.alive(states)
     }
 
     fn now(&mut self) -> Seconds {
-        self.executor.now()
+        self.machine.now()
     }
 }
