@@ -171,20 +171,51 @@ impl Course {
         }
         let ways = ways(work);
         let alone = ways.len() == 1;
-        for way in ways {
+        for way in &ways {
             // several ways at once accuse only one that is known to fail by itself
-            if !alone && !self.ways.contains_key(&way) {
-                continue;
-            }
-            let count = self.ways.entry(way.clone()).or_default();
-            *count += 1;
-            if *count >= ENOUGH {
-                let (from, to, _) = &way;
-                let reason = format!("not tried: {from}→{to} has failed {count} times; the last time {why}");
-                cells.extend(self.give_up(&Flag::new(kind, reason), |step| self::ways(&step.work).contains(&way)));
+            if alone || self.ways.contains_key(way) {
+                *self.ways.entry(way.clone()).or_default() += 1;
             }
         }
+        for way in &ways {
+            cells.extend(self.bar(way, kind, why));
+            cells.extend(self.bar(&back(way), kind, why));
+        }
+        self.set_apart();
         cells
+    }
+
+    /// Gives up a way that failed often enough, itself or it and its way back.
+    fn bar(&mut self, way: &Way, kind: FlagKind, why: &str) -> Vec<Cell> {
+        let failures = |way: &Way| self.ways.get(way).copied().unwrap_or_default();
+        let (own, others) = (failures(way), failures(&back(way)));
+        if own == 0 || own + others < ENOUGH {
+            return Vec::new();
+        }
+        let (from, to, _) = way;
+        let reason = match own {
+            1 => format!("not tried: {from}→{to} and {to}→{from} have failed; the last time {why}"),
+            _ => format!("not tried: {from}→{to} has failed {own} times; the last time {why}"),
+        };
+        self.give_up(&Flag::new(kind, reason), |step| ways(&step.work).contains(way))
+    }
+
+    /// Gives steps that go a way on which one failed, there or back, rounds of their own, so that they harm no others.
+    fn set_apart(&mut self) {
+        let failed = |way: &Way| self.ways.contains_key(way) || self.ways.contains_key(&back(way));
+        let mut rounds: Vec<Vec<Step>> = Vec::new();
+        for round in std::mem::take(&mut self.plan.rounds) {
+            let mut together = false;
+            for step in round {
+                let suspect = ways(&step.work).iter().any(failed);
+                match rounds.last_mut() {
+                    Some(last) if together && !suspect => last.push(step),
+                    _ => rounds.push(vec![step]),
+                }
+                together = !suspect;
+            }
+        }
+        self.plan.rounds = rounds;
     }
 
     fn give_up(&mut self, flag: &Flag, meant: impl Fn(&Step) -> bool) -> Vec<Cell> {
@@ -201,6 +232,11 @@ fn with(gpu: &str, gpus: &BTreeSet<String>) -> String {
         Some(other) => format!("with {other}"),
         None => "by itself".to_owned(),
     }
+}
+
+/// The same way from its other end.
+fn back((from, to, via): &Way) -> Way {
+    (to.clone(), from.clone(), *via)
 }
 
 /// Which ways the data of a step takes. A collective's are its own choice, unless only two take part.
@@ -290,6 +326,23 @@ mod tests {
         assert_eq!(numbers(&course.accident(hung(1))), [1, 3]);
         assert!(course.lost().is_empty());
         assert_eq!((course.open(2).len(), course.open(4).len()), (1, 1), "the way back and the host are still open");
+    }
+
+    #[test]
+    fn a_way_that_fails_there_and_back_is_not_tried_again() {
+        let rounds: [&[_]; 4] = [
+            &[("GPU0", "GPU1")],
+            &[("GPU2", "GPU3"), ("GPU1", "GPU0"), ("GPU4", "GPU5"), ("GPU6", "GPU7")],
+            &[("GPU0", "GPU1")],
+            &[("GPU1", "GPU0"), ("GPU2", "GPU3")],
+        ];
+        let mut course = course(&rounds);
+        course.accident(hung(0));
+        // what goes that way stands alone from here on
+        assert_eq!(course.plan().rounds.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 2, 1, 1, 1]);
+        let given_up: BTreeSet<usize> = numbers(&course.accident(hung(2))).into_iter().collect();
+        assert_eq!(given_up, BTreeSet::from([2, 5, 6]));
+        assert!((0..7).all(|round| course.open(round).iter().all(|(_, s)| s.work.gpus()[0] > "GPU1")));
     }
 
     #[test]
