@@ -18,6 +18,7 @@ pub mod evidence;
 pub mod expectation;
 pub mod export;
 pub mod fabric;
+pub mod fit;
 pub mod machine;
 pub mod measure;
 pub mod model;
