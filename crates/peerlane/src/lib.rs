@@ -28,3 +28,4 @@ pub mod run;
 pub mod share;
 pub mod stats;
 pub mod units;
+pub mod virtual_machine;
