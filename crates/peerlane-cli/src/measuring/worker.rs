@@ -5,10 +5,12 @@ use std::io::{self, BufRead, Read, Write};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane::catalogue::{self, Parts};
 use peerlane::measure::{self, Event, Executor, Failure as Failed, Sample, Verdict};
 use peerlane::plan::{Method, Step};
 use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
+use peerlane::virtual_machine::VirtualMachine;
 
 use super::protocol::{Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
@@ -22,13 +24,23 @@ trait Machine: Executor {
     fn conditions(&self) -> Conditions;
 }
 
+impl Machine for VirtualMachine<'_> {
+    fn conditions(&self) -> Conditions {
+        Conditions::default()
+    }
+}
+
 /// Opens the machine that a request names.
 fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
-    let what = match &request.device {
-        Device::Virtual { name, .. } => name,
-        Device::Live { .. } => "live GPUs",
-    };
-    Err(Refused { gpu: None, reason: format!("this build of peerlane does not measure {what}") })
+    let refused = |reason: String| Refused { gpu: None, reason };
+    match &request.device {
+        Device::Virtual { name, system } => {
+            let design = catalogue::read_system(system, name).map_err(|e| refused(e.to_string()))?;
+            let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
+            Ok(Box::new(machine.taking_over(request.done.len())))
+        }
+        Device::Live { .. } => Err(refused("this build of peerlane does not measure live GPUs".to_owned())),
+    }
 }
 
 /// Reads a request from stdin and answers it, a message a line.
