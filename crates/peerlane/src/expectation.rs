@@ -87,12 +87,13 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
 
 /// What should stand where `measured` has its numbers: the same rows, columns, quantity, direction and
 /// unit. `None` for quantities that the model does not predict: latencies, and tests in which many
-/// transfers run at once, of which a matrix does not say how they are counted.
+/// transfers run at once, of which a matrix does not say how they are counted. Nor does it predict copies of pageable
+/// and managed memory, which wait for the CPU.
 ///
 /// Peer access counts as on where the matrix does not say. Cells on the diagonal between GPUs, and cells
 /// whose row or column the machine does not have, stay empty.
 pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
-    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) {
+    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) || waits_for_cpu(&measured.title) {
         return None;
     }
     let &Matrix { direction, p2p, op, engine, unit, .. } = measured;
@@ -134,6 +135,12 @@ const HOST: &str = "host";
 fn is_contended(title: &str) -> bool {
     let title = title.to_lowercase();
     ["_to_all", "all_to_"].iter().any(|t| title.contains(t))
+}
+
+/// Whether a title says that the host's memory is of a kind that a GPU cannot copy by itself.
+fn waits_for_cpu(title: &str) -> bool {
+    let title = title.to_lowercase();
+    ["pageable", "managed"].iter().any(|kind| title.contains(kind))
 }
 
 fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMatrix {
@@ -274,6 +281,8 @@ mod tests {
         let model = Model::new(&machine, Parts::embedded());
         let mut m = measured(&["GPU0"], &["GPU1"]);
         m.title = "host_to_all_memcpy_ce".to_owned();
+        assert_eq!(expect_like(&model, &m), None);
+        m.title = "Host to Device Bandwidth, pageable".to_owned();
         assert_eq!(expect_like(&model, &m), None);
         m.title.clear();
         m.unit = Unit::Microseconds;

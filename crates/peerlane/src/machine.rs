@@ -26,6 +26,17 @@ pub enum MachineKind {
     Captured,
 }
 
+/// How sure a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// Samples whose median it is.
+    pub n: usize,
+    /// Low end of the median's 95 % interval, in the matrix's unit; of fewer than 6 samples, the lowest.
+    pub low: f64,
+    /// High end, or the highest.
+    pub high: f64,
+}
+
 /// A matrix of numbers with where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -37,6 +48,8 @@ pub struct Observed {
     pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
+    /// How sure each number is, in the matrix's shape; empty where the source does not say.
+    pub spread: Vec<Vec<Option<Spread>>>,
 }
 
 /// A figure that a source states in words, for a set of transfers: "P2P speed 0.73–0.82 GB/s".
