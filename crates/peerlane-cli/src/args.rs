@@ -86,6 +86,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Judge this machine by what it says of itself, without moving a byte
+    #[arg(long)]
+    pub(crate) passive: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long, conflicts_with = "passive")]
+    pub(crate) force: bool,
 }
 
 /// The least severity that makes `check` exit with 1.

@@ -2,23 +2,20 @@
 
 use std::env;
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
-use peerlane::export::json::MachineDescription;
 use peerlane::fabric::{Node, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::plan::{Method, Plan, Scope, Selection};
-use peerlane::run::{Cell, Conditions, FlagKind, Run, SCHEMA, Subject};
-use peerlane::units::Seconds;
+use peerlane::run::{Cell, Conditions, FlagKind, Run, Subject};
 
-use super::json;
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
-use crate::measuring::keeper::Keeper;
+use crate::measuring::keeper::{Keeper, is_run};
 use crate::measuring::progress::Progress;
 use crate::measuring::protocol::{Device, LiveGpu};
 use crate::measuring::supervisor::{Ending, Supervisor};
@@ -27,9 +24,6 @@ use crate::{Failure, Outcome, live};
 
 /// A virtual machine to offer where there is nothing to measure.
 const EXAMPLE: &str = "h200x4-vm";
-
-/// How much of a file is read to see what it is.
-const HEAD: u64 = 4096;
 
 /// A machine that can be measured.
 struct Measured {
@@ -60,7 +54,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let shown = io::stderr().is_terminal() && !to_a_pipe;
     let ending = supervise(&measured, args.force, &mut run, &mut keeper, shown, &interrupt)?;
     if args.detail.json {
-        json(out, &run)?;
+        out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
     } else {
         tables(out, &run, args.detail.verbose)?;
     }
@@ -69,6 +63,25 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         crate::say(&hint(&keeper));
     }
     Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
+}
+
+/// A run for another command, and whether some of it is missing.
+pub(crate) struct Taken {
+    /// The run.
+    pub(crate) run: Run,
+    /// Not everything has a value.
+    pub(crate) incomplete: bool,
+}
+
+/// Measures this machine by the usual plan. Nothing is kept.
+pub(crate) fn take_live(force: bool) -> Result<Taken, Failure> {
+    let measured = this_machine()?;
+    let method = Scope::Default.method(gpus(&measured.machine));
+    let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
+    let shown = io::stderr().is_terminal();
+    let ending = supervise(&measured, force, &mut run, &mut Keeper::none(), shown, &listen()?)?;
+    let incomplete = ending != Ending::Complete || missing(&run);
+    Ok(Taken { run, incomplete })
 }
 
 fn supervise(
@@ -113,17 +126,7 @@ fn begin(measured: &Measured, plan: Plan) -> Run {
         Device::Live { .. } => here(),
         Device::Virtual { .. } => Conditions::default(),
     };
-    Run {
-        schema: SCHEMA.to_owned(),
-        peerlane: env!("CARGO_PKG_VERSION").to_owned(),
-        machine: measured.subject.clone(),
-        fabric: serde_json::to_value(MachineDescription::of(&measured.machine)).unwrap_or_default(),
-        plan,
-        conditions,
-        wall: Seconds::new(0.0),
-        complete: false,
-        cells: Vec::new(),
-    }
+    Run { conditions, ..Run::new(&measured.machine, measured.subject.clone(), plan) }
 }
 
 /// When and where this is, as far as the operating system tells.
@@ -243,16 +246,10 @@ fn described(name: &str) -> Result<String, Failure> {
     if name != "-" && !path.exists() {
         return Err(Failure::Message(unknown(name, "no such system or file")));
     }
-    let what = if is_run(path) { "is a recorded run" } else { "is what a machine printed" };
+    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is what a machine printed" };
     Err(Failure::new(format!(
         "{name} {what}, which can be checked but not measured; measure 'live', a system of the catalogue or a system.toml"
     )))
-}
-
-fn is_run(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let read = fs::File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head));
-    read.is_ok() && String::from_utf8_lossy(&head).contains(SCHEMA)
 }
 
 /// All numbers, a line each.

@@ -5,12 +5,12 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use peerlane::measure::Event;
-use peerlane::run::{Run, SCHEMA};
+use peerlane::run::{Partial, Run, looks_like_run};
 
 use super::progress::Progress;
 use crate::Failure;
@@ -146,12 +146,11 @@ impl Growing {
     fn start(path: PathBuf, run: &Run) -> io::Result<Self> {
         let new = beside(&path, "new");
         let mut file = File::create(&new)?;
-        let head = Run { cells: Vec::new(), complete: false, ..run.clone() };
-        let mut text = line(&head)?;
+        let mut text = Partial::header_line(run).map_err(io::Error::other)?;
         if !run.cells.is_empty() {
-            text.extend(line(&Event::Cells(run.cells.clone()))?);
+            text += &Partial::event_line(&Event::Cells(run.cells.clone())).map_err(io::Error::other)?;
         }
-        file.write_all(&text)?;
+        file.write_all(text.as_bytes())?;
         file.sync_data()?;
         fs::rename(&new, &path)?;
         sync_folder(&path)?;
@@ -160,7 +159,7 @@ impl Growing {
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
-        self.file.write_all(&line(event)?)?;
+        self.file.write_all(Partial::event_line(event).map_err(io::Error::other)?.as_bytes())?;
         self.dirty = true;
         self.sync()
     }
@@ -175,19 +174,12 @@ impl Growing {
     }
 }
 
-fn line(value: &impl serde::Serialize) -> io::Result<Vec<u8>> {
-    let mut text = serde_json::to_vec(value)?;
-    text.push(b'\n');
-    Ok(text)
-}
-
 fn write_whole(path: &Path, run: &Run) -> io::Result<()> {
     let new = beside(path, "new");
     let written = (|| {
-        let mut text = serde_json::to_vec_pretty(run)?;
-        text.push(b'\n');
+        let text = run.to_json().map_err(io::Error::other)?;
         let mut file = File::create(&new)?;
-        file.write_all(&text)?;
+        file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)?;
         sync_folder(path)
@@ -222,11 +214,7 @@ fn real(path: &Path) -> Result<PathBuf, Failure> {
         Ok(meta) if !meta.is_file() => Err(refused("it is no file")),
         Ok(_) => {
             let real = fs::canonicalize(path).map_err(|e| refused(&e.to_string()))?;
-            let mut head = String::new();
-            let file = File::open(&real).map_err(|e| refused(&e.to_string()))?;
-            // what is no text is no run either
-            let _ = io::Read::read_to_string(&mut io::Read::take(file, HEAD), &mut head);
-            if head.contains(SCHEMA) {
+            if is_run(&real).map_err(|e| refused(&e.to_string()))? {
                 Ok(real)
             } else {
                 Err(refused("there is something else; name another file, or remove it"))
@@ -246,6 +234,13 @@ fn real(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Whether a file can only be meant as a run.
+pub(crate) fn is_run(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    Ok(looks_like_run(&String::from_utf8_lossy(&head)))
+}
+
 fn read(path: &Path) -> Result<Run, String> {
     let problem = |why: &str| format!("{}: {why}", path.display());
     let text = fs::read_to_string(path).map_err(|e| problem(&e.to_string()))?;
@@ -256,20 +251,15 @@ fn read(path: &Path) -> Result<Run, String> {
 fn read_partial(path: &Path) -> Result<Run, String> {
     let problem = |why: &str| format!("{}: {why}", path.display());
     let bytes = fs::read(path).map_err(|e| problem(&e.to_string()))?;
-    let mut lines = bytes.split(|b| *b == b'\n');
-    let head = lines.next().map(String::from_utf8_lossy).unwrap_or_default();
-    let mut run = Run::from_json(&head).map_err(|e| problem(&e.to_string()))?;
-    for event in lines.map_while(|line| serde_json::from_slice::<Event>(line).ok()) {
-        run.apply(event);
-    }
-    Ok(run)
+    let read = Partial::read(&String::from_utf8_lossy(&bytes)).map_err(|e| problem(&e.to_string()))?;
+    Ok(read.run)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use peerlane::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
-    use peerlane::run::{Conditions, Flag, FlagKind, Subject};
+    use peerlane::run::{Conditions, Flag, FlagKind, SCHEMA, Subject};
     use peerlane::units::{Bytes, Seconds};
 
     fn new_run() -> Run {

@@ -1,13 +1,11 @@
 //! What is being measured, on a terminal, once it takes longer than a person waits without asking.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peerlane::evidence::{Engine, Operation};
-use peerlane::names::ranges;
-use peerlane::plan::{Size, Step, StreamKernel, Transfer, Via, Work};
-use peerlane::run::Run;
+use peerlane::plan::{Size, Step, Transfer, Via, Work};
+use peerlane::run::{Run, ends};
 
 /// Less is no wait.
 const WAIT: Duration = Duration::from_secs(1);
@@ -29,7 +27,7 @@ impl Progress {
     /// Of a run that may have begun; `shown` where stderr is a terminal and somebody waits at it.
     pub(crate) fn new(shown: bool, run: &Run) -> Self {
         let all = run.plan.steps().count();
-        let done = run.cells.iter().map(|c| c.step).collect::<BTreeSet<usize>>().len();
+        let done = run.steps_done().len();
         Progress { shown, began: Instant::now(), bar: None, all, done, before: done, now: String::new() }
     }
 
@@ -94,51 +92,16 @@ impl Progress {
 
 /// A step in a few words: `pairs GPU0→GPU1, copy engine writes`.
 pub(crate) fn describe(step: &Step) -> String {
-    let what = match &step.work {
-        Work::Transfers(transfers) => several(transfers),
-        Work::Loads { gpu, memory } => format!("{gpu} from {memory}"),
-        Work::Signals { a, b } => format!("{a}↔{b}"),
-        Work::SmallCopies(transfer) => ends(transfer),
-        Work::Collective { operation, gpus } => format!("{} of {}", operation.name(), ranges(gpus)),
-        Work::HostMemory { node, kernel } => {
-            let kernel = match kernel {
-                StreamKernel::Read => "read",
-                StreamKernel::Copy => "copy",
-                StreamKernel::Triad => "triad",
-            };
-            format!("{node}, {kernel}")
-        }
-    };
+    let mut words = format!("{} {}", step.test, ends(&step.work));
+    if let Work::Transfers(transfers) = &step.work
+        && let Some(first) = transfers.first()
+    {
+        words = format!("{words}, {}", manner(first));
+    }
     match step.size {
-        Size::Exactly(size) => format!("{} {what}, {size}", step.test),
-        Size::UpTo(_) => format!("{} {what}", step.test),
+        Size::Exactly(size) => format!("{words}, {size}"),
+        Size::UpTo(_) => words,
     }
-}
-
-fn several(transfers: &[Transfer]) -> String {
-    match transfers {
-        [] => "nothing".to_owned(),
-        [one] => format!("{}, {}", ends(one), manner(one)),
-        [a, b] if a.source == b.destination && b.source == a.destination => {
-            format!("{}↔{}, {}", a.source, a.destination, manner(a))
-        }
-        [first, others @ ..] => {
-            let one_source = others.iter().all(|t| t.source == first.source);
-            let one_end = others.iter().all(|t| t.destination == first.destination);
-            let from: Vec<&str> = transfers.iter().map(|t| t.source.as_str()).collect();
-            let to: Vec<&str> = transfers.iter().map(|t| t.destination.as_str()).collect();
-            let way = match (one_source, one_end) {
-                (true, false) => format!("{}→{}", first.source, ranges(&to)),
-                (false, true) => format!("{}→{}", ranges(&from), first.destination),
-                _ => format!("{} and {} more", ends(first), others.len()),
-            };
-            format!("{way}, {}", manner(first))
-        }
-    }
-}
-
-fn ends(transfer: &Transfer) -> String {
-    format!("{}→{}", transfer.source, transfer.destination)
 }
 
 fn manner(transfer: &Transfer) -> &'static str {
@@ -173,6 +136,6 @@ mod tests {
         assert_eq!(all, "pairs GPU0→GPU1–GPU3, copy engine writes");
         let work = Work::Loads { gpu: "GPU0".to_owned(), memory: "host".to_owned() };
         let loads = Step { test: Test::LoadLatency, work, size: Size::Exactly(Bytes(4096)) };
-        assert_eq!(describe(&loads), "load-latency GPU0 from host, 4 KiB");
+        assert_eq!(describe(&loads), "load-latency GPU0→host, 4 KiB");
     }
 }

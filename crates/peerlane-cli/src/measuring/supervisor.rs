@@ -1,6 +1,5 @@
 //! Lets workers answer a plan, one after the other, until every step has an answer or a reason why not.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use peerlane::measure::Event;
@@ -86,8 +85,7 @@ impl<'a> Supervisor<'a> {
         progress: &'a mut Progress,
         interrupt: &'a Interrupt,
     ) -> Self {
-        let done: BTreeSet<usize> = run.cells.iter().map(|c| c.step).collect();
-        let course = Course::new(run.plan.clone(), done);
+        let course = Course::new(run.plan.clone(), run.steps_done());
         Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false }
     }
 
