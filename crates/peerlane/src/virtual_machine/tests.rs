@@ -300,8 +300,30 @@ fn the_same_seed_answers_the_same_whatever_was_asked_before() {
     };
     assert_eq!(answer(1, &[], 0), answer(1, &[&a, &b], 0));
     assert_ne!(answer(1, &[], 0), answer(2, &[], 0));
-    // several at once depend on where their memory lies, and are never better than they should be
     assert_ne!(answer(1, &[], 0), answer(1, &[], 1));
+}
+
+#[test]
+fn transfers_that_contend_for_a_memory_depend_on_where_theirs_lies() {
+    let machine = four_h200();
+    let means = |transfers: &[Transfer]| {
+        let mut executor = virtual_machine(&machine, &Virtual { noise: 0.01, ..Virtual::default() });
+        let step = moving(transfers);
+        let mean = |allocation| {
+            executor.prepare(&[&step], &Method::default(), allocation).unwrap();
+            executor.sample(400).unwrap()[0].iter().map(|s| s[0]).sum::<f64>() / 400e9
+        };
+        (0..8).map(mean).collect::<Vec<f64>>()
+    };
+    let spread = |means: &[f64], expected: f64| {
+        let (low, high) = means.iter().fold((f64::MAX, 0.0_f64), |(l, h), m| (l.min(*m), h.max(*m)));
+        assert!(high < expected * 1.002, "none is better than it should be: {means:?}");
+        (high - low) / expected
+    };
+    let set = [copy("GPU0", "GPU1"), copy("GPU0", "GPU2")];
+    assert!(spread(&means(&set), rates(&machine, &[], &set)[0]) > 0.03);
+    let apart = [copy("GPU0", "GPU1"), copy("GPU1", "GPU0")];
+    assert!(spread(&means(&apart), rates(&machine, &[], &apart)[0]) < 0.004);
 }
 
 #[test]
