@@ -9,6 +9,7 @@ mod cells;
 mod take;
 
 pub use answer::{Event, answer};
+pub use cells::void;
 
 use crate::plan::{Method, Step};
 use crate::run::{FlagKind, GpuState};

@@ -59,8 +59,16 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         tables(out, &run, args.detail.verbose)?;
     }
     out.flush()?;
-    if ending == Ending::Interrupted {
-        crate::say(&hint(&keeper));
+    let why = match ending {
+        Ending::Interrupted => Some("interrupted".to_owned()),
+        Ending::OutOfTime => {
+            let left = run.plan.steps().count() - run.steps_done().len();
+            Some(format!("the time is over before {left} steps have an answer; --budget gives more"))
+        }
+        Ending::Complete | Ending::Refused(_) => None,
+    };
+    if let Some(why) = why {
+        crate::say(&format!("{why}; {}", hint(&keeper)));
     }
     Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
 }
@@ -174,16 +182,16 @@ fn resumed(earlier: Run, new: &Run) -> Run {
     run
 }
 
-/// How to go on after Ctrl-C.
+/// How to go on with a run that ended early.
 fn hint(keeper: &Keeper) -> String {
     if keeper.path().is_none() || keeper.failed() {
-        return "interrupted; a run that is kept (-o FILE) can be gone on with".to_owned();
+        return "a run that is kept (-o FILE) can be gone on with".to_owned();
     }
     let mut words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());
     }
-    format!("interrupted; to go on: peerlane {}", words.join(" "))
+    format!("to go on: peerlane {}", words.join(" "))
 }
 
 fn quoted(word: &str) -> String {

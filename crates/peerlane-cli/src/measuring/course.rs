@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use peerlane::evidence::{Quantity, Unit};
-use peerlane::plan::{Plan, Size, Step, Transfer, Via, Work};
-use peerlane::run::{Cell, Flag, FlagKind};
+use peerlane::measure::{Failure, void};
+use peerlane::plan::{Plan, Step, Transfer, Via, Work};
+use peerlane::run::{Cell, FlagKind};
 
 /// New workers after the first. A machine that spoils more of them is not worth the wait.
 const MOST_RESTARTS: usize = 16;
@@ -24,7 +24,7 @@ pub(crate) struct Accident {
     pub(crate) kind: FlagKind,
     /// What happened, in words.
     pub(crate) why: String,
-    /// What the worker itself made of the round's steps.
+    /// What the worker itself said of the steps that spoilt it, if it could.
     pub(crate) cells: Vec<Cell>,
 }
 
@@ -87,7 +87,9 @@ impl Course {
     /// Steps have an answer.
     pub(crate) fn answered(&mut self, cells: &[Cell]) {
         self.done.extend(cells.iter().map(|c| c.step));
-        self.nowhere = 0;
+        if !cells.is_empty() {
+            self.nowhere = 0;
+        }
     }
 
     /// The steps of a round that have no answer yet, with their numbers.
@@ -99,29 +101,23 @@ impl Course {
 
     /// Draws conclusions from an accident. Gives the cells of the steps that are done with.
     ///
-    /// Of several steps that ran at once none is accused: they are tried again one by one.
+    /// Of several steps that may have run at once none is accused: they are tried again one by one.
     pub(crate) fn accident(&mut self, accident: Accident) -> Vec<Cell> {
         let Accident { round, kind, why, cells: told } = accident;
         self.accidents += 1;
-        let open: Vec<(usize, Step)> = match round {
-            Some(round) => self.open(round).into_iter().map(|(number, step)| (number, step.clone())).collect(),
-            None => Vec::new(),
-        };
+        let open = round.map(|round| self.open(round)).unwrap_or_default();
+        let named = |number: &usize| told.is_empty() || told.iter().any(|c| c.step == *number);
+        let suspects: Vec<(usize, Step)> =
+            open.into_iter().filter(|(number, _)| named(number)).map(|(number, step)| (number, step.clone())).collect();
         let mut cells = Vec::new();
-        match (open.as_slice(), round) {
-            ([], _) => self.nowhere += 1,
+        match (suspects.as_slice(), round) {
+            ([], _) | (_, None) => self.nowhere += 1,
             ([(number, step)], _) => {
-                let told: Vec<Cell> = told.into_iter().filter(|c| c.step == *number).collect();
-                cells.extend(if told.is_empty() {
-                    vec![void(*number, step, Flag::new(kind, why.clone()))]
-                } else {
-                    told
-                });
+                cells = if told.is_empty() { void(*number, step, &failure(kind, &why)) } else { told };
                 self.answered(&cells);
                 cells.extend(self.accuse(&step.work, kind, &why));
             }
             (_, Some(round)) => self.divide(round),
-            (_, None) => {}
         }
         if self.nowhere >= ENOUGH {
             cells.extend(self.abandon(kind, &format!("given up: {why}, {ENOUGH} times and outside any step")));
@@ -135,13 +131,13 @@ impl Course {
     /// Gives a GPU up, and with it all of its steps.
     pub(crate) fn lose(&mut self, gpu: &str, why: &str) -> Vec<Cell> {
         self.lost.insert(gpu.to_owned());
-        let flag = Flag::new(FlagKind::Failed, format!("{gpu} is left out: {why}"));
-        self.give_up(&flag, |step| step.work.gpus().contains(&gpu))
+        let failure = failure(FlagKind::Failed, &format!("{gpu} is left out: {why}"));
+        self.give_up(&failure, |step| step.work.gpus().contains(&gpu))
     }
 
     /// Gives everything up that is left.
     pub(crate) fn abandon(&mut self, kind: FlagKind, why: &str) -> Vec<Cell> {
-        self.give_up(&Flag::new(kind, why), |_| true)
+        self.give_up(&failure(kind, why), |_| true)
     }
 
     /// Makes each step of a round a round of its own.
@@ -197,7 +193,7 @@ impl Course {
             1 => format!("not tried: {from}→{to} and {to}→{from} have failed; the last time {why}"),
             _ => format!("not tried: {from}→{to} has failed {own} times; the last time {why}"),
         };
-        self.give_up(&Flag::new(kind, reason), |step| ways(&step.work).contains(way))
+        self.give_up(&failure(kind, &reason), |step| ways(&step.work).contains(way))
     }
 
     /// Gives steps that go a way on which one failed, there or back, rounds of their own, so that they harm no others.
@@ -218,12 +214,16 @@ impl Course {
         self.plan.rounds = rounds;
     }
 
-    fn give_up(&mut self, flag: &Flag, meant: impl Fn(&Step) -> bool) -> Vec<Cell> {
+    fn give_up(&mut self, failure: &Failure, meant: impl Fn(&Step) -> bool) -> Vec<Cell> {
         let left = self.plan.steps().enumerate().filter(|(number, step)| !self.done.contains(number) && meant(step));
-        let cells: Vec<Cell> = left.map(|(number, step)| void(number, step, flag.clone())).collect();
+        let cells: Vec<Cell> = left.flat_map(|(number, step)| void(number, step, failure)).collect();
         self.done.extend(cells.iter().map(|c| c.step));
         cells
     }
+}
+
+fn failure(kind: FlagKind, why: &str) -> Failure {
+    Failure { kind, message: why.to_owned(), fatal: true }
 }
 
 /// `with GPU1`, or `by itself`.
@@ -256,23 +256,10 @@ fn ways(work: &Work) -> Vec<Way> {
     }
 }
 
-/// A cell of a step that has no answer.
-pub(super) fn void(number: usize, step: &Step, flag: Flag) -> Cell {
-    let (Size::Exactly(size) | Size::UpTo(size)) = step.size;
-    let (quantity, unit) = match &step.work {
-        Work::Transfers(_) | Work::HostMemory { .. } => (Quantity::Bandwidth, Unit::GigabytesPerSecond),
-        Work::Loads { .. } => (Quantity::LoadLatency, Unit::Nanoseconds),
-        Work::Signals { .. } => (Quantity::SignalLatency, Unit::Nanoseconds),
-        Work::SmallCopies(_) => (Quantity::Latency, Unit::Microseconds),
-        Work::Collective { .. } => (Quantity::BusBandwidth, Unit::GigabytesPerSecond),
-    };
-    Cell::void(number, step, size, quantity, unit, flag)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::plan::{Method, Test};
+    use peerlane::plan::{Method, Size, Test};
     use peerlane::units::Bytes;
 
     fn step(source: &str, destination: &str) -> Step {
@@ -302,7 +289,7 @@ mod tests {
         // the second of the divided round is still step 1
         let cells = course.accident(hung(1));
         assert_eq!(numbers(&cells), [1]);
-        assert_eq!(cells[0].flags, [Flag::new(FlagKind::Hung, "it hung")]);
+        assert_eq!(cells[0].flags, [peerlane::run::Flag::new(FlagKind::Hung, "it hung")]);
         assert_eq!((course.open(0).len(), course.open(1).len(), course.open(2).len()), (1, 0, 1));
     }
 
@@ -347,11 +334,11 @@ mod tests {
 
     #[test]
     fn what_a_worker_said_of_its_last_step_counts() {
-        let mut course = course(&[&[("GPU0", "GPU1")]]);
-        let said = void(0, &step("GPU0", "GPU1"), Flag::new(FlagKind::Failed, "error 719"));
-        let cells = course.accident(Accident { cells: vec![said.clone()], ..hung(0) });
-        assert_eq!(cells, [said]);
-        assert!(course.is_complete());
+        let mut course = course(&[&[("GPU0", "GPU1"), ("GPU2", "GPU3")]]);
+        let said = void(1, &step("GPU2", "GPU3"), &failure(FlagKind::Failed, "error 719"));
+        let cells = course.accident(Accident { cells: said.clone(), ..hung(0) });
+        assert_eq!(cells, said);
+        assert_eq!(course.open(0).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0]);
     }
 
     #[test]

@@ -258,8 +258,9 @@ fn read_partial(path: &Path) -> Result<Run, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::measure::{Failure, void};
     use peerlane::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
-    use peerlane::run::{Conditions, Flag, FlagKind, SCHEMA, Subject};
+    use peerlane::run::{Conditions, FlagKind, SCHEMA, Subject};
     use peerlane::units::{Bytes, Seconds};
 
     fn new_run() -> Run {
@@ -284,8 +285,8 @@ mod tests {
 
     fn answer(run: &Run, step: usize) -> Event {
         let of = run.plan.steps().nth(step).unwrap();
-        let flag = Flag::new(FlagKind::Failed, "it failed");
-        Event::Cells(vec![crate::measuring::course::void(step, of, flag)])
+        let failure = Failure { kind: FlagKind::Failed, message: "it failed".to_owned(), fatal: false };
+        Event::Cells(void(step, of, &failure))
     }
 
     /// An empty folder of the test's own.

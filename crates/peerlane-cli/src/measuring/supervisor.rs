@@ -32,6 +32,8 @@ pub(crate) enum Ending {
     Complete,
     /// The user wanted no more.
     Interrupted,
+    /// The time that was given is over, and some steps have no answer.
+    OutOfTime,
     /// The machine cannot be measured at all: why.
     Refused(String),
 }
@@ -69,7 +71,7 @@ enum End {
 struct Watch {
     /// The round that runs.
     round: Option<usize>,
-    /// Steps of it that failed. They count once the worker shows that it can go on.
+    /// Steps that it has just said to have failed. That counts once the worker shows that it can go on.
     held: Vec<Cell>,
     /// When the machine was open.
     opened: Option<Instant>,
@@ -91,11 +93,17 @@ impl<'a> Supervisor<'a> {
 
     /// Answers the plan as far as possible.
     pub(crate) fn run(&mut self) -> Ending {
+        let ending = self.workers();
         self.run.complete = self.course.is_complete();
+        ending
+    }
+
+    fn workers(&mut self) -> Ending {
         while !self.course.is_complete() {
             let cells = match self.one_worker() {
                 End::Interrupted => return Ending::Interrupted,
-                End::Finished => self.course.abandon(FlagKind::Failed, "the machine gave no answer to it"),
+                End::Finished if self.course.is_complete() => Vec::new(),
+                End::Finished => return Ending::OutOfTime,
                 End::Refused(Refused { gpu: Some(gpu), reason }) if !self.course.lost().contains(&gpu) => {
                     self.progress.say(&format!("{gpu} is left out: {reason}"));
                     self.course.lose(&gpu, &reason)
@@ -116,7 +124,6 @@ impl<'a> Supervisor<'a> {
                 }
             };
             self.take(Event::Cells(cells));
-            self.run.complete = self.course.is_complete();
         }
         Ending::Complete
     }
@@ -161,15 +168,14 @@ impl<'a> Supervisor<'a> {
         while let Some(Heard::Message(message)) = worker.hear(TICK) {
             self.hear(*message, &mut watch);
         }
+        self.accept(&mut watch);
         let own = watch.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
         self.run.wall = Seconds::new(self.run.wall.seconds() + own);
-        if let End::Accident(accident) = end {
+        match end {
             // a round that began meanwhile is not the one that was waited for
-            let round = round.filter(|_| watch.round == round);
-            return End::Accident(Accident { round, cells: watch.held, ..accident });
+            End::Accident(accident) if watch.round != round => End::Accident(Accident { round: None, ..accident }),
+            end => end,
         }
-        self.accept(&mut watch);
-        end
     }
 
     /// Hears a worker until it ends, or has to be ended.
@@ -194,23 +200,34 @@ impl<'a> Supervisor<'a> {
                     }
                 }
                 Some(Heard::Closed) => {
-                    return failed(format!("{}{}", worker.epitaph(), self.during(watch)));
+                    self.accept(watch);
+                    let why = format!("{}{}", worker.epitaph(), self.during(watch));
+                    return self.ended(FlagKind::Failed, why, watch);
                 }
                 Some(Heard::Garbled(problem)) => {
-                    return failed(format!("the measuring process said what cannot be read: {problem}"));
+                    self.accept(watch);
+                    let why = format!("the measuring process said what cannot be read: {problem}");
+                    return self.ended(FlagKind::Failed, why, watch);
                 }
                 None => {
                     let limit = self.limit(watch);
                     if sign.elapsed() > limit {
+                        self.accept(watch);
                         let seconds = sign.elapsed().as_secs_f64();
                         let why = format!("no sign of life for {seconds:.1} s{}", self.during(watch));
-                        return match watch.opened {
-                            Some(_) => accident(FlagKind::Hung, why),
-                            None => End::Refused(Refused { gpu: None, reason: format!("opening the machine: {why}") }),
-                        };
+                        return self.ended(FlagKind::Hung, why, watch);
                     }
                 }
             }
+        }
+    }
+
+    /// What a worker's end means: a machine that was never open cannot be measured.
+    fn ended(&self, kind: FlagKind, why: String, watch: &mut Watch) -> End {
+        if self.opened {
+            accident(kind, why, watch)
+        } else {
+            End::Refused(Refused { gpu: None, reason: format!("the machine cannot be opened: {why}") })
         }
     }
 
@@ -233,6 +250,9 @@ impl<'a> Supervisor<'a> {
 
     /// Takes in a message; gives the worker's end if it is its last.
     fn hear(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
+        if !matches!(message, Message::Conditions(_) | Message::Spoilt { .. }) {
+            self.accept(watch);
+        }
         match message {
             Message::Conditions(conditions) => {
                 watch.opened.get_or_insert_with(Instant::now);
@@ -242,10 +262,9 @@ impl<'a> Supervisor<'a> {
             Message::Alive => {}
             Message::Spoilt { kind, message } => {
                 let why = format!("{message}{}", self.during(watch));
-                return Some(accident(kind, why));
+                return Some(accident(kind, why, watch));
             }
             Message::Event(Event::Started(round)) => {
-                self.accept(watch);
                 watch.round = Some(round);
                 let steps = self.course.open(round);
                 let steps: Vec<_> = steps.into_iter().map(|(_, step)| step).collect();
@@ -255,16 +274,12 @@ impl<'a> Supervisor<'a> {
                 let doubtful =
                     |cell: &Cell| cell.flags.iter().any(|f| matches!(f.kind, FlagKind::Failed | FlagKind::Hung));
                 let (held, sure): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(doubtful);
-                watch.held.extend(held);
+                watch.held = held;
                 self.course.answered(&sure);
                 self.take(Event::Cells(sure));
             }
-            Message::Event(Event::States(states)) => {
-                self.accept(watch);
-                self.take(Event::States(states));
-            }
+            Message::Event(Event::States(states)) => self.take(Event::States(states)),
             Message::Event(Event::Finished(wall)) => {
-                self.accept(watch);
                 let all = Seconds::new(self.run.wall.seconds() + wall.seconds());
                 self.take(Event::Finished(all));
                 return Some(End::Finished);
@@ -328,10 +343,7 @@ fn join(known: &mut Conditions, new: Conditions) {
     }
 }
 
-fn failed(why: String) -> End {
-    accident(FlagKind::Failed, why)
-}
-
-fn accident(kind: FlagKind, why: String) -> End {
-    End::Accident(Accident { round: None, kind, why, cells: Vec::new() })
+/// The end of a worker in the round that runs, with what it has just said.
+fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
+    End::Accident(Accident { round: watch.round, kind, why, cells: std::mem::take(&mut watch.held) })
 }

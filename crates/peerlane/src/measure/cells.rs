@@ -72,7 +72,7 @@ pub(super) fn cells(index: usize, step: &Step, taken: &Taken, method: &Method, f
 }
 
 /// The cells of a step that has no value.
-pub(super) fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
+pub fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
     let size = match step.size {
         Size::Exactly(size) | Size::UpTo(size) => size,
     };
