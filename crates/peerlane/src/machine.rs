@@ -12,6 +12,7 @@ use crate::evidence::{
     ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
 };
 use crate::fabric::{Fabric, NodeId};
+use crate::virtual_machine::Virtual;
 
 /// Where a machine's description comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -175,6 +176,8 @@ pub struct Machine {
     pub notes: Vec<String>,
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
+    /// Noise and faults that a virtual machine of it has. No part of the design: nothing above is changed by them.
+    pub planted: Virtual,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
     /// What the evidence cannot tell, in sentences.
@@ -205,6 +208,7 @@ impl Machine {
             facts: Facts::default(),
             notes: Vec::new(),
             p2p: BTreeMap::new(),
+            planted: Virtual::default(),
             evidence: Vec::new(),
             unknown: Vec::new(),
             assumptions: Vec::new(),
