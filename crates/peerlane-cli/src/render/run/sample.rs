@@ -1,4 +1,5 @@
-//! A run for tests, with the numbers that four H200 behind NVSwitch gave (`captures/h200x4-vm`).
+//! A run for tests. Rates between GPUs, with the host and among all at once are what four H200 behind NVSwitch gave
+//! (`captures/h200x4-vm`); what was not measured there has some number.
 
 use peerlane::catalogue;
 use peerlane::evidence::{Engine, Operation, Quantity, Unit};

@@ -1,21 +1,67 @@
-//! Numbers against message size: sizes down, paths or collectives across.
+//! Numbers against message size: sizes down, paths or collectives across; below them the start-up time t₀, the rate
+//! r∞ of a message without end, and n½, the size that reaches half of it.
 
 use std::io::{self, Write};
 
 use peerlane::evidence::{Engine, Operation, Quantity, Unit};
+use peerlane::fit::{Fit, MISFIT};
 use peerlane::names::ranges;
 use peerlane::plan::Work;
 use peerlane::run::{Cell, Sweep, ends};
 use peerlane::units::Bytes;
 
 use super::{View, heading, remarks, significant};
+use crate::render::WIDTH;
 use crate::render::matrix::{self, grid};
-use crate::render::style;
+use crate::render::style::{self, paint};
+use crate::render::text::wrap;
 
 /// One column: its heading, and the cell at each size.
 struct Column<'a> {
     name: String,
     cells: Vec<(Bytes, Option<&'a Cell>)>,
+}
+
+impl Column<'_> {
+    /// Start-up time and rate without end, from rates or times; a bus bandwidth is no rate of messages.
+    fn fit(&self) -> Option<Fit> {
+        let values =
+            || self.cells.iter().filter_map(|(size, cell)| Some((*size, cell.as_ref()?, cell.as_ref()?.value()?)));
+        let (_, first, _) = values().next()?;
+        match first.quantity {
+            Quantity::Bandwidth => {
+                let rates = values().filter_map(|(size, cell, value)| Some((size, cell.unit.rate(value)?)));
+                Fit::of_rates(&rates.collect::<Vec<_>>()).ok()
+            }
+            Quantity::Latency => {
+                let times = values().filter_map(|(size, cell, value)| Some((size, cell.unit.time(value)?)));
+                Fit::of_times(&times.collect::<Vec<_>>()).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Columns whose misfits are named.
+const NAMED: usize = 4;
+
+/// Where t₀ and r∞ do not describe what was measured.
+fn misfits(out: &mut dyn Write, columns: &[Column], fits: &[Option<Fit>]) -> io::Result<()> {
+    let off = |(column, fit): (&Column, &Option<Fit>)| {
+        let sizes: Vec<String> = fit.as_ref()?.misfits().map(|r| r.size.to_string()).collect();
+        (!sizes.is_empty()).then(|| format!("{} at {}", column.name, sizes.join(", ")))
+    };
+    let all: Vec<String> = columns.iter().zip(fits).filter_map(off).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    let more = if all.len() > NAMED { format!("; and {} more columns", all.len() - NAMED) } else { String::new() };
+    let named: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
+    let text = format!("t₀ + size ÷ r∞ is off by more than {:.0} %: {}{more}", MISFIT * 100.0, named.join("; "));
+    for line in wrap(&text, WIDTH - 2) {
+        writeln!(out, "  {}", paint(style::DIM, &line))?;
+    }
+    Ok(())
 }
 
 /// Columns that share a table, by what the table is called.
@@ -81,11 +127,23 @@ fn draw(out: &mut dyn Write, view: &View, table: &Table) -> io::Result<()> {
         let cell = column.cells.iter().find(|(s, _)| s == size).and_then(|(_, cell)| *cell);
         show(cell)
     };
-    let cells: Vec<Vec<matrix::Cell>> =
+    let mut cells: Vec<Vec<matrix::Cell>> =
         sizes.iter().map(|size| table.columns.iter().map(|column| at(column, size)).collect()).collect();
-    let rows: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let mut rows: Vec<String> = sizes.iter().map(ToString::to_string).collect();
+    let fits: Vec<Option<Fit>> = table.columns.iter().map(Column::fit).collect();
+    if fits.iter().any(Option::is_some) {
+        let line = |of: &dyn Fn(&Fit) -> String| -> Vec<matrix::Cell> {
+            let show = |fit: &Option<Fit>| (fit.as_ref().map_or("-".to_owned(), of), style::DIM);
+            fits.iter().map(show).collect()
+        };
+        rows.extend(["t₀, us", "r∞, GB/s", "n½"].map(str::to_owned));
+        cells.push(line(&|fit| significant(fit.startup.us(), 3)));
+        cells.push(line(&|fit| significant(fit.rate.gb(), 4)));
+        cells.push(line(&|fit| fit.half_size.to_string()));
+    }
     let cols: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
     grid(out, &rows, &cols, &cells)?;
+    misfits(out, &table.columns, &fits)?;
     let all: Vec<&Cell> = table.columns.iter().flat_map(|c| c.cells.iter().filter_map(|(_, cell)| *cell)).collect();
     view.below(out, &all)
 }

@@ -115,6 +115,10 @@ fn sizes_go_down_and_paths_across() {
     let table = below(&text, "bandwidth by message size, copy engine, GB/s [sizes]");
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["GPU0→GPU1", "host→GPU0", "GPU0→host"]);
     assert!(table[1].starts_with("  8 B ") && table[10].starts_with("  1 GiB "), "{table:#?}");
+    // the sample's messages start within 8 us
+    let fit = |label: &str| table.iter().find(|l| l.trim_start().starts_with(label)).unwrap();
+    assert!(fit("t₀, us").contains(" 8.0") || fit("t₀, us").contains(" 7.9"), "{table:#?}");
+    assert!(fit("r∞, GB/s").contains(" 39") && fit("n½").contains(" MiB"), "{table:#?}");
     let bus = below(&text, "bus bandwidth by message size, NCCL among GPU0–GPU3, GB/s");
     assert!(bus[0].contains("all-reduce all-gather"));
     assert!(below(&text, "latency by message size, NCCL")[1].contains(" 20.0") || text.contains(" 19.9"));
