@@ -15,6 +15,7 @@ TARGET is one of:
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
                    p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more
+  run.json         a run that peerlane has recorded, also while it grows (run.json.partial)
   -                the same from standard input
 
 Several files are taken as evidence of one machine, unless they speak of different ones:

@@ -384,6 +384,16 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_cell_is_one() {
+        let docs = include_str!("../../../../docs/run-files.md");
+        let example = docs.split("```json\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let cell: Cell = serde_json::from_str(example).unwrap();
+        let again: serde_json::Value = serde_json::to_value(&cell).unwrap();
+        assert_eq!(again, serde_json::from_str::<serde_json::Value>(example).unwrap());
+        assert_eq!((cell.samples.len(), cell.each.len()), (cell.n, 2));
+    }
+
+    #[test]
     fn a_flood_is_refused() {
         let long = " ".repeat(MAX_RUN_BYTES + 1);
         assert_eq!(Run::from_json(&long), Err(RunError::TooLarge));

@@ -38,6 +38,7 @@ impl Run {
         machine.curves.extend(matrices::curves(&self.cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));
         let warn = |message| Warning { origin: Some(origin.clone()), message };
+        machine.warnings.extend(self.incomplete().map(warn));
         machine.warnings.extend(self.odd_cells().into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));
         if left_out > 0 {
@@ -88,6 +89,16 @@ impl Run {
         };
         let gpus: Vec<GpuFacts> = self.conditions.after.iter().map(facts).filter(|g| g.index.is_some()).collect();
         (!gpus.is_empty()).then(|| Evidence { origin: origin.clone(), fact: Fact::Gpus(gpus) })
+    }
+
+    /// What it says of steps without an answer.
+    fn incomplete(&self) -> Option<String> {
+        let (done, all) = (self.steps_done().len(), self.plan.steps().count());
+        match all.saturating_sub(done) {
+            0 if self.complete => None,
+            0 => Some("the run broke off before its end; all of its steps have an answer".to_owned()),
+            open => Some(format!("the run is not complete: {open} of {all} steps have no answer")),
+        }
     }
 
     /// A sentence for each kind of trouble that cells had.
@@ -145,6 +156,7 @@ mod tests {
     fn measured(kind: Option<FlagKind>) -> Run {
         let steps = [("GPU0", "GPU1"), ("GPU1", "GPU0")].map(|(a, b)| moving(Test::Pairs, &[Transfer::new(a, b)]));
         let mut run = run("h200x4-vm", steps.to_vec());
+        run.complete = true;
         run.cells = vec![cell(0, &steps[0], 396.0)];
         run.cells.push(kind.map_or_else(|| cell(1, &steps[1], 395.0), |kind| void(1, &steps[1], kind)));
         run
@@ -162,6 +174,45 @@ mod tests {
         assert_eq!(own.spread[0][1].map(|s| s.n), Some(12));
         let warnings: Vec<&str> = machine.warnings.iter().map(|w| w.message.as_str()).collect();
         assert_eq!(warnings, ["1 cell did not end in time: GPU1→GPU0 (no sign of life for 20 s)"]);
+    }
+
+    #[test]
+    fn an_unfinished_run_says_so() {
+        let mut run = measured(None);
+        run.complete = false;
+        let warnings =
+            |run: &Run| run.machine().unwrap().warnings.iter().map(|w| w.message.clone()).collect::<Vec<_>>();
+        assert_eq!(warnings(&run), ["the run broke off before its end; all of its steps have an answer"]);
+        run.cells.pop();
+        assert_eq!(warnings(&run), ["the run is not complete: 1 of 2 steps have no answer"]);
+    }
+
+    #[test]
+    fn rules_take_a_run_for_what_it_is() {
+        let ordered = |n: usize| (0..n).flat_map(move |a| (0..n).filter(move |b| a != *b).map(move |b| (a, b)));
+        let copies = |(a, b): (usize, usize)| Transfer::new(format!("GPU{a}"), format!("GPU{b}"));
+        let steps: Vec<_> = ordered(4).map(|ends| moving(Test::Pairs, &[copies(ends)])).collect();
+        let mut run = run("h200x4-vm", steps.clone());
+        // without the published numbers, which have findings of their own
+        run.machine.system = run.machine.system.map(|s| s.split("[[published]]").next().unwrap().to_owned());
+        let findings = |run: &Run| {
+            let machine = run.machine().unwrap();
+            let model = crate::model::Model::new(&machine, crate::catalogue::Parts::embedded());
+            let context = crate::check::Context { machine: &machine, model: &model };
+            let found = crate::check::check(&context);
+            found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
+        };
+        let cells = |first_row: f64| {
+            let value = |(a, _): (usize, usize)| if a == 0 { first_row } else { 395.0 };
+            ordered(4).zip(&steps).enumerate().map(|(i, (ends, s))| cell(i, s, value(ends))).collect::<Vec<_>>()
+        };
+        run.cells = cells(394.0);
+        assert_eq!(findings(&run), []);
+        // warm-up is no excuse for a program that warms up
+        run.cells = cells(360.0);
+        let found = findings(&run);
+        assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
+        assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What was done, in few words: `GPU0→GPU1`, `host↔GPU0–GPU3`.
 
-use crate::names::{list, natural};
+use crate::names::{is_host, list, natural};
 use crate::plan::{StreamKernel, Transfer, Work};
 
 /// What a step or cell does, by its ends; several transfers in the order of their sources.
@@ -42,13 +42,23 @@ fn transfers_between(transfers: &[Transfer]) -> String {
             ways.push(way);
         }
     }
+    // what comes from the host and what goes to it are two things
+    let (down, rest): (Vec<_>, Vec<_>) = ways.iter().copied().partition(|(a, _)| is_host(a));
+    if !down.is_empty() && rest.iter().any(|(_, b)| is_host(b)) {
+        return format!("{}; {}", between(down, "→"), between(rest, "→"));
+    }
+    between(ways, if mutual { "↔" } else { "→" })
+}
+
+/// Ways, in the order of their sources.
+fn between(mut ways: Vec<(&str, &str)>, arrow: &str) -> String {
     ways.sort_by(|a, b| natural(a.0).cmp(&natural(b.0)).then(natural(a.1).cmp(&natural(b.1))));
     let once = |names: Vec<&str>| {
         let first = names.first().copied().unwrap_or_default();
         if names.iter().all(|name| *name == first) { first.to_owned() } else { list(&names) }
     };
     let (from, to): (Vec<&str>, Vec<&str>) = ways.iter().copied().unzip();
-    format!("{}{}{}", once(from), if mutual { "↔" } else { "→" }, once(to))
+    format!("{}{arrow}{}", once(from), once(to))
 }
 
 #[cfg(test)]
@@ -72,6 +82,7 @@ mod tests {
             of(&[("GPU0", "GPU3"), ("GPU3", "GPU0"), ("GPU1", "GPU2"), ("GPU2", "GPU1")]),
             "GPU0, GPU1↔GPU3, GPU2"
         );
+        assert_eq!(of(&[("host", "GPU0"), ("GPU1", "host"), ("host", "GPU2")]), "host→GPU0, GPU2; GPU1→host");
         assert_eq!(of(&[]), "→");
     }
 }
