@@ -317,3 +317,19 @@ fn an_interrupted_run_is_written_and_gone_on_with() {
     assert!(whole.cells[..run.cells.len()] == run.cells[..], "what was written is as it was");
     assert_eq!(whole.conditions.before, run.conditions.before);
 }
+
+#[test]
+fn a_worker_that_dies_is_replaced() {
+    let (folder, _, child) = stuck("dies");
+    let workers = children(&child);
+    for worker in &workers {
+        assert!(Command::new("kill").args(["-KILL", &worker.to_string()]).status().unwrap().success());
+    }
+    until("another worker", || children(&child).iter().any(|id| !workers.contains(id)));
+    signal(&child, "TERM");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("was ended by SIGKILL during pairs"), "{}", err(&output));
+    let run = kept(&folder.join("run.json"));
+    assert!(run.cells.iter().all(|c| !c.is_void() || c.flag(FlagKind::NotApplicable).is_some()));
+}

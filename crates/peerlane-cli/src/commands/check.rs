@@ -54,7 +54,7 @@ fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
     match measure::take_live(args.force) {
         Ok(Taken { run, incomplete }) => {
             let machine = run.machine().map_err(|e| Failure::new(e.to_string()))?;
-            Ok(Some(Loaded { machines: vec![machine], incomplete }))
+            Ok(Some(Loaded { machines: vec![machine], runs: vec![Some(run)], incomplete }))
         }
         Err(Failure::Message(why)) => {
             crate::say(&format!("{why}\nNothing was measured: this is judged by what the machine says of itself."));

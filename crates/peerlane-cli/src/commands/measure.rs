@@ -20,7 +20,7 @@ use crate::measuring::progress::Progress;
 use crate::measuring::protocol::{Device, LiveGpu};
 use crate::measuring::supervisor::{Ending, Supervisor};
 use crate::target::{system_file, unknown};
-use crate::{Failure, Outcome, live};
+use crate::{Failure, Outcome, live, render};
 
 /// A virtual machine to offer where there is nothing to measure.
 const EXAMPLE: &str = "h200x4-vm";
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if args.detail.json {
         out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
     } else {
-        tables(out, &run, args.detail.verbose)?;
+        render::run::write(out, &run, args.detail.verbose)?;
     }
     out.flush()?;
     let why = match ending {
@@ -258,15 +258,4 @@ fn described(name: &str) -> Result<String, Failure> {
     Err(Failure::new(format!(
         "{name} {what}, which can be checked but not measured; measure 'live', a system of the catalogue or a system.toml"
     )))
-}
-
-/// All numbers, a line each.
-fn tables(out: &mut dyn Write, run: &Run, _verbose: bool) -> io::Result<()> {
-    for cell in &run.cells {
-        match cell.value() {
-            Some(value) => writeln!(out, "{} {value}", cell.test)?,
-            None => writeln!(out, "{} {:?}", cell.test, cell.flags)?,
-        }
-    }
-    Ok(())
 }
