@@ -58,7 +58,7 @@ pub fn answer(
     let states = executor.states();
     tell(Event::States(states.clone()));
     let now = executor.now().seconds();
-    let mut session = Session { plan, executor, tell, states, looked: now, kinds: HashMap::new() };
+    let mut running = Running { plan, executor, tell, states, looked: now, kinds: HashMap::new() };
     let mut index = 0;
     let mut rounds: Vec<(usize, Vec<Item<'_>>)> = Vec::new();
     for (round, steps) in plan.rounds.iter().enumerate() {
@@ -72,20 +72,20 @@ pub fn answer(
     let mut weights: f64 = rounds.iter().map(|(_, open)| weight(open)).sum();
     let budget = plan.method.budget.seconds();
     for (round, open) in rounds {
-        let spent = session.executor.now().seconds() - now;
+        let spent = running.executor.now().seconds() - now;
         if spent > OVERRUN * budget {
             break;
         }
         let own = weight(&open);
         let time = (budget - spent).max(0.0) * own / weights;
         weights -= own;
-        (session.tell)(Event::Started(round));
-        session.round(&open, Seconds::new(time))?;
+        (running.tell)(Event::Started(round));
+        running.round(&open, Seconds::new(time))?;
     }
-    let states = session.executor.states();
-    (session.tell)(Event::States(states));
-    let wall = session.executor.now();
-    (session.tell)(Event::Finished(wall));
+    let states = running.executor.states();
+    (running.tell)(Event::States(states));
+    let wall = running.executor.now();
+    (running.tell)(Event::Finished(wall));
     Ok(())
 }
 
@@ -104,7 +104,7 @@ fn kind(step: &Step) -> Kind {
 }
 
 /// A plan that is being answered.
-struct Session<'a> {
+struct Running<'a> {
     plan: &'a Plan,
     executor: &'a mut dyn Executor,
     tell: &'a mut dyn FnMut(Event),
@@ -115,7 +115,7 @@ struct Session<'a> {
     kinds: HashMap<Kind, Option<String>>,
 }
 
-impl Session<'_> {
+impl Running<'_> {
     /// Answers the steps of a round.
     fn round(&mut self, open: &[Item<'_>], time: Seconds) -> Result<(), Failure> {
         match open {
