@@ -58,8 +58,16 @@ fn record(output: &Output) -> Run {
     Run::from_json(&text).unwrap_or_else(|e| panic!("{e}: {}", err(output)))
 }
 
+/// The run in a file, which must be what the schema promises to other programs.
 fn kept(path: &Path) -> Run {
-    Run::from_json(&fs::read_to_string(path).unwrap()).unwrap()
+    let text = fs::read_to_string(path).unwrap();
+    let schema = include_str!("../../../schema/run-1.json");
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    if let Err(error) = schema.validate(&document) {
+        panic!("{}: {}: {error}", path.display(), error.instance_path());
+    }
+    Run::from_json(&text).unwrap()
 }
 
 /// Steps that have a cell, of which none may come from two answers.
