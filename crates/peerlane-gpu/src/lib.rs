@@ -7,14 +7,15 @@
 //! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
 
-mod bindings;
+pub mod bindings;
 mod cuda;
+pub mod discover;
 mod host;
-mod kernels;
-mod library;
+pub mod kernels;
+pub mod library;
 mod live;
 mod nccl;
-mod nvml;
-mod pattern;
+pub mod nvml;
+pub mod pattern;
 
 pub use live::{GpuName, Live};
