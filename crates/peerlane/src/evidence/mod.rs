@@ -44,6 +44,7 @@ mod nvidia_smi_q;
 mod nvidia_smi_table;
 mod nvidia_smi_topo;
 mod nvidia_smi_topo_p2p;
+pub mod nvml;
 mod osu;
 mod p2p_test;
 mod perftest;

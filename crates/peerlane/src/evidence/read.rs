@@ -74,6 +74,7 @@ const SCANNERS: &[Scanner] = &[
     super::nvidia_smi_nvlink::scan,
     super::nvidia_smi_q::scan,
     super::nvidia_smi_table::scan,
+    super::nvml::scan,
     super::p2p_test::scan,
     super::bandwidth_test::scan,
     super::device_query::scan,
