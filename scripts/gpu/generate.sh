@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Makes what is checked in but not written by hand: the PTX of the kernels.
+# Makes what is checked in but not written by hand: the PTX of the kernels, and the signatures of
+# NVIDIA's libraries.
 #
 # usage: generate.sh [--check]
 #   --check   writes nothing; says what differs from what is checked in, and ends with 1 if anything does
 #
-# Needs x86_64 Linux, python3 with pip or venv and a network that reaches PyPI; no CUDA toolkit.
+# Needs x86_64 Linux, cargo with rustfmt, python3 with pip or venv, and a network that reaches PyPI and
+# crates.io; no CUDA toolkit.
 # Tools and headers are kept in $XDG_CACHE_HOME/peerlane-generate.
 set -euo pipefail
 scripts="$(cd "$(dirname "$0")" && pwd)"
@@ -19,7 +21,9 @@ case "${1:-}" in
     *) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
 esac
 [ "$(uname -sm)" = "Linux x86_64" ] || fail "the pinned tools are for x86_64 Linux, this is $(uname -sm)"
-command -v python3 >/dev/null || fail "python3 is missing"
+for tool in python3 cargo rustfmt; do
+    command -v "$tool" >/dev/null || fail "$tool is missing"
+done
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/peerlane-generate"
 work="$(mktemp -d)"
@@ -51,14 +55,26 @@ PYTHON
 }
 [ -d "$wheels" ] || fetch_wheels
 
-mkdir -p "$work/kernels"
+# built without optimisation: it runs for a second, and would take minutes to build otherwise
+bindgen_version=0.72.1
+bindgen="$cache/bindgen-$bindgen_version"
+if [ ! -x "$bindgen/bin/bindgen" ]; then
+    echo "building bindgen $bindgen_version into $bindgen" >&2
+    cargo install bindgen-cli --quiet --locked --debug --version "$bindgen_version" --root "$bindgen" ||
+        fail "bindgen could not be built from crates.io: what is checked in was not compared"
+fi
+
+mkdir -p "$work/kernels" "$work/bindings"
+LIBCLANG_PATH="$(dirname "$wheels"/libclang-*/platlib/clang/native/libclang.so)" \
+    python3 "$scripts/generate_bindings.py" "$bindgen/bin/bindgen" "$wheels" "$work/bindings"
+rustfmt --edition 2024 --config-path "$crate/../.." "$work"/bindings/*.rs
 python3 "$scripts/compile_ptx.py" "$wheels/nvidia/cuda_nvrtc/lib/libnvrtc.so.12" "$crate/src/kernels" "$work/kernels"
 
-# compares or installs the generated files of one folder: OUTPUT CHECKED_IN SUFFIX
+# compares or installs the generated files of one folder: OUTPUT CHECKED_IN PATTERN
 different=0
 settle() {
-    local made="$1" kept="$2" suffix="$3" name
-    for name in $({ cd "$made" && ls; cd "$kept" && ls; } | grep "$suffix\$" | sort -u); do
+    local made="$1" kept="$2" pattern="$3" name
+    for name in $({ cd "$made" && ls; cd "$kept" && ls; } | grep -E "$pattern" | sort -u); do
         if [ ! -e "$made/$name" ]; then
             $check || { rm "$kept/$name"; echo "removed $kept/$name"; continue; }
             echo "$kept/$name: its source is gone" >&2
@@ -75,6 +91,7 @@ settle() {
         different=$((different + 1))
     done
 }
-settle "$work/kernels" "$crate/src/kernels" .ptx
+settle "$work/kernels" "$crate/src/kernels" '\.ptx$'
+settle "$work/bindings" "$crate/src/bindings" '^(cuda|nvml|nccl)\.rs$'
 
 [ "$different" -eq 0 ] || fail "$different generated file(s) differ: run scripts/gpu/generate.sh and commit"

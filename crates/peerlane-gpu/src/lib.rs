@@ -6,3 +6,6 @@
 //! The kernels are CUDA C in `src/kernels/*.cu`. Their PTX lies beside them, made by
 //! `scripts/gpu/generate.sh`: `NAME.cu` gives `NAME.sm_70.ptx`, which runs on Volta and everything
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
+
+pub mod bindings;
+pub mod library;

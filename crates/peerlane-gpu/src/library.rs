@@ -1,0 +1,367 @@
+//! Opens NVIDIA's libraries at run time and says in one line what is absent.
+//!
+//! A library gives a table of functions, each of which may be missing: an old driver has fewer than a
+//! new one, and most of the work needs only a few.
+//!
+//! ```no_run
+//! use peerlane_gpu::library::{self, function};
+//!
+//! # fn main() -> Result<(), library::LibraryError> {
+//! let cuda = library::cuda()?;
+//! let init = function!(cuda, cuInit)?;
+//! // SAFETY: cuInit takes flags, of which there are none
+//! let status = unsafe { init(0) };
+//! # let _ = status;
+//! # Ok(())
+//! # }
+//! ```
+
+mod places;
+
+use std::ffi::{OsStr, OsString};
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
+
+use crate::bindings::cuda::Cuda;
+use crate::bindings::nccl::Nccl;
+use crate::bindings::nvml::Nvml;
+
+/// Why a library, or a function of one, cannot be had. Each is one line for the user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LibraryError {
+    /// No such file in any of the places.
+    #[error("{name} not found: {meaning}")]
+    NotFound {
+        /// The name that was looked for first.
+        name: String,
+        /// What that says of this machine.
+        meaning: &'static str,
+    },
+    /// There is a file, but it does not open.
+    #[error("{file} cannot be opened: {reason}")]
+    Broken {
+        /// The name or path that was tried.
+        file: String,
+        /// What the system's loader said of it.
+        reason: String,
+    },
+    /// The file opened, but is another library.
+    #[error("{file} is not {wanted}: it has no {symbol}")]
+    Other {
+        /// The file.
+        file: String,
+        /// What it should have been.
+        wanted: &'static str,
+        /// The function that it would have.
+        symbol: &'static str,
+    },
+    /// A toolkit's stand-in for the driver, good for linking only.
+    #[error("{file} is a stub to link against, not a driver: no NVIDIA driver here")]
+    Stub {
+        /// The file.
+        file: String,
+    },
+    /// A program that is linked statically has no loader.
+    #[error("this build of peerlane is linked statically and cannot open {name}: use the one for glibc")]
+    Static {
+        /// The name of the library.
+        name: String,
+    },
+    /// The library is there, and lacks a function.
+    #[error("{library} lacks {symbol}{}", needs.as_ref().map(|needs| format!(": needs {needs}")).unwrap_or_default())]
+    Lacks {
+        /// The library and its version, as in "driver 470.82.01".
+        library: String,
+        /// The function.
+        symbol: &'static str,
+        /// The oldest version that has it, as in "driver 535", where that explains the lack.
+        needs: Option<String>,
+    },
+}
+
+/// What tells one of the libraries from others, and where it is looked for.
+#[derive(Debug, Clone, Copy)]
+struct Identity {
+    /// What a version is a version of: `driver`, `NCCL`.
+    product: &'static str,
+    /// The name it is known by, looked for first.
+    name: &'static str,
+    /// A function that it has had since ever.
+    probe: &'static str,
+    /// What its absence says of this machine.
+    meaning: &'static str,
+}
+
+const CUDA: Identity =
+    Identity { product: "driver", name: "libcuda.so.1", probe: "cuInit", meaning: "no NVIDIA driver here" };
+const NVML: Identity =
+    Identity { product: "driver", name: "libnvidia-ml.so.1", probe: "nvmlInit_v2", meaning: "no NVIDIA driver here" };
+const NCCL: Identity = Identity {
+    product: "NCCL",
+    name: "libnccl.so.2",
+    probe: "ncclGetVersion",
+    meaning: "no NCCL here (PEERLANE_NCCL=FILE names one)",
+};
+
+/// A library that was opened. It stays open until the process ends: functions taken from it are then
+/// always good to call, and NVIDIA's libraries keep threads of their own, which closing would pull the code from under.
+#[derive(Debug)]
+pub struct Library {
+    handle: ManuallyDrop<Handle>,
+    identity: Identity,
+    file: PathBuf,
+}
+
+impl Library {
+    /// Opens the first of `places` that serves.
+    fn open(identity: Identity, places: &[OsString]) -> Result<Self, LibraryError> {
+        if cfg!(all(target_env = "musl", target_feature = "crt-static")) {
+            return Err(LibraryError::Static { name: identity.name.to_owned() });
+        }
+        // the first file that is there but does not serve explains more than the absence of the others
+        let mut failure = None;
+        for place in places {
+            match Self::open_one(identity, place) {
+                Ok(Some(library)) => return Ok(library),
+                Ok(None) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure
+            .unwrap_or_else(|| LibraryError::NotFound { name: identity.name.to_owned(), meaning: identity.meaning }))
+    }
+
+    /// `None` where there is no such file.
+    fn open_one(identity: Identity, place: &OsStr) -> Result<Option<Self>, LibraryError> {
+        let name = place.to_string_lossy();
+        // SAFETY: runs the initialisers of a library that the user installed, as any program linked to it does
+        let handle = match unsafe { Handle::open(Some(place), RTLD_NOW | RTLD_LOCAL) } {
+            Ok(handle) => handle,
+            Err(error) => {
+                let reason = std::error::Error::source(&error).unwrap_or(&error).to_string();
+                // a loader that misses a library which this one needs names that other one instead
+                if reason.contains(&*name) && reason.contains("No such file") {
+                    return Ok(None);
+                }
+                let reason = reason.strip_prefix(&format!("{name}: ")).map(str::to_owned).unwrap_or(reason);
+                return Err(LibraryError::Broken { file: name.into_owned(), reason });
+            }
+        };
+        // SAFETY: the address is only compared, never called
+        let address = unsafe { handle.get::<*const ()>(identity.probe.as_bytes()) }.map(|symbol| *symbol as usize);
+        let Ok(address) = address else {
+            let file = name.into_owned();
+            return Err(LibraryError::Other { file, wanted: identity.name, symbol: identity.probe });
+        };
+        let file = std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| file_at(&maps, address));
+        let file = file.unwrap_or_else(|| PathBuf::from(place));
+        if file.components().any(|part| part.as_os_str() == "stubs") {
+            return Err(LibraryError::Stub { file: file.display().to_string() });
+        }
+        Ok(Some(Self { handle: ManuallyDrop::new(handle), identity, file }))
+    }
+
+    /// The file that was loaded, links resolved.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The version, as far as the file's name tells it: `libcuda.so.535.104.05` is driver 535.104.05.
+    #[must_use]
+    pub fn version(&self) -> Option<&str> {
+        version_in_name(&self.file, self.identity.product)
+    }
+
+    /// The function of that name, if the library has it.
+    ///
+    /// # Safety
+    /// `T` must be the type of a pointer to that function.
+    #[must_use]
+    pub unsafe fn symbol<T: Copy>(&self, name: &str) -> Option<T> {
+        // SAFETY: the caller's promise; the library is never closed, so that the pointer stays good
+        unsafe { self.handle.get::<T>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+    }
+
+    /// The error that tells the user that a function is missing, and which version has it.
+    fn lacks(&self, symbol: &'static str, since: &str) -> LibraryError {
+        let product = self.identity.product;
+        let file_name = self.file.file_name().unwrap_or(self.file.as_os_str()).to_string_lossy();
+        let library = self.version().map_or_else(|| file_name.into_owned(), |version| format!("{product} {version}"));
+        // a version that should have it is not the reason
+        let explains = self.version().is_none_or(|version| numbers(version) < numbers(since));
+        LibraryError::Lacks { library, symbol, needs: explains.then(|| format!("{product} {since}")) }
+    }
+}
+
+/// The file that is mapped at an address, by the text of `/proc/self/maps`.
+fn file_at(maps: &str, address: usize) -> Option<PathBuf> {
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        // permissions, offset, device, inode, then the path, which may hold blanks
+        let path = &rest[rest.find('/')?..];
+        // a driver that was replaced while this ran; the name still tells its version
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        (start..end).contains(&address).then(|| PathBuf::from(path))
+    })
+}
+
+/// `535.104.05` of `libcuda.so.535.104.05`; nothing of `libnccl.so.2`, which names an interface.
+fn version_in_name<'a>(file: &'a Path, product: &str) -> Option<&'a str> {
+    let (_, version) = file.file_name()?.to_str()?.split_once(".so.")?;
+    let parts = numbers(version);
+    // WSL's libcuda.so.1.1 is an interface too
+    let plausible = if product == "driver" { parts.first()? >= &100 } else { parts.len() > 1 };
+    plausible.then_some(version)
+}
+
+/// The numbers of a dotted version.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|part| part.parse().ok()).collect()
+}
+
+/// The functions of one library, each of which may be absent. Made by the macro `table!`.
+pub trait Table: Sized {
+    /// A table without a single function.
+    const NONE: Self;
+    /// Every function, and the version of the library since which it exists.
+    const SINCE: &'static [(&'static str, &'static str)];
+
+    /// Looks every function up.
+    fn load(library: &Library) -> Self;
+
+    /// The functions that are missing.
+    fn absent(&self) -> Vec<&'static str>;
+}
+
+/// A library and its functions.
+#[derive(Debug)]
+pub struct Opened<T> {
+    library: Library,
+    functions: T,
+}
+
+impl<T: Table> Opened<T> {
+    fn new(library: Library) -> Self {
+        Self { functions: T::load(&library), library }
+    }
+
+    /// The library.
+    #[must_use]
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The function, or the line that tells the user that `symbol` is missing. See [`function!`].
+    ///
+    /// # Errors
+    /// [`LibraryError::Lacks`]
+    pub fn require<F>(&self, function: Option<F>, symbol: &'static str) -> Result<F, LibraryError> {
+        function.ok_or_else(|| {
+            let since = T::SINCE.iter().find(|(name, _)| *name == symbol).map_or("", |(_, since)| since);
+            self.library.lacks(symbol, since)
+        })
+    }
+}
+
+impl<T> Deref for Opened<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.functions
+    }
+}
+
+/// Opens the CUDA driver.
+///
+/// # Errors
+/// One line on why there is none.
+pub fn cuda() -> Result<Opened<Cuda>, LibraryError> {
+    // without its number the name may be a toolkit's stub, so it comes last
+    let mut places = places::of_driver(CUDA.name);
+    places.push("libcuda.so".into());
+    Library::open(CUDA, &places).map(Opened::new)
+}
+
+/// Opens NVIDIA's management library, which comes with the driver.
+///
+/// # Errors
+/// One line on why there is none.
+pub fn nvml() -> Result<Opened<Nvml>, LibraryError> {
+    Library::open(NVML, &places::of_driver(NVML.name)).map(Opened::new)
+}
+
+/// Opens NCCL: the file that the environment variable `PEERLANE_NCCL` names, or else the first that is found
+/// where the system and Python keep it.
+///
+/// # Errors
+/// One line on why there is none.
+pub fn nccl() -> Result<Opened<Nccl>, LibraryError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    match variable("PEERLANE_NCCL") {
+        Some(file) => open_named(NCCL, file),
+        None => Library::open(NCCL, &places::of_nccl(NCCL.name, Path::new("/"), &variable)),
+    }
+    .map(Opened::new)
+}
+
+/// Opens what the user named, and nothing in its stead.
+fn open_named(identity: Identity, file: OsString) -> Result<Library, LibraryError> {
+    let name = file.to_string_lossy().into_owned();
+    Library::open(Identity { meaning: "PEERLANE_NCCL names it", ..identity }, &[file]).map_err(|error| match error {
+        LibraryError::NotFound { meaning, .. } => LibraryError::NotFound { name, meaning },
+        other => other,
+    })
+}
+
+/// `function!(cuda, cuInit)`: that function of an [`Opened`] library, or the [`LibraryError`] that says
+/// that it is missing.
+#[macro_export]
+macro_rules! function {
+    ($library:expr, $name:ident) => {
+        $library.require($library.$name, stringify!($name))
+    };
+}
+pub use function;
+
+/// Makes a [`Table`] of the functions that a header declares.
+macro_rules! table {
+    (
+        $(#[$about:meta])*
+        pub struct $table:ident {
+            $(since $since:literal: $(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty;)*)*
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy)]
+        pub struct $table {
+            $($(pub $name: Option<unsafe extern "C" fn($($argument: $type),*) -> $result>,)*)*
+        }
+
+        impl $crate::library::Table for $table {
+            const NONE: Self = Self { $($($name: None,)*)* };
+            const SINCE: &'static [(&'static str, &'static str)] = &[$($((stringify!($name), $since),)*)*];
+
+            fn load(library: &$crate::library::Library) -> Self {
+                Self {
+                    // SAFETY: the type is the one that the header declares for this name
+                    $($($name: unsafe { library.symbol(stringify!($name)) },)*)*
+                }
+            }
+
+            fn absent(&self) -> Vec<&'static str> {
+                let all = [$($((stringify!($name), self.$name.is_none()),)*)*];
+                all.into_iter().filter_map(|(name, absent)| absent.then_some(name)).collect()
+            }
+        }
+    };
+}
+pub(crate) use table;
+
+#[cfg(test)]
+mod tests;
