@@ -8,4 +8,6 @@
 //! later; `NAME.sm_90.cu` gives `NAME.sm_90.ptx`, for Hopper and later.
 
 pub mod bindings;
+pub mod discover;
 pub mod library;
+pub mod nvml;

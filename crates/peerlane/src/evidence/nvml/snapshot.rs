@@ -216,6 +216,9 @@ pub struct NvlinkErrors {
     /// Checksum errors of data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub crc_data: Option<u64>,
+    /// Errors of data that were corrected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecc_data: Option<u64>,
 }
 
 /// A GPU's place in an NVSwitch fabric.
@@ -245,18 +248,12 @@ pub struct Now {
     /// Temperature of the memory in °C.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_temperature_c: Option<f64>,
-    /// Temperature in °C at which it slows down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub slowdown_c: Option<f64>,
     /// Power in W.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_w: Option<f64>,
     /// Power limit in W.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_limit_w: Option<f64>,
-    /// Power limit that it was made with, in W.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_power_limit_w: Option<f64>,
     /// Clock of the multiprocessors in MHz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sm_clock_mhz: Option<u32>,
@@ -310,9 +307,6 @@ pub struct Modes {
 pub struct Process {
     /// Its number, as the host counts processes.
     pub pid: u32,
-    /// Its program, where NVML may tell.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
     /// Memory of the GPU that it holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
