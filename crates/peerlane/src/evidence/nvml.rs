@@ -35,7 +35,7 @@ const NPU_CLASS: u32 = 0x06_8001;
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
-        let Some(start) = opening(text, i) else {
+        let Some(start) = opening(text, i, NAMES_IT) else {
             i += 1;
             continue;
         };
@@ -58,9 +58,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-/// Where the object opens whose schema stands on line `i`, as an offset into the whole text.
-fn opening(text: &Text, i: usize) -> Option<usize> {
-    let at = text.line(i).find(NAMES_IT)?;
+/// Where the object opens whose schema, which starts so, stands first in it on line `i`, as an offset into the whole
+/// text.
+pub(super) fn opening(text: &Text, i: usize, schema: &str) -> Option<usize> {
+    let at = text.line(i).find(schema)?;
     let before = text.line(i).get(..at)?.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"schema\"")?;
     if let Some(brace) = before.rfind('{') {
         return before.get(brace + 1..)?.trim().is_empty().then_some(text.offset(i) + brace);

@@ -78,6 +78,7 @@ const SCANNERS: &[Scanner] = &[
     super::nvidia_smi_q::scan,
     super::nvidia_smi_table::scan,
     super::nvml::scan,
+    super::files_json::scan,
     super::p2p_test::scan,
     super::bandwidth_test::scan,
     super::device_query::scan,

@@ -4,14 +4,14 @@
 //! is there. Only root may read configuration space past its first 64 bytes, where ACS and payload
 //! sizes stand.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use super::config_space;
 use super::pci_tree::{hex, pcie_width};
 use super::sysfs_tree::{Function, address, function_of, tree};
-use super::tree::{Below, Disk, Files, MAX_ENTRIES, Recorder, Tree};
+use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::Bytes;
@@ -56,12 +56,34 @@ pub(super) fn read_tree(name: &str, tree: &dyn Tree) -> Found {
 }
 
 /// The files that [`read_path`](super::read_path) reads of the machine below `root`, such as `/`: below `sys/` and
-/// `proc/`, as they stand there, so that they give the same machine elsewhere.
+/// `proc/`, as they stand there but for what `cpuinfo` repeats, so that they give the same machine elsewhere.
 pub fn record(root: &Path) -> Files {
     let disk = Disk(root);
     let recorder = Recorder::new(&disk);
     read_tree("", &recorder);
-    recorder.into_files()
+    shortened(recorder)
+}
+
+fn shortened(recorder: Recorder) -> Files {
+    let mut files = recorder.into_files();
+    for (_, item) in files.iter_mut().filter(|(path, _)| *path == "proc/cpuinfo") {
+        if let Item::File(bytes) = item {
+            *bytes = super::cpuinfo::shortened(&String::from_utf8_lossy(bytes)).into_bytes();
+        }
+    }
+    files
+}
+
+/// The same without the files of PCI functions that say nothing of the paths between GPUs, NICs and memory.
+pub fn record_what_matters(root: &Path) -> Files {
+    let disk = Disk(root);
+    let recorder = Recorder::new(&disk);
+    let found = read_tree("", &recorder);
+    let tree = found.evidence.into_iter().find_map(|e| if let Fact::Pci(tree) = e.fact { Some(tree) } else { None });
+    let kept: HashSet<PciAddress> = tree.iter().flat_map(|t| &t.devices).filter_map(|d| d.address).collect();
+    let mut files = shortened(recorder);
+    files.retain(|path, _| function_of(path).is_none_or(|function| kept.contains(&function)));
+    files
 }
 
 fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
