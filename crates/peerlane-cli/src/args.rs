@@ -1,5 +1,7 @@
 //! The command line: what may be written, and what it means.
 
+use std::path::PathBuf;
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
 
@@ -9,7 +11,8 @@ TARGET is one of:
   NAME             a system of the catalogue: 'peerlane systems' lists them
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
-                   p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more
+                   p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more;
+                   or what 'peerlane gather' saved
   -                the same from standard input
 
 Several files are taken as evidence of one machine, unless they speak of different ones:
@@ -39,8 +42,13 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Save what this machine tells of itself, to be looked at elsewhere
+    Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
+    /// Prints what NVML tells of this machine, as JSON, in a process of its own
+    #[command(hide = true)]
+    Discover,
 }
 
 /// Which machines a command works on.
@@ -158,6 +166,28 @@ pub(crate) struct ExplainArgs {
     pub(crate) machine: Option<String>,
     #[command(flatten)]
     pub(crate) detail: Detail,
+}
+
+const GATHERED: &str = "\
+What is saved is a TARGET anywhere: peerlane check FILE.tar.zst
+
+It holds NVML's answers, nvidia-smi's, what sysfs and /proc say of PCI devices, NICs, CPUs and memory,
+and lspci -vvv; a manifest lists it, and what could not be read. No program but nvidia-smi and lspci is
+run, nothing is changed, and nothing is sent anywhere.";
+
+/// Arguments of `gather`.
+#[derive(Debug, Args)]
+#[command(after_help = GATHERED)]
+pub(crate) struct GatherArgs {
+    /// A new folder, or a file that ends in .tar.zst
+    #[arg(short, long, value_name = "FOLDER|FILE.tar.zst")]
+    pub(crate) output: PathBuf,
+    /// Replace serial numbers, UUIDs, MAC addresses, GUIDs and the host's name, each by the same stand-in everywhere
+    #[arg(long)]
+    pub(crate) redact: bool,
+    /// Write the manifest as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `systems`.

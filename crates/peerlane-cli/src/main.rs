@@ -7,6 +7,7 @@
 mod args;
 mod commands;
 mod live;
+mod program;
 mod render;
 mod target;
 
@@ -75,6 +76,8 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Gather(args) => commands::gather::run(args, &mut out),
+        Command::Discover => live::worker(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing
