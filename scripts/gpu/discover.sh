@@ -62,11 +62,10 @@ pairs "$out/gathered.tar.zst" >"$out/classes-archive.txt"
 pairs "$out/gathered" >"$out/classes-folder.txt"
 same "classes of the archive" "$out/classes-archive.txt" "$out/classes-smi.txt"
 same "classes of the redacted folder" "$out/classes-folder.txt" "$out/classes-smi.txt"
-# their first line is the machine's name
-for what in gathered.tar.zst gathered; do
-    "$peerlane" map --format tree "$out/$what" | tail -n +2 >"$out/tree-$what.txt"
-done
-"$peerlane" map --format tree live | tail -n +2 >"$out/tree-live.txt"
+# the first line is the machine's name; what follows a node's name may be more where lspci was asked, too
+tree() { "$peerlane" map --format tree "$1" | tail -n +2 | sed -E 's/^([^[:alnum:]]*[[:alnum:]_]+).*/\1/'; }
+for what in gathered.tar.zst gathered; do tree "$out/$what" >"$out/tree-$what.txt"; done
+tree live >"$out/tree-live.txt"
 same "tree of the archive and of the machine" "$out/tree-gathered.tar.zst.txt" "$out/tree-live.txt"
 same "tree of the folder and of the machine" "$out/tree-gathered.txt" "$out/tree-live.txt"
 
