@@ -2,8 +2,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
+use peerlane::plan::{Scope, Test};
+use peerlane::units::Seconds;
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -13,6 +16,7 @@ TARGET is one of:
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
                    p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more;
                    or what 'peerlane gather' saved
+  run.json         a run that peerlane has recorded, also while it grows (run.json.partial)
   -                the same from standard input
 
 Several files are taken as evidence of one machine, unless they speak of different ones:
@@ -42,10 +46,15 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Measure the paths of this machine, or of a virtual one
+    Measure(MeasureArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
+    /// Answers one request of 'measure' in a process of its own
+    #[command(hide = true)]
+    Answer,
     /// Prints what NVML tells of this machine, as JSON, in a process of its own
     #[command(hide = true)]
     Discover,
@@ -84,6 +93,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Judge this machine by what it says of itself, without moving a byte
+    #[arg(long)]
+    pub(crate) passive: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long, conflicts_with = "passive")]
+    pub(crate) force: bool,
 }
 
 /// The least severity that makes `check` exit with 1.
@@ -141,6 +156,96 @@ pub(crate) enum Format {
     NcclXml,
     /// A system file, to change and to check again
     System,
+}
+
+const MEASURED: &str = "\
+TARGET is one of:
+  live             this machine (the default)
+  NAME             a system of the catalogue, as a virtual machine: peerlane measure h200x4-vm
+  FILE.toml        a system that you describe yourself, as a virtual machine
+
+Exit status: 0 done, 2 could not do it, or not all of it.";
+
+/// Arguments of `measure`.
+#[derive(Debug, Args)]
+#[command(after_help = MEASURED)]
+pub(crate) struct MeasureArgs {
+    /// What to measure: 'live', a system's name, or a system file
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Only these tests
+    #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_parser = tests())]
+    pub(crate) tests: Vec<Test>,
+    /// Only steps between these: GPU0-GPU1, GPU0-host, GPU3
+    #[arg(long, value_name = "PAIR,…", value_delimiter = ',')]
+    pub(crate) pairs: Vec<String>,
+    /// How precise: the width of the median's 95 % interval, as 1% or 0.01
+    #[arg(long, value_name = "WIDTH", value_parser = share)]
+    pub(crate) precision: Option<f64>,
+    /// How long it may take in all, as 30s, 2m or 500ms; initialisation apart
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Seconds>,
+    /// What matters most, in about two seconds
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// All that can be asked
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Keep the run in this file, from its first number on
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Go on with the run in that file
+    #[arg(long, requires = "output")]
+    pub(crate) resume: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long a step may take before it is given up as hung
+    #[arg(long, value_name = "TIME", value_parser = duration, hide = true)]
+    pub(crate) patience: Option<Seconds>,
+}
+
+impl MeasureArgs {
+    /// How much is asked.
+    pub(crate) fn scope(&self) -> Scope {
+        match (self.quick, self.full) {
+            (true, _) => Scope::Quick,
+            (_, true) => Scope::Full,
+            _ => Scope::Default,
+        }
+    }
+}
+
+fn tests() -> impl TypedValueParser<Value = Test> {
+    let named = |name: String| Test::ALL.into_iter().find(|test| test.name() == name).ok_or("no such test");
+    PossibleValuesParser::new(Test::ALL.map(Test::name)).try_map(named)
+}
+
+/// `30s`, `2m`, `1.5h` or `500ms`.
+fn duration(text: &str) -> Result<Seconds, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let factor = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is written as 30s, 2m or 500ms".to_owned()),
+    };
+    let number = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
+    let seconds = number.map(|n| n * factor).filter(|s| s.is_finite() && *s > 0.0);
+    seconds.map(Seconds::new).ok_or_else(|| "a time above 0 is written as 30s, 2m or 500ms".to_owned())
+}
+
+/// `1%` or `0.01`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 0.01),
+        None => (text, 1.0),
+    };
+    let share = number.parse::<f64>().ok().map(|n| n * factor).filter(|s| *s > 0.0 && *s < 1.0);
+    share.ok_or_else(|| "it is written as 1% or 0.01, above 0 and below 100%".to_owned())
 }
 
 /// Arguments of `predict`.
@@ -231,6 +336,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        let seconds = |text: &str| duration(text).map(Seconds::seconds);
+        assert_eq!((seconds("30s"), seconds("2m"), seconds("1.5h")), (Ok(30.0), Ok(120.0), Ok(5400.0)));
+        assert_eq!(seconds("500ms"), Ok(0.5));
+        for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "five minutes", "٣s"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn widths_are_shares() {
+        assert_eq!((share("1%"), share("0.01"), share("2.5 %")), (Ok(0.01), Ok(0.01), Ok(0.025)));
+        for wrong in ["1", "0", "0%", "100%", "-1%", "nan", "", "%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! From TARGET to machines: a catalogue name, a system file, what a machine printed, or this machine.
+//! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
 use std::fs;
 use std::io::{self, Read};
@@ -6,8 +6,9 @@ use std::path::Path;
 
 use peerlane::assemble::assemble;
 use peerlane::catalogue;
-use peerlane::evidence::{self, Found};
+use peerlane::evidence::{self, Found, Warning};
 use peerlane::machine::Machine;
+use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
 
 use crate::{Failure, live};
 
@@ -17,17 +18,22 @@ const SHOWCASE: &str = "7gforce";
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
 
+/// How much of a source tells whether it may be JSON.
+const HEAD_BYTES: u64 = 64;
+
 /// How many warnings are shown of a target that says nothing else.
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
      bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
-     and system files (.toml)";
+     system files (.toml), and runs that it has recorded (.json)";
 
 /// What the targets amount to.
 pub(crate) struct Loaded {
     /// The machines; at least one.
     pub(crate) machines: Vec<Machine>,
+    /// For each of them the run that it was rebuilt from, if it was.
+    pub(crate) runs: Vec<Option<Run>>,
     /// True where a target could not be read; stderr has been told.
     pub(crate) incomplete: bool,
 }
@@ -45,11 +51,22 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         return Err(Failure::new("'-' is named twice; standard input can be read once"));
     }
     let mut machines = Vec::new();
+    let mut runs = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
     for target in targets {
         match read(target) {
-            Ok(Source::Machine(machine)) => machines.push(*machine),
+            Ok(Source::Machine(machine)) => {
+                machines.push(*machine);
+                runs.push(None);
+            }
+            Ok(Source::Run(partial)) => match of_run(*partial, target) {
+                Ok((machine, run)) => {
+                    machines.push(machine);
+                    runs.push(Some(run));
+                }
+                Err(problem) => problems.push(problem),
+            },
             Ok(Source::Text(found)) if found.evidence.is_empty() => {
                 problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
                 if found.warnings.len() > FEW {
@@ -76,11 +93,12 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
-    let machines = match only {
-        Some(wanted) => vec![pick(machines, wanted)?],
-        None => machines,
-    };
-    Ok(Loaded { machines, incomplete: !problems.is_empty() })
+    runs.resize_with(machines.len(), || None);
+    if let Some(wanted) = only {
+        let at = pick(&machines, wanted)?;
+        (machines, runs) = (vec![machines.swap_remove(at)], vec![runs.swap_remove(at)]);
+    }
+    Ok(Loaded { machines, runs, incomplete: !problems.is_empty() })
 }
 
 /// A system of the catalogue by name.
@@ -100,6 +118,7 @@ pub(crate) fn is_target(word: &str) -> bool {
 enum Source {
     Machine(Box<Machine>),
     Text(Found),
+    Run(Box<Partial>),
 }
 
 fn read(target: &str) -> Result<Source, String> {
@@ -107,7 +126,7 @@ fn read(target: &str) -> Result<Source, String> {
         return live::read().map(Source::Text);
     }
     if target == "-" {
-        return evidence::read_stream("-", io::stdin().lock()).map(Source::Text).map_err(|e| e.to_string());
+        return read_stream("-", io::stdin().lock());
     }
     if let Some(system) = catalogue::system(target) {
         return system.map(|m| Source::Machine(Box::new(m))).map_err(|e| e.to_string());
@@ -121,10 +140,50 @@ fn read(target: &str) -> Result<Source, String> {
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return read_system(path, target).map(|m| Source::Machine(Box::new(m)));
     }
-    evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string())
+    // a file that is too large is refused before it is read
+    if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {
+        return evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string());
+    }
+    let file = fs::File::open(path).map_err(|e| format!("{target}: {e}"))?;
+    read_stream(target, file)
+}
+
+/// A recorded run, or else whatever scanners make of it.
+fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
+    let refused = |e: io::Error| format!("{name}: {e}");
+    let mut bytes = Vec::new();
+    stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(refused)?;
+    if !evidence::decode(&bytes).trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']).starts_with('{') {
+        let found = evidence::read_stream(name, bytes.as_slice().chain(stream));
+        return found.map(Source::Text).map_err(|e| e.to_string());
+    }
+    stream.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
+    let text = evidence::decode(&bytes);
+    if looks_like_run(&text) {
+        return Partial::read(&text).map(|p| Source::Run(Box::new(p))).map_err(|e| format!("{name}: {e}"));
+    }
+    evidence::read_stream(name, bytes.as_slice()).map(Source::Text).map_err(|e| e.to_string())
+}
+
+/// The machine of a run, which says what of its record is not there.
+fn of_run(partial: Partial, name: &str) -> Result<(Machine, Run), String> {
+    let Partial { run, unreadable } = partial;
+    let mut machine = run.machine_of(name).map_err(|e| format!("{name}: {e}"))?;
+    if unreadable > 0 {
+        let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
+        let message = format!("{name}: {lines} cut or unreadable, and left out");
+        machine.warnings.push(Warning { origin: None, message });
+    }
+    Ok((machine, run))
 }
 
 fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
+    let text = system_file(path, name)?;
+    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+}
+
+/// The text of a system file.
+pub(crate) fn system_file(path: &Path, name: &str) -> Result<String, String> {
     let refused = |e: io::Error| format!("{name}: {e}");
     let mut bytes = Vec::new();
     fs::File::open(path).map_err(refused)?.take(MAX_SYSTEM_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
@@ -135,7 +194,7 @@ fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
     if text.contains(['\0', char::REPLACEMENT_CHARACTER]) {
         return Err(format!("{name}: no UTF-8 text; no system file"));
     }
-    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+    Ok(text.into_owned())
 }
 
 /// `live` where there is an NVIDIA GPU, else the showcase, which it announces.
@@ -150,20 +209,18 @@ fn default_target() -> String {
     SHOWCASE.to_owned()
 }
 
-/// Picks a machine by name, or by number from 1.
-fn pick(mut machines: Vec<Machine>, wanted: &str) -> Result<Machine, Failure> {
+/// Which machine is meant by a name, or by a number from 1.
+fn pick(machines: &[Machine], wanted: &str) -> Result<usize, Failure> {
     let by_name = machines.iter().position(|m| m.name == wanted);
     let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < machines.len());
-    match by_name.or(by_number) {
-        Some(at) => Ok(machines.swap_remove(at)),
-        None => {
-            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-            Err(Failure::new(format!("no machine '{wanted}' here; there are: {}", names.join(", "))))
-        }
-    }
+    by_name.or(by_number).ok_or_else(|| {
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        Failure::new(format!("no machine '{wanted}' here; there are: {}", names.join(", ")))
+    })
 }
 
-fn unknown(name: &str, what: &str) -> String {
+/// What to say of a name that nothing has: the names that may have been meant.
+pub(crate) fn unknown(name: &str, what: &str) -> String {
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),

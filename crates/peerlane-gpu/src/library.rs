@@ -257,6 +257,12 @@ impl<T: Table> Opened<T> {
         &self.library
     }
 
+    /// The functions that it lacks.
+    #[must_use]
+    pub fn absent(&self) -> Vec<&'static str> {
+        self.functions.absent()
+    }
+
     /// The function, or the line that tells the user that `symbol` is missing. See [`function!`].
     ///
     /// # Errors

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-use crate::fabric::NodeKind;
-use crate::model::{Model, PeerAccess, Transfer};
+use crate::fabric::{Fabric, NodeId, NodeKind};
+use crate::model::{Answer, Model, PeerAccess, Transfer};
+use crate::plan::{self, HostMemory, Via};
 use crate::units::Rate;
 
 /// A matrix of expected rates; the `matrices` of `predict --json`.
@@ -86,17 +87,45 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
 
 /// What should stand where `measured` has its numbers: the same rows, columns, quantity, direction and
 /// unit. `None` for quantities that the model does not predict: latencies, and tests in which many
-/// transfers run at once, of which a matrix does not say how they are counted.
+/// transfers run at once, of which a matrix does not say how they are counted. Nor does it predict copies of pageable
+/// and managed memory, which wait for the CPU.
 ///
 /// Peer access counts as on where the matrix does not say. Cells on the diagonal between GPUs, and cells
 /// whose row or column the machine does not have, stay empty.
 pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
-    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) {
+    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) || waits_for_cpu(&measured.title) {
         return None;
     }
     let &Matrix { direction, p2p, op, engine, unit, .. } = measured;
     unit.rate(1.0)?;
     Some(fill(model, Ask { direction, p2p, op, engine, unit }, &measured.rows, &measured.cols))
+}
+
+/// What transfers of a plan should reach while all run at once, in their order; `None` where a name is unknown, and
+/// for what the model does not predict: links of unknown width, pageable and managed memory.
+///
+/// The driver's staging and a pipeline of one's own are predicted alike. A direct transfer between GPUs without peer
+/// access is, too: a driver stages it.
+pub fn expect_set(model: &Model, transfers: &[plan::Transfer]) -> Option<Vec<Answer>> {
+    let fabric = &model.machine.fabric;
+    if transfers.iter().any(|t| t.memory != HostMemory::Pinned) {
+        return None;
+    }
+    let resolved = transfers.iter().map(|t| resolve(fabric, t)).collect::<Option<Vec<_>>>()?;
+    model.solve(&resolved).ok()
+}
+
+/// A plan's transfer by its nodes; `None` where a name is unknown, or `host` has no nearest.
+pub(crate) fn resolve(fabric: &Fabric, transfer: &plan::Transfer) -> Option<Transfer> {
+    let plan::Transfer { source, destination, engine, op, via, .. } = transfer;
+    let peer = if *via == Via::Direct { PeerAccess::Enabled } else { PeerAccess::Disabled };
+    let (source, destination) = (end(fabric, source, destination)?, end(fabric, destination, source)?);
+    Some(Transfer { source, destination, engine: *engine, op: *op, peer })
+}
+
+/// A node by name, where `host` is the memory nearest to the other end.
+fn end(fabric: &Fabric, name: &str, other: &str) -> Option<NodeId> {
+    if name == HOST { fabric.nearest_host(fabric.find(other)?) } else { fabric.find(name) }
 }
 
 /// The name that matrices give host memory, nearest to the other end.
@@ -106,6 +135,12 @@ const HOST: &str = "host";
 fn is_contended(title: &str) -> bool {
     let title = title.to_lowercase();
     ["_to_all", "all_to_"].iter().any(|t| title.contains(t))
+}
+
+/// Whether a title says that the host's memory is of a kind that a GPU cannot copy by itself.
+fn waits_for_cpu(title: &str) -> bool {
+    let title = title.to_lowercase();
+    ["pageable", "managed"].iter().any(|kind| title.contains(kind))
 }
 
 fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMatrix {
@@ -128,12 +163,7 @@ fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMa
 /// One solve for one pair: alone, or against its opposite.
 fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)> {
     let fabric = &model.machine.fabric;
-    let (a, b) = match (row, col) {
-        (HOST, HOST) => return None,
-        (HOST, device) => fabric.find(device).and_then(|d| Some((fabric.nearest_host(d)?, d)))?,
-        (device, HOST) => fabric.find(device).and_then(|d| Some((d, fabric.nearest_host(d)?)))?,
-        (a, b) => (fabric.find(a)?, fabric.find(b)?),
-    };
+    let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
     if a == b {
         return None;
     }
@@ -252,6 +282,8 @@ mod tests {
         let mut m = measured(&["GPU0"], &["GPU1"]);
         m.title = "host_to_all_memcpy_ce".to_owned();
         assert_eq!(expect_like(&model, &m), None);
+        m.title = "Host to Device Bandwidth, pageable".to_owned();
+        assert_eq!(expect_like(&model, &m), None);
         m.title.clear();
         m.unit = Unit::Microseconds;
         assert_eq!(expect_like(&model, &m), None);
@@ -269,5 +301,32 @@ mod tests {
         assert_eq!(shapes[..3], pairs);
         assert_eq!(shapes[3..], [(one, None, 1, 2), (one, None, 2, 1)]);
         assert_eq!(shown[3].bottlenecks[0][1], told("GPU1–rc0, PCIe 3.0 x16"));
+    }
+
+    #[test]
+    fn a_set_of_transfers_shares_the_machine() {
+        let machine = machine();
+        let model = Model::new(&machine, Parts::embedded());
+        let copy = plan::Transfer::new;
+        let gb = |set: &[plan::Transfer]| {
+            let answers = expect_set(&model, set)?;
+            Some(answers.iter().map(|a| format!("{:.2}", a.rate.gb())).collect::<Vec<_>>())
+        };
+        assert_eq!(gb(&[]), Some(Vec::new()));
+        assert_eq!(gb(&[copy("GPU1", "host")]), Some(vec!["12.99".to_owned()]));
+        assert_eq!(gb(&[copy("host0", "GPU1")]), Some(vec!["12.29".to_owned()]));
+        // both go down GPU0's x1 link
+        let alone: f64 = expect_set(&model, &[copy("host", "GPU0")]).unwrap()[0].rate.gb();
+        let shared = expect_set(&model, &[copy("GPU1", "GPU0"), copy("host", "GPU0")]).unwrap();
+        assert!(shared[1].rate.gb() < 0.6 * alone);
+        // the one that reads drives
+        let read = plan::Transfer { op: Operation::Read, ..copy("GPU1", "GPU0") };
+        assert_eq!(gb(&[read]), Some(vec!["0.71".to_owned()]));
+        let staged = plan::Transfer { via: Via::Driver, ..copy("GPU1", "GPU0") };
+        let bottleneck = expect_set(&model, &[staged]).unwrap().remove(0).bottleneck;
+        assert!(bottleneck.contains("staging"), "{bottleneck}");
+        assert_eq!(gb(&[copy("GPU0", "GPU9")]), None);
+        assert_eq!(gb(&[copy("host", "host")]), None);
+        assert_eq!(gb(&[plan::Transfer { memory: HostMemory::Pageable, ..copy("host", "GPU0") }]), None);
     }
 }

@@ -12,6 +12,7 @@ use crate::evidence::{
     ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
 };
 use crate::fabric::{Fabric, NodeId};
+use crate::virtual_machine::Virtual;
 
 /// Where a machine's description comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +26,17 @@ pub enum MachineKind {
     Captured,
 }
 
+/// How sure a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Spread {
+    /// Samples whose median it is.
+    pub n: usize,
+    /// Low end of the median's 95 % interval, in the matrix's unit; of fewer than 6 samples, the lowest.
+    pub low: f64,
+    /// High end, or the highest.
+    pub high: f64,
+}
+
 /// A matrix of numbers with where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
@@ -36,6 +48,8 @@ pub struct Observed {
     pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
+    /// How sure each number is, in the matrix's shape; empty where the source does not say.
+    pub spread: Vec<Vec<Option<Spread>>>,
 }
 
 /// A figure that a source states in words, for a set of transfers: "P2P speed 0.73–0.82 GB/s".
@@ -162,6 +176,8 @@ pub struct Machine {
     pub notes: Vec<String>,
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
+    /// Noise and faults that a virtual machine of it has. No part of the design: nothing above is changed by them.
+    pub planted: Virtual,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
     /// What the evidence cannot tell, in sentences.
@@ -192,6 +208,7 @@ impl Machine {
             facts: Facts::default(),
             notes: Vec::new(),
             p2p: BTreeMap::new(),
+            planted: Virtual::default(),
             evidence: Vec::new(),
             unknown: Vec::new(),
             assumptions: Vec::new(),

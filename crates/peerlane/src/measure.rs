@@ -5,8 +5,11 @@
 //! without one. `docs/measurement.md` gives the reasons.
 
 mod answer;
+mod cells;
+mod take;
 
 pub use answer::{Event, answer};
+pub use cells::void;
 
 use crate::plan::{Method, Step};
 use crate::run::{FlagKind, GpuState};
@@ -53,7 +56,7 @@ pub trait Executor {
     /// Compares what the prepared steps have moved with what they should have; one verdict a step.
     fn verify(&mut self) -> Result<Vec<Verdict>, Failure>;
 
-    /// Gives back what `prepare` took.
+    /// Gives back what `prepare` took, all or some: it is called after a failure too, unless that was fatal.
     fn release(&mut self);
 
     /// State of all GPUs now.

@@ -3,11 +3,20 @@
 //! `docs/run-files.md` describes the file. A run holds its machine, the plan, the conditions and a list of
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
 
+mod digits;
 mod file;
+mod machine;
 mod matrices;
+mod place;
+mod sets;
+#[cfg(test)]
+mod testing;
+mod words;
 
-pub use file::{Partial, RunError};
-pub use matrices::{curves, matrices};
+pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
+pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
+pub use sets::{TransferSet, sets};
+pub use words::ends;
 
 use std::fmt;
 
@@ -15,6 +24,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Quantity, Unit};
+use crate::export::json::MachineDescription;
+use crate::machine::Machine;
 use crate::plan::{Plan, Step, Test, Work};
 use crate::units::{Bytes, Seconds};
 
@@ -86,10 +97,13 @@ impl fmt::Display for Flag {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// Median of the samples.
+    #[serde(serialize_with = "digits::one")]
     pub value: f64,
     /// Low end of the median's interval.
+    #[serde(serialize_with = "digits::one")]
     pub low: f64,
     /// High end.
+    #[serde(serialize_with = "digits::one")]
     pub high: f64,
 }
 
@@ -117,13 +131,13 @@ pub struct Cell {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Estimate>,
     /// Centres of the groups that samples or allocations fall into, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
     pub modes: Vec<f64>,
     /// What to know of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flags: Vec<Flag>,
     /// The samples, in the order in which they were taken.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
     pub samples: Vec<f64>,
 }
 
@@ -146,10 +160,19 @@ impl Cell {
         }
     }
 
+    /// Its value with its interval, unless a flag makes it worthless.
+    pub fn usable(&self) -> Option<Estimate> {
+        self.estimate.filter(|_| !self.is_void())
+    }
+
     /// Its value, unless a flag makes it worthless.
     pub fn value(&self) -> Option<f64> {
-        let void = self.flags.iter().any(|f| f.kind.voids());
-        self.estimate.filter(|_| !void).map(|e| e.value)
+        self.usable().map(|e| e.value)
+    }
+
+    /// Whether a flag makes it worthless.
+    pub fn is_void(&self) -> bool {
+        self.flags.iter().any(|f| f.kind.voids())
     }
 
     /// The flag of a kind, if it has one.
@@ -251,6 +274,7 @@ pub struct Run {
     pub machine: Subject,
     /// The machine's nodes, links and classes, as `map --json` writes them; for readers, and derived from `machine`.
     #[schemars(with = "crate::export::json::MachineDescription")]
+    #[serde(default)]
     pub fabric: serde_json::Value,
     /// What was asked.
     pub plan: Plan,
@@ -262,4 +286,21 @@ pub struct Run {
     pub complete: bool,
     /// The answers, in the order in which they came.
     pub cells: Vec<Cell>,
+}
+
+impl Run {
+    /// A run that has no answer yet. `subject` is what [`Run::machine`] rebuilds `machine` from.
+    pub fn new(machine: &Machine, subject: Subject, plan: Plan) -> Self {
+        Run {
+            schema: SCHEMA.to_owned(),
+            peerlane: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: subject,
+            fabric: serde_json::to_value(MachineDescription::of(machine)).unwrap_or_default(),
+            plan,
+            conditions: Conditions::default(),
+            wall: Seconds::new(0.0),
+            complete: false,
+            cells: Vec::new(),
+        }
+    }
 }

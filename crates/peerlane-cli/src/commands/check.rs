@@ -8,14 +8,18 @@ use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
 
+use super::measure::{self, Taken};
 use super::{between, heading, json, most};
 use crate::args::CheckArgs;
 use crate::render::{comparison, findings, tree};
-use crate::target::load;
-use crate::{Failure, Outcome};
+use crate::target::{Loaded, load};
+use crate::{Failure, Outcome, live};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let loaded = match measured(args)? {
+        Some(loaded) => loaded,
+        None => load(&args.machines.targets, args.machines.machine.as_deref())?,
+    };
     let mut checks = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
         let model = Model::new(machine, Parts::embedded());
@@ -34,6 +38,30 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         json(out, &CheckDocument::new(checks))?;
     }
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
+}
+
+/// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
+/// be, which stderr is told.
+fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
+    let meant = match args.machines.targets.as_slice() {
+        [] => true,
+        [only] => only == "live",
+        _ => false,
+    };
+    if args.passive || !meant || !live::has_nvidia_gpu() {
+        return Ok(None);
+    }
+    match measure::take_live(args.force) {
+        Ok(Taken { run, incomplete }) => {
+            let machine = run.machine().map_err(|e| Failure::new(e.to_string()))?;
+            Ok(Some(Loaded { machines: vec![machine], runs: vec![Some(run)], incomplete }))
+        }
+        Err(Failure::Message(why)) => {
+            crate::say(&format!("{why}\nNothing was measured: this is judged by what the machine says of itself."));
+            Ok(None)
+        }
+        Err(output) => Err(output),
+    }
 }
 
 fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, verbose: bool) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
 use peerlane::names::ranges;
+use peerlane::run::Run;
 use peerlane::units::Rate;
 
 use super::check::caveats;
@@ -15,7 +16,7 @@ use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, dot, label, matrix, svg, tree};
+use crate::render::{WIDTH, dot, label, matrix, run, svg, tree};
 use crate::target::load;
 use crate::{Failure, Outcome};
 
@@ -29,7 +30,12 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             heading(out, machine)?;
             Ok(tree::write(out, &machine.fabric, tree::Options { verbose: args.detail.verbose })?)
         })?,
-        Some(Format::Matrix) => each(out, machines, all_matrices)?,
+        Some(Format::Matrix) => {
+            for (i, (machine, run)) in machines.iter().zip(&loaded.runs).enumerate() {
+                between(out, i == 0)?;
+                all_matrices(out, machine, run.as_ref(), args.detail.verbose)?;
+            }
+        }
         Some(Format::Json) => json(out, &FabricDocument::new(machines))?,
         Some(Format::Dot) => {
             for machine in machines {
@@ -153,11 +159,21 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     Ok(())
 }
 
-/// Path classes and every matrix of numbers in full.
-fn all_matrices(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
-    heading(out, machine)?;
-    classes(out, machine)?;
-    observed(out, &machine.matrices)?;
+/// Path classes and every matrix of numbers in full; of a recorded run, as `measure` shows it.
+fn all_matrices(out: &mut dyn Write, machine: &Machine, run: Option<&Run>, verbose: bool) -> Result<(), Failure> {
+    match run {
+        None => {
+            heading(out, machine)?;
+            classes(out, machine)?;
+            observed(out, &machine.matrices)?;
+        }
+        Some(run) => {
+            run::write(out, run, verbose)?;
+            classes(out, machine)?;
+            let published: Vec<Observed> = machine.matrices.iter().filter(|o| o.published).cloned().collect();
+            observed(out, &published)?;
+        }
+    }
     Ok(())
 }
 

@@ -18,7 +18,18 @@ pub(crate) type Cell = (String, anstyle::Style);
 
 /// Writes a matrix; every column is as wide as its widest cell, one space apart.
 pub(crate) fn grid(out: &mut dyn Write, rows: &[String], cols: &[String], cells: &[Vec<Cell>]) -> io::Result<()> {
-    let head = rows.iter().map(|r| width(r)).max().unwrap_or(0).min(NAME);
+    labelled_grid(out, NAME, rows, cols, cells)
+}
+
+/// The same with up to `most` columns for what stands at the head of rows.
+pub(crate) fn labelled_grid(
+    out: &mut dyn Write,
+    most: usize,
+    rows: &[String],
+    cols: &[String],
+    cells: &[Vec<Cell>],
+) -> io::Result<()> {
+    let head = rows.iter().map(|r| width(r)).max().unwrap_or(0).min(most);
     let cell = |i: usize, j: usize| cells.get(i).and_then(|row: &Vec<Cell>| row.get(j));
     let columns: Vec<usize> = cols
         .iter()
@@ -42,7 +53,7 @@ pub(crate) fn grid(out: &mut dyn Write, rows: &[String], cols: &[String], cells:
         let titles = (start..end).map(|j| format!(" {:>w$}", fit(&cols[j], NAME), w = columns[j])).collect::<String>();
         writeln!(out, "  {:head$}{}", "", paint(style::HEADING, &titles))?;
         for (i, row) in rows.iter().enumerate() {
-            write!(out, "  {}", paint(style::HEADING, &format!("{:head$}", fit(row, NAME))))?;
+            write!(out, "  {}", paint(style::HEADING, &format!("{:head$}", fit(row, most))))?;
             for (j, &w) in columns.iter().enumerate().take(end).skip(start) {
                 let (text, look) = cell(i, j).map_or(("", style::DIM), |(text, look)| (text.as_str(), *look));
                 write!(out, " {}", paint(look, &format!("{text:>w$}")))?;

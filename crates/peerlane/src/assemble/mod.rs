@@ -203,6 +203,7 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
                         origin: one.origin.clone(),
                         also: Vec::new(),
                         published: false,
+                        spread: Vec::new(),
                     }),
                 }
             }

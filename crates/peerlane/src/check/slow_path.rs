@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::culprit::{Group, Role, blame};
-use super::view::{Cell, End, Raised, View, expected_rate, one_way};
+use super::view::{Cell, End, Raised, View, expected_rate, one_way, sureness};
 use super::words::percent;
 use super::{Finding, FindingKind, Rule, Severity, narrow_link};
 use crate::evidence::Matrix;
@@ -169,10 +169,11 @@ fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Ra
         summary: format!("{what} reach {reach} of what the path should give{hint}"),
         expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
         observed: format!(
-            "{} {} ({})",
+            "{} {} ({}{})",
             view.arrow(worst.matrix, &worst.cell),
             worst.cell.rate,
-            worst.matrix.describe()
+            worst.matrix.describe(),
+            worst.observed.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
         ),
         evidence,
         mend: mend.to_owned(),

@@ -92,6 +92,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
         origin: origin("p2pBandwidthLatencyTest"),
         also: Vec::new(),
         published: false,
+        spread: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::culprit::{Role, blame};
-use super::view::{Cell, End, Raised, View};
+use super::view::{Cell, End, Raised, View, sureness};
 use super::words::{median, percent};
 use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
@@ -115,7 +115,13 @@ fn report(
         subjects,
         summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
         expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
-        observed: format!("{} {} ({})", view.arrow(matrix, worst), worst.rate, matrix.describe()),
+        observed: format!(
+            "{} {} ({}{})",
+            view.arrow(matrix, worst),
+            worst.rate,
+            matrix.describe(),
+            sureness(observed, worst)
+        ),
         evidence: view.cite_matrix(observed),
         mend: mend.to_owned(),
     };

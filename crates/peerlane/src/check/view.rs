@@ -335,6 +335,22 @@ pub(super) fn expected_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Ra
     expected.unit.rate(value).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO)
 }
 
+/// How sure the number in a cell is, as the end of a sentence on it; empty where that is not told.
+pub(super) fn sureness(observed: &Observed, cell: &Cell) -> String {
+    let spread = observed.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
+    let bounds = spread.and_then(|s| {
+        let (low, high) = (observed.matrix.unit.rate(s.low)?, observed.matrix.unit.rate(s.high)?);
+        Some((s.n, low.gb(), high.gb()))
+    });
+    match bounds {
+        None => String::new(),
+        Some((1, ..)) => "; one sample".to_owned(),
+        // fewer samples have no 95 % interval
+        Some((n @ 0..6, low, high)) => format!("; median of {n} samples, {low:.2} to {high:.2}"),
+        Some((n, low, high)) => format!("; median of {n} samples, 95 % interval {low:.2} to {high:.2}"),
+    }
+}
+
 /// Whether a matrix has more rows or columns than any machine has devices.
 fn is_oversized(matrix: &Matrix) -> bool {
     matrix.rows.len().max(matrix.cols.len()) > MOST_DEVICES
@@ -361,6 +377,7 @@ pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) 
 mod tests {
     use super::super::testing::{matrix, see, switched};
     use super::*;
+    use crate::machine::Spread;
 
     #[test]
     fn cells_leave_out_the_diagonal_and_what_is_no_number() {
@@ -373,6 +390,20 @@ mod tests {
             let up = view.fabric().upstream(view.fabric().find("GPU1").unwrap()).unwrap().0;
             assert_eq!(view.carried(up), Some(Rate::from_gb(12.5)));
         });
+    }
+
+    #[test]
+    fn a_measured_number_says_how_sure_it_is() {
+        let mut observed = matrix(&[&[0.0, 12.0], &[11.0, 0.0]]);
+        let cell = Cell { i: 0, j: 1, from: End::Host, to: End::Host, rate: Rate::from_gb(12.0) };
+        assert_eq!(sureness(&observed, &cell), "");
+        let mut with = |n| {
+            observed.spread = vec![vec![None, Some(Spread { n, low: 11.9, high: 12.15 })], vec![]];
+            sureness(&observed, &cell)
+        };
+        assert_eq!(with(9), "; median of 9 samples, 95 % interval 11.90 to 12.15");
+        assert_eq!((with(5), with(1)), ("; median of 5 samples, 11.90 to 12.15".into(), "; one sample".into()));
+        assert_eq!(sureness(&observed, &Cell { i: 1, j: 0, ..cell }), "");
     }
 
     #[test]

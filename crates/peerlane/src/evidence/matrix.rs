@@ -25,6 +25,20 @@ pub enum Quantity {
     BusBandwidth,
 }
 
+impl Quantity {
+    /// In words: `load latency`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "bandwidth",
+            Self::Latency => "latency",
+            Self::EnqueueLatency => "enqueue latency",
+            Self::LoadLatency => "load latency",
+            Self::SignalLatency => "signal latency",
+            Self::BusBandwidth => "bus bandwidth",
+        }
+    }
+}
+
 /// Which way the data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -160,14 +174,7 @@ impl Matrix {
 
     /// What it holds, in words: `bandwidth, bidirectional, P2P on, GB/s`.
     pub fn describe(&self) -> String {
-        let mut words = vec![match self.quantity {
-            Quantity::Bandwidth => "bandwidth".to_owned(),
-            Quantity::Latency => "latency".to_owned(),
-            Quantity::EnqueueLatency => "enqueue latency".to_owned(),
-            Quantity::LoadLatency => "load latency".to_owned(),
-            Quantity::SignalLatency => "signal latency".to_owned(),
-            Quantity::BusBandwidth => "bus bandwidth".to_owned(),
-        }];
+        let mut words = vec![self.quantity.name().to_owned()];
         words.extend(self.direction.map(|d| {
             match d {
                 Direction::Unidirectional => "one way",

@@ -41,6 +41,10 @@ pub(super) struct SystemFile {
     pub(super) rates: Vec<Spanned<RatesEntry>>,
     #[serde(default)]
     pub(super) curves: Vec<Spanned<CurveEntry>>,
+    #[serde(rename = "virtual")]
+    pub(super) virtual_machine: Option<VirtualEntry>,
+    #[serde(default)]
+    pub(super) faults: Vec<Spanned<FaultEntry>>,
 }
 
 /// A node: `GPU0 = { part = "h200" }`.
@@ -183,4 +187,33 @@ pub(super) struct CurveSeries {
     pub(super) name: String,
     pub(super) unit: Option<Unit>,
     pub(super) values: Vec<f64>,
+}
+
+/// `[virtual]`: how a virtual machine of it answers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VirtualEntry {
+    pub(super) noise: Option<Spanned<f64>>,
+    pub(super) seed: Option<u64>,
+}
+
+/// `[[faults]]`: something that is wrong with a virtual machine, of the one kind that is given.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FaultEntry {
+    pub(super) link: Option<[Spanned<String>; 2]>,
+    pub(super) pcie: Option<Spanned<String>>,
+    pub(super) nvlink: Option<Spanned<u8>>,
+    pub(super) from: Option<Spanned<String>>,
+    pub(super) to: Option<Spanned<String>>,
+    pub(super) p2p_off: Option<[Spanned<String>; 2]>,
+    pub(super) hang: Option<[Spanned<String>; 2]>,
+    pub(super) corrupt: Option<[Spanned<String>; 2]>,
+    pub(super) lost: Option<Spanned<String>>,
+    pub(super) throttle: Option<Spanned<String>>,
+    pub(super) bimodal: Option<Spanned<String>>,
+    pub(super) cold: Option<Spanned<String>>,
+    pub(super) factor: Option<f64>,
+    pub(super) after: Option<usize>,
+    pub(super) samples: Option<usize>,
 }

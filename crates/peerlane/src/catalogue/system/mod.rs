@@ -6,6 +6,7 @@
 
 mod assumptions;
 mod fabric;
+mod faults;
 mod file;
 mod lanes;
 mod observed;
@@ -54,6 +55,7 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<Machine,
     let mut machine = Machine::new(&system.name, kind, fabric);
     machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, parts);
     observed::add(&system, &source, &mut machine)?;
+    machine.planted = faults::read(&system, &source, &machine.fabric)?;
     machine.title = system.title;
     machine.source = system.source;
     machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();

@@ -105,7 +105,8 @@ impl<'a> Reading<'a> {
             values,
             title: entry.title.clone(),
         };
-        Ok(Observed { matrix, origin: self.source.origin(PUBLISHED, at), also: Vec::new(), published: true })
+        let origin = self.source.origin(PUBLISHED, at);
+        Ok(Observed { matrix, origin, also: Vec::new(), published: true, spread: Vec::new() })
     }
 
     /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::numbers::{ObservedCurve, ObservedRates};
 use crate::evidence::{Matrix, Origin};
 use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
-use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Statement};
+use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Spread, Statement};
 use crate::units::Rate;
 
 /// One machine as far as it is known.
@@ -262,6 +262,10 @@ pub struct ObservedMatrix {
     pub evidence: String,
     /// True for figures that a document states, false for a program's own output.
     pub published: bool,
+    /// How sure each number is, in the shape of the values; absent where the source does not say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub spread: Vec<Vec<Option<Spread>>>,
 }
 
 impl ObservedMatrix {
@@ -270,6 +274,7 @@ impl ObservedMatrix {
             matrix: observed.matrix.clone(),
             evidence: [origins(std::slice::from_ref(&observed.origin)), origins(&observed.also)].concat().join("; "),
             published: observed.published,
+            spread: observed.spread.clone(),
         }
     }
 }

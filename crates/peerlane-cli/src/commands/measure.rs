@@ -1,0 +1,261 @@
+//! `peerlane measure`: asks a live or a virtual machine what its paths deliver, keeps the record, and shows it.
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use peerlane::assemble::assemble;
+use peerlane::catalogue;
+use peerlane::fabric::{Node, NodeKind};
+use peerlane::machine::Machine;
+use peerlane::plan::{Method, Plan, Scope, Selection};
+use peerlane::run::{Cell, Conditions, FlagKind, Run, Subject};
+
+use crate::args::MeasureArgs;
+use crate::measuring::interrupt::Interrupt;
+use crate::measuring::keeper::{Keeper, is_run};
+use crate::measuring::progress::Progress;
+use crate::measuring::protocol::{Device, LiveGpu};
+use crate::measuring::supervisor::{Ending, Supervisor};
+use crate::target::{system_file, unknown};
+use crate::{Failure, Outcome, live, render};
+
+/// A virtual machine to offer where there is nothing to measure.
+const EXAMPLE: &str = "h200x4-vm";
+
+/// A machine that can be measured.
+struct Measured {
+    machine: Machine,
+    subject: Subject,
+    device: Device,
+}
+
+pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let measured = resolve(args.target.as_deref())?;
+    let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone() };
+    let mut method = args.scope().method(gpus(&measured.machine));
+    method.precision = args.precision.unwrap_or(method.precision);
+    method.budget = args.budget.unwrap_or(method.budget);
+    method.patience = args.patience.unwrap_or(method.patience);
+    let new = begin(&measured, plan(&measured, args.scope(), &selection, method)?);
+    let interrupt = listen()?;
+    let (mut keeper, mut run) = match &args.output {
+        Some(path) if args.resume => {
+            let (keeper, earlier) = Keeper::resume(path)?;
+            same(&earlier, &new).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+            (keeper, resumed(earlier, &new))
+        }
+        Some(path) => (Keeper::new(path)?, new),
+        None => (Keeper::none(), new),
+    };
+    let to_a_pipe = args.detail.json && !io::stdout().is_terminal();
+    let shown = io::stderr().is_terminal() && !to_a_pipe;
+    let ending = supervise(&measured, args.force, &mut run, &mut keeper, shown, &interrupt)?;
+    if args.detail.json {
+        out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
+    } else {
+        render::run::write(out, &run, args.detail.verbose)?;
+    }
+    out.flush()?;
+    let why = match ending {
+        Ending::Interrupted => Some("interrupted".to_owned()),
+        Ending::OutOfTime => {
+            let left = run.plan.steps().count() - run.steps_done().len();
+            Some(format!("the time is over before {left} steps have an answer; --budget gives more"))
+        }
+        Ending::Complete | Ending::Refused(_) => None,
+    };
+    if let Some(why) = why {
+        crate::say(&format!("{why}; {}", hint(&keeper)));
+    }
+    Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
+}
+
+/// A run for another command, and whether some of it is missing.
+pub(crate) struct Taken {
+    /// The run.
+    pub(crate) run: Run,
+    /// Not everything has a value.
+    pub(crate) incomplete: bool,
+}
+
+/// Measures this machine by the usual plan. Nothing is kept.
+pub(crate) fn take_live(force: bool) -> Result<Taken, Failure> {
+    let measured = this_machine()?;
+    let method = Scope::Default.method(gpus(&measured.machine));
+    let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
+    let shown = io::stderr().is_terminal();
+    let ending = supervise(&measured, force, &mut run, &mut Keeper::none(), shown, &listen()?)?;
+    let incomplete = ending != Ending::Complete || missing(&run);
+    Ok(Taken { run, incomplete })
+}
+
+fn supervise(
+    measured: &Measured,
+    force: bool,
+    run: &mut Run,
+    keeper: &mut Keeper,
+    shown: bool,
+    interrupt: &Interrupt,
+) -> Result<Ending, Failure> {
+    let mut progress = Progress::new(shown, run);
+    let device = measured.device.clone();
+    let ending = Supervisor::new(device, force, run, keeper, &mut progress, interrupt).run();
+    progress.end();
+    if let Ending::Refused(reason) = ending {
+        return Err(Failure::Message(reason));
+    }
+    keeper.finish(run, &progress);
+    Ok(ending)
+}
+
+fn listen() -> Result<Interrupt, Failure> {
+    Interrupt::listen().map_err(|e| Failure::new(format!("cannot listen for signals: {e}")))
+}
+
+fn gpus(machine: &Machine) -> usize {
+    machine.fabric.of_kind(NodeKind::Gpu).count()
+}
+
+fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method) -> Result<Plan, Failure> {
+    let plan = Plan::of(&measured.machine, scope, selection, method).map_err(|e| Failure::new(e.to_string()))?;
+    if plan.steps().next().is_some() {
+        return Ok(plan);
+    }
+    let why: Vec<String> = plan.skipped.iter().map(|s| format!("{}: {}", s.test, s.why)).collect();
+    Err(Failure::new(format!("nothing to measure on {}\n{}", measured.machine.name, why.join("\n"))))
+}
+
+/// The record of a run that has not begun.
+fn begin(measured: &Measured, plan: Plan) -> Run {
+    let conditions = match measured.device {
+        Device::Live { .. } => here(),
+        Device::Virtual { .. } => Conditions::default(),
+    };
+    Run { conditions, ..Run::new(&measured.machine, measured.subject.clone(), plan) }
+}
+
+/// When and where this is, as far as the operating system tells.
+fn here() -> Conditions {
+    let told = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
+    Conditions {
+        began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        host: told("/proc/sys/kernel/hostname"),
+        kernel: told("/proc/sys/kernel/osrelease"),
+        ..Conditions::default()
+    }
+}
+
+/// Whether a run can be gone on with as another would be begun now.
+fn same(earlier: &Run, new: &Run) -> Result<(), String> {
+    let gpus = |run: &Run| {
+        let nodes = run.fabric["nodes"].as_array().cloned().unwrap_or_default();
+        let named = nodes.into_iter().filter(|n| n["kind"] == "gpu");
+        named.map(|n| (n["name"].to_string(), n["address"].to_string())).collect::<Vec<_>>()
+    };
+    let (was, is) = (&earlier.machine, &new.machine);
+    if was.target != is.target {
+        return Err(format!("it is a run of {}, not of {}", was.target, is.target));
+    }
+    if was.system != is.system {
+        return Err(format!("{} has changed since the run began", is.target));
+    }
+    if gpus(earlier) != gpus(new) {
+        return Err("it is of a machine with other GPUs".to_owned());
+    }
+    if earlier.plan.rounds != new.plan.rounds {
+        return Err("its plan is another; name the same tests and pairs as when it began".to_owned());
+    }
+    let (was, is) = (earlier.plan.method.precision, new.plan.method.precision);
+    if was == is { Ok(()) } else { Err(format!("its precision is {was}, not {is}")) }
+}
+
+/// A run with what its writer left, to be gone on with; its patience and budget may be new.
+fn resumed(earlier: Run, new: &Run) -> Run {
+    let mut run = earlier;
+    run.plan.method = new.plan.method;
+    if run.complete {
+        crate::say("this run is complete; nothing is left to measure");
+    }
+    run
+}
+
+/// How to go on with a run that ended early.
+fn hint(keeper: &Keeper) -> String {
+    if keeper.path().is_none() || keeper.failed() {
+        return "a run that is kept (-o FILE) can be gone on with".to_owned();
+    }
+    let mut words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
+    if !words.iter().any(|word| word == "--resume") {
+        words.push("--resume".to_owned());
+    }
+    format!("to go on: peerlane {}", words.join(" "))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=,:%+→".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Whether something that this machine should be able to do has no value.
+fn missing(run: &Run) -> bool {
+    let no_value = |cell: &Cell| {
+        let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt];
+        kinds.into_iter().any(|kind| cell.flag(kind).is_some())
+    };
+    run.cells.iter().any(no_value)
+}
+
+/// This machine's GPUs, as far as it shows any.
+fn this_machine() -> Result<Measured, Failure> {
+    if !live::has_nvidia_gpu() {
+        return Err(Failure::new(format!(
+            "no NVIDIA driver here (libcuda.so.1 not found); measure a virtual machine instead: peerlane measure {EXAMPLE}"
+        )));
+    }
+    let found = live::read().map_err(Failure::Message)?;
+    let Some(machine) = assemble(found).into_iter().next() else {
+        return Err(Failure::new("live: this machine tells of no GPU"));
+    };
+    let gpu = |node: &Node| LiveGpu { name: node.name.clone(), address: node.address.map(|a| a.to_string()) };
+    let gpus = machine.fabric.of_kind(NodeKind::Gpu).map(|id| gpu(machine.fabric.node(id))).collect();
+    let subject = Subject { name: machine.name.clone(), target: "live".to_owned(), system: None, evidence: Vec::new() };
+    Ok(Measured { machine, subject, device: Device::Live { gpus } })
+}
+
+fn resolve(target: Option<&str>) -> Result<Measured, Failure> {
+    let Some(name) = target.filter(|t| *t != "live") else { return this_machine() };
+    let text = match catalogue::system_text(name) {
+        Some(text) => text.to_owned(),
+        None => described(name)?,
+    };
+    let machine = catalogue::read_system(&text, name).map_err(|e| Failure::new(e.to_string()))?;
+    let subject = Subject {
+        name: machine.name.clone(),
+        target: name.to_owned(),
+        system: Some(text.clone()),
+        evidence: Vec::new(),
+    };
+    Ok(Measured { machine, subject, device: Device::Virtual { name: name.to_owned(), system: text } })
+}
+
+/// The text of a system file, and of nothing else.
+fn described(name: &str) -> Result<String, Failure> {
+    let path = Path::new(name);
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
+        return system_file(path, name).map_err(Failure::Message);
+    }
+    if name != "-" && !path.exists() {
+        return Err(Failure::Message(unknown(name, "no such system or file")));
+    }
+    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is what a machine printed" };
+    Err(Failure::new(format!(
+        "{name} {what}, which can be checked but not measured; measure 'live', a system of the catalogue or a system.toml"
+    )))
+}

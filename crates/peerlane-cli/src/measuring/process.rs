@@ -1,0 +1,176 @@
+//! A worker as a process: started, heard, and ended for certain or within a bounded wait.
+
+use std::collections::VecDeque;
+use std::env;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::protocol::{Message, Request};
+
+/// The hidden command that makes this program a worker.
+pub(crate) const COMMAND: &str = "answer";
+
+/// Lines of a worker's stderr that are kept.
+const LAST_LINES: usize = 8;
+
+/// The longest line of stderr that is kept, in bytes.
+const LONGEST_LINE: u64 = 4096;
+
+/// How long a process may take to die: the driver frees a GPU's memory meanwhile.
+const DYING: Duration = Duration::from_secs(10);
+
+/// How often a dying process is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is heard from a worker.
+pub(crate) enum Heard {
+    /// A message.
+    Message(Box<Message>),
+    /// A line that is none.
+    Garbled(String),
+    /// It will say nothing more.
+    Closed,
+}
+
+/// A running worker.
+pub(crate) struct Worker {
+    child: Child,
+    heard: Receiver<Heard>,
+    /// Its last words on stderr.
+    said: Arc<Mutex<VecDeque<String>>>,
+    /// A worker ends with its stdin, which is open until this is dropped.
+    _hold: Sender<()>,
+}
+
+impl Worker {
+    /// Starts one.
+    pub(crate) fn start(request: &Request) -> io::Result<Worker> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        let mut child = Command::new(env::current_exe()?)
+            .arg(COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for this process alone, which then ends the worker in order
+            .process_group(0)
+            .spawn()?;
+        let missing = || io::Error::other("a pipe to the worker is missing");
+        let stdin = child.stdin.take().ok_or_else(missing)?;
+        let stdout = child.stdout.take().ok_or_else(missing)?;
+        let stderr = child.stderr.take().ok_or_else(missing)?;
+        let (hold, held) = mpsc::channel();
+        thread::spawn(move || feed(stdin, &line, &held));
+        let (send, heard) = mpsc::channel();
+        thread::spawn(move || listen(BufReader::new(stdout), &send));
+        let said = Arc::new(Mutex::new(VecDeque::new()));
+        let words = Arc::clone(&said);
+        thread::spawn(move || remember(BufReader::new(stderr), &words));
+        Ok(Worker { child, heard, said, _hold: hold })
+    }
+
+    /// The next thing that it says within `patience`.
+    pub(crate) fn hear(&self, patience: Duration) -> Option<Heard> {
+        match self.heard.recv_timeout(patience) {
+            Ok(heard) => Some(heard),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Heard::Closed),
+        }
+    }
+
+    /// Kills it. What it had said by then can still be heard. False where it does not die, as a process does not
+    /// whose driver call never returns.
+    pub(crate) fn kill(&mut self) -> bool {
+        // a process that is gone already cannot be killed, which is as good
+        let _ = self.child.kill();
+        self.ended().is_some()
+    }
+
+    /// Waits for its end; `None` if it takes too long.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if began.elapsed() < DYING => thread::sleep(LOOK),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+
+    /// Its process number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, in words, with its last ones.
+    pub(crate) fn epitaph(&mut self) -> String {
+        let how = match self.ended() {
+            Some(status) => match (status.signal(), status.code()) {
+                (Some(signal), _) => format!("was ended by {}", signal_name(signal)),
+                (None, Some(code)) => format!("ended with status {code}"),
+                (None, None) => "ended".to_owned(),
+            },
+            None => "closed its output, but goes on".to_owned(),
+        };
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_empty() {
+            return format!("the measuring process {how}");
+        }
+        let words: Vec<&str> = said.iter().map(String::as_str).collect();
+        format!("the measuring process {how}; its last words: {}", words.join(" / "))
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal_hook::low_level::signal_name(signal) {
+        Some(name) => name.to_owned(),
+        None => format!("signal {signal}"),
+    }
+}
+
+/// Writes the request, and keeps stdin open.
+fn feed(mut stdin: ChildStdin, line: &[u8], held: &Receiver<()>) {
+    // a worker that does not read its request ends, which is noticed elsewhere
+    let _ = stdin.write_all(line);
+    let _ = held.recv();
+}
+
+fn listen(lines: impl BufRead, send: &Sender<Heard>) {
+    for line in lines.split(b'\n') {
+        let heard = match line.as_deref().map(serde_json::from_slice::<Message>) {
+            Ok(Ok(message)) => Heard::Message(Box::new(message)),
+            Ok(Err(error)) => Heard::Garbled(error.to_string()),
+            Err(_) => break,
+        };
+        if send.send(heard).is_err() {
+            return;
+        }
+    }
+    // nobody listens any more where this fails
+    let _ = send.send(Heard::Closed);
+}
+
+fn remember(mut stream: impl BufRead, words: &Mutex<VecDeque<String>>) {
+    loop {
+        let mut line = Vec::new();
+        match stream.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let line = String::from_utf8_lossy(&line).trim().to_owned();
+        if line.is_empty() {
+            continue;
+        }
+        let mut words = words.lock().unwrap_or_else(PoisonError::into_inner);
+        if words.len() == LAST_LINES {
+            words.pop_front();
+        }
+        words.push_back(line);
+    }
+}

@@ -1,0 +1,141 @@
+//! What is being measured, on a terminal, once it takes longer than a person waits without asking.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use peerlane::evidence::{Engine, Operation};
+use peerlane::plan::{Size, Step, Transfer, Via, Work};
+use peerlane::run::{Run, ends};
+
+/// Less is no wait.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// A bar on stderr.
+pub(crate) struct Progress {
+    /// There is somebody to see it.
+    shown: bool,
+    began: Instant,
+    bar: Option<ProgressBar>,
+    all: usize,
+    done: usize,
+    /// What was done before this process began, which tells nothing of how long the rest takes.
+    before: usize,
+    now: String,
+}
+
+impl Progress {
+    /// Of a run that may have begun; `shown` where stderr is a terminal and somebody waits at it.
+    pub(crate) fn new(shown: bool, run: &Run) -> Self {
+        let all = run.plan.steps().count();
+        let done = run.steps_done().len();
+        Progress { shown, began: Instant::now(), bar: None, all, done, before: done, now: String::new() }
+    }
+
+    /// Steps begin together.
+    pub(crate) fn round(&mut self, steps: &[&Step], done: usize) {
+        self.now = match steps {
+            [] => return,
+            [only] => describe(only),
+            [first, others @ ..] => format!("{} and {} more at once", describe(first), others.len()),
+        };
+        self.done(done);
+    }
+
+    /// So many steps are done.
+    pub(crate) fn done(&mut self, done: usize) {
+        self.done = done;
+        self.draw();
+    }
+
+    /// To be called often.
+    pub(crate) fn tick(&mut self) {
+        if self.shown && self.bar.is_none() && self.began.elapsed() >= WAIT {
+            let bar = ProgressBar::with_draw_target(Some(self.all as u64), ProgressDrawTarget::stderr());
+            if let Ok(style) = ProgressStyle::with_template("[{bar:24}] {pos}/{len} {wide_msg}") {
+                bar.set_style(style.progress_chars("=> "));
+            }
+            self.bar = Some(bar);
+        }
+        self.draw();
+    }
+
+    fn draw(&self) {
+        let Some(bar) = &self.bar else { return };
+        let here = self.done - self.before.min(self.done);
+        let left = self.all.saturating_sub(self.done);
+        let message = match here {
+            0 => self.now.clone(),
+            _ => {
+                let seconds = self.began.elapsed().as_secs_f64() / here as f64 * left as f64;
+                format!("{seconds:.0} s left, {}", self.now)
+            }
+        };
+        bar.set_message(message);
+        bar.set_position(self.done as u64);
+    }
+
+    /// A message for the user, above the bar.
+    pub(crate) fn say(&self, message: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| crate::say(message)),
+            None => crate::say(message),
+        }
+    }
+
+    /// No more.
+    pub(crate) fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// A step in a few words: `pairs GPU0→GPU1, copy engine writes`.
+pub(crate) fn describe(step: &Step) -> String {
+    let mut words = format!("{} {}", step.test, ends(&step.work));
+    if let Work::Transfers(transfers) = &step.work
+        && let Some(first) = transfers.first()
+    {
+        words = format!("{words}, {}", manner(first));
+    }
+    match step.size {
+        Size::Exactly(size) => format!("{words}, {size}"),
+        Size::UpTo(_) => words,
+    }
+}
+
+fn manner(transfer: &Transfer) -> &'static str {
+    match (transfer.via, transfer.engine, transfer.op) {
+        (Via::Driver, ..) => "staged by the driver",
+        (Via::Pipeline, ..) => "staged by a pipeline",
+        (Via::Direct, Engine::Ce, Operation::Write) => "copy engine writes",
+        (Via::Direct, Engine::Ce, Operation::Read) => "copy engine reads",
+        (Via::Direct, Engine::Sm, Operation::Write) => "kernel writes",
+        (Via::Direct, Engine::Sm, Operation::Read) => "kernel reads",
+        (Via::Direct, Engine::Nic, Operation::Write) => "NIC writes",
+        (Via::Direct, Engine::Nic, Operation::Read) => "NIC reads",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::plan::Test;
+    use peerlane::units::Bytes;
+
+    fn transfers(pairs: &[(&str, &str)]) -> String {
+        let transfers = pairs.iter().map(|(a, b)| Transfer::new(*a, *b)).collect();
+        describe(&Step { test: Test::Pairs, work: Work::Transfers(transfers), size: Size::UpTo(Bytes(8)) })
+    }
+
+    #[test]
+    fn steps_in_words() {
+        assert_eq!(transfers(&[("GPU0", "GPU1")]), "pairs GPU0→GPU1, copy engine writes");
+        assert_eq!(transfers(&[("GPU0", "GPU1"), ("GPU1", "GPU0")]), "pairs GPU0↔GPU1, copy engine writes");
+        let all = transfers(&[("GPU0", "GPU1"), ("GPU0", "GPU2"), ("GPU0", "GPU3")]);
+        assert_eq!(all, "pairs GPU0→GPU1–GPU3, copy engine writes");
+        let work = Work::Loads { gpu: "GPU0".to_owned(), memory: "host".to_owned() };
+        let loads = Step { test: Test::LoadLatency, work, size: Size::Exactly(Bytes(4096)) };
+        assert_eq!(describe(&loads), "load-latency GPU0→host, 4 KiB");
+    }
+}

@@ -1,0 +1,76 @@
+//! What this process and its worker say to each other: one line with a request, then one line a message.
+
+use std::collections::BTreeSet;
+
+use peerlane::measure::Event;
+use peerlane::plan::Plan;
+use peerlane::run::{Conditions, FlagKind};
+use serde::{Deserialize, Serialize};
+
+/// What a worker is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    /// Who is to answer.
+    pub(crate) device: Device,
+    /// What.
+    pub(crate) plan: Plan,
+    /// Steps that are not to be answered (indices into [`Plan::steps`]).
+    pub(crate) done: BTreeSet<usize>,
+    /// Measure GPUs that others use, too.
+    pub(crate) force: bool,
+}
+
+/// Something that can be measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Device {
+    /// A virtual machine, by its name and its system file's text.
+    Virtual {
+        /// The TARGET.
+        name: String,
+        /// The text.
+        system: String,
+    },
+    /// GPUs of this machine.
+    Live {
+        /// Which.
+        gpus: Vec<LiveGpu>,
+    },
+}
+
+/// A GPU of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LiveGpu {
+    /// Its node's name, as the plan has it.
+    pub(crate) name: String,
+    /// Its PCI address, by which the driver finds it.
+    pub(crate) address: Option<String>,
+}
+
+/// What a worker says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    /// What is known of the machine: first when it is open and about to be measured, then at the end.
+    Conditions(Box<Conditions>),
+    /// The machine cannot be opened.
+    Refused(Refused),
+    /// One call into the machine has come back.
+    Alive,
+    /// Something happened.
+    Event(Event),
+    /// It can do nothing more: its driver's state is spoilt.
+    Spoilt {
+        /// [`FlagKind::Failed`] or [`FlagKind::Hung`].
+        kind: FlagKind,
+        /// What happened.
+        message: String,
+    },
+}
+
+/// Why a machine cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Refused {
+    /// The GPU that is at fault, where it is one; the others may be worth trying.
+    pub(crate) gpu: Option<String>,
+    /// The reason, in a line.
+    pub(crate) reason: String,
+}

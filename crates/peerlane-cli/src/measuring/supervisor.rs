@@ -1,0 +1,349 @@
+//! Lets workers answer a plan, one after the other, until every step has an answer or a reason why not.
+
+use std::time::{Duration, Instant};
+
+use peerlane::measure::Event;
+use peerlane::run::{Cell, Conditions, FlagKind, Run};
+use peerlane::units::Seconds;
+
+use super::course::{Accident, Course};
+use super::interrupt::Interrupt;
+use super::keeper::Keeper;
+use super::process::{Heard, Worker};
+use super::progress::{Progress, describe};
+use super::protocol::{Device, Message, Refused, Request};
+
+/// How often the watch looks around.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A wait that takes this much longer than asked: this process was stopped, or the machine slept.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+
+/// How much longer than a step may take the watch waits, since the worker's own word on a hung step is better.
+const GRACE: f64 = 1.25;
+
+/// How many times longer opening the machine may take than a step.
+const OPENING: f64 = 3.0;
+
+/// How a plan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Every step has an answer or a reason why not.
+    Complete,
+    /// The user wanted no more.
+    Interrupted,
+    /// The time that was given is over, and some steps have no answer.
+    OutOfTime,
+    /// The machine cannot be measured at all: why.
+    Refused(String),
+}
+
+/// Sees to it that a plan is answered.
+pub(crate) struct Supervisor<'a> {
+    /// Who answers.
+    device: Device,
+    /// Measure GPUs that others use, too.
+    force: bool,
+    /// What is left.
+    course: Course,
+    /// What there is.
+    run: &'a mut Run,
+    /// Where it is kept.
+    keeper: &'a mut Keeper,
+    /// Where it is shown.
+    progress: &'a mut Progress,
+    /// Whether it is still wanted.
+    interrupt: &'a Interrupt,
+    /// The machine has been open since.
+    opened: bool,
+}
+
+/// How a worker ended.
+enum End {
+    Finished,
+    Interrupted,
+    Refused(Refused),
+    Accident(Accident),
+}
+
+/// What one worker is about.
+#[derive(Default)]
+struct Watch {
+    /// The round that runs.
+    round: Option<usize>,
+    /// Steps that it has just said to have failed. That counts once the worker shows that it can go on.
+    held: Vec<Cell>,
+    /// When the machine was open.
+    opened: Option<Instant>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Of a run that was just begun, or has cells already.
+    pub(crate) fn new(
+        device: Device,
+        force: bool,
+        run: &'a mut Run,
+        keeper: &'a mut Keeper,
+        progress: &'a mut Progress,
+        interrupt: &'a Interrupt,
+    ) -> Self {
+        let course = Course::new(run.plan.clone(), run.steps_done());
+        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false }
+    }
+
+    /// Answers the plan as far as possible.
+    pub(crate) fn run(&mut self) -> Ending {
+        let ending = self.workers();
+        self.run.complete = self.course.is_complete();
+        ending
+    }
+
+    fn workers(&mut self) -> Ending {
+        while !self.course.is_complete() {
+            let cells = match self.one_worker() {
+                End::Interrupted => return Ending::Interrupted,
+                End::Finished if self.course.is_complete() => Vec::new(),
+                End::Finished => return Ending::OutOfTime,
+                End::Refused(Refused { gpu: Some(gpu), reason }) if !self.course.lost().contains(&gpu) => {
+                    self.progress.say(&format!("{gpu} is left out: {reason}"));
+                    self.course.lose(&gpu, &reason)
+                }
+                End::Refused(Refused { reason, .. }) if !self.opened => return Ending::Refused(reason),
+                End::Refused(Refused { reason, .. }) => {
+                    self.progress.say(&reason);
+                    self.course.abandon(FlagKind::Failed, &reason)
+                }
+                End::Accident(accident) => {
+                    self.progress.say(&accident.why);
+                    let lost = self.course.lost().clone();
+                    let cells = self.course.accident(accident);
+                    for gpu in self.course.lost().difference(&lost) {
+                        self.progress.say(&format!("{gpu} is left out from here on"));
+                    }
+                    cells
+                }
+            };
+            self.take(Event::Cells(cells));
+        }
+        Ending::Complete
+    }
+
+    /// What the next worker is asked: what is left, with its share of the time.
+    fn request(&self) -> Request {
+        let mut plan = self.course.plan().clone();
+        let left = self.course.steps() - self.course.done().len();
+        let share = left as f64 / self.course.steps().max(1) as f64;
+        plan.method.budget = Seconds::new(plan.method.budget.seconds() * share);
+        let device = match &self.device {
+            Device::Live { gpus } => {
+                let left = gpus.iter().filter(|gpu| !self.course.lost().contains(&gpu.name));
+                Device::Live { gpus: left.cloned().collect() }
+            }
+            device => device.clone(),
+        };
+        Request { device, plan, done: self.course.done().clone(), force: self.force }
+    }
+
+    /// Lets one worker do what it can.
+    fn one_worker(&mut self) -> End {
+        let mut worker = match Worker::start(&self.request()) {
+            Ok(worker) => worker,
+            Err(error) => {
+                let reason = format!("cannot start the measuring process: {error}");
+                return End::Refused(Refused { gpu: None, reason });
+            }
+        };
+        let mut watch = Watch::default();
+        let end = self.watch(&mut worker, &mut watch);
+        if matches!(end, End::Finished) {
+            // in order, so that libraries clean up after themselves
+            worker.ended();
+        }
+        self.kill(&mut worker);
+        if matches!(end, End::Finished | End::Refused(_)) {
+            return end;
+        }
+        let round = watch.round;
+        // what it said before its end still counts
+        while let Some(Heard::Message(message)) = worker.hear(TICK) {
+            self.hear(*message, &mut watch);
+        }
+        self.accept(&mut watch);
+        let own = watch.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
+        self.run.wall = Seconds::new(self.run.wall.seconds() + own);
+        match end {
+            // a round that began meanwhile is not the one that was waited for
+            End::Accident(accident) if watch.round != round => End::Accident(Accident { round: None, ..accident }),
+            end => end,
+        }
+    }
+
+    /// Hears a worker until it ends, or has to be ended.
+    fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
+        let mut sign = Instant::now();
+        loop {
+            self.keeper.tick(self.progress);
+            self.progress.tick();
+            if self.interrupt.asked() {
+                return End::Interrupted;
+            }
+            let asked = Instant::now();
+            let heard = worker.hear(TICK);
+            if asked.elapsed() > TICK + OVERSLEPT {
+                sign = Instant::now();
+            }
+            match heard {
+                Some(Heard::Message(message)) => {
+                    sign = Instant::now();
+                    if let Some(end) = self.hear(*message, watch) {
+                        return end;
+                    }
+                }
+                Some(Heard::Closed) => {
+                    self.accept(watch);
+                    let why = format!("{}{}", worker.epitaph(), self.during(watch));
+                    return self.ended(FlagKind::Failed, why, watch);
+                }
+                Some(Heard::Garbled(problem)) => {
+                    self.accept(watch);
+                    let why = format!("the measuring process said what cannot be read: {problem}");
+                    return self.ended(FlagKind::Failed, why, watch);
+                }
+                None => {
+                    let limit = self.limit(watch);
+                    if sign.elapsed() > limit {
+                        self.accept(watch);
+                        let seconds = sign.elapsed().as_secs_f64();
+                        let why = format!("no sign of life for {seconds:.1} s{}", self.during(watch));
+                        return self.ended(FlagKind::Hung, why, watch);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a worker's end means: a machine that was never open cannot be measured.
+    fn ended(&self, kind: FlagKind, why: String, watch: &mut Watch) -> End {
+        if self.opened {
+            accident(kind, why, watch)
+        } else {
+            End::Refused(Refused { gpu: None, reason: format!("the machine cannot be opened: {why}") })
+        }
+    }
+
+    /// How long a worker may be silent now.
+    fn limit(&self, watch: &Watch) -> Duration {
+        let factor = if watch.opened.is_some() { GRACE } else { OPENING };
+        let seconds = self.run.plan.method.patience.seconds() * factor;
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// ` during pairs GPU0→GPU1, copy engine writes`
+    fn during(&self, watch: &Watch) -> String {
+        let open = watch.round.map(|round| self.course.open(round)).unwrap_or_default();
+        match open.as_slice() {
+            [] => String::new(),
+            [(_, first)] => format!(" during {}", describe(first)),
+            [(_, first), others @ ..] => format!(" during {} and {} more at once", describe(first), others.len()),
+        }
+    }
+
+    /// Takes in a message; gives the worker's end if it is its last.
+    fn hear(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
+        if !matches!(message, Message::Conditions(_) | Message::Spoilt { .. }) {
+            self.accept(watch);
+        }
+        match message {
+            Message::Conditions(conditions) => {
+                watch.opened.get_or_insert_with(Instant::now);
+                self.open(*conditions);
+            }
+            Message::Refused(refused) => return Some(End::Refused(refused)),
+            Message::Alive => {}
+            Message::Spoilt { kind, message } => {
+                let why = format!("{message}{}", self.during(watch));
+                return Some(accident(kind, why, watch));
+            }
+            Message::Event(Event::Started(round)) => {
+                watch.round = Some(round);
+                let steps = self.course.open(round);
+                let steps: Vec<_> = steps.into_iter().map(|(_, step)| step).collect();
+                self.progress.round(&steps, self.course.done().len());
+            }
+            Message::Event(Event::Cells(cells)) => {
+                let doubtful =
+                    |cell: &Cell| cell.flags.iter().any(|f| matches!(f.kind, FlagKind::Failed | FlagKind::Hung));
+                let (held, sure): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(doubtful);
+                watch.held = held;
+                self.course.answered(&sure);
+                self.take(Event::Cells(sure));
+            }
+            Message::Event(Event::States(states)) => self.take(Event::States(states)),
+            Message::Event(Event::Finished(wall)) => {
+                let all = Seconds::new(self.run.wall.seconds() + wall.seconds());
+                self.take(Event::Finished(all));
+                return Some(End::Finished);
+            }
+        }
+        None
+    }
+
+    /// The first worker's conditions are the run's; later ones add what they know.
+    fn open(&mut self, conditions: Conditions) {
+        join(&mut self.run.conditions, conditions);
+        if !self.opened {
+            self.opened = true;
+            self.keeper.start(self.run, self.progress);
+        }
+    }
+
+    /// The worker goes on, so what it says of failed steps holds.
+    fn accept(&mut self, watch: &mut Watch) {
+        let cells = std::mem::take(&mut watch.held);
+        self.course.answered(&cells);
+        self.take(Event::Cells(cells));
+    }
+
+    /// Keeps what happened.
+    fn take(&mut self, event: Event) {
+        if matches!(&event, Event::Cells(cells) if cells.is_empty()) {
+            return;
+        }
+        self.keeper.append(&event, self.progress);
+        self.run.apply(event);
+        self.progress.done(self.course.done().len());
+    }
+
+    fn kill(&mut self, worker: &mut Worker) {
+        if !worker.kill() {
+            let id = worker.id();
+            self.progress.say(&format!(
+                "the measuring process {id} does not end, as inside a driver call that never returns; it is left behind"
+            ));
+        }
+    }
+}
+
+/// Adds what was not known.
+fn join(known: &mut Conditions, new: Conditions) {
+    let Conditions { host, kernel, driver, cuda, nccl, libraries, initialisation, notes, .. } = new;
+    let first = |known: &mut Option<String>, new: Option<String>| *known = known.take().or(new);
+    first(&mut known.host, host);
+    first(&mut known.kernel, kernel);
+    first(&mut known.driver, driver);
+    first(&mut known.cuda, cuda);
+    first(&mut known.nccl, nccl);
+    known.initialisation = known.initialisation.or(initialisation);
+    for (known, new) in [(&mut known.libraries, libraries), (&mut known.notes, notes)] {
+        for line in new {
+            if !known.contains(&line) {
+                known.push(line);
+            }
+        }
+    }
+}
+
+/// The end of a worker in the round that runs, with what it has just said.
+fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
+    End::Accident(Accident { round: watch.round, kind, why, cells: std::mem::take(&mut watch.held) })
+}

@@ -1,0 +1,154 @@
+//! The process that touches the machine: it answers one request, and ends with the process that sent it.
+
+use std::cell::RefCell;
+use std::io::{self, BufRead, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use peerlane::catalogue::{self, Parts};
+use peerlane::measure::{self, Event, Executor, Failure as Failed, Sample, Verdict};
+use peerlane::plan::{Method, Step};
+use peerlane::run::{Conditions, GpuState};
+use peerlane::units::{Bytes, Seconds};
+use peerlane::virtual_machine::VirtualMachine;
+
+use super::protocol::{Device, Message, Refused, Request};
+use crate::{Failure, Outcome};
+
+/// The least time between two signs of life, so that they cost nothing.
+const PULSE: Duration = Duration::from_millis(50);
+
+/// A machine that is open.
+trait Machine: Executor {
+    /// What is known of it by now.
+    fn conditions(&self) -> Conditions;
+}
+
+impl Machine for VirtualMachine<'_> {
+    fn conditions(&self) -> Conditions {
+        Conditions::default()
+    }
+}
+
+/// Opens the machine that a request names.
+fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
+    let refused = |reason: String| Refused { gpu: None, reason };
+    match &request.device {
+        Device::Virtual { name, system } => {
+            let design = catalogue::read_system(system, name).map_err(|e| refused(e.to_string()))?;
+            let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
+            Ok(Box::new(machine.taking_over(request.done.len())))
+        }
+        Device::Live { .. } => Err(refused("this build of peerlane does not measure live GPUs".to_owned())),
+    }
+}
+
+/// Reads a request from stdin and answers it, a message a line.
+pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line)?;
+    let request: Request = serde_json::from_str(&line)
+        .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
+    thread::spawn(end_with_parent);
+    let mouth = Mouth(RefCell::new(out));
+    let machine = match open(&request) {
+        Ok(machine) => machine,
+        Err(refused) => {
+            mouth.say(&Message::Refused(refused));
+            return Ok(Outcome::default());
+        }
+    };
+    mouth.say(&Message::Conditions(Box::new(machine.conditions())));
+    let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now() };
+    let mut finished = None;
+    let mut tell = |event: Event| match event {
+        Event::Finished(_) => finished = Some(event),
+        event => mouth.say(&Message::Event(event)),
+    };
+    let answered = measure::answer(&request.plan, &mut machine, &request.done, &mut tell);
+    // some libraries are opened by the steps that need them
+    mouth.say(&Message::Conditions(Box::new(machine.machine.conditions())));
+    if let Some(event) = finished {
+        mouth.say(&Message::Event(event));
+    }
+    if let Err(failed) = answered {
+        mouth.say(&Message::Spoilt { kind: failed.kind, message: failed.message });
+    }
+    Ok(Outcome::default())
+}
+
+/// The parent keeps stdin open as long as it lives. Without it, nobody wants an answer.
+fn end_with_parent() {
+    let mut rest = [0; 64];
+    while matches!(io::stdin().lock().read(&mut rest), Ok(n) if n > 0) {}
+    leave();
+}
+
+/// Ends at once: a driver's own clean-up at exit may hang where another thread is inside it.
+fn leave() -> ! {
+    signal_hook::low_level::exit(2)
+}
+
+/// Where messages go.
+struct Mouth<'a>(RefCell<&'a mut dyn Write>);
+
+impl Mouth<'_> {
+    fn say(&self, message: &Message) {
+        let mut out = self.0.borrow_mut();
+        let written = serde_json::to_writer(&mut **out, message)
+            .map_err(io::Error::from)
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush());
+        if written.is_err() {
+            leave();
+        }
+    }
+}
+
+/// A machine that gives a sign of life whenever a call has come back.
+struct Pulsing<'a> {
+    machine: Box<dyn Machine>,
+    mouth: &'a Mouth<'a>,
+    last: Instant,
+}
+
+impl Pulsing<'_> {
+    fn alive<T>(&mut self, result: T) -> T {
+        if self.last.elapsed() >= PULSE {
+            self.mouth.say(&Message::Alive);
+            self.last = Instant::now();
+        }
+        result
+    }
+}
+
+impl Executor for Pulsing<'_> {
+    fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failed> {
+        let prepared = self.machine.prepare(steps, method, allocation);
+        self.alive(prepared)
+    }
+
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failed> {
+        let sampled = self.machine.sample(n);
+        self.alive(sampled)
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Failed> {
+        let verified = self.machine.verify();
+        self.alive(verified)
+    }
+
+    fn release(&mut self) {
+        self.machine.release();
+        self.alive(());
+    }
+
+    fn states(&mut self) -> Vec<GpuState> {
+        let states = self.machine.states();
+        self.alive(states)
+    }
+
+    fn now(&mut self) -> Seconds {
+        self.machine.now()
+    }
+}

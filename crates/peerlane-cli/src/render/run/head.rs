@@ -1,0 +1,174 @@
+//! Who answered, when and under which conditions.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use peerlane::names::ranges;
+use peerlane::run::{Cell, FlagKind, GpuState, Run};
+use peerlane::units::Seconds;
+
+use super::remarks;
+use crate::render::WIDTH;
+use crate::render::findings::sentences;
+use crate::render::style::{self, paint};
+use crate::render::text::{count, hang, wrap};
+
+/// Writes the machine's name, then in a few lines when and how its numbers came about.
+pub(super) fn write(out: &mut dyn Write, run: &Run) -> io::Result<()> {
+    let kind = if run.machine.system.is_some() { "virtual machine" } else { run.machine.target.as_str() };
+    let name = &run.machine.name;
+    let title = if kind == name { name.clone() } else { format!("{name} ({kind})") };
+    for line in wrap(&title, WIDTH) {
+        writeln!(out, "{}", paint(style::HEADING, &line))?;
+    }
+    hang(out, "", &when(run))?;
+    hang(out, "", &with(run))?;
+    hang(out, "", &states(run))?;
+    hang(out, "", &counts(run))
+}
+
+/// `measured 2026-11-21 04:12 UTC in 9.8 s, after 3.2 s of initialisation`
+fn when(run: &Run) -> String {
+    let mut text = "measured".to_owned();
+    if run.conditions.began > 0 {
+        text.push_str(&format!(" {} UTC", date(run.conditions.began)));
+    }
+    text.push_str(&format!(" in {}", time(run.wall)));
+    if let Some(initialisation) = run.conditions.initialisation {
+        text.push_str(&format!(", after {} of initialisation", time(initialisation)));
+    }
+    if run.machine.system.is_some() {
+        text.push_str(", by the virtual machine's clock");
+    }
+    text
+}
+
+/// The GPUs and the software.
+fn with(run: &Run) -> String {
+    let c = &run.conditions;
+    let mut parts = products(&run.fabric);
+    let mut named = |what: &str, version: &Option<String>| {
+        parts.extend(version.as_ref().map(|v| format!("{what} {v}")));
+    };
+    named("driver", &c.driver);
+    named("CUDA", &c.cuda);
+    named("NCCL", &c.nccl);
+    named("kernel", &c.kernel);
+    named("on", &c.host);
+    parts.push(format!("peerlane {}", run.peerlane));
+    parts.join(" · ")
+}
+
+/// `4 × NVIDIA H200`, for each product.
+fn products(fabric: &serde_json::Value) -> Vec<String> {
+    let mut products: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in fabric.get("nodes").and_then(|n| n.as_array()).into_iter().flatten() {
+        if node.get("kind").and_then(|k| k.as_str()) == Some("gpu") {
+            *products.entry(node.get("product").and_then(|p| p.as_str()).unwrap_or("GPU")).or_default() += 1;
+        }
+    }
+    products.into_iter().map(|(product, n)| format!("{n} × {product}")).collect()
+}
+
+/// `GPUs 34–41 °C before, 45–52 °C after; other programs on GPU2`
+fn states(run: &Run) -> String {
+    let span = |states: &[GpuState]| {
+        let degrees = || states.iter().filter_map(|s| s.temperature_c);
+        let (low, high) = (degrees().reduce(f64::min)?, degrees().reduce(f64::max)?);
+        Some(if low.round() == high.round() { format!("{low:.0} °C") } else { format!("{low:.0}–{high:.0} °C") })
+    };
+    let c = &run.conditions;
+    let mut parts = match (span(&c.before), span(&c.after)) {
+        (Some(before), Some(after)) => vec![format!("GPUs {before} before, {after} after")],
+        (Some(one), None) | (None, Some(one)) => vec![format!("GPUs {one}")],
+        (None, None) => Vec::new(),
+    };
+    let names = |wanted: fn(&GpuState) -> bool| {
+        let named: Vec<&str> = c.before.iter().filter(|s| wanted(s)).map(|s| s.gpu.as_str()).collect();
+        (!named.is_empty()).then(|| ranges(&named))
+    };
+    parts.extend(names(|s| s.processes.unwrap_or(0) > 0).map(|n| format!("other programs on {n}")));
+    let held: Vec<String> = c
+        .after
+        .iter()
+        .filter(|s| !s.clock_event_reasons.is_empty())
+        .map(|s| format!("{} held down by {}", s.gpu, s.clock_event_reasons.join(", ")))
+        .collect();
+    parts.extend(held);
+    parts.join("; ")
+}
+
+/// `96 numbers of 92 steps; 3 without a value: 2 hung, 1 not applicable`
+fn counts(run: &Run) -> String {
+    let (done, all) = (run.steps_done().len(), run.plan.steps().count());
+    let numbers = run.cells.iter().filter(|c| c.value().is_some()).count();
+    let mut text = if done == all {
+        format!("{} of {}", count(numbers, "number"), count(all, "step"))
+    } else {
+        format!("incomplete: {} of {done} of {}", count(numbers, "number"), count(all, "step"))
+    };
+    let mut kinds: BTreeMap<FlagKind, usize> = BTreeMap::new();
+    let why = |cell: &Cell| cell.flags.iter().map(|f| f.kind).find(|k| k.voids());
+    for kind in run.cells.iter().filter_map(why) {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    if !kinds.is_empty() {
+        let void: usize = kinds.values().sum();
+        let parts: Vec<String> = kinds.iter().map(|(kind, n)| format!("{n} {}", remarks::word(*kind))).collect();
+        text.push_str(&format!("; {void} without a value: {}", parts.join(", ")));
+    }
+    text
+}
+
+/// What was odd or not asked, in sentences.
+pub(super) fn notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
+    let skipped = run.plan.skipped.iter().map(|s| format!("not asked: {}: {}", s.test, s.why));
+    let all: Vec<String> = run.conditions.notes.iter().cloned().chain(skipped).collect();
+    sentences(out, "Notes", &all, usize::MAX)
+}
+
+/// `9.8 s`, `0.85 s`, `3 min 20 s`.
+fn time(t: Seconds) -> String {
+    match t.seconds() {
+        s if s >= 120.0 => format!("{} min {:.0} s", (s / 60.0).floor(), (s % 60.0).floor()),
+        s if s >= 1.0 => format!("{s:.1} s"),
+        s => format!("{s:.2} s"),
+    }
+}
+
+/// Days of 400 years, after which the calendar repeats.
+const ERA: i64 = 146_097;
+
+/// `2026-11-21 04:12` of seconds since 1970.
+///
+/// Years are counted from March, so that the leap day is the last: then the months' lengths repeat every five months,
+/// 153 days.
+fn date(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    // from 1 March of the year 0
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(ERA), days.rem_euclid(ERA));
+    let year = (day - day / 1460 + day / 36_524 - day / (ERA - 1)) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year + 400 * era + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", rest / 3600, rest / 60 % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_and_times() {
+        assert_eq!(date(0), "1970-01-01 00:00");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00");
+        assert_eq!(date(1_795_234_323), "2026-11-21 04:12");
+        assert_eq!(date(4_107_542_399), "2100-02-28 23:59");
+        assert!(date(u64::MAX).len() > 16);
+        let text = |s: f64| time(Seconds::new(s));
+        assert_eq!((text(0.123), text(9.84), text(200.4)), ("0.12 s".into(), "9.8 s".into(), "3 min 20 s".into()));
+    }
+}

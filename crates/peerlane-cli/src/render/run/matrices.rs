@@ -1,0 +1,206 @@
+//! Matrices of a run. Those with the host, and within a GPU, have one row or column each and share a table.
+
+use std::io::{self, Write};
+
+use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::names::is_host;
+use peerlane::plan::{StreamKernel, Test, Work};
+use peerlane::run::{Cell, CellMatrix};
+
+use super::{View, decimals, heading, remarks};
+use crate::render::matrix::{self, labelled_grid};
+use crate::render::style;
+
+/// The most columns that a row's description takes.
+const LABEL: usize = 44;
+
+/// Writes matrices between GPUs, and tables of those with one row or column.
+pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io::Result<()> {
+    let (lists, squares): (Vec<&CellMatrix>, Vec<&CellMatrix>) = all.iter().partition(|m| is_list(&m.matrix));
+    for of in squares {
+        title(out, of)?;
+        let cells: Vec<Vec<Option<&Cell>>> = of.cells.iter().map(|row| found(view, row)).collect();
+        grid(out, &of.matrix.rows, &of.matrix.cols, &cells, Digits::Alike)?;
+        view.below(out, &once(&cells))?;
+    }
+    let mut left = lists;
+    while let Some(first) = left.first().copied() {
+        let alike = |m: &&CellMatrix| (m.matrix.quantity, m.matrix.unit) == (first.matrix.quantity, first.matrix.unit);
+        let (together, rest): (Vec<&CellMatrix>, Vec<&CellMatrix>) = left.into_iter().partition(alike);
+        left = rest;
+        lists_together(out, view, &together)?;
+    }
+    Ok(())
+}
+
+/// Whether one of its sides is host memory, or the GPU itself, alone.
+fn is_list(matrix: &Matrix) -> bool {
+    let lone = |names: &[String]| matches!(names, [one] if is_host(one) || one == "self");
+    lone(&matrix.rows) || lone(&matrix.cols)
+}
+
+/// What a matrix holds, which way, and the family to ask for it again.
+fn title(out: &mut dyn Write, of: &CellMatrix) -> io::Result<()> {
+    let ways = match (of.matrix.quantity, of.matrix.op, of.matrix.direction) {
+        (Quantity::LoadLatency, ..) => "; rows load from columns",
+        (.., Some(Direction::Bidirectional)) => "",
+        (_, Some(Operation::Read), _) => "; rows read from columns",
+        (_, Some(Operation::Write), _) => "; rows write to columns",
+        (_, None, _) => "",
+    };
+    // kernels that only touch a word copy nothing
+    let touches = matches!(of.matrix.quantity, Quantity::LoadLatency | Quantity::SignalLatency);
+    let matrix = Matrix { engine: of.matrix.engine.filter(|_| !touches), values: Vec::new(), ..of.matrix.clone() };
+    let (family, extra) = matrix.title.split_once(", ").unwrap_or((matrix.title.as_str(), ""));
+    let extra = if extra.is_empty() { String::new() } else { format!("; {extra}") };
+    heading(out, &format!("{}{ways}{extra}", matrix.describe()), family)
+}
+
+fn found<'a>(view: &View<'a>, row: &[Option<usize>]) -> Vec<Option<&'a Cell>> {
+    row.iter().map(|at| view.cells.get((*at)?)).collect()
+}
+
+/// The cells of a table, each once.
+fn once<'a>(cells: &[Vec<Option<&'a Cell>>]) -> Vec<&'a Cell> {
+    let mut seen = std::collections::HashSet::new();
+    cells.iter().flatten().flatten().copied().filter(|c| seen.insert(std::ptr::from_ref(*c))).collect()
+}
+
+/// How decimals are chosen.
+#[derive(Clone, Copy)]
+enum Digits {
+    /// For all cells together.
+    Alike,
+    /// Row by row.
+    ByRow,
+}
+
+fn grid(
+    out: &mut dyn Write,
+    rows: &[String],
+    cols: &[String],
+    cells: &[Vec<Option<&Cell>>],
+    digits: Digits,
+) -> io::Result<()> {
+    let of = |rows: &[Vec<Option<&Cell>>]| decimals(rows.iter().flatten().flatten().filter_map(|c| c.value()));
+    let all = of(cells);
+    let doubts = cells.iter().flatten().flatten().any(|c| remarks::is_doubtful(c));
+    let show = |cell: &Option<&Cell>, digits: usize| -> matrix::Cell {
+        let Some(cell) = cell else { return ("-".to_owned(), style::DIM) };
+        let doubtful = remarks::is_doubtful(cell);
+        let (text, look) = match cell.value() {
+            Some(value) => (format!("{value:.digits$}"), if doubtful { style::WARN } else { style::PLAIN }),
+            None => {
+                let (mark, look) = remarks::mark(cell);
+                (mark.to_owned(), look)
+            }
+        };
+        // the star has a column of its own, so that points stay below each other
+        let star = if !doubts {
+            ""
+        } else if doubtful && cell.value().is_some() {
+            "*"
+        } else {
+            " "
+        };
+        (text + star, look)
+    };
+    let row = |row: &Vec<Option<&Cell>>| {
+        let digits = match digits {
+            Digits::Alike => all,
+            Digits::ByRow => of(std::slice::from_ref(row)),
+        };
+        row.iter().map(|cell| show(cell, digits)).collect()
+    };
+    let cells: Vec<Vec<matrix::Cell>> = cells.iter().map(row).collect();
+    labelled_grid(out, LABEL, rows, cols, &cells)
+}
+
+/// Lists of one quantity, a row each; GPUs are the columns.
+fn lists_together(out: &mut dyn Write, view: &View, all: &[&CellMatrix]) -> io::Result<()> {
+    let Some(first) = all.first() else { return Ok(()) };
+    let mut cols: Vec<String> = Vec::new();
+    for of in all {
+        cols.extend(across(&of.matrix).iter().filter(|name| !cols.contains(name)).cloned().collect::<Vec<_>>());
+    }
+    cols.sort_by(|a, b| peerlane::names::natural(a).cmp(&peerlane::names::natural(b)));
+    let row = |of: &&CellMatrix| -> Vec<Option<&Cell>> {
+        let names = across(&of.matrix);
+        let held: Vec<Option<usize>> = of.cells.iter().flatten().copied().collect();
+        let at = |name: &String| names.iter().position(|n| n == name).and_then(|i| held.get(i).copied().flatten());
+        cols.iter().map(|name| view.cells.get(at(name)?)).collect()
+    };
+    let cells: Vec<Vec<Option<&Cell>>> = all.iter().map(row).collect();
+    let labels: Vec<String> = all.iter().map(|of| label(of)).collect();
+    let within = all.iter().any(|of| of.test == Test::Local);
+    let with_host = all.iter().any(|of| of.test != Test::Local);
+    let whom = match (with_host, within) {
+        (true, true) => "with host memory and within each GPU",
+        (false, true) => "within each GPU",
+        _ => "with host memory",
+    };
+    let mut families: Vec<&str> = all.iter().map(|of| of.test.name()).collect();
+    families.dedup();
+    let text = format!("{} {whom}, {}", first.matrix.quantity.name(), first.matrix.unit.name());
+    heading(out, &text, &families.join(", "))?;
+    grid(out, &labels, &cols, &cells, Digits::ByRow)?;
+    view.below(out, &once(&cells))
+}
+
+/// The GPUs of a list.
+fn across(matrix: &Matrix) -> &[String] {
+    match matrix.rows.as_slice() {
+        [one] if is_host(one) => &matrix.cols,
+        _ => &matrix.rows,
+    }
+}
+
+/// A row in words: `host → GPU, copy engine`.
+fn label(of: &CellMatrix) -> String {
+    let m = &of.matrix;
+    let name = |names: &[String]| match names {
+        [one] if is_host(one) => one.clone(),
+        _ => "GPU".to_owned(),
+    };
+    let mut words = vec![match (of.test, m.direction) {
+        (Test::Local, _) => "within the GPU, counted once".to_owned(),
+        (_, Some(Direction::Bidirectional)) => format!("{} ↔ {}, summed", name(&m.rows), name(&m.cols)),
+        _ => format!("{} → {}", name(&m.rows), name(&m.cols)),
+    }];
+    // a latency's engine follows from what it is
+    words.extend(m.engine.filter(|_| m.direction.is_some()).map(|e| {
+        match e {
+            Engine::Ce => "copy engine",
+            Engine::Sm => "SM",
+            Engine::Nic => "NIC",
+        }
+        .to_owned()
+    }));
+    words.extend(m.title.split_once(", ").map(|(_, extra)| extra.to_owned()));
+    words.extend((of.test == Test::Pageable).then(|| "pageable".to_owned()));
+    words.join(", ")
+}
+
+/// Host memory alone, a row a node.
+pub(super) fn host_memory(out: &mut dyn Write, view: &View) -> io::Result<()> {
+    let kernels = [(StreamKernel::Read, "read"), (StreamKernel::Copy, "copy"), (StreamKernel::Triad, "triad")];
+    let node = |cell: &Cell| match &cell.work {
+        Work::HostMemory { node, .. } => Some(node.clone()),
+        _ => None,
+    };
+    let mut rows: Vec<String> = view.cells.iter().filter_map(node).collect();
+    rows.sort_by(|a, b| peerlane::names::natural(a).cmp(&peerlane::names::natural(b)));
+    rows.dedup();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let at = |row: &String, kernel: StreamKernel| {
+        let work = Work::HostMemory { node: row.clone(), kernel };
+        view.cells.iter().rev().find(|c| c.work == work)
+    };
+    let cells: Vec<Vec<Option<&Cell>>> = rows.iter().map(|row| kernels.map(|(k, _)| at(row, k)).to_vec()).collect();
+    let unit = once(&cells).first().map_or(Unit::GigabytesPerSecond, |c| c.unit);
+    heading(out, &format!("host memory alone, bytes counted as STREAM does, {unit}"), Test::Memory.name())?;
+    grid(out, &rows, &kernels.map(|(_, name)| name.to_owned()), &cells, Digits::Alike)?;
+    view.below(out, &once(&cells))
+}

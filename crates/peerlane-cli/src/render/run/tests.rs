@@ -1,0 +1,145 @@
+use super::sample::{cell_of, run, spoil};
+use super::*;
+use crate::render::WIDTH;
+use crate::render::text::width;
+use peerlane::plan::Test;
+use peerlane::run::FlagKind;
+
+fn shown(run: &Run, verbose: bool) -> String {
+    let mut out = Vec::new();
+    write(&mut out, run, verbose).unwrap();
+    let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+    for line in text.lines() {
+        assert!(width(line) <= WIDTH, "{line}");
+    }
+    text
+}
+
+/// The lines below the one that has `heading`, up to a blank one.
+fn below<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
+    let mut lines = text.lines().skip_while(|l| !l.contains(heading)).skip(1).take_while(|l| !l.is_empty());
+    let table: Vec<&str> = lines.by_ref().collect();
+    assert!(!table.is_empty(), "{heading} is not in\n{text}");
+    table
+}
+
+#[test]
+fn all_that_can_be_asked_fits_and_says_who_answered() {
+    let whole = run(&Test::ALL);
+    let text = shown(&whole, false);
+    let head: Vec<&str> = text.lines().take(6).collect();
+    assert_eq!(head[0], "h200x4-vm (virtual machine)");
+    assert!(head[1].starts_with("measured 2026-11-21 04:12 UTC in 9.8 s, after 3.2 s of initialisation"), "{head:?}");
+    assert!(head.contains(&"GPUs 31–34 °C before, 42–45 °C after"), "{head:?}");
+    assert!(head[3].starts_with("4 × NVIDIA H200 · driver 580.159.04 · CUDA 13.0 · peerlane "), "{head:?}");
+    for test in whole.plan.steps().map(|s| s.test) {
+        assert!(text.contains(test.name()), "{test}");
+    }
+    assert!(text.contains("not asked: numa: it takes several NUMA nodes"));
+    // every cell is listed where all is asked for
+    let all = shown(&whole, true);
+    assert!(all.lines().count() > text.lines().count() + whole.cells.len());
+}
+
+#[test]
+fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
+    let mut run = run(&[Test::Pairs]);
+    spoil(cell_of(&mut run, Test::Pairs, "GPU0", "GPU2"), FlagKind::Hung, "no sign of life for 20 s");
+    spoil(cell_of(&mut run, Test::Pairs, "GPU1", "GPU2"), FlagKind::Outliers, "2 of 18 samples lie far off");
+    spoil(cell_of(&mut run, Test::Pairs, "GPU1", "GPU3"), FlagKind::Beside, "a control showed no difference");
+    let wide = cell_of(&mut run, Test::Pairs, "GPU3", "GPU0");
+    let value = wide.estimate.unwrap().value;
+    wide.estimate.as_mut().unwrap().low = value * 0.982;
+    let text = shown(&run, false);
+    assert!(text.contains("1 without a value: 1 hung"), "{text}");
+    let table = below(&text, "bandwidth, one way, P2P on, writes, copy engine, 256 MiB, GB/s; rows write to columns");
+    assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["GPU0", "GPU1", "GPU2", "GPU3"]);
+    assert_eq!(table[1].split_whitespace().nth(3), Some("hung"));
+    assert!(table[2].contains('*') && !table[3].contains('*'), "{table:#?}");
+    let notes = [
+        "  n 6–17; 95 % interval within ±0.2 % except GPU3→GPU0 ±1.8 %",
+        "  hung, GPU0→GPU2: no sign of life for 20 s",
+        "  outliers, GPU1→GPU2: 2 of 18 samples lie far off",
+    ];
+    assert_eq!(table[5..], notes);
+    assert!(shown(&run, true).contains("beside others, GPU1→GPU3: a control showed no difference"));
+    // readers stand in rows
+    let read = below(&text, "reads, copy engine, 256 MiB, GB/s; rows read from columns");
+    assert!(read[1].starts_with("  GPU0     - 39"), "{read:#?}");
+}
+
+#[test]
+fn cells_of_one_fate_share_a_line() {
+    let mut run = run(&[Test::Pairs]);
+    for cell in run.cells.iter_mut().filter(|c| run::ends(&c.work).starts_with("GPU3→")) {
+        spoil(cell, FlagKind::Failed, "error 719");
+    }
+    for cell in &mut run.cells {
+        spoil(cell, FlagKind::Unverified, "no time");
+    }
+    let text = shown(&run, false);
+    let table = below(&text, "writes, copy engine");
+    assert!(table.contains(&"  failed, GPU3→GPU0, GPU3→GPU1, GPU3→GPU2: error 719"), "{table:#?}");
+    assert!(table.contains(&"  not verified, all 12: no time"), "{table:#?}");
+}
+
+#[test]
+fn lists_with_the_host_share_a_table() {
+    let text = shown(&run(&[Test::Host, Test::HostBoth, Test::Local, Test::Pageable]), false);
+    let table = below(&text, "bandwidth with host memory and within each GPU, GB/s");
+    let row = |label: &str| table.iter().find(|l| l.trim_start().starts_with(label)).unwrap();
+    assert!(row("host → GPU, copy engine ").contains(" 55."));
+    assert!(row("host ↔ GPU, summed, copy engine").contains(" 102."));
+    assert!(row("GPU → host, copy engine, pageable").contains(" 55."));
+    assert!(row("within the GPU, counted once, SM").contains(" 20"));
+    assert_eq!(text.matches("with host memory").count(), 1);
+}
+
+#[test]
+fn sets_stand_beside_what_their_members_reach_alone() {
+    let text = shown(&run(&[Test::Host, Test::AllHost, Test::OneToAll]), false);
+    let table = below(&text, "rates at once, copy engine, GB/s [all-host]");
+    let words = |i: usize| table[i].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(0), ["set", "each", "sum", "±", "of", "alone"]);
+    assert_eq!((words(1)[0], words(1)[1], words(1).ends_with(&["80", "%"])), ("host→GPU0–GPU3", "44.10", true));
+    assert_eq!((words(3)[0], words(4)[0]), ("host↔GPU0–GPU3", "host→GPU0–GPU3"));
+    assert_eq!(words(5), ["GPU0–GPU3→host", "27.30", "27.30", "27.30", "27.30", "109.2", "49", "%"]);
+    // without the pairs alone there is no share of them
+    let out = below(&text, "rates at once, writes, copy engine, GB/s [one-to-all]");
+    assert!(out[1].contains("GPU0→GPU1–GPU3") && out[1].matches('%').count() == 1, "{out:#?}");
+}
+
+#[test]
+fn sizes_go_down_and_paths_across() {
+    let text = shown(&run(&[Test::Sizes, Test::Collectives, Test::Memory]), false);
+    let table = below(&text, "bandwidth by message size, copy engine, GB/s [sizes]");
+    assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["GPU0→GPU1", "host→GPU0", "GPU0→host"]);
+    assert!(table[1].starts_with("  8 B ") && table[10].starts_with("  1 GiB "), "{table:#?}");
+    // the sample's messages start within 8 us
+    let fit = |label: &str| table.iter().find(|l| l.trim_start().starts_with(label)).unwrap();
+    assert!(fit("t₀, us").contains(" 8.0") || fit("t₀, us").contains(" 7.9"), "{table:#?}");
+    assert!(fit("r∞, GB/s").contains(" 39") && fit("n½").contains(" MiB"), "{table:#?}");
+    let bus = below(&text, "bus bandwidth by message size, NCCL among GPU0–GPU3, GB/s");
+    assert!(bus[0].contains("all-reduce all-gather"));
+    assert!(below(&text, "latency by message size, NCCL")[1].contains(" 20.0") || text.contains(" 19.9"));
+    assert!(below(&text, "host memory alone")[1].starts_with("  host 3"));
+}
+
+#[test]
+fn an_unfinished_run_and_an_empty_one_are_said() {
+    let mut part = run(&[Test::Pairs]);
+    part.cells.truncate(7);
+    part.complete = false;
+    assert!(shown(&part, false).contains("incomplete: 7 numbers of 7 of 48 steps"));
+    part.cells.clear();
+    assert!(shown(&part, true).contains("incomplete: 0 numbers of 0 of 48 steps"));
+}
+
+#[test]
+fn digits_suit_the_number() {
+    let five = |v: f64| significant(v, 5);
+    assert_eq!((five(395.1234), five(0.000_14), five(0.0)), ("395.12".into(), "0.00014".into(), "0.0000".into()));
+    assert_eq!((five(123_456.7), five(f64::NAN)), ("123457".into(), "NaN".into()));
+    let percent = |v: f64| remarks::percent(v);
+    assert_eq!((percent(0.0031), percent(0.002), percent(0.123)), ("0.4 %".into(), "0.2 %".into(), "13 %".into()));
+}

@@ -1,0 +1,157 @@
+//! What can be wrong with a virtual machine, and the machine that its faults make of a design.
+
+use crate::evidence::P2pStatus;
+use crate::fabric::{Fabric, LinkId, LinkKind, PcieWidth};
+use crate::machine::Machine;
+use crate::plan::{Collective, Transfer, Via, Work};
+
+/// Something that is wrong with a virtual machine. Names are those of nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// A PCIe link runs narrower or at a lower generation than the design says.
+    Width {
+        /// Its two ends.
+        link: [String; 2],
+        /// What it runs at; what is not given stays as designed.
+        width: PcieWidth,
+    },
+    /// Bricks of an NVLink bundle are down.
+    Bricks {
+        /// Its two ends.
+        link: [String; 2],
+        /// Bricks that are left.
+        bricks: u8,
+    },
+    /// One direction is slow: of a link, for everything that goes through it, or between two endpoints that no link
+    /// joins, for direct transfers between them.
+    Slow {
+        /// Where data comes from.
+        from: String,
+        /// Where it goes.
+        to: String,
+        /// Share of the rate that is left.
+        factor: f64,
+    },
+    /// Two GPUs have no peer access to each other.
+    PeerOff {
+        /// The GPUs.
+        pair: [String; 2],
+    },
+    /// Whatever two GPUs do directly with each other never ends.
+    Hang {
+        /// The GPUs.
+        pair: [String; 2],
+    },
+    /// What two GPUs send each other directly arrives changed.
+    Corrupt {
+        /// The GPUs.
+        pair: [String; 2],
+    },
+    /// A GPU falls off the bus.
+    Lost {
+        /// The GPU.
+        gpu: String,
+        /// Steps that the machine answers before, whoever takes part in them.
+        after: usize,
+    },
+    /// Heat holds a GPU's clocks down.
+    Throttle {
+        /// The GPU.
+        gpu: String,
+        /// Share of the rate that is left to what it drives.
+        factor: f64,
+    },
+    /// Where memory lies matters: in every second allocation, transfers with a GPU among others at once are slower.
+    Bimodal {
+        /// The GPU.
+        gpu: String,
+        /// Share of the rate that is left then.
+        factor: f64,
+    },
+    /// A GPU starts cold: its first samples of each step are slow, and come nearer to the true rate one by one.
+    Cold {
+        /// The GPU.
+        gpu: String,
+        /// Share of the rate that the first sample has.
+        factor: f64,
+        /// Samples until it is warm.
+        samples: usize,
+    },
+}
+
+/// The design with those faults that change its links and its peer access.
+///
+/// A fault that names what the design does not have changes nothing; reading a system file refuses such.
+pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
+    let mut truth = design.clone();
+    let mut builder = design.fabric.clone().into_builder();
+    let mut rebuild = false;
+    for fault in faults {
+        match fault {
+            Fault::Width { link, width } => {
+                let id = link_between(&design.fabric, link, |kind| matches!(kind, LinkKind::Pcie { .. }));
+                if let Some(LinkKind::Pcie { running, allowed, .. }) = id.map(|id| &mut builder.link_mut(id).kind) {
+                    running.generation = width.generation.or(running.generation);
+                    running.lanes = width.lanes.or(running.lanes);
+                    // else a link of a captured machine would count as idle, and not as slow
+                    *allowed = *running;
+                    rebuild = true;
+                }
+            }
+            Fault::Bricks { link, bricks: left } => {
+                let id = link_between(&design.fabric, link, |kind| matches!(kind, LinkKind::Nvlink { .. }));
+                if let Some(LinkKind::Nvlink { bricks, .. }) = id.map(|id| &mut builder.link_mut(id).kind) {
+                    *bricks = (*left).min(*bricks);
+                    rebuild = true;
+                }
+            }
+            Fault::PeerOff { pair: [a, b] } => {
+                if let Some((a, b)) = design.fabric.find(a).zip(design.fabric.find(b)) {
+                    truth.p2p.extend([(a, b), (b, a)].map(|pair| (pair, P2pStatus::NotSupported)));
+                }
+            }
+            _ => {}
+        }
+    }
+    // other widths make no other graph, so that building it again succeeds
+    if rebuild && let Ok(mut fabric) = builder.build() {
+        let devices = design.fabric.devices();
+        let pairs = devices.iter().flat_map(|a| devices.iter().map(|b| (*a, *b)));
+        let untold = |&(a, b): &_| design.fabric.path(a, b).is_none() && fabric.path(a, b).is_some();
+        let untold: Vec<_> = pairs.filter(untold).collect();
+        fabric.set_untold(untold);
+        truth.fabric = fabric;
+    }
+    truth
+}
+
+/// The link of a kind between two nodes.
+fn link_between(fabric: &Fabric, ends: &[String; 2], is: impl Fn(&LinkKind) -> bool) -> Option<LinkId> {
+    let (a, b) = (fabric.find(&ends[0])?, fabric.find(&ends[1])?);
+    fabric.links_of(a).iter().find(|(link, far)| *far == b && is(&fabric.link(*link).kind)).map(|(link, _)| *link)
+}
+
+/// Whether two names are those of a pair, in any order.
+fn is_pair(pair: &[String; 2], a: &str, b: &str) -> bool {
+    (pair[0] == a && pair[1] == b) || (pair[0] == b && pair[1] == a)
+}
+
+/// Whether some GPUs of a work deal directly with each other across a pair.
+pub(super) fn crosses(work: &Work, pair: &[String; 2]) -> bool {
+    let direct = |t: &Transfer| t.via == Via::Direct && is_pair(pair, &t.source, &t.destination);
+    match work {
+        Work::Transfers(transfers) => transfers.iter().any(direct),
+        Work::SmallCopies(transfer) => direct(transfer),
+        Work::Loads { gpu, memory } => is_pair(pair, gpu, memory),
+        Work::Signals { a, b } => is_pair(pair, a, b),
+        Work::Collective { operation: Collective::AllToAll, gpus } => pair.iter().all(|gpu| gpus.contains(gpu)),
+        Work::Collective { gpus, .. } => ring(gpus).any(|(a, b)| is_pair(pair, a, b)),
+        Work::HostMemory { .. } => false,
+    }
+}
+
+/// Each rank with the next, and the last with the first.
+pub(super) fn ring(gpus: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    let next = gpus.iter().cycle().skip(1);
+    gpus.iter().zip(next).map(|(a, b)| (a.as_str(), b.as_str()))
+}
