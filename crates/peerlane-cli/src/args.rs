@@ -14,7 +14,8 @@ TARGET is one of:
   NAME             a system of the catalogue: 'peerlane systems' lists them
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
-                   p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more
+                   p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more;
+                   or what 'peerlane gather' saved
   run.json         a run that peerlane has recorded, also while it grows (run.json.partial)
   -                the same from standard input
 
@@ -47,11 +48,16 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
+    /// Save what this machine tells of itself, to be looked at elsewhere
+    Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
+    /// Prints what NVML tells of this machine, as JSON, in a process of its own
+    #[command(hide = true)]
+    Discover,
 }
 
 /// Which machines a command works on.
@@ -265,6 +271,28 @@ pub(crate) struct ExplainArgs {
     pub(crate) machine: Option<String>,
     #[command(flatten)]
     pub(crate) detail: Detail,
+}
+
+const GATHERED: &str = "\
+What is saved is a TARGET anywhere: peerlane check FILE.tar.zst
+
+It holds NVML's answers, nvidia-smi's, what sysfs and /proc say of PCI devices, NICs, CPUs and memory,
+and lspci -vvv; a manifest lists it, and what could not be read. No program but nvidia-smi and lspci is
+run, nothing is changed, and nothing is sent anywhere.";
+
+/// Arguments of `gather`.
+#[derive(Debug, Args)]
+#[command(after_help = GATHERED)]
+pub(crate) struct GatherArgs {
+    /// A new folder, or a file that ends in .tar.zst
+    #[arg(short, long, value_name = "FOLDER|FILE.tar.zst")]
+    pub(crate) output: PathBuf,
+    /// Replace serial numbers, UUIDs, MAC addresses, GUIDs and the host's name, each by the same stand-in everywhere
+    #[arg(long)]
+    pub(crate) redact: bool,
+    /// Write the manifest as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `systems`.

@@ -1,85 +1,307 @@
-//! This machine: what sysfs shows, and what `nvidia-smi`, which comes with the driver, prints.
+//! This machine: what NVML tells in a worker process, and what sysfs shows; `nvidia-smi` stands in for NVML.
+//!
+//! NVML can hang for ever on a GPU that has fallen off the bus, so that it is asked by another process, which is
+//! left behind if it does not answer.
 
+use std::env;
 use std::fs;
-use std::io::Read;
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use peerlane::evidence::{self, Fact, Found, PciDevice, Warning};
+use peerlane::evidence::nvml::Snapshot;
+use peerlane::evidence::{self, Fact, Files, Found, PciDevice, Text, Warning};
+use peerlane::run::SourceText;
+
+use crate::program::{Silent, ask};
+use crate::{Failure, Outcome};
 
 /// Where Linux lists its PCI devices.
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
-/// What `nvidia-smi` is asked, all at once. It reads state and changes none.
+/// What `nvidia-smi` is asked where NVML cannot be, all at once. It reads state and changes none.
 const QUESTIONS: [&[&str]; 5] =
     [&["topo", "-m"], &["topo", "-p2p", "r"], &["nvlink", "-s"], &["nvlink", "-R"], &["-q"]];
 
 /// A driver that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Far above what any of the questions gets for an answer.
-const MOST_OUTPUT: u64 = 16 << 20;
+pub(crate) const MOST_OUTPUT: u64 = 16 << 20;
+
+/// What to do where this machine shows nothing.
+const ELSEWHERE: &str = "name a TARGET instead, such as a file with what 'nvidia-smi topo -m' prints";
 
 /// What this machine says of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    /// As evidence.
+    pub(crate) found: Found,
+    /// The texts that the evidence was read from, and can be read from again.
+    pub(crate) texts: Vec<SourceText>,
+    /// What NVML told, if it did.
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+/// What this machine says of itself, as evidence.
 pub(crate) fn read() -> Result<Found, String> {
-    if !Path::new(PCI_DEVICES).is_dir() {
-        return Err(format!(
-            "live: {PCI_DEVICES} is not there; name a TARGET instead, such as a file with what 'nvidia-smi topo -m' prints"
-        ));
+    look().map(|look| look.found)
+}
+
+/// What this machine says of itself. The error says why it shows no GPU.
+pub(crate) fn look() -> Result<Look, String> {
+    let asked = thread::Builder::new().spawn(nvml);
+    let files = evidence::record_what_matters(Path::new("/"));
+    let nvml = match asked.map(thread::JoinHandle::join) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) | Err(_) => Err(Unanswered { why: "NVML: it could not be asked".to_owned(), hung: false }),
+    };
+    let shown = sysfs_shows_gpus(&files);
+    let ask_smi = || QUESTIONS.iter().map(|question| (question.join(" "), smi(question))).collect();
+    assembled(files, shown, nvml, ask_smi)
+}
+
+/// Why NVML did not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unanswered {
+    /// In one line.
+    pub(crate) why: String,
+    /// Whether it hangs, so that nothing else should ask the driver.
+    pub(crate) hung: bool,
+}
+
+/// Joins what sysfs shows with what NVML told, or `nvidia-smi` in its place.
+fn assembled(
+    files: Files,
+    shown: bool,
+    nvml: Result<String, Unanswered>,
+    ask_smi: impl FnOnce() -> Vec<(String, Result<String, Silent>)>,
+) -> Result<Look, String> {
+    let mut look = Look::default();
+    if !files.iter().any(|(path, _)| path.starts_with("sys/bus/pci/devices/")) {
+        look.warn("/sys shows no PCI devices (a container that masks it?): switches, NICs and root ports are unknown");
     }
-    let mut found = evidence::read_path(Path::new("/")).map_err(|e| format!("live: {e}"))?;
-    let shows_gpu = |fact: &Fact| matches!(fact, Fact::Pci(tree) if tree.devices.iter().any(PciDevice::is_gpu));
-    if !found.evidence.iter().any(|e| shows_gpu(&e.fact)) {
-        return Err(
-            "live: no GPU found on this machine's PCIe buses; name a TARGET instead, such as a file with what \
-             'nvidia-smi topo -m' prints"
-                .to_owned(),
-        );
-    }
-    let answers: Vec<_> = QUESTIONS.iter().map(|question| thread::spawn(move || ask(question))).collect();
-    for (question, answer) in QUESTIONS.iter().zip(answers) {
-        match answer.join().unwrap_or_else(|_| Err("its reader failed".to_owned())) {
-            Ok(said) => found.append(said),
-            Err(problem) => found
-                .warnings
-                .push(Warning { origin: None, message: format!("live: nvidia-smi {}: {problem}", question.join(" ")) }),
+    look.found.append(evidence::read_files("live", &files));
+    look.texts.push(SourceText { name: "files.json".to_owned(), text: files.to_json() });
+    let mut why = None;
+    match nvml {
+        Ok(text) => {
+            look.snapshot = serde_json::from_str(&text).ok();
+            look.take("nvml.json", text);
+            if look.snapshot.as_ref().is_some_and(|s| s.gpus.is_empty()) {
+                let none = "NVML shows no GPU: none is there, or this user or container may use none";
+                why = Some(none.to_owned());
+                look.warn(none);
+            }
+        }
+        Err(Unanswered { why: reason, hung }) => {
+            look.warn(&reason);
+            if !hung {
+                look.take_smi(ask_smi());
+            }
+            why = Some(reason);
         }
     }
-    Ok(found)
+    let told = look.found.evidence.iter().any(|e| matches!(&e.fact, Fact::Gpus(gpus) if !gpus.is_empty()));
+    if told || shown {
+        return Ok(look);
+    }
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    Err(format!("live: no GPU found on this machine{why}; {ELSEWHERE}"))
 }
 
-/// One question's answer, read as any capture.
-fn ask(question: &[&str]) -> Result<Found, String> {
-    let mut child = Command::new("nvidia-smi")
-        .args(question)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| e.to_string())?;
-    let stdout = child.stdout.take().ok_or("no output")?;
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let read = stdout.take(MOST_OUTPUT).read_to_end(&mut bytes).map(|_| bytes);
-        // nobody listens any more once patience has run out
-        let _ = send.send(read);
-    });
-    let answer = receive.recv_timeout(PATIENCE);
-    let _ = child.kill();
-    let _ = child.wait();
-    let bytes = answer.map_err(|_| format!("no answer within {} s", PATIENCE.as_secs()))?.map_err(|e| e.to_string())?;
-    evidence::read_stream("live", bytes.as_slice()).map_err(|e| e.to_string())
+impl Look {
+    fn warn(&mut self, message: &str) {
+        self.found.warnings.push(Warning { origin: None, message: format!("live: {message}") });
+    }
+
+    fn take(&mut self, name: &str, text: String) {
+        self.found.append(evidence::scan_text(&Text::new(&format!("live/{name}"), text.as_bytes())));
+        self.texts.push(SourceText { name: name.to_owned(), text });
+    }
+
+    fn take_smi(&mut self, answers: Vec<(String, Result<String, Silent>)>) {
+        let mut troubles: Vec<(String, Vec<String>)> = Vec::new();
+        for (question, answer) in answers {
+            match answer {
+                Ok(text) => self.take(&format!("nvidia-smi {question}"), text),
+                Err(problem) => {
+                    let problem = problem.to_string();
+                    match troubles.iter_mut().find(|(p, _)| *p == problem) {
+                        Some((_, questions)) => questions.push(question),
+                        None => troubles.push((problem, vec![question])),
+                    }
+                }
+            }
+        }
+        for (problem, questions) in troubles {
+            let all = questions.len() == QUESTIONS.len();
+            let which = if all { String::new() } else { format!(" {}", questions.join(", ")) };
+            self.warn(&format!("nvidia-smi{which}: {problem}"));
+        }
+    }
 }
 
-/// Whether a PCI device of NVIDIA's (vendor 10de) of the display class (03) is here.
+/// What NVML tells, as JSON, from a worker process.
+pub(crate) fn nvml() -> Result<String, Unanswered> {
+    let problem = |why: String| Unanswered { why, hung: false };
+    let own = env::current_exe().map_err(|e| problem(format!("NVML: this program does not find itself: {e}")))?;
+    let said = ask(Command::new(own).arg("discover"), PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
+        Silent::Hung(patience) => Unanswered {
+            why: format!(
+                "NVML did not answer within {} s and was left: a GPU may have fallen off the bus (dmesg, Xid 79)",
+                patience.as_secs()
+            ),
+            hung: true,
+        },
+        other => problem(format!("NVML: {other}")),
+    })?;
+    if said.status.success() {
+        return String::from_utf8(said.output).map_err(|_| problem("NVML: its answer is no text".to_owned()));
+    }
+    let trouble = said.trouble.strip_prefix("peerlane: ").unwrap_or(&said.trouble);
+    Err(problem(if trouble.is_empty() {
+        format!("NVML: asking it ended with {}", said.status)
+    } else {
+        trouble.to_owned()
+    }))
+}
+
+/// The worker: asks NVML, and prints what it tells.
+pub(crate) fn worker(out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let snapshot = peerlane_gpu::discover::discover().map_err(Failure::Message)?;
+    serde_json::to_writer_pretty(&mut *out, &snapshot).map_err(std::io::Error::from)?;
+    writeln!(out)?;
+    Ok(Outcome::default())
+}
+
+/// One question's answer, below the command that asks it, since a table does not say what it is of.
+pub(crate) fn smi(question: &[&str]) -> Result<String, Silent> {
+    let said = ask(Command::new("nvidia-smi").args(question), PATIENCE, MOST_OUTPUT)?;
+    let text = String::from_utf8_lossy(&said.output);
+    if !said.status.success() {
+        let words =
+            if said.trouble.is_empty() { text.trim().lines().collect::<Vec<_>>().join(" ") } else { said.trouble };
+        return Err(Silent::Failed(words));
+    }
+    Ok(format!("$ nvidia-smi {}\n{text}", question.join(" ")))
+}
+
+fn sysfs_shows_gpus(files: &Files) -> bool {
+    let found = evidence::read_files("live", files);
+    found.evidence.iter().any(|e| matches!(&e.fact, Fact::Pci(tree) if tree.devices.iter().any(PciDevice::is_gpu)))
+}
+
+/// Whether a GPU of NVIDIA's is here: on the PCI bus, or, where that is masked, as a device file of its driver.
 pub(crate) fn has_nvidia_gpu() -> bool {
-    let Ok(devices) = fs::read_dir(PCI_DEVICES) else { return false };
     let says = |device: &Path, file: &str, start: &str| {
         fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(start))
     };
-    devices.flatten().any(|d| says(&d.path(), "vendor", "0x10de") && says(&d.path(), "class", "0x03"))
+    // PCI: vendor 10de, a device of the display class (03)
+    let mut devices = fs::read_dir(PCI_DEVICES).into_iter().flatten().flatten();
+    devices.any(|d| says(&d.path(), "vendor", "0x10de") && says(&d.path(), "class", "0x03")) || has_device_file()
+}
+
+fn has_device_file() -> bool {
+    let mut files = fs::read_dir("/dev").into_iter().flatten().flatten();
+    files.any(|file| {
+        let name = file.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("nvidia"));
+        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use peerlane::assemble::assemble;
+    use peerlane::evidence::Item;
+    use peerlane::evidence::nvml::{Gpu, SCHEMA};
+
+    use super::*;
+
+    const TOPO: &str = "$ nvidia-smi topo -m\n\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n";
+
+    fn snapshot(gpus: u32) -> String {
+        let gpu = |index| Gpu { index, name: Some("NVIDIA H100".to_owned()), ..Gpu::default() };
+        let snapshot =
+            Snapshot { schema: SCHEMA.to_owned(), gpus: (0..gpus).map(gpu).collect(), ..Snapshot::default() };
+        serde_json::to_string(&snapshot).unwrap()
+    }
+
+    fn bus() -> Files {
+        let mut files = Files::default();
+        for (file, text) in [("class", "0x030200"), ("vendor", "0x10de")] {
+            files.insert(&format!("sys/bus/pci/devices/0000:06:00.0/{file}"), Item::File(text.into()));
+        }
+        files
+    }
+
+    fn unanswered(why: &str, hung: bool) -> Result<String, Unanswered> {
+        Err(Unanswered { why: why.to_owned(), hung })
+    }
+
+    fn said(look: &Look) -> Vec<&str> {
+        look.found.warnings.iter().map(|w| w.message.as_str()).collect()
+    }
+
+    fn never() -> Vec<(String, Result<String, Silent>)> {
+        panic!("nvidia-smi is not to be asked")
+    }
+
+    #[test]
+    fn nvml_and_sysfs_make_the_machine_and_its_texts_make_it_again() {
+        let look = assembled(bus(), true, Ok(snapshot(1)), never).unwrap();
+        assert_eq!(said(&look), [""; 0]);
+        assert_eq!(look.snapshot.as_ref().unwrap().gpus.len(), 1);
+        let names: Vec<&str> = look.texts.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!(names, ["files.json", "nvml.json"]);
+        let mut again = Found::default();
+        for text in &look.texts {
+            again.append(evidence::scan_text(&Text::new(&text.name, text.text.as_bytes())));
+        }
+        let facts = |found: &Found| found.evidence.iter().map(|e| e.fact.clone()).collect::<Vec<_>>();
+        assert_eq!(facts(&again), facts(&look.found));
+        assert_eq!(assemble(look.found).len(), 1);
+    }
+
+    #[test]
+    fn where_sys_is_masked_nvml_is_enough_and_it_is_said() {
+        let look = assembled(Files::default(), false, Ok(snapshot(2)), never).unwrap();
+        assert!(said(&look).len() == 1 && said(&look)[0].contains("/sys shows no PCI devices"), "{:?}", said(&look));
+        assert_eq!(assemble(look.found).len(), 1);
+    }
+
+    #[test]
+    fn nvidia_smi_stands_in_unless_the_driver_hangs() {
+        let why = "libnvidia-ml.so.1 not found: no NVIDIA driver here";
+        let smi = || {
+            let silent = || Err(Silent::Failed("no NVLink".to_owned()));
+            vec![
+                ("topo -m".to_owned(), Ok(TOPO.to_owned())),
+                ("nvlink -s".to_owned(), silent()),
+                ("nvlink -R".to_owned(), silent()),
+            ]
+        };
+        let look = assembled(bus(), true, unanswered(why, false), smi).unwrap();
+        assert_eq!(said(&look), [&format!("live: {why}"), "live: nvidia-smi nvlink -s, nvlink -R: no NVLink"]);
+        assert!(look.found.evidence.iter().any(|e| matches!(e.fact, Fact::Classes(_))));
+        let absent = || QUESTIONS.iter().map(|q| (q.join(" "), Err(Silent::Absent))).collect();
+        let look = assembled(bus(), true, unanswered(why, false), absent).unwrap();
+        assert_eq!(said(&look)[1], "live: nvidia-smi: not installed");
+        let look = assembled(bus(), true, unanswered("NVML did not answer", true), never).unwrap();
+        assert_eq!(said(&look), ["live: NVML did not answer"]);
+    }
+
+    #[test]
+    fn without_any_gpu_it_is_one_line() {
+        let none = assembled(Files::default(), false, unanswered("NVML: no permission", true), never).unwrap_err();
+        assert!(none.starts_with("live: no GPU found on this machine (NVML: no permission); name a TARGET"), "{none}");
+        let none = assembled(Files::default(), false, Ok(snapshot(0)), never).unwrap_err();
+        assert!(none.contains("NVML shows no GPU"), "{none}");
+        // on the bus, and not the driver's
+        let look = assembled(bus(), true, Ok(snapshot(0)), never).unwrap();
+        assert!(said(&look)[0].contains("NVML shows no GPU"));
+    }
 }

@@ -8,6 +8,7 @@ mod args;
 mod commands;
 mod live;
 mod measuring;
+mod program;
 mod render;
 mod target;
 
@@ -76,6 +77,8 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Gather(args) => commands::gather::run(args, &mut out),
+        Command::Discover => live::worker(&mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),

@@ -56,10 +56,19 @@ macro_rules! module {
 }
 
 /// Every module, each of which may be loaded alone.
-pub const MODULES: [Module; 7] =
-    [CHASE_MODULE, COPY_MODULE, COPY_BULK_MODULE, GATE_MODULE, PATTERN_MODULE, PINGPONG_MODULE, TOUCH_MODULE];
+pub const MODULES: [Module; 8] = [
+    CHASE_MODULE,
+    COLLECTIVE_MODULE,
+    COPY_MODULE,
+    COPY_BULK_MODULE,
+    GATE_MODULE,
+    PATTERN_MODULE,
+    PINGPONG_MODULE,
+    TOUCH_MODULE,
+];
 
 const CHASE_MODULE: Module = module!("chase.sm_70.ptx", 7);
+const COLLECTIVE_MODULE: Module = module!("collective.sm_70.ptx", 7);
 const COPY_MODULE: Module = module!("copy.sm_70.ptx", 7);
 const COPY_BULK_MODULE: Module = module!("copy_bulk.sm_90.ptx", 9);
 const GATE_MODULE: Module = module!("gate.sm_70.ptx", 7);
@@ -178,9 +187,29 @@ pub const TOUCH_READ: Kernel = Kernel::new(TOUCH_MODULE, "touch_read", 512, Bloc
 /// `touch_write(buffer, words: u64, stride: u64, value: u32)`: writes `value` to every `stride`-th `u32`.
 pub const TOUCH_WRITE: Kernel = Kernel::new(TOUCH_MODULE, "touch_write", 512, Blocks::PerMultiprocessor(2));
 
+/// `numbers(buffer, count: u64, rank: u32)`: writes what a rank contributes to a collective, `i mod 64 + rank` as
+/// element `i` of `count` 32-bit floating-point ones: small whole numbers, whose sums are exact in any order.
+pub const NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "numbers", 512, Blocks::PerMultiprocessor(2));
+
+/// `verify_numbers(buffer, count: u64, factor: u32, add: u32, part: u64, offset: u64, step: u32, found)`: compares with
+/// `factor · ((offset + i mod part) mod 64) + add + step · (i div part)`; `found` as for [`VERIFY`].
+pub const VERIFY_NUMBERS: Kernel = Kernel::new(COLLECTIVE_MODULE, "verify_numbers", 512, Blocks::PerMultiprocessor(2));
+
 /// Every kernel.
-pub const KERNELS: [Kernel; 10] =
-    [COPY, COPY_BULK, FILL, VERIFY, BUILD_RING, CHASE, PINGPONG, GATE, TOUCH_READ, TOUCH_WRITE];
+pub const KERNELS: [Kernel; 12] = [
+    COPY,
+    COPY_BULK,
+    FILL,
+    VERIFY,
+    BUILD_RING,
+    CHASE,
+    PINGPONG,
+    GATE,
+    TOUCH_READ,
+    TOUCH_WRITE,
+    NUMBERS,
+    VERIFY_NUMBERS,
+];
 
 #[cfg(test)]
 mod tests {
@@ -239,6 +268,8 @@ mod tests {
         assert_eq!(widths(&GATE), [8, 4, 8, 8]);
         assert_eq!(widths(&TOUCH_READ), [8, 8, 8, 8]);
         assert_eq!(widths(&TOUCH_WRITE), [8, 8, 8, 4]);
+        assert_eq!(widths(&NUMBERS), [8, 8, 4]);
+        assert_eq!(widths(&VERIFY_NUMBERS), [8, 8, 4, 4, 8, 8, 4, 8]);
     }
 
     #[test]

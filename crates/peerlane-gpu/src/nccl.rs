@@ -4,17 +4,20 @@ use std::ffi::CStr;
 use std::ptr;
 use std::sync::OnceLock;
 
-use crate::bindings::nccl::{Nccl, ncclComm_t, ncclFloat32, ncclResult_t, ncclSum};
+use crate::bindings::nccl::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use crate::cuda::{Part, Stream};
-use crate::library::{self, Library};
+use crate::library::{self, Opened};
 use crate::live::Problem;
 
 /// The library, opened.
 pub(crate) struct Loaded {
-    api: Nccl,
+    api: Opened<Nccl>,
     /// Which file.
     pub(crate) file: String,
 }
+
+const FLOAT: ncclDataType_t = ncclDataType_t::ncclFloat32;
+const SUM: ncclRedOp_t = ncclRedOp_t::ncclSum;
 
 /// What a rank does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +52,8 @@ impl Loaded {
     }
 
     fn load() -> Result<Loaded, String> {
-        let library = Library::open(&library::NCCL).map_err(|e| e.to_string())?;
-        let loaded = Loaded { api: Nccl::load(&library), file: library.file().to_owned() };
-        // the functions must stay valid for as long as the process runs
-        std::mem::forget(library);
+        let api = library::nccl().map_err(|e| e.to_string())?;
+        let loaded = Loaded { file: api.library().file().display().to_string(), api };
         Ok(loaded)
     }
 
@@ -65,15 +66,14 @@ impl Loaded {
     }
 
     fn check(&self, name: &str, code: ncclResult_t) -> Result<(), Problem> {
-        const IN_PROGRESS: ncclResult_t = 7;
-        if code == 0 || code == IN_PROGRESS {
+        if code == ncclResult_t::ncclSuccess || code == ncclResult_t::ncclInProgress {
             return Ok(());
         }
         let text = self.api.ncclGetErrorString.map(|describe| {
             // SAFETY: it gives a static, terminated string for any code.
             unsafe { CStr::from_ptr(describe(code)) }.to_string_lossy().into_owned()
         });
-        Err(Problem::Failed(format!("{name}: {} (NCCL error {code})", text.unwrap_or_default())))
+        Err(Problem::Failed(format!("{name}: {} (NCCL error {})", text.unwrap_or_default(), code.0)))
     }
 }
 
@@ -113,26 +113,25 @@ impl Communicators {
     ) -> Result<(), Problem> {
         let Some(&comm) = self.all.get(rank) else { return Err(Problem::Failed(format!("no rank {rank}"))) };
         let loaded = self.loaded;
-        // NCCL's streams are CUDA's, under the runtime's name for them
-        let stream = stream.handle().cast();
+        let stream = stream.handle();
         let (from, to) = (send.address() as *const _, receive.address() as *mut _);
         let peer = |rank: usize| i32::try_from(rank).unwrap_or(i32::MAX);
         match operation {
-            Operation::AllReduce => call!(loaded, ncclAllReduce(from, to, count, ncclFloat32, ncclSum, comm, stream)),
-            Operation::AllGather => call!(loaded, ncclAllGather(from, to, count, ncclFloat32, comm, stream)),
+            Operation::AllReduce => call!(loaded, ncclAllReduce(from, to, count, FLOAT, SUM, comm, stream)),
+            Operation::AllGather => call!(loaded, ncclAllGather(from, to, count, FLOAT, comm, stream)),
             Operation::ReduceScatter => {
-                call!(loaded, ncclReduceScatter(from, to, count, ncclFloat32, ncclSum, comm, stream))
+                call!(loaded, ncclReduceScatter(from, to, count, FLOAT, SUM, comm, stream))
             }
-            Operation::Broadcast => call!(loaded, ncclBroadcast(from, to, count, ncclFloat32, 0, comm, stream)),
-            Operation::Send(to) => call!(loaded, ncclSend(from, count, ncclFloat32, peer(to), comm, stream)),
-            Operation::Receive(from) => call!(loaded, ncclRecv(to, count, ncclFloat32, peer(from), comm, stream)),
+            Operation::Broadcast => call!(loaded, ncclBroadcast(from, to, count, FLOAT, 0, comm, stream)),
+            Operation::Send(to) => call!(loaded, ncclSend(from, count, FLOAT, peer(to), comm, stream)),
+            Operation::Receive(from) => call!(loaded, ncclRecv(to, count, FLOAT, peer(from), comm, stream)),
         }
     }
 
     /// Whether an error has come up meanwhile.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         for comm in &self.all {
-            let mut state = 0;
+            let mut state = ncclResult_t::ncclSuccess;
             call!(self.loaded, ncclCommGetAsyncError(*comm, &mut state))?;
             self.loaded.check("NCCL", state)?;
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod explain;
+pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod predict;

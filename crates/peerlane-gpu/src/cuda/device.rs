@@ -6,11 +6,7 @@ use std::ptr;
 use peerlane::fabric::PciAddress;
 
 use super::driver::{CudaError, Driver, call};
-use crate::bindings::cuda::{
-    CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-    CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
-    CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, CUcontext, CUdevice, CUdevice_attribute,
-};
+use crate::bindings::cuda::{CUcontext, CUdevice, CUdevice_attribute};
 
 /// A GPU as CUDA sees it.
 #[derive(Clone, Copy, Debug)]
@@ -56,23 +52,24 @@ impl Device {
 
     /// Multiprocessors.
     pub(crate) fn multiprocessors(&self) -> u32 {
-        self.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).and_then(|n| u32::try_from(n).ok()).unwrap_or(1).max(1)
+        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+            .and_then(|n| u32::try_from(n).ok())
+            .unwrap_or(1)
+            .max(1)
     }
 
     /// Compute capability, such as (9, 0).
     pub(crate) fn compute_capability(&self) -> (i32, i32) {
         let of = |which| self.attribute(which).unwrap_or(0);
-        (of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR), of(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR))
-    }
-
-    /// Whether a stream can wait for a word in memory.
-    pub(crate) fn waits_for_values(&self) -> bool {
-        self.attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE) != Some(0)
+        (
+            of(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+            of(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
+        )
     }
 
     /// Whether it can share managed memory with the CPU while both run, so that pages fault and prefetches work.
     pub(crate) fn manages_memory(&self) -> bool {
-        self.attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == Some(1)
+        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS) == Some(1)
     }
 
     /// Whether it can read and write another's memory.

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use crate::bindings::cuda::{CUresult, Cuda};
-use crate::library::{self, Library};
+use crate::library::{self, Opened};
 
 /// A call of the driver's that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(crate) struct CudaError {
     /// The call.
     pub(crate) call: &'static str,
     /// What it returned; `None` where this driver has no such call.
-    pub(crate) code: Option<CUresult>,
+    pub(crate) code: Option<u32>,
     /// The driver's words for it.
     pub(crate) words: String,
 }
@@ -25,9 +25,13 @@ impl CudaError {
         /// `CUDA_ERROR_ECC_UNCORRECTABLE`, `_NVLINK_UNCORRECTABLE`, `_CONTAINED`, `_ILLEGAL_ADDRESS`, `_LAUNCH_TIMEOUT`,
         /// `_ASSERT`, `_HARDWARE_STACK_ERROR` to `_LAUNCH_FAILED`, `_TENSOR_MEMORY_LEAK`, `_DEVICE_UNAVAILABLE`,
         /// `_SYSTEM_NOT_READY`, `_UNKNOWN`.
-        const STICKY: [CUresult; 17] =
-            [46, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 802, 804, 999];
+        const STICKY: [u32; 17] = [46, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 802, 804, 999];
         self.code.is_some_and(|code| STICKY.contains(&code))
+    }
+
+    /// Whether this driver or device cannot do it at all.
+    pub(crate) fn is_not_supported(&self) -> bool {
+        matches!(self.code, None | Some(801))
     }
 
     /// Whether there was too little memory.
@@ -49,7 +53,7 @@ impl std::error::Error for CudaError {}
 
 /// The driver, opened and initialised.
 pub(crate) struct Driver {
-    pub(crate) api: Cuda,
+    pub(crate) api: Opened<Cuda>,
     /// Which file was loaded.
     pub(crate) file: String,
 }
@@ -78,10 +82,8 @@ impl Driver {
     }
 
     fn load() -> Result<Driver, String> {
-        let library = Library::open(&library::CUDA).map_err(|e| e.to_string())?;
-        let driver = Driver { api: Cuda::load(&library), file: library.file().to_owned() };
-        // the functions must stay valid for as long as the process runs
-        std::mem::forget(library);
+        let api = library::cuda().map_err(|e| e.to_string())?;
+        let driver = Driver { file: api.library().file().display().to_string(), api };
         call!(driver, cuInit(0)).map_err(|e| match e.code {
             Some(100) => "the driver sees no GPU (CUDA error 100)".to_owned(),
             Some(802) => format!("{e}; is the fabric manager running, and of the driver's version?"),
@@ -100,13 +102,13 @@ impl Driver {
 
     /// A result as ours.
     pub(crate) fn check(&self, call: &'static str, code: CUresult) -> Result<(), CudaError> {
-        if code == 0 {
+        if code == CUresult::CUDA_SUCCESS {
             return Ok(());
         }
         let mut words = ptr::null();
         let known = self.api.cuGetErrorString.is_some_and(|describe| {
             // SAFETY: the driver writes the address of a static string, or null.
-            (unsafe { describe(code, &mut words) }) == 0 && !words.is_null()
+            (unsafe { describe(code, &mut words) }) == CUresult::CUDA_SUCCESS && !words.is_null()
         });
         let words = if known {
             // SAFETY: a string of the driver's own, terminated, and never freed.
@@ -114,6 +116,6 @@ impl Driver {
         } else {
             "unknown error".to_owned()
         };
-        Err(CudaError { call, code: Some(code), words })
+        Err(CudaError { call, code: Some(code.0), words })
     }
 }

@@ -5,7 +5,9 @@ use std::ptr;
 
 use super::driver::{CudaError, Driver, call};
 use super::{Context, Stream};
-use crate::bindings::cuda::{CU_MEM_ATTACH_GLOBAL, CU_MEMHOSTALLOC_PORTABLE, CUcontext, CUdeviceptr};
+use crate::bindings::cuda::{
+    CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUcontext, CUdeviceptr, CUmemAttach_flags,
+};
 
 /// Memory with an address that is valid on all GPUs that may reach it.
 pub(crate) trait Buffer {
@@ -104,7 +106,6 @@ impl PinnedBuffer {
 
     /// Pins a mapping of ours.
     pub(crate) fn pin(context: &Context, mapping: crate::host::Mapping) -> Result<Self, CudaError> {
-        use crate::bindings::cuda::CU_MEMHOSTREGISTER_PORTABLE;
         context.enter()?;
         let (start, bytes) = (mapping.start(), mapping.bytes());
         call!(context.driver(), cuMemHostRegister_v2(start, bytes, CU_MEMHOSTREGISTER_PORTABLE))?;
@@ -162,7 +163,7 @@ impl ManagedBuffer {
     pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self, CudaError> {
         context.enter()?;
         let mut address = 0;
-        call!(context.driver(), cuMemAllocManaged(&mut address, bytes, CU_MEM_ATTACH_GLOBAL))?;
+        call!(context.driver(), cuMemAllocManaged(&mut address, bytes, CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL.0))?;
         Ok(ManagedBuffer { driver: context.driver(), address, bytes })
     }
 

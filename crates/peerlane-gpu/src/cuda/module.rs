@@ -5,7 +5,7 @@ use std::ptr;
 
 use super::driver::{CudaError, Driver, call};
 use super::{Context, Stream};
-use crate::bindings::cuda::{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, CUfunction, CUmodule};
+use crate::bindings::cuda::{CUfunction, CUfunction_attribute, CUmodule};
 
 /// A compiled module, loaded into one context.
 #[derive(Debug)]
@@ -23,7 +23,8 @@ impl Module {
         context.enter()?;
         let text = CString::new(ptx).unwrap_or_default();
         let mut handle = ptr::null_mut();
-        call!(context.driver(), cuModuleLoadData(&mut handle, text.as_ptr().cast::<c_void>()))?;
+        let (text, none) = (text.as_ptr().cast::<c_void>(), ptr::null_mut());
+        call!(context.driver(), cuModuleLoadDataEx(&mut handle, text, 0, none, ptr::null_mut()))?;
         Ok(Module { driver: context.driver(), handle })
     }
 
@@ -69,7 +70,7 @@ pub(crate) struct Launch {
 impl Kernel {
     /// Allows more dynamic shared memory a block than the usual 48 KiB.
     pub(crate) fn allow_shared(&self, bytes: u32) -> Result<(), CudaError> {
-        let which = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let which = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         call!(self.driver, cuFuncSetAttribute(self.handle, which, i32::try_from(bytes).unwrap_or(i32::MAX)))
     }
 

@@ -4,9 +4,7 @@ use std::ptr;
 
 use super::driver::{CudaError, Driver, call};
 use super::{Buffer, Context, Part, PinnedBuffer};
-use crate::bindings::cuda::{
-    CU_EVENT_DEFAULT, CU_STREAM_NON_BLOCKING, CU_STREAM_WAIT_VALUE_GEQ, CUcontext, CUevent, CUstream,
-};
+use crate::bindings::cuda::{CUcontext, CUevent, CUevent_flags, CUstream, CUstream_flags, CUstreamWaitValue_flags};
 
 /// A queue of work on one device.
 #[derive(Debug)]
@@ -22,7 +20,7 @@ impl Stream {
     pub(crate) fn new(context: &Context) -> Result<Self, CudaError> {
         context.enter()?;
         let mut handle = ptr::null_mut();
-        call!(context.driver(), cuStreamCreate(&mut handle, CU_STREAM_NON_BLOCKING))?;
+        call!(context.driver(), cuStreamCreate(&mut handle, CUstream_flags::CU_STREAM_NON_BLOCKING.0))?;
         let (driver, device) = (context.driver(), context.device.handle);
         Ok(Stream { driver, context: context.handle, device, handle })
     }
@@ -89,7 +87,15 @@ impl Stream {
 
     /// Goes on only once the first word of `gate` is at least `value`, counted round.
     pub(crate) fn wait_for(&self, gate: &PinnedBuffer, value: u32) -> Result<(), CudaError> {
-        call!(self.driver, cuStreamWaitValue32_v2(self.handle, gate.address(), value, CU_STREAM_WAIT_VALUE_GEQ))
+        call!(
+            self.driver,
+            cuStreamWaitValue32_v2(
+                self.handle,
+                gate.address(),
+                value,
+                CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ.0
+            )
+        )
     }
 
     /// Waits until all of its work is done.
@@ -117,7 +123,7 @@ impl Event {
     pub(crate) fn new(stream: &Stream) -> Result<Self, CudaError> {
         stream.enter()?;
         let mut handle = ptr::null_mut();
-        call!(stream.driver, cuEventCreate(&mut handle, CU_EVENT_DEFAULT))?;
+        call!(stream.driver, cuEventCreate(&mut handle, CUevent_flags::CU_EVENT_DEFAULT.0))?;
         Ok(Event { driver: stream.driver, handle })
     }
 
@@ -125,10 +131,7 @@ impl Event {
     /// half a microsecond.
     pub(crate) fn since(&self, start: &Event) -> Result<f64, CudaError> {
         let mut milliseconds = 0.0;
-        match self.driver.api.cuEventElapsedTime_v2 {
-            Some(_) => call!(self.driver, cuEventElapsedTime_v2(&mut milliseconds, start.handle, self.handle))?,
-            None => call!(self.driver, cuEventElapsedTime(&mut milliseconds, start.handle, self.handle))?,
-        }
+        call!(self.driver, cuEventElapsedTime(&mut milliseconds, start.handle, self.handle))?;
         Ok(f64::from(milliseconds) * 1e-3)
     }
 }

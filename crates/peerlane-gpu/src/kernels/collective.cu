@@ -1,10 +1,6 @@
 // Numbers for collectives whose results can be foretold: small whole ones, so that sums are exact in any order.
 
-typedef unsigned int u32;
-typedef unsigned long long u64;
-
-static __device__ u64 thread() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
-static __device__ u64 threads() { return (u64)gridDim.x * blockDim.x; }
+#include "common.cuh"
 
 // Element i becomes i mod 64 + rank.
 extern "C" __global__ void __launch_bounds__(512) numbers(float *buffer, u64 count, u32 rank) {

@@ -43,8 +43,11 @@ pub(crate) struct Closed<'g> {
 impl Closed<'_> {
     /// Lets a stream go on only once the gate is open. Its context must be current.
     pub(crate) fn wait(&self, gpu: &Gpu, stream: &Stream) -> Result<(), CudaError> {
-        if gpu.waits_for_values {
-            return stream.wait_for(&self.gate.word, self.gate.ticket);
+        if !gpu.gate_kernel.get() {
+            match stream.wait_for(&self.gate.word, self.gate.ticket) {
+                Err(e) if e.is_not_supported() => gpu.gate_kernel.set(true),
+                other => return other,
+            }
         }
         gpu.kernels.gate(stream, &self.gate.word, self.gate.ticket)
     }

@@ -1,6 +1,6 @@
 //! One GPU, ready to work: its context, its kernels and its streams.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use peerlane::measure::Verdict;
@@ -17,7 +17,8 @@ pub(crate) struct Gpu {
     /// Where kernels count what is wrong.
     found: RefCell<Option<PinnedBuffer>>,
     pub(super) kernels: Kernels,
-    pub(crate) waits_for_values: bool,
+    /// Whether its streams must be held by a kernel, since the driver does not let them wait for a word.
+    pub(super) gate_kernel: Cell<bool>,
     // what was made in it goes first
     pub(crate) context: Context,
 }
@@ -66,11 +67,10 @@ impl Opened {
 impl Gpu {
     pub(crate) fn new(name: String, opened: Opened) -> Self {
         let Opened { context, kernels } = opened;
-        let device = context.device;
         Gpu {
             name,
             kernels,
-            waits_for_values: device.waits_for_values(),
+            gate_kernel: Cell::new(false),
             context,
             idle: RefCell::default(),
             found: RefCell::default(),

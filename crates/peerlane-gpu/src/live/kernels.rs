@@ -1,15 +1,9 @@
 //! The kernels of one GPU, each with its arguments in its signature's order: `src/kernels/*.cu` say what they do.
 
 use crate::cuda::{Argument, Buffer, Context, CudaError, Kernel, Launch, Module, Part, PinnedBuffer, Stream};
-use crate::kernels::{self, CopyShape};
+use crate::kernels::{self, PLAIN, POISON};
 
 use Argument::{Half, Word};
-
-/// One thread.
-const ONE: Launch = Launch { blocks: 1, threads: 1, shared: 0 };
-
-/// Threads a block of kernels that are bound by memory.
-const THREADS: u32 = 512;
 
 /// Time after which a kernel that waits for the host or for another GPU gives up, in ns.
 const PATIENCE: u64 = 5_000_000_000;
@@ -39,65 +33,81 @@ pub(super) struct Numbers {
     pub(super) step: u32,
 }
 
+/// A compiled kernel with its launch.
+struct Ready {
+    kernel: Kernel,
+    launch: Launch,
+}
+
+impl Ready {
+    fn run(&self, stream: &Stream, arguments: &[Argument]) -> Result<(), CudaError> {
+        self.kernel.launch(stream, self.launch, arguments)
+    }
+}
+
 /// Compiled kernels, ready to launch on one GPU.
 pub(super) struct Kernels {
     multiprocessors: u32,
-    copy: Kernel,
-    copy_shape: CopyShape,
-    fill: Kernel,
-    verify: Kernel,
-    ring: Kernel,
-    chase: Kernel,
-    pingpong: Kernel,
-    gate: Kernel,
-    touch: Kernel,
-    numbers: Kernel,
-    verify_numbers: Kernel,
+    copy: Ready,
+    fill: Ready,
+    verify: Ready,
+    build_ring: Ready,
+    chase: Ready,
+    pingpong: Ready,
+    gate: Ready,
+    touch: Ready,
+    numbers: Ready,
+    verify_numbers: Ready,
 }
 
 impl Kernels {
     /// Compiles them for the context's device.
     pub(super) fn load(context: &Context) -> Result<Self, CudaError> {
-        let kernel = |(ptx, name): (&str, &str)| Module::load(context, ptx)?.kernel(name);
-        let copy_shape = kernels::copy_shape(context.device.compute_capability());
-        let copy = kernel(copy_shape.kernel)?;
-        if copy_shape.shared > 0 {
-            copy.allow_shared(copy_shape.shared)?;
-        }
+        let multiprocessors = context.device.multiprocessors();
+        let mut modules: Vec<(&str, Module)> = Vec::new();
+        let mut ready = |wanted: kernels::Kernel| {
+            let file = wanted.module.file;
+            let at = match modules.iter().position(|(loaded, _)| *loaded == file) {
+                Some(at) => at,
+                None => {
+                    modules.push((file, Module::load(context, wanted.module.ptx)?));
+                    modules.len() - 1
+                }
+            };
+            let kernel = modules[at].1.kernel(wanted.name)?;
+            if wanted.shared_bytes > 0 {
+                kernel.allow_shared(wanted.shared_bytes)?;
+            }
+            let (blocks, threads, shared) = (wanted.grid(multiprocessors), wanted.threads, wanted.shared_bytes);
+            Ok(Ready { kernel, launch: Launch { blocks, threads, shared } })
+        };
+        let major = u32::try_from(context.device.compute_capability().0).unwrap_or(0);
         Ok(Kernels {
-            multiprocessors: context.device.multiprocessors(),
-            copy,
-            copy_shape,
-            fill: kernel(kernels::FILL)?,
-            verify: kernel(kernels::VERIFY)?,
-            ring: kernel(kernels::BUILD_RING)?,
-            chase: kernel(kernels::CHASE)?,
-            pingpong: kernel(kernels::PINGPONG)?,
-            gate: kernel(kernels::GATE)?,
-            touch: kernel(kernels::TOUCH_READ)?,
-            numbers: kernel(kernels::NUMBERS)?,
-            verify_numbers: kernel(kernels::VERIFY_NUMBERS)?,
+            multiprocessors,
+            copy: ready(kernels::copy_for(major))?,
+            fill: ready(kernels::FILL)?,
+            verify: ready(kernels::VERIFY)?,
+            build_ring: ready(kernels::BUILD_RING)?,
+            chase: ready(kernels::CHASE)?,
+            pingpong: ready(kernels::PINGPONG)?,
+            gate: ready(kernels::GATE)?,
+            touch: ready(kernels::TOUCH_READ)?,
+            numbers: ready(kernels::NUMBERS)?,
+            verify_numbers: ready(kernels::VERIFY_NUMBERS)?,
         })
-    }
-
-    /// Enough threads to keep the memory busy.
-    fn whole(&self) -> Launch {
-        Launch { blocks: 4 * self.multiprocessors, threads: THREADS, shared: 0 }
     }
 
     /// Copies `repeats` times over.
     pub(super) fn copy(&self, stream: &Stream, to: Part, from: Part, repeats: u32) -> Result<(), CudaError> {
         let bytes = to.bytes().min(from.bytes()) as u64;
-        let CopyShape { blocks, threads, shared, .. } = self.copy_shape;
-        let launch = Launch { blocks: blocks * self.multiprocessors, threads, shared };
-        self.copy.launch(stream, launch, &[Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)])
+        self.copy.run(stream, &[Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)])
     }
 
     /// Writes the pattern of `seed`; with `spoilt`, its complement, so that no word is what it should be.
     pub(super) fn fill(&self, stream: &Stream, part: Part, seed: u32, spoilt: bool) -> Result<(), CudaError> {
-        let flip = if spoilt { u32::MAX } else { 0 };
+        let flip = if spoilt { POISON } else { PLAIN };
         let words = part.bytes() as u64 / 4;
-        self.fill.launch(stream, self.whole(), &[Word(part.address()), Word(words), Half(seed), Half(flip)])
+        self.fill.run(stream, &[Word(part.address()), Word(words), Half(seed), Half(flip)])
     }
 
     /// Adds to the first word of `found` how many words are not the pattern's, and keeps the lowest one's complement
@@ -105,13 +115,13 @@ impl Kernels {
     pub(super) fn verify(&self, stream: &Stream, part: Part, seed: u32, found: &PinnedBuffer) -> Result<(), CudaError> {
         let words = part.bytes() as u64 / 4;
         let arguments = [Word(part.address()), Word(words), Half(seed), Word(found.address())];
-        self.verify.launch(stream, self.whole(), &arguments)
+        self.verify.run(stream, &arguments)
     }
 
     /// Makes a ring of words, each the address of the next, `stride` bytes on.
     pub(super) fn build_ring(&self, stream: &Stream, ring: Part, stride: u64) -> Result<(), CudaError> {
         let arguments = [Word(ring.address()), Word(ring.bytes() as u64), Word(stride)];
-        self.ring.launch(stream, self.whole(), &arguments)
+        self.build_ring.run(stream, &arguments)
     }
 
     /// Follows the ring from where `result` says, on one multiprocessor of those that there are.
@@ -122,9 +132,8 @@ impl Kernels {
         loads: u64,
         multiprocessor: u32,
     ) -> Result<(), CudaError> {
-        let launch = Launch { blocks: self.multiprocessors, threads: 1, shared: 0 };
         let chosen = multiprocessor % self.multiprocessors;
-        self.chase.launch(stream, launch, &[Word(result.address()), Word(loads), Half(chosen)])
+        self.chase.run(stream, &[Word(result.address()), Word(loads), Half(chosen)])
     }
 
     /// One side of a flag passed to and fro. `result`: rounds done, their ns, their cycles, 1 if given up.
@@ -141,27 +150,27 @@ impl Kernels {
             Word(PATIENCE),
             Word(result.address()),
         ];
-        self.pingpong.launch(stream, ONE, &arguments)
+        self.pingpong.run(stream, &arguments)
     }
 
     /// Holds the stream until the first word of `gate` is at least `ticket`.
     pub(super) fn gate(&self, stream: &Stream, gate: &PinnedBuffer, ticket: u32) -> Result<(), CudaError> {
         // the second word is raised where it gave up; the rates then show it
         let late = gate.part(4, 4).address();
-        self.gate.launch(stream, ONE, &[Word(gate.address()), Half(ticket), Word(PATIENCE), Word(late)])
+        self.gate.run(stream, &[Word(gate.address()), Half(ticket), Word(PATIENCE), Word(late)])
     }
 
     /// Reads every word, and adds their sum to the first double word of `sum`.
     pub(super) fn touch(&self, stream: &Stream, part: Part, sum: &PinnedBuffer) -> Result<(), CudaError> {
         let words = part.bytes() as u64 / 4;
         let arguments = [Word(part.address()), Word(words), Word(1), Word(sum.address())];
-        self.touch.launch(stream, self.whole(), &arguments)
+        self.touch.run(stream, &arguments)
     }
 
     /// Writes what a rank contributes to a collective: `i mod 64 + rank`.
     pub(super) fn numbers(&self, stream: &Stream, part: Part, rank: u32) -> Result<(), CudaError> {
         let count = part.bytes() as u64 / 4;
-        self.numbers.launch(stream, self.whole(), &[Word(part.address()), Word(count), Half(rank)])
+        self.numbers.run(stream, &[Word(part.address()), Word(count), Half(rank)])
     }
 
     /// Counts what is not as it must be, as [`Self::verify`] does.
@@ -182,6 +191,6 @@ impl Kernels {
             Half(wanted.step),
             Word(found.address()),
         ];
-        self.verify_numbers.launch(stream, self.whole(), &arguments)
+        self.verify_numbers.run(stream, &arguments)
     }
 }

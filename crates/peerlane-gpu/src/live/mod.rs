@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
 use self::machine::Machine;
-use crate::nvml::States;
+use crate::nvml::NvmlStates;
 
 /// A GPU by its node's name, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Live {
     // what is prepared refers to the machine's memory, and so goes first
     prepared: Option<Box<dyn Prepared>>,
     machine: Machine,
-    states: Option<States>,
+    states: Option<NvmlStates>,
     began: Instant,
     initialisation: Seconds,
     notes: Vec<String>,
@@ -67,7 +67,7 @@ impl Live {
     pub fn open(gpus: &[GpuName]) -> Result<Live, String> {
         let began = Instant::now();
         let machine = Machine::open(gpus)?;
-        let (states, notes) = match States::open(gpus) {
+        let (states, notes) = match NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address))) {
             Ok(states) => (Some(states), Vec::new()),
             Err(why) => (None, vec![format!("no states of the GPUs: {why}")]),
         };
@@ -155,7 +155,7 @@ impl Executor for Live {
     }
 
     fn states(&mut self) -> Vec<GpuState> {
-        self.states.as_mut().map(States::read).unwrap_or_default()
+        self.states.as_ref().map(NvmlStates::states).unwrap_or_default()
     }
 
     fn now(&mut self) -> Seconds {

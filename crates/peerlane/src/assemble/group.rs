@@ -187,21 +187,28 @@ fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
     })
 }
 
-/// Whether one is `topo -m` and the other `topo -mp`, which shows the PCIe class of NVLinked pairs too.
+/// Whether one is `topo -m` and the other `topo -mp` of the same machine.
 pub(super) fn pci_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
-    let nvlinks =
-        |m: &ClassMatrix| m.cells.iter().flatten().filter(|c| matches!(c, Some(PathClass::Nvlink(_)))).count();
     // two pairs of GPUs, one with a bridge and one without, look the same, so that something must tell this machine
     let marked = |m: &ClassMatrix| {
         let affinities: BTreeSet<String> = m.cpu_affinity.iter().flatten().map(ToString::to_string).collect();
         affinities.len() > 1 || m.cells.iter().flatten().flatten().any(|c| c.is_pcie())
     };
+    two_views(a, b) && [a, b].iter().all(|m| nvlinks(m) == 0 || marked(m))
+}
+
+/// Whether, if they are of one machine, one is `topo -m` and the other `topo -mp`, which shows the PCIe class of
+/// NVLinked pairs too.
+pub(super) fn two_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
     a.cols == b.cols
         && a.rows == b.rows
         && a.cpu_affinity == b.cpu_affinity
         && (nvlinks(a) == 0) != (nvlinks(b) == 0)
-        && [a, b].iter().all(|m| nvlinks(m) == 0 || marked(m))
         && agree(a, b)
+}
+
+fn nvlinks(m: &ClassMatrix) -> usize {
+    m.cells.iter().flatten().filter(|c| matches!(c, Some(PathClass::Nvlink(_)))).count()
 }
 
 impl Identity {
@@ -228,7 +235,8 @@ impl Identity {
                 (r, c) => id.at_least = r.max(c),
             },
             Fact::Gpus(gpus) => {
-                let whole = [tool::NVIDIA_SMI, tool::P2P_TEST, tool::NVBANDWIDTH, tool::NVBANDWIDTH_JSON].contains(&by);
+                let whole = [tool::NVIDIA_SMI, tool::P2P_TEST, tool::NVBANDWIDTH, tool::NVBANDWIDTH_JSON, tool::NVML]
+                    .contains(&by);
                 if whole {
                     id.gpus = Some(gpus.len());
                 }

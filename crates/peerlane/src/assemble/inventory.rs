@@ -11,7 +11,7 @@ use crate::evidence::{
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
 use crate::units::{Bytes, Rate};
 
-use super::group::{is_gpu_label, pci_views};
+use super::group::{is_gpu_label, two_views};
 use super::merge::{complete, known_or, merge_gpu, merge_host};
 
 /// The most GPUs and NICs of one machine: more than any has, virtual functions included. Pairs of more
@@ -101,7 +101,7 @@ impl Inventory {
     fn take_classes(&mut self, m: &ClassMatrix, origin: &Origin) {
         match &self.classes {
             None => self.classes = Some((m.clone(), origin.clone())),
-            Some((first, _)) if self.pci_classes.is_none() && pci_views(first, m) => {
+            Some((first, _)) if self.pci_classes.is_none() && two_views(first, m) => {
                 let nvlinked = m.cells.iter().flatten().any(|c| matches!(c, Some(PathClass::Nvlink(_))));
                 if nvlinked {
                     self.pci_classes = self.classes.replace((m.clone(), origin.clone())).map(|(m, _)| m);
@@ -330,7 +330,7 @@ impl Inventory {
     /// Says that the driver does not show a GPU that is on the bus.
     fn undriven(&mut self, name: &str, pci: &PciDevice, origin: &Origin) {
         let driver = self.devices.iter().filter(|d| d.gpu && d.name != name).flat_map(|d| &d.origins);
-        let Some(by) = driver.map(|o| o.tool).find(|t| t.starts_with("nvidia-smi")) else { return };
+        let Some(by) = driver.map(|o| o.tool).find(|t| tool::numbers_as_the_driver(t)) else { return };
         let Some(address) = pci.address else { return };
         self.warnings.push(Warning {
             origin: Some(Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() }),

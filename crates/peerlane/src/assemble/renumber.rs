@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{Evidence, Fact, GpuFacts, Warning, gpu_number};
+use crate::evidence::{Evidence, Fact, GpuFacts, Warning, gpu_number, tool};
 use crate::fabric::PciAddress;
 
 use super::group::is_gpu_label;
@@ -64,11 +64,11 @@ impl Numbering {
         let mut all = Numbering { by_address: BTreeMap::new(), of_matrix: Vec::new() };
         for one in evidence {
             match &one.fact {
-                Fact::Gpus(gpus) if one.origin.tool.starts_with("nvidia-smi") => {
+                Fact::Gpus(gpus) if tool::numbers_as_the_driver(one.origin.tool) => {
                     let known = gpus.iter().filter_map(|g| Some((g.address?, g.index?)));
                     all.by_address.extend(known);
                 }
-                Fact::Classes(m) if one.origin.tool.starts_with("nvidia-smi") && all.of_matrix.is_empty() => {
+                Fact::Classes(m) if tool::numbers_as_the_driver(one.origin.tool) && all.of_matrix.is_empty() => {
                     all.of_matrix = m.cols.iter().filter_map(|c| gpu_number(c)).collect();
                     all.of_matrix.sort_unstable();
                 }

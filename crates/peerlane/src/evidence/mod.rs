@@ -5,6 +5,7 @@
 //! block, warnings for what it could not read. A text may hold many formats and several machines
 //! among prose. No scanner panics, and none invents what is missing.
 
+mod archive;
 mod fact;
 mod grid;
 mod limits;
@@ -17,12 +18,14 @@ mod streams;
 mod testing;
 mod text;
 pub(crate) mod tool;
+mod tree;
 mod words;
 
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;
 mod device_query;
+mod files_json;
 mod host_contention;
 mod labelled_matrix;
 mod lscpu;
@@ -44,6 +47,7 @@ mod nvidia_smi_q;
 mod nvidia_smi_table;
 mod nvidia_smi_topo;
 mod nvidia_smi_topo_p2p;
+pub mod nvml;
 mod osu;
 mod p2p_test;
 mod perftest;
@@ -57,6 +61,7 @@ mod xml;
 
 pub(crate) use streams::LINE_PREFIX;
 
+pub use archive::pack;
 pub use fact::{
     Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,
     NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, RateRow, RateTable, SensorReading, Series,
@@ -64,8 +69,10 @@ pub use fact::{
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
-pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_path, read_stream, scan_text};
+pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_files, read_path, read_stream, scan_text};
+pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};
+pub use tree::{Files, Item};
 pub(crate) use words::gpu_number;
 
 use std::fmt;

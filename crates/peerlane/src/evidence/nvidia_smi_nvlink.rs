@@ -144,7 +144,7 @@ fn link_line(line: &str) -> Option<Link> {
 }
 
 /// The device of that address; one of all ones is hidden.
-fn far_end(address: &str) -> Option<NvlinkEnd> {
+pub(super) fn far_end(address: &str) -> Option<NvlinkEnd> {
     let hidden = address.starts_with(['F', 'f'])
         && address.split(':').take(2).all(|field| field.bytes().all(|b| b.eq_ignore_ascii_case(&b'f')));
     if hidden { Some(NvlinkEnd::Hidden) } else { address.parse().ok().map(NvlinkEnd::Device) }

@@ -79,7 +79,7 @@ fn next_row(text: &Text, last: usize, matrix: &P2pMatrix) -> Option<(usize, Stri
     (new && !cells.is_empty()).then(|| (i, label.to_owned(), cells))
 }
 
-fn status(word: &str) -> Option<P2pStatus> {
+pub(super) fn status(word: &str) -> Option<P2pStatus> {
     Some(match word {
         "OK" => P2pStatus::Ok,
         "CNS" => P2pStatus::ChipsetNotSupported,

@@ -1,11 +1,14 @@
 //! Reading sources within limits, and running every scanner over them.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::archive;
 use super::streams::streams;
-use super::{Evidence, Found, Heading, MAX_STATEMENTS, Text, text::decode};
+use super::tree::{Below, Files, Item};
+use super::{Evidence, Found, Heading, MAX_STATEMENTS, Text, Warning, text::decode};
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
 pub const MAX_SOURCE_BYTES: u64 = 64 << 20;
@@ -74,6 +77,8 @@ const SCANNERS: &[Scanner] = &[
     super::nvidia_smi_nvlink::scan,
     super::nvidia_smi_q::scan,
     super::nvidia_smi_table::scan,
+    super::nvml::scan,
+    super::files_json::scan,
     super::p2p_test::scan,
     super::bandwidth_test::scan,
     super::device_query::scan,
@@ -147,7 +152,7 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
-    if is_binary(&bytes) {
+    if is_binary(&bytes) && !archive::is_zstd(&bytes) && !archive::is_tar(&bytes) {
         return Err(ReadError::Binary { path: name.to_owned() });
     }
     stream.read_to_end(&mut bytes).map_err(io)?;
@@ -158,6 +163,24 @@ fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
 }
 
 fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
+    if archive::is_tar(&bytes) {
+        let (files, odd) = archive::untar(&bytes);
+        drop(bytes);
+        let mut found = read_files(name, &files);
+        found.warnings.extend(odd.into_iter().map(|what| warning(format!("{name}: {what}"))));
+        return Ok(found);
+    }
+    if archive::is_zstd(&bytes) {
+        let (unpacked, trouble) = archive::decompress(&bytes);
+        drop(bytes);
+        // what is compressed twice is nobody's capture
+        if archive::is_zstd(&unpacked) || (is_binary(&unpacked) && !archive::is_tar(&unpacked)) {
+            return Err(ReadError::Binary { path: name.to_owned() });
+        }
+        let mut found = scan_bytes(name, unpacked)?;
+        found.warnings.extend(trouble.map(|what| warning(format!("{name}: {what}"))));
+        return Ok(found);
+    }
     let text = Text::new(name, &bytes);
     drop(bytes);
     if text.len() > MAX_LINES {
@@ -166,7 +189,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     Ok(scan_text(&text))
 }
 
-/// Reads a file, a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
+/// Reads a file, an archive (`.tar.zst`, `.tar`), a pipe, a folder of files, or a tree that has `sys/bus/pci/devices` (or
 /// `bus/pci/devices`) below it, which is read as sysfs.
 ///
 /// In a folder, a file that cannot be read is a warning and not an error.
@@ -184,7 +207,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     let Listing { mut files, refused, .. } = listing;
     files.sort();
     let mut found = Found::default();
-    found.warnings.extend(refused.iter().map(|e| super::Warning { origin: None, message: e.to_string() }));
+    found.warnings.extend(refused.iter().map(|e| Warning { origin: None, message: e.to_string() }));
     let mut room = MAX_FOLDER_BYTES;
     for file in files {
         // only a tree of sysfs is a folder here
@@ -198,19 +221,67 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
             let last = file.display();
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
-            found.warnings.push(super::Warning { origin: None, message });
+            found.warnings.push(Warning { origin: None, message });
             break;
         }
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&file.display().to_string(), bytes)) {
             Ok(one) => found.append(one),
-            Err(error) => found.warnings.push(super::Warning { origin: None, message: error.to_string() }),
+            Err(error) => found.warnings.push(Warning { origin: None, message: error.to_string() }),
         }
     }
     Ok(found)
 }
 
-/// What a file or pipe holds, if it is text.
+/// Reads files and trees of sysfs that are held in memory, as [`read_path`] reads a folder.
+pub fn read_files(name: &str, files: &Files) -> Found {
+    const DEVICES: [&str; 2] = ["sys/bus/pci/devices/", "bus/pci/devices/"];
+    let root = |path: &str| {
+        let at = DEVICES.into_iter().filter_map(|d| path.find(d)).min()?;
+        let before = path.get(..at)?;
+        (before.is_empty() || before.ends_with('/')).then(|| before.trim_end_matches('/').to_owned())
+    };
+    let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| root(path)).collect();
+    let mut found = Found::default();
+    for folder in roots.iter().take(MAX_FILES) {
+        let place = if folder.is_empty() { name.to_owned() } else { format!("{name}/{folder}") };
+        found.append(super::sysfs::read_tree(&place, &Below { tree: files, folder }));
+    }
+    // a tree's own files are no texts
+    let of_root = |path: &str| {
+        let starts = std::iter::once(0).chain(path.match_indices('/').map(|(at, _)| at + 1));
+        starts.into_iter().any(|at| {
+            let (above, below) = path.split_at(at);
+            let first = below.split('/').next().unwrap_or_default();
+            ["sys", "proc", "bus", "class", "devices"].contains(&first) && roots.contains(above.trim_end_matches('/'))
+        })
+    };
+    let hidden = |path: &str| path.split('/').any(|part| part.starts_with('.'));
+    let mut read = 0;
+    for (path, item) in files.iter().filter(|(path, _)| !hidden(path) && !of_root(path)) {
+        let Item::File(bytes) = item else { continue };
+        if read == MAX_FILES {
+            found.warnings.push(warning(ReadError::TooManyFiles { path: name.to_owned() }.to_string()));
+            break;
+        }
+        read += 1;
+        let place = format!("{name}/{path}");
+        // archives within archives unpack without end
+        let text = !is_binary(bytes) && !archive::is_zstd(bytes) && !archive::is_tar(bytes);
+        let one = if text { scan_bytes(&place, bytes.clone()) } else { Err(ReadError::Binary { path: place }) };
+        match one {
+            Ok(one) => found.append(one),
+            Err(error) => found.warnings.push(warning(error.to_string())),
+        }
+    }
+    found
+}
+
+fn warning(message: String) -> Warning {
+    Warning { origin: None, message }
+}
+
+/// What a file or pipe holds, if it is text or an archive.
 fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let name = path.display().to_string();
     let io = |cause| ReadError::Io { path: name.clone(), cause };

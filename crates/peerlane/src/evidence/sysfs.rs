@@ -4,23 +4,19 @@
 //! is there. Only root may read configuration space past its first 64 bytes, where ACS and payload
 //! sizes stand.
 
-use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::config_space;
 use super::pci_tree::{hex, pcie_width};
 use super::sysfs_tree::{Function, address, function_of, tree};
+use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::Bytes;
 
 const TOOL: &str = super::tool::SYSFS;
-
-/// The most entries that are read of one folder: more than the functions of the largest machines.
-const MAX_ENTRIES: usize = 16_384;
 
 /// The most that is read of one attribute; configuration space has 4 KiB.
 const MAX_ATTRIBUTE_BYTES: u64 = 64 << 10;
@@ -33,25 +29,70 @@ const MAX_DEPTH: usize = 32;
 
 /// Whether a folder is, or holds, a `sys` with PCI devices.
 pub(super) fn is_root(path: &Path) -> bool {
-    path.join("bus/pci/devices").is_dir() || path.join("sys/bus/pci/devices").is_dir()
+    is_root_of(&Disk(path))
+}
+
+/// The same of any tree.
+pub(super) fn is_root_of(tree: &dyn Tree) -> bool {
+    tree.is_folder("bus/pci/devices") || tree.is_folder("sys/bus/pci/devices")
 }
 
 /// Reads the machine below `root`.
 pub(super) fn read(root: &Path) -> Found {
-    let inner = root.join("sys");
-    let (sys, proc) = if inner.join("bus/pci/devices").is_dir() {
-        (inner, Some(root.join("proc")))
-    } else {
-        (root.to_owned(), root.parent().map(|p| p.join("proc")))
-    };
-    let source: Arc<str> = root.display().to_string().into();
+    let disk = Disk(root);
+    let name = root.display().to_string();
+    if disk.is_folder("sys/bus/pci/devices") {
+        return read_tree(&name, &disk);
+    }
+    // a `sys` alone: `/proc` is its neighbour
+    let parent = root.parent().map(Disk);
+    read_parts(&name, &disk, &Below { tree: parent.as_ref().map_or(&disk as &dyn Tree, |p| p), folder: "proc" })
+}
+
+/// Reads the machine of a tree that holds `sys/bus/pci/devices` or `bus/pci/devices`.
+pub(super) fn read_tree(name: &str, tree: &dyn Tree) -> Found {
+    let folder = if tree.is_folder("sys/bus/pci/devices") { "sys" } else { "" };
+    read_parts(name, &Below { tree, folder }, &Below { tree, folder: "proc" })
+}
+
+/// The files that [`read_path`](super::read_path) reads of the machine below `root`, such as `/`: below `sys/` and
+/// `proc/`, as they stand there but for what `cpuinfo` repeats, so that they give the same machine elsewhere.
+pub fn record(root: &Path) -> Files {
+    let disk = Disk(root);
+    let recorder = Recorder::new(&disk);
+    read_tree("", &recorder);
+    shortened(recorder)
+}
+
+fn shortened(recorder: Recorder) -> Files {
+    let mut files = recorder.into_files();
+    for (_, item) in files.iter_mut().filter(|(path, _)| *path == "proc/cpuinfo") {
+        if let Item::File(bytes) = item {
+            *bytes = super::cpuinfo::shortened(&String::from_utf8_lossy(bytes)).into_bytes();
+        }
+    }
+    files
+}
+
+/// The same without the files of PCI functions that say nothing of the paths between GPUs, NICs and memory.
+pub fn record_what_matters(root: &Path) -> Files {
+    let disk = Disk(root);
+    let recorder = Recorder::new(&disk);
+    let found = read_tree("", &recorder);
+    let tree = found.evidence.into_iter().find_map(|e| if let Fact::Pci(tree) = e.fact { Some(tree) } else { None });
+    let kept: HashSet<PciAddress> = tree.iter().flat_map(|t| &t.devices).filter_map(|d| d.address).collect();
+    let mut files = shortened(recorder);
+    files.retain(|path, _| function_of(path).is_none_or(|function| kept.contains(&function)));
+    files
+}
+
+fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
+    let source: Arc<str> = name.into();
     let origin = Origin { source, tool: TOOL, lines: None };
     let mut found = Found::default();
-    let mut functions = functions(&sys);
-    os_devices(&sys, &mut functions);
-    if let Some(proc) = &proc {
-        gpu_names(proc, &mut functions);
-    }
+    let mut functions = functions(sys);
+    os_devices(sys, &mut functions);
+    gpu_names(proc, &mut functions);
     let hidden = functions.iter().any(|f| f.1);
     let tree = tree(functions.into_iter().map(|f| f.0).collect());
     if hidden && !tree.devices.is_empty() {
@@ -64,75 +105,53 @@ pub(super) fn read(root: &Path) -> Found {
     if tree != (PciTree { has_tree: true, ..PciTree::default() }) {
         found.evidence.push(Evidence { origin: origin.clone(), fact: Fact::Pci(tree) });
     }
-    let host = host(&sys, proc.as_deref());
+    let host = host(sys, proc);
     if host != HostFacts::default() {
         found.evidence.push(Evidence { origin, fact: Fact::Host(host) });
     }
     for (file, scan) in [("cpuinfo", super::cpuinfo::scan as fn(&Text, &mut Found)), ("modules", super::modules::scan)]
     {
-        let path = proc.as_ref().map(|p| p.join(file));
-        if let Some((path, bytes)) = path.and_then(|p| Some((p.display().to_string(), bytes(&p, MAX_PROC_BYTES)?))) {
-            scan(&Text::new(&path, &bytes), &mut found);
+        if let Some(bytes) = proc.bytes(file, MAX_PROC_BYTES) {
+            scan(&Text::new(&format!("{}/proc/{file}", name.trim_end_matches('/')), &bytes), &mut found);
         }
     }
     found
 }
 
-/// The first bytes of a file.
-fn bytes(path: &Path, limit: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // opening a pipe in a copied tree would block for ever
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
 /// A short attribute, trimmed.
-fn attribute(folder: &Path, name: &str) -> Option<String> {
-    let bytes = bytes(&folder.join(name), MAX_ATTRIBUTE_BYTES)?;
+fn attribute(tree: &dyn Tree, folder: &str, name: &str) -> Option<String> {
+    let bytes = tree.bytes(&format!("{folder}/{name}"), MAX_ATTRIBUTE_BYTES)?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     Some(text).filter(|t| !t.is_empty())
 }
 
-/// Names in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = entries.take(MAX_ENTRIES).filter_map(|e| e.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-}
-
-/// What a link says, without following it.
-fn link(path: &Path) -> Option<String> {
-    fs::read_link(path).ok().map(|target| target.to_string_lossy().into_owned())
-}
-
 /// Every function; and whether its configuration space is there but hidden past the header.
-fn functions(sys: &Path) -> Vec<(Function, bool)> {
-    let folder = sys.join("bus/pci/devices");
+fn functions(sys: &dyn Tree) -> Vec<(Function, bool)> {
+    let folder = "bus/pci/devices";
     let mut copied: Option<HashMap<PciAddress, String>> = None;
     let mut all = Vec::new();
-    for name in names(&folder) {
+    for name in sys.names(folder) {
         let Some(own) = address(&name) else { continue };
-        let entry = folder.join(&name);
+        let entry = format!("{folder}/{name}");
         // virtual functions repeat their physical one
-        if entry.join("physfn").exists() {
+        let physical = format!("{entry}/physfn");
+        if sys.link(&physical).is_some() || sys.is_folder(&physical) {
             continue;
         }
-        let path = link(&entry).or_else(|| {
+        let path = sys.link(&entry).or_else(|| {
             // in a copy made by following links, only the folders under devices/ show the tree
-            copied.get_or_insert_with(|| walk(&sys.join("devices"))).get(&own).cloned()
+            copied.get_or_insert_with(|| walk(sys)).get(&own).cloned()
         });
-        let config = bytes(&entry.join("config"), MAX_ATTRIBUTE_BYTES).unwrap_or_default();
+        let config = sys.bytes(&format!("{entry}/config"), MAX_ATTRIBUTE_BYTES).unwrap_or_default();
         let hidden = config.len() == 64 && config_space::has_capabilities(&config);
-        all.push((Function { device: device(&entry, own, &config), path }, hidden));
+        all.push((Function { device: device(sys, &entry, own, &config), path }, hidden));
     }
     all
 }
 
-fn device(entry: &Path, address: PciAddress, config: &[u8]) -> PciDevice {
-    let text = |name| attribute(entry, name).unwrap_or_default();
-    let id = |name| attribute(entry, name).as_deref().and_then(hex).and_then(|v| u16::try_from(v).ok());
+fn device(sys: &dyn Tree, entry: &str, address: PciAddress, config: &[u8]) -> PciDevice {
+    let text = |name| attribute(sys, entry, name).unwrap_or_default();
+    let id = |name| attribute(sys, entry, name).as_deref().and_then(hex).and_then(|v| u16::try_from(v).ok());
     let control = config_space::device_control(config);
     PciDevice {
         address: Some(address),
@@ -167,111 +186,108 @@ fn largest_prefetchable(resource: &str) -> Option<u64> {
 }
 
 /// Paths below `devices` by address, for trees without links.
-fn walk(devices: &Path) -> HashMap<PciAddress, String> {
+fn walk(sys: &dyn Tree) -> HashMap<PciAddress, String> {
     let mut found = HashMap::new();
-    let mut open: Vec<(PathBuf, String, usize)> =
-        names(devices).into_iter().filter(|n| n.starts_with("pci")).map(|n| (devices.join(&n), n, 0)).collect();
-    while let Some((folder, path, depth)) = open.pop() {
-        for name in names(&folder) {
-            let inner = folder.join(&name);
+    let roots = sys.names("devices").into_iter().filter(|n| n.starts_with("pci"));
+    let mut open: Vec<(String, usize)> = roots.map(|n| (n, 0)).collect();
+    while let Some((path, depth)) = open.pop() {
+        for name in sys.names(&format!("devices/{path}")) {
+            let inner = format!("{path}/{name}");
             let Some(own) = address(&name) else { continue };
-            if depth >= MAX_DEPTH || found.len() >= MAX_ENTRIES || inner.is_symlink() {
+            if depth >= MAX_DEPTH || found.len() >= MAX_ENTRIES || sys.link(&format!("devices/{inner}")).is_some() {
                 continue;
             }
-            let path = format!("{path}/{name}");
-            found.insert(own, path.clone());
-            open.push((inner, path, depth + 1));
+            found.insert(own, inner.clone());
+            open.push((inner, depth + 1));
         }
     }
     found
 }
 
 /// The PCI function that an entry of `/sys/class` belongs to.
-fn owner(entry: &Path) -> Option<PciAddress> {
-    let links = [link(entry), link(&entry.join("device"))];
+fn owner(sys: &dyn Tree, entry: &str) -> Option<PciAddress> {
+    let device = format!("{entry}/device");
+    let links = [sys.link(entry), sys.link(&device)];
     links.iter().flatten().find_map(|l| function_of(l)).or_else(|| {
-        let uevent = attribute(&entry.join("device"), "uevent")?;
+        let uevent = attribute(sys, &device, "uevent")?;
         uevent.lines().find_map(|l| l.strip_prefix("PCI_SLOT_NAME=")).and_then(address)
     })
 }
 
 /// RDMA and network devices, added to their functions.
-fn os_devices(sys: &Path, functions: &mut [(Function, bool)]) {
+fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
     let at: HashMap<PciAddress, usize> =
         functions.iter().enumerate().filter_map(|(i, f)| Some((f.0.device.address?, i))).collect();
-    let mut add = |entry: &Path, devices: Vec<OsDevice>| {
-        let function = owner(entry).and_then(|a| functions.get_mut(*at.get(&a)?));
+    let mut add = |entry: &str, devices: Vec<OsDevice>| {
+        let function = owner(sys, entry).and_then(|a| functions.get_mut(*at.get(&a)?));
         if let Some((function, _)) = function {
             function.device.os_devices.extend(devices);
         }
     };
-    let folder = sys.join("class/infiniband");
-    for name in names(&folder) {
-        let entry = folder.join(&name);
-        let ports: Vec<String> = names(&entry.join("ports"));
-        let mut devices: Vec<OsDevice> = ports.iter().map(|p| rdma_port(&entry, &name, p)).collect();
+    for name in sys.names("class/infiniband") {
+        let entry = format!("class/infiniband/{name}");
+        let ports: Vec<String> = sys.names(&format!("{entry}/ports"));
+        let mut devices: Vec<OsDevice> = ports.iter().map(|p| rdma_port(sys, &entry, &name, p)).collect();
         if devices.is_empty() {
             devices.push(OsDevice { name, rdma: true, gigabits: None, note: None });
         }
         add(&entry, devices);
     }
-    let folder = sys.join("class/net");
-    for name in names(&folder) {
-        let entry = folder.join(&name);
+    for name in sys.names("class/net") {
+        let entry = format!("class/net/{name}");
         // Mb/s; -1 without a link, and unreadable while the interface is down
-        let megabits = attribute(&entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
-        let note = attribute(&entry, "operstate");
+        let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
+        let note = attribute(sys, &entry, "operstate");
         add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), note }]);
     }
 }
 
-fn rdma_port(entry: &Path, name: &str, port: &str) -> OsDevice {
-    let folder = entry.join("ports").join(port);
+fn rdma_port(sys: &dyn Tree, entry: &str, name: &str, port: &str) -> OsDevice {
+    let folder = format!("{entry}/ports/{port}");
     // "200 Gb/sec (4X HDR)", "4: ACTIVE", "InfiniBand"
-    let rate = attribute(&folder, "rate").and_then(|r| r.split(' ').next()?.parse().ok());
-    let state = attribute(&folder, "state").and_then(|s| Some(s.split_once(": ")?.1.to_owned()));
-    let layer = attribute(&folder, "link_layer");
+    let rate = attribute(sys, &folder, "rate").and_then(|r| r.split(' ').next()?.parse().ok());
+    let state = attribute(sys, &folder, "state").and_then(|s| Some(s.split_once(": ")?.1.to_owned()));
+    let layer = attribute(sys, &folder, "link_layer");
     let words: Vec<String> = [Some(format!("port {port}")), state, layer].into_iter().flatten().collect();
     OsDevice { name: name.to_owned(), rdma: true, gigabits: rate, note: Some(words.join(" ")) }
 }
 
 /// Product names that NVIDIA's driver gives.
-fn gpu_names(proc: &Path, functions: &mut [(Function, bool)]) {
+fn gpu_names(proc: &dyn Tree, functions: &mut [(Function, bool)]) {
     for (function, _) in functions.iter_mut().filter(|f| f.0.device.is_gpu()) {
         let Some(address) = function.device.address else { continue };
-        let folder = proc.join("driver/nvidia/gpus").join(address.to_string());
-        let information = attribute(&folder, "information").unwrap_or_default();
+        let folder = format!("driver/nvidia/gpus/{address}");
+        let information = attribute(proc, &folder, "information").unwrap_or_default();
         let model = information.lines().find_map(|l| l.strip_prefix("Model:"));
         function.device.name = model.map(|m| m.trim().to_owned());
     }
 }
 
-fn host(sys: &Path, proc: Option<&Path>) -> HostFacts {
+fn host(sys: &dyn Tree, proc: &dyn Tree) -> HostFacts {
     let mut host = HostFacts {
-        product: attribute(&sys.join("class/dmi/id"), "product_name"),
-        name: proc.and_then(|p| attribute(&p.join("sys/kernel"), "hostname")),
+        product: attribute(sys, "class/dmi/id", "product_name"),
+        name: attribute(proc, "sys/kernel", "hostname"),
         ..HostFacts::default()
     };
-    let folder = sys.join("devices/system/node");
-    for name in names(&folder) {
+    for name in sys.names("devices/system/node") {
         let Some(id) = name.strip_prefix("node").and_then(|n| n.parse().ok()) else { continue };
-        let node = folder.join(&name);
+        let node = format!("devices/system/node/{name}");
         // an empty list is a list: the memory of a GPU is a node without CPUs
-        let list = bytes(&node.join("cpulist"), MAX_ATTRIBUTE_BYTES);
+        let list = sys.bytes(&format!("{node}/cpulist"), MAX_ATTRIBUTE_BYTES);
         let cpus: Option<CpuList> = list.and_then(|list| match String::from_utf8_lossy(&list).trim() {
             "" => Some(CpuList::default()),
             text => text.parse().ok(),
         });
         let first = cpus.as_ref().and_then(|c| c.ranges().first().map(|r| r.0));
-        let topology = |cpu| sys.join(format!("devices/system/cpu/cpu{cpu}/topology"));
+        let topology = |cpu| format!("devices/system/cpu/cpu{cpu}/topology");
         host.numa.push(NumaNode {
             id,
             cpus,
-            memory: attribute(&node, "meminfo").as_deref().and_then(mem_total),
-            distances: attribute(&node, "distance")
+            memory: attribute(sys, &node, "meminfo").as_deref().and_then(mem_total),
+            distances: attribute(sys, &node, "distance")
                 .and_then(|d| d.split_whitespace().map(|n| n.parse().ok()).collect())
                 .unwrap_or_default(),
-            package: first.and_then(|c| attribute(&topology(c), "physical_package_id")?.parse().ok()),
+            package: first.and_then(|c| attribute(sys, &topology(c), "physical_package_id")?.parse().ok()),
         });
     }
     host.numa.sort_by_key(|n| n.id);
@@ -288,7 +304,9 @@ fn mem_total(meminfo: &str) -> Option<Bytes> {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     use super::*;
 

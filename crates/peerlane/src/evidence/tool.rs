@@ -20,3 +20,10 @@ pub(crate) const LSPCI_TREE: &str = "lspci -tv";
 pub(crate) const LSTOPO_XML: &str = "lstopo XML";
 /// The same as text, without the addresses of bridges.
 pub(crate) const LSTOPO: &str = "lstopo";
+/// NVML, whose snapshot lists every GPU.
+pub(crate) const NVML: &str = "NVML";
+
+/// Whether its numbers of GPUs are the driver's, which `nvidia-smi` shows; CUDA may count otherwise.
+pub(crate) fn numbers_as_the_driver(tool: &str) -> bool {
+    tool.starts_with("nvidia-smi") || tool == NVML
+}

@@ -356,6 +356,7 @@ mod tests {
             ("check", schemars::schema_for!(CheckDocument)),
             ("systems", schemars::schema_for!(SystemsDocument)),
             ("explanation", schemars::schema_for!(ExplanationDocument)),
+            ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");

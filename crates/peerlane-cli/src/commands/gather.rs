@@ -1,0 +1,379 @@
+//! `peerlane gather`: saves what this machine tells of itself, to be looked at elsewhere.
+//!
+//! What is saved is a TARGET. Below `root/` lie the files of sysfs and `/proc` that reading the machine itself reads,
+//! beside it what programs say. `manifest.json` lists all of it, and what could not be had.
+
+mod redact;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use peerlane::evidence::{self, Files, Item};
+use serde::Serialize;
+
+use super::json;
+use crate::args::GatherArgs;
+use crate::program::ask;
+use crate::render::WIDTH;
+use crate::render::text::{count, wrap};
+use crate::{Failure, Outcome, live};
+
+/// Names the format of the manifest.
+const SCHEMA: &str = "peerlane/gather/1";
+
+/// The most that is saved in all.
+const MOST: usize = 64 << 20;
+
+/// The most that is saved of one file of `/etc` or `/proc`.
+const MOST_OF_A_FILE: u64 = 1 << 20;
+
+/// What `nvidia-smi` is asked.
+const SMI: [&[&str]; 9] = [
+    &["-q"],
+    &["topo", "-m"],
+    &["topo", "-p2p", "r"],
+    &["topo", "-p2p", "w"],
+    &["topo", "-p2p", "n"],
+    &["topo", "-p2p", "a"],
+    &["topo", "-p2p", "p"],
+    &["nvlink", "-s"],
+    &["nvlink", "-R"],
+];
+
+/// What `lspci` is asked.
+const LSPCI: [&str; 3] = ["-D", "-nn", "-vvv"];
+
+/// Files that tell of the system, and are read by people.
+const TEXTS: [&str; 4] =
+    ["etc/os-release", "proc/sys/kernel/osrelease", "proc/driver/nvidia/version", "proc/driver/nvidia/params"];
+
+/// Words of the kernel's command line that matter to paths. The others may tell of disks, networks and passwords.
+const PARAMETERS: [&str; 14] = [
+    "iommu",
+    "intel_iommu",
+    "amd_iommu",
+    "pci",
+    "pcie",
+    "nvidia",
+    "nouveau",
+    "numa",
+    "hugepage",
+    "isolcpus",
+    "mem_encrypt",
+    "acs",
+    "vfio",
+    "transparent_hugepage",
+];
+
+/// Lists what was saved.
+#[derive(Debug, Serialize)]
+struct Manifest {
+    schema: &'static str,
+    /// Version of peerlane that saved it.
+    peerlane: &'static str,
+    /// When, in seconds since 1970 (UTC).
+    taken: u64,
+    /// Whether serial numbers and the like were replaced.
+    redacted: bool,
+    /// How many files and links, the manifest left out.
+    items: usize,
+    /// Their bytes.
+    bytes: usize,
+    /// What programs and single files were saved as; what lies below `root/` is not listed.
+    saved: Vec<Saved>,
+    /// What could not be had.
+    missing: Vec<Missing>,
+}
+
+/// One file of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Saved {
+    /// Its path.
+    path: String,
+    /// What it is of: a command, or a file of the machine.
+    of: String,
+    /// Its bytes.
+    bytes: usize,
+}
+
+/// Something that was not saved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Missing {
+    /// What.
+    what: String,
+    /// Why.
+    why: String,
+}
+
+pub(crate) fn run(args: &GatherArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let target = Target::of(&args.output)?;
+    let taken = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut gathered = Gathered::default();
+    gathered.machine(Path::new("/"));
+    gathered.programs(&this_machine());
+    let (files, manifest) = gathered.finish(taken, args.redact);
+    let failed = |e: io::Error| Failure::new(format!("{}: {e}", args.output.display()));
+    target.write(&files, taken).map_err(failed)?;
+    if args.json {
+        json(out, &manifest)?;
+    } else {
+        show(out, &args.output, &manifest)?;
+    }
+    Ok(Outcome::default())
+}
+
+fn show(out: &mut dyn Write, output: &Path, manifest: &Manifest) -> io::Result<()> {
+    let size = manifest.bytes.div_ceil(1024);
+    writeln!(out, "{}: {}, {size} KiB unpacked", output.display(), count(manifest.items, "file"))?;
+    for missing in &manifest.missing {
+        for line in wrap(&format!("without {}: {}", missing.what, missing.why), WIDTH - 2) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    if !manifest.redacted {
+        writeln!(out, "  serial numbers, UUIDs and the host's name are in it; --redact replaces them")?;
+    }
+    Ok(())
+}
+
+/// Where it goes.
+enum Target<'a> {
+    Folder(&'a Path),
+    Archive(&'a Path),
+}
+
+impl<'a> Target<'a> {
+    /// Refuses what cannot be written before anything is asked.
+    fn of(path: &'a Path) -> Result<Self, Failure> {
+        let refused = |why: &str| Err(Failure::new(format!("{}: {why}", path.display())));
+        let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+        if name.ends_with(".tar.zst") {
+            return if path.is_dir() { refused("is a folder") } else { Ok(Target::Archive(path)) };
+        }
+        if [".tar", ".gz", ".tgz", ".zst", ".xz", ".zip"].iter().any(|e| name.ends_with(e)) {
+            return refused("an archive's name ends in .tar.zst");
+        }
+        match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
+            Ok(true) => refused("is not empty; name a new folder"),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => refused(&e.to_string()),
+            Ok(false) | Err(_) => Ok(Target::Folder(path)),
+        }
+    }
+
+    fn write(&self, files: &Files, taken: u64) -> io::Result<()> {
+        match self {
+            Target::Archive(path) => {
+                let packed = evidence::pack(files, taken)?;
+                // nobody finds half an archive under the name
+                let mut partial = path.as_os_str().to_owned();
+                partial.push(".partial");
+                fs::write(&partial, packed)?;
+                fs::rename(&partial, path)
+            }
+            Target::Folder(folder) => {
+                for (path, item) in files.iter() {
+                    let path = folder.join(path);
+                    fs::create_dir_all(path.parent().unwrap_or(folder))?;
+                    match item {
+                        Item::File(bytes) => fs::write(path, bytes)?,
+                        Item::Link(target) => std::os::unix::fs::symlink(target, path)?,
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A program's answer: what to save it as, the command, and what it said or why it did not.
+struct Answer {
+    path: String,
+    command: String,
+    said: Result<String, String>,
+}
+
+/// What programs say on this machine, all asked at once.
+fn this_machine() -> Vec<Answer> {
+    type Ask = Box<dyn FnOnce() -> Result<String, String> + Send>;
+    let mut questions: Vec<(String, String, Ask)> =
+        vec![("nvml.json".to_owned(), "NVML".to_owned(), Box::new(|| live::nvml().map_err(|e| e.why)))];
+    for question in SMI {
+        let words: Vec<&str> = question.iter().map(|word| word.trim_start_matches('-')).collect();
+        let ask: Ask = Box::new(move || live::smi(question).map_err(|e| e.to_string()));
+        questions.push((
+            format!("nvidia-smi-{}.txt", words.join("-")),
+            format!("nvidia-smi {}", question.join(" ")),
+            ask,
+        ));
+    }
+    questions.push(("lspci-vvv.txt".to_owned(), format!("lspci {}", LSPCI.join(" ")), Box::new(lspci)));
+    let asked: Vec<_> =
+        questions.into_iter().map(|(path, command, ask)| (path, command, thread::Builder::new().spawn(ask))).collect();
+    let answer = |(path, command, thread): (String, String, io::Result<thread::JoinHandle<_>>)| {
+        let said = match thread.map(thread::JoinHandle::join) {
+            Ok(Ok(said)) => said,
+            Ok(Err(_)) => Err("asking it failed".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        Answer { path, command, said }
+    };
+    asked.into_iter().map(answer).collect()
+}
+
+fn lspci() -> Result<String, String> {
+    let said = ask(Command::new("lspci").args(LSPCI), live::PATIENCE, live::MOST_OUTPUT).map_err(|e| e.to_string())?;
+    if !said.status.success() {
+        return Err(said.trouble);
+    }
+    Ok(String::from_utf8_lossy(&said.output).into_owned())
+}
+
+/// What has been gathered so far.
+#[derive(Default)]
+struct Gathered {
+    files: Files,
+    size: usize,
+    saved: Vec<Saved>,
+    missing: Vec<Missing>,
+    host: Option<String>,
+}
+
+impl Gathered {
+    fn miss(&mut self, what: &str, why: &str) {
+        self.missing.push(Missing { what: what.to_owned(), why: why.to_owned() });
+    }
+
+    /// Adds a file, if there is room.
+    fn add(&mut self, path: &str, item: Item) -> bool {
+        let size = match &item {
+            Item::File(bytes) => bytes.len(),
+            Item::Link(target) => target.len(),
+        };
+        let fits = self.size + size <= MOST;
+        if fits {
+            self.size += size;
+            self.files.insert(path, item);
+        } else {
+            self.miss(path, &format!("no room: {} MiB are the most that is saved", MOST >> 20));
+        }
+        fits
+    }
+
+    fn add_text(&mut self, path: &str, of: &str, text: String) {
+        let bytes = text.len();
+        if self.add(path, Item::File(text.into_bytes())) {
+            self.saved.push(Saved { path: path.to_owned(), of: of.to_owned(), bytes });
+        }
+    }
+
+    /// What sysfs and `/proc` below `root` say.
+    fn machine(&mut self, root: &Path) {
+        let recorded = evidence::record(root);
+        let listed = |start: &str| recorded.iter().any(|(path, _)| path.starts_with(start));
+        if !listed("sys/bus/pci/devices/") {
+            self.miss("PCI devices", "/sys/bus/pci/devices shows none, as in a container that masks it");
+        }
+        for (what, file) in
+            [("CPUs", "proc/cpuinfo"), ("kernel modules", "proc/modules"), ("NUMA nodes", "sys/devices/system/node/")]
+        {
+            if !listed(file) {
+                self.miss(what, &format!("/{file} cannot be read"));
+            }
+        }
+        // root alone may read past a header of 64 bytes
+        let spaces: Vec<usize> = recorded
+            .iter()
+            .filter_map(|(path, item)| match item {
+                Item::File(bytes) if path.ends_with("/config") => Some(bytes.len()),
+                _ => None,
+            })
+            .collect();
+        if !spaces.is_empty() && spaces.iter().all(|length| *length <= 64) {
+            self.miss(
+                "ACS, payload and read-request sizes",
+                "only root may read PCI configuration space past 64 bytes",
+            );
+        }
+        for (path, item) in recorded.iter() {
+            if path == "proc/sys/kernel/hostname"
+                && let Item::File(bytes) = item
+            {
+                self.host = Some(String::from_utf8_lossy(bytes).trim().to_owned());
+            }
+            if !self.add(&format!("root/{path}"), item.clone()) {
+                break;
+            }
+        }
+        for file in TEXTS {
+            match head(&root.join(file)) {
+                Ok(text) => self.add_text(&format!("root/{file}"), &format!("/{file}"), text),
+                Err(error) => self.miss(&format!("/{file}"), &error.to_string()),
+            }
+        }
+        match head(&root.join("proc/cmdline")) {
+            Ok(line) => {
+                let matter = |word: &&str| PARAMETERS.iter().any(|p| word.starts_with(p));
+                let words: Vec<&str> = line.split_whitespace().filter(matter).collect();
+                self.add_text(
+                    "root/proc/cmdline",
+                    "/proc/cmdline, the words on IOMMU, PCI, NVIDIA and memory",
+                    words.join(" ") + "\n",
+                );
+            }
+            Err(error) => self.miss("/proc/cmdline", &error.to_string()),
+        }
+    }
+
+    /// What programs said. Those that are missing for one reason are one line.
+    fn programs(&mut self, answers: &[Answer]) {
+        let mut silent: Vec<(String, Vec<&str>)> = Vec::new();
+        for answer in answers {
+            match &answer.said {
+                Ok(text) => self.add_text(&answer.path, &answer.command, text.clone()),
+                Err(why) => match silent.iter_mut().find(|(known, _)| known == why) {
+                    Some((_, commands)) => commands.push(&answer.command),
+                    None => silent.push((why.clone(), vec![&answer.command])),
+                },
+            }
+        }
+        for (why, commands) in silent {
+            self.miss(&commands.join(", "), &why);
+        }
+    }
+
+    /// All files with their manifest.
+    fn finish(self, taken: u64, redacted: bool) -> (Files, Manifest) {
+        let mut files = if redacted { redact::redact(&self.files, self.host.as_deref()) } else { self.files };
+        let manifest = Manifest {
+            schema: SCHEMA,
+            peerlane: env!("CARGO_PKG_VERSION"),
+            taken,
+            redacted,
+            items: files.len(),
+            bytes: files.size(),
+            saved: self.saved,
+            missing: self.missing,
+        };
+        // it is made of texts and numbers, which always can be written
+        let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
+        files.insert("manifest.json", Item::File(text));
+        (files, manifest)
+    }
+}
+
+/// The beginning of a file as text.
+fn head(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("no plain file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MOST_OF_A_FILE).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! NVML, asked safely: a session, its devices, and one value a call.
+//!
+//! Any function may be absent and any call may fail: each gives a [`Problem`] that says which in a few words.
+//! NVML can hang on a GPU that has fallen off the bus, so that a process should ask which can be ended.
+
+mod device;
+mod states;
+#[cfg(test)]
+pub(crate) mod testing;
+mod words;
+
+pub use states::{NvmlStates, busy};
+
+pub(crate) use device::Device;
+pub(crate) use words::WORDS_OF_P2P;
+
+use std::ffi::{CStr, CString, c_char, c_uint};
+use std::fmt;
+
+use peerlane::fabric::PciAddress;
+
+use crate::bindings::nvml as ffi;
+use crate::library::{self, LibraryError};
+
+/// Why NVML did not give a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Problem {
+    /// This library has no such function.
+    Lacks(&'static str),
+    /// NVML's error, and its words for it.
+    Call(ffi::nvmlReturn_t, String),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Lacks(function) => write!(f, "this driver has no {function}"),
+            Problem::Call(_, words) => f.write_str(words),
+        }
+    }
+}
+
+impl Problem {
+    /// Whether it is that error of NVML's.
+    pub(crate) fn is(&self, code: ffi::nvmlReturn_t) -> bool {
+        matches!(self, Problem::Call(own, _) if *own == code)
+    }
+}
+
+/// NVML, initialised; it is shut down when this goes.
+#[derive(Debug)]
+pub(crate) struct Session {
+    functions: ffi::Nvml,
+    file: Option<String>,
+}
+
+/// Calls a function whose last argument is where it puts the value, which begins as the one given.
+macro_rules! ask {
+    ($session:expr, $function:ident($($argument:expr),* $(,)?), $value:expr) => {{
+        let session: &Session = $session;
+        let mut value = $value;
+        match session.functions.$function {
+            None => Err(Problem::Lacks(stringify!($function))),
+            // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type
+            Some(function) => session.told(unsafe { function($($argument,)* &raw mut value) }).map(|()| value),
+        }
+    }};
+}
+use ask;
+
+impl Session {
+    /// Opens the library and initialises it.
+    ///
+    /// The error is one line for the user.
+    pub(crate) fn open() -> Result<Self, String> {
+        let opened = library::nvml().map_err(|e: LibraryError| e.to_string())?;
+        let file = opened.library().file().display().to_string();
+        // the library stays open until the process ends, so that its functions outlive the guard
+        Self::start(*opened, Some(file))
+    }
+
+    /// Initialises a library that was opened.
+    pub(crate) fn start(functions: ffi::Nvml, file: Option<String>) -> Result<Self, String> {
+        let session = Session { functions, file };
+        // SAFETY: takes nothing; a second initialisation only counts up
+        let code = session.functions.nvmlInit_v2.map(|init| unsafe { init() });
+        match code.map(|code| session.told(code)) {
+            Some(Ok(())) => Ok(session),
+            Some(Err(problem)) => {
+                let line = session.meaning(&problem);
+                // what was not initialised must not be shut down
+                std::mem::forget(session);
+                Err(line)
+            }
+            None => {
+                std::mem::forget(session);
+                Err("NVML: this library has no nvmlInit_v2".to_owned())
+            }
+        }
+    }
+
+    /// What a failed initialisation means, and what to do.
+    fn meaning(&self, problem: &Problem) -> String {
+        let Problem::Call(code, words) = problem else { return format!("NVML: {problem}") };
+        let file = self.file.as_deref().unwrap_or("libnvidia-ml.so.1");
+        match *code {
+            ffi::nvmlReturn_t::NVML_ERROR_LIB_RM_VERSION_MISMATCH => format!(
+                "NVML: driver/library version mismatch: {file} is of another version than the kernel module that is \
+                 loaded, as after an update; reboot, or load the module again (in a container: use the host's libraries)"
+            ),
+            ffi::nvmlReturn_t::NVML_ERROR_DRIVER_NOT_LOADED => {
+                "NVML: the NVIDIA kernel module is not loaded, or its devices are not visible here (modprobe nvidia; \
+                 in a container: start it with its GPUs)"
+                    .to_owned()
+            }
+            ffi::nvmlReturn_t::NVML_ERROR_NO_PERMISSION => {
+                "NVML: no permission: this user may not open /dev/nvidiactl".to_owned()
+            }
+            ffi::nvmlReturn_t::NVML_ERROR_GPU_IS_LOST | ffi::nvmlReturn_t::NVML_ERROR_IRQ_ISSUE => {
+                format!("NVML: {words}: a GPU does not answer; see dmesg for Xid messages")
+            }
+            _ => format!("NVML: {words}"),
+        }
+    }
+
+    /// The file of the library.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// NVML's answer to a call.
+    fn told(&self, code: ffi::nvmlReturn_t) -> Result<(), Problem> {
+        if code == ffi::nvmlReturn_t::NVML_SUCCESS {
+            return Ok(());
+        }
+        // SAFETY: gives a text of the library's own for any number
+        let words = self.functions.nvmlErrorString.map(|words| unsafe { words(code) }).filter(|text| !text.is_null());
+        let words = words.map(|text| {
+            // SAFETY: it is not null, ends with a zero, and is never freed
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        });
+        Err(Problem::Call(code, words.unwrap_or_else(|| format!("NVML's error {}", code.0))))
+    }
+
+    /// Version of the driver.
+    pub(crate) fn driver(&self) -> Result<String, Problem> {
+        let function = self.functions.nvmlSystemGetDriverVersion.ok_or(Problem::Lacks("nvmlSystemGetDriverVersion"))?;
+        // SAFETY: NVML writes at most as much as it is told
+        self.text(|buffer, length| unsafe { function(buffer, length) })
+    }
+
+    /// Version of NVML.
+    pub(crate) fn version(&self) -> Result<String, Problem> {
+        let function = self.functions.nvmlSystemGetNVMLVersion.ok_or(Problem::Lacks("nvmlSystemGetNVMLVersion"))?;
+        // SAFETY: NVML writes at most as much as it is told
+        self.text(|buffer, length| unsafe { function(buffer, length) })
+    }
+
+    /// Version of CUDA that the driver speaks: `13.0`.
+    pub(crate) fn cuda(&self) -> Result<String, Problem> {
+        let number = ask!(self, nvmlSystemGetCudaDriverVersion_v2(), 0)?;
+        Ok(format!("{}.{}", number / 1000, number % 1000 / 10))
+    }
+
+    /// How many GPUs there are.
+    pub(crate) fn count(&self) -> Result<u32, Problem> {
+        ask!(self, nvmlDeviceGetCount_v2(), 0)
+    }
+
+    /// The GPU of that number.
+    pub(crate) fn device(&self, index: u32) -> Result<Device<'_>, Problem> {
+        ask!(self, nvmlDeviceGetHandleByIndex_v2(index), std::ptr::null_mut()).map(|h| Device::new(self, h))
+    }
+
+    /// The GPU at an address.
+    pub(crate) fn device_at(&self, address: PciAddress) -> Result<Device<'_>, Problem> {
+        let name = CString::new(address.to_string()).unwrap_or_default();
+        ask!(self, nvmlDeviceGetHandleByPciBusId_v2(name.as_ptr()), std::ptr::null_mut()).map(|h| Device::new(self, h))
+    }
+
+    /// A text that a call writes into a buffer.
+    fn text(&self, call: impl FnOnce(*mut c_char, c_uint) -> ffi::nvmlReturn_t) -> Result<String, Problem> {
+        /// The longest that NVML has is 96.
+        const LENGTH: usize = 128;
+        let mut buffer: [c_char; LENGTH] = [0; LENGTH];
+        self.told(call(buffer.as_mut_ptr(), LENGTH as c_uint))?;
+        Ok(text_of(&buffer))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(shutdown) = self.functions.nvmlShutdown {
+            // SAFETY: it was initialised; handles do not outlive the session. What it says helps nobody any more
+            let _ = unsafe { shutdown() };
+        }
+    }
+}
+
+/// A text up to its zero.
+fn text_of(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{self, Fake};
+    use super::*;
+    use crate::library::Table;
+
+    #[test]
+    fn a_failed_start_is_one_line_that_says_what_to_do() {
+        let line = |code| Session::start(testing::refusing(code), Some("/usr/lib/libnvidia-ml.so.1".to_owned())).err();
+        let mismatch = line(ffi::nvmlReturn_t::NVML_ERROR_LIB_RM_VERSION_MISMATCH).unwrap();
+        assert!(mismatch.contains("driver/library version mismatch: /usr/lib/libnvidia-ml.so.1 is"), "{mismatch}");
+        let unloaded = line(ffi::nvmlReturn_t::NVML_ERROR_DRIVER_NOT_LOADED).unwrap();
+        assert!(unloaded.contains("kernel module is not loaded"), "{unloaded}");
+        assert!(line(ffi::nvmlReturn_t::NVML_ERROR_NO_PERMISSION).unwrap().contains("no permission"));
+        assert_eq!(line(ffi::nvmlReturn_t::NVML_ERROR_UNKNOWN).unwrap(), "NVML: NVML's error 999");
+        assert!(Session::start(ffi::Nvml::NONE, None).err().unwrap().contains("nvmlInit_v2"));
+    }
+
+    #[test]
+    fn a_library_without_functions_lacks_them() {
+        let bare = ffi::Nvml { nvmlInit_v2: Fake::table().nvmlInit_v2, ..ffi::Nvml::NONE };
+        let session = Session::start(bare, None).unwrap();
+        assert_eq!(session.count(), Err(Problem::Lacks("nvmlDeviceGetCount_v2")));
+        assert_eq!(session.driver().unwrap_err().to_string(), "this driver has no nvmlSystemGetDriverVersion");
+    }
+
+    #[test]
+    fn versions_and_devices() {
+        let session = Session::start(Fake::table(), None).unwrap();
+        assert_eq!(session.driver().as_deref(), Ok("580.1"));
+        assert_eq!((session.cuda().as_deref(), session.count()), (Ok("13.0"), Ok(3)));
+        assert!(session.device(0).is_ok());
+        let lost = session.device(2).err().unwrap();
+        assert!(lost.is(ffi::nvmlReturn_t::NVML_ERROR_GPU_IS_LOST));
+        assert_eq!(lost.to_string(), "GPU is lost");
+        assert!(session.device_at("0000:02:00.0".parse().unwrap()).is_ok());
+        assert!(session.device_at("0000:09:00.0".parse().unwrap()).is_err());
+    }
+}
