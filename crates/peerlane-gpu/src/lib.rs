@@ -18,4 +18,4 @@ mod nccl;
 pub mod nvml;
 pub mod pattern;
 
-pub use live::{GpuName, Live};
+pub use live::{GpuName, Live, OpenError};

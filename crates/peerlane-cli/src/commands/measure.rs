@@ -13,11 +13,13 @@ use peerlane::machine::Machine;
 use peerlane::plan::{Method, Plan, Scope, Selection};
 use peerlane::run::{Cell, Conditions, FlagKind, Run, Subject};
 
+use peerlane_gpu::GpuName;
+
 use crate::args::MeasureArgs;
 use crate::measuring::interrupt::Interrupt;
 use crate::measuring::keeper::{Keeper, is_run};
 use crate::measuring::progress::Progress;
-use crate::measuring::protocol::{Device, LiveGpu};
+use crate::measuring::protocol::Device;
 use crate::measuring::supervisor::{Ending, Supervisor};
 use crate::target::{system_file, unknown};
 use crate::{Failure, Outcome, live, render};
@@ -30,6 +32,8 @@ struct Measured {
     machine: Machine,
     subject: Subject,
     device: Device,
+    /// What is known of it before a worker has opened it.
+    conditions: Conditions,
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -130,10 +134,7 @@ fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method
 
 /// The record of a run that has not begun.
 fn begin(measured: &Measured, plan: Plan) -> Run {
-    let conditions = match measured.device {
-        Device::Live { .. } => here(),
-        Device::Virtual { .. } => Conditions::default(),
-    };
+    let conditions = measured.conditions.clone();
     Run { conditions, ..Run::new(&measured.machine, measured.subject.clone(), plan) }
 }
 
@@ -219,14 +220,16 @@ fn this_machine() -> Result<Measured, Failure> {
             "no NVIDIA driver here (libcuda.so.1 not found); measure a virtual machine instead: peerlane measure {EXAMPLE}"
         )));
     }
-    let found = live::read().map_err(Failure::Message)?;
-    let Some(machine) = assemble(found).into_iter().next() else {
+    let look = live::look().map_err(Failure::Message)?;
+    let driver = look.snapshot.as_ref().and_then(|snapshot| snapshot.driver.clone());
+    let conditions = Conditions { driver, ..here() };
+    let Some(machine) = assemble(look.found).into_iter().next() else {
         return Err(Failure::new("live: this machine tells of no GPU"));
     };
-    let gpu = |node: &Node| LiveGpu { name: node.name.clone(), address: node.address.map(|a| a.to_string()) };
-    let gpus = machine.fabric.of_kind(NodeKind::Gpu).map(|id| gpu(machine.fabric.node(id))).collect();
-    let subject = Subject { name: machine.name.clone(), target: "live".to_owned(), system: None, evidence: Vec::new() };
-    Ok(Measured { machine, subject, device: Device::Live { gpus } })
+    let place = |node: &Node| Some(GpuName { name: node.name.clone(), address: node.address? });
+    let gpus = machine.fabric.of_kind(NodeKind::Gpu).filter_map(|id| place(machine.fabric.node(id))).collect();
+    let subject = Subject { name: machine.name.clone(), target: "live".to_owned(), system: None, evidence: look.texts };
+    Ok(Measured { machine, subject, device: Device::Live { gpus }, conditions })
 }
 
 fn resolve(target: Option<&str>) -> Result<Measured, Failure> {
@@ -242,7 +245,12 @@ fn resolve(target: Option<&str>) -> Result<Measured, Failure> {
         system: Some(text.clone()),
         evidence: Vec::new(),
     };
-    Ok(Measured { machine, subject, device: Device::Virtual { name: name.to_owned(), system: text } })
+    Ok(Measured {
+        machine,
+        subject,
+        device: Device::Virtual { name: name.to_owned(), system: text },
+        conditions: Conditions::default(),
+    })
 }
 
 /// The text of a system file, and of nothing else.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use peerlane::measure::Event;
 use peerlane::plan::Plan;
 use peerlane::run::{Conditions, FlagKind};
+use peerlane_gpu::GpuName;
 use serde::{Deserialize, Serialize};
 
 /// What a worker is asked.
@@ -33,17 +34,8 @@ pub(crate) enum Device {
     /// GPUs of this machine.
     Live {
         /// Which.
-        gpus: Vec<LiveGpu>,
+        gpus: Vec<GpuName>,
     },
-}
-
-/// A GPU of this machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LiveGpu {
-    /// Its node's name, as the plan has it.
-    pub(crate) name: String,
-    /// Its PCI address, by which the driver finds it.
-    pub(crate) address: Option<String>,
 }
 
 /// What a worker says.

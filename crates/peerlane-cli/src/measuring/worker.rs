@@ -12,6 +12,8 @@ use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
 
+use peerlane_gpu::Live;
+
 use super::protocol::{Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
 
@@ -30,6 +32,12 @@ impl Machine for VirtualMachine<'_> {
     }
 }
 
+impl Machine for Live {
+    fn conditions(&self) -> Conditions {
+        Live::conditions(self)
+    }
+}
+
 /// Opens the machine that a request names.
 fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
     let refused = |reason: String| Refused { gpu: None, reason };
@@ -39,7 +47,10 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
             let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
             Ok(Box::new(machine.taking_over(request.done.len())))
         }
-        Device::Live { .. } => Err(refused("this build of peerlane does not measure live GPUs".to_owned())),
+        Device::Live { gpus } => {
+            let live = Live::open(gpus, request.force);
+            live.map(|live| Box::new(live) as Box<dyn Machine>).map_err(|e| Refused { gpu: e.gpu, reason: e.reason })
+        }
     }
 }
 

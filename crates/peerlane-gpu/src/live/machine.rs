@@ -9,11 +9,11 @@ use peerlane::names::is_host;
 use peerlane::plan::Transfer;
 use peerlane::run::Conditions;
 
-use super::GpuName;
 use super::failure::Problem;
 use super::gate::{Gate, SharedGate};
 use super::gpu::{Gpu, Opened};
 use super::pool::{Place, Pool};
+use super::{GpuName, OpenError};
 use crate::cuda::{Buffer, Device, Driver};
 use crate::nccl::{Communicators, Loaded};
 
@@ -36,16 +36,18 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Opens the driver and the GPUs, all at once, since each takes some tenths of a second.
-    pub(crate) fn open(names: &[GpuName]) -> Result<Self, String> {
-        let driver = Driver::open()?;
-        let devices = Device::all(driver).map_err(|e| e.to_string())?;
+    pub(crate) fn open(names: &[GpuName]) -> Result<Self, OpenError> {
+        let whole = |reason: String| OpenError { gpu: None, reason };
+        let of =
+            |gpu: &str, reason: String| OpenError { gpu: Some(gpu.to_owned()), reason: format!("{gpu}: {reason}") };
+        let driver = Driver::open().map_err(whole)?;
+        let devices = Device::all(driver).map_err(|e| whole(e.to_string()))?;
         let mut found = Vec::new();
         for GpuName { name, address } in names {
             let here = |device: &&Device| device.address().is_ok_and(|a| a.as_ref() == Some(address));
             let Some(device) = devices.iter().find(here) else {
-                return Err(format!(
-                    "{name} at {address}: CUDA does not show it; is it hidden by CUDA_VISIBLE_DEVICES?"
-                ));
+                let why = format!("CUDA does not show it at {address}; is it hidden by CUDA_VISIBLE_DEVICES?");
+                return Err(of(name, why));
             };
             found.push((name, *device));
         }
@@ -57,12 +59,12 @@ impl Machine {
         for ((name, _), opened) in found.into_iter().zip(opened) {
             match opened {
                 Ok(Ok(opened)) => gpus.push(Rc::new(Gpu::new(name.clone(), opened))),
-                Ok(Err(error)) => return Err(format!("{name}: {error}")),
-                Err(_) => return Err(format!("{name}: opening it failed")),
+                Ok(Err(error)) => return Err(of(name, error.to_string())),
+                Err(_) => return Err(of(name, "opening it failed".to_owned())),
             }
         }
-        let first = gpus.first().ok_or_else(|| "no GPU to open".to_owned())?;
-        let gate = Gate::new(&first.context).map_err(|e| e.to_string())?;
+        let first = gpus.first().ok_or_else(|| whole("no GPU to open".to_owned()))?;
+        let gate = Gate::new(&first.context).map_err(|e| of(&first.name, e.to_string()))?;
         let gate = Rc::new(RefCell::new(gate));
         Ok(Machine {
             driver,

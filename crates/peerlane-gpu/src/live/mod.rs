@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
 use self::machine::Machine;
-use crate::nvml::NvmlStates;
+use crate::nvml::{self, NvmlStates};
 
 /// A GPU by its node's name, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +36,16 @@ pub struct GpuName {
     pub name: String,
     /// Its PCI address, by which CUDA's numbering is left alone.
     pub address: PciAddress,
+}
+
+/// Why the GPUs cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct OpenError {
+    /// The GPU that is at fault, where it is one; the others may be worth trying.
+    pub gpu: Option<String>,
+    /// The reason, in a line.
+    pub reason: String,
 }
 
 /// Steps that are ready to run.
@@ -61,16 +71,22 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens the driver and the GPUs that are named.
-    ///
-    /// The error is one line: no driver, no GPU, or the GPU that cannot be opened and why.
-    pub fn open(gpus: &[GpuName]) -> Result<Live, String> {
+    /// Opens the driver and the GPUs that are named; ones that others use only with `force`.
+    pub fn open(gpus: &[GpuName], force: bool) -> Result<Live, OpenError> {
         let began = Instant::now();
-        let machine = Machine::open(gpus)?;
-        let (states, notes) = match NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address))) {
+        let states = NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)));
+        let (states, notes) = match states {
             Ok(states) => (Some(states), Vec::new()),
             Err(why) => (None, vec![format!("no states of the GPUs: {why}")]),
         };
+        // as they are before this process works on them
+        let before = states.as_ref().map(NvmlStates::states).unwrap_or_default();
+        let busy: Vec<String> = nvml::busy(&before).into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();
+        if !busy.is_empty() && !force {
+            let reason = format!("in use by others: {}; --force measures all the same", busy.join(", "));
+            return Err(OpenError { gpu: None, reason });
+        }
+        let machine = Machine::open(gpus)?;
         let initialisation = Seconds::new(began.elapsed().as_secs_f64());
         Ok(Live { prepared: None, machine, states, began: Instant::now(), initialisation, notes })
     }
