@@ -27,6 +27,8 @@ use crate::library::{self, LibraryError};
 pub(crate) enum Problem {
     /// This library has no such function.
     Lacks(&'static str),
+    /// It wrote more than its header says.
+    Overran(&'static str),
     /// NVML's error, and its words for it.
     Call(ffi::nvmlReturn_t, String),
 }
@@ -35,6 +37,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Lacks(function) => write!(f, "this driver has no {function}"),
+            Problem::Overran(function) => write!(f, "{function} wrote more than the header says: not relied on"),
             Problem::Call(_, words) => f.write_str(words),
         }
     }
@@ -54,15 +57,39 @@ pub(crate) struct Session {
     file: Option<String>,
 }
 
+/// Room for a value, and behind it for what a call writes beyond: that must not reach anything else of ours.
+#[repr(C)]
+struct Room<T> {
+    value: T,
+    beyond: [u64; 64],
+}
+
+impl<T> Room<T> {
+    fn new(value: T) -> Self {
+        Room { value, beyond: [0; 64] }
+    }
+
+    /// The value, unless the call wrote more than its header says: then nothing it wrote is to be relied on.
+    fn checked(self, function: &'static str) -> Result<T, Problem> {
+        // the array lies in memory that a foreign function has had the address of
+        if std::hint::black_box(self.beyond) == [0; 64] { Ok(self.value) } else { Err(Problem::Overran(function)) }
+    }
+}
+
 /// Calls a function whose last argument is where it puts the value, which begins as the one given.
 macro_rules! ask {
     ($session:expr, $function:ident($($argument:expr),* $(,)?), $value:expr) => {{
         let session: &Session = $session;
-        let mut value = $value;
+        let mut room = $crate::nvml::Room::new($value);
+        // an address of the whole, so that writing behind the value stays within what it may reach
+        let place = (&raw mut room).cast();
         match session.functions.$function {
             None => Err(Problem::Lacks(stringify!($function))),
-            // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type
-            Some(function) => session.told(unsafe { function($($argument,)* &raw mut value) }).map(|()| value),
+            // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type, which
+            // is the first of the room
+            Some(function) => session
+                .told(unsafe { function($($argument,)* place) })
+                .and_then(|()| room.checked(stringify!($function))),
         }
     }};
 }

@@ -339,10 +339,14 @@ impl<'a> Device<'a> {
             scopeId: *scope,
             ..ffi::nvmlFieldValue_t::default()
         };
+        /// Entries behind the last, for what a call may write beyond.
+        const BEYOND: usize = 4;
         let mut values: Vec<_> = wanted.iter().map(field).collect();
         let count = c_int::try_from(values.len()).unwrap_or_default();
-        // SAFETY: NVML reads and writes that many entries
+        values.resize_with(wanted.len() + BEYOND, Default::default);
+        // SAFETY: NVML reads and writes that many entries, and there are more
         self.session.told(unsafe { function(self.handle, count, values.as_mut_ptr()) })?;
+        values.truncate(wanted.len());
         Ok(values.iter().map(|v| self.session.told(v.nvmlReturn).map(|()| number(v))).collect())
     }
 
