@@ -85,11 +85,12 @@ macro_rules! ask {
         let place = (&raw mut room).cast();
         match session.functions.$function {
             None => Err(Problem::Lacks(stringify!($function))),
-            // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type, which
-            // is the first of the room
-            Some(function) => session
-                .told(unsafe { function($($argument,)* place) })
-                .and_then(|()| room.checked(stringify!($function))),
+            Some(function) => {
+                // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type,
+                // which is the first of the room
+                let code = unsafe { function($($argument,)* place) };
+                session.told(code).and_then(|()| room.checked(stringify!($function)))
+            }
         }
     }};
 }

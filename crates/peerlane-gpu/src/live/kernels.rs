@@ -97,6 +97,11 @@ impl Kernels {
         })
     }
 
+    /// How many multiprocessors there are.
+    pub(super) fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
     /// Copies `repeats` times over.
     pub(super) fn copy(&self, stream: &Stream, to: Part, from: Part, repeats: u32) -> Result<(), CudaError> {
         let bytes = to.bytes().min(from.bytes()) as u64;

@@ -14,17 +14,16 @@ use super::kernels::Game;
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, Event, PinnedBuffer};
 
-/// Dependent loads over a ring of words, from one multiprocessor after another.
+/// Dependent loads over a ring of words, from multiprocessors all over the GPU: their distances to the links differ by
+/// several per cent, and a sample is to stand for all of them.
 pub(crate) struct Loads {
     gpu: Rc<Gpu>,
     stream: BorrowedStream,
     ring: Rc<dyn Buffer>,
-    /// The multiprocessor that the next sample loads from.
+    /// Where each walker of a sample stands, and what it reports.
+    walkers: Vec<PinnedBuffer>,
+    /// The multiprocessor that the next sample's first walker loads from.
     next: u32,
-    start: Event,
-    end: Event,
-    /// Where the next sample goes on.
-    result: PinnedBuffer,
 }
 
 impl Loads {
@@ -32,8 +31,11 @@ impl Loads {
     /// last one's (nvbandwidth 0.8 uses the same).
     const STRIDE: u64 = 128;
 
-    /// Loads a sample: about two milliseconds at a microsecond each, far above a kernel's start.
-    const LOADS: u64 = 2048;
+    /// Walkers of a sample, one after another, each on another multiprocessor.
+    const WALKERS: u32 = 22;
+
+    /// Loads of each: with the others about two milliseconds at a microsecond each.
+    const LOADS: u64 = 96;
 
     pub(crate) fn prepare(
         machine: &mut Machine,
@@ -54,25 +56,32 @@ impl Loads {
         owner.kernels.build_ring(&building, whole, Self::STRIDE)?;
         building.synchronize()?;
         let stream = gpu.stream()?;
-        let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
-        let result = PinnedBuffer::new(&gpu.context, 4096)?;
-        result.write(0, ring.address());
-        let mut loads = Loads { gpu, stream, ring, next: 0, start, end, result };
+        let walker = || PinnedBuffer::new(&gpu.context, 4096);
+        let walkers: Vec<PinnedBuffer> = (0..Self::WALKERS).map(|_| walker()).collect::<Result<_, _>>()?;
+        // they start all round the ring, each where no other comes by within a sample
+        let words = bytes.0 / Self::STRIDE;
+        for (walker, i) in walkers.iter().zip(0..) {
+            walker.write(0, ring.address() + words * i / u64::from(Self::WALKERS) * Self::STRIDE);
+        }
+        let mut loads = Loads { gpu, stream, ring, walkers, next: 0 };
         // once round, so that the far end's cache and the page tables are as they stay
-        loads.go(bytes.0 / Self::STRIDE)?;
+        loads.go(words / u64::from(Self::WALKERS) + 1)?;
         Ok((loads, bytes))
     }
 
-    /// Seconds a load, over so many.
+    /// Seconds a load, over so many of each walker.
     fn go(&mut self, loads: u64) -> Result<f64, Problem> {
         self.gpu.context.enter()?;
-        self.stream.record(&self.start)?;
-        self.gpu.kernels.chase(&self.stream, &self.result, loads, self.next)?;
-        self.stream.record(&self.end)?;
+        let multiprocessors = self.gpu.kernels.multiprocessors();
+        for (walker, i) in self.walkers.iter().zip(0..) {
+            let chosen = self.next + i * multiprocessors / Self::WALKERS;
+            self.gpu.kernels.chase(&self.stream, walker, loads, chosen)?;
+        }
         self.stream.synchronize()?;
-        // a stride that shares no factor with the usual counts of multiprocessors visits all of them
-        self.next = self.next.wrapping_add(29);
-        Ok(self.end.since(&self.start)? / loads as f64)
+        self.next = (self.next + 1) % multiprocessors;
+        // the kernel's own time, so that its start does not count
+        let time: u64 = self.walkers.iter().map(|walker| walker.read(1)).sum();
+        Ok(time as f64 * 1e-9 / (loads * u64::from(Self::WALKERS)) as f64)
     }
 }
 
@@ -84,12 +93,11 @@ impl Prepared for Loads {
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {
-        let end = self.result.read(0);
         let ring = self.ring.address()..self.ring.address() + self.ring.bytes() as u64;
-        Ok(vec![if ring.contains(&end) {
-            Verdict::Intact
-        } else {
-            Verdict::Corrupt(format!("the last load gave {end:#x}, which is no word of the ring"))
+        let lost = self.walkers.iter().map(|walker| walker.read(0)).find(|end| !ring.contains(end));
+        Ok(vec![match lost {
+            None => Verdict::Intact,
+            Some(end) => Verdict::Corrupt(format!("the last load gave {end:#x}, which is no word of the ring")),
         }])
     }
 }

@@ -49,15 +49,17 @@ impl Scope {
     /// The usual method for a machine with so many GPUs. Its budget is 2 s, 10 s or 2 min for up to four of them, and
     /// grows with their square from there, as the number of their pairs does, up to half an hour.
     ///
-    /// [`Scope::Quick`] does not allocate anew.
+    /// [`Scope::Quick`] does not allocate anew, and its samples are half as long.
     pub fn method(self, gpus: usize) -> Method {
-        let (budget, allocations) = match self {
-            Scope::Quick => (2.0, 1),
-            Scope::Default => (10.0, 3),
-            Scope::Full => (120.0, 3),
+        let (budget, sample_time, allocations) = match self {
+            Scope::Quick => (2.0, 1e-3, 1),
+            Scope::Default => (10.0, 2e-3, 3),
+            Scope::Full => (120.0, 2e-3, 3),
         };
+        let sample_time = Seconds::new(sample_time);
         let growth = (gpus.max(USUAL_GPUS) as f64 / USUAL_GPUS as f64).powi(2);
-        Method { budget: Seconds::new((budget * growth).min(LONGEST_BUDGET)), allocations, ..Method::default() }
+        let budget = Seconds::new((budget * growth).min(LONGEST_BUDGET));
+        Method { budget, sample_time, allocations, ..Method::default() }
     }
 }
 

@@ -18,9 +18,13 @@ use crate::units::Bytes;
 /// The most GPUs of which all pairs are asked. Of more, each with the next and with the one half way round.
 pub(super) const MOST_PAIRED: usize = 64;
 
-/// A message between GPUs: 0.68 ms at the 396 GB/s that an H200's copy engine writes over NVLink, so that one or two
-/// fill a sample. Slower links are given less, as a sample's time allows.
-const PEER: Size = Size::UpTo(Bytes::from_mib(256));
+/// A message between GPUs: 1.4 ms at the 394 GB/s that an H200's copy engine moves over NVLink. Each one's start costs
+/// some 10 µs, most for reads, which took 2 % of a message of half this size. Slower links are given less, as a
+/// sample's time allows.
+const PEER: Size = Size::UpTo(Bytes::from_mib(512));
+
+/// A message of several transfers at once, which share what they run over.
+const SHARED: Size = Size::UpTo(Bytes::from_mib(256));
 
 /// A message between a GPU and host memory: 1.2 ms on PCIe 5.0 x16.
 const HOST: Size = Size::UpTo(Bytes::from_mib(64));

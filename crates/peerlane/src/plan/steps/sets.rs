@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{HOST, MOST_PAIRED, PEER, Site, both, driven, moving};
+use super::{HOST, MOST_PAIRED, SHARED, Site, both, driven, moving};
 use crate::evidence::{Engine, Operation};
 use crate::plan::rounds::round_robin;
 use crate::plan::{Step, Test, Transfer};
@@ -30,7 +30,7 @@ fn one_and_others(
     for &manner in site.manners() {
         for one in &site.gpus[..ones] {
             let others = site.gpus.iter().filter(|other| *other != one);
-            steps.push(moving(test, others.map(|other| transfer(one, other, manner)).collect(), PEER));
+            steps.push(moving(test, others.map(|other| transfer(one, other, manner)).collect(), SHARED));
         }
     }
     steps
@@ -52,7 +52,7 @@ pub(super) fn permutations(site: &Site<'_>) -> Vec<Step> {
     }
     let step = |engine: Engine, set: &Vec<(usize, usize)>| {
         let transfer = |&(a, b): &(usize, usize)| driven(&site.gpus[a], &site.gpus[b], (engine, Operation::Write));
-        moving(Test::Permutations, set.iter().map(transfer).collect(), PEER)
+        moving(Test::Permutations, set.iter().map(transfer).collect(), SHARED)
     };
     site.engines().iter().flat_map(|e| sets.iter().map(move |set| step(*e, set))).collect()
 }
