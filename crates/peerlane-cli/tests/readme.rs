@@ -25,13 +25,21 @@ fn compare(path: &Path, fresh: &str) {
 }
 
 #[test]
-fn the_transcript_is_fresh() {
-    const OPEN: &str = "<!-- output of: peerlane check 7gforce -->\n```text\n";
+fn the_transcripts_are_fresh() {
+    const OPEN: &str = "<!-- output of: peerlane ";
     let path = root().join("README.md");
     let text = std::fs::read_to_string(&path).unwrap();
-    let start = text.find(OPEN).unwrap() + OPEN.len();
-    let end = start + text[start..].find("```\n").unwrap();
-    let fresh = format!("{}{}{}", &text[..start], stdout(&["check", "7gforce"]), &text[end..]);
+    let mut parts = text.split(OPEN);
+    let mut fresh = parts.next().unwrap().to_owned();
+    let mut transcripts = 0;
+    for part in parts {
+        let (command, rest) = part.split_once(" -->\n```text\n").unwrap();
+        let (_, after) = rest.split_once("```\n").unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        fresh += &format!("{OPEN}{command} -->\n```text\n{}```\n{after}", stdout(&words));
+        transcripts += 1;
+    }
+    assert_eq!(transcripts, 2, "check and measure");
     compare(&path, &fresh);
 }
 
