@@ -13,8 +13,8 @@ use crate::counterpart::{counterpart, family};
 /// The most cells of one row of a table that are named.
 const NAMED: usize = 4;
 
-/// A rate so far above another program's wants an explanation.
-const FAR_ABOVE: f64 = 1.1;
+/// A number so many times as good as another program's wants an explanation: rates differ less than times.
+const FAR_BETTER: (f64, f64) = (1.1, 1.5);
 
 /// One place of another program's matrix and ours.
 pub(crate) struct Place<'a> {
@@ -39,6 +39,13 @@ impl Place<'_> {
         }
     }
 
+    fn is_far_better(&self) -> bool {
+        match self.cell.quantity {
+            Quantity::Bandwidth => self.ratio() > FAR_BETTER.0,
+            _ => 1.0 / self.ratio() > FAR_BETTER.1,
+        }
+    }
+
     fn words(&self) -> String {
         let modes = &self.cell.modes;
         let modes = if modes.is_empty() { String::new() } else { format!(", modes {}", numbers(modes)) };
@@ -60,13 +67,13 @@ pub(crate) fn compare<'a>(theirs: &Matrix, cells: &'a [Cell]) -> Vec<Place<'a>> 
     places
 }
 
-/// One row for each matrix that has a counterpart; below, the cells that miss what is asked for, those far above, and
+/// One row for each matrix that has a counterpart; below, the cells that miss what is asked for, those far better, and
 /// the matrices without a counterpart.
 pub(crate) fn beside(whose: &str, theirs: &[Matrix], cells: &[Cell]) -> String {
     const RATIOS: &str = "medians | lowest | highest | miss |\n|---|--:|--:|--:|--:|--:|--:|--:|";
     let mut out = String::new();
     line(&mut out, &format!("| test | cells | {whose}: min / median / max | peerlane: the same | {RATIOS}"));
-    let (mut missing, mut above, mut without) = (String::new(), String::new(), Vec::new());
+    let (mut missing, mut better, mut without) = (String::new(), String::new(), Vec::new());
     for matrix in theirs {
         let places = compare(matrix, cells);
         let of = |f: fn(&Place) -> f64| spread(places.iter().map(f).collect());
@@ -79,17 +86,17 @@ pub(crate) fn beside(whose: &str, theirs: &[Matrix], cells: &[Cell]) -> String {
             _ => matrix.title.clone(),
         };
         let misses: Vec<&Place> = places.iter().filter(|p| p.misses()).collect();
-        let is_far = |p: &&Place| matrix.quantity == Quantity::Bandwidth && p.ratio() > FAR_ABOVE;
+        let far: Vec<&Place> = places.iter().filter(|p| p.is_far_better()).collect();
         let count = places.len();
         let row = format!("{count} | {} {} | {} | {:.3}", numbers(&a), matrix.unit, numbers(&b), b[1] / a[1]);
         line(&mut out, &format!("| {name} | {row} | {:.3} | {:.3} | {} |", r[0], r[2], misses.len()));
-        for (list, of_row) in [(&mut missing, misses), (&mut above, places.iter().filter(is_far).collect())] {
+        for (list, of_row) in [(&mut missing, misses), (&mut better, far)] {
             if !of_row.is_empty() {
                 line(list, &format!("* {name}, {} of {count}: {}", of_row.len(), named(of_row)));
             }
         }
     }
-    let lists = [("miss what is asked for", missing), ("lie far above, which wants an explanation", above)];
+    let lists = [("miss what is asked for", missing), ("are far better, which wants an explanation", better)];
     for (what, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
         line(&mut out, &format!("\nCells that {what}:\n\n{}", list.trim_end()));
     }
@@ -270,6 +277,15 @@ mod tests {
             table.contains("| 2 | 370.0 / 383.0 / 396.0 GB/s | 370.0 / 370.0 / 370.0 | 0.966 | 0.934 | 1.000 | 1 |")
         );
         assert!(table.contains("GPU0→GPU1 0.934 (370.0 of 396.0)") && !table.contains("GPU0→GPU2"), "{table}");
+    }
+
+    #[test]
+    fn what_is_too_good_is_named() {
+        let theirs = [matrix("one_to_all_write_ce", Direction::Unidirectional, "GPU0", "others", 365.0)];
+        let cells = [cell(Test::OneToAll, &["GPU1", "GPU2"].map(|to| Transfer::new("GPU0", to)), &[390.0, 390.0])];
+        let table = beside("x", &theirs, &cells);
+        assert!(table.contains("are far better") && table.contains("GPU0→others 2.137 (780.0 of 365.0)"), "{table}");
+        assert!(!table.contains("that miss"), "{table}");
     }
 
     #[test]
