@@ -73,7 +73,7 @@ fn its_numbers_are_shown_again_as_they_were_measured() {
     let path = file("again.json", &measured().to_json().unwrap());
     let text = out(&["map", "--format", "matrix", &path]);
     assert!(text.starts_with("h200x4-vm (virtual machine)\nmeasured 2026-11-21 04:12 UTC in 9.8 s"), "{text}");
-    assert!(text.contains("rates at once, copy engine, GB/s [all-host]") && text.contains("Path classes"));
+    assert!(text.contains("rates at once, copy engine, 64 MiB, GB/s [all-host]") && text.contains("Path classes"));
 }
 
 #[test]

@@ -91,7 +91,8 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
 /// and managed memory, which wait for the CPU.
 ///
 /// Peer access counts as on where the matrix does not say. Cells on the diagonal between GPUs, and cells
-/// whose row or column the machine does not have, stay empty.
+/// whose row or column the machine does not have, stay empty; so do copies that one GPU's kernels make to and from host
+/// memory at once, of which the model knows the links and not the kernels.
 pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
     if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) || waits_for_cpu(&measured.title) {
         return None;
@@ -170,14 +171,17 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)>
     let op = ask.op.unwrap_or(Operation::Write);
     // a reader stands in the row, and its data comes from the column; host memory initiates nothing
     let host = row == HOST || col == HOST;
+    let both = matches!(ask.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
+    let is_memory = |node| fabric.node(node).kind == NodeKind::Host;
+    // what is lost hangs on the kernels (docs/model.md, section 8)
+    if both && ask.engine == Some(Engine::Sm) && (is_memory(a) || is_memory(b)) {
+        return None;
+    }
     let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
     let peer = if ask.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
     let transfer = Transfer { source, destination, engine: ask.engine.unwrap_or(Engine::Ce), op, peer };
     let back = Transfer { source: destination, destination: source, ..transfer };
-    let together = match ask.direction {
-        Some(Direction::Unidirectional) | None => vec![transfer],
-        Some(Direction::Bidirectional | Direction::BidirectionalShare) => vec![transfer, back],
-    };
+    let together = if both { vec![transfer, back] } else { vec![transfer] };
     let answers = model.solve(&together).ok()?;
     let first = answers.first()?;
     let rate = match ask.direction {
@@ -289,6 +293,25 @@ mod tests {
         assert_eq!(expect_like(&model, &m), None);
         (m.unit, m.quantity) = (Unit::GigabytesPerSecond, Quantity::LoadLatency);
         assert_eq!(expect_like(&model, &m), None);
+    }
+
+    #[test]
+    fn kernels_that_copy_to_and_from_the_host_at_once_are_not_predicted() {
+        let mut m = measured(&["host"], &["GPU1"]);
+        m.engine = Some(Engine::Sm);
+        assert_eq!(values(&m), [[told("12.29")]]);
+        for direction in [Direction::Bidirectional, Direction::BidirectionalShare] {
+            m.direction = Some(direction);
+            for host in ["host", "host0"] {
+                m.rows = vec![host.to_owned()];
+                m.engine = Some(Engine::Sm);
+                assert_eq!(values(&m), [[None]]);
+                m.engine = Some(Engine::Ce);
+                assert!(values(&m)[0][0].is_some());
+            }
+        }
+        m = Matrix { direction: m.direction, engine: Some(Engine::Sm), ..measured(&["GPU0"], &["GPU1"]) };
+        assert!(values(&m)[0][0].is_some(), "between GPUs they are");
     }
 
     #[test]

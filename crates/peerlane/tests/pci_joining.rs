@@ -55,6 +55,17 @@ const DESKTOP: &str = "\
 ";
 
 #[test]
+fn a_hypervisors_adapter_has_no_path_and_one_with_a_link_has() {
+    let listing = include_str!("../../../captures/h200x4-vm/sysfs-pci.txt");
+    let software = machine(listing);
+    assert_eq!((count(&software, NodeKind::Gpu), count(&software, NodeKind::Nic)), (4, 0));
+    assert!(!software.unknown.iter().any(|u| u.contains("links above")), "{:?}", software.unknown);
+    let card = "ven=0x1af4 dev=0x1041 numa=-1 spd=16.0 GT/s PCIe w=8 max=16.0 GT/s PCIe/8";
+    let hardware = machine(&listing.replace("ven=0x1af4 dev=0x1041 numa=-1 spd= w= max=/", card));
+    assert_eq!(count(&hardware, NodeKind::Nic), 1);
+}
+
+#[test]
 fn the_gpu_inside_a_cpu_is_not_one_of_the_drivers() {
     let machine = machine(&format!("{TWO}{DESKTOP}"));
     assert_eq!(addresses(&machine), ["GPU0 0000:01:00.0", "GPU1 0000:02:00.0"]);

@@ -16,8 +16,11 @@ use super::{WIDTH, label};
 /// Cells whose expectations differ by no more than this factor share a line.
 const ALIKE: f64 = 1.05;
 
-/// The columns that say which cells a line is about.
+/// The most columns that names of cells take.
 const BETWEEN: usize = 52;
+
+/// The columns before the numbers.
+const BEFORE: usize = 58;
 
 /// All cells that measure the same.
 pub(crate) struct Section {
@@ -143,15 +146,20 @@ impl Sections<'_> {
 }
 
 impl Section {
-    /// What it measures and where it stands, in one line.
-    fn heading(&self) -> String {
+    /// What it measures and where it stands, in one line of so many columns; without what is `said` already.
+    fn heading(&self, columns: usize, said: &Said) -> String {
+        let what = said.prefix.map_or(self.what.as_str(), |p| self.what.strip_prefix(p).unwrap_or(&self.what));
+        let what = said.unit.map_or(what, |u| what.strip_suffix(u.name()).unwrap_or(what).trim_end_matches(", "));
+        if said.source.is_some() {
+            return what.to_owned();
+        }
         let more = match self.sources.len() {
             0 | 1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
         let first = self.sources.first().map_or("", String::as_str);
-        let room = (WIDTH - 4).saturating_sub(width(&self.what) + width(&more));
-        format!("{}  {}{more}", self.what, fit(first, room)).trim_end().to_owned()
+        let room = columns.saturating_sub(2 + width(what) + width(&more));
+        format!("{what}  {}{more}", fit(first, room)).trim_end().to_owned()
     }
 }
 
@@ -190,6 +198,16 @@ fn line(cells: &[&Cell]) -> Line {
         expected: bounds(&mut cells.iter().filter_map(|c| c.expected)),
         seen: bounds(&mut cells.iter().filter_map(|c| c.seen).flat_map(|(low, high)| [low, high])),
         ratio: bounds(&mut compared().flat_map(|(e, (low, high))| [low / e, high / e])),
+    }
+}
+
+impl Line {
+    /// Between whom it is, with the path class.
+    fn ends(&self) -> String {
+        match &self.class {
+            Some(class) => format!("{class:<5}{}", self.between),
+            None => self.between.clone(),
+        }
     }
 }
 
@@ -268,34 +286,80 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
     let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
     let head = match (any_expected, any_seen) {
         (true, true) => "Expected and seen",
-        (true, false) => "Expected (nothing was measured)",
+        (true, false) => "Expected (none of it was measured)",
         (false, _) => "Seen (too little is known to expect anything)",
     };
     let (seen, ratio) = if any_seen { ("seen", "ratio") } else { ("", "") };
-    let titles = format!("{head:<w$} {:>5} {:>13} {seen:>13} {ratio:>9}", "cells", "expected", w = BETWEEN + 2);
+    let lines: Vec<(&Section, Line)> =
+        sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| (s, line))).collect();
+    let mut ends: Vec<String> = Vec::new();
+    for (_, line) in &lines {
+        if !ends.contains(&line.ends()) {
+            ends.push(line.ends());
+        }
+    }
+    // below what takes fewer headings: what was measured, or between whom
+    let by_ends = ends.len() < sections.len();
+    let said = if by_ends { Said::of(sections) } else { Said::default() };
+    let words = [said.prefix.map(|p| p.trim_end_matches(", ")), said.unit.map(Unit::name), said.source];
+    let words: Vec<&str> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
+    let head = if words.is_empty() { head.to_owned() } else { format!("{head}: {}", words.join(", ")) };
+    let head = fit(&head, BEFORE);
+    let titles = format!("{head:<BEFORE$} {:>5} {:>11} {seen:>11} {ratio:>9}", "cells", "expected");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
+    let heading = |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, WIDTH - 2)));
+    if by_ends {
+        for wanted in &ends {
+            heading(out, wanted)?;
+            for (section, line) in lines.iter().filter(|(_, line)| line.ends() == *wanted) {
+                row(out, &section.heading(BEFORE - 2, &said), section.unit, line)?;
+            }
+        }
+        return Ok(());
+    }
     for section in sections {
-        writeln!(out, "  {}", paint(style::DIM, &fit(&section.heading(), WIDTH - 2)))?;
-        for line in group(&section.cells) {
-            let what = match &line.class {
-                Some(class) => format!("{class:<5}{}", line.between),
-                None => line.between.clone(),
-            };
-            let expected = line.expected.map_or_else(String::new, |(low, high)| span(low, high));
-            let seen = line.seen.map_or_else(String::new, |(low, high)| span(low, high));
-            let ratio = line.ratio.map_or_else(String::new, |(low, high)| span(low, high));
-            let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, section.unit));
-            let numbers = format!("{:>5} {expected:>13} {seen:>13}", line.cells);
-            let shown = format!(
-                "    {:<w$} {numbers} {}",
-                fit(&what, BETWEEN - 2),
-                paint(look, &format!("{ratio:>9}")),
-                w = BETWEEN - 2
-            );
-            writeln!(out, "{}", shown.trim_end())?;
+        heading(out, &section.heading(WIDTH - 2, &said))?;
+        for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
+            row(out, &line.ends(), section.unit, line)?;
         }
     }
     Ok(())
+}
+
+/// What all sections share, which is said once.
+#[derive(Default)]
+struct Said<'a> {
+    /// The quantity, with a comma after it.
+    prefix: Option<&'static str>,
+    unit: Option<Unit>,
+    source: Option<&'a str>,
+}
+
+impl<'a> Said<'a> {
+    fn of(sections: &'a [Section]) -> Self {
+        const PREFIX: &str = "bandwidth, ";
+        let first = sections.first();
+        let alike = |what: &dyn Fn(&Section) -> bool| sections.iter().all(what);
+        let unit = first.map(|f| f.unit).filter(|unit| alike(&|s| s.unit == *unit));
+        let sources =
+            first.map(|f| &f.sources).filter(|sources| sources.len() == 1 && alike(&|s| s.sources == **sources));
+        Said {
+            prefix: Some(PREFIX).filter(|p| alike(&|s| s.what.starts_with(p))),
+            unit,
+            source: sources.and_then(|s| s.first()).map(String::as_str),
+        }
+    }
+}
+
+/// Writes one line of numbers.
+fn row(out: &mut dyn Write, what: &str, unit: Unit, line: &Line) -> io::Result<()> {
+    let text = |bounds: Option<(f64, f64)>| bounds.map_or_else(String::new, |(low, high)| span(low, high));
+    let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, unit));
+    let numbers = format!("{:>5} {:>11} {:>11}", line.cells, text(line.expected), text(line.seen));
+    let what = fit(what, BEFORE - 2);
+    let ratio = paint(look, &format!("{:>9}", text(line.ratio)));
+    let shown = format!("    {what:<w$} {numbers} {ratio}", w = BEFORE - 2);
+    writeln!(out, "{}", shown.trim_end())
 }
 
 /// A rate below, or a time above, what was expected stands out.
@@ -323,6 +387,41 @@ mod tests {
         assert_eq!(between(&both(&[("a0", "b0"), ("a0", "b1"), ("a1", "b0"), ("a1", "b1")])), "a0, a1 ↔ b0, b1");
         assert_eq!(between(&both(&[("a0", "a1"), ("a1", "a2"), ("a2", "a3")])), "3 pairs of a0–a3");
         assert_eq!(between(&[("a0", "b0"), ("a1", "b1")]), "a0, a1 → b0, b1 (2 of the pairs)");
+    }
+
+    #[test]
+    fn lines_stand_below_what_takes_fewer_headings() {
+        let cell = |row: &str, col: &str| Cell {
+            row: row.to_owned(),
+            col: col.to_owned(),
+            class: Some("NV18".into()),
+            expected: Some(396.1),
+            seen: Some((393.4, 393.9)),
+        };
+        let section = |what: &str, cells| Section {
+            what: format!("bandwidth, {what}, GB/s"),
+            sources: vec!["peerlane measure".to_owned()],
+            unit: Unit::GigabytesPerSecond,
+            cells,
+        };
+        let shown = |sections: &[Section]| {
+            let mut out = Vec::new();
+            write(&mut out, sections).unwrap();
+            let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
+            assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
+            text.lines()
+                .map(|l| l.split("  ").filter(|w| !w.is_empty()).collect::<Vec<_>>().join("|"))
+                .collect::<Vec<_>>()
+        };
+        let pair = || vec![cell("GPU0", "GPU1"), cell("GPU1", "GPU0")];
+        let long = "both ways, summed, P2P off, writes, copy engine, 32 MiB";
+        let same_pairs = shown(&[section("one way", pair()), section(long, pair())]);
+        assert!(same_pairs[1].starts_with("Expected and seen: bandwidth, GB/s, peerlane measure|"), "{same_pairs:#?}");
+        assert_eq!(same_pairs[2], "NV18 GPU0 ↔ GPU1");
+        assert!(same_pairs[3].starts_with("one way|") && same_pairs[4].starts_with(long), "{same_pairs:#?}");
+        let one_matrix = shown(&[section("one way", pair())]);
+        assert_eq!(one_matrix[2], "bandwidth, one way, GB/s|peerlane measure");
+        assert!(one_matrix[3].starts_with("NV18 GPU0 ↔ GPU1|"), "{one_matrix:#?}");
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl Inventory {
                 self.join_one(at, pci, &origin);
             }
             self.unmatched(driver, gpus.len(), &lost, &origin);
-            let mut nics: Vec<&PciDevice> = tree.devices.iter().filter(|d| d.is_nic()).collect();
+            let mut nics: Vec<&PciDevice> = tree.devices.iter().filter(|d| d.is_nic() && !is_paravirtual(d)).collect();
             // a card's further ports stand where it does
             nics.sort_by_key(|d| d.address.or_else(|| tree.devices.get(d.parent?)?.address));
             for pci in nics {
@@ -479,13 +479,24 @@ fn nic_name(pci: &PciDevice) -> Option<&str> {
     rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
 }
 
+/// PCI vendor number of virtio devices.
+const VIRTIO: u16 = 0x1af4;
+
+/// Whether a network adapter is the hypervisor's software, which has no link, and so no path to tell of. One in hardware
+/// that speaks virtio has a link.
+fn is_paravirtual(pci: &PciDevice) -> bool {
+    pci.vendor == Some(VIRTIO)
+        && pci.running.is_unknown()
+        && pci.capable.is_unknown()
+        && !pci.os_devices.iter().any(|o| o.rdma)
+}
+
 /// Whether a function does RDMA: by its class (InfiniBand, Omni-Path), its vendor (ConnectX, Slingshot),
 /// or the devices that the operating system shows on it. Ports of 1 Gb/s and a virtual machine's
 /// paravirtual adapter do not.
 fn does_rdma(pci: &PciDevice) -> Option<bool> {
     const MELLANOX: u16 = 0x15b3;
     const CRAY: u16 = 0x17db;
-    const VIRTIO: u16 = 0x1af4;
     let fabric = pci.class.is_some_and(|c| matches!(c >> 8, 0x0207 | 0x0208));
     let vendor = matches!(pci.vendor, Some(MELLANOX | CRAY));
     if fabric || vendor || pci.os_devices.iter().any(|o| o.rdma) {

@@ -8,6 +8,10 @@ use crate::run::{Cell, Estimate, Flag, FlagKind};
 use crate::stats::{Drift, Median, drift, levels, modes, outliers};
 use crate::units::Bytes;
 
+/// An effect is worth a remark if it is larger than so many times the asked precision: what is smaller changes
+/// nothing that a person would do, and the samples are kept.
+const MATTERS: f64 = 3.0;
+
 /// What a step gives: its quantities and their units.
 fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
     match work {
@@ -100,38 +104,43 @@ fn estimate(median: Median) -> Estimate {
     Estimate { value: median.value, low: median.low, high: median.high }
 }
 
-/// Groups of values, and flags for what is odd about them.
+/// Groups of values, and flags for what is odd about them: that they lie on several levels, else that some are far off
+/// and farther than the interval reaches; that they drift; that the interval is wide.
 fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: Unit) -> (Vec<f64>, Vec<Flag>) {
     let Some(median) = median else { return (Vec::new(), Vec::new()) };
+    let matters = MATTERS * precision;
     let mut flags = Vec::new();
     let values = |all: &[f64]| {
         let words: Vec<String> = all.iter().map(|x| short(*x)).collect();
         format!("{} {}", words.join(", "), unit.name())
     };
-    let far: Vec<f64> = groups.iter().flat_map(|g| outliers(g, precision).into_iter().map(|i| g[i])).collect();
-    if let Some(farthest) = far.iter().max_by(|a, b| (*a - median.value).abs().total_cmp(&(*b - median.value).abs())) {
-        let detail = format!("{} of {} samples lie far off, at most at {}", far.len(), median.n, values(&[*farthest]));
-        flags.push(Flag::new(FlagKind::Outliers, detail));
-    }
-    let strongest = |a: &Drift, b: &Drift| a.share.abs().total_cmp(&b.share.abs());
-    if let Some(Drift { share, .. }) = groups.iter().filter_map(|g| drift(g, precision)).max_by(strongest) {
-        let way = if share > 0.0 { "rise" } else { "fall" };
-        flags.push(Flag::new(
-            FlagKind::Drift,
-            format!("samples {way} by {:.1} % while they are taken", share.abs() * 100.0),
-        ));
-    }
-    let mut centres = levels(groups, precision);
+    let mut centres = levels(groups, matters);
     if !centres.is_empty() {
         flags.push(Flag::new(
             FlagKind::Modes,
             format!("it changes when memory is allocated anew: {}", values(&centres)),
         ));
     } else {
-        centres = modes(&groups.concat(), precision);
+        centres = modes(&groups.concat(), matters);
         if !centres.is_empty() {
             flags.push(Flag::new(FlagKind::Modes, format!("samples fall into groups around {}", values(&centres))));
         }
+    }
+    // samples of another level are not strays, and what the interval holds it tells
+    let stray = |x: &f64| centres.is_empty() && !(median.low..=median.high).contains(x);
+    let far = groups.iter().flat_map(|g| outliers(g, matters).into_iter().map(|i| g[i])).filter(stray);
+    let far: Vec<f64> = far.collect();
+    if let Some(farthest) = far.iter().max_by(|a, b| (*a - median.value).abs().total_cmp(&(*b - median.value).abs())) {
+        let detail = format!("{} of {} samples lie far off, at most at {}", far.len(), median.n, values(&[*farthest]));
+        flags.push(Flag::new(FlagKind::Outliers, detail));
+    }
+    let strongest = |a: &Drift, b: &Drift| a.share.abs().total_cmp(&b.share.abs());
+    if let Some(Drift { share, .. }) = groups.iter().filter_map(|g| drift(g, matters)).max_by(strongest) {
+        let way = if share > 0.0 { "rise" } else { "fall" };
+        flags.push(Flag::new(
+            FlagKind::Drift,
+            format!("samples {way} by {:.1} % while they are taken", share.abs() * 100.0),
+        ));
     }
     let width = median.relative_width();
     if median.n < 6 {

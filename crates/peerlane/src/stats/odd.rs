@@ -21,8 +21,9 @@ const SIGNIFICANT: f64 = 2.576;
 /// The least samples of which a trend or groups can be told.
 const LEAST: usize = 6;
 
-/// Samples that are looked at for a trend, which takes time in their square; of more, every so many.
-const MOST_TREND: usize = 400;
+/// Blocks of neighbouring samples in which a trend is looked for. Rates stay on a level for several samples before they
+/// change to another, and the test takes what it compares for independent.
+const TREND_BLOCKS: usize = 12;
 
 /// Indices of the samples whose modified z-score 0.6745·|x − median| / MAD is above 3.5, and that lie farther from
 /// the median than a share `least` of it.
@@ -54,10 +55,12 @@ pub struct Drift {
 }
 
 /// A trend in samples, in the order in which they were taken: significant by the Mann–Kendall test (two-sided at 1 %),
-/// with the median slope of all pairs (Theil–Sen) as its size, where that is larger than `least`.
+/// with the median slope of all pairs (Theil–Sen) as its size, where that is larger than `least`. Of more than twelve
+/// samples, medians of at most twelve blocks of neighbours take their place.
 pub fn drift(samples: &[f64], least: f64) -> Option<Drift> {
-    let stride = samples.len().div_ceil(MOST_TREND).max(1);
-    let samples: Vec<f64> = samples.iter().copied().step_by(stride).collect();
+    let all = samples.len();
+    let block = all.div_ceil(TREND_BLOCKS).max(1);
+    let samples: Vec<f64> = samples.chunks(block).map(|b| Some(middle(&sorted(b)?))).collect::<Option<_>>()?;
     let ordered = sorted(&samples)?;
     let (n, median) = (samples.len(), middle(&ordered));
     if n < LEAST || median == 0.0 {
@@ -76,7 +79,7 @@ pub fn drift(samples: &[f64], least: f64) -> Option<Drift> {
     let variance = (pairs(n as f64) - tied) / 18.0;
     let z = (rising - rising.signum()) as f64 / variance.sqrt();
     let slope = middle(&sorted(&slopes)?);
-    let share = slope * (n - 1) as f64 / median.abs();
+    let share = slope * (all - 1) as f64 / block as f64 / median.abs();
     (z.abs() > SIGNIFICANT && share.abs() > least).then_some(Drift { share, z })
 }
 

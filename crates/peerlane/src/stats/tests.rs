@@ -109,7 +109,7 @@ fn outliers_are_far_in_their_own_scale_and_in_the_asked_one() {
 fn drift_is_a_trend_that_matters() {
     let rising: Vec<f64> = (0..30).map(|i| 100.0 + 0.2 * f64::from(i) + f64::from(i * 7 % 5) * 0.1).collect();
     let found = drift(&rising, 0.01).unwrap();
-    assert!((found.share - 0.0563).abs() < 0.004 && found.z > 5.0, "{found:?}");
+    assert!((found.share - 0.0563).abs() < 0.004 && found.z > 3.5, "{found:?}");
     let falling: Vec<f64> = rising.iter().rev().copied().collect();
     let mirrored = drift(&falling, 0.01).unwrap();
     assert!((mirrored.share + found.share).abs() < 1e-9 && mirrored.z == -found.z);
@@ -130,6 +130,25 @@ fn noise_seldom_looks_like_a_trend() {
         let found = (0..5000).filter(|_| drift(&noise.many(n, |r| 100.0 + r.normal()), 0.0).is_some()).count();
         assert!(found < 75, "{n}: {found} of 5000, and 1 % are expected");
     }
+}
+
+#[test]
+fn a_rate_that_goes_back_and_forth_between_levels_has_no_trend() {
+    let mut noise = Noise(5);
+    // 20 samples on the low level and 8 on the high one, on average, as copies both ways with the host gave
+    let series = |r: &mut Noise| -> Vec<f64> {
+        let mut all = Vec::new();
+        let mut high = r.uniform() < 0.3;
+        while all.len() < 60 {
+            let stay = 1 + (if high { -8.0 } else { -20.0 } * r.uniform().ln()) as usize;
+            all.extend((0..stay).map(|_| if high { 74.0 } else { 65.0 } + r.normal()));
+            high = !high;
+        }
+        all.truncate(60);
+        all
+    };
+    let found = (0..2000).filter(|_| drift(&series(&mut noise), 0.03).is_some()).count();
+    assert!(found < 120, "{found} of 2000; sample by sample it would be 500");
 }
 
 #[test]

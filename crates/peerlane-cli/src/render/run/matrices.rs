@@ -18,8 +18,8 @@ const LABEL: usize = 44;
 pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io::Result<()> {
     let (lists, squares): (Vec<&CellMatrix>, Vec<&CellMatrix>) = all.iter().partition(|m| is_list(&m.matrix));
     for of in squares {
-        title(out, of)?;
         let cells: Vec<Vec<Option<&Cell>>> = of.cells.iter().map(|row| found(view, row)).collect();
+        title(out, of, &cells)?;
         grid(out, &of.matrix.rows, &of.matrix.cols, &cells, Digits::Alike)?;
         view.below(out, &once(&cells))?;
     }
@@ -40,7 +40,7 @@ fn is_list(matrix: &Matrix) -> bool {
 }
 
 /// What a matrix holds, which way, and the family to ask for it again.
-fn title(out: &mut dyn Write, of: &CellMatrix) -> io::Result<()> {
+fn title(out: &mut dyn Write, of: &CellMatrix, cells: &[Vec<Option<&Cell>>]) -> io::Result<()> {
     let ways = match (of.matrix.quantity, of.matrix.op, of.matrix.direction) {
         (Quantity::LoadLatency, ..) => "; rows load from columns",
         (.., Some(Direction::Bidirectional)) => "",
@@ -51,9 +51,13 @@ fn title(out: &mut dyn Write, of: &CellMatrix) -> io::Result<()> {
     // kernels that only touch a word copy nothing
     let touches = matches!(of.matrix.quantity, Quantity::LoadLatency | Quantity::SignalLatency);
     let matrix = Matrix { engine: of.matrix.engine.filter(|_| !touches), values: Vec::new(), ..of.matrix.clone() };
+    let sizes = match matrix.size {
+        Some(_) => String::new(),
+        None => format!(", {}", remarks::sizes(&once(cells))),
+    };
     let (family, extra) = matrix.title.split_once(", ").unwrap_or((matrix.title.as_str(), ""));
     let extra = if extra.is_empty() { String::new() } else { format!("; {extra}") };
-    heading(out, &format!("{}{ways}{extra}", matrix.describe()), family)
+    heading(out, &format!("{}{sizes}{ways}{extra}", matrix.describe()), family)
 }
 
 fn found<'a>(view: &View<'a>, row: &[Option<usize>]) -> Vec<Option<&'a Cell>> {
@@ -84,7 +88,10 @@ fn grid(
 ) -> io::Result<()> {
     let of = |rows: &[Vec<Option<&Cell>>]| decimals(rows.iter().flatten().flatten().filter_map(|c| c.value()));
     let all = of(cells);
-    let doubts = cells.iter().flatten().flatten().any(|c| remarks::is_doubtful(c));
+    // a star on every number would single out none
+    let (doubtful, sure): (Vec<&&Cell>, Vec<&&Cell>) =
+        cells.iter().flatten().flatten().partition(|c| remarks::is_doubtful(c));
+    let doubts = !doubtful.is_empty() && !sure.is_empty();
     let show = |cell: &Option<&Cell>, digits: usize| -> matrix::Cell {
         let Some(cell) = cell else { return ("-".to_owned(), style::DIM) };
         let doubtful = remarks::is_doubtful(cell);
@@ -141,7 +148,8 @@ fn lists_together(out: &mut dyn Write, view: &View, all: &[&CellMatrix]) -> io::
     };
     let mut families: Vec<&str> = all.iter().map(|of| of.test.name()).collect();
     families.dedup();
-    let text = format!("{} {whom}, {}", first.matrix.quantity.name(), first.matrix.unit.name());
+    let (quantity, unit) = (first.matrix.quantity.name(), first.matrix.unit.name());
+    let text = format!("{quantity} {whom}, {}, {unit}", remarks::sizes(&once(&cells)));
     heading(out, &text, &families.join(", "))?;
     grid(out, &labels, &cols, &cells, Digits::ByRow)?;
     view.below(out, &once(&cells))

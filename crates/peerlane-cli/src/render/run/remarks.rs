@@ -60,6 +60,16 @@ pub(super) fn relative_width(cell: &Cell) -> Option<f64> {
     if farther == 0.0 { Some(0.0) } else { Some(farther / e.value.abs()).filter(|w| w.is_finite()) }
 }
 
+/// `256 MiB`, `32 MiB–64 MiB`: messages are as large as suits each pair's rate.
+pub(super) fn sizes(of: &[&Cell]) -> String {
+    let sizes = || of.iter().filter(|c| c.value().is_some()).map(|c| c.size);
+    match (sizes().min(), sizes().max()) {
+        (Some(least), Some(most)) if least != most => format!("{least}–{most}"),
+        (Some(one), _) => one.to_string(),
+        _ => "no size".to_owned(),
+    }
+}
+
 /// `0.3 %`; two digits, never rounded down.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;

@@ -40,12 +40,13 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[TransferSet]) -> io
         let mut words = vec!["rates at once"];
         words.extend(op.map(|op| if op == Operation::Read { "reads" } else { "writes" }));
         words.push(if engine == Engine::Sm { "SM copies" } else { "copy engine" });
-        words.push(unit);
+        let cells: Vec<&Cell> = of.iter().map(|set| set.cell).collect();
+        let sizes = remarks::sizes(&cells);
+        words.extend([sizes.as_str(), unit]);
         heading(out, &words.join(", "), test.name())?;
         let headings = ["set", "each", "sum", "±", "of alone"].map(str::to_owned);
         let rows: Vec<Vec<String>> = of.iter().flat_map(|set| rows(set)).collect();
         table(out, &headings, &rows, 3)?;
-        let cells: Vec<&Cell> = of.iter().map(|set| set.cell).collect();
         remarks::flags(out, &cells, view.verbose)?;
         if view.verbose {
             super::list(out, &cells)?;

@@ -3,7 +3,8 @@ use super::*;
 use crate::render::WIDTH;
 use crate::render::text::width;
 use peerlane::plan::Test;
-use peerlane::run::FlagKind;
+use peerlane::run::{Flag, FlagKind};
+use peerlane::units::Bytes;
 
 fn shown(run: &Run, verbose: bool) -> String {
     let mut out = Vec::new();
@@ -84,9 +85,24 @@ fn cells_of_one_fate_share_a_line() {
 }
 
 #[test]
+fn stars_single_out_and_sizes_that_differ_are_told() {
+    let mut run = run(&[Test::Pairs]);
+    for cell in &mut run.cells {
+        cell.flags.push(Flag::new(FlagKind::Drift, "samples fall"));
+    }
+    let text = shown(&run, false);
+    assert!(!text.contains('*') && text.contains("  drift, all 12: samples fall"), "{text}");
+    run.cells[0].flags.clear();
+    run.cells[0].size = Bytes::from_mib(128);
+    let text = shown(&run, false);
+    assert_eq!(text.matches('*').count(), 11, "in one table of four: {text}");
+    assert_eq!(text.matches("128 MiB–256 MiB; rows").count(), 1, "{text}");
+}
+
+#[test]
 fn lists_with_the_host_share_a_table() {
     let text = shown(&run(&[Test::Host, Test::HostBoth, Test::Local, Test::Pageable]), false);
-    let table = below(&text, "bandwidth with host memory and within each GPU, GB/s");
+    let table = below(&text, "bandwidth with host memory and within each GPU, 64 MiB–512 MiB, GB/s");
     let row = |label: &str| table.iter().find(|l| l.trim_start().starts_with(label)).unwrap();
     assert!(row("host → GPU, copy engine ").contains(" 55."));
     assert!(row("host ↔ GPU, summed, copy engine").contains(" 102."));
@@ -98,14 +114,14 @@ fn lists_with_the_host_share_a_table() {
 #[test]
 fn sets_stand_beside_what_their_members_reach_alone() {
     let text = shown(&run(&[Test::Host, Test::AllHost, Test::OneToAll]), false);
-    let table = below(&text, "rates at once, copy engine, GB/s [all-host]");
+    let table = below(&text, "rates at once, copy engine, 64 MiB, GB/s [all-host]");
     let words = |i: usize| table[i].split_whitespace().collect::<Vec<_>>();
     assert_eq!(words(0), ["set", "each", "sum", "±", "of", "alone"]);
     assert_eq!((words(1)[0], words(1)[1], words(1).ends_with(&["80", "%"])), ("host→GPU0–GPU3", "44.10", true));
     assert_eq!((words(3)[0], words(4)[0]), ("host↔GPU0–GPU3", "host→GPU0–GPU3"));
     assert_eq!(words(5), ["GPU0–GPU3→host", "27.30", "27.30", "27.30", "27.30", "109.2", "49", "%"]);
     // without the pairs alone there is no share of them
-    let out = below(&text, "rates at once, writes, copy engine, GB/s [one-to-all]");
+    let out = below(&text, "rates at once, writes, copy engine, 256 MiB, GB/s [one-to-all]");
     assert!(out[1].contains("GPU0→GPU1–GPU3") && out[1].matches('%').count() == 1, "{out:#?}");
 }
 
