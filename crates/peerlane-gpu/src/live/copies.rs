@@ -11,12 +11,21 @@ use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::pipeline::Pipeline;
-use super::window::{Progress, rates};
+use super::window::{self, Progress, rates};
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, CudaError, Event};
 
-/// The most operations that wait behind the gate: a driver's queue holds about a thousand, and blocks when it is full.
+/// The most operations of one GPU's that wait behind the gate: a driver's queue holds about a thousand, shared by streams,
+/// and blocks when it is full.
 const MOST_QUEUED: usize = 384;
+
+/// Bytes that count as one operation where the driver stages: it queues a message in pieces. Behind the gate 384 MiB were
+/// queued, with 768 MiB it waited for room for ever (driver 580, H200).
+const STAGED_PIECE: usize = 512 << 10;
+
+/// Marks of each lane in a pilot of several: from the first to the last tells the pace, also where one engine serves the
+/// lanes in turns.
+const PILOT_MARKS: usize = 3;
 
 /// The least that one message holds where the size is free, so that its start does not show.
 const LEAST_BYTES: usize = 4 << 20;
@@ -35,6 +44,7 @@ enum Mover {
 
 /// One transfer, ready to run.
 struct Lane {
+    /// The GPU whose stream tells the time: that at which data arrives, of a pipeline; else that which drives.
     driving: Rc<Gpu>,
     /// GPUs at its ends, for the driver's staging.
     ends: (Rc<Gpu>, Rc<Gpu>),
@@ -48,6 +58,7 @@ struct Lane {
     seed: u32,
     /// Seconds a message took when last looked.
     pace: f64,
+    /// Passed when the gate has opened, if it is the first lane whose stream is of its GPU; others wait for that one's.
     start: Event,
     marks: Vec<Event>,
 }
@@ -126,54 +137,91 @@ impl Copies {
         Ok(())
     }
 
-    /// One message of each lane, twice, of which the second tells the pace.
+    /// A few messages of each lane, twice, of which the second tells the pace.
     fn pilot(&mut self) -> Result<(), CudaError> {
+        let marks = if self.lanes.len() > 1 { PILOT_MARKS.min(self.most_queued(1).max(1)) } else { 1 };
         for _ in 0..2 {
-            let once = vec![(1, 1); self.lanes.len()];
-            self.go(&once)?;
+            let few = vec![(marks, 1); self.lanes.len()];
+            self.go(&few)?;
         }
         Ok(())
     }
 
     /// Releases all lanes together, each with so many marks of so many messages; gives their progress.
+    ///
+    /// Copies of one GPU's streams may be served by one engine in the order in which they were queued. So lanes are queued
+    /// in turns, and their times count from one event: a lane's own would pass only when the engine came to it.
     fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, CudaError> {
         let gate = Rc::clone(&self.gate);
         let mut gate = gate.borrow_mut();
-        let closed = gate.close();
-        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+        let mut closed = gate.close();
+        if self.most_queued(counts.iter().map(|(marks, messages)| marks * messages).max().unwrap_or(0)) == 0 {
+            // a queue that is full behind the gate would never empty
+            closed.release();
+        }
+        let zeros: Vec<usize> = (0..self.lanes.len()).map(|i| self.first_beside(i)).collect();
+        for (i, zero) in zeros.iter().enumerate() {
+            let [first, lane] = [&self.lanes[*zero], &self.lanes[i]];
             lane.driving.context.enter()?;
-            closed.wait(&lane.driving, &lane.stream)?;
-            lane.stream.record(&lane.start)?;
+            if *zero == i {
+                closed.wait(&lane.driving, &lane.stream)?;
+                lane.stream.record(&lane.start)?;
+            } else {
+                lane.stream.wait(&first.start)?;
+            }
+            let lane = &mut self.lanes[i];
             if let Mover::Pipeline(pipeline) = &mut lane.mover {
                 pipeline.begin(&lane.stream)?;
             }
-            while lane.marks.len() < *marks {
+            while lane.marks.len() < counts[i].0 {
                 lane.marks.push(Event::new(&lane.stream)?);
             }
-            for mark in 0..*marks {
-                lane.enqueue(*messages)?;
-                lane.stream.record(&lane.marks[mark])?;
-            }
         }
-        closed.open();
-        let mut all = Vec::with_capacity(self.lanes.len());
-        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+        for (i, mark) in in_turns(counts) {
+            let lane = &mut self.lanes[i];
+            lane.driving.context.enter()?;
+            lane.enqueue(counts[i].1)?;
+            lane.stream.record(&lane.marks[mark])?;
+        }
+        closed.release();
+        for lane in &self.lanes {
             lane.stream.synchronize()?;
-            let marks: Result<Vec<f64>, _> = lane.marks[..*marks].iter().map(|mark| mark.since(&lane.start)).collect();
-            let progress = Progress { marks: marks?, bytes: (lane.bytes * messages) as f64 };
-            if let Some(end) = progress.marks.last() {
-                lane.pace = end / (progress.marks.len() * messages) as f64;
+        }
+        let mut all = Vec::with_capacity(self.lanes.len());
+        for (i, (marks, messages)) in counts.iter().enumerate() {
+            let zero = &self.lanes[zeros[i]].start;
+            let times: Result<Vec<f64>, _> =
+                self.lanes[i].marks[..*marks].iter().map(|mark| mark.since(zero)).collect();
+            let lane = &mut self.lanes[i];
+            let progress = Progress { marks: times?, bytes: (lane.bytes * messages) as f64 };
+            if let Some(pace) = progress.pace() {
+                lane.pace = pace / *messages as f64;
             }
             all.push(progress);
         }
         Ok(all)
     }
 
+    /// The first lane whose stream is of the same GPU as that of lane `i`.
+    fn first_beside(&self, i: usize) -> usize {
+        let gpu = &self.lanes[i].driving;
+        self.lanes[..i].iter().position(|before| Rc::ptr_eq(&before.driving, gpu)).unwrap_or(i)
+    }
+
+    /// How many times `messages` of each lane fit into the queues of the GPUs, which lanes share.
+    fn most_queued(&self, messages: usize) -> usize {
+        let of = |lane: &Lane| -> usize {
+            let beside = self.lanes.iter().filter(|other| other.keeps_busy(&lane.driving));
+            beside.map(|other| other.operations(messages)).sum()
+        };
+        MOST_QUEUED / self.lanes.iter().map(of).max().unwrap_or(1).max(1)
+    }
+
     /// Marks and messages a mark for a lone lane.
     fn counts_alone(&self, lane: &Lane, n: usize) -> (usize, usize) {
         let wanted = (self.sample_time / lane.pace.max(1e-9)).ceil().max(1.0) as usize;
-        let messages = wanted.min((MOST_QUEUED / lane.operations(1)).max(1));
-        let marks = n.min(MOST_QUEUED / lane.operations(messages).max(1)).max(1);
+        let messages = wanted.min(self.most_queued(1).max(1));
+        let marks = n.min(self.most_queued(messages)).max(1);
         (marks, messages)
     }
 
@@ -181,10 +229,10 @@ impl Copies {
     fn counts_together(&self, n: usize) -> Vec<(usize, usize)> {
         let paces = || self.lanes.iter().map(|lane| lane.pace.max(1e-9));
         let (slowest, fastest) = (paces().fold(0.0, f64::max), paces().fold(f64::INFINITY, f64::min));
-        let operations = self.lanes.iter().map(|lane| lane.operations(1)).max().unwrap_or(1);
-        let wanted = (n as f64 * self.sample_time.max(slowest)).max(2.0 * slowest);
+        // one more, since rates count from the first mark
+        let wanted = (n as f64 * self.sample_time.max(slowest)).max(PILOT_MARKS as f64 * slowest) + slowest;
         // the lane of most messages must fit into the queue
-        let time = wanted.min((MOST_QUEUED / operations).max(2) as f64 * fastest);
+        let time = wanted.min(self.most_queued(1).max(2) as f64 * fastest);
         paces().map(|pace| (((time / pace).round() as usize).max(2), 1)).collect()
     }
 
@@ -200,9 +248,8 @@ impl Copies {
             };
             let time = self.sample_time;
             let progress = self.go(&counts)?;
-            let end = progress.iter().filter_map(|p| p.marks.last()).fold(f64::INFINITY, |a, b| a.min(*b));
             // few windows where the queue was too short for all of them
-            let windows = ((end / time + 0.5) as usize).clamp(1, left);
+            let windows = ((window::overlap(&progress) / time + 0.5) as usize).clamp(1, left);
             let got = rates(&progress, windows);
             if got.is_empty() {
                 break;
@@ -293,26 +340,30 @@ impl Lane {
         Ok(Lane { driving, ends, stream, mover, source, target, bytes, seed, pace: 0.0, start, marks: Vec::new() })
     }
 
-    /// Driver calls that so many messages take.
+    /// Whether it puts operations into queues of that GPU.
+    fn keeps_busy(&self, gpu: &Rc<Gpu>) -> bool {
+        let ends = [&self.ends.0, &self.ends.1];
+        let both = matches!(self.mover, Mover::Driver | Mover::Pipeline(_));
+        Rc::ptr_eq(&self.driving, gpu) || both && ends.iter().any(|end| Rc::ptr_eq(end, gpu))
+    }
+
+    /// Operations that so many messages put into queues.
     fn operations(&self, messages: usize) -> usize {
         match &self.mover {
             Mover::Pipeline(_) => messages * Pipeline::operations(self.bytes),
-            // one launch goes over all of them
-            Mover::Kernel => 1,
-            Mover::Engine | Mover::Driver => messages,
+            Mover::Driver => messages * self.bytes.div_ceil(STAGED_PIECE).max(1),
+            Mover::Engine | Mover::Kernel => messages,
         }
     }
 
     /// Puts messages into the stream. The driving GPU's context is current.
     fn enqueue(&mut self, messages: usize) -> Result<(), CudaError> {
         let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
-        if matches!(self.mover, Mover::Kernel) {
-            let repeats = u32::try_from(messages).unwrap_or(u32::MAX);
-            return self.driving.kernels.copy(&self.stream, to, from, repeats);
-        }
         for _ in 0..messages {
             match &mut self.mover {
-                Mover::Engine | Mover::Kernel => self.stream.copy(to, from)?,
+                Mover::Engine => self.stream.copy(to, from)?,
+                // a launch each: the second of one launch's repeats could find the first's data in a cache
+                Mover::Kernel => self.driving.kernels.copy(&self.stream, to, from, 1)?,
                 Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context))?,
                 Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from)?,
             }
@@ -337,5 +388,26 @@ impl Lane {
     fn verify(&self) -> Result<Verdict, Problem> {
         let at = &self.ends.1;
         at.verify(&*at.stream()?, self.target.part(0, self.bytes), self.seed)
+    }
+}
+
+/// Which lane's which mark is queued when, so that lanes of different counts go forward evenly.
+fn in_turns(counts: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let mut turns: Vec<(usize, usize)> =
+        counts.iter().enumerate().flat_map(|(lane, (marks, _))| (0..*marks).map(move |mark| (lane, mark))).collect();
+    // by the part of its lane that is done with it: (mark + 1) / marks
+    turns.sort_by_key(|(lane, mark)| ((mark + 1) as u64 * (1 << 32) / counts[*lane].0.max(1) as u64, *lane));
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turns;
+
+    #[test]
+    fn lanes_are_queued_in_turns_whatever_their_counts() {
+        assert_eq!(in_turns(&[(2, 1), (2, 1)]), [(0, 0), (1, 0), (0, 1), (1, 1)]);
+        assert_eq!(in_turns(&[(4, 1), (2, 9)]), [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (1, 1)]);
+        assert_eq!(in_turns(&[(1, 1), (0, 1)]), [(0, 0)]);
     }
 }

@@ -53,11 +53,7 @@ impl Closed<'_> {
     }
 
     /// Lets all go.
-    pub(crate) fn open(mut self) {
-        self.release();
-    }
-
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !self.open {
             self.gate.write(self.gate.ticket);
             self.open = true;
