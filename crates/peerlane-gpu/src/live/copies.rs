@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use peerlane::evidence::Engine;
 use peerlane::measure::{Sample, Verdict};
+use peerlane::names::is_host;
 use peerlane::plan::{Method, Size, Transfer, Via};
 use peerlane::units::Bytes;
 
@@ -23,6 +24,12 @@ const MOST_QUEUED: usize = 384;
 /// queued, with 768 MiB it waited for room for ever (driver 580, H200).
 const STAGED_PIECE: usize = 512 << 10;
 
+/// Copies of host memory in one launch of a kernel.
+const LAUNCHED: u32 = 4;
+
+/// The least that such a copy holds: as much as the L2 of the largest GPUs.
+const LAUNCHED_BYTES: usize = 64 << 20;
+
 /// Marks of each lane in a pilot of several: from the first to the last tells the pace, also where one engine serves the
 /// lanes in turns.
 const PILOT_MARKS: usize = 3;
@@ -34,8 +41,12 @@ const LEAST_BYTES: usize = 4 << 20;
 enum Mover {
     /// A copy engine of the driving GPU.
     Engine,
-    /// A kernel on the driving GPU.
+    /// A kernel on the driving GPU, between GPUs or within one.
     Kernel,
+    /// A kernel that copies from host memory.
+    FromHost,
+    /// A kernel that copies to host memory.
+    ToHost,
     /// The driver, with peer access off.
     Driver,
     /// Our own pipeline through the host.
@@ -54,6 +65,8 @@ struct Lane {
     target: Rc<dyn Buffer>,
     /// Bytes a message.
     bytes: usize,
+    /// Messages that count as one here, since one launch copies them.
+    repeats: u32,
     /// Content of the source.
     seed: u32,
     /// Seconds a message took when last looked.
@@ -104,7 +117,8 @@ impl Copies {
         if free {
             copies.fit_sizes(most)?;
         }
-        for lane in &copies.lanes {
+        for lane in &mut copies.lanes {
+            lane.fit_repeats();
             lane.fill()?;
         }
         for lane in &copies.lanes {
@@ -122,7 +136,7 @@ impl Copies {
     }
 
     /// Makes messages of about a sample's time, all equally large, so that a size stands for the whole step.
-    fn fit_sizes(&mut self, most: usize) -> Result<(), CudaError> {
+    fn fit_sizes(&mut self, most: usize) -> Result<(), Problem> {
         let pilot = most.min(2 * LEAST_BYTES);
         for lane in &mut self.lanes {
             lane.bytes = pilot;
@@ -138,7 +152,7 @@ impl Copies {
     }
 
     /// A few messages of each lane, twice, of which the second tells the pace.
-    fn pilot(&mut self) -> Result<(), CudaError> {
+    fn pilot(&mut self) -> Result<(), Problem> {
         let marks = if self.lanes.len() > 1 { PILOT_MARKS.min(self.most_queued(1).max(1)) } else { 1 };
         for _ in 0..2 {
             let few = vec![(marks, 1); self.lanes.len()];
@@ -151,7 +165,7 @@ impl Copies {
     ///
     /// Copies of one GPU's streams may be served by one engine in the order in which they were queued. So lanes are queued
     /// in turns, and their times count from one event: a lane's own would pass only when the engine came to it.
-    fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, CudaError> {
+    fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, Problem> {
         let gate = Rc::clone(&self.gate);
         let mut gate = gate.borrow_mut();
         let mut closed = gate.close();
@@ -187,13 +201,14 @@ impl Copies {
         for lane in &self.lanes {
             lane.stream.synchronize()?;
         }
+        closed.check()?;
         let mut all = Vec::with_capacity(self.lanes.len());
         for (i, (marks, messages)) in counts.iter().enumerate() {
             let zero = &self.lanes[zeros[i]].start;
             let times: Result<Vec<f64>, _> =
                 self.lanes[i].marks[..*marks].iter().map(|mark| mark.since(zero)).collect();
             let lane = &mut self.lanes[i];
-            let progress = Progress { marks: times?, bytes: (lane.bytes * messages) as f64 };
+            let progress = Progress { marks: times?, bytes: lane.moved(*messages) };
             if let Some(pace) = progress.pace() {
                 lane.pace = pace / *messages as f64;
             }
@@ -237,7 +252,7 @@ impl Copies {
     }
 
     /// Samples of all lanes at once.
-    fn samples(&mut self, n: usize) -> Result<Vec<Sample>, CudaError> {
+    fn samples(&mut self, n: usize) -> Result<Vec<Sample>, Problem> {
         let mut samples = Vec::with_capacity(n);
         while samples.len() < n {
             let left = n - samples.len();
@@ -305,6 +320,8 @@ impl Lane {
         let mover = match (transfer.engine, transfer.via) {
             (Engine::Nic, _) => return Err(Problem::NotApplicable("no NIC is driven here yet".to_owned())),
             (Engine::Ce, Via::Direct) => Mover::Engine,
+            (Engine::Sm, Via::Direct) if is_host(&transfer.source) => Mover::FromHost,
+            (Engine::Sm, Via::Direct) if is_host(&transfer.destination) => Mover::ToHost,
             (Engine::Sm, Via::Direct) => Mover::Kernel,
             (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
             (Engine::Sm, _) => {
@@ -337,7 +354,32 @@ impl Lane {
         let driving = if matches!(mover, Mover::Pipeline(_)) { Rc::clone(&ends.1) } else { driving };
         let start = Event::new(&stream)?;
         let seed = machine.next_seed();
-        Ok(Lane { driving, ends, stream, mover, source, target, bytes, seed, pace: 0.0, start, marks: Vec::new() })
+        Ok(Lane {
+            driving,
+            ends,
+            stream,
+            mover,
+            source,
+            target,
+            bytes,
+            repeats: 1,
+            seed,
+            pace: 0.0,
+            start,
+            marks: Vec::new(),
+        })
+    }
+
+    /// Copies host memory several times in a launch, where that is long and no cache of the GPU can hold it. Blocks end at
+    /// different times, which costs most where both directions share the link, and a program's longer copy pays once.
+    fn fit_repeats(&mut self) {
+        let host = matches!(self.mover, Mover::FromHost | Mover::ToHost);
+        self.repeats = if host && self.bytes >= LAUNCHED_BYTES { LAUNCHED } else { 1 };
+    }
+
+    /// Bytes that so many messages hold, each as often as a launch copies it.
+    fn moved(&self, messages: usize) -> f64 {
+        self.bytes as f64 * messages as f64 * f64::from(self.repeats)
     }
 
     /// Whether it puts operations into queues of that GPU.
@@ -352,18 +394,21 @@ impl Lane {
         match &self.mover {
             Mover::Pipeline(_) => messages * Pipeline::operations(self.bytes),
             Mover::Driver => messages * self.bytes.div_ceil(STAGED_PIECE).max(1),
-            Mover::Engine | Mover::Kernel => messages,
+            _ => messages,
         }
     }
 
     /// Puts messages into the stream. The driving GPU's context is current.
     fn enqueue(&mut self, messages: usize) -> Result<(), CudaError> {
         let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
+        let kernels = &self.driving.kernels;
         for _ in 0..messages {
             match &mut self.mover {
                 Mover::Engine => self.stream.copy(to, from)?,
                 // a launch each: the second of one launch's repeats could find the first's data in a cache
-                Mover::Kernel => self.driving.kernels.copy(&self.stream, to, from, 1)?,
+                Mover::Kernel => kernels.copy(&self.stream, (to, from), 1)?,
+                Mover::FromHost => kernels.copy_from_host(&self.stream, (to, from), self.repeats)?,
+                Mover::ToHost => kernels.copy_to_host(&self.stream, (to, from), self.repeats)?,
                 Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context))?,
                 Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from)?,
             }
