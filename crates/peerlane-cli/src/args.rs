@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
+    /// Compare the model with every published and recorded number of the catalogue
+    Accuracy(AccuracyArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -313,6 +315,20 @@ pub(crate) struct SystemsDetail {
     pub(crate) json: bool,
     /// Show all of it: the constants of each part with their sources
     #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `accuracy`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct AccuracyArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long, conflicts_with = "page")]
+    pub(crate) json: bool,
+    /// Write the page docs/accuracy.md
+    #[arg(long)]
+    pub(crate) page: bool,
+    /// Show every group, and every cell that is far off
+    #[arg(short, long)]
     pub(crate) verbose: bool,
 }
 

@@ -69,6 +69,15 @@ pub struct Constant {
     pub basis: Basis,
     /// Where it is from.
     pub source: String,
+    /// The least that it may be elsewhere, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Systems of the catalogue whose numbers it was taken from, so that it cannot confirm them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_to: Vec<String>,
 }
 
 /// A component model.
@@ -162,6 +171,7 @@ pub struct PartError {
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     by_name: BTreeMap<String, Part>,
+    left_out: Option<String>,
 }
 
 impl Parts {
@@ -184,6 +194,30 @@ impl Parts {
             toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })?;
         self.by_name.insert(part.name.clone(), part);
         Ok(())
+    }
+
+    /// The same parts without the constants that were taken from this system's numbers.
+    pub fn leaving_out(&self, system: &str) -> Parts {
+        let mut parts = Parts { by_name: self.by_name.clone(), left_out: Some(system.to_owned()) };
+        for part in parts.by_name.values_mut() {
+            part.constants.retain(|_, c| !c.fitted_to.iter().any(|s| s == system));
+        }
+        parts
+    }
+
+    /// The system whose numbers are left out of these parts, if one is.
+    pub fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
+    }
+
+    /// Constants that were taken from this system's numbers: `peer_rate of xeon-e5-v2`.
+    pub fn fitted_to(&self, system: &str) -> Vec<String> {
+        let fitted = |c: &Constant| c.fitted_to.iter().any(|s| s == system);
+        let of = |p: &Part| {
+            let names = p.constants.iter().filter(|(_, c)| fitted(c)).map(|(name, _)| format!("{name} of {}", p.name));
+            names.collect::<Vec<_>>()
+        };
+        self.iter().flat_map(of).collect()
     }
 
     /// A part by key.

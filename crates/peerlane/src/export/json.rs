@@ -356,6 +356,7 @@ mod tests {
             ("check", schemars::schema_for!(CheckDocument)),
             ("systems", schemars::schema_for!(SystemsDocument)),
             ("explanation", schemars::schema_for!(ExplanationDocument)),
+            ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
         ];
