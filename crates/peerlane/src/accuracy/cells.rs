@@ -3,7 +3,7 @@
 use super::baseline::{Baseline, baseline};
 use super::{Errors, FAR, FarCell, Kind, MatrixAccuracy};
 use crate::evidence::{Matrix, Quantity, Unit};
-use crate::expectation::{ExpectedMatrix, expect_like};
+use crate::expectation::{ExpectedMatrix, expect_latency_like, expect_like};
 use crate::machine::{Machine, Statement};
 use crate::model::Model;
 
@@ -113,9 +113,13 @@ fn as_matrix(s: &Statement, value: f64) -> Matrix {
     matrix
 }
 
+fn expect(model: &Model, published: &Matrix) -> Option<ExpectedMatrix> {
+    expect_like(model, published).or_else(|| expect_latency_like(model, published))
+}
+
 fn of_matrix(machine: &Machine, model: &Model, left_out: &Model, published: &Matrix) -> Vec<Cell> {
-    let Some(expected) = expect_like(model, published) else { return Vec::new() };
-    let without = expect_like(left_out, published);
+    let Some(expected) = expect(model, published) else { return Vec::new() };
+    let without = expect(left_out, published);
     let base = |which| baseline(model, which, published);
     let (nccl, raw) = (base(Baseline::Nccl), base(Baseline::Raw));
     let mut cells = Vec::new();
@@ -131,7 +135,7 @@ fn of_matrix(machine: &Machine, model: &Model, left_out: &Model, published: &Mat
                 path: path_name(machine, row, col),
                 published: seen,
                 predicted: told,
-                interval: [told, told],
+                interval: [value(&expected.low).unwrap_or(told), value(&expected.high).unwrap_or(told)],
                 left_out: at(&without),
                 nccl: value(&nccl),
                 raw: value(&raw),

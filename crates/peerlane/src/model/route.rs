@@ -1,10 +1,10 @@
 //! From a transfer to the resources it uses, hop by hop.
 
-use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST};
-use super::pcie::{Packets, REQUEST_BYTES, data_link_efficiency};
+use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, constant};
+use super::pcie::{Origin, Packets};
 use super::resources::{Carriage, LinkModel, part_of};
-use super::staging::{Access, access, peer_packet, staged_efficiency};
-use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
+use super::staging::{Access, access, peer_packet, staged_cost};
+use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer};
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use crate::units::Rate;
@@ -20,9 +20,10 @@ pub(super) struct Planned {
 /// How a transfer, or one stage of it, lies on the links.
 struct Traffic {
     engine: Engine,
+    op: Operation,
     packets: Packets,
-    /// The destination pulls, so that requests go the other way.
-    reading: bool,
+    /// Bytes that one request of a read asks for.
+    request: f64,
     /// Whether a size of packets is a default.
     assumed: bool,
     /// A root complex on the way has split its packets.
@@ -76,7 +77,6 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
     };
     laying.staged(transfer).map_err(unknown)?;
     let mut planned = laying.finish(class);
-    planned.route.staged = true;
     planned.route.staged_because = because;
     Ok(planned)
 }
@@ -85,19 +85,23 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
 struct Laying<'m, 'a> {
     model: &'m Model<'a>,
     uses: Vec<(usize, f64)>,
+    overheads: Vec<(usize, f64)>,
     labels: Vec<String>,
     hops: Vec<HopLimit>,
     cap: Option<(Rate, String)>,
+    staging: Option<Staging>,
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
     fn new(model: &'m Model<'a>) -> Self {
-        Laying { model, uses: Vec::new(), labels: Vec::new(), hops: Vec::new(), cap: None }
+        let (uses, overheads, labels, hops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Laying { model, uses, overheads, labels, hops, cap: None, staging: None }
     }
 
     fn finish(self, class: PathClass) -> Planned {
-        let Laying { uses, labels, hops, cap, .. } = self;
-        let route = Route { uses, weight: 1.0, cap, staged: false, staged_because: None, class, hops };
+        let Laying { uses, overheads, labels, hops, cap, staging, .. } = self;
+        let staged = staging.is_some();
+        let route = Route { uses, overheads, weight: 1.0, cap, staging, staged, staged_because: None, class, hops };
         Planned { route, labels }
     }
 
@@ -109,6 +113,15 @@ impl<'m, 'a> Laying<'m, 'a> {
                 self.uses.push((resource, per_byte));
                 self.labels.push(label.into());
             }
+        }
+    }
+
+    /// What a transfer takes of a resource without waiting for it: requests and answers to packets.
+    fn burden(&mut self, resource: usize, per_byte: f64) {
+        match self.overheads.iter_mut().find(|(r, _)| *r == resource) {
+            _ if per_byte <= 0.0 => {}
+            Some((_, before)) => *before += per_byte,
+            None => self.overheads.push((resource, per_byte)),
         }
     }
 
@@ -135,6 +148,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         let mut traffic = self.traffic(source, destination, engine, op);
         traffic.across = across;
         self.stage(path, traffic)?;
+        self.outstanding(source, destination);
         self.host_memory(source);
         self.host_memory(destination);
         self.nic(source, destination, true);
@@ -159,15 +173,48 @@ impl<'m, 'a> Laying<'m, 'a> {
             *limit = self.stage(path, traffic)?;
             self.host_memory(host);
         }
-        let efficiency = staged_efficiency(fabric, self.model.parts, host);
+        if let Some((rate, _)) = self.reads_outstanding(host, destination) {
+            limits[1] = limits[1].min(rate);
+        }
+        let cost = staged_cost(fabric, self.model.parts, host);
         let (slower, words) =
             if limits[0] < limits[1] { (limits[0], "device→host") } else { (limits[1], "host→device") };
-        let assumed = if efficiency.assumed { ", assumed" } else { "" };
+        let assumed = if cost.assumed { ", assumed" } else { "" };
         if slower.is_finite() {
-            let rate = Rate::from_bytes_per_second(slower * efficiency.value);
-            self.cap = Some((rate, format!("staging through host memory ({} of {words}{assumed})", efficiency.value)));
+            let staging = Staging {
+                slower: Rate::from_bytes_per_second(slower),
+                per_mib: cost.value,
+                ends: [source, destination],
+            };
+            let words = format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value);
+            self.cap = Some((staging.rate(1), words));
+            self.staging = Some(staging);
         }
+        let within = fabric.package(source).is_some() && fabric.package(source) == fabric.package(destination);
+        self.consume_named(self.model.nodes[host.index()].staged_both.filter(|_| within), 1.0);
         Ok(())
+    }
+
+    /// The most that a GPU reads from host memory: bytes outstanding ÷ round trip, where its part and the CPU's say
+    /// both.
+    fn reads_outstanding(&self, host: NodeId, reader: NodeId) -> Option<(f64, String)> {
+        let Model { machine, parts, .. } = self.model;
+        let window = constant(part_of(&machine.fabric, parts, reader), "read_window")?;
+        let cpu = machine.fabric.package(host).and_then(|c| part_of(&machine.fabric, parts, c));
+        let latency = constant(cpu, "read_latency")?;
+        let words = format!("{} bytes of reads outstanding ÷ {:.0} ns round trip", window.value, latency.value);
+        Some((window.value / latency.value * 1e9, words))
+    }
+
+    fn outstanding(&mut self, source: NodeId, destination: NodeId) {
+        let fabric = &self.model.machine.fabric;
+        let (from, to) = (fabric.node(source).kind, fabric.node(destination).kind);
+        if from != NodeKind::Host || to != NodeKind::Gpu || !self.hops.iter().any(|h| h.why.starts_with("PCIe")) {
+            return;
+        }
+        if let Some((rate, words)) = self.reads_outstanding(source, destination) {
+            self.cap = Some((Rate::from_bytes_per_second(rate), words));
+        }
     }
 
     fn host_memory(&mut self, node: NodeId) {
@@ -192,21 +239,26 @@ impl<'m, 'a> Laying<'m, 'a> {
             _ => op == Operation::Read,
         };
         let devices = [source, destination].into_iter().filter(|n| !is(*n, NodeKind::Host));
-        let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n)));
+        let end = parts.end();
+        let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n), end));
         let payload = payloads.min_by(|a, b| a.value.total_cmp(&b.value));
-        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed());
+        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed(end));
         let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
-            let known = READ_COMPLETION.or_of(fabric.package(source).and_then(|c| part_of(fabric, parts, c)));
+            let known = READ_COMPLETION.or_of(fabric.package(source).and_then(|c| part_of(fabric, parts, c)), end);
             if known.value < maximum {
                 (size, assumed) = (known.value, known.assumed);
             }
         }
+        if engine == Engine::Sm {
+            size = size.min(SM_LINE);
+        }
         Traffic {
             engine,
+            op: if reading { Operation::Read } else { Operation::Write },
             packets: Packets { completions: reading, payload: size, maximum },
-            reading,
+            request: READ_REQUEST.or_of(part_of(fabric, parts, destination), end).value,
             assumed,
             split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
@@ -228,12 +280,10 @@ impl<'m, 'a> Laying<'m, 'a> {
                 }
                 Carriage::Pcie { .. } => slowest = slowest.min(self.pcie_hop(hop, link, &mut traffic)),
                 Carriage::Bundle(bundle) => {
-                    let efficiency = bundle.efficiency(traffic.engine);
+                    let efficiency = bundle.efficiency(traffic.engine, traffic.op);
                     let label = format!("{}, {}", self.model.name_of(hop.link), bundle.words);
                     self.channel(hop, link, 1.0 / efficiency, &label);
-                    if let Some(both) = link.both {
-                        self.consume(both, 1.0 / efficiency, format!("{label}, both ways"));
-                    }
+                    self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op));
                     let rate = bundle.raw * efficiency;
                     slowest = slowest.min(rate);
                     let driver = if traffic.engine == Engine::Sm { "SM copies" } else { "copy engine" };
@@ -282,13 +332,21 @@ impl<'m, 'a> Laying<'m, 'a> {
         if traffic.assumed {
             remark.push_str(", assumed");
         }
-        let efficiency = traffic.packets.efficiency(*generation, *lanes);
-        self.channel(hop, link, 1.0 / efficiency, &label);
-        if traffic.reading {
-            let back = Hop { from: hop.to, link: hop.link, to: hop.from };
-            let left = data_link_efficiency(*generation, *lanes, traffic.packets.maximum);
-            self.channel(&back, link, REQUEST_BYTES / READ_REQUEST / left, &label);
+        let fabric = &machine.fabric;
+        let kernel = traffic.engine == Engine::Sm;
+        let answers = acknowledgements(parts);
+        let origin = Origin { kernel, split: traffic.split, request: traffic.request, answers };
+        let load = traffic.packets.load(*generation, *lanes, origin);
+        let ports = [hop.from, hop.to].map(|n| constant(part_of(fabric, parts, n), "port_efficiency"));
+        let port = ports.into_iter().flatten().map(|known| known.value).fold(1.0, f64::min);
+        let mut efficiency = port / load.own;
+        if let Some(known) = constant(part_of(fabric, parts, hop.from), "pcie_send_rate")
+            && fabric.node(hop.from).kind == NodeKind::Gpu
+        {
+            efficiency = efficiency.min(known.value * 1e9 / raw);
         }
+        self.channel(hop, link, 1.0 / efficiency, &label);
+        self.opposite(hop, link, load.back);
         let rate = raw * efficiency;
         let detail = format!("{}{remark}", traffic.packets.words());
         let mut allowed = rate;
@@ -310,7 +368,15 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
     }
 
-    /// Records a hop as `PCIe 3.0 x16: 12.99 GB/s (256-byte writes)`.
+    /// What a byte takes of the channel that leads back.
+    fn opposite(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64) {
+        let forward = self.model.machine.fabric.link(hop.link).a == hop.from;
+        if let Some(channels) = link.channels {
+            self.burden(channels[usize::from(forward)], per_byte);
+        }
+    }
+
+    /// Records a hop as `PCIe 3.0 x16: 13.68 GB/s (256-byte writes)`.
     fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: &str) {
         let rate = Rate::from_bytes_per_second(rate);
         let why = format!("{words}: {rate} ({detail})");
