@@ -56,6 +56,8 @@ pub(super) struct NodeModel {
     pub memory: Option<usize>,
     /// What staged traffic of all directions within the package shares.
     pub staged_both: Option<usize>,
+    /// What a GPU's own port sends over PCIe at most.
+    pub port: Option<usize>,
     /// A NIC's line, from the network.
     pub receive: Option<usize>,
     /// A NIC's line, to the network.
@@ -178,6 +180,8 @@ impl Built {
                 let rate = constant(part, "memory_rate");
                 let share = constant(part, "local_copy_efficiency").map_or(LOCAL_COPY_EFFICIENCY, |known| known.value);
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
+                let sends = constant(part, "pcie_send_rate");
+                model.port = add(format!("{}, sending over PCIe", node.name), sends, 1.0);
             }
             NodeKind::Host => {
                 let cpu = fabric.package(id);

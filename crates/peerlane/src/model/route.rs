@@ -242,7 +242,12 @@ impl<'m, 'a> Laying<'m, 'a> {
         let end = parts.end();
         let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n), end));
         let payload = payloads.min_by(|a, b| a.value.total_cmp(&b.value));
-        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed(end));
+        let mut payload = payload.unwrap_or(MAX_PAYLOAD.assumed(end));
+        // a device of which no part is known may have been set to half of it
+        let known = |n: &NodeId| is(*n, NodeKind::Host) || part_of(fabric, parts, *n).is_some();
+        if payload.assumed && ![source, destination].iter().all(known) {
+            payload.value = end.of(payload.value / 2.0, payload.value, payload.value);
+        }
         let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
@@ -339,25 +344,25 @@ impl<'m, 'a> Laying<'m, 'a> {
         let load = traffic.packets.load(*generation, *lanes, origin);
         let ports = [hop.from, hop.to].map(|n| constant(part_of(fabric, parts, n), "port_efficiency"));
         let port = ports.into_iter().flatten().map(|known| known.value).fold(1.0, f64::min);
-        let mut efficiency = port / load.own;
-        if let Some(known) = constant(part_of(fabric, parts, hop.from), "pcie_send_rate")
-            && fabric.node(hop.from).kind == NodeKind::Gpu
-        {
-            efficiency = efficiency.min(known.value * 1e9 / raw);
-        }
+        let efficiency = port / load.own;
         self.channel(hop, link, 1.0 / efficiency, &label);
         self.opposite(hop, link, load.back);
         let rate = raw * efficiency;
         let detail = format!("{}{remark}", traffic.packets.words());
+        // a root complex and a GPU's own port may let less through than the link
+        let sends = self.model.nodes[hop.from.index()].port;
+        let limits = [(link.peer.filter(|_| leaves_root), "the host bridge's peer-to-peer limit"), (sends, "what the GPU's port sends")];
         let mut allowed = rate;
-        match link.peer.filter(|_| leaves_root) {
-            Some(peer) if self.model.capacities[peer] < rate => {
-                allowed = self.model.capacities[peer];
-                self.limit(hop, allowed, words, &format!("the host bridge's peer-to-peer limit; else {detail}"));
+        let mut why = detail.clone();
+        for (resource, words) in limits {
+            let Some(resource) = resource else { continue };
+            if self.model.capacities[resource] < allowed {
+                allowed = self.model.capacities[resource];
+                why = format!("{words}; else {detail}");
             }
-            _ => self.limit(hop, rate, words, &detail),
+            self.consume_named(Some(resource), 1.0);
         }
-        self.consume_named(link.peer.filter(|_| leaves_root), 1.0);
+        self.limit(hop, allowed, words, &why);
         allowed
     }
 

@@ -9,6 +9,9 @@ use crate::machine::Machine;
 
 const GB: f64 = 1e9;
 
+/// How far below and above NCCL's constant a link between packages may be, as a share of it.
+const SMP_RANGE: [f64; 2] = [0.3, 2.0];
+
 /// What joins two CPU packages.
 #[derive(Clone, Debug)]
 pub(super) struct Smp {
@@ -35,8 +38,10 @@ impl Smp {
 pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let link = fabric.link(id);
     let part = link.part.as_deref().and_then(|key| parts.get(key));
-    let rate = constant(part, "rate").unwrap_or_else(|| {
+    let of_cpu = || constant(part_of(fabric, parts, link.a), "peer_smp_rate");
+    let rate = of_cpu().or_else(|| constant(part, "rate")).unwrap_or_else(|| {
         let (value, source) = smp_rate(&cpu_words(fabric, link.a));
+        let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
     let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
