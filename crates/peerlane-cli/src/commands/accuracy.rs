@@ -42,7 +42,7 @@ fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<(
 }
 
 fn systems(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
-    writeln!(out, "\n{}", heading("Systems, in %", ["cells", "median", "left out", ""]))?;
+    writeln!(out, "\n{}", heading("Systems, bandwidths, median in %", ["cells", "error", "left out", ""]))?;
     for l in &accuracy.left_out {
         let row = format!("  {:<58} {:>8} {:>9} {:>9}", l.system, l.cells, percent(l.known), percent(l.median));
         writeln!(out, "{row}")?;

@@ -58,7 +58,8 @@ fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     let hosts = gpus.iter().filter_map(|gpu| Some((fabric.nearest_host(*gpu)?, *gpu)));
     let ways = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
     for (source, destination) in ways.take(MOST_WAYS) {
-        let ahead = Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled };
+        let ahead =
+            Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled };
         let ends = [source, destination].map(|n| (fabric.node(n).kind, fabric.node(n).part.clone()));
         for peer in [PeerAccess::Enabled, PeerAccess::Disabled] {
             let transfer = Transfer { peer, ..ahead };

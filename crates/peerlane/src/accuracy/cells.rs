@@ -84,7 +84,7 @@ impl Observation {
             predicted: c.predicted,
             error: c.predicted / c.published - 1.0,
             within: c.interval[0] <= c.published && c.published <= c.interval[1],
-            reason: super::page::reason(&self.system, &self.label, c),
+            reason: super::reasons::reason(&self.system, &self.label, c),
         })
     }
 }

@@ -7,6 +7,7 @@
 mod baseline;
 mod cells;
 mod page;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -167,12 +168,18 @@ pub struct Group {
 pub struct LeftOut {
     /// Its name.
     pub system: String,
-    /// Cells, all quantities.
+    /// Cells with bandwidths.
     pub cells: usize,
-    /// Median of the absolute errors, everything known.
+    /// Median of their absolute errors, everything known.
     pub known: f64,
     /// The same without the constants that were fitted to it.
     pub median: f64,
+    /// Cells with latencies.
+    pub latency_cells: usize,
+    /// Median of their absolute errors, everything known.
+    pub latency_known: f64,
+    /// The same without the constants that were fitted to it.
+    pub latency_median: f64,
     /// Constants of which nothing else is known: `peer_rate of xeon-e5-v2`.
     pub constants: Vec<String>,
 }
@@ -222,13 +229,19 @@ pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
             measured_here,
             matrices: found.iter().map(Observation::summary).collect(),
         });
-        let cells = || found.iter().flat_map(|o| &o.cells);
-        let known = Errors::of(cells().map(Cell::error).collect());
+        let errors = |rates: bool, of: fn(&Cell) -> f64| {
+            let cells = found.iter().filter(|o| o.is_rate == rates).flat_map(|o| &o.cells);
+            Errors::of(cells.map(of).collect())
+        };
+        let (known, latency) = (errors(true, Cell::error), errors(false, Cell::error));
         left_out.push(LeftOut {
             system: machine.name.clone(),
             cells: known.n,
             known: known.median,
-            median: Errors::of(cells().map(Cell::error_left_out).collect()).median,
+            median: errors(true, Cell::error_left_out).median,
+            latency_cells: latency.n,
+            latency_known: latency.median,
+            latency_median: errors(false, Cell::error_left_out).median,
             constants: parts.fitted_to(&machine.name),
         });
         all.extend(found.into_iter().map(|o| (measured_here, o)));

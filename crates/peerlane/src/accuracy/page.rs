@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::cells::Cell;
-use super::{Accuracy, Errors, Group, Kind, Scores};
+use super::{Accuracy, Errors, Group, Kind, LeftOut, Scores};
 
 /// The page. A test compares it with `docs/accuracy.md`.
 pub fn page(accuracy: &Accuracy) -> String {
@@ -110,14 +109,38 @@ fn systems(accuracy: &Accuracy, out: &mut String) {
 
 fn left_out(accuracy: &Accuracy, out: &mut String) {
     line(out, "## Leave one system out\n");
-    line(out, "Each system's median error over all its cells, and the same without the constants taken from it.\n");
-    line(out, "| system | cells | all known | left out | constants that were left out |");
-    line(out, "|---|---|---|---|---|");
+    line(
+        out,
+        "Each system's median error over its cells, and the same without the constants taken from its numbers. What",
+    );
+    line(out, "stands alone in the last column cannot be known from any other system.\n");
+    line(
+        out,
+        "| system | bandwidths | all known | left out | latencies | all known | left out | constants that were left out |",
+    );
+    line(out, "|---|---|---|---|---|---|---|---|");
     for l in &accuracy.left_out {
-        row(out, &[l.system.clone(), l.cells.to_string(), pc(l.known), pc(l.median), l.constants.join(", ")]);
+        let errors = |n: usize, e: f64| if n > 0 { pc(e) } else { String::new() };
+        row(
+            out,
+            &[
+                l.system.clone(),
+                l.cells.to_string(),
+                errors(l.cells, l.known),
+                errors(l.cells, l.median),
+                l.latency_cells.to_string(),
+                errors(l.latency_cells, l.latency_known),
+                errors(l.latency_cells, l.latency_median),
+                l.constants.join(", "),
+            ],
+        );
     }
-    let medians = Errors::of(accuracy.left_out.iter().map(|l| l.median).collect());
-    let _ = writeln!(out, "\nMedian over the systems: {}.\n", pc(medians.median));
+    let medians = |of: fn(&LeftOut) -> (usize, f64)| {
+        let systems = accuracy.left_out.iter().map(of).filter(|(n, _)| *n > 0);
+        pc(Errors::of(systems.map(|(_, e)| e).collect()).median)
+    };
+    let (rates, times) = (medians(|l| (l.cells, l.median)), medians(|l| (l.latency_cells, l.latency_median)));
+    let _ = writeln!(out, "\nMedian over the systems, left out: bandwidths {rates}, latencies {times}.\n");
 }
 
 fn far(accuracy: &Accuracy, out: &mut String) {
@@ -139,11 +162,6 @@ fn far(accuracy: &Accuracy, out: &mut String) {
             ],
         );
     }
-}
-
-/// Why a cell is far off, as far as that is known.
-pub(super) fn reason(_system: &str, _label: &str, cell: &Cell) -> String {
-    format!("bound by {}", cell.bottleneck)
 }
 
 fn line(out: &mut String, text: &str) {

@@ -351,7 +351,10 @@ impl<'m, 'a> Laying<'m, 'a> {
         let detail = format!("{}{remark}", traffic.packets.words());
         // a root complex and a GPU's own port may let less through than the link
         let sends = self.model.nodes[hop.from.index()].port;
-        let limits = [(link.peer.filter(|_| leaves_root), "the host bridge's peer-to-peer limit"), (sends, "what the GPU's port sends")];
+        let limits = [
+            (link.peer.filter(|_| leaves_root), "the host bridge's peer-to-peer limit"),
+            (sends, "what the GPU's port sends"),
+        ];
         let mut allowed = rate;
         let mut why = detail.clone();
         for (resource, words) in limits {
