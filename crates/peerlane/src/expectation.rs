@@ -256,8 +256,7 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
     let back = Transfer { source: destination, destination: source, ..transfer };
     let together = if both { vec![transfer, back] } else { vec![transfer] };
     let per_unit = ask.unit.rate(1.0)?.bytes_per_second();
-    let answers = model.solve(&together).ok()?;
-    let intervals = model.interval(&together).ok()?;
+    let answers = model.solve_with_interval(&together).ok()?;
     // of copies of one size, each adds its start-up
     let sized = |rate: Rate| match (ask.size, model.startup(&transfer)) {
         (Some(size), Some(startup)) if size.0 > 0 => {
@@ -267,9 +266,10 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
     };
     let counted = if ask.direction == Some(Direction::Bidirectional) { together.len() } else { 1 };
     let sum = |of: &dyn Fn(usize) -> Option<Rate>| (0..counted).filter_map(of).map(sized).sum::<f64>() / per_unit;
-    let value = sum(&|i| Some(answers.get(i)?.rate));
-    let interval = [0, 1].map(|end| sum(&|i| Some(intervals.get(i)?[end])));
-    Some(Told { value, interval, why: answers.first()?.bottleneck.clone() })
+    let value = sum(&|i| Some(answers.get(i)?.0.rate));
+    let interval = [0, 1].map(|end| sum(&|i| Some(answers.get(i)?.1[end])));
+    let (first, _) = answers.into_iter().next()?;
+    Some(Told { value, interval, why: first.bottleneck })
 }
 
 #[cfg(test)]

@@ -174,6 +174,11 @@ pub(super) fn constant(part: Option<&Part>, name: &str) -> Option<Known> {
     Some(Known { value: constant.value, why, assumed: false })
 }
 
+/// The value alone of a constant that [`constant`] would give.
+pub(super) fn number(part: Option<&Part>, name: &str) -> Option<f64> {
+    part?.constant(name).filter(|v| v.is_finite() && *v > 0.0)
+}
+
 /// A constant's value, and whether it is a default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {

@@ -149,6 +149,9 @@ pub enum ModelError {
     },
 }
 
+/// Routes of transfers, their rates in bytes a second, and what binds each.
+type Solved = (Vec<Planned>, Vec<f64>, Vec<Binding>);
+
 /// Resources of one machine, and how transfers use them.
 pub struct Model<'a> {
     /// The machine.
@@ -178,13 +181,24 @@ impl<'a> Model<'a> {
     /// It has no path where the fabric joins its ends in no way or where one of them is no endpoint; its rate is
     /// unknown where a link on the way is of unknown width, generation or count.
     pub fn route(&self, transfer: &Transfer) -> Result<Route, ModelError> {
-        route::plan(self, transfer).map(|planned| planned.route)
+        route::plan(self, transfer, true).map(|planned| planned.route)
     }
 
     /// Rates of transfers that run at once, in their order. Fails for all if one has no rate.
     pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<Answer>, ModelError> {
-        let [first, ..] = transfers else { return Ok(Vec::new()) };
-        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t)).collect::<Result<_, _>>()?;
+        let (planned, rates, bindings) = self.solved(transfers, true)?;
+        let answers = planned.into_iter().zip(rates.into_iter().zip(bindings));
+        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
+    }
+
+    /// [`Model::solve`] without words: bytes a second.
+    fn rates(&self, transfers: &[Transfer]) -> Result<Vec<f64>, ModelError> {
+        self.solved(transfers, false).map(|(_, rates, _)| rates)
+    }
+
+    fn solved(&self, transfers: &[Transfer], words: bool) -> Result<Solved, ModelError> {
+        let [first, ..] = transfers else { return Ok(Solved::default()) };
+        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t, words)).collect::<Result<_, _>>()?;
         let unknown = |t: &Transfer, why: String| {
             let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
             ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
@@ -211,12 +225,11 @@ impl<'a> Model<'a> {
             ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
             ShareError::Capacity(..) => unknown(first, e.to_string()),
         })?;
-        let answers = planned.into_iter().zip(allocation.rates.into_iter().zip(allocation.bindings));
         let of_machine = |binding| match binding {
             Binding::Resource(r) => used.get(r).map_or(Binding::Nothing, |r| Binding::Resource(*r)),
             other => other,
         };
-        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, of_machine(binding))).collect())
+        Ok((planned, allocation.rates, allocation.bindings.into_iter().map(of_machine).collect()))
     }
 
     /// The same machine with all constants at the fast ends of their ranges, and at the slow ones.
@@ -232,12 +245,23 @@ impl<'a> Model<'a> {
     ///
     /// Fails as [`Model::solve`] does.
     pub fn interval(&self, transfers: &[Transfer]) -> Result<Vec<[Rate; 2]>, ModelError> {
+        self.around(transfers, &self.rates(transfers)?)
+    }
+
+    /// [`Model::solve`] and [`Model::interval`] at once.
+    pub fn solve_with_interval(&self, transfers: &[Transfer]) -> Result<Vec<(Answer, [Rate; 2])>, ModelError> {
+        let answers = self.solve(transfers)?;
+        let rates: Vec<f64> = answers.iter().map(|a| a.rate.bytes_per_second()).collect();
+        Ok(answers.into_iter().zip(self.around(transfers, &rates)?).collect())
+    }
+
+    /// The intervals around these rates.
+    fn around(&self, transfers: &[Transfer], rates: &[f64]) -> Result<Vec<[Rate; 2]>, ModelError> {
         let [fast, slow] = self.ends();
-        let [slow, fast] = [slow.solve(transfers)?, fast.solve(transfers)?];
-        let rates = self.solve(transfers)?;
-        let around = |(answer, (slow, fast)): (&Answer, (&Answer, &Answer))| {
-            let (low, high) = if slow.rate < fast.rate { (slow.rate, fast.rate) } else { (fast.rate, slow.rate) };
-            [low.min(answer.rate), if high > answer.rate { high } else { answer.rate }]
+        let (slow, fast) = (slow.rates(transfers)?, fast.rates(transfers)?);
+        let around = |(rate, (slow, fast)): (&f64, (&f64, &f64))| {
+            let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
+            [low, high].map(Rate::from_bytes_per_second)
         };
         Ok(rates.iter().zip(slow.iter().zip(&fast)).map(around).collect())
     }

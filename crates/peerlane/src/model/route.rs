@@ -1,6 +1,6 @@
 //! From a transfer to the resources it uses, hop by hop.
 
-use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, constant};
+use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
 use super::pcie::{Origin, Packets};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
@@ -36,8 +36,8 @@ struct Traffic {
     across: Option<&'static str>,
 }
 
-/// Lays out a transfer.
-pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelError> {
+/// Lays out a transfer; without `words`, its hops and labels are left out, which takes a fraction of the time.
+pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Planned, ModelError> {
     let fabric = &model.machine.fabric;
     let &Transfer { source, destination, .. } = transfer;
     let name = |n: NodeId| fabric.node(n).name.clone();
@@ -46,7 +46,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
     if ![source, destination].iter().all(|n| fabric.node(*n).kind.is_endpoint()) {
         return Err(no_path());
     }
-    let mut laying = Laying::new(model);
+    let mut laying = Laying::new(model, words);
     if source == destination {
         laying.local_copy(source).map_err(unknown)?;
         return Ok(laying.finish(PathClass::Same));
@@ -90,12 +90,14 @@ struct Laying<'m, 'a> {
     hops: Vec<HopLimit>,
     cap: Option<(Rate, String)>,
     staging: Option<Staging>,
+    /// Whether it is to be put in words.
+    words: bool,
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
-    fn new(model: &'m Model<'a>) -> Self {
+    fn new(model: &'m Model<'a>, words: bool) -> Self {
         let (uses, overheads, labels, hops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Laying { model, uses, overheads, labels, hops, cap: None, staging: None }
+        Laying { model, uses, overheads, labels, hops, cap: None, staging: None, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
@@ -105,13 +107,18 @@ impl<'m, 'a> Laying<'m, 'a> {
         Planned { route, labels }
     }
 
+    fn say(&self, text: impl FnOnce() -> String) -> String {
+        if self.words { text() } else { String::new() }
+    }
+
     /// A resource that stands twice is consumed twice.
-    fn consume(&mut self, resource: usize, per_byte: f64, label: impl Into<String>) {
+    fn consume(&mut self, resource: usize, per_byte: f64, label: impl FnOnce() -> String) {
         match self.uses.iter_mut().find(|(r, _)| *r == resource) {
             Some((_, before)) => *before += per_byte,
             None => {
                 self.uses.push((resource, per_byte));
-                self.labels.push(label.into());
+                let label = self.say(label);
+                self.labels.push(label);
             }
         }
     }
@@ -128,7 +135,8 @@ impl<'m, 'a> Laying<'m, 'a> {
     /// Consumes a resource that is called by its own name, if it is there.
     fn consume_named(&mut self, resource: Option<usize>, per_byte: f64) {
         if let Some(r) = resource {
-            self.consume(r, per_byte, self.model.resources[r].name.clone());
+            let model = self.model;
+            self.consume(r, per_byte, || model.resources[r].name.clone());
         }
     }
 
@@ -148,7 +156,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         let mut traffic = self.traffic(source, destination, engine, op);
         traffic.across = across;
         self.stage(path, traffic)?;
-        self.outstanding(source, destination);
+        self.outstanding(path, source, destination);
         self.host_memory(source);
         self.host_memory(destination);
         self.nic(source, destination, true);
@@ -186,7 +194,8 @@ impl<'m, 'a> Laying<'m, 'a> {
                 per_mib: cost.value,
                 ends: [source, destination],
             };
-            let words = format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value);
+            let words =
+                self.say(|| format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value));
             self.cap = Some((staging.rate(1), words));
             self.staging = Some(staging);
         }
@@ -199,21 +208,21 @@ impl<'m, 'a> Laying<'m, 'a> {
     /// both.
     fn reads_outstanding(&self, host: NodeId, reader: NodeId) -> Option<(f64, String)> {
         let Model { machine, parts, .. } = self.model;
-        let window = constant(part_of(&machine.fabric, parts, reader), "read_window")?;
+        let window = number(part_of(&machine.fabric, parts, reader), "read_window")?;
         let cpu = machine.fabric.package(host).and_then(|c| part_of(&machine.fabric, parts, c));
-        let latency = constant(cpu, "read_latency")?;
-        let words = format!("{} bytes of reads outstanding ÷ {:.0} ns round trip", window.value, latency.value);
-        Some((window.value / latency.value * 1e9, words))
+        let latency = number(cpu, "read_latency")?;
+        let words = self.say(|| format!("{window} bytes of reads outstanding ÷ {latency:.0} ns round trip"));
+        Some((window / latency * 1e9, words))
     }
 
-    fn outstanding(&mut self, source: NodeId, destination: NodeId) {
-        let fabric = &self.model.machine.fabric;
-        let (from, to) = (fabric.node(source).kind, fabric.node(destination).kind);
-        if from != NodeKind::Host || to != NodeKind::Gpu || !self.hops.iter().any(|h| h.why.starts_with("PCIe")) {
-            return;
-        }
-        if let Some((rate, words)) = self.reads_outstanding(source, destination) {
-            self.cap = Some((Rate::from_bytes_per_second(rate), words));
+    /// Holds a GPU's reads of host memory to what is outstanding, where they go over PCIe.
+    fn outstanding(&mut self, path: &Path, source: NodeId, destination: NodeId) {
+        let Model { machine, links, .. } = self.model;
+        let (from, to) = (machine.fabric.node(source).kind, machine.fabric.node(destination).kind);
+        let pcie = path.hops.iter().any(|h| matches!(links[h.link.index()].carriage, Carriage::Pcie { .. }));
+        if from == NodeKind::Host && to == NodeKind::Gpu && pcie {
+            let known = self.reads_outstanding(source, destination);
+            self.cap = known.map(|(rate, words)| (Rate::from_bytes_per_second(rate), words));
         }
     }
 
@@ -281,31 +290,37 @@ impl<'m, 'a> Laying<'m, 'a> {
             match &link.carriage {
                 Carriage::Unknown(why) => return Err(why.clone()),
                 Carriage::Inside(why) => {
-                    self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why: (*why).to_owned() });
+                    if self.words {
+                        let why = (*why).to_owned();
+                        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why });
+                    }
                 }
                 Carriage::Pcie { .. } => slowest = slowest.min(self.pcie_hop(hop, link, &mut traffic)),
                 Carriage::Bundle(bundle) => {
                     let efficiency = bundle.efficiency(traffic.engine, traffic.op);
-                    let label = format!("{}, {}", self.model.name_of(hop.link), bundle.words);
-                    self.channel(hop, link, 1.0 / efficiency, &label);
+                    let label = self.say(|| format!("{}, {}", model.name_of(hop.link), bundle.words));
+                    self.channel(hop, link, 1.0 / efficiency, label);
                     self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op));
                     let rate = bundle.raw * efficiency;
                     slowest = slowest.min(rate);
                     let driver = if traffic.engine == Engine::Sm { "SM copies" } else { "copy engine" };
-                    let share = format!("{driver}, {:.3} of {:.1} GB/s", efficiency, bundle.raw / 1e9);
-                    self.limit(hop, rate, &bundle.words, &share);
+                    self.limit(hop, rate, &bundle.words, || {
+                        format!("{driver}, {:.3} of {:.1} GB/s", efficiency, bundle.raw / 1e9)
+                    });
                 }
                 Carriage::Smp(smp) => {
                     let rate = if traffic.host { smp.host_rate } else { smp.peer_rate };
-                    let label = format!("{}, {}", self.model.name_of(hop.link), smp.words);
-                    self.channel(hop, link, smp.capacity() / rate, &label);
+                    let label = self.say(|| format!("{}, {}", model.name_of(hop.link), smp.words));
+                    self.channel(hop, link, smp.capacity() / rate, label.clone());
                     if let (true, Some(both)) = (traffic.staged, link.both) {
-                        self.consume(both, 1.0, format!("{label}, staged traffic both ways"));
+                        self.consume(both, 1.0, || format!("{label}, staged traffic both ways"));
                     }
                     let kind = if traffic.host { "host memory traffic" } else { "peer-to-peer" };
-                    let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
-                    let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
-                    self.limit(hop, rate, &smp.words, &format!("{kind}{source}{remark}"));
+                    self.limit(hop, rate, &smp.words, || {
+                        let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
+                        let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
+                        format!("{kind}{source}{remark}")
+                    });
                 }
             }
         }
@@ -315,7 +330,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     fn pcie_hop(&mut self, hop: &Hop, link: &LinkModel, traffic: &mut Traffic) -> f64 {
         let Carriage::Pcie { generation, lanes, raw, words } = &link.carriage else { return f64::INFINITY };
         let Model { machine, parts, .. } = self.model;
-        let mut label = format!("{}, {words}", self.model.name_of(hop.link));
+        let mut label = self.say(|| format!("{}, {words}", self.model.name_of(hop.link)));
         let mut remark = String::new();
         let leaves_root = machine.fabric.node(hop.from).kind == NodeKind::RootComplex && !traffic.host;
         if leaves_root {
@@ -332,7 +347,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
         if traffic.split {
             remark.push_str(" through the root complex");
-            label.push_str(&format!(", {}-byte packets through the root complex", traffic.packets.payload));
+            label
+                .push_str(&self.say(|| format!(", {}-byte packets through the root complex", traffic.packets.payload)));
         }
         if traffic.assumed {
             remark.push_str(", assumed");
@@ -342,13 +358,13 @@ impl<'m, 'a> Laying<'m, 'a> {
         let answers = acknowledgements(parts);
         let origin = Origin { kernel, split: traffic.split, request: traffic.request, answers };
         let load = traffic.packets.load(*generation, *lanes, origin);
-        let ports = [hop.from, hop.to].map(|n| constant(part_of(fabric, parts, n), "port_efficiency"));
-        let port = ports.into_iter().flatten().map(|known| known.value).fold(1.0, f64::min);
+        let ports = [hop.from, hop.to].map(|n| number(part_of(fabric, parts, n), "port_efficiency"));
+        let port = ports.into_iter().flatten().fold(1.0, f64::min);
         let efficiency = port / load.own;
-        self.channel(hop, link, 1.0 / efficiency, &label);
+        self.channel(hop, link, 1.0 / efficiency, label);
         self.opposite(hop, link, load.back);
         let rate = raw * efficiency;
-        let detail = format!("{}{remark}", traffic.packets.words());
+        let detail = self.say(|| format!("{}{remark}", traffic.packets.words()));
         // a root complex and a GPU's own port may let less through than the link
         let sends = self.model.nodes[hop.from.index()].port;
         let limits = [
@@ -361,18 +377,18 @@ impl<'m, 'a> Laying<'m, 'a> {
             let Some(resource) = resource else { continue };
             if self.model.capacities[resource] < allowed {
                 allowed = self.model.capacities[resource];
-                why = format!("{words}; else {detail}");
+                why = self.say(|| format!("{words}; else {detail}"));
             }
             self.consume_named(Some(resource), 1.0);
         }
-        self.limit(hop, allowed, words, &why);
+        self.limit(hop, allowed, words, || why);
         allowed
     }
 
-    fn channel(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64, label: &str) {
+    fn channel(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64, label: String) {
         let forward = self.model.machine.fabric.link(hop.link).a == hop.from;
         if let Some(channels) = link.channels {
-            self.consume(channels[usize::from(!forward)], per_byte, label);
+            self.consume(channels[usize::from(!forward)], per_byte, || label);
         }
     }
 
@@ -385,10 +401,12 @@ impl<'m, 'a> Laying<'m, 'a> {
     }
 
     /// Records a hop as `PCIe 3.0 x16: 13.68 GB/s (256-byte writes)`.
-    fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: &str) {
-        let rate = Rate::from_bytes_per_second(rate);
-        let why = format!("{words}: {rate} ({detail})");
-        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
+    fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: impl FnOnce() -> String) {
+        if self.words {
+            let rate = Rate::from_bytes_per_second(rate);
+            let why = format!("{words}: {rate} ({})", detail());
+            self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
+        }
     }
 
     /// What a NIC at one end adds: its line, and how it reads or writes GPU memory.
