@@ -154,8 +154,12 @@ impl Seeking<'_, '_> {
             if widened.is_empty() || !(lanes == 16 || widened.iter().any(|w| offered(w)) || all.is_empty()) {
                 continue;
             }
-            let links: Vec<LinkId> = widened.iter().map(|(id, ..)| *id).collect();
-            let by_slot = widened.iter().all(|w| offered(w)) && lanes < 16;
+            // what comes next on the path would bind soon after
+            let others =
+                self.narrower(lanes).into_iter().filter(|id| could(*id).lanes.is_none_or(|most| lanes <= most));
+            let mut links: Vec<LinkId> = widened.iter().map(|(id, ..)| *id).collect();
+            links.extend(others.filter(|id| !tight.iter().any(|(t, ..)| t == id)));
+            let by_slot = lanes < 16 && links.iter().all(|id| self.offers(*id) == Some(lanes));
             let why = if by_slot { ", as wide as the slot allows" } else { "" };
             all.push(self.links_to(&links, &format!("x{lanes}"), &format!("x{lanes}{why}")));
         }
@@ -166,6 +170,25 @@ impl Seeking<'_, '_> {
             all.extend(least.map(|to| self.links_to(&links, &format!("pcie {to}"), &format!("PCIe {to}"))));
         }
         all
+    }
+
+    /// Lanes that a link's slot and ends allow.
+    fn offers(&self, id: LinkId) -> Option<u8> {
+        match &self.fabric().link(id).kind {
+            LinkKind::Pcie { allowed, .. } => allowed.lanes,
+            _ => None,
+        }
+    }
+
+    /// PCIe links of the path that have fewer lanes.
+    fn narrower(&self, lanes: u8) -> Vec<LinkId> {
+        let fabric = self.fabric();
+        let links = self.route.hops.iter().filter_map(|hop| {
+            let (id, _) = fabric.links_of(hop.from).iter().find(|(_, far)| *far == hop.to)?;
+            let LinkKind::Pcie { running, .. } = &fabric.link(*id).kind else { return None };
+            running.lanes.filter(|now| *now < lanes).map(|_| *id)
+        });
+        links.collect()
     }
 
     fn links_to(&self, links: &[LinkId], to: &str, words: &str) -> Candidate {

@@ -1,6 +1,7 @@
 //! One file a command: what it computes and in which order it shows it.
 
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod map;

@@ -230,6 +230,8 @@ pub struct ExplanationDocument {
     pub both: Option<ExpectedRate>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
+    /// What would raise the rate from `a` to `b` alone, the greatest rise first.
+    pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
 }
@@ -358,6 +360,7 @@ mod tests {
             ("explanation", schemars::schema_for!(ExplanationDocument)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
