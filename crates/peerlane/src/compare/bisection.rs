@@ -103,7 +103,8 @@ fn can_swap(flows: &Flows, owners: &[Option<[usize; 2]>], i: usize, j: usize) ->
         g if g == j => i,
         g => g,
     };
-    let mut map: std::collections::HashMap<usize, usize> = std::collections::HashMap::new();
+    let mut map: Vec<Option<usize>> = vec![None; flows.capacities.len()];
+    let mut maps = |r: usize, s: usize| map.get_mut(r).is_some_and(|to| *to.get_or_insert(s) == s);
     let of_pair = |r: usize| owners.get(r).copied().flatten().is_some_and(|o| o.contains(&i) || o.contains(&j));
     for pair in flows.pairs().filter(|(a, b)| [a, b].iter().any(|g| **g == i || **g == j)) {
         let image = (swap(pair.0), swap(pair.1));
@@ -116,7 +117,7 @@ fn can_swap(flows: &Flows, owners: &[Option<[usize; 2]>], i: usize, j: usize) ->
             let alike = per_byte == other && flows.capacities.get(r) == flows.capacities.get(s);
             // what others use stays where it is
             let moves = r == s || (of_pair(r) && of_pair(s));
-            if !alike || !moves || *map.entry(r).or_insert(s) != s || *map.entry(s).or_insert(r) != r {
+            if !alike || !moves || !maps(r, s) || !maps(s, r) {
                 return false;
             }
         }

@@ -6,14 +6,15 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::bisection::interchangeable;
 use super::flows::{Flows, Pair};
 use super::together::{Figure, solved};
 
 /// Up to so many GPUs every order is tried where the bound is not met.
 const MOST_TRIED: usize = 8;
 
-/// How many orders a search may try beyond that.
-const MOST_SEARCHED: usize = 1500;
+/// How many orders a search may try before that, and how many where there are more GPUs.
+const MOST_SEARCHED: (usize, usize) = (100, 1500);
 
 /// A further ring is worth its while from this share of the first one's rate on.
 const WORTH: f64 = 0.02;
@@ -51,12 +52,14 @@ pub(super) fn all_reduce(flows: &Flows) -> Option<AllReduce> {
     if flows.len() < 2 || !flows.complete() {
         return None;
     }
+    let kinds = interchangeable(flows);
     let mut capacities = flows.capacities.clone();
     let mut taken: Vec<Pair> = Vec::new();
     let mut rings: Vec<Ring> = Vec::new();
     let mut first = None;
     while rings.len() < MOST_RINGS {
-        let search = Search::new(flows, &capacities, &taken);
+        // what earlier rings leave is alike for no two GPUs; and later ones need not be the best
+        let search = Search::new(flows, &capacities, &taken, rings.is_empty().then_some(&kinds));
         let Some(found) = search.best() else { break };
         let least = rings.first().map_or(0.0, |ring| ring.rate * WORTH);
         let rate = found.rate / 1e9;
@@ -105,17 +108,22 @@ struct Search<'s, 'm, 'a> {
     capacities: &'s [f64],
     /// Rate of every pair alone, in bytes a second.
     alone: Vec<Vec<f64>>,
+    /// For each GPU the group of those that it can change places with, where the best is to be proven.
+    kind: Option<Vec<usize>>,
 }
 
 impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
-    fn new(flows: &'s Flows<'m, 'a>, capacities: &'s [f64], taken: &[Pair]) -> Self {
+    fn new(flows: &'s Flows<'m, 'a>, capacities: &'s [f64], taken: &[Pair], kinds: Option<&Vec<Vec<usize>>>) -> Self {
         let n = flows.len();
+        let group =
+            |kinds: &Vec<Vec<usize>>, gpu: usize| kinds.iter().position(|kind| kind.contains(&gpu)).unwrap_or(n);
+        let kind = kinds.map(|kinds| (0..n).map(|gpu| group(kinds, gpu)).collect());
         let alone = |pair: Pair| {
             let free = pair.0 != pair.1 && !taken.contains(&pair);
             if free { flows.alone_on(capacities, pair) } else { 0.0 }
         };
         let alone = (0..n).map(|i| (0..n).map(|j| alone((i, j))).collect()).collect();
-        Search { flows, capacities, alone }
+        Search { flows, capacities, alone, kind }
     }
 
     /// Pace of a ring in this order: that of its slowest transfer while all run.
@@ -137,7 +145,7 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
         }
         let is_bound = |rate: f64| rate >= bound * (1.0 - ROUNDING);
         let mut best: (f64, Vec<usize>) = (-1.0, Vec::new());
-        let mut left = MOST_SEARCHED;
+        let mut left = if n <= MOST_TRIED { MOST_SEARCHED.0 } else { MOST_SEARCHED.1 };
         for start in self.starts() {
             let found = self.improved(start, bound, &mut left);
             if found.0 > best.0 * (1.0 + ROUNDING) {
@@ -148,8 +156,8 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
             }
         }
         let mut exact = is_bound(best.0);
-        if !exact && n <= MOST_TRIED {
-            self.every_order(&mut vec![0], &mut best);
+        if let Some(kind) = self.kind.as_ref().filter(|_| !exact && n <= MOST_TRIED) {
+            self.every_order(kind, &mut vec![0], &mut best);
             exact = true;
         }
         let (rate, order) = best;
@@ -234,8 +242,9 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
         (pace, order)
     }
 
-    /// Tries all orders that begin so, but for those with a pair that alone is no faster than the best ring.
-    fn every_order(&self, order: &mut Vec<usize>, best: &mut (f64, Vec<usize>)) {
+    /// Tries all orders that begin so, but for those with a pair that alone is no faster than the best ring. Of GPUs that
+    /// can change places the first that is left stands for all.
+    fn every_order(&self, kind: &[usize], order: &mut Vec<usize>, best: &mut (f64, Vec<usize>)) {
         let n = self.flows.len();
         let last = order[order.len() - 1];
         if order.len() == n {
@@ -246,9 +255,11 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
             return;
         }
         for next in 0..n {
-            if !order.contains(&next) && self.alone[last][next] > best.0 * (1.0 + ROUNDING) {
+            let stands_for_it = |g: &usize| kind[*g] == kind[next] && !order.contains(g);
+            let first = !order.contains(&next) && !(0..next).any(|g| stands_for_it(&g));
+            if first && self.alone[last][next] > best.0 * (1.0 + ROUNDING) {
                 order.push(next);
-                self.every_order(order, best);
+                self.every_order(kind, order, best);
                 order.pop();
             }
         }

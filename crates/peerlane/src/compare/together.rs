@@ -15,7 +15,7 @@ pub struct Figure {
     /// In GB/s.
     pub rate: f64,
     /// What binds it; of a sum, what binds most of it. A mean has none.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bottleneck: String,
     /// What was measured or published of the same.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::WhatIfError;
-use super::change::part_of;
+use super::graph::part_of;
 use crate::catalogue::{Part, PartKind, Parts, common_width};
 use crate::fabric::{Fabric, LinkKind, NodeId, NodeKind, PcieWidth, lane_budgets};
 use crate::machine::Machine;

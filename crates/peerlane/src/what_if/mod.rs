@@ -5,11 +5,12 @@
 
 mod change;
 mod grammar;
+mod graph;
 mod limits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use change::{part_of, pcie_above};
+pub(crate) use graph::{part_of, pcie_above};
 pub(crate) use limits::{bricks_of, bricks_used, switch_for};
 
 use std::fmt;
