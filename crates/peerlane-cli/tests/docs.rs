@@ -26,8 +26,8 @@ fn fresh(text: &str) -> (String, usize) {
         let (before, after) = rest.split_at(at);
         let errors = before.ends_with("<!-- errors");
         let (command, after) = after[" of: peerlane ".len()..].split_once(" -->\n```text\n").unwrap();
-        let (_, after) =
-            if after.starts_with("```\n") { ("", &after[4..]) } else { after.split_once("\n```\n").unwrap() };
+        // an empty transcript ends where it begins
+        let after = after.strip_prefix("```\n").unwrap_or_else(|| after.split_once("\n```\n").unwrap().1);
         out += &format!("{before} of: peerlane {command} -->\n```text\n{}```\n", printed(command, errors));
         rest = after;
         transcripts += 1;

@@ -151,7 +151,7 @@ impl Seeking<'_, '_> {
             let widened: Vec<_> = tight.iter().filter(can).collect();
             // two steps are worth a line: all that the ends can do, and what the slots offer
             let offered = |(_, _, allowed): &&(LinkId, PcieWidth, PcieWidth)| allowed.lanes == Some(lanes);
-            if widened.is_empty() || !(lanes == 16 || widened.iter().any(|w| offered(w)) || all.is_empty()) {
+            if widened.is_empty() || !(lanes == 16 || widened.iter().any(offered) || all.is_empty()) {
                 continue;
             }
             // what comes next on the path would bind soon after

@@ -53,7 +53,10 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
     writeln!(
         out,
         "{}",
-        paint(style::DIM, "GB/s as predicted, by copy engines; below it, what was measured or published of the same")
+        paint(
+            style::DIM,
+            "GB/s as predicted, by copy engines (rings: kernels); below it, what was measured or published"
+        )
     )?;
     details(out, designs, verbose)?;
     if !document.conclusion.is_empty() {

@@ -266,7 +266,7 @@ pub(crate) fn claims() -> Vec<Claim> {
                 "{} a rack unit, {} in the {} that 42U hold",
                 number(tflops / units),
                 number(tflops * (42.0 / units).floor()),
-                number((42.0 / units).floor())
+                (42.0 / units).floor()
             ),
             String::new(),
             verdict(tflops * (42.0 / units).floor() == 1400.0, || number(tflops * (42.0 / units).floor())),

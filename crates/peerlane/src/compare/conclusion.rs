@@ -89,7 +89,7 @@ const MEASURES: [Measure; 7] = [
         },
     },
     Measure {
-        name: "all-to-all of equal messages, per GPU",
+        name: "all-to-all of equal messages per GPU",
         unit: "GB/s",
         less: false,
         of: |d| {
@@ -108,7 +108,7 @@ const MEASURES: [Measure; 7] = [
         },
     },
     Measure {
-        name: "slowest GPU fed by its host, all at once",
+        name: "slowest GPU while hosts feed all",
         unit: "GB/s",
         less: false,
         of: |d| {

@@ -182,9 +182,9 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
             let mut open = vec![0];
             seen[0] = true;
             while let Some(at) = open.pop() {
-                for next in 0..n {
-                    if !seen[next] && fast(at, next) {
-                        seen[next] = true;
+                for (next, seen) in seen.iter_mut().enumerate() {
+                    if !*seen && fast(at, next) {
+                        *seen = true;
                         open.push(next);
                     }
                 }

@@ -14,8 +14,11 @@ pub(super) fn check(before: &Machine, after: &Machine, parts: &Parts) -> Result<
     bricks(&before.fabric, &after.fabric, parts)
 }
 
-/// What a link and the parts at its ends are, by the names of its ends, to see whether an edit touched it.
-fn links(fabric: &Fabric) -> HashMap<(&str, &str), (PcieWidth, [Option<&str>; 2])> {
+/// A link's width and the parts at its ends.
+type Seen<'f> = (PcieWidth, [Option<&'f str>; 2]);
+
+/// The PCIe links by the names of their ends, to see whether an edit touched one.
+fn links(fabric: &Fabric) -> HashMap<(&str, &str), Seen<'_>> {
     let name = |id: NodeId| fabric.node(id).name.as_str();
     let part = |id: NodeId| fabric.node(id).part.as_deref();
     let of = |l: &crate::fabric::Link| match &l.kind {
