@@ -13,7 +13,7 @@ use super::together::{Figure, solved};
 /// Up to so many GPUs every order is tried where the bound is not met.
 const MOST_TRIED: usize = 8;
 
-/// How many orders a search may try before that, and how many where there are more GPUs.
+/// How many orders a search may try before that, and how many where that is not done.
 const MOST_SEARCHED: (usize, usize) = (100, 1500);
 
 /// A further ring is worth its while from this share of the first one's rate on.
@@ -58,8 +58,9 @@ pub(super) fn all_reduce(flows: &Flows) -> Option<AllReduce> {
     let mut rings: Vec<Ring> = Vec::new();
     let mut first = None;
     while rings.len() < MOST_RINGS {
-        // what earlier rings leave is alike for no two GPUs; and later ones need not be the best
-        let search = Search::new(flows, &capacities, &taken, rings.is_empty().then_some(&kinds));
+        // what earlier rings leave may be alike for no two GPUs
+        let alike = if rings.is_empty() { kinds.as_slice() } else { &[] };
+        let search = Search::new(flows, &capacities, &taken, alike);
         let Some(found) = search.best() else { break };
         let least = rings.first().map_or(0.0, |ring| ring.rate * WORTH);
         let rate = found.rate / 1e9;
@@ -108,16 +109,15 @@ struct Search<'s, 'm, 'a> {
     capacities: &'s [f64],
     /// Rate of every pair alone, in bytes a second.
     alone: Vec<Vec<f64>>,
-    /// For each GPU the group of those that it can change places with, where the best is to be proven.
-    kind: Option<Vec<usize>>,
+    /// For each GPU the group of those that it can change places with.
+    kind: Vec<usize>,
 }
 
 impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
-    fn new(flows: &'s Flows<'m, 'a>, capacities: &'s [f64], taken: &[Pair], kinds: Option<&Vec<Vec<usize>>>) -> Self {
+    fn new(flows: &'s Flows<'m, 'a>, capacities: &'s [f64], taken: &[Pair], kinds: &[Vec<usize>]) -> Self {
         let n = flows.len();
-        let group =
-            |kinds: &Vec<Vec<usize>>, gpu: usize| kinds.iter().position(|kind| kind.contains(&gpu)).unwrap_or(n);
-        let kind = kinds.map(|kinds| (0..n).map(|gpu| group(kinds, gpu)).collect());
+        let group = |gpu: usize| kinds.iter().position(|kind| kind.contains(&gpu)).unwrap_or(kinds.len() + gpu);
+        let kind = (0..n).map(group).collect();
         let alone = |pair: Pair| {
             let free = pair.0 != pair.1 && !taken.contains(&pair);
             if free { flows.alone_on(capacities, pair) } else { 0.0 }
@@ -156,8 +156,8 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
             }
         }
         let mut exact = is_bound(best.0);
-        if let Some(kind) = self.kind.as_ref().filter(|_| !exact && n <= MOST_TRIED) {
-            self.every_order(kind, &mut vec![0], &mut best);
+        if !exact && n <= MOST_TRIED {
+            self.every_order(&mut vec![0], &mut best);
             exact = true;
         }
         let (rate, order) = best;
@@ -213,10 +213,16 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
         all
     }
 
+    /// What its pairs reach alone, none counted above the bound: it tells orders of one pace apart.
+    fn speed(&self, order: &[usize], bound: f64) -> f64 {
+        ring_pairs(order).iter().map(|(i, j)| self.alone[*i][*j].min(bound)).sum()
+    }
+
     /// Exchanges two GPUs, or turns a stretch round, as long as that helps.
     fn improved(&self, mut order: Vec<usize>, bound: f64, left: &mut usize) -> (f64, Vec<usize>) {
         let n = order.len();
         let mut pace = self.pace(&order);
+        let mut speed = self.speed(&order, bound);
         'improving: while pace < bound * (1.0 - ROUNDING) {
             for (i, j) in (1..n).flat_map(|i| (i + 1..n).map(move |j| (i, j))) {
                 for turn in [false, true] {
@@ -230,9 +236,10 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
                         next.swap(i, j)
                     }
                     *left -= 1;
-                    let faster = self.pace(&next);
-                    if faster > pace * (1.0 + ROUNDING) {
-                        (pace, order) = (faster, next);
+                    let (paced, sped) = (self.pace(&next), self.speed(&next, bound));
+                    let as_fast = paced >= pace * (1.0 - ROUNDING);
+                    if paced > pace * (1.0 + ROUNDING) || (as_fast && sped > speed * (1.0 + ROUNDING)) {
+                        (pace, speed, order) = (paced, sped, next);
                         continue 'improving;
                     }
                 }
@@ -244,7 +251,7 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
 
     /// Tries all orders that begin so, but for those with a pair that alone is no faster than the best ring. Of GPUs that
     /// can change places the first that is left stands for all.
-    fn every_order(&self, kind: &[usize], order: &mut Vec<usize>, best: &mut (f64, Vec<usize>)) {
+    fn every_order(&self, order: &mut Vec<usize>, best: &mut (f64, Vec<usize>)) {
         let n = self.flows.len();
         let last = order[order.len() - 1];
         if order.len() == n {
@@ -255,11 +262,11 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
             return;
         }
         for next in 0..n {
-            let stands_for_it = |g: &usize| kind[*g] == kind[next] && !order.contains(g);
+            let stands_for_it = |g: &usize| self.kind[*g] == self.kind[next] && !order.contains(g);
             let first = !order.contains(&next) && !(0..next).any(|g| stands_for_it(&g));
             if first && self.alone[last][next] > best.0 * (1.0 + ROUNDING) {
                 order.push(next);
-                self.every_order(kind, order, best);
+                self.every_order(order, best);
                 order.pop();
             }
         }
