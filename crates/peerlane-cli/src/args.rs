@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
+use peerlane::what_if::Edit;
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Predict(PredictArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Lay designs, machines and runs side by side, and say what follows
+    Compare(CompareArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
@@ -84,12 +87,23 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
+/// Changes of the design before it is looked at.
+#[derive(Debug, Args)]
+pub(crate) struct WhatIf {
+    /// Change the design first, as in 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
+    /// 'GPU3=none' (docs/what-if.md); may be given several times. 'NAME:…' means that machine only
+    #[arg(long = "what-if", value_name = "CHANGE")]
+    pub(crate) edits: Vec<Edit>,
+}
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// Exit with 1 if there is a finding of at least this severity
@@ -134,6 +148,8 @@ impl FailOn {
 pub(crate) struct MapArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// What to write; without it: tree, path classes, and what else was found
@@ -257,6 +273,8 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
     /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
     #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
@@ -297,6 +315,22 @@ pub(crate) struct ExplainArgs {
     /// Of several machines in a document, take the one of this name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct CompareArgs {
+    /// Two or more: system names, files, folders, runs, '-' or 'live', each a machine of its own.
+    /// With --what-if, each design that it changes stands beside itself
+    #[arg(value_name = "TARGET", required = true)]
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }

@@ -77,6 +77,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),

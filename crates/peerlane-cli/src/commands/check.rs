@@ -12,13 +12,13 @@ use super::measure::{self, Taken};
 use super::{between, heading, json, most};
 use crate::args::CheckArgs;
 use crate::render::{comparison, findings, tree};
-use crate::target::{Loaded, load};
+use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, live};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = match measured(args)? {
         Some(loaded) => loaded,
-        None => load(&args.machines.targets, args.machines.machine.as_deref())?,
+        None => load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?,
     };
     let mut checks = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
@@ -40,15 +40,15 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
 }
 
-/// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
-/// be, which stderr is told.
+/// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, is only
+/// imagined otherwise, or cannot be measured, which stderr is told.
 fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
     let meant = match args.machines.targets.as_slice() {
         [] => true,
         [only] => only == "live",
         _ => false,
     };
-    if args.passive || !meant || !live::has_nvidia_gpu() {
+    if args.passive || !args.what_if.edits.is_empty() || !meant || !live::has_nvidia_gpu() {
         return Ok(None);
     }
     match measure::take_live(args.force) {

@@ -17,11 +17,11 @@ use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, dot, label, matrix, run, svg, tree};
-use crate::target::load;
+use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let machines = &loaded.machines;
     let format = if args.detail.json { Some(Format::Json) } else { args.format };
     match format {

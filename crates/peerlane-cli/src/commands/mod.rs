@@ -2,6 +2,7 @@
 
 pub(crate) mod accuracy;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod map;

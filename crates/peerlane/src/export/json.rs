@@ -241,6 +241,8 @@ pub struct ExplanationDocument {
     pub curve: Option<ExpectedCurve>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
+    /// What would raise the rate from `a` to `b` alone, the greatest rise first.
+    pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
 }
@@ -425,6 +427,7 @@ mod tests {
             ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
