@@ -139,12 +139,13 @@ impl System {
         (found.low, found.high)
     }
 
-    /// The published rate between host and a GPU, in GB/s.
-    pub(crate) fn host_rate(&self, from_host: bool) -> f64 {
+    /// The published rate between host and a GPU by its number, in GB/s.
+    pub(crate) fn host_rate(&self, from_host: bool, gpu: usize) -> f64 {
         let is = |names: &[String]| names.iter().all(|n| n == "host");
         let wanted = |m: &Matrix| if from_host { is(&m.rows) } else { is(&m.cols) };
         let matrix = &self.machine.matrices.iter().find(|o| wanted(&o.matrix)).unwrap().matrix;
-        matrix.rate(0, 0).unwrap().gb()
+        let (row, column) = if from_host { (0, gpu) } else { (gpu, 0) };
+        matrix.rate(row, column).unwrap().gb()
     }
 }
 

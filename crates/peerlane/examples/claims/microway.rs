@@ -37,7 +37,7 @@ pub(crate) fn claims() -> Vec<Claim> {
     let by_cell = ratios(&power, &x86, |_, _| true);
     let medians = [cross.median() / staged.median(), pair.median() / pcie.median()];
     let model = [cross_model.median() / staged_model.median(), pair_model.median() / pcie_model.median()];
-    let host = |from| (power.host_rate(from), x86.host_rate(from));
+    let host = |from| (power.host_rate(from, 0), x86.host_rate(from, 0));
     let ((down, down_x86), (up, up_x86)) = (host(true), host(false));
     let alone = |s: &System, from: bool| {
         let alone = if from { &s.design.from_host } else { &s.design.to_host };

@@ -1,7 +1,6 @@
 //! 'Hardware', keras-multi-gpu, Rossum, 2017.
 
 use peerlane::compare::Design;
-use peerlane::evidence::Quantity;
 use peerlane::fabric::{LinkKind, NodeKind};
 
 use super::figures::{System, constant, lanes, number, of, percent, raw, what_if};
@@ -44,9 +43,7 @@ pub(crate) fn claims() -> Vec<Claim> {
     };
     let brick = constant("tesla-p100-sxm2", "nvlink_brick_rate");
     let dgx_pair = pair(&dgx.design).best;
-    let host = |s: &System, words: &str| s.statement(words).0;
-    let (card, m60_down, m60_up) =
-        (host(&riser, "6.3 GB/s for the 1080"), host(&azure, "host to device"), host(&azure, "device to host"));
+    let (card, m60_down, m60_up) = (riser.host_rate(true, 6), azure.host_rate(true, 0), azure.host_rate(false, 0));
     let used = riser.design.lanes;
     let (small, large, m60) = (
         local(&riser, "inside a 1070", "gtx-1070"),
@@ -54,12 +51,9 @@ pub(crate) fn claims() -> Vec<Claim> {
         local(&azure, "inside a GPU", "tesla-m60"),
     );
     let share = |(is, most): (f64, f64)| is / most;
-    let x8 = host(&riser, "6.3 GB/s for the 1080");
-    let x1 = host(&riser, "host to device at about 750");
+    let (x8, x1) = (card, riser.host_rate(true, 0));
     let best = peers.0.best;
     let slowest = |s: &System| s.design.host_feed.as_ref().unwrap().slowest.rate;
-    // no published matrix of the document says anything of latency
-    assert!(riser.machine.matrices.iter().all(|m| m.matrix.quantity != Quantity::Latency));
     let claim = |says, stated: String, predicted: String, verdict: String| Claim { says, stated, predicted, verdict };
     let one_directory = of("exxact-devbox");
     let x16_peers = pair(&one_directory.design);
