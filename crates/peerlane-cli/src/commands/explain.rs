@@ -16,7 +16,7 @@ use super::{heading, json};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
-use crate::render::{WIDTH, label};
+use crate::render::{self, WIDTH, label};
 use crate::target::{is_target, load};
 use crate::{Failure, Outcome};
 
@@ -106,6 +106,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         both,
         unknown,
         observed: observed(model, a, b),
+        rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
 
@@ -232,7 +233,8 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     for why in &e.unknown {
         hang(out, "  ", why)?;
     }
-    seen(out, &e.observed)
+    seen(out, &e.observed)?;
+    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
 }
 
 fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result<()> {

@@ -6,6 +6,7 @@
 mod defaults;
 mod nvlink;
 mod pcie;
+pub mod rdma;
 mod resources;
 mod route;
 mod staging;

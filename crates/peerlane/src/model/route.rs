@@ -2,6 +2,7 @@
 
 use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST};
 use super::pcie::{Packets, REQUEST_BYTES, data_link_efficiency};
+use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_efficiency};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
@@ -35,8 +36,13 @@ struct Traffic {
     across: Option<&'static str>,
 }
 
-/// Lays out a transfer.
+/// Lays out a transfer; a NIC's with GPU memory by the faster method.
 pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelError> {
+    plan_by(model, transfer, None)
+}
+
+/// Lays out a transfer, where a NIC uses this method.
+pub(super) fn plan_by(model: &Model, transfer: &Transfer, method: Option<Method>) -> Result<Planned, ModelError> {
     let fabric = &model.machine.fabric;
     let &Transfer { source, destination, .. } = transfer;
     let name = |n: NodeId| fabric.node(n).name.clone();
@@ -45,7 +51,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
     if ![source, destination].iter().all(|n| fabric.node(*n).kind.is_endpoint()) {
         return Err(no_path());
     }
-    let mut laying = Laying::new(model);
+    let mut laying = Laying::new(model, method);
     if source == destination {
         laying.local_copy(source).map_err(unknown)?;
         return Ok(laying.finish(PathClass::Same));
@@ -84,6 +90,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
 /// A route in the making.
 struct Laying<'m, 'a> {
     model: &'m Model<'a>,
+    method: Option<Method>,
     uses: Vec<(usize, f64)>,
     labels: Vec<String>,
     hops: Vec<HopLimit>,
@@ -91,8 +98,8 @@ struct Laying<'m, 'a> {
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
-    fn new(model: &'m Model<'a>) -> Self {
-        Laying { model, uses: Vec::new(), labels: Vec::new(), hops: Vec::new(), cap: None }
+    fn new(model: &'m Model<'a>, method: Option<Method>) -> Self {
+        Laying { model, method, uses: Vec::new(), labels: Vec::new(), hops: Vec::new(), cap: None }
     }
 
     fn finish(self, class: PathClass) -> Planned {
@@ -137,8 +144,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         self.stage(path, traffic)?;
         self.host_memory(source);
         self.host_memory(destination);
-        self.nic(source, destination, true);
-        self.nic(destination, source, false);
+        self.nic(source, destination, true, path);
+        self.nic(destination, source, false, path);
         Ok(())
     }
 
@@ -318,7 +325,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     }
 
     /// What a NIC at one end adds: its line, and how it reads or writes GPU memory.
-    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool) {
+    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool, path: &Path) {
         let fabric = &self.model.machine.fabric;
         if fabric.node(nic).kind != NodeKind::Nic {
             return;
@@ -333,6 +340,13 @@ impl<'m, 'a> Laying<'m, 'a> {
             let known = &self.model.resources[resource];
             hop.limit = Some(hop.limit.map_or(known.capacity, |l| l.min(known.capacity)));
             hop.why.push_str(&format!("; {}: {}", known.name, known.capacity));
+        }
+        for used in rdma::uses(self.model, path, nic, other, is_source, self.method) {
+            self.consume(used.resource, used.per_byte, &used.label);
+            let rate = Rate::from_bytes_per_second(self.model.capacities[used.resource] / used.per_byte);
+            let Some(hop) = self.hops.get_mut(hop) else { continue };
+            hop.limit = Some(hop.limit.map_or(rate, |l| l.min(rate)));
+            hop.why.push_str(&format!("; {}: {rate}", used.label));
         }
         if line.is_none()
             && let Some(hop) = self.hops.get_mut(hop)
