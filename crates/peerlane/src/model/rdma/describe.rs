@@ -39,6 +39,29 @@ pub struct RdmaDescription {
     pub read_engines: Vec<EngineRevision>,
     /// What those of its receive engine let through; empty for cards without one.
     pub receive_engines: Vec<ReceiveRevision>,
+    /// Rates by message size that were measured or published between the two, with what the model expects of messages
+    /// that follow each other without a pause.
+    pub observed: Vec<RdmaObserved>,
+}
+
+/// A measured or published series of rates by message size.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RdmaObserved {
+    /// The program, and the column's name: `ib_write_bw, BW average`.
+    pub what: String,
+    /// Its points.
+    pub points: Vec<RdmaObservedPoint>,
+}
+
+/// One size of it.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct RdmaObservedPoint {
+    /// Bytes of a message.
+    pub size: Bytes,
+    /// GB/s seen.
+    pub rate: f64,
+    /// GB/s expected, directly, by the faster method.
+    pub expected: f64,
 }
 
 /// One method, one way.
@@ -167,6 +190,7 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
     let (to_network, from_network) = (ways(Way::ToNetwork), ways(Way::FromNetwork));
     let (read_engines, receive_engines) = (read_revisions(model, gpu, nic), receive_revisions(model, nic));
     let between_like_nodes = between(model, gpu, nic);
+    let observed = observed(model, gpu, nic);
     Some(RdmaDescription {
         gpu: name(gpu),
         nic: name(nic),
@@ -175,7 +199,36 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
         between_like_nodes,
         read_engines,
         receive_engines,
+        observed,
     })
+}
+
+/// The machine's curves whose ends are these two, the first being where the data comes from.
+fn observed(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<RdmaObserved> {
+    let ends = |way| match way {
+        Way::ToNetwork => [gpu, nic],
+        Way::FromNetwork => [nic, gpu],
+    };
+    let mut all = Vec::new();
+    for way in [Way::ToNetwork, Way::FromNetwork] {
+        let direct = [Method::Nvp2p, Method::Bar1].map(|m| nic_path(model, gpu, nic, way, m).ok());
+        let direct: Vec<NicPath> = direct.into_iter().flatten().collect();
+        let expected = |size: Bytes| direct.iter().map(|path| path.rate_at(size).gb()).max_by(f64::total_cmp);
+        let names = ends(way).map(|n| model.machine.fabric.node(n).name.as_str());
+        for (curve, _) in model.machine.curves.iter().filter(|(curve, _)| curve.ends == names) {
+            for series in &curve.series {
+                let seen = |(size, value): (&Bytes, &Option<f64>)| {
+                    let rate = series.unit?.rate((*value)?)?.gb();
+                    Some(RdmaObservedPoint { size: *size, rate, expected: expected(*size)? })
+                };
+                let points: Vec<RdmaObservedPoint> = curve.sizes.iter().zip(&series.values).filter_map(seen).collect();
+                if !points.is_empty() {
+                    all.push(RdmaObserved { what: format!("{}, {}", curve.what, series.name), points });
+                }
+            }
+        }
+    }
+    all
 }
 
 fn method(method: Method, path: Result<NicPath, RdmaError>) -> RdmaMethod {

@@ -46,8 +46,8 @@ use super::ModelError;
 use crate::units::{Rate, Seconds};
 
 pub use describe::{
-    EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMethod, RdmaPoint, RdmaStage, ReceiveRevision, Repaid,
-    describe,
+    EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMethod, RdmaObserved, RdmaObservedPoint, RdmaPoint,
+    RdmaStage, ReceiveRevision, Repaid, describe,
 };
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
 pub(super) use hook::{Engines, engines, uses};

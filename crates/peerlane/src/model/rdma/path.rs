@@ -195,7 +195,10 @@ impl<'m, 'a> End<'m, 'a> {
             for ((resource, per_byte), label) in planned.route.uses.into_iter().zip(planned.labels) {
                 let at = uses.iter().position(|(r, _)| *r == resource).unwrap_or_else(|| {
                     uses.push((resource, 0.0));
-                    limits.push(Limit { what: label, rate: Rate::ZERO });
+                    // the requests of a read take the other channel of the same link
+                    let again = limits.iter().any(|l| l.what == label);
+                    let what = if again { self.model.resources[resource].name.clone() } else { label };
+                    limits.push(Limit { what, rate: Rate::ZERO });
                     uses.len() - 1
                 });
                 uses[at].1 += per_byte;
