@@ -321,6 +321,20 @@ fn what_cannot_be_is_said() {
 }
 
 #[test]
+fn it_is_said_from_which_size_on_staging_is_faster() {
+    let from = |bench: &Bench, method| {
+        let told = describe(&bench.model(), bench.find("GPU0"), bench.find(&bench.nic)).unwrap();
+        told.between_like_nodes.iter().find(|like| like.method == method).unwrap().staging_from
+    };
+    // Sandy Bridge forwards reads at 0.8 GB/s, so that 2.2 µs + s/0.8 passes 9.5 µs of staging and its copies
+    assert_eq!(from(&Bench::new("k20-cx3-snb", "mlx4_0"), Method::Bar1), Some(Bytes(16 << 10)));
+    assert_eq!(from(&Bench::new("hpcac-tessa", "mlx5_2"), Method::Bar1), None);
+    assert_eq!(from(&Bench::new("apenet-x56xx", "apenet0"), Method::Nvp2p), None);
+    assert_eq!(from(&Bench::with_card("apenet-plus-rx"), Method::Nvp2p), Some(Bytes(512 << 10)));
+    assert_eq!(from(&Bench::with_card("apenet-plus-rx"), Method::Staged), None);
+}
+
+#[test]
 fn links_of_unknown_width_leave_each_method_with_the_reason() {
     let text = system_text("k20-cx3-snb").unwrap().replace("pcie = \"3.0 x8\"", "pcie = \"3.0 x?\"");
     let machine = read_system(&text, "unknown").unwrap();

@@ -124,6 +124,9 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
             );
             hang(out, "               ", &words)?;
         }
+        if let Some(size) = like.staging_from {
+            hang(out, "               ", &format!("staging is faster from messages of {size} on"))?;
+        }
     }
     Ok(())
 }

@@ -51,6 +51,11 @@ fn or(part: Option<&Part>, name: &str, value: f64, why: &str) -> Number {
     stated(part, name).unwrap_or_else(|| Number { value, assumed: true, why: why.to_owned() })
 }
 
+/// A constant as bytes: at least one.
+pub(super) fn whole(value: f64) -> Bytes {
+    Bytes((value as u64).max(1))
+}
+
 /// µs as a time.
 pub(super) fn us(number: &Number) -> Seconds {
     Seconds::from_us(number.value)
@@ -90,7 +95,7 @@ pub(crate) struct Card {
 impl Card {
     /// What the part of a NIC says.
     pub(crate) fn of(part: Option<&Part>) -> Self {
-        let bytes = |name| stated(part, name).map(|n| Bytes(n.value as u64));
+        let bytes = |name| stated(part, name).map(|n| whole(n.value));
         let packet = or(part, "packet", PACKET, "packets of 4096 bytes, InfiniBand's largest, assumed");
         let number = |name| stated(part, name).map(|n| n.value);
         let receive_engine = ReceiveEngine::numbered(number("receive_engine"));
@@ -98,7 +103,7 @@ impl Card {
         Card {
             nvp2p: number("nvp2p").is_some(),
             read_engine: ReadEngine::numbered(number("gpu_read_engine")),
-            request: bytes("gpu_read_request").unwrap_or(Bytes(packet.value as u64)),
+            request: bytes("gpu_read_request").unwrap_or(whole(packet.value)),
             window: bytes("gpu_read_window"),
             dma_window: stated(part, "dma_read_window"),
             receive_engine,
@@ -124,7 +129,7 @@ impl Card {
     pub(crate) fn dma_stream(&self, latency: Seconds, most: Option<f64>) -> Option<Stream> {
         let own = self.dma_window.as_ref().map(|n| n.value);
         let window = [own, most].into_iter().flatten().min_by(f64::total_cmp)?;
-        Some(Stream::Sliding { window: Bytes(window as u64), latency, rate: None })
+        Some(Stream::Sliding { window: whole(window), latency, rate: None })
     }
 }
 

@@ -137,6 +137,8 @@ pub struct LikeNodes {
     pub curve: Vec<RdmaPoint>,
     /// When registering a buffer at both ends has paid; null where nothing is registered, and where staging is faster.
     pub repaid: Option<Repaid>,
+    /// The least power of two, up to 1 GiB, at which a staged message alone takes less time; null where none does.
+    pub staging_from: Option<Bytes>,
 }
 
 /// After how many messages a direct path, with its registration, has taken less time than staging.
@@ -291,9 +293,16 @@ fn between(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<LikeNodes> {
             bottleneck: message.bottleneck().to_owned(),
             curve: points.collect(),
             repaid: staged.as_ref().and_then(|staged| repaid(&message, staged)),
+            staging_from: staged.as_ref().and_then(|staged| staging_from(&message, staged)),
         }
     };
     all.map(like).collect()
+}
+
+fn staging_from(message: &Message, staged: &Message) -> Option<Bytes> {
+    let slower = |size: &Bytes| message.time(*size).likely.seconds() > staged.time(*size).likely.seconds();
+    let direct = matches!(message.source.method, Method::Nvp2p | Method::Bar1);
+    (0..=30).map(|p| Bytes(1 << p)).find(slower).filter(|_| direct)
 }
 
 /// Both ends register at the same time.

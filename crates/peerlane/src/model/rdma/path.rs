@@ -1,6 +1,6 @@
 //! One end of a message: a NIC and the memory that it reads or writes.
 
-use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, host_read, node_part, us};
+use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, host_read, node_part, us, whole};
 use super::engine::Stream;
 use super::{Limit, Method, RdmaError, Span, Stage, Way, hook};
 use crate::evidence::{Engine, Operation};
@@ -240,7 +240,7 @@ impl<'m, 'a> End<'m, 'a> {
 
     /// How the NIC's engines move the bytes.
     fn engine_streams(&self) -> Vec<Stream> {
-        let packet = Bytes((self.card.packet.value as u64).max(1));
+        let packet = whole(self.card.packet.value);
         let packets = |n: &Number| Stream::Packets { packet, each: self.packet_time(n) };
         let streams = match (self.way, self.method) {
             (Way::FromNetwork, _) => [self.card.receive.as_ref().map(packets), None],
@@ -257,7 +257,7 @@ impl<'m, 'a> End<'m, 'a> {
 
     /// Work of the network processor on one packet, from its rate in GB/s.
     fn packet_time(&self, rate: &Number) -> Seconds {
-        Seconds::new(self.card.packet.value / (rate.value * 1e9))
+        Seconds::new(whole(self.card.packet.value).0 as f64 / (rate.value * 1e9))
     }
 
     /// The stages of host memory to host memory divide what is known of the whole; a GPU adds to them.
