@@ -111,7 +111,7 @@ impl Collectives {
     fn go(&mut self, marks: usize, operations: usize) -> Result<Vec<f64>, Problem> {
         {
             let mut gate = self.gate.borrow_mut();
-            let closed = gate.close();
+            let mut closed = gate.close();
             for rank in &mut self.ranks {
                 rank.gpu.context.enter()?;
                 closed.wait(&rank.gpu, &rank.stream)?;
@@ -129,7 +129,7 @@ impl Collectives {
                     rank.stream.record(&rank.marks[mark])?;
                 }
             }
-            closed.open();
+            closed.release();
         }
         let mut slowest = vec![0.0_f64; marks];
         for rank in &self.ranks {
