@@ -148,7 +148,7 @@ impl GpuMemory {
     /// What the part of a GPU says.
     pub(crate) fn of(part: Option<&Part>) -> Self {
         GpuMemory {
-            read_latency: or(part, "peer_read_latency", GPU_READ_LATENCY, "1 µs to read GPU memory, assumed"),
+            read_latency: or(part, "device_read_latency", GPU_READ_LATENCY, "1 µs to read GPU memory, assumed"),
             nvp2p_rate: stated(part, "nvp2p_read_rate"),
             bar1_window: stated(part, "bar1_read_window"),
         }

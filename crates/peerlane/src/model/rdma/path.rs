@@ -189,9 +189,21 @@ impl<'m, 'a> End<'m, 'a> {
         let engines = self.model.nodes[self.nic.index()].engines;
         let of_engine = |r: usize| [engines.receive, engines.gpu_read, engines.dma].contains(&Some(r));
         let mut uses: Vec<(usize, f64)> = Vec::new();
+        // one for each of `uses`
         let mut limits: Vec<Limit> = Vec::new();
+        let mut caps: Vec<Limit> = Vec::new();
         let (mut links, mut copy) = (f64::INFINITY, f64::INFINITY);
         for (planned, nics) in ways {
+            let cap = planned.route.cap.as_ref();
+            let (cap, why) = cap.map_or((f64::INFINITY, String::new()), |(r, why)| (r.bytes_per_second(), why.clone()));
+            if nics {
+                links = links.min(cap);
+            } else {
+                copy = copy.min(cap);
+            }
+            if cap.is_finite() {
+                caps.push(Limit { what: why, rate: Rate::from_bytes_per_second(cap) });
+            }
             for ((resource, per_byte), label) in planned.route.uses.into_iter().zip(planned.labels) {
                 let at = uses.iter().position(|(r, _)| *r == resource).unwrap_or_else(|| {
                     uses.push((resource, 0.0));
@@ -211,6 +223,7 @@ impl<'m, 'a> End<'m, 'a> {
                 }
             }
         }
+        limits.extend(caps);
         let mut streams = self.engine_streams();
         if copy.is_finite() {
             let sync = Seconds::from_us(MEMCPY_SYNC[1]);
