@@ -16,7 +16,7 @@ fn the_methods_stand_beside_each_other() {
     for part in [
         "NVP2P        1.50 GB/s  bound by apenet0's GPU-read engine",
         "BAR1         0.15 GB/s  bound by GPU0, which answers BAR1 reads 256 bytes at a time",
-        "staged       2.73 GB/s  bound by apenet0–rc0, PCIe 2.0 x8",
+        "staged       2.70 GB/s  bound by apenet0's DMA engine",
         "once a buffer: register GPU0's buffer with apenet0",
         "cudaMemcpy GPU0 → host, waited for 7.00–10.0",
         "registration has paid after",

