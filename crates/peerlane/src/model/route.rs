@@ -342,11 +342,12 @@ impl<'m, 'a> Laying<'m, 'a> {
             hop.why.push_str(&format!("; {}: {}", known.name, known.capacity));
         }
         for used in rdma::uses(self.model, path, nic, other, is_source, self.method) {
-            self.consume(used.resource, used.per_byte, &used.label);
+            let model = self.model;
+            self.consume(used.resource, used.per_byte, used.label(model, nic, other));
             let rate = Rate::from_bytes_per_second(self.model.capacities[used.resource] / used.per_byte);
             let Some(hop) = self.hops.get_mut(hop) else { continue };
             hop.limit = Some(hop.limit.map_or(rate, |l| l.min(rate)));
-            hop.why.push_str(&format!("; {}: {rate}", used.label));
+            hop.why.push_str(&format!("; {}: {rate}", used.label(model, nic, other)));
         }
         if line.is_none()
             && let Some(hop) = self.hops.get_mut(hop)

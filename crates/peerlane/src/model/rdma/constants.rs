@@ -90,6 +90,8 @@ pub(crate) struct Card {
     pub(super) hardware: Option<Number>,
     /// µs between messages.
     pub(super) gap: Number,
+    /// µs to read host memory.
+    pub(super) host_read: Number,
 }
 
 impl Card {
@@ -111,6 +113,7 @@ impl Card {
             optimised: stated(part, "receive_rate"),
             translate: stated(part, "nvp2p_processor_rate").filter(|_| software),
             packet,
+            host_read: or(part, "host_read_latency", HOST_READ_LATENCY, "0.55 µs to read host memory, assumed"),
             message_latency: or(part, "message_latency", MESSAGE_LATENCY, "1 µs between host memories, assumed"),
             hardware: stated(part, "hardware_latency"),
             gap: or(part, "message_gap", MESSAGE_GAP, "6.66 million messages a second, as a ConnectX-6, assumed"),
@@ -158,11 +161,6 @@ impl GpuMemory {
 /// What the part of a node says.
 pub(super) fn node_part<'m>(model: &'m Model, node: NodeId) -> Option<&'m Part> {
     part_of(&model.machine.fabric, model.parts, node)
-}
-
-/// µs to read host memory.
-pub(super) fn host_read(part: Option<&Part>) -> Number {
-    or(part, "host_read_latency", HOST_READ_LATENCY, "0.55 µs to read host memory, assumed")
 }
 
 /// GB/s of the reads of one device by another that a root complex forwards, by its CPU's part.

@@ -1,15 +1,16 @@
 //! What RDMA adds to the resources of a machine and to the routes over them.
 
 use super::Method;
-use super::constants::{Card, GpuMemory, chipset_reads, host_read, node_part, us};
+use super::constants::{Card, GpuMemory, chipset_reads, us};
 use super::engine::Stream;
 use crate::fabric::{NodeId, NodeKind, Path};
-use crate::model::resources::root_part;
+use crate::model::resources::{part_of, root_part};
 use crate::model::{Model, Resource};
 use crate::units::Rate;
 
-/// The engines of a NIC, or the host bridge's of a root complex: numbers of resources.
-#[derive(Clone, Copy, Debug, Default)]
+/// The engines of a NIC, or the host bridge's of a root complex, as numbers of resources; and what the parts of NICs
+/// and GPUs say.
+#[derive(Clone, Debug, Default)]
 pub(in crate::model) struct Engines {
     /// Takes in what arrives; the processor in it also translates addresses for the GPU-read engine.
     pub receive: Option<usize>,
@@ -19,6 +20,10 @@ pub(in crate::model) struct Engines {
     pub dma: Option<usize>,
     /// What a root complex forwards of the reads of one device by another.
     pub peer_reads: Option<usize>,
+    /// What a NIC's part says.
+    card: Option<Box<Card>>,
+    /// What a GPU's part says.
+    memory: Option<Box<GpuMemory>>,
 }
 
 /// Capacity of an engine that is counted in its own time.
@@ -42,8 +47,7 @@ pub(in crate::model) fn engines(
             Engines { peer_reads, ..Engines::default() }
         }
         NodeKind::Nic => {
-            let part = super::super::resources::part_of(fabric, parts, node);
-            let card = Card::of(part);
+            let card = Card::of(part_of(fabric, parts, node));
             let own_time = Rate::from_bytes_per_second(OWN_TIME);
             let receive = card.receive.clone();
             let receive = receive.map(|n| resource(format!("{name}'s receive engine"), Rate::from_gb(n.value), n.why));
@@ -51,20 +55,57 @@ pub(in crate::model) fn engines(
             let gpu_read =
                 card.nvp2p.then(|| resource(format!("{name}'s GPU-read engine, busy"), own_time, time.clone()));
             let dma = Some(resource(format!("{name}'s DMA engine, busy"), own_time, time));
-            Engines { receive, gpu_read, dma, peer_reads: None }
+            Engines { receive, gpu_read, dma, card: Some(Box::new(card)), ..Engines::default() }
+        }
+        NodeKind::Gpu => {
+            let memory = Some(Box::new(GpuMemory::of(part_of(fabric, parts, node))));
+            Engines { memory, ..Engines::default() }
         }
         _ => Engines::default(),
     }
 }
 
 /// One resource that a transfer of a NIC takes.
+#[derive(Clone, Copy, Debug)]
 pub(in crate::model) struct Use {
     /// Its number.
     pub resource: usize,
     /// How much of it a byte takes.
     pub per_byte: f64,
-    /// What to call it where it binds.
-    pub label: String,
+    what: What,
+}
+
+/// What it is taken for.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Receiving {
+        at_most: bool,
+    },
+    Dma,
+    GpuReading {
+        answers: Rate,
+    },
+    Translating,
+    /// The GPU's own window, in bytes, binds and not the card's.
+    GpuWindow(f64),
+    Forwarding(NodeId),
+}
+
+impl Use {
+    /// What to call the resource where it binds.
+    pub(in crate::model) fn label(&self, model: &Model, nic: NodeId, gpu: NodeId) -> String {
+        let name = |n: NodeId| &model.machine.fabric.node(n).name;
+        let (card, gpu) = (name(nic), name(gpu));
+        match self.what {
+            What::Receiving { at_most: false } => format!("{card}'s receive engine"),
+            What::Receiving { at_most: true } => format!("{card}'s receive engine (at most)"),
+            What::Dma => format!("{card}'s DMA engine"),
+            What::GpuReading { answers } => format!("{card}'s GPU-read engine ({gpu} answers at {answers})"),
+            What::Translating => format!("{card}'s receive engine, which also translates for its GPU-read engine"),
+            What::GpuWindow(bytes) => format!("{gpu}, which answers BAR1 reads {bytes} bytes at a time"),
+            What::Forwarding(root) => format!("{}, which forwards reads between devices slowly", name(root)),
+        }
+    }
 }
 
 /// What a direct transfer between a NIC and the memory of `other` takes beside the links: the NIC's engines, and what
@@ -77,54 +118,39 @@ pub(in crate::model) fn uses(
     receiving: bool,
     method: Option<Method>,
 ) -> Vec<Use> {
-    let fabric = &model.machine.fabric;
-    let engines = model.nodes[nic.index()].engines;
-    let card = Card::of(node_part(model, nic));
-    let name = &fabric.node(nic).name;
+    let engines = &model.nodes[nic.index()].engines;
     let mut all = Vec::new();
-    let mut take = |resource: Option<usize>, per_byte: f64, label: String| {
-        all.extend(resource.map(|resource| Use { resource, per_byte, label }));
+    let Some(card) = &engines.card else { return all };
+    let mut take = |resource: Option<usize>, per_byte: f64, what: What| {
+        all.extend(resource.map(|resource| Use { resource, per_byte, what }));
     };
     if receiving {
-        let bound = if card.receive_engine == super::ReceiveEngine::Original { " (at most)" } else { "" };
-        take(engines.receive, 1.0, format!("{name}'s receive engine{bound}"));
+        take(engines.receive, 1.0, What::Receiving { at_most: card.receive_engine == super::ReceiveEngine::Original });
         return all;
     }
     let busy = |stream: &Stream| OWN_TIME / stream.asymptote().bytes_per_second();
-    let from_gpu = fabric.node(other).kind == NodeKind::Gpu;
-    if !from_gpu {
-        if let Some(stream) = card.dma_stream(us(&host_read(node_part(model, nic))), None) {
-            take(engines.dma, busy(&stream), format!("{name}'s DMA engine"));
+    let Some(memory) = &model.nodes[other.index()].engines.memory else {
+        if let Some(stream) = card.dma_stream(us(&card.host_read), None) {
+            take(engines.dma, busy(&stream), What::Dma);
         }
         return all;
-    }
-    let memory = GpuMemory::of(node_part(model, other));
-    let gpu = &fabric.node(other).name;
-    if method.unwrap_or_else(|| faster(model, path, nic, other)) == Method::Nvp2p {
-        if let (Some(stream), Some(rate)) = (card.nvp2p_stream(&memory), &memory.nvp2p_rate) {
-            let answers = Rate::from_gb(rate.value);
-            let label = format!("{name}'s GPU-read engine ({gpu} answers at {answers})");
-            take(engines.gpu_read, busy(&stream), label);
+    };
+    if method.unwrap_or_else(|| faster(model, path, card, memory)) == Method::Nvp2p {
+        if let (Some(stream), Some(rate)) = (card.nvp2p_stream(memory), &memory.nvp2p_rate) {
+            take(engines.gpu_read, busy(&stream), What::GpuReading { answers: Rate::from_gb(rate.value) });
         }
         if let (Some(translate), Some(receive)) = (&card.translate, &card.receive) {
-            let label = format!("{name}'s receive engine, which also translates for its GPU-read engine");
-            take(engines.receive, receive.value / translate.value, label);
+            take(engines.receive, receive.value / translate.value, What::Translating);
         }
         return all;
     }
-    if let Some(stream) = bar1_stream(&card, &memory) {
+    if let Some(stream) = bar1_stream(card, memory) {
         let own = card.dma_window.as_ref().map_or(f64::INFINITY, |n| n.value);
-        let label = match &memory.bar1_window {
-            Some(most) if most.value <= own => {
-                format!("{gpu}, which answers BAR1 reads {} bytes at a time", most.value)
-            }
-            _ => format!("{name}'s DMA engine"),
-        };
-        take(engines.dma, busy(&stream), label);
+        let what = memory.bar1_window.as_ref().map(|most| most.value).filter(|most| *most <= own);
+        take(engines.dma, busy(&stream), what.map_or(What::Dma, What::GpuWindow));
     }
-    for root in path.hops.iter().map(|h| h.from).filter(|n| fabric.node(*n).kind == NodeKind::RootComplex) {
-        let resource = model.nodes[root.index()].engines.peer_reads;
-        take(resource, 1.0, format!("{}, which forwards reads between devices slowly", fabric.node(root).name));
+    for hop in &path.hops {
+        take(model.nodes[hop.from.index()].engines.peer_reads, 1.0, What::Forwarding(hop.from));
     }
     all
 }
@@ -135,11 +161,9 @@ pub(super) fn bar1_stream(card: &Card, memory: &GpuMemory) -> Option<Stream> {
 }
 
 /// The faster way for this card to read that GPU's memory.
-fn faster(model: &Model, path: &Path, nic: NodeId, gpu: NodeId) -> Method {
-    let card = Card::of(node_part(model, nic));
-    let memory = GpuMemory::of(node_part(model, gpu));
-    let Some(nvp2p) = card.nvp2p_stream(&memory).filter(|_| card.nvp2p) else { return Method::Bar1 };
-    let window = bar1_stream(&card, &memory).map_or(f64::INFINITY, |s| s.asymptote().bytes_per_second());
+fn faster(model: &Model, path: &Path, card: &Card, memory: &GpuMemory) -> Method {
+    let Some(nvp2p) = card.nvp2p_stream(memory).filter(|_| card.nvp2p) else { return Method::Bar1 };
+    let window = bar1_stream(card, memory).map_or(f64::INFINITY, |s| s.asymptote().bytes_per_second());
     let forwarded = path.hops.iter().filter_map(|h| model.nodes[h.from.index()].engines.peer_reads);
     let bar1 = forwarded.map(|r| model.capacities[r]).fold(window, f64::min);
     if nvp2p.asymptote().bytes_per_second() >= bar1 { Method::Nvp2p } else { Method::Bar1 }

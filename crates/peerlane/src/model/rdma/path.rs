@@ -1,6 +1,6 @@
 //! One end of a message: a NIC and the memory that it reads or writes.
 
-use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, host_read, node_part, us, whole};
+use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, node_part, us, whole};
 use super::engine::Stream;
 use super::{Limit, Method, RdmaError, Span, Stage, Way, hook};
 use crate::evidence::{Engine, Operation};
@@ -186,7 +186,7 @@ impl<'m, 'a> End<'m, 'a> {
     }
 
     fn path(&self, ways: Vec<(Planned, bool)>) -> NicPath {
-        let engines = self.model.nodes[self.nic.index()].engines;
+        let engines = &self.model.nodes[self.nic.index()].engines;
         let of_engine = |r: usize| [engines.receive, engines.gpu_read, engines.dma].contains(&Some(r));
         let mut uses: Vec<(usize, f64)> = Vec::new();
         // one for each of `uses`
@@ -262,7 +262,7 @@ impl<'m, 'a> End<'m, 'a> {
             }
             (Way::ToNetwork, Method::Bar1) => [hook::bar1_stream(&self.card, &self.gpu()), None],
             (Way::ToNetwork, Method::Staged | Method::Host) => {
-                [self.card.dma_stream(us(&host_read(node_part(self.model, self.nic))), None), None]
+                [self.card.dma_stream(us(&self.card.host_read), None), None]
             }
         };
         streams.into_iter().flatten().collect()
@@ -277,7 +277,7 @@ impl<'m, 'a> End<'m, 'a> {
     fn stages(&self) -> Vec<Stage> {
         let card = &self.card;
         let (nic, memory) = (self.name(self.nic), self.name(self.memory));
-        let read = host_read(node_part(self.model, self.nic));
+        let read = card.host_read.clone();
         let packet = card.receive.as_ref().map(|n| self.packet_time(n));
         let hardware = card.hardware.as_ref().map_or(0.0, |n| n.value);
         let known = read.value + hardware + packet.map_or(0.0, |t| t.us());
