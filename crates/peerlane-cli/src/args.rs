@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
-use peerlane::units::Seconds;
+use peerlane::units::{Bytes, Seconds};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
+    /// Compare the model with every published and recorded number of the catalogue
+    Accuracy(AccuracyArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -256,6 +258,32 @@ pub(crate) struct PredictArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
+    #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1K,4K,16K,64K,256K,1M,4M,16M,64M,256M,1G")]
+    pub(crate) sizes: Option<Sizes>,
+}
+
+/// Sizes of messages.
+pub(crate) type Sizes = Vec<Bytes>;
+
+/// `4K,64K,1M`: bytes, or KiB, MiB and GiB.
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let one = |text: &str| {
+        let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i', 'I']);
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+            "" => 0,
+            "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            _ => return None,
+        };
+        let size = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+        (size > 0).then_some(Bytes(size))
+    };
+    let parsed: Option<Sizes> = text.split(',').map(one).collect();
+    parsed.ok_or_else(|| "sizes are written as 4K,64K,1M,1G, above 0".to_owned())
 }
 
 /// Arguments of `explain`.
@@ -316,6 +344,20 @@ pub(crate) struct SystemsDetail {
     pub(crate) verbose: bool,
 }
 
+/// Arguments of `accuracy`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct AccuracyArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long, conflicts_with = "page")]
+    pub(crate) json: bool,
+    /// Write the page docs/accuracy.md
+    #[arg(long)]
+    pub(crate) page: bool,
+    /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
 /// What to do with the catalogue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SystemsAction {
@@ -345,6 +387,14 @@ mod tests {
         assert_eq!(seconds("500ms"), Ok(0.5));
         for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "five minutes", "٣s"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(sizes("512,4K,64KiB,1M,2GB"), Ok([512, 4 << 10, 64 << 10, 1 << 20, 2 << 30].map(Bytes).to_vec()));
+        for wrong in ["", "0", "4T", "K", "1K,", "-1K", "99999999999G"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -82,6 +82,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),
+        Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing
     out.flush()?;

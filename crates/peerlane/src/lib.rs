@@ -11,6 +11,7 @@
 //!
 //! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
 
+pub mod accuracy;
 pub mod assemble;
 pub mod catalogue;
 pub mod check;

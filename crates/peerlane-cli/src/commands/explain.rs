@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Matrix, Operation};
 use peerlane::expectation::expect_like;
-use peerlane::export::json::{ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
+use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
-use peerlane::units::Rate;
+use peerlane::units::{Bytes, Rate};
 
 use super::{heading, json};
 use crate::args::ExplainArgs;
@@ -19,6 +19,9 @@ use crate::render::text::{fit, hang, number, span, width, wrap};
 use crate::render::{self, WIDTH, label};
 use crate::target::{is_target, load};
 use crate::{Failure, Outcome};
+
+/// Sizes at which a way's rate is shown.
+const SIZES: [Bytes; 5] = [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(256 << 20)];
 
 /// The name that stands for the host memory nearest to the other end.
 const HOST: &str = "host";
@@ -79,7 +82,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
     let back = Transfer { source: b, destination: a, ..ahead };
     let mut unknown = Vec::new();
     let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {
-        Ok(answers) => total(&answers),
+        Ok(answers) => total(&answers, &model.interval(transfers).unwrap_or_default()),
         Err(error) => {
             unknown.push(error.to_string());
             None
@@ -104,18 +107,20 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         forward,
         backward,
         both,
+        curve: ExpectedCurve::of(model, &ahead, &SIZES),
         unknown,
         observed: observed(model, a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
 
-/// The sum of what runs at once, and what binds it.
-fn total(answers: &[Answer]) -> Option<ExpectedRate> {
+/// The sum of what runs at once with its interval, and what binds it.
+fn total(answers: &[Answer], intervals: &[[Rate; 2]]) -> Option<ExpectedRate> {
     let mut reasons: Vec<&str> = answers.iter().map(|a| a.bottleneck.as_str()).collect();
     reasons.dedup();
     let rate = answers.iter().map(|a| a.rate.gb()).sum();
-    (!answers.is_empty()).then(|| ExpectedRate { rate, bottleneck: reasons.join("; other way: ") })
+    let [low, high] = [0, 1].map(|end| intervals.iter().map(|interval| interval[end].gb()).sum());
+    (!answers.is_empty()).then(|| ExpectedRate { rate, low, high, bottleneck: reasons.join("; other way: ") })
 }
 
 fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
@@ -226,15 +231,30 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
         ("both at once".to_owned(), &e.both),
     ] {
         if let Some(rate) = rate {
-            let label = format!("  {:<24} {:>8} GB/s  ", fit(&way, 24), number(rate.rate));
-            hang(out, &label, &format!("bound by {}", rate.bottleneck))?;
+            let label = format!("  {:<20} {:>8} GB/s  ", fit(&way, 20), number(rate.rate));
+            let range = format!("{} to {}", number(rate.low), number(rate.high));
+            hang(out, &label, &format!("{range}; bound by {}", rate.bottleneck))?;
         }
+    }
+    if let Some(curve) = &e.curve {
+        by_size(out, curve)?;
     }
     for why in &e.unknown {
         hang(out, "  ", why)?;
     }
     seen(out, &e.observed)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
+}
+
+/// A small copy's time, and the rates of larger ones.
+fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
+    let label = format!("  {:<20} {:>8} us    ", "one small copy", number(curve.latency));
+    let [low, high] = curve.latency_interval;
+    hang(out, &label, &format!("{} to {}; {}", number(low), number(high), curve.latency_why))?;
+    let rates = curve.rates.iter().map(|(size, rate)| format!("{} {}", Bytes(*size), number(*rate)));
+    let half = format!("half of it from {:.0} KiB on", curve.half_size as f64 / 1024.0);
+    let rates = rates.collect::<Vec<_>>().join(", ");
+    hang(out, &format!("  {:<36}", "copies of a size, GB/s"), &format!("{rates}; {half}"))
 }
 
 fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result<()> {

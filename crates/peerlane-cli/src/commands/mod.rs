@@ -1,5 +1,6 @@
 //! One file a command: what it computes and in which order it shows it.
 
+pub(crate) mod accuracy;
 pub(crate) mod check;
 pub(crate) mod explain;
 pub(crate) mod gather;

@@ -172,7 +172,7 @@ impl<'m, 'a> End<'m, 'a> {
         let (source, destination) = if self.way == Way::ToNetwork { (from, to) } else { (to, from) };
         let peer = PeerAccess::Enabled;
         let transfer = Transfer { source, destination, engine, op: Operation::Write, peer };
-        route::plan_by(self.model, &transfer, Some(self.method))
+        route::plan_by(self.model, &transfer, Some(self.method), true)
     }
 
     /// The GPU's copy and the NIC's own part, which run at once; which of them is the NIC's.
