@@ -44,7 +44,7 @@ fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<(
 fn systems(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
     writeln!(out, "\n{}", heading("Systems, bandwidths, median in %", ["cells", "error", "left out", ""]))?;
     for l in &accuracy.left_out {
-        let row = format!("  {:<58} {:>8} {:>9} {:>9}", l.system, l.cells, percent(l.known), percent(l.median));
+        let row = format!("  {:<52} {:>8} {:>9} {:>9}", l.system, l.cells, percent(l.known), percent(l.median));
         writeln!(out, "{row}")?;
     }
     writeln!(out, "  {}", paint(style::DIM, "left out: without the constants that were fitted to the system itself"))
@@ -62,7 +62,7 @@ fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result
         let label = format!("{} {}: {}", g.system, g.path, g.label.replace("bandwidth, ", ""));
         let kind = if g.kind == Kind::Fitted { "fitted" } else { "" };
         let [error, nccl, raw] = [Some(g.error), g.nccl, g.raw].map(|e| e.map_or_else(String::new, signed));
-        let row = format!("  {:<58} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", fit(&label, 58), g.cells);
+        let row = format!("  {:<52} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", fit(&label, 52), g.cells);
         writeln!(out, "{}", row.trim_end())?;
     }
     Ok(())
@@ -94,14 +94,14 @@ fn far(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()
 
 fn heading(title: &str, columns: [&str; 4]) -> String {
     let [a, b, c, d] = columns;
-    paint(style::HEADING, format!("{title:<60} {a:>8} {b:>9} {c:>9} {d:>9}").trim_end()).to_string()
+    paint(style::HEADING, format!("{title:<54} {a:>8} {b:>9} {c:>9} {d:>9}").trim_end()).to_string()
 }
 
 fn errors(out: &mut dyn Write, what: &str, e: &Errors) -> io::Result<()> {
     if e.n == 0 {
         return Ok(());
     }
-    writeln!(out, "  {what:<58} {:>8} {:>9} {:>9} {:>9}", e.n, percent(e.median), percent(e.p85), percent(e.worst))
+    writeln!(out, "  {what:<52} {:>8} {:>9} {:>9} {:>9}", e.n, percent(e.median), percent(e.p85), percent(e.worst))
 }
 
 fn percent(error: f64) -> String {

@@ -35,8 +35,8 @@ impl Loads {
     const WALKERS: u32 = 22;
 
     /// Loads of each, which the first ones, slower while a multiprocessor learns the addresses, hardly change: of an H200
-    /// that loads from its peer, 96 gave 2 % more than 2,000, these 0.3 %.
-    const LOADS: u64 = 400;
+    /// that loads from its peer, 96 gave 2 % more than 2,000, 400 gave 0.3 %.
+    const LOADS: u64 = 240;
 
     pub(crate) fn prepare(
         machine: &mut Machine,

@@ -39,13 +39,31 @@ impl Progress {
     }
 }
 
-/// From when to when all of several streams run.
+/// The least part of the whole time for which several must run at once, where they do.
+const AT_ONCE: f64 = 0.15;
+
+/// From when to when several streams' progress counts: while all of them run. Where they hardly ever do, an engine serves
+/// one after the other (an H200's for writes to several peers), and the whole counts: each has then waited for the rest.
 fn span(streams: &[Progress]) -> Option<(f64, f64)> {
+    let whole = streams.iter().filter_map(|s| s.marks.last()).fold(0.0, |a: f64, b| a.max(*b));
+    match all_at_once(streams)? {
+        (begin, end) if end - begin >= AT_ONCE * whole => Some((begin, end)),
+        _ => (whole > 0.0).then_some((0.0, whole)),
+    }
+}
+
+/// Whether an engine served streams one after the other.
+pub(crate) fn one_by_one(streams: &[Progress]) -> bool {
+    streams.len() > 1 && span(streams).is_some_and(|(begin, _)| begin == 0.0)
+}
+
+/// From the last first mark to the first last mark; in this order where an engine serves streams one by one.
+fn all_at_once(streams: &[Progress]) -> Option<(f64, f64)> {
     let first = |s: &Progress| s.marks.first().copied();
     let last = |s: &Progress| s.marks.last().copied();
     let begin = streams.iter().map(first).try_fold(0.0, |a: f64, b| b.map(|b| a.max(b)))?;
     let end = streams.iter().map(last).try_fold(f64::INFINITY, |a: f64, b| b.map(|b| a.min(b)))?;
-    (end.is_finite() && end > begin).then_some((begin, end))
+    end.is_finite().then_some((begin, end))
 }
 
 /// Seconds for which all streams run, as far as [`rates`] counts them.
@@ -58,7 +76,7 @@ pub(crate) fn overlap(streams: &[Progress]) -> f64 {
 
 /// Rates of all streams, in bytes a second, in `n` windows; of a lone stream, from mark to mark.
 ///
-/// Empty where a stream has no mark, or where they never ran all at once.
+/// One window where an engine serves streams one after the other. Empty where a stream has no mark.
 pub(crate) fn rates(streams: &[Progress], n: usize) -> Vec<Sample> {
     if let [lone] = streams {
         let starts = std::iter::once(0.0).chain(lone.marks.iter().copied());
@@ -66,6 +84,7 @@ pub(crate) fn rates(streams: &[Progress], n: usize) -> Vec<Sample> {
         return spans.filter(|span| *span > 0.0).map(|span| vec![lone.bytes / span]).collect();
     }
     let Some((begin, end)) = span(streams) else { return Vec::new() };
+    let n = if one_by_one(streams) { n.min(1) } else { n };
     let each = (end - begin) / n as f64;
     let edge = |i: usize| if i == n { end } else { begin + i as f64 * each };
     let window = |i: usize| streams.iter().map(|s| (s.moved(edge(i + 1)) - s.moved(edge(i))) / each).collect();
@@ -106,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn streams_that_are_served_one_after_the_other_share_the_whole_time() {
+        let lanes = [progress(&[1.0, 2.0], 6.0), progress(&[3.0, 4.0], 6.0), progress(&[5.0, 6.0], 6.0)];
+        assert!(one_by_one(&lanes));
+        assert!(close(&rates(&lanes, 5), &[&[2.0, 2.0, 2.0]]));
+        assert!((overlap(&lanes) - 6.0).abs() < 1e-12);
+        assert!(!one_by_one(&[progress(&[1.0, 2.0], 6.0), progress(&[1.0, 2.0], 6.0)]));
+    }
+
+    #[test]
     fn windows_conserve_bytes() {
         let streams = [progress(&[0.3, 0.5, 1.7], 4.0), progress(&[0.2, 2.0], 3.0)];
         let (begin, end) = (0.3, 1.7);
@@ -127,8 +155,6 @@ mod tests {
     fn nothing_comes_of_nothing() {
         assert!(rates(&[progress(&[], 1.0), progress(&[1.0], 1.0)], 3).is_empty());
         assert!(rates(&[progress(&[0.0], 1.0)], 3).is_empty());
-        // one had ended before the other began
-        assert!(rates(&[progress(&[1.0, 2.0], 1.0), progress(&[3.0, 4.0], 1.0)], 2).is_empty());
         assert!(rates(&[progress(&[1.0, 2.0], 1.0), progress(&[1.0, 2.0], 1.0)], 0).is_empty());
     }
 }

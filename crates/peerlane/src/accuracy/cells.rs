@@ -7,6 +7,9 @@ use crate::expectation::{ExpectedMatrix, expect_latency_like, expect_like};
 use crate::machine::{Machine, Statement};
 use crate::model::Model;
 
+/// What titles of matrices end with that a source does not print itself.
+const BEYOND_TEXT: &str = "in its results, not in its text";
+
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
@@ -61,6 +64,8 @@ pub(super) struct Observation {
     pub label: String,
     /// Whether it holds rates.
     pub is_rate: bool,
+    /// Whether a document prints it, and not only the files that it points to.
+    pub in_text: bool,
     /// Its numbers that have a prediction.
     pub cells: Vec<Cell>,
 }
@@ -101,7 +106,8 @@ pub(super) fn observations(machine: &Machine, model: &Model, left_out: &Model) -
         let cells: Vec<Cell> = figures.iter().flat_map(|m| of_matrix(machine, model, left_out, m)).collect();
         let first = figures.first().filter(|_| !cells.is_empty())?;
         let is_rate = first.quantity == Quantity::Bandwidth;
-        Some(Observation { system: machine.name.clone(), label: first.describe(), is_rate, cells })
+        let in_text = !first.title.ends_with(BEYOND_TEXT);
+        Some(Observation { system: machine.name.clone(), label: first.describe(), is_rate, in_text, cells })
     });
     all.collect()
 }

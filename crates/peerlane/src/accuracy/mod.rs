@@ -122,7 +122,7 @@ pub struct Overall {
     /// All bandwidths, off the diagonal.
     #[serde(flatten)]
     pub bandwidth: Predictors,
-    /// Those that documents state, without what this project measured.
+    /// Those that documents print, without what this project measured and what stands only in files they point to.
     pub documents: Predictors,
     /// Latencies.
     pub latency: Scores,
@@ -321,7 +321,7 @@ fn overall(all: &[(bool, Observation)]) -> Overall {
         raw: score(observations, |c| c.raw),
     };
     let bandwidth: Vec<&Observation> = rates().map(|(_, o)| o).collect();
-    let documents: Vec<&Observation> = rates().filter(|(here, _)| !here).map(|(_, o)| o).collect();
+    let documents: Vec<&Observation> = rates().filter(|(here, o)| !here && o.in_text).map(|(_, o)| o).collect();
     let latency: Vec<&Observation> = all.iter().filter(|(_, o)| !o.is_rate).map(|(_, o)| o).collect();
     Overall {
         bandwidth: predictors(&bandwidth),

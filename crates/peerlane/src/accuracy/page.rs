@@ -25,7 +25,9 @@ Every published and recorded number of the catalogue that the model predicts, ag
   and engine) compare the median prediction with the median number.
 * Errors are absolute, and those between two ranks interpolated. \"worst\" is the greatest.
 * *fitted*: a constant was taken from this very system's numbers; *derived*: none was. What a fitted prediction would be
-  without those constants stands beside it as \"left out\".
+  without those constants stands beside it as \"left out\". Rules that several systems share stay: that a request
+  asks for 256 bytes, that copy engines lose 16 bytes a packet, and the default latencies were chosen with numbers of
+  several of these systems in view ([model.md](model.md) says of which).
 * *raw*: the slowest link's raw rate. *NCCL*: the constants of its `src/graph/topo.h` at 5067397c, GB/s of one direction:
   PCIe x16 3, 6, 12, 24, 48, 96 (1.0 to 6.0); an NVLink 18, 20, 20, 20.6, 40.1 (generations 1 to 5; 12 on GA10x); between
   sockets QPI 6, UPI 10, 22 (Sapphire Rapids), 40 (Emerald Rapids), AMD 16, POWER 32, ARM 6; 5/6 of it for GPU pairs

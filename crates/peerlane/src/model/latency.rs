@@ -155,3 +155,64 @@ fn of_era(part: Option<&Part>, new: &Fallback, old: &Fallback, model: &Model) ->
     let fallback = if generation.is_some_and(|g| g <= PcieGeneration::Gen3) { old } else { new };
     fallback.or_of(part, model.parts.end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::{Parts, system};
+    use crate::model::PeerAccess;
+
+    fn of(name: &str, from: &str, to: &str, change: impl Fn(&mut Transfer)) -> (Curve, Latency) {
+        let machine = system(name).unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let find = |name| machine.fabric.find(name).unwrap();
+        let (engine, op, peer) = (Engine::Ce, Operation::Write, PeerAccess::Enabled);
+        let mut transfer = Transfer { source: find(from), destination: find(to), engine, op, peer };
+        change(&mut transfer);
+        (model.curve(&transfer).unwrap(), model.small_copy(&transfer).unwrap())
+    }
+
+    #[test]
+    fn a_curve_has_a_floor_a_ramp_and_an_asymptote() {
+        let (curve, latency) = of("h200x4-vm", "GPU0", "GPU1", |_| {});
+        assert_eq!(curve.least, latency.time);
+        assert!((latency.time.us() - 2.26).abs() < 1e-9, "{latency:?}");
+        assert_eq!(curve.time(Bytes(16)), curve.least);
+        // 40 MB at 396.13 GB/s and 1 us
+        let rate = curve.rate_at(Bytes(40_000_000)).gb();
+        assert!((rate - 40e6 / (1e-6 + 40e6 / 396.127e9) / 1e9).abs() < 0.01, "{rate}");
+        let half = curve.rate_at(curve.half_size()).gb();
+        assert!((half / curve.rate.gb() - 0.5).abs() < 0.01, "{half}");
+        let mut last = 0.0;
+        for shift in 0..40 {
+            let rate = curve.rate_at(Bytes(1 << shift)).gb();
+            assert!(rate >= last && rate <= curve.rate.gb());
+            last = rate;
+        }
+        assert_eq!(curve.rate_at(Bytes(0)).gb(), 0.0);
+    }
+
+    #[test]
+    fn each_kind_of_copy_has_its_time_and_a_path_adds_its_own() {
+        let us = |(_, latency): (Curve, Latency)| latency.time.us();
+        let read = |t: &mut Transfer| t.op = Operation::Read;
+        assert!((us(of("h200x4-vm", "GPU0", "GPU1", read)) - 13.29).abs() < 1e-9);
+        let staged = |t: &mut Transfer| t.peer = PeerAccess::Disabled;
+        assert!(us(of("h200x4-vm", "GPU0", "GPU1", staged)) > 16.0);
+        // one switch; two switches and the root complex
+        assert!((us(of("exxact-devbox", "GPU0", "GPU1", |_| {})) - 6.02).abs() < 1e-9);
+        assert!((us(of("exxact-devbox", "GPU0", "GPU2", |_| {})) - 6.22).abs() < 1e-9);
+    }
+
+    #[test]
+    fn loads_are_told_where_a_part_states_them() {
+        let machine = system("h200x4-vm").unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let find = |name| machine.fabric.find(name).unwrap();
+        assert!((model.load(find("GPU0"), find("GPU1")).unwrap().time.us() - 0.827).abs() < 1e-9);
+        assert!((model.load(find("GPU0"), find("host0")).unwrap().time.us() - 1.171).abs() < 1e-9);
+        let other = system("exxact-devbox").unwrap().unwrap();
+        let model = Model::new(&other, Parts::embedded());
+        assert!(model.load(other.fabric.find("GPU0").unwrap(), other.fabric.find("GPU1").unwrap()).is_none());
+    }
+}

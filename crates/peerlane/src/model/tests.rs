@@ -280,3 +280,68 @@ fn a_copy_within_a_gpu_gets_the_share_that_its_part_states() {
     assert!((rate("az-2x-m60") - 160.0 * 0.8325 / 2.0).abs() < 1e-6);
     assert!((rate("exxact-devbox") - 336.5 * 0.8 / 2.0).abs() < 1e-6, "no part says");
 }
+
+#[test]
+fn what_goes_back_shrinks_a_channel_and_waits_for_nobody() {
+    let flow = |r| Flow { uses: vec![(r, 1.0)], weight: 1.0, cap: f64::INFINITY };
+    // x + 0.1 y = 10, y + 0.2 x = 8
+    let flows = [flow(0), flow(1)];
+    let got = allocate(&[10.0, 8.0], &flows, &[vec![(1, 0.2)], vec![(0, 0.1)]]).unwrap();
+    let y = (8.0 - 0.2 * 10.0) / (1.0 - 0.02);
+    assert!((got.rates[1] - y).abs() < 1e-6 && (got.rates[0] - (10.0 - 0.1 * y)).abs() < 1e-6, "{got:?}");
+    // alone, nothing
+    assert_eq!(allocate(&[10.0, 8.0], &flows[..1], &[vec![(1, 0.2)]]).unwrap().rates, [10.0]);
+}
+
+#[test]
+fn staged_transfers_of_one_gpu_wait_for_each_other() {
+    let staging = |a, b| Staging { slower: Rate::from_gb(12.0), per_mib: 9.0, ends: [a, b] };
+    let m = traditional();
+    let [a, b, c, d] = ["GPU0", "GPU1", "GPU2", "GPU3"].map(|n| m.fabric.find(n).unwrap());
+    let route = |staging| Route {
+        uses: Vec::new(),
+        overheads: Vec::new(),
+        weight: 1.0,
+        cap: None,
+        staging: Some(staging),
+        staged: true,
+        staged_because: None,
+        class: PathClass::Sys,
+        hops: Vec::new(),
+    };
+    let routes = [route(staging(a, b)), route(staging(b, a)), route(staging(c, d))];
+    let got = caps(routes.iter());
+    let with = |n: f64| 1.0 / (1.0 / 12e9 + n * 9e-6 / 1_048_576.0);
+    assert!((got[0] - with(2.0)).abs() < 1.0 && (got[1] - with(2.0)).abs() < 1.0 && (got[2] - with(1.0)).abs() < 1.0);
+}
+
+#[test]
+fn leaving_a_system_out_forgets_what_was_taken_from_it() {
+    let embedded = Parts::embedded();
+    let without = embedded.leaving_out("exxact-txr550");
+    assert_eq!(embedded.get("xeon-e5-v2").unwrap().constant("peer_rate"), Some(8.0));
+    assert_eq!(without.get("xeon-e5-v2").unwrap().constant("peer_rate"), None);
+    assert_eq!(without.left_out(), Some("exxact-txr550"));
+    assert_eq!(embedded.fitted_to("exxact-txr550"), ["peer_rate of xeon-e5-v2"]);
+    let rate = |parts: &Parts| parts.get("xeon-e5-v2").unwrap().constant("peer_rate").unwrap();
+    assert_eq!((rate(embedded.slow()), rate(embedded.fast())), (7.34, 8.01));
+    // more of a latency is slower
+    let latency = |parts: &Parts| parts.get("h200").unwrap().constant("copy_latency").unwrap();
+    assert!(latency(embedded.slow()) > latency(embedded.fast()));
+}
+
+#[test]
+fn a_kernels_reads_ask_for_each_line_over_nvlink() {
+    let machine = crate::catalogue::system("h200x4-vm").unwrap().unwrap();
+    let model = Model::new(&machine, Parts::embedded());
+    let find = |name| machine.fabric.find(name).unwrap();
+    let ways = |op| {
+        let (engine, peer) = (Engine::Sm, PeerAccess::Enabled);
+        let ahead = Transfer { source: find("GPU0"), destination: find("GPU1"), engine, op, peer };
+        let back = Transfer { source: ahead.destination, destination: ahead.source, ..ahead };
+        model.solve(&[ahead, back]).unwrap().iter().map(|a| a.rate.gb()).sum::<f64>()
+    };
+    // x / 0.7867 + x · 16/128 = 478.125
+    near(ways(Operation::Read), 2.0 * 478.125 / (1.0 / 0.7867 + 0.125));
+    near(ways(Operation::Write), 2.0 * 0.989 * 0.774 * 478.125);
+}
