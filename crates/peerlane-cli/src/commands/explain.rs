@@ -17,7 +17,7 @@ use super::{heading, json};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
-use crate::render::{WIDTH, label};
+use crate::render::{self, WIDTH, label};
 use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
 
@@ -112,6 +112,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         unknown,
         lifts: lifts(model, &ahead),
         observed: observed(model, a, b),
+        rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
 
@@ -244,7 +245,8 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
         hang(out, "  ", why)?;
     }
     lifted(out, e)?;
-    seen(out, &e.observed)
+    seen(out, &e.observed)?;
+    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
 }
 
 /// A small copy's time, and the rates of larger ones.

@@ -14,6 +14,7 @@ use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
 use crate::machine::Machine;
+use crate::model::rdma::RdmaDescription;
 use crate::model::{Model, Transfer};
 use crate::units::Bytes;
 pub use machine::{
@@ -245,6 +246,8 @@ pub struct ExplanationDocument {
     pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
+    /// The ways of RDMA between a GPU and a NIC; null between others.
+    pub rdma: Option<RdmaDescription>,
 }
 
 /// One hop of an explained path.

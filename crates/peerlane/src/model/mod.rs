@@ -7,6 +7,7 @@ mod defaults;
 mod latency;
 mod nvlink;
 mod pcie;
+pub mod rdma;
 mod resources;
 mod route;
 mod staging;
