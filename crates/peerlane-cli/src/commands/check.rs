@@ -1,6 +1,7 @@
 //! `peerlane check`: verdict, tree, expected against seen, findings, and what is not known.
 
 use std::io::Write;
+use std::path::Path;
 
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, check, verdict};
@@ -10,48 +11,105 @@ use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::{between, heading, json, most};
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, CheckFormat, Machines};
+use crate::formats::{junit, markdown, prometheus};
 use crate::render::{comparison, findings, tree};
 use crate::target::{Loaded, load};
-use crate::{Failure, Outcome, live};
+use crate::{Failure, Outcome, html, live};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = match measured(args)? {
-        Some(loaded) => loaded,
-        None => load(&args.machines.targets, args.machines.machine.as_deref())?,
-    };
+    let loaded = machines(&args.machines, args.passive, args.force)?;
+    let models = models(&loaded);
     let mut checks = Vec::new();
-    for (i, machine) in loaded.machines.iter().enumerate() {
-        let model = Model::new(machine, Parts::embedded());
-        let context = Context { machine, model: &model };
-        let findings = check(&context);
-        let verdict = verdict(&context, &findings);
-        let checked = MachineCheck { name: machine.name.clone(), verdict, findings };
-        if !args.detail.json {
+    let format = if args.detail.json { CheckFormat::Json } else { args.format };
+    for (i, model) in models.iter().enumerate() {
+        let checked = judge(model);
+        if format == CheckFormat::Text {
             between(out, i == 0)?;
-            report(out, &model, &checked, args.detail.verbose)?;
+            report(out, model, &checked, args.detail.verbose)?;
         }
         checks.push(checked);
     }
+    if let Some(file) = &args.html {
+        write_page(file, &loaded, &models, &checks)?;
+    }
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f.severity));
-    if args.detail.json {
-        json(out, &CheckDocument::new(checks))?;
+    match format {
+        CheckFormat::Text => {}
+        CheckFormat::Json => json(out, &CheckDocument::new(checks))?,
+        CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
+        CheckFormat::Markdown => {
+            for (i, (model, checked)) in models.iter().zip(&checks).enumerate() {
+                let text = markdown::machine(model, checked.verdict, &checked.findings);
+                write!(out, "{}{text}", if i == 0 { "" } else { "\n" })?;
+            }
+        }
+        CheckFormat::Prometheus => {
+            let judged = |((model, checked), run): ((_, _), &Option<peerlane::run::Run>)| {
+                let (model, checked): (&Model, &MachineCheck) = (model, checked);
+                let began = run.as_ref().map(|run| run.conditions.began);
+                prometheus::Judged { model, verdict: checked.verdict, findings: &checked.findings, began }
+            };
+            let all: Vec<_> = models.iter().zip(&checks).zip(&loaded.runs).map(judged).collect();
+            out.write_all(prometheus::exposition(&all).as_bytes())?;
+        }
     }
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
 }
 
+/// The machines that are meant; this one measured, unless it is not to be.
+pub(super) fn machines(wanted: &Machines, passive: bool, force: bool) -> Result<Loaded, Failure> {
+    match measured(wanted, passive, force)? {
+        Some(loaded) => Ok(loaded),
+        None => load(&wanted.targets, wanted.machine.as_deref()),
+    }
+}
+
+/// A model of each machine.
+pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
+    loaded.machines.iter().map(|machine| Model::new(machine, Parts::embedded())).collect()
+}
+
+/// What the rules say of a machine.
+pub(super) fn judge(model: &Model) -> MachineCheck {
+    let context = Context { machine: model.machine, model };
+    let findings = check(&context);
+    let verdict = verdict(&context, &findings);
+    MachineCheck { name: model.machine.name.clone(), verdict, findings }
+}
+
+/// Writes the page of some machines to a file, or to standard output for `-`.
+pub(super) fn write_page(
+    file: &Path,
+    loaded: &Loaded,
+    models: &[Model],
+    checks: &[MachineCheck],
+) -> Result<(), Failure> {
+    let subject = |((model, checked), run)| {
+        let (checked, run): (&MachineCheck, &Option<_>) = (checked, run);
+        html::Subject { model, run: run.as_ref(), verdict: checked.verdict, findings: &checked.findings }
+    };
+    let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
+    let page = html::page(&html::document(&subjects)).map_err(|e| Failure::new(format!("no report: {e}")))?;
+    if file == Path::new("-") {
+        std::io::stdout().lock().write_all(page.as_bytes())?;
+        return Ok(());
+    }
+    std::fs::write(file, page).map_err(|e| Failure::new(format!("{}: {e}", file.display())))
+}
+
 /// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
 /// be, which stderr is told.
-fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
-    let meant = match args.machines.targets.as_slice() {
+fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Loaded>, Failure> {
+    let meant = match wanted.targets.as_slice() {
         [] => true,
         [only] => only == "live",
         _ => false,
     };
-    if args.passive || !meant || !live::has_nvidia_gpu() {
+    if passive || !meant || !live::has_nvidia_gpu() {
         return Ok(None);
     }
-    match measure::take_live(args.force) {
+    match measure::take_live(force) {
         Ok(Taken { run, incomplete }) => {
             let machine = run.machine().map_err(|e| Failure::new(e.to_string()))?;
             Ok(Some(Loaded { machines: vec![machine], runs: vec![Some(run)], incomplete }))

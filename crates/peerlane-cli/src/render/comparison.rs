@@ -277,6 +277,36 @@ fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize
     (within == pairs).then_some(cliques)
 }
 
+/// One line of the table in words.
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Between whom, with the path class.
+    pub(crate) ends: String,
+    /// How many cells it stands for.
+    pub(crate) cells: usize,
+    /// Lowest and highest expectation; empty where nothing can be expected.
+    pub(crate) expected: String,
+    /// Lowest and highest number seen.
+    pub(crate) seen: String,
+    /// Lowest and highest of seen ÷ expected.
+    pub(crate) ratio: String,
+}
+
+/// The lines, for other formats.
+pub(crate) fn rows(sections: &[Section]) -> Vec<Row> {
+    let text = |bounds: Option<(f64, f64)>| bounds.map_or_else(String::new, |(low, high)| span(low, high));
+    let row = |section: &Section, line: Line| Row {
+        what: section.what.clone(),
+        ends: line.ends().replacen("  ", " ", 2),
+        cells: line.cells,
+        expected: text(line.expected),
+        seen: text(line.seen),
+        ratio: text(line.ratio),
+    };
+    sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
+}
+
 /// Writes the table.
 pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
     if sections.is_empty() {

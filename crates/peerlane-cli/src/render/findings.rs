@@ -19,6 +19,11 @@ pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding
         Verdict::Broken => "BROKEN",
         Verdict::Unknown => "UNKNOWN: too little is known to judge",
     };
+    writeln!(out, "{}  {}", paint(style::of_verdict(verdict), name), counts(findings))
+}
+
+/// `1 error, 2 warnings`, or that there is none.
+pub(crate) fn counts(findings: &[Finding]) -> String {
     let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
         0 => None,
         n => Some(count(n, what)),
@@ -28,8 +33,7 @@ pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding
             .into_iter()
             .flatten()
             .collect();
-    let counts = if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") };
-    writeln!(out, "{}  {counts}", paint(style::of_verdict(verdict), name))
+    if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") }
 }
 
 /// Writes findings one below the other.
