@@ -100,7 +100,7 @@ function legend(chart: Chart): HTMLElement {
   const heads = ["curve", "t₀, µs", "r∞, GB/s", "n½", "off by more than 20 % at"];
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": "Legend and fitted values" },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Legend and fitted values" },
     h("table", { class: "fits" }, h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, ...rows)),
   );
 }
@@ -113,7 +113,7 @@ function table(chart: Chart, shown: string): HTMLElement {
   };
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers of ${chart.what}` },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": `Numbers of ${chart.what}` },
     h(
       "table",
       {},

@@ -17,7 +17,7 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
     h("summary", {}, h("strong", {}, of.what), " ", h("span", { class: "brief" }, brief(of))),
     h(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": `${of.what} at once` },
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.what} at once` },
       h(
         "table",
         {},

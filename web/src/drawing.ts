@@ -116,7 +116,9 @@ export function drawing(state: State): HTMLElement {
     .attr("aria-label", (b) => {
       const node = machine.nodes[b.node];
       const mark = found.nodes.get(b.node);
-      return `${node ? nodeLine(node) : ""}${mark ? `, ${mark}` : ""}`;
+      // begins with what is seen, as those who speak to their machine say it
+      const seen = `${fit(node?.name ?? "")} ${fit(node?.product ?? "")}`.trim();
+      return [`${seen}${mark ? " !" : ""}`, mark, node?.assumed && "assumed"].filter(Boolean).join(", ");
     })
     .on("click", (_, b) => state.choose({ kind: "node", node: b.node }));
   box.append("rect").attr("width", width).attr("height", height).attr("rx", 4);
@@ -125,7 +127,8 @@ export function drawing(state: State): HTMLElement {
     .attr("class", "name")
     .attr("x", 8)
     .attr("y", (b) => (machine.nodes[b.node]?.product ? height / 2 - 2 : height / 2 + 4))
-    .text((b) => fit(machine.nodes[b.node]?.name ?? ""));
+    // the blank keeps name and product apart where they are read out
+    .text((b) => `${fit(machine.nodes[b.node]?.name ?? "")} `);
   box
     .append("text")
     .attr("class", "product")
@@ -175,7 +178,7 @@ export function drawing(state: State): HTMLElement {
     wire.classed("tight", (w) => shown?.tight.has(w.link) ?? false);
     box.classed("lit", (b) => shown?.nodes.has(b.node) ?? false);
   });
-  const frame = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The drawing, which scrolls" });
+  const frame = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "The drawing, which scrolls" });
   frame.append(root);
   return frame;
 }

@@ -33,6 +33,9 @@ const STEPS: Record<string, [number, number]> = {
   PageDown: [5, 0],
 };
 
+/** Tables of more columns are set smaller. */
+const MANY = 12;
+
 /** The table, and a way to mark a cell as chosen. */
 export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void } {
   const cells: (HTMLTableCellElement | null)[][] = [];
@@ -65,7 +68,8 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     body.append(line);
   });
   const head = h("tr", {}, h("td", {}), ...of.cols.map((name) => h("th", { scope: "col" }, name)));
-  const table = h("table", { class: "heat", role: "grid" }, h("caption", {}, of.caption), h("thead", {}, head), body);
+  const size = of.cols.length > MANY ? "heat many" : "heat";
+  const table = h("table", { class: size, role: "grid", "aria-label": of.caption }, h("thead", {}, head), body);
   const all = cells.flat().filter((cell) => cell !== null);
   let stop = all[0];
   stop?.setAttribute("tabindex", "0");
@@ -94,16 +98,21 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     const at = place(event.target);
     if (at) of.point(...at);
   });
+  const choose = (at: [number, number]) => {
+    of.choose(...at);
+    // what has opened for it may lie above it
+    cells[at[0]]?.[at[1]]?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  };
   table.addEventListener("click", (event) => {
     const at = place(event.target);
-    if (at) of.choose(...at);
+    if (at) choose(at);
   });
   table.addEventListener("keydown", (event) => {
     const at = place(event.target);
     if (!at) return;
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
-      of.choose(...at);
+      choose(at);
       return;
     }
     const next = event.key === "Home" || event.key === "End" ? edge(cells[at[0]], event.key) : walk(cells, at, event.key);
@@ -112,8 +121,8 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     stopAt(next);
     next.focus();
   });
-  const root = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `${of.caption}, which scrolls` }, table);
-  return { root, mark };
+  const scroll = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.caption}, which scrolls` }, table);
+  return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark };
 }
 
 /** The next cell in a direction that is not empty. */

@@ -182,7 +182,7 @@ const OBTAINED = {
 } as const;
 
 function tree(machine: MachineReport): HTMLElement {
-  return h("pre", { tabindex: 0, role: "region", "aria-label": "The machine as text" }, machine.tree);
+  return h("pre", { tabindex: 0, role: "group", "aria-label": "The machine as text" }, machine.tree);
 }
 
 function caveats(machine: MachineReport): Child[] {
@@ -206,7 +206,7 @@ function facts(table: Table): HTMLElement {
   );
   return h(
     "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": table.title },
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": table.title },
     h("table", { class: "facts" }, h("caption", {}, table.title), head, h("tbody", {}, ...rows)),
   );
 }

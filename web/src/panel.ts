@@ -125,7 +125,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
     h("p", {}, [path.class, kind].filter(Boolean).join(", ")),
     h(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Hops" },
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": "Hops" },
       h(
         "table",
         { class: "hops" },

@@ -159,8 +159,8 @@ pub(crate) fn rates(model: &Model) -> Vec<Option<f64>> {
     let mut rates = vec![None; model.machine.fabric.links().len()];
     for resource in &model.resources {
         if let Some(slot) = resource.link.and_then(|link| rates.get_mut(link.index())) {
-            let rate = resource.capacity.gb();
-            *slot = Some(slot.map_or(rate, |known: f64| known.max(rate))).filter(|r| r.is_finite());
+            // a link's channels come before what both directions share
+            *slot = slot.or(Some(resource.capacity.gb()).filter(|r| r.is_finite()));
         }
     }
     rates
