@@ -7,7 +7,7 @@ import { select } from "d3-selection";
 import { line, symbol, symbolCircle, symbolCross, symbolDiamond, symbolSquare, symbolStar, symbolTriangle } from "d3-shape";
 import type { Chart, CurveView, MachineReport } from "./document";
 import { h, s } from "./dom";
-import { bytes, number, unit } from "./format";
+import { bytes, micro, number, percent, unit } from "./format";
 import { from } from "./panel";
 
 const WIDTH = 640;
@@ -22,15 +22,14 @@ const COLOURS = 7;
 
 /** A chart with its legend, the fitted values and all numbers. */
 export function chartView(machine: MachineReport, chart: Chart, open: boolean): HTMLElement {
-  const shown = unit(chart.unit);
   const fitted = chart.curves.some((curve) => curve.fit);
   return h(
     "details",
     { class: "chart", open },
-    h("summary", {}, h("strong", {}, chart.what), " ", h("span", { class: "brief" }, `${chart.curves.length} curve${chart.curves.length === 1 ? "" : "s"}`)),
+    h("summary", {}, h("strong", {}, micro(chart.what)), " ", h("span", { class: "brief" }, `${chart.curves.length} curve${chart.curves.length === 1 ? "" : "s"}`)),
     h("figure", {}, drawn(chart), legend(chart)),
     fitted && h("p", { class: "hint" }, "Dashed: the model time = t₀ + size ÷ r∞, fitted to the points; n½ is the size that reaches half of r∞."),
-    h("details", {}, h("summary", {}, "All numbers"), table(chart, shown)),
+    h("details", { class: "screen" }, h("summary", {}, "All numbers"), table(chart)),
     from(machine, chart.sources),
   );
 }
@@ -97,15 +96,23 @@ function legend(chart: Chart): HTMLElement {
     const off = fit && fit.misfits.length > 0 ? fit.misfits.map(bytes).join(", ") : "";
     return h("tr", {}, h("th", { scope: "row" }, sample, curve.name), ...cells.map((text) => h("td", { class: "number" }, text)), h("td", {}, off));
   });
-  const heads = ["curve", "t₀, µs", "r∞, GB/s", "n½", "off by more than 20 % at"];
+  const tolerance = chart.curves.find((curve) => curve.fit)?.fit?.tolerance;
+  const off = tolerance === undefined ? "" : `off by more than ${percent(tolerance)} at`;
+  const heads: [string, string | null][] = [
+    ["curve", null],
+    ["t₀, µs", "number"],
+    ["r∞, GB/s", "number"],
+    ["n½", "number"],
+    [off, null],
+  ];
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "group", "aria-label": "Legend and fitted values" },
-    h("table", { class: "fits" }, h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col" }, t)))), h("tbody", {}, ...rows)),
+    h("table", { class: "fits" }, h("thead", {}, h("tr", {}, ...heads.map(([t, kind]) => h("th", { scope: "col", class: kind }, t)))), h("tbody", {}, ...rows)),
   );
 }
 
-function table(chart: Chart, shown: string): HTMLElement {
+function table(chart: Chart): HTMLElement {
   const sizes = [...new Set(chart.curves.flatMap((c) => c.points.map((p) => p.size)))].sort((a, b) => a - b);
   const at = (curve: CurveView, size: number) => {
     const point = curve.points.find((p) => p.size === size);
@@ -117,8 +124,8 @@ function table(chart: Chart, shown: string): HTMLElement {
     h(
       "table",
       {},
-      h("caption", {}, `${chart.what}${shown ? `, ${shown}` : ""}`),
-      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "size"), ...chart.curves.map((c) => h("th", { scope: "col" }, c.name)))),
+      h("caption", {}, micro(chart.what)),
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "size"), ...chart.curves.map((c) => h("th", { scope: "col", class: "number" }, c.name)))),
       h("tbody", {}, ...sizes.map((size) => h("tr", {}, h("th", { scope: "row" }, bytes(size)), ...chart.curves.map((c) => h("td", { class: "number" }, at(c, size)))))),
     ),
   );

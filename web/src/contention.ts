@@ -10,7 +10,15 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
   const shown = unit(of.unit);
   const most = Math.max(...of.sets.map((set) => set.sum ?? 0), 1e-9);
   const bar = scaleLinear().domain([0, most]).range([0, 100]);
-  const heads = ["at once", "each", "sum", "", "of alone", "expected", "ratio"];
+  const heads: [string, string | null][] = [
+    ["at once", null],
+    ["each", "number"],
+    ["sum", "number"],
+    ["", null],
+    ["of alone", "number"],
+    ["expected", "number"],
+    ["ratio", "number"],
+  ];
   return h(
     "details",
     { class: "contention", open },
@@ -22,7 +30,7 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
         "table",
         {},
         h("caption", {}, `${of.what}, ${shown}`),
-        h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col" }, t || h("span", { class: "unseen" }, "bar"))))),
+        h("thead", {}, h("tr", {}, ...heads.map(([t, kind]) => h("th", { scope: "col", class: kind }, t || h("span", { class: "unseen" }, "bar"))))),
         h("tbody", {}, ...of.sets.map((set) => row(set, bar))),
       ),
     ),

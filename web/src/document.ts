@@ -70,6 +70,10 @@ facts: Table[]
  */
 findings: FindingView[]
 /**
+ * The hops that ways are made of.
+ */
+hops: HopView[]
+/**
  * Its devices in a line: `4 GPUs, 2 NICs`.
  */
 inventory: string
@@ -134,7 +138,7 @@ verdict: ("healthy" | "degraded" | "broken" | "unknown")
  */
 warnings: string[]
 /**
- * Sentences that `paths` and `matrices` refer to by index.
+ * Sentences that `hops`, `paths` and `matrices` refer to by index.
  */
 words: string[]
 }
@@ -196,6 +200,10 @@ rate: number
  * Start-up time in µs.
  */
 startup_us: number
+/**
+ * The share from which on it is off there.
+ */
+tolerance: number
 /**
  * What it gives at each point, in the chart's unit.
  */
@@ -512,6 +520,31 @@ matrix: number
 row: number
 }
 /**
+ * One hop, as many ways have it.
+ */
+export interface HopView {
+/**
+ * Index of the node where it starts.
+ */
+from: number
+/**
+ * The most that a lone transfer gets through it, in GB/s.
+ */
+limit?: (number | null)
+/**
+ * Index of its link; absent inside a node.
+ */
+link?: (number | null)
+/**
+ * Index of the node where it ends.
+ */
+to: number
+/**
+ * Why: index among the words.
+ */
+why?: (number | null)
+}
+/**
  * A link, as shown beside the drawing.
  */
 export interface LinkView {
@@ -709,42 +742,17 @@ because?: (number | null)
  */
 class?: (PathClass | null)
 /**
- * Its hops, in order.
+ * Its hops, in order: indices into the machine's.
  */
-hops: HopView[]
+hops: number[]
 /**
  * Whether it goes through host memory; absent where the model has no route.
  */
 staged?: (boolean | null)
-}
 /**
- * One hop.
+ * Which of them, as places in `hops`, are the tightest.
  */
-export interface HopView {
-/**
- * Index of the node where it starts.
- */
-from: number
-/**
- * The most that a lone transfer gets through it, in GB/s.
- */
-limit?: (number | null)
-/**
- * Index of its link; absent inside a node.
- */
-link?: (number | null)
-/**
- * Whether it is the tightest of the way.
- */
-tightest: boolean
-/**
- * Index of the node where it ends.
- */
-to: number
-/**
- * Why: index among the words.
- */
-why?: (number | null)
+tightest: number[]
 }
 /**
  * The record of the run that the numbers are from.
@@ -762,4 +770,8 @@ gzip: string
  * A name for the file.
  */
 name: string
+/**
+ * Whether it has the samples behind each number, which take most of its room.
+ */
+samples: boolean
 }

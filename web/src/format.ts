@@ -22,6 +22,11 @@ export function unit(unit: Unit | null | undefined): string {
   return unit === "us" ? "µs" : (unit ?? "");
 }
 
+/** A description that ends in its unit, with the unit as people write it. */
+export function micro(what: string): string {
+  return what.replace(/, us$/, ", µs");
+}
+
 const SIZES: [number, string][] = [
   [2 ** 40, "TiB"],
   [2 ** 30, "GiB"],

@@ -146,7 +146,7 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
       "p",
       { class: "actions" },
       button("Copy the findings as Markdown", copied),
-      record && button(`Save the run's record (${bytes(record.bytes)})`, saved),
+      record && button(`Save the run's record (${bytes(record.bytes)}${record.samples ? "" : ", without samples"})`, saved),
       said,
     ),
   );

@@ -4,7 +4,7 @@ import { extent } from "d3-array";
 import { scaleLinear, scaleLog } from "d3-scale";
 import type { ClassView, MachineReport, MatrixView } from "./document";
 import { h, type Child } from "./dom";
-import { count, number, span, unit } from "./format";
+import { count, micro, number, span, unit } from "./format";
 import { grid, type Look } from "./grid";
 import { from } from "./panel";
 import type { State } from "./state";
@@ -70,6 +70,9 @@ function ratioLook(matrix: MatrixView, [low, high]: [number, number]): Look {
   return { text, ramp: worst < 1 ? "low" : "high", at: far, marked: worst < 0.8 };
 }
 
+/** Matrices of more rows may go over two sheets of paper. */
+const TALL = 10;
+
 /** One matrix with its heat maps. `show` is called with a cell that a finding points at. */
 export function matrixView(state: State, index: number, open: boolean): { root: HTMLElement; show: (row: number, col: number) => void } {
   const { machine } = state;
@@ -123,7 +126,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
       kind: "path",
       path: path ?? null,
       title: name(row, col),
-      lines: [`${matrix.what}${orientation}`, text.join("; ")],
+      lines: [`${micro(matrix.what)}${orientation}`, text.join("; ")],
       bound: bound(row, col),
     });
   };
@@ -161,8 +164,8 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
   }
   const root = h(
     "details",
-    { class: "matrix", id: `matrix-${index}`, open },
-    h("summary", {}, h("strong", {}, matrix.ends), `, ${matrix.what.replace(/, us$/, ", µs")} `, h("span", { class: "brief" }, summary(matrix))),
+    { class: matrix.rows.length > TALL ? "matrix tall" : "matrix", id: `matrix-${index}`, open },
+    h("summary", {}, h("strong", {}, matrix.ends), `, ${micro(matrix.what)} `, h("span", { class: "brief" }, summary(matrix))),
     h("p", { class: "hint" }, [matrix.orientation, matrix.title].filter(Boolean).join("; ")),
     readout,
     h("div", { class: "maps" }, ...maps),

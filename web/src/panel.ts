@@ -4,7 +4,7 @@ import type { MachineReport } from "./document";
 import { button, h, refill, type Child } from "./dom";
 import { linkLine } from "./drawing";
 import { number } from "./format";
-import type { Choice, State } from "./state";
+import { hops, type Choice, type State } from "./state";
 
 /** The panel; empty until something is chosen. */
 export function panel(state: State): HTMLElement {
@@ -105,17 +105,17 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
         ? "direct"
         : "no rate is known for this way";
   const body = h("tbody", {});
-  for (const hop of path.hops) {
+  for (const { hop, tightest } of hops(machine, choice.path)) {
     const link = hop.link === null || hop.link === undefined ? undefined : machine.links[hop.link];
     const [a, b] = [machine.nodes[hop.from]?.name ?? "?", machine.nodes[hop.to]?.name ?? "?"];
     const limit = hop.limit === null || hop.limit === undefined ? "" : number(hop.limit);
     body.append(
       h(
         "tr",
-        { class: hop.tightest ? "tightest" : null },
+        { class: tightest ? "tightest" : null },
         h("th", { scope: "row" }, `${a} → ${b}`),
         h("td", {}, link?.what ?? ""),
-        h("td", { class: "number" }, limit, hop.tightest && h("span", { title: "the tightest hop" }, " ◄")),
+        h("td", { class: "number" }, limit, tightest && h("span", { title: "the tightest hop" }, " ◄")),
         h("td", {}, word(hop.why)),
       ),
     );

@@ -1,6 +1,6 @@
 // What a reader has chosen, and who wants to know.
 
-import type { MachineReport } from "./document";
+import type { HopView, MachineReport } from "./document";
 
 /** A chosen thing; `path` is a way with what stands above it. */
 export type Choice =
@@ -34,6 +34,15 @@ export class State {
   }
 }
 
+/** The hops of a way, and which are its tightest. */
+export function hops(machine: MachineReport, path: number | null | undefined): { hop: HopView; tightest: boolean }[] {
+  const way = path === null || path === undefined ? undefined : machine.paths[path];
+  return (way?.hops ?? []).flatMap((at, i) => {
+    const hop = machine.hops[at];
+    return hop ? [{ hop, tightest: way?.tightest.includes(i) ?? false }] : [];
+  });
+}
+
 /** What a choice lights in the drawing. */
 export interface Lit {
   nodes: Set<number>;
@@ -50,11 +59,11 @@ export function lit(machine: MachineReport, choice: Choice | null): Lit | null {
     case undefined:
       return null;
     case "path":
-      for (const hop of (choice.path === null ? undefined : machine.paths[choice.path])?.hops ?? []) {
+      for (const { hop, tightest } of hops(machine, choice.path)) {
         nodes.add(hop.from).add(hop.to);
         if (hop.link !== null && hop.link !== undefined) {
           links.add(hop.link);
-          if (hop.tightest) tight.add(hop.link);
+          if (tightest) tight.add(hop.link);
         }
       }
       break;

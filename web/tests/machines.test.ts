@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import type { HopView, ReportDocument } from "../src/document";
+import type { ReportDocument } from "../src/document";
 import { Chromium, data, folder, peerlane, report, shot, web } from "./harness";
 
 const axe = createRequire(join(web, "package.json")).resolve("axe-core");
@@ -73,7 +73,8 @@ for (const [name, write] of machines) {
         const [row, col] = places(paths)[0] ?? [-1, -1];
         if (row < 0) continue;
         await blocks.nth(i).locator(`td.cell[data-row="${row}"][data-col="${col}"]`).first().click();
-        const hops: HopView[] = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
+        const way: number[] = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
+        const hops = way.flatMap((at) => machine.hops[at] ?? []);
         const links = new Set(hops.flatMap((h) => h.link ?? []));
         assert.equal(await page.locator(".wire.lit").count(), links.size);
         const nodes = new Set(hops.flatMap((h) => [h.from, h.to]));

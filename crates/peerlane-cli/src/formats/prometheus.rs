@@ -39,8 +39,12 @@ impl Family {
     }
 
     fn add(&mut self, labels: &[(&str, &str)], value: f64) {
-        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+        // to Prometheus an empty label is none
+        let said = labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels: Vec<String> = said.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
         let labels = labels.join(",");
+        // six digits: more than any measurement has
+        let value: f64 = format!("{value:.5e}").parse().unwrap_or(value);
         if value.is_finite() && self.seen.insert(labels.clone()) {
             self.lines.push(format!("{}{{{labels}}} {value}", self.name));
         }
@@ -169,7 +173,7 @@ fn for_each_cell(rows: &[String], cols: &[String], values: &[Vec<Option<f64>>], 
     }
 }
 
-/// Labels of what a matrix holds; an empty one is as good as none to Prometheus.
+/// Labels of what a matrix holds; empty where it does not say.
 fn kind_of(matrix: &Matrix) -> [(&'static str, &'static str); 4] {
     let direction = match matrix.direction {
         Some(Direction::Unidirectional) => "one-way",

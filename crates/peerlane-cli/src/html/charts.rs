@@ -2,7 +2,7 @@
 
 use peerlane::evidence::{Curve, Engine, Operation, Quantity, Unit};
 use peerlane::expectation::expect_set;
-use peerlane::fit::Fit;
+use peerlane::fit::{Fit, MISFIT};
 use peerlane::model::Model;
 use peerlane::names::{is_host, ranges};
 use peerlane::run::{self, Run, TransferSet, ends};
@@ -94,6 +94,7 @@ fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
         half_size: fit.half_size,
         values: points.iter().map(value).map(short).collect(),
         misfits: fit.misfits().map(|r| r.size).collect(),
+        tolerance: MISFIT,
     })
 }
 

@@ -58,7 +58,9 @@ pub(crate) struct MachineReport {
     pub(crate) matrices: Vec<MatrixView>,
     /// The ways that cells take.
     pub(crate) paths: Vec<PathView>,
-    /// Sentences that `paths` and `matrices` refer to by index.
+    /// The hops that ways are made of.
+    pub(crate) hops: Vec<HopView>,
+    /// Sentences that `hops`, `paths` and `matrices` refer to by index.
     pub(crate) words: Vec<String>,
     /// Numbers against message size, one a chart.
     pub(crate) charts: Vec<Chart>,
@@ -245,12 +247,14 @@ pub(crate) struct PathView {
     pub(crate) staged: Option<bool>,
     /// Why it is staged: index among the words.
     pub(crate) because: Option<usize>,
-    /// Its hops, in order.
-    pub(crate) hops: Vec<HopView>,
+    /// Its hops, in order: indices into the machine's.
+    pub(crate) hops: Vec<usize>,
+    /// Which of them, as places in `hops`, are the tightest.
+    pub(crate) tightest: Vec<usize>,
 }
 
-/// One hop.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+/// One hop, as many ways have it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct HopView {
     /// Index of the node where it starts.
     pub(crate) from: usize,
@@ -262,8 +266,6 @@ pub(crate) struct HopView {
     pub(crate) limit: Option<f64>,
     /// Why: index among the words.
     pub(crate) why: Option<usize>,
-    /// Whether it is the tightest of the way.
-    pub(crate) tightest: bool,
 }
 
 /// Curves that share their axes.
@@ -316,6 +318,8 @@ pub(crate) struct FitView {
     pub(crate) values: Vec<f64>,
     /// Sizes that it does not describe.
     pub(crate) misfits: Vec<Bytes>,
+    /// The share from which on it is off there.
+    pub(crate) tolerance: f64,
 }
 
 /// Sets of transfers of one kind.
@@ -379,6 +383,8 @@ pub(crate) struct RunRecord {
     pub(crate) name: String,
     /// Its size, unpacked.
     pub(crate) bytes: usize,
+    /// Whether it has the samples behind each number, which take most of its room.
+    pub(crate) samples: bool,
     /// The record (`peerlane/run/1`), gzip in base64.
     pub(crate) gzip: String,
 }

@@ -96,7 +96,9 @@ fn states(run: &Run) -> Table {
     };
     let c = &run.conditions;
     let before = c.before.iter().map(|s| row("before", s));
-    let rows = before.chain(c.after.iter().map(|s| row("after", s))).collect();
+    let rows = before.chain(c.after.iter().map(|s| row("after", s)));
+    // a virtual machine has no states
+    let rows: Vec<Vec<String>> = rows.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
     Table { title: "GPUs during the run".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows }
 }
 

@@ -10,7 +10,7 @@ use peerlane::check::{Finding, Verdict};
 use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::Model;
-use peerlane::run::Run;
+use peerlane::run::{Cell, Run};
 
 use super::document::{ClassView, Labelled, LinkView, MachineReport, NodeView, ReportDocument, RunRecord, SCHEMA};
 use super::tables::{MOST_DEVICES, Tables, short};
@@ -91,6 +91,7 @@ fn machine(subject: &Subject) -> MachineReport {
         record: run.and_then(record),
         words: tables.words,
         paths: tables.paths,
+        hops: tables.hops,
         evidence: tables.evidence,
     }
 }
@@ -172,13 +173,29 @@ fn classes(tables: &mut Tables) -> Option<ClassView> {
     })
 }
 
+/// The most bytes of a packed record. Without the samples of larger ones the page stays small enough to be mailed.
+const MOST_PACKED: usize = 500_000;
+
 /// The record, packed; `None` only where it cannot be written as JSON.
 fn record(run: &Run) -> Option<RunRecord> {
+    let (bytes, gzip) = packed(run)?;
+    let samples = gzip.len() <= MOST_PACKED;
+    let (bytes, gzip) = if samples {
+        (bytes, gzip)
+    } else {
+        let bare = |cell: &Cell| Cell { samples: Vec::new(), ..cell.clone() };
+        packed(&Run { cells: run.cells.iter().map(bare).collect(), ..run.clone() })?
+    };
+    let name = format!("{}.run.json", file_name(&run.machine.name));
+    Some(RunRecord { name, bytes, samples, gzip: STANDARD.encode(gzip) })
+}
+
+/// Its size, and it as gzip.
+fn packed(run: &Run) -> Option<(usize, Vec<u8>)> {
     let text = run.to_json().ok()?;
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     packer.write_all(text.as_bytes()).ok()?;
-    let gzip = STANDARD.encode(packer.finish().ok()?);
-    Some(RunRecord { name: format!("{}.run.json", file_name(&run.machine.name)), bytes: text.len(), gzip })
+    Some((text.len(), packer.finish().ok()?))
 }
 
 /// A name without what file systems do not take.

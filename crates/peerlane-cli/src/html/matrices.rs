@@ -127,7 +127,13 @@ fn together(group: &[&Statement]) -> Matrix {
     let (rows, cols) = (names(|s| &s.from), names(|s| &s.to));
     let cols = if group.iter().all(|s| is_local(s)) { vec![SELF.to_owned()] } else { cols };
     let values = grid(&rows, &cols, |row, col| stated(group, row, col).map(|s| s.low));
-    let title = group.iter().map(|s| s.text.as_str()).collect::<Vec<_>>().join("; ");
+    let mut texts: Vec<&str> = Vec::new();
+    for statement in group {
+        if !texts.contains(&statement.text.as_str()) {
+            texts.push(&statement.text);
+        }
+    }
+    let title = texts.join("; ");
     let first = group.first();
     Matrix {
         quantity: first.map_or(Quantity::Bandwidth, |s| s.quantity),
