@@ -87,28 +87,31 @@ function drawn(chart: Chart): SVGSVGElement {
 }
 
 function legend(chart: Chart): HTMLElement {
+  const tolerance = chart.curves.find((curve) => curve.fit)?.fit?.tolerance;
   const rows = chart.curves.map((curve, i) => {
     const sample = s("svg", { viewBox: "-6 -6 12 12", class: "sample point-sample", "aria-hidden": "true" });
     const form = s("path", { class: "point", d: symbol(SYMBOLS[i % SYMBOLS.length], 40)() ?? "" });
     sample.append(s("g", { class: `curve colour-${i % COLOURS}` }, form));
+    const name = h("th", { scope: "row" }, sample, curve.name);
+    if (tolerance === undefined) return h("tr", {}, name);
     const fit = curve.fit;
     const cells = fit ? [number(fit.startup_us), number(fit.rate), bytes(fit.half_size)] : ["", "", ""];
-    const off = fit && fit.misfits.length > 0 ? fit.misfits.map(bytes).join(", ") : "";
-    return h("tr", {}, h("th", { scope: "row" }, sample, curve.name), ...cells.map((text) => h("td", { class: "number" }, text)), h("td", {}, off));
+    const misfits = fit && fit.misfits.length > 0 ? fit.misfits.map(bytes).join(", ") : "–";
+    return h("tr", {}, name, ...cells.map((text) => h("td", { class: "number" }, text)), h("td", {}, fit ? misfits : ""));
   });
-  const tolerance = chart.curves.find((curve) => curve.fit)?.fit?.tolerance;
-  const off = tolerance === undefined ? "" : `off by more than ${percent(tolerance)} at`;
-  const heads: [string, string | null][] = [
-    ["curve", null],
-    ["t₀, µs", "number"],
-    ["r∞, GB/s", "number"],
-    ["n½", "number"],
-    [off, null],
-  ];
+  const heads: [string, string | null][] = [["curve", null]];
+  if (tolerance !== undefined) {
+    heads.push(["t₀, µs", "number"], ["r∞, GB/s", "number"], ["n½", "number"], [`off by more than ${percent(tolerance)} at`, null]);
+  }
   return h(
     "div",
     { class: "scroll", tabindex: 0, role: "group", "aria-label": "Legend and fitted values" },
-    h("table", { class: "fits" }, h("thead", {}, h("tr", {}, ...heads.map(([t, kind]) => h("th", { scope: "col", class: kind }, t)))), h("tbody", {}, ...rows)),
+    h(
+      "table",
+      { class: "fits" },
+      h("thead", {}, h("tr", {}, ...heads.map(([t, kind]) => h("th", { scope: "col", class: kind }, t)))),
+      h("tbody", {}, ...rows),
+    ),
   );
 }
 

@@ -5,6 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
+import type { MachineReport, ReportDocument } from "../src/document";
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 
 /** The folder `web/`, from which the tests run. */
@@ -105,7 +106,10 @@ export async function shot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(to, `${name}.png`), fullPage: true });
 }
 
-/** The document inside a page. */
-export async function data<T>(page: Page): Promise<T> {
-  return JSON.parse((await page.locator("#data").textContent()) ?? "") as T;
+/** The first machine of the document inside a page. */
+export async function machineOf(page: Page): Promise<MachineReport> {
+  const report = JSON.parse((await page.locator("#data").textContent()) ?? "") as ReportDocument;
+  const [machine] = report.machines;
+  if (!machine) throw new Error("the document has no machine");
+  return machine;
 }

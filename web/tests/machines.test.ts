@@ -5,8 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import type { ReportDocument } from "../src/document";
-import { Chromium, data, folder, peerlane, report, shot, web } from "./harness";
+import { Chromium, folder, machineOf, peerlane, report, shot, web } from "./harness";
 
 const axe = createRequire(join(web, "package.json")).resolve("axe-core");
 const browser = new Chromium();
@@ -62,8 +61,7 @@ for (const [name, write] of machines) {
 
     test("every cell that has a way lights it", async () => {
       const { page, context, complaints } = await browser.open(file);
-      const machine = (await data<ReportDocument>(page)).machines[0];
-      assert.ok(machine);
+      const machine = await machineOf(page);
       const maps = [...machine.matrices.map((m) => m.paths), ...(machine.classes ? [machine.classes.paths] : [])];
       const blocks = page.locator("details.matrix, section.classes");
       assert.equal(await blocks.count(), maps.length);
@@ -73,7 +71,7 @@ for (const [name, write] of machines) {
         const [row, col] = places(paths)[0] ?? [-1, -1];
         if (row < 0) continue;
         await blocks.nth(i).locator(`td.cell[data-row="${row}"][data-col="${col}"]`).first().click();
-        const way: number[] = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
+        const way = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
         const hops = way.flatMap((at) => machine.hops[at] ?? []);
         const links = new Set(hops.flatMap((h) => h.link ?? []));
         assert.equal(await page.locator(".wire.lit").count(), links.size);
@@ -96,8 +94,8 @@ for (const [name, write] of machines) {
       await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
       assert.equal(await page.locator("details:not([open]):not(.screen)").count(), 0);
       await page.evaluate(() => dispatchEvent(new Event("afterprint")));
-      const pdf = await page.pdf({ format: "A4" });
-      assert.ok(pdf.length > 10_000);
+      // slow for long pages, and of one kind
+      if (name === "7gforce") assert.ok((await page.pdf({ format: "A4" })).length > 10_000);
       await context.close();
     });
   });
@@ -116,8 +114,7 @@ async function openAll(page: Page): Promise<void> {
 
 /** All nodes and links are there, inside the drawing, no box on another, no text beyond its box. */
 async function wellDrawn(page: Page): Promise<void> {
-  const machine = (await data<ReportDocument>(page)).machines[0];
-  assert.ok(machine);
+  const machine = await machineOf(page);
   assert.equal(await page.locator(".drawing .box").count(), machine.nodes.length);
   assert.equal(await page.locator(".drawing .wire").count(), machine.links.length);
   const wrong = await page.evaluate(() => {

@@ -4,8 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import type { ReportDocument } from "../src/document";
-import { Chromium, data, folder, peerlane, report } from "./harness";
+import { Chromium, folder, machineOf, peerlane, report } from "./harness";
 
 const browser = new Chromium();
 let measured = "";
@@ -85,8 +84,7 @@ test("the record comes out as it went in", async () => {
 test("a finding leads to the drawing, to its cells and to where it stands", async () => {
   const file = report("traditional", "exxact-traditional");
   const { page, context } = await browser.open(file);
-  const machine = (await data<ReportDocument>(page)).machines[0];
-  assert.ok(machine);
+  const machine = await machineOf(page);
   const at = machine.findings.findIndex((f) => f.cells.length > 0);
   assert.ok(at >= 0, "no finding is about cells");
   const finding = page.locator(`#finding-${at}`);
@@ -105,8 +103,8 @@ test("a finding leads to the drawing, to its cells and to where it stands", asyn
 test("curves carry their fitted values", async () => {
   const { page, context } = await browser.open(measured);
   const chart = page.locator("details.chart").first();
-  const machine = (await data<ReportDocument>(page)).machines[0];
-  const curves = machine?.charts[0]?.curves ?? [];
+  const machine = await machineOf(page);
+  const curves = machine.charts[0]?.curves ?? [];
   assert.ok(curves.length > 0 && curves.every((c) => c.fit));
   assert.equal(await chart.locator("path.fitted").count(), curves.length);
   assert.equal(await chart.locator("path.point").count() - curves.length, curves.flatMap((c) => c.points).length);

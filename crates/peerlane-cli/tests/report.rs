@@ -47,7 +47,8 @@ fn every_document_is_as_its_schema_says() {
     stdout(&["measure", "h200x4-vm", "--full", "-o", run]);
     for target in names.into_iter().chain([run]) {
         let document = document(&stdout(&["report", target, "-o", "-"]));
-        let wrong: Vec<String> = validator.iter_errors(&document).map(|e| format!("{} {e}", e.instance_path())).collect();
+        let wrong: Vec<String> =
+            validator.iter_errors(&document).map(|e| format!("{} {e}", e.instance_path())).collect();
         assert!(wrong.is_empty(), "{target}: {wrong:?}");
         points_at_what_is_there(&document["machines"][0], target);
     }
@@ -56,7 +57,8 @@ fn every_document_is_as_its_schema_says() {
 /// Every index in a machine names something.
 fn points_at_what_is_there(machine: &serde_json::Value, name: &str) {
     let len = |field: &str| machine[field].as_array().unwrap().len() as u64;
-    let (nodes, links, paths, words, evidence) = (len("nodes"), len("links"), len("paths"), len("words"), len("evidence"));
+    let (nodes, links, paths, words, evidence) =
+        (len("nodes"), len("links"), len("paths"), len("words"), len("evidence"));
     fn walk(value: &serde_json::Value, key: &str, each: &mut dyn FnMut(&str, u64)) {
         match value {
             serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, key, each)),
@@ -80,21 +82,30 @@ fn points_at_what_is_there(machine: &serde_json::Value, name: &str) {
     assert!(seen > 0, "{name}");
     let hops = len("hops");
     walk(&machine["paths"], "", &mut |key, at| assert!(key != "hops" || at < hops, "{name}: hop {at}"));
-    for matrix in machine["matrices"].as_array().unwrap().iter().chain(machine["classes"].as_object().map(|_| &machine["classes"])) {
+    for matrix in machine["matrices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .chain(machine["classes"].as_object().map(|_| &machine["classes"]))
+    {
         walk(&matrix["paths"], "paths", &mut |_, at| assert!(at < paths, "{name}"));
     }
 }
 
 #[test]
 fn sixteen_gpus_with_a_full_run_fit_into_a_mail() {
-    let mut system = String::from("name = \"sixteen\"\ntitle = \"sixteen GPUs on two sockets\"\nsource = \"a test\"\n[nodes]\n");
+    let mut system =
+        String::from("name = \"sixteen\"\ntitle = \"sixteen GPUs on two sockets\"\nsource = \"a test\"\n[nodes]\n");
     let mut links = String::new();
-    let mut link = |a: &str, b: &str, how: &str| links.push_str(&format!("[[links]]\nbetween = [\"{a}\", \"{b}\"]\n{how}\n"));
+    let mut link =
+        |a: &str, b: &str, how: &str| links.push_str(&format!("[[links]]\nbetween = [\"{a}\", \"{b}\"]\n{how}\n"));
     for socket in 0..2 {
         system.push_str(&format!("cpu{socket} = {{ part = \"sapphire-rapids\", numa = {socket} }}\n"));
         for half in 0..2 {
             let switch = format!("sw{}", socket * 2 + half);
-            system.push_str(&format!("{switch} = {{ part = \"pex89144\" }}\nnic{switch} = {{ part = \"connectx-7\" }}\n"));
+            system.push_str(&format!(
+                "{switch} = {{ part = \"pex89144\" }}\nnic{switch} = {{ part = \"connectx-7\" }}\n"
+            ));
             link(&format!("cpu{socket}"), &switch, "pcie = \"5.0 x16\"");
             link(&switch, &format!("nic{switch}"), "pcie = \"5.0 x16\"");
             for gpu in 0..4 {
@@ -145,9 +156,14 @@ fn a_page_tells_no_folder() {
 #[test]
 fn formats_of_others() {
     let markdown = stdout(&["check", "7gforce", "--format", "markdown"]);
-    assert!(markdown.starts_with("## 7gforce: ") && markdown.contains("\n| bandwidth, one way, GB/s | GPU6 → host | 1 |"));
+    assert!(
+        markdown.starts_with("## 7gforce: ") && markdown.contains("\n| bandwidth, one way, GB/s | GPU6 → host | 1 |")
+    );
     let metrics = stdout(&["check", "exxact-devbox", "-f", "prometheus"]);
-    assert!(metrics.contains("\npeerlane_bandwidth_bytes_per_second{machine=\"exxact-devbox\",row=\"GPU0\",column=\"GPU1\","));
+    assert!(
+        metrics
+            .contains("\npeerlane_bandwidth_bytes_per_second{machine=\"exxact-devbox\",row=\"GPU0\",column=\"GPU1\",")
+    );
     let junit = stdout(&["check", "7gforce", "dgx-1", "--format", "junit", "--fail-on", "warning"]);
     assert_eq!((junit.matches("<testsuite ").count(), junit.matches("<failure ").count()), (2, 3));
     let json = stdout(&["check", "7gforce", "--format", "json"]);

@@ -51,7 +51,8 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let subjects = if finding.subjects.is_empty() { String::new() } else { format!(": {}", finding.subjects.join(", ")) };
+    let subjects =
+        if finding.subjects.is_empty() { String::new() } else { format!(": {}", finding.subjects.join(", ")) };
     let _ = writeln!(
         text,
         "    <testcase classname=\"{machine}\" name=\"{}\">",
@@ -96,7 +97,10 @@ mod tests {
         let checks = [MachineCheck { name: "m<1>".into(), verdict: Verdict::Degraded, findings }];
         let text = document(&checks, FailOn::Error);
         let rules = rule_ids().count();
-        assert!(text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\">", rules + 1)), "{text}");
+        assert!(
+            text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\">", rules + 1)),
+            "{text}"
+        );
         assert_eq!((text.matches("<failure").count(), text.matches("<system-out>").count()), (1, 1));
         assert_eq!(document(&checks, FailOn::Never).matches("<failure").count(), 0);
         assert!(text.contains("narrow-link: &lt;GPU&quot;0 &gt;") && !text.contains('\u{0}'));

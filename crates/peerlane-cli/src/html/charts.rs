@@ -34,7 +34,8 @@ pub(super) fn charts(tables: &mut Tables, run: Option<&Run>) -> Vec<Chart> {
     let own = run.map(|run| run::curves(&run.cells)).unwrap_or_default();
     for (curve, origin) in tables.model.machine.curves.iter().filter(|(curve, _)| !own.contains(curve)) {
         let source = tables.source(&origin.to_string());
-        let head = if curve.ends.is_empty() { curve.what.clone() } else { format!("{} {}", curve.what, ranges(&curve.ends)) };
+        let head =
+            if curve.ends.is_empty() { curve.what.clone() } else { format!("{} {}", curve.what, ranges(&curve.ends)) };
         tables.tells(source, &head);
         for series in &curve.series {
             captured(&mut charts, curve, &head, series, source);
@@ -155,6 +156,9 @@ mod tests {
         let rates: Vec<Point> = sizes.iter().map(|s| point(*s, 8.0 * *s as f64 / (1e4 + *s as f64))).collect();
         let by_rate = fit(&rates, Unit::GigabitsPerSecond, false).unwrap();
         assert_eq!((by_rate.rate, by_rate.values[1]), (1.0, 4.0));
-        assert!(fit(&rates, Unit::GigabitsPerSecond, true).is_none() && fit(&rates[..2], Unit::GigabitsPerSecond, false).is_none());
+        assert!(
+            fit(&rates, Unit::GigabitsPerSecond, true).is_none()
+                && fit(&rates[..2], Unit::GigabitsPerSecond, false).is_none()
+        );
     }
 }

@@ -49,7 +49,8 @@ fn machine(subject: &Subject) -> MachineReport {
     }
     let nodes: Vec<NodeView> = fabric.ids().map(|id| node(&mut tables, fabric.node(id))).collect();
     let rates = rates(model);
-    let links = fabric.link_ids().map(|id| link(&mut tables, fabric.link(id), rates.get(id.index()).copied().flatten()));
+    let links =
+        fabric.link_ids().map(|id| link(&mut tables, fabric.link(id), rates.get(id.index()).copied().flatten()));
     let links: Vec<LinkView> = links.collect();
     for view in &nodes {
         view.sources.iter().for_each(|at| tables.tells(*at, &view.name));
