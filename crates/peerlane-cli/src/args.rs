@@ -96,6 +96,9 @@ pub(crate) struct CheckArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show every finding, number, assumption and unknown, and matrices coloured by how they compare
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// What to write
     #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
     pub(crate) format: CheckFormat,

@@ -1,19 +1,22 @@
-//! `peerlane check`: verdict, tree, expected against seen, findings, and what is not known.
+//! `peerlane check`: verdict, tree, findings, expected against seen, and what is not known.
 
 use std::io::Write;
 use std::path::Path;
 
 use peerlane::catalogue::Parts;
-use peerlane::check::{Context, check, verdict};
+use peerlane::check::{Context, Verdict, check, verdict};
+use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::machine::Machine;
+use peerlane::machine::{Machine, Observed};
 use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::{between, heading, json, most};
 use crate::args::{CheckArgs, CheckFormat, Machines};
 use crate::formats::{junit, markdown, prometheus};
-use crate::render::{comparison, findings, tree};
+use crate::render::style::{self, paint};
+use crate::render::text::{count, fit, hang};
+use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
 use crate::target::{Loaded, load};
 use crate::{Failure, Outcome, html, live};
 
@@ -26,7 +29,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         let checked = judge(model);
         if format == CheckFormat::Text {
             between(out, i == 0)?;
-            report(out, model, &checked, args.detail.verbose)?;
+            report(out, model, &checked, args)?;
         }
         checks.push(checked);
     }
@@ -122,20 +125,69 @@ fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Load
     }
 }
 
-fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, verbose: bool) -> Result<(), Failure> {
+/// Lines of numbers that are shown unless all are asked for.
+const LINES: usize = 14;
+
+/// Verdict, drawing, the few findings that matter, numbers: about a screen, or all of it.
+fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &CheckArgs) -> Result<(), Failure> {
     let machine = model.machine;
+    let verbose = args.detail.verbose;
+    let all = args.all || verbose;
     heading(out, machine)?;
     findings::verdict(out, checked.verdict, &checked.findings)?;
     writeln!(out)?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
-    comparison::write(out, &comparison::sections(model, verbose))?;
-    findings::write(out, &checked.findings, verbose)?;
-    caveats(out, machine, verbose)
+    findings::write(out, &checked.findings, all, verbose)?;
+    comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
+    if all {
+        heat_maps(out, model)?;
+        return caveats(out, machine, true, verbose);
+    }
+    if checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
+        return caveats(out, machine, false, verbose);
+    }
+    left_out(out, machine)?;
+    Ok(())
+}
+
+/// Every matrix, its numbers coloured by how they compare with what is expected.
+fn heat_maps(out: &mut dyn Write, model: &Model) -> std::io::Result<()> {
+    for Observed { matrix, origin, .. } in &model.machine.matrices {
+        writeln!(out)?;
+        hang(out, "", &matrix.describe())?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        let expected = expect_like(model, matrix);
+        let rate = matrix.unit.rate(1.0).is_some();
+        let look = |i: usize, j: usize| {
+            let expected = expected.as_ref().and_then(|e| e.values.get(i)?.get(j).copied().flatten());
+            match (matrix.value(i, j), expected.filter(|e| *e > 0.0)) {
+                (Some(seen), Some(expected)) if rate => style::of_heat(seen / expected),
+                (Some(seen), Some(expected)) if seen > 0.0 => style::of_heat(expected / seen),
+                _ => style::PLAIN,
+            }
+        };
+        matrix::heat(out, &matrix.rows, &matrix.cols, &matrix.values, look)?;
+    }
+    Ok(())
+}
+
+/// How much more there is to say.
+fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
+    let kinds = [
+        ("unknown", machine.unknown.len()),
+        ("assumption", machine.assumptions.len()),
+        ("warning", machine.warnings.len()),
+    ];
+    let more: Vec<String> = kinds.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| count(n, what)).collect();
+    if more.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::DIM, &format!("{} (--all shows them)", more.join(", "))))
 }
 
 /// What is unknown, assumed, contradictory or odd.
-pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
-    let most = most(verbose);
+pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, all: bool, verbose: bool) -> Result<(), Failure> {
+    let most = most(all);
     let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
     let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
     findings::sentences(out, "Contradictions", &contradictions, usize::MAX)?;

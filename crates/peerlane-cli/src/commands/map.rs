@@ -91,7 +91,7 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
         classes(out, machine)?;
     }
     found(out, machine)?;
-    caveats(out, machine, verbose)
+    caveats(out, machine, verbose, verbose)
 }
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
