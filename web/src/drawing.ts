@@ -135,6 +135,16 @@ export function drawing(state: State): HTMLElement {
     .attr("x", 8)
     .attr("y", height / 2 + 11)
     .text((b) => fit(machine.nodes[b.node]?.product ?? ""));
+  // a wide text is squeezed a little, once it stands somewhere and has a width
+  const room = width - 14;
+  requestAnimationFrame(() => {
+    for (const text of root.querySelectorAll<SVGTextElement>(".box > text")) {
+      if (text.getComputedTextLength() > room) {
+        text.setAttribute("textLength", String(room));
+        text.setAttribute("lengthAdjust", "spacingAndGlyphs");
+      }
+    }
+  });
   const marked = box.filter((b) => found.nodes.has(b.node));
   const badge = marked
     .append("g")

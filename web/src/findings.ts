@@ -9,7 +9,7 @@ const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
 const KIND = { fault: "fault", design: "by design", measurement: "measurement" } as const;
 
 /** Cells that a finding names one by one before the rest is a number. */
-const NAMED = 12;
+const NAMED = 6;
 
 /** The list of findings. `show` opens a matrix at a cell. */
 export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {

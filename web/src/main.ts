@@ -71,21 +71,23 @@ function page(report: ReportDocument, machine: MachineReport, at: number, show: 
     h("a", { href: "#machine" }, "Machine"),
     ...shown.map(([id, title]) => h("a", { href: `#${id}` }, title)),
   );
+  const section = h(
+    "section",
+    { id: "machine", "aria-labelledby": "machine-title" },
+    h("h2", { id: "machine-title" }, "Machine"),
+    drawing(state),
+    legend(machine),
+    panel(state),
+    h("details", { class: "screen" }, h("summary", {}, "The same as text"), tree(machine)),
+  );
+  section.querySelector("h2")?.append(" ", enlarge(section));
   return [
     header(report, machine, at, show),
     nav,
     h(
       "main",
       {},
-      h(
-        "section",
-        { id: "machine", "aria-labelledby": "machine-title" },
-        h("h2", { id: "machine-title" }, "Machine"),
-        drawing(state),
-        legend(machine),
-        panel(state),
-        h("details", { class: "screen" }, h("summary", {}, "The same as text"), tree(machine)),
-      ),
+      section,
       h(
         "div",
         { class: "parts" },
@@ -96,6 +98,23 @@ function page(report: ReportDocument, machine: MachineReport, at: number, show: 
     ),
     h("footer", {}, `Written by peerlane ${report.peerlane}. This file asks nothing of any network.`),
   ];
+}
+
+/** A button that gives the drawing the whole window, and back. */
+function enlarge(section: HTMLElement): HTMLButtonElement {
+  const large = (yes: boolean) => {
+    section.classList.toggle("large", yes);
+    toggle.setAttribute("aria-pressed", String(yes));
+    toggle.textContent = yes ? "Back to the page" : "Enlarge";
+  };
+  const toggle = button("Enlarge", () => large(!section.classList.contains("large")), { "aria-pressed": "false", class: "enlarge" });
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && section.classList.contains("large")) {
+      event.stopPropagation();
+      large(false);
+    }
+  });
+  return toggle;
 }
 
 function header(report: ReportDocument, machine: MachineReport, at: number, show: (at: number) => void): HTMLElement {

@@ -55,6 +55,17 @@ test("the drawing is walked with arrows, and tells of nodes and links", async ()
   await context.close();
 });
 
+test("the drawing takes the whole window and gives it back", async () => {
+  const { page, context } = await browser.open(measured, { width: 1280 });
+  const width = async () => (await page.locator("svg.drawing").boundingBox())?.width ?? 0;
+  const before = await width();
+  await page.getByRole("button", { name: "Enlarge" }).click();
+  assert.ok((await width()) > 1.3 * before);
+  await page.keyboard.press("Escape");
+  assert.ok(Math.abs((await width()) - before) < 1);
+  await context.close();
+});
+
 test("the findings are copied as the program writes them", async () => {
   const file = report("7gforce-copy", "7gforce");
   const { page, context } = await browser.open(file);

@@ -16,8 +16,10 @@ use super::layout::{Layout, Place};
 pub(crate) const BOX_WIDTH: f64 = 132.0;
 /// Height of every box.
 pub(crate) const BOX_HEIGHT: f64 = 34.0;
-/// Characters of a name or product that a box holds.
-pub(crate) const BOX_CHARS: usize = 22;
+/// Characters of a product that a box holds.
+pub(crate) const BOX_CHARS: usize = 20;
+/// Characters of a name, which is larger.
+pub(crate) const NAME_CHARS: usize = 17;
 const ROW: f64 = 42.0;
 const COLUMN: f64 = 214.0;
 /// Room around everything.

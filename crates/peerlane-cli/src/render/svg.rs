@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use peerlane::fabric::{Fabric, NodeKind};
 use peerlane::model::Model;
 
-use super::drawing::{BOX_CHARS, BOX_HEIGHT, BOX_WIDTH, Drawing, MARGIN, NodeBox, Shape, Spot, Wire};
+use super::drawing::{BOX_CHARS, BOX_HEIGHT, BOX_WIDTH, Drawing, MARGIN, NAME_CHARS, NodeBox, Shape, Spot, Wire};
 use super::label;
 use super::text::{fit, width};
 
@@ -88,7 +88,7 @@ fn draw_box(svg: &mut String, fabric: &Fabric, &NodeBox { node, x, y }: &NodeBox
          stroke=\"{line}\"{dash}/>"
     );
     let product = label::product(node);
-    let name = escape(&fit(&label::name(node), BOX_CHARS));
+    let name = escape(&fit(&label::name(node), NAME_CHARS));
     let middle = y + BOX_HEIGHT / 2.0;
     let (tx, name_y) = (x + 8.0, if product.is_empty() { middle + 4.0 } else { middle - 2.0 });
     let _ = writeln!(
