@@ -1,6 +1,6 @@
 //! The report: one self-contained HTML file.
 //!
-//! [`document`] is what it shows, [`machine`] gathers that from a machine, and [`mod@page`] puts it into the page that
+//! `document` is what it shows, `machine` gathers that from a machine, and `page` puts it into the page that
 //! `web/` builds (`web/dist/report.html`, committed).
 
 mod charts;
