@@ -306,7 +306,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     for (hop, way) in hops.iter().zip(&ways) {
         let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
         let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
-        let why = wrap(reason(hop), WIDTH.saturating_sub(column + 19));
+        let why = wrap(reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
         let first = why.first().map_or("", String::as_str);
         let line = format!("  {:column$} {} {}", fit(way, column), paint(look, &format!("{limit:>11} {mark}")), first);
         writeln!(out, "{}", line.trim_end())?;
@@ -323,11 +323,11 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
 }
 
 /// Why a hop is limited, without the rate that stands beside it already.
-fn reason(hop: &ExplainedHop) -> &str {
-    let stated = hop.limit.map(|l| format!(": {} ", Rate::from_gb(l)));
-    match stated.and_then(|rate| hop.why.split_once(rate.as_str())) {
+pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
+    let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
+    match stated.and_then(|rate| why.split_once(rate.as_str())) {
         Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
-        None => &hop.why,
+        None => why,
     }
 }
 
