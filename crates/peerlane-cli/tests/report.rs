@@ -157,7 +157,9 @@ fn a_page_tells_no_folder() {
 fn formats_of_others() {
     let markdown = stdout(&["check", "7gforce", "--format", "markdown"]);
     assert!(
-        markdown.starts_with("## 7gforce: ") && markdown.contains("\n| bandwidth, one way, GB/s | GPU6 → host | 1 |")
+        markdown.starts_with("## 7gforce: ")
+            && markdown.contains("\n| bandwidth, one way, copy engine, 32 MiB, MiB/s |"),
+        "{markdown}"
     );
     let metrics = stdout(&["check", "exxact-devbox", "-f", "prometheus"]);
     assert!(

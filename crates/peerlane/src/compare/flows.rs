@@ -2,8 +2,8 @@
 
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
-use crate::model::{Model, PeerAccess, Transfer};
-use crate::share::{Allocation, Flow, share};
+use crate::model::{Model, PeerAccess, Route, Transfer, allocate, caps};
+use crate::share::{Allocation, Flow};
 
 /// A pair of GPUs by their places among all, source first.
 pub(super) type Pair = (usize, usize);
@@ -11,8 +11,10 @@ pub(super) type Pair = (usize, usize);
 /// The flow of one transfer.
 #[derive(Clone, Debug)]
 pub(super) struct PairFlow {
-    /// What it consumes.
+    /// What it consumes, and its cap while it is alone.
     pub flow: Flow,
+    /// Where it goes.
+    route: Route,
     /// Whether it goes through host memory.
     pub staged: bool,
 }
@@ -49,12 +51,10 @@ impl<'m, 'a> Flows<'m, 'a> {
     fn routed(&mut self, pair: Pair) -> Option<PairFlow> {
         match self.model.route(&self.transfer(pair)) {
             Ok(route) => {
-                let cap = route.cap.map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
+                let cap = route.cap.as_ref().map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
                 let bound = cap.is_finite() || route.uses.iter().any(|(r, _)| self.capacities.get(*r).is_some());
-                bound.then_some(PairFlow {
-                    flow: Flow { uses: route.uses, weight: route.weight, cap },
-                    staged: route.staged,
-                })
+                let flow = Flow { uses: route.uses.clone(), weight: route.weight, cap };
+                bound.then_some(PairFlow { flow, staged: route.staged, route })
             }
             Err(error) => {
                 self.unknown.get_or_insert_with(|| error.to_string());
@@ -103,12 +103,14 @@ impl<'m, 'a> Flows<'m, 'a> {
         used.sort_unstable();
         used.dedup();
         let here: Vec<f64> = used.iter().filter_map(|r| capacities.get(*r).copied()).collect();
-        let own = |f: &&PairFlow| {
-            let uses = f.flow.uses.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte)));
-            Flow { uses: uses.collect(), weight: f.flow.weight, cap: f.flow.cap }
+        let place = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
+            of.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte))).collect()
         };
-        let flows: Vec<Flow> = flows.iter().map(own).collect();
-        share(&here, &flows).ok().map(|Allocation { rates, .. }| rates)
+        let caps = caps(flows.iter().map(|f| &f.route));
+        let own = |(f, cap): (&&PairFlow, f64)| Flow { uses: place(&f.flow.uses), weight: f.flow.weight, cap };
+        let overheads: Vec<_> = flows.iter().map(|f| place(&f.route.overheads)).collect();
+        let flows: Vec<Flow> = flows.iter().zip(caps).map(own).collect();
+        allocate(&here, &flows, &overheads).ok().map(|Allocation { rates, .. }| rates)
     }
 
     /// The same on the machine's own capacities.
@@ -116,10 +118,23 @@ impl<'m, 'a> Flows<'m, 'a> {
         self.rates_on(&self.capacities, set)
     }
 
+    /// No rate is higher at which all of a few can go at once; 0 where one is not known. What each takes of a resource
+    /// without waiting for it counts, too.
+    pub(super) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
+        let Some(flows) = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>() else { return 0.0 };
+        let mut taken: Vec<(usize, f64)> = Vec::new();
+        for &(r, per_byte) in flows.iter().flat_map(|f| f.route.uses.iter().chain(&f.route.overheads)) {
+            match taken.iter_mut().find(|(before, _)| *before == r) {
+                Some((_, sum)) => *sum += per_byte,
+                None => taken.push((r, per_byte)),
+            }
+        }
+        let limits = taken.iter().filter_map(|(r, sum)| Some(capacities.get(*r)? / sum));
+        limits.chain(caps(flows.iter().map(|f| &f.route))).fold(f64::INFINITY, f64::min)
+    }
+
     /// Rate of one pair alone on these capacities; 0 where it is not known.
     pub(super) fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
-        let Some(PairFlow { flow, .. }) = self.flow(pair) else { return 0.0 };
-        let limits = flow.uses.iter().filter_map(|&(r, per_byte)| Some(capacities.get(r)? / per_byte));
-        limits.fold(flow.cap, f64::min)
+        self.rates_on(capacities, &[pair]).and_then(|rates| rates.first().copied()).unwrap_or(0.0)
     }
 }

@@ -3,6 +3,8 @@
 //! Defined in `docs/compare.md`. In a ring every GPU sends to the next at once and all at the pace of the slowest; a
 //! further ring runs on what the earlier ones leave.
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -107,7 +109,8 @@ struct Found {
 struct Search<'s, 'm, 'a> {
     flows: &'s Flows<'m, 'a>,
     capacities: &'s [f64],
-    /// Rate of every pair alone, in bytes a second.
+    /// The most that every pair can reach in a ring, in bytes a second; of the first ring, with what flows into its source
+    /// and out of its destination; of further ones, alone.
     alone: Vec<Vec<f64>>,
     /// For each GPU the group of those that it can change places with.
     kind: Vec<usize>,
@@ -117,13 +120,36 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
     fn new(flows: &'s Flows<'m, 'a>, capacities: &'s [f64], taken: &[Pair], kinds: &[Vec<usize>]) -> Self {
         let n = flows.len();
         let group = |gpu: usize| kinds.iter().position(|kind| kind.contains(&gpu)).unwrap_or(kinds.len() + gpu);
-        let kind = (0..n).map(group).collect();
+        let kind: Vec<usize> = (0..n).map(group).collect();
         let alone = |pair: Pair| {
             let free = pair.0 != pair.1 && !taken.contains(&pair);
             if free { flows.alone_on(capacities, pair) } else { 0.0 }
         };
         let alone = (0..n).map(|i| (0..n).map(|j| alone((i, j))).collect()).collect();
-        Search { flows, capacities, alone, kind }
+        let mut search = Search { flows, capacities, alone, kind };
+        if n > 2 && !kinds.is_empty() {
+            search.alone = search.beside_neighbours();
+        }
+        search
+    }
+
+    /// What every pair reaches at most while another transfer flows into its source, and another out of its destination,
+    /// as in every ring of three or more: links carry something for the opposite direction, too.
+    fn beside_neighbours(&self) -> Vec<Vec<f64>> {
+        let n = self.flows.len();
+        let mut known: HashMap<[usize; 4], f64> = HashMap::new();
+        let mut slower = |pair: Pair, other: Pair, third: usize, side: usize| {
+            // GPUs that can change places give the same
+            let key = [self.kind[pair.0], self.kind[pair.1], self.kind[third], side];
+            *known.entry(key).or_insert_with(|| self.flows.evenly(self.capacities, &[pair, other]))
+        };
+        let mut most = |i: usize, j: usize| {
+            let others = || (0..n).filter(move |third| *third != i && *third != j);
+            let before = others().map(|p| slower((i, j), (p, i), p, 0)).fold(0.0, f64::max);
+            let after = others().map(|q| slower((i, j), (j, q), q, 1)).fold(0.0, f64::max);
+            self.alone[i][j].min(before).min(after)
+        };
+        (0..n).map(|i| (0..n).map(|j| if i == j { 0.0 } else { most(i, j) }).collect()).collect()
     }
 
     /// Pace of a ring in this order: that of its slowest transfer while all run.

@@ -279,11 +279,12 @@ fn what_was_seen_stands_beside_what_is_predicted() {
     assert_eq!(azure.worst.seen.map(|s| s.low), Some(5.26));
     let riser = of("7gforce");
     let mean = riser.pair.unwrap().mean.seen.unwrap();
-    assert!(close(mean.low, 0.73) && close(mean.high, 0.82));
-    // six of 0.75 and one of 6.3
+    assert!(mean.low > 0.73 && mean.high < 0.82, "{mean:?}");
+    // six on x1 and one on x8, in MiB/s
     let host = riser.from_host.unwrap();
-    assert_eq!(host.worst.seen.unwrap().low, 0.75);
-    assert!(close(host.mean.seen.unwrap().low, (6.0 * 0.75 + 6.3) / 7.0));
+    assert!(close(host.worst.seen.unwrap().low, 762.8 * 1.048576e-3));
+    let sum: f64 = [763.5, 764.5, 762.8, 762.8, 767.8, 763.0, 6234.5].iter().sum();
+    assert!(close(host.mean.seen.unwrap().low, sum / 7.0 * 1.048576e-3));
     assert_eq!((riser.lanes.gpus, riser.lanes.slots, riser.lanes.cpus_used), (14, Some(64), Some(32)));
 }
 
