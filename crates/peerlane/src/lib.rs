@@ -26,6 +26,7 @@ pub mod names;
 pub mod plan;
 pub mod run;
 pub mod share;
+pub mod simulate;
 pub mod stats;
 pub mod units;
 pub mod virtual_machine;
