@@ -14,6 +14,7 @@
 pub mod assemble;
 pub mod catalogue;
 pub mod check;
+pub mod cluster;
 pub mod evidence;
 pub mod expectation;
 pub mod export;
