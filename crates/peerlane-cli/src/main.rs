@@ -77,6 +77,8 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Simulate(args) => commands::simulate::run(args, &mut out),
+        Command::Sweep(args) => commands::sweep::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),

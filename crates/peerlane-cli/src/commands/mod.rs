@@ -6,6 +6,8 @@ pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod simulate;
+pub(crate) mod sweep;
 pub(crate) mod systems;
 
 use std::io::{self, Write};

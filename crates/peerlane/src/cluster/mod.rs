@@ -15,7 +15,7 @@ use crate::units::{Rate, Seconds};
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
 pub use network::{Network, Wanted};
-pub use router::{Place, Router, Way};
+pub use router::{Place, Router, Way, component};
 
 /// Why a cluster cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -134,6 +134,19 @@ impl Cluster {
             Cluster { name, nodes, nics, network: Some(network), assumptions, ..Cluster::single(machine) };
         cluster.title = None;
         Ok(cluster)
+    }
+
+    /// The same with all times that do not depend on bytes multiplied.
+    pub fn with_latencies(&self, factor: f64) -> Self {
+        let times = |t: Seconds| Seconds::new(t.seconds() * factor);
+        let Latencies { nvlink, pcie, staged, network } = self.latencies;
+        let mut cluster = self.clone();
+        cluster.latencies =
+            Latencies { nvlink: times(nvlink), pcie: times(pcie), staged: times(staged), network: times(network) };
+        if let Some(network) = &mut cluster.network {
+            network.hop_latency = times(network.hop_latency);
+        }
+        cluster
     }
 
     /// A node's GPUs, in order.

@@ -53,7 +53,7 @@ pub struct Router<'a> {
     /// By GPU: the index of its NIC in [`Cluster::nics`].
     nics: HashMap<NodeId, u32>,
     channels: Vec<u64>,
-    /// Resources that carry another multiple of what they do.
+    /// Components that carry another multiple of what they do.
     scales: Vec<(String, f64)>,
 }
 
@@ -78,10 +78,10 @@ impl<'a> Router<'a> {
         }
     }
 
-    /// Makes all resources of a group (see [`Router::group`]) carry `factor` times what they do. For ways that are asked
+    /// Makes all resources of a component (see [`component`]) carry `factor` times what they do. For ways that are asked
     /// for from now on.
-    pub fn scale(&mut self, group: &str, factor: f64) {
-        self.scales.push((group.to_owned(), factor));
+    pub fn scale(&mut self, component: &str, factor: f64) {
+        self.scales.push((component.to_owned(), factor));
     }
 
     /// What each resource carries, in bytes a second, by number.
@@ -190,8 +190,8 @@ impl<'a> Router<'a> {
         let mut rate = capacity(&self.model);
         self.keys.push(key);
         if !self.scales.is_empty() {
-            let group = self.group(number);
-            let factors = self.scales.iter().filter(|(g, _)| *g == group).map(|(_, factor)| factor);
+            let component = component(&self.group(number));
+            let factors = self.scales.iter().filter(|(c, _)| *c == component).map(|(_, factor)| factor);
             rate = rate * factors.product::<f64>();
         }
         if rate.bytes_per_second().is_nan() || rate.bytes_per_second() <= 0.0 {
@@ -201,6 +201,24 @@ impl<'a> Router<'a> {
         self.capacities.push(rate.bytes_per_second());
         Ok(number)
     }
+}
+
+/// What a person would replace to make a group of resources faster: both directions of a link and what they share; an
+/// adapter with its link to the network. Takes [`Router::group`]'s words.
+pub fn component(group: &str) -> String {
+    const ADAPTERS: &str = "the adapters and their links to the network";
+    if group.ends_with(" line, sending") || group.ends_with(" line, receiving") {
+        return ADAPTERS.to_owned();
+    }
+    if let Some((from, to)) = group.split_once(" to ").filter(|_| !group.contains(',')) {
+        let is_node = |end: &str| end.starts_with("node#");
+        return match (is_node(from), is_node(to)) {
+            (false, false) | (true, true) => format!("{} – {}", from.min(to), from.max(to)),
+            _ => ADAPTERS.to_owned(),
+        };
+    }
+    let ends = [", towards ", ", both ways", ", staged traffic both ways"];
+    ends.iter().find_map(|end| group.split_once(end)).map_or(group, |(link, _)| link).to_owned()
 }
 
 /// `#` for every number that ends a word of letters, as the numbers of nodes and devices do.
@@ -215,7 +233,7 @@ fn alike(name: &str) -> String {
             continue;
         }
         // versions and widths are numbers of their own: 3.0, x16, 400
-        in_name = (c.is_alphabetic() && !(c == 'x' && !in_name)) || (in_name && matches!(c, '_' | '.' | '-'));
+        in_name = (c.is_alphabetic() && (in_name || c != 'x')) || (in_name && matches!(c, '_' | '.' | '-'));
         out.push(c);
     }
     out
@@ -261,6 +279,16 @@ mod tests {
         assert_eq!(alike("node3/mlx5_0 line, sending"), "node#/mlx#_# line, sending");
         assert_eq!(alike("node3 port 1 to leaf0"), "node# port 1 to leaf#");
         assert_eq!(alike("GPU0–nvswitch, NVLink 4 x18"), "GPU#–nvswitch, NVLink 4 x18");
+    }
+
+    #[test]
+    fn what_is_replaced_as_one_is_one_component() {
+        let one =
+            |groups: &[&str]| groups.iter().map(|g| component(g)).collect::<std::collections::BTreeSet<_>>().len();
+        assert_eq!(one(&["GPU#–nvswitch, NVLink 4 x18, both ways", "GPU#–nvswitch, NVLink 4 x18, towards GPU#"]), 1);
+        assert_eq!(one(&["node#/mlx#_# line, sending", "node# port # to leaf#", "leaf# to node# port #"]), 1);
+        assert_eq!(one(&["leaf# to spine#", "spine# to leaf#"]), 1);
+        assert_eq!(one(&["leaf# to spine#", "spine# to core#", "node# to node#", "node#/GPU#–plx#, PCIe 3.0 x16"]), 4);
     }
 
     #[test]

@@ -358,6 +358,8 @@ mod tests {
             ("explanation", schemars::schema_for!(ExplanationDocument)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

@@ -92,7 +92,7 @@ impl Explicit {
 
     pub(super) fn name(&self, channel: u64) -> String {
         let Some(&(a, b, _)) = self.links.get((channel / 2) as usize) else { return String::new() };
-        let (from, to) = if channel % 2 == 0 { (a, b) } else { (b, a) };
+        let (from, to) = if channel.is_multiple_of(2) { (a, b) } else { (b, a) };
         format!("{} to {}", self.ends[from].1, self.ends[to].1)
     }
 }

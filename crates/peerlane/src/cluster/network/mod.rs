@@ -91,7 +91,7 @@ impl Network {
             Shape::Torus(torus) => torus.name(channel),
             Shape::FatTree(tree) => tree.name(self.nics, channel),
             Shape::Dragonfly(dragonfly) => dragonfly.name(self.nics, channel),
-            Shape::Switch if channel % 2 == 0 => format!("{} to switch", port_name(self.nics, channel / 2)),
+            Shape::Switch if channel.is_multiple_of(2) => format!("{} to switch", port_name(self.nics, channel / 2)),
             Shape::Switch => format!("switch to {}", port_name(self.nics, channel / 2)),
             Shape::Explicit(links) => links.name(channel),
         }
