@@ -290,6 +290,9 @@ WORKLOAD is one of:
   all-reduce[:ring|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
   halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid
+  spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|staged,strong|weak
+  bfs:scale=18,edges=16,seed=1      breadth-first search of an R-MAT graph, level by level
+  training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
   FILE.jsonl                        transfers and computing with what each waits for, one a line
 
 Sizes are what nccl-tests calls the size; of a halo exchange, one face.";
@@ -327,8 +330,8 @@ pub(crate) struct SweepArgs {
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) grown: Grown,
-    /// What to do on each
-    #[arg(short, long, value_name = "WORKLOAD,…", value_delimiter = ',', default_value = "all-reduce:ring")]
+    /// What to do on each; may be given several times
+    #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
     pub(crate) workloads: Vec<String>,
     /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
@@ -353,6 +356,12 @@ pub(crate) struct Grown {
     /// Gb/s of a link of the network; the adapter's line rate where it is not given
     #[arg(long, value_name = "Gb/s", requires = "network")]
     pub(crate) link_rate: Option<f64>,
+    /// Only the first so many nodes take part
+    #[arg(long, value_name = "N")]
+    pub(crate) use_nodes: Option<u32>,
+    /// Only the first so many GPUs of each node take part
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus_per_node: Option<usize>,
     /// Microseconds that each switch on the way adds
     #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
     pub(crate) hop_latency: f64,

@@ -236,3 +236,98 @@ fn places_that_nothing_joins_and_networks_that_carry_nothing() {
     let error = simulate(&cluster, &job("all-to-all"), false).unwrap_err().to_string();
     assert!(error.contains("carries nothing"), "{error}");
 }
+
+#[test]
+fn a_ring_whose_links_disturb_nobody_takes_its_slowest_step_each_time() {
+    // rails over two levels of switches: neighbours below one leaf are nearer than others
+    let cluster = many("hgx-h200", 40, "rail:2");
+    let job = Job::Workload("all-reduce:rail".parse().unwrap(), vec![Bytes(1 << 24)]);
+    let (document, _) = simulate(&cluster, &job, false).unwrap();
+    assert!(document.exact, "{:?}", document.inexact_because);
+    // the ring between nodes played step by step, of one rail, and twice for the two rings within nodes
+    let rail = |size: f64| {
+        let mut router = Router::new(&cluster, Parts::embedded());
+        let places: Vec<_> = cluster.places().into_iter().step_by(8).collect();
+        let n = places.len();
+        let (mut steps, mut waits) = (Vec::new(), Vec::new());
+        for k in 0..2 * (n - 1) {
+            for i in 0..n {
+                steps.push(Step::send(places[i], places[(i + 1) % n], size / 8.0 / n as f64));
+                if k > 0 {
+                    let at = |j: usize| ((k - 1) * n + j) as u32;
+                    waits.extend([(at(i), (k * n + i) as u32), (at((i + n - 1) % n), (k * n + i) as u32)]);
+                }
+            }
+        }
+        Player::new(&mut router, Engine::Sm).play(&steps, &waits).unwrap().time
+    };
+    let within = point(&single("hgx-h200"), "all-reduce:ring", 1 << 24).time;
+    close(document.points[0].time, within + rail((1 << 24) as f64));
+}
+
+#[test]
+fn a_spin_glass_is_as_slow_as_its_longer_half() {
+    let cluster = embedded("quong-20g").unwrap().unwrap();
+    let time = |words: &str| {
+        let workload: Workload = format!("spin-glass:l=128,sweeps=5,{words}").parse().unwrap();
+        let router = Router::new(&cluster, Parts::embedded());
+        let program = workload.program(&cluster, &router, 0.0).unwrap();
+        simulate(&cluster, &Job::Program(workload.to_string(), program, 0), false).unwrap().0.points[0].clone()
+    };
+    // computing that takes far longer than sending hides it, and is what the lattice takes
+    let slow = time("ns=1000,overlap,p2p");
+    close(slow.time, 10.0 * (128.0_f64.powi(3) / 32.0 / 2.0) * 1e-6);
+    assert!(slow.idle.unwrap() < 1e-9);
+    let (overlap, serial, staged) = (time("ns=1"), time("ns=1,serial"), time("ns=1,serial,staged"));
+    assert!(overlap.time < serial.time && serial.time < staged.time);
+    // without overlap every half-sweep computes and then sends
+    let compute = 10.0 * (128.0_f64.powi(3) / 32.0 / 2.0) * 1e-9;
+    assert!((serial.idle.unwrap() - (1.0 - compute / serial.time)).abs() < 1e-9);
+    for bad in ["l=16", "ns=0", "ns=nan", "sides=3", "l=1.5", "overlap,serial"] {
+        let workload: Result<Workload, _> = format!("spin-glass:{bad}").parse();
+        let router = Router::new(&cluster, Parts::embedded());
+        let made = workload.and_then(|w| w.program(&cluster, &router, 0.0));
+        assert!(matches!(made, Err(SimulateError::Workload(_))), "{bad}");
+    }
+}
+
+#[test]
+fn a_search_tells_of_every_vertex_that_it_reaches() {
+    let cluster = embedded("quong").unwrap().unwrap();
+    let router = Router::new(&cluster, Parts::embedded());
+    let program = |words: &str| words.parse::<Workload>().unwrap().program(&cluster, &router, 0.0).unwrap();
+    let search = program("bfs:scale=10,edges=8");
+    assert_eq!(search, program("bfs:scale=10,edges=8,seed=1"));
+    assert_ne!(search, program("bfs:scale=10,edges=8,seed=2"));
+    // every edge of what is reached is looked at once from each end: at most 2 × 8 × 1024 of them, and most
+    let rate = router.memory_rate(cluster.gpus()[0]).unwrap();
+    let seconds: f64 = search
+        .rounds
+        .iter()
+        .flat_map(|r| &r.steps)
+        .map(|s| if let Step::Compute { seconds, .. } = s { *seconds } else { 0.0 })
+        .sum();
+    let edges = seconds * rate / 36.0;
+    assert!(edges > 0.9 * 16384.0 && edges <= 16384.0 * (1.0 + 1e-9), "{edges}");
+}
+
+#[test]
+fn a_training_step_computes_what_the_model_has() {
+    let cluster = many("hgx-h200", 4, "rail");
+    let workload: Workload =
+        "training:tp=4,pp=2,params=1e9,layers=8,hidden=1024,tokens=1024,micro=6,tflops=100".parse().unwrap();
+    let router = Router::new(&cluster, Parts::embedded());
+    let program = workload.program(&cluster, &router, 0.0).unwrap();
+    let bytes = program.bytes() as u64;
+    let (document, last) = simulate(&cluster, &Job::Program(workload.to_string(), program, bytes), false).unwrap();
+    // forward and twice that backward, 2 operations a parameter and token, on 4 copies
+    close(last.computed, 3.0 * 2.0 * 1e9 * 1024.0 * 6.0 * 4.0 / 100e12);
+    let point = &document.points[0];
+    // a pipeline of 2 is full for 6 of 7 passes at best
+    assert!(point.idle.unwrap() > 1.0 / 7.0, "{point:?}");
+    assert!(point.time > last.computed / 32.0 * 7.0 / 6.0, "{point:?}");
+    for bad in ["tp=64", "tp=8,pp=3", "dp=100", "tp=0", "lairs=3"] {
+        let made = format!("training:{bad}").parse::<Workload>().and_then(|w| w.program(&cluster, &router, 0.0));
+        assert!(matches!(made, Err(SimulateError::Workload(_))), "{bad}");
+    }
+}

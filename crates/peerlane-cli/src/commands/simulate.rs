@@ -4,7 +4,8 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use peerlane::cluster::{self, Cluster, Wanted};
+use peerlane::catalogue::Parts;
+use peerlane::cluster::{self, Cluster, Router, Wanted};
 use peerlane::machine::Machine;
 use peerlane::simulate::answer::{Help, Job, Point, SimulationDocument, simulate};
 use peerlane::simulate::picture;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
         return Err(Failure::new("the TARGET is a cluster already; --nodes and --network are for machines"));
     }
+    clusters.iter_mut().try_for_each(|c| take(c, grown))?;
     let mut documents = Vec::new();
     for cluster in &clusters {
         let job = job(&args.workload, &args.sizes.0, cluster)?;
@@ -121,11 +123,32 @@ pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Fail
     grown.nodes.iter().map(of).collect()
 }
 
+/// Takes fewer nodes or GPUs, where fewer are asked for.
+pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
+    let gpus = cluster.gpus().len();
+    let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
+    if nodes == 0 || nodes > cluster.nodes || per_node == 0 || per_node > gpus {
+        let Cluster { name, nodes: all, .. } = &*cluster;
+        return Err(Failure::new(format!(
+            "{name} has {all} nodes with {gpus} GPUs each; {nodes} with {per_node} are asked for"
+        )));
+    }
+    cluster.taking = (nodes, per_node);
+    Ok(())
+}
+
 /// What a word for a workload means.
 pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if !word.ends_with(".jsonl") {
-        return Ok(Job::Workload(word.parse::<Workload>().map_err(refused)?, sizes.to_vec()));
+        let workload = word.parse::<Workload>().map_err(refused)?;
+        if workload.is_sized() {
+            return Ok(Job::Workload(workload, sizes.to_vec()));
+        }
+        let router = Router::new(cluster, Parts::embedded());
+        let program = workload.program(cluster, &router, 0.0).map_err(refused)?;
+        let bytes = program.bytes() as u64;
+        return Ok(Job::Program(workload.to_string(), program, bytes));
     }
     let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
     let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
@@ -153,7 +176,7 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         writeln!(out, "GPUs compute {} of the time.", percent(1.0 - idle))?;
     }
     if let Some(last) = document.points.last().filter(|p| p.binding.len() > 1) {
-        writeln!(out, "\n{}", paint(style::HEADING, &format!("What holds the transfers at {}", Bytes(last.size))))?;
+        writeln!(out, "\n{}", paint(style::HEADING, &format!("What holds the transfers at {}", size(last.size))))?;
         for binding in last.binding.iter().take(if verbose { usize::MAX } else { 6 }) {
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
@@ -174,7 +197,7 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
 
 fn row(point: &Point, bus: bool) -> Vec<String> {
     let held = point.binding.first().map_or_else(String::new, |b| format!("{}, {}", percent(b.share), b.resource));
-    let mut row = vec![Bytes(point.size).to_string(), number(point.time * 1e6), number(point.algbw)];
+    let mut row = vec![size(point.size), number(point.time * 1e6), number(point.algbw)];
     if bus {
         row.push(point.busbw.map_or_else(String::new, number));
     }
@@ -206,6 +229,16 @@ pub(super) fn columns(out: &mut dyn Write, headings: &[String], rows: &[Vec<Stri
     };
     writeln!(out, "{}", paint(style::HEADING, &line(headings)))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
+}
+
+/// `64 KiB`; where a number of bytes is no round one, about how many.
+pub(super) fn size(bytes: u64) -> String {
+    let exact = Bytes(bytes).to_string();
+    if exact.len() <= "1023 MiB".len() {
+        return exact;
+    }
+    let gib = bytes as f64 / (1_u64 << 30) as f64;
+    if gib >= 1.0 { format!("{} GiB", number(gib)) } else { format!("{} MiB", number(gib * 1024.0)) }
 }
 
 /// `37 %`, `0.4 %`.

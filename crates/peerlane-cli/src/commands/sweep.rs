@@ -12,7 +12,7 @@ use peerlane::simulate::answer::{Job, SimulationDocument, SweepDocument, simulat
 use peerlane::units::Bytes;
 
 use super::json;
-use super::simulate::{cluster_of, columns, grow, job, percent};
+use super::simulate::{cluster_of, columns, grow, job, percent, take};
 use crate::args::SweepArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, number};
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             }
         }
     }
+    clusters.iter_mut().try_for_each(|c| take(c, &args.grown))?;
     let mut work = Vec::new();
     for word in &args.workloads {
         for cluster in &clusters {

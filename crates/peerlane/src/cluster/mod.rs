@@ -85,6 +85,8 @@ pub struct Cluster {
     pub node: Machine,
     /// How many there are.
     pub nodes: u32,
+    /// How many nodes, and how many GPUs of each, take part in what is done; the first ones.
+    pub taking: (u32, usize),
     /// The network; `None` for a single machine.
     pub network: Option<Network>,
     /// A node's NICs that are at the network.
@@ -106,6 +108,7 @@ impl Cluster {
             source: machine.source.clone(),
             node: machine,
             nodes: 1,
+            taking: (u32::MAX, usize::MAX),
             network: None,
             nics: Vec::new(),
             latencies: Latencies::NCCL,
@@ -149,9 +152,9 @@ impl Cluster {
         cluster
     }
 
-    /// A node's GPUs, in order.
+    /// A node's GPUs that take part, in order.
     pub fn gpus(&self) -> Vec<NodeId> {
-        self.node.fabric.of_kind(NodeKind::Gpu).collect()
+        self.node.fabric.of_kind(NodeKind::Gpu).take(self.taking.1).collect()
     }
 
     /// `node3/GPU0`, or `GPU0` of a single machine.
@@ -179,10 +182,12 @@ impl Cluster {
         Ok(Place { node, device })
     }
 
-    /// Every GPU, node by node.
+    /// Every GPU that takes part, node by node.
     pub fn places(&self) -> Vec<Place> {
         let gpus = self.gpus();
-        (0..self.nodes).flat_map(|node| gpus.iter().map(move |&device| Place { node, device })).collect()
+        (0..self.taking.0.min(self.nodes))
+            .flat_map(|node| gpus.iter().map(move |&device| Place { node, device }))
+            .collect()
     }
 }
 

@@ -105,6 +105,13 @@ impl<'a> Router<'a> {
         alike(&self.name(resource))
     }
 
+    /// Bytes a second that a GPU's memory moves, where its part says.
+    pub fn memory_rate(&self, gpu: NodeId) -> Option<f64> {
+        let name = format!("{} memory", self.cluster.node.fabric.node(gpu).name);
+        let memory = self.model.resources.iter().find(|r| r.node == Some(gpu) && r.name == name);
+        memory.map(|r| r.capacity.bytes_per_second())
+    }
+
     /// The NIC of a GPU, as an index into [`Cluster::nics`].
     pub fn nic_of(&self, gpu: NodeId) -> u32 {
         self.nics.get(&gpu).copied().unwrap_or(0)
@@ -277,7 +284,7 @@ mod tests {
         );
         assert_eq!(alike("leaf3 to spine17"), "leaf# to spine#");
         assert_eq!(alike("node3/mlx5_0 line, sending"), "node#/mlx#_# line, sending");
-        assert_eq!(alike("node3 port 1 to leaf0"), "node# port 1 to leaf#");
+        assert_eq!(alike("node3 port1 to leaf0"), "node# port# to leaf#");
         assert_eq!(alike("GPU0–nvswitch, NVLink 4 x18"), "GPU#–nvswitch, NVLink 4 x18");
     }
 
@@ -286,7 +293,7 @@ mod tests {
         let one =
             |groups: &[&str]| groups.iter().map(|g| component(g)).collect::<std::collections::BTreeSet<_>>().len();
         assert_eq!(one(&["GPU#–nvswitch, NVLink 4 x18, both ways", "GPU#–nvswitch, NVLink 4 x18, towards GPU#"]), 1);
-        assert_eq!(one(&["node#/mlx#_# line, sending", "node# port # to leaf#", "leaf# to node# port #"]), 1);
+        assert_eq!(one(&["node#/mlx#_# line, sending", "node# port# to leaf#", "leaf# to node# port#"]), 1);
         assert_eq!(one(&["leaf# to spine#", "spine# to leaf#"]), 1);
         assert_eq!(one(&["leaf# to spine#", "spine# to core#", "node# to node#", "node#/GPU#–plx#, PCIe 3.0 x16"]), 4);
     }
@@ -299,7 +306,7 @@ mod tests {
         let way = router.way(from, cluster.find("node2/GPU3").unwrap(), Engine::Sm).unwrap();
         let names: Vec<String> = way.uses.iter().map(|(r, _)| router.name(*r)).collect();
         assert!(names.iter().any(|n| n == "node0/mlx5_3 line, sending"), "{names:?}");
-        assert!(names.iter().any(|n| n.starts_with("node0 port 3 to ")), "{names:?}");
+        assert!(names.iter().any(|n| n.starts_with("node0 port3 to ")), "{names:?}");
         assert!(names.iter().any(|n| n.starts_with("node2/GPU3–sw1")), "{names:?}");
         // through the switch that both hang on, not through the CPU
         assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");

@@ -110,6 +110,16 @@ fn repeat<'r>(round: &'r Round, player: &mut Player) -> Result<Repeated<'r>, Sim
     if *repeats == 1 || (chained && within.is_empty() && first >= once.time * (1.0 - TOGETHER)) {
         return all(once, None);
     }
+    // where no step ever disturbs another, a chain of so many steps takes at most that many times the longest; and so
+    // long it takes where the longest waits for itself
+    if within.is_empty()
+        && let Some(takes) = player.undisturbed(steps)?
+        && let Some((slowest, longest)) = takes.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))
+        && pairs.contains(&(slowest as u32, slowest as u32))
+    {
+        let played = Played { time: *longest, ..once };
+        return all(played, None);
+    }
     if 2 * steps.len() > MOST_STEPS {
         let why = format!(
             "{} steps that end at different times are taken to wait for the last at each repetition",

@@ -92,16 +92,42 @@ impl<'r, 'a> Player<'r, 'a> {
         Ok(played)
     }
 
+    /// How long each step takes, where that is the same whenever it starts and whatever else of these is under way: the
+    /// resources carry all of them at the rate that each has alone.
+    pub fn undisturbed(&mut self, steps: &[Step]) -> Result<Option<Vec<f64>>, SimulateError> {
+        let ways: Vec<u32> = steps.iter().map(|s| self.way(s)).collect::<Result<_, _>>()?;
+        let lone = self.lone();
+        let mut taken = vec![0.0; self.router.capacities().len()];
+        for way in ways.iter().filter(|w| **w != STAYS) {
+            for (r, k) in &self.ways[*way as usize].uses {
+                taken[*r as usize] += k * lone[*way as usize];
+            }
+        }
+        if taken.iter().zip(self.router.capacities()).any(|(t, c)| *t > c * (1.0 + MOMENT)) {
+            return Ok(None);
+        }
+        let takes = |(step, way): (&Step, &u32)| match (step, *way) {
+            (Step::Compute { seconds, .. }, _) => *seconds,
+            (Step::Move { delay, .. }, STAYS) => *delay,
+            (Step::Move { bytes, delay, .. }, way) => {
+                delay + self.ways[way as usize].latency + bytes / lone[way as usize]
+            }
+        };
+        Ok(Some(steps.iter().zip(&ways).map(takes).collect()))
+    }
+
+    /// The rate of each way by itself.
+    fn lone(&self) -> Vec<f64> {
+        let rate = |way: &Way| {
+            let limits = way.uses.iter().map(|(r, k)| self.router.capacities()[*r as usize] / k);
+            limits.fold(way.cap, f64::min)
+        };
+        self.ways.iter().map(rate).collect()
+    }
+
     /// The longest chain of steps, each of which has what it uses to itself.
     fn alone(&self, steps: &[Step], waits: &[(u32, u32)], ways: &[u32]) -> f64 {
-        let lone: Vec<f64> = self
-            .ways
-            .iter()
-            .map(|way| {
-                let limits = way.uses.iter().map(|(r, k)| self.router.capacities()[*r as usize] / k);
-                limits.fold(way.cap, f64::min)
-            })
-            .collect();
+        let lone = self.lone();
         let after = Followers::new(steps.len(), waits);
         let mut missing = after.missing.clone();
         let mut ready: Vec<u32> = (0..steps.len() as u32).filter(|s| missing[*s as usize] == 0).collect();

@@ -70,3 +70,11 @@ pub struct Program {
     /// The rounds.
     pub rounds: Vec<Round>,
 }
+
+impl Program {
+    /// Bytes of all its transfers.
+    pub fn bytes(&self) -> f64 {
+        let moved = |step: &Step| if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
+        self.rounds.iter().map(|r| r.steps.iter().map(moved).sum::<f64>() * r.repeats as f64).sum()
+    }
+}

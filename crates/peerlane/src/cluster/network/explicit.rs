@@ -53,7 +53,7 @@ impl Explicit {
         let find = |port: Port| {
             let known = self.by_end.get(&End::Port(port.node, port.nic)).copied();
             known.ok_or_else(|| {
-                ClusterError::Disconnected(format!("node{} port {}", port.node, port.nic), "any link".into())
+                ClusterError::Disconnected(format!("node{} port{}", port.node, port.nic), "any link".into())
             })
         };
         let (start, goal) = (find(from)?, find(to)?);

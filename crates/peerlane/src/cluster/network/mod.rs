@@ -110,10 +110,10 @@ impl Network {
     }
 }
 
-/// `node3 port 1`, without the port where there is one only.
+/// `node3 port1`, without the port where there is one only.
 fn port_name(nics: u32, number: u64) -> String {
     let (node, nic) = (number / u64::from(nics.max(1)), number % u64::from(nics.max(1)));
-    if nics > 1 { format!("node{node} port {nic}") } else { format!("node{node}") }
+    if nics > 1 { format!("node{node} port{nic}") } else { format!("node{node}") }
 }
 
 /// A network as a command line says it: `torus:4x4x1`, `fat-tree`, `fat-tree:3:2`, `rail`, `dragonfly:9x4x2`, `switch`.
@@ -261,7 +261,7 @@ mod tests {
                 let ends = |hop: &String| hop.split_once(" to ").map(|(x, y)| (x.to_owned(), y.to_owned())).unwrap();
                 let ends: Vec<_> = hops.iter().map(ends).collect();
                 let name = |node: u32| {
-                    if nics > 1 { format!("node{node} port {}", node % nics) } else { format!("node{node}") }
+                    if nics > 1 { format!("node{node} port{}", node % nics) } else { format!("node{node}") }
                 };
                 assert_eq!(ends.first().map(|e| e.0.clone()), Some(name(a)), "{wanted}: {hops:?}");
                 assert_eq!(ends.last().map(|e| e.1.clone()), Some(name(b)), "{wanted}: {hops:?}");

@@ -34,7 +34,7 @@ fn chunks(bytes: f64) -> u64 {
 impl Layout {
     pub(super) fn new(cluster: &Cluster, router: &Router) -> Self {
         let gpus = cluster.gpus();
-        let (per_node, nodes) = (gpus.len(), cluster.nodes as usize);
+        let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
         let mut rails: Vec<u32> = gpus.iter().map(|gpu| router.nic_of(*gpu)).collect();
         rails.sort_unstable();
         rails.dedup();

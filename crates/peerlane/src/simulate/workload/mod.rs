@@ -1,8 +1,12 @@
 //! Workloads: what a name such as `all-reduce:ring` means, as a [`Program`] for a cluster and a size.
 
+mod bfs;
 mod collectives;
 mod halo;
+mod parameters;
+mod spin_glass;
 mod trace;
+mod training;
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +15,10 @@ use super::SimulateError;
 use super::program::Program;
 use crate::cluster::{Cluster, Router};
 
+pub use bfs::Bfs;
+pub use spin_glass::SpinGlass;
 pub use trace::{Trace, read_trace};
+pub use training::Training;
 
 /// How an all-reduce goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +34,7 @@ pub enum Algorithm {
 }
 
 /// A workload.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
     /// One message.
     PointToPoint(String, String),
@@ -43,16 +50,29 @@ pub enum Workload {
     Broadcast,
     /// Every GPU sends to both neighbours along so many dimensions of a periodic grid.
     Halo(u32),
+    /// The Heisenberg spin glass.
+    SpinGlass(SpinGlass),
+    /// Breadth-first search of an R-MAT graph.
+    Bfs(Bfs),
+    /// A step of training.
+    Training(Training),
 }
 
 /// What may be written for a workload.
 pub const WORKLOADS: &str = "point-to-point:A:B, all-reduce[:ring|tree|hierarchical|rail], all-gather, reduce-scatter, \
-     all-to-all, broadcast, halo:1, halo:2, halo:3, or a file of transfers (.jsonl)";
+     all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 impl FromStr for Workload {
     type Err = SimulateError;
 
     fn from_str(text: &str) -> Result<Self, SimulateError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "spin-glass" => return SpinGlass::read(rest).map(Workload::SpinGlass),
+            "bfs" => return Bfs::read(rest).map(Workload::Bfs),
+            "training" => return Training::read(rest).map(Workload::Training),
+            _ => {}
+        }
         let words: Vec<&str> = text.split(':').collect();
         Ok(match words.as_slice() {
             ["point-to-point", a, b] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned()),
@@ -85,11 +105,19 @@ impl fmt::Display for Workload {
             Workload::AllToAll => f.write_str("all-to-all"),
             Workload::Broadcast => f.write_str("broadcast"),
             Workload::Halo(d) => write!(f, "halo:{d}"),
+            Workload::SpinGlass(run) => f.write_str(&run.words()),
+            Workload::Bfs(search) => f.write_str(&search.words()),
+            Workload::Training(step) => f.write_str(&step.words()),
         }
     }
 }
 
 impl Workload {
+    /// Whether it is done with a size; others have their own.
+    pub fn is_sized(&self) -> bool {
+        !matches!(self, Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_))
+    }
+
     /// What it does on a cluster with so many bytes: of a collective, what nccl-tests calls its size (the larger of what a
     /// GPU gives and gets); of a message, its own; of a halo exchange, that of one face.
     pub fn program(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
@@ -108,6 +136,9 @@ impl Workload {
             Workload::AllToAll => layout.all_to_all(size)?,
             Workload::Broadcast => layout.broadcast(size),
             Workload::Halo(dimensions) => halo::program(&layout.places, *dimensions, size),
+            Workload::SpinGlass(run) => run.program(cluster, router)?,
+            Workload::Bfs(search) => search.program(cluster, router)?,
+            Workload::Training(step) => step.program(cluster)?,
         })
     }
 
@@ -119,7 +150,7 @@ impl Workload {
             Workload::AllReduce(_) => Some(2.0 * (n - 1.0) / n),
             Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll => Some((n - 1.0) / n),
             Workload::Broadcast | Workload::PointToPoint(..) => Some(1.0),
-            Workload::Halo(_) => None,
+            Workload::Halo(_) | Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_) => None,
         }
     }
 }
