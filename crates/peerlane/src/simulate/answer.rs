@@ -41,7 +41,6 @@ pub struct SimulationDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<Vec<Help>>,
     /// What is assumed of the cluster, in sentences.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<String>,
 }
 
