@@ -1,5 +1,7 @@
 //! The command line: what may be written, and what it means.
 
+mod simulate;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -7,6 +9,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
+use peerlane::what_if::Edit;
+
+pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -44,8 +49,12 @@ pub(crate) enum Command {
     Map(MapArgs),
     /// Show the rates that a machine should reach, and what limits each
     Predict(PredictArgs),
+    /// Write all of it as one HTML file: drawing, heat maps, findings, curves, the record
+    Report(ReportArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Lay designs, machines and runs side by side, and say what follows
+    Compare(CompareArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
     /// Simulate a workload on a machine, or on a cluster
@@ -56,6 +65,12 @@ pub(crate) enum Command {
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
+    /// Compare the model with every published and recorded number of the catalogue
+    Accuracy(AccuracyArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -86,6 +101,15 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
+/// Changes of the design before it is looked at.
+#[derive(Debug, Args)]
+pub(crate) struct WhatIf {
+    /// Change the design first, as in 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
+    /// 'GPU3=none' (docs/what-if.md); may be given several times. 'NAME:…' means that machine only
+    #[arg(long = "what-if", value_name = "CHANGE")]
+    pub(crate) edits: Vec<Edit>,
+}
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
@@ -93,7 +117,18 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show every finding, number, assumption and unknown, and matrices coloured by how they compare
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// What to write
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
+    pub(crate) format: CheckFormat,
+    /// Write the report as a page into this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
@@ -103,6 +138,61 @@ pub(crate) struct CheckArgs {
     /// Measure GPUs that others use, too
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
+}
+
+/// What `check` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For a terminal
+    Text,
+    /// JSON, as --json
+    Json,
+    /// For a ticket
+    Markdown,
+    /// Text exposition for a node exporter: rates, expectations, findings
+    Prometheus,
+    /// JUnit XML for CI: a case for each rule, failed at or above --fail-on
+    Junit,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    /// The page; '-' for standard output
+    #[arg(short, long, value_name = "FILE.html")]
+    pub(crate) output: PathBuf,
+    /// Show this machine by what it says of itself, without moving a byte
+    #[arg(long)]
+    pub(crate) passive: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long, conflicts_with = "passive")]
+    pub(crate) force: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "bash: peerlane completions bash > /etc/bash_completion.d/peerlane\n\
+                        fish: peerlane completions fish > ~/.config/fish/completions/peerlane.fish\n\
+                        zsh:  peerlane completions zsh > a folder of $fpath, as _peerlane")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "To read it: peerlane man | man -l -\nTo install: peerlane man -o /usr/local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// The page of this command
+    pub(crate) command: Option<String>,
+    /// Write all pages into this folder
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// The least severity that makes `check` exit with 1.
@@ -136,6 +226,8 @@ impl FailOn {
 pub(crate) struct MapArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// What to write; without it: tree, path classes, and what else was found
@@ -259,7 +351,35 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
+    #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1K,4K,16K,64K,256K,1M,4M,16M,64M,256M,1G")]
+    pub(crate) sizes: Option<Sizes>,
+}
+
+/// Sizes of messages.
+pub(crate) type Sizes = Vec<Bytes>;
+
+/// `4K,64K,1M`: bytes, or KiB, MiB and GiB.
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let one = |text: &str| {
+        let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches(['i', 'I']);
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+            "" => 0,
+            "K" => 10,
+            "M" => 20,
+            "G" => 30,
+            _ => return None,
+        };
+        let size = digits.parse::<u64>().ok()?.checked_mul(1 << shift)?;
+        (size > 0).then_some(Bytes(size))
+    };
+    let parsed: Option<Sizes> = text.split(',').map(one).collect();
+    parsed.ok_or_else(|| "sizes are written as 4K,64K,1M,1G, above 0".to_owned())
 }
 
 /// Arguments of `explain`.
@@ -274,145 +394,23 @@ pub(crate) struct ExplainArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
     #[command(flatten)]
-    pub(crate) detail: Detail,
-}
-
-const SIMULATED: &str = "\
-TARGET is one of:
-  NAME             a system of the catalogue, or a cluster: quong, quong-20g, apenet-pair, tessa-pair,
-                   hgx-h200-x32
-  FILE.toml        a system or a cluster that you describe yourself
-  what a machine printed, or a recorded run, as for every command
-  any of these machines with --nodes N and --network: that many of them
-
-WORKLOAD is one of:
-  point-to-point:A:B                one message, from GPU A to GPU B (node0/GPU0 in a cluster)
-  all-reduce[:ring|tree|hierarchical|rail]
-  all-gather, reduce-scatter, all-to-all, broadcast
-  halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid
-  spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|staged,strong|weak
-  bfs:scale=18,edges=16,seed=1      breadth-first search of an R-MAT graph, level by level
-  training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
-  FILE.jsonl                        transfers and computing with what each waits for, one a line
-
-Sizes are what nccl-tests calls the size; of a halo exchange, one face.";
-
-/// Arguments of `simulate`.
-#[derive(Debug, Args)]
-#[command(after_help = SIMULATED)]
-pub(crate) struct SimulateArgs {
-    #[command(flatten)]
-    pub(crate) machines: Machines,
-    #[command(flatten)]
-    pub(crate) grown: Grown,
-    /// What to do
-    #[arg(short, long, default_value = "all-reduce:ring")]
-    pub(crate) workload: String,
-    /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
-    #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB", value_parser = sizes)]
-    pub(crate) sizes: Sizes,
-    /// Also say what would help most: each bottleneck twice as fast, one at a time
-    #[arg(long)]
-    pub(crate) helps: bool,
-    /// Write what happens at the last size as a trace for Perfetto or chrome://tracing
-    #[arg(long, value_name = "FILE.json")]
-    pub(crate) trace: Option<PathBuf>,
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }
 
-/// Arguments of `sweep`.
+/// Arguments of `compare`.
 #[derive(Debug, Args)]
-#[command(after_help = SIMULATED)]
-pub(crate) struct SweepArgs {
-    /// Machines or clusters to compare
+#[command(after_help = TARGETS)]
+pub(crate) struct CompareArgs {
+    /// Two or more: system names, files, folders, runs, '-' or 'live', each a machine of its own.
+    /// With --what-if, each design that it changes stands beside itself
     #[arg(value_name = "TARGET", required = true)]
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
-    pub(crate) grown: Grown,
-    /// What to do on each; may be given several times
-    #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
-    pub(crate) workloads: Vec<String>,
-    /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
-    #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
-    pub(crate) sizes: Sizes,
-    /// Also write every point to this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-}
-
-/// Many nodes of one machine.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Grown {
-    /// So many nodes of the machine, joined by --network; several numbers show how it scales
-    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "network")]
-    pub(crate) nodes: Vec<u32>,
-    /// Network between nodes: torus:4x4x1, fat-tree[:LEVELS[:TAPER]], rail[:LEVELS[:TAPER]],
-    /// dragonfly[:GROUPSxROUTERSxPORTS] or switch
-    #[arg(long, requires = "nodes")]
-    pub(crate) network: Option<String>,
-    /// Gb/s of a link of the network; the adapter's line rate where it is not given
-    #[arg(long, value_name = "Gb/s", requires = "network")]
-    pub(crate) link_rate: Option<f64>,
-    /// Only the first so many nodes take part
-    #[arg(long, value_name = "N")]
-    pub(crate) use_nodes: Option<u32>,
-    /// Only the first so many GPUs of each node take part
-    #[arg(long, value_name = "N")]
-    pub(crate) gpus_per_node: Option<usize>,
-    /// Microseconds that each switch on the way adds
-    #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
-    pub(crate) hop_latency: f64,
-}
-
-/// Sizes of messages.
-#[derive(Clone, Debug)]
-pub(crate) struct Sizes(pub(crate) Vec<Bytes>);
-
-/// Most sizes of one range.
-const MOST_SIZES: usize = 64;
-
-/// `8B..1GiB`, `1MiB,64MiB`.
-fn sizes(text: &str) -> Result<Sizes, String> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        match part.split_once("..") {
-            None => all.push(size(part)?),
-            Some((low, high)) => {
-                let (low, high) = (size(low)?.0.max(1), size(high)?.0);
-                if high < low {
-                    return Err(format!("'{part}' ends below where it begins"));
-                }
-                let doubled = std::iter::successors(Some(low), |s| s.checked_mul(2)).take_while(|s| *s <= high);
-                all.extend(doubled.map(Bytes));
-            }
-        }
-    }
-    if all.len() > MOST_SIZES {
-        return Err(format!("{} sizes; at most {MOST_SIZES}", all.len()));
-    }
-    Ok(Sizes(all))
-}
-
-/// `8B`, `64KiB`, `1GiB`; `K`, `M`, `G` mean the same, as for nccl-tests.
-fn size(text: &str) -> Result<Bytes, String> {
-    let text = text.trim();
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1_u64,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        _ => return Err(format!("'{text}': a size is written as 8B, 64KiB, 1MiB or 1GiB")),
-    };
-    let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);
-    let bytes = number.filter(|n| n.is_finite() && *n >= 0.0 && *n < 1e18);
-    bytes
-        .map(|n| Bytes(n.round() as u64))
-        .ok_or_else(|| format!("'{text}': a size is written as 8B, 64KiB, 1MiB or 1GiB"))
 }
 
 const GATHERED: &str = "\
@@ -458,6 +456,20 @@ pub(crate) struct SystemsDetail {
     pub(crate) verbose: bool,
 }
 
+/// Arguments of `accuracy`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct AccuracyArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long, conflicts_with = "page")]
+    pub(crate) json: bool,
+    /// Write the page docs/accuracy.md
+    #[arg(long)]
+    pub(crate) page: bool,
+    /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
 /// What to do with the catalogue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SystemsAction {
@@ -487,6 +499,14 @@ mod tests {
         assert_eq!(seconds("500ms"), Ok(0.5));
         for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "five minutes", "٣s"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_binary_units() {
+        assert_eq!(sizes("512,4K,64KiB,1M,2GB"), Ok([512, 4 << 10, 64 << 10, 1 << 20, 2 << 30].map(Bytes).to_vec()));
+        for wrong in ["", "0", "4T", "K", "1K,", "-1K", "99999999999G"] {
+            assert!(sizes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -128,6 +128,39 @@ fn predict_json_is_flat_for_one_machine_and_named_for_several() {
 }
 
 #[test]
+fn predict_shows_rates_by_size_and_intervals() {
+    let shown = out(&peerlane(&["predict", "exxact-traditional", "--sizes=4K,1M"]));
+    assert!(shown.contains("4 KiB") && shown.contains("1 MiB") && !shown.contains("64 MiB"), "{shown}");
+    let found = json(&["predict", "exxact-traditional", "--sizes", "--json"]);
+    let curve = &found["curves"][0];
+    assert!(curve["rate"].as_f64() > curve["rates"][0][1].as_f64(), "{curve}");
+    let matrix = &found["matrices"][0];
+    let of = |field: &str| matrix[field][0][1].as_f64().unwrap();
+    assert!(of("low") < of("values") && of("values") < of("high"), "{matrix}");
+}
+
+#[test]
+fn accuracy_says_how_near_the_model_comes() {
+    let shown = out(&peerlane(&["accuracy"]));
+    assert!(shown.contains("bandwidth, peerlane, groups") && shown.contains("NCCL's constants"), "{shown}");
+    let found = json(&["accuracy", "--json"]);
+    assert_eq!(found["schema"], "peerlane/accuracy/1");
+    let overall = &found["overall"];
+    for predictor in ["peerlane", "nccl", "raw"] {
+        for over in ["cells", "groups"] {
+            for field in ["median", "p85", "worst"] {
+                assert!(overall[predictor][over][field].is_f64(), "{predictor} {over} {field}");
+            }
+        }
+    }
+    let matrix = &found["systems"][0]["matrices"][0];
+    for field in ["label", "cells", "median", "p85", "worst", "kind"] {
+        assert!(!matrix[field].is_null(), "{field}");
+    }
+    assert_eq!(out(&peerlane(&["accuracy", "--page"])), include_str!("../../../docs/accuracy.md"));
+}
+
+#[test]
 fn explain_names_each_hop_and_what_binds() {
     let text = out(&peerlane(&["explain", "exxact-devbox", "GPU0", "GPU2"]));
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
@@ -225,6 +258,7 @@ fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
             vec!["map", name, "-v"],
             vec!["map", name, "--format", "matrix"],
             vec!["predict", name],
+            vec!["predict", name, "--sizes"],
             vec!["systems", "show", name, "-v"],
         ] {
             let output = peerlane(&args);
@@ -236,7 +270,9 @@ fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
             }
         }
     }
-    assert!(out(&peerlane(&["systems"])).lines().all(|l| l.chars().count() <= 100));
+    for args in [vec!["systems"], vec!["accuracy"], vec!["accuracy", "-v"]] {
+        assert!(out(&peerlane(&args)).lines().all(|l| l.chars().count() <= 100), "{args:?}");
+    }
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub enum Blocks {
     One,
     /// As many on each multiprocessor.
     PerMultiprocessor(u32),
+    /// So many, or one on each multiprocessor where there are fewer.
+    UpTo(u32),
 }
 
 /// An entry point and the launch that was found best for it.
@@ -112,6 +114,13 @@ impl Kernel {
         match self.blocks {
             Blocks::One => 1,
             Blocks::PerMultiprocessor(blocks) => blocks.saturating_mul(multiprocessors),
+            Blocks::UpTo(blocks) => {
+                if blocks < multiprocessors {
+                    blocks
+                } else {
+                    multiprocessors
+                }
+            }
         }
     }
 }
@@ -133,6 +142,14 @@ pub const COPY_BULK: Kernel =
 pub const fn copy_for(major: u32) -> Kernel {
     if major >= COPY_BULK.module.least_major { COPY_BULK } else { COPY }
 }
+
+/// Blocks of a copy from host memory. One way 4 do as well as all; while as much goes back, few blocks in either direction
+/// leave more to the other, and end together: 24 and 12 moved 80.5 and 81.5 GB/s in both (64 and 512 MiB a launch), evenly
+/// divided, 132 and 132 only 73.4 and 77.8, and 83.3 where one launch copied 16 times. H200, PCIe 5.0 x16, n = 1 run of 1.5 GB.
+pub const FROM_HOST: Blocks = Blocks::UpTo(24);
+
+/// Blocks of a copy to host memory; see [`FROM_HOST`].
+pub const TO_HOST: Blocks = Blocks::UpTo(12);
 
 /// `fill(buffer, words: u64, seed: u32, flip: u32)`: writes [`pattern_word`](crate::pattern::pattern_word) `^ flip`
 /// to each of `words` 4-byte words of a 16-byte aligned buffer; `flip` is [`PLAIN`] or [`POISON`].

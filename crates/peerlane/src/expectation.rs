@@ -7,7 +7,7 @@ use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
 use crate::plan::{self, HostMemory, Via};
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 /// A matrix of expected rates; the `matrices` of `predict --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +30,12 @@ pub struct ExpectedMatrix {
     pub cols: Vec<String>,
     /// Expected numbers; `None` where nothing can be said, and on the diagonal between GPUs.
     pub values: Vec<Vec<Option<f64>>>,
+    /// The least that each may be, by the ranges of the model's constants.
+    #[serde(default)]
+    pub low: Vec<Vec<Option<f64>>>,
+    /// The most.
+    #[serde(default)]
+    pub high: Vec<Vec<Option<f64>>>,
     /// What binds each, in words.
     pub bottlenecks: Vec<Vec<Option<String>>>,
 }
@@ -42,6 +48,14 @@ struct Ask {
     op: Option<Operation>,
     engine: Option<Engine>,
     unit: Unit,
+    size: Option<Bytes>,
+}
+
+/// What one cell gets.
+struct Told {
+    value: f64,
+    interval: [f64; 2],
+    why: String,
 }
 
 /// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and
@@ -67,6 +81,7 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
         op: None,
         engine: Some(Engine::Ce),
         unit: Unit::GigabytesPerSecond,
+        size: None,
     };
     let pairs = |on| Ask { p2p: Some(on), op: Some(Operation::Write), ..copies };
     let network = Ask { engine: Some(Engine::Nic), ..copies };
@@ -97,9 +112,45 @@ pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
     if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) || waits_for_cpu(&measured.title) {
         return None;
     }
-    let &Matrix { direction, p2p, op, engine, unit, .. } = measured;
+    let &Matrix { direction, p2p, op, engine, unit, size, .. } = measured;
     unit.rate(1.0)?;
-    Some(fill(model, Ask { direction, p2p, op, engine, unit }, &measured.rows, &measured.cols))
+    Some(fill(model, Ask { direction, p2p, op, engine, unit, size }, &measured.rows, &measured.cols))
+}
+
+/// What should stand where `measured` has times: of small copies, the diagonal included, or of dependent loads. `None`
+/// for other quantities.
+///
+/// The row drives, as a reader does in bandwidths. A copy of host memory is driven by the GPU.
+pub fn expect_latency_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
+    let fabric = &model.machine.fabric;
+    let per_unit = measured.unit.time(1.0)?.seconds();
+    let &Matrix { direction, p2p, op, engine, unit, size, .. } = measured;
+    let time = |model: &Model, row: &str, col: &str| {
+        let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
+        match measured.quantity {
+            Quantity::LoadLatency if a != b => {
+                let memory_in_row = fabric.node(a).kind == NodeKind::Host;
+                if memory_in_row { model.load(b, a) } else { model.load(a, b) }
+            }
+            Quantity::Latency => {
+                let op = op.unwrap_or(Operation::Write);
+                let (source, destination) = if op == Operation::Read { (b, a) } else { (a, b) };
+                let peer = if p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+                model.small_copy(&Transfer { source, destination, engine: engine.unwrap_or(Engine::Ce), op, peer })
+            }
+            _ => None,
+        }
+    };
+    let [fast, slow] = model.ends();
+    let cell = |row: &String, col: &String| {
+        let told = time(model, row, col)?;
+        let [low, high] = [fast, slow].map(|m| time(m, row, col).map_or(told.time, |t| t.time).seconds() / per_unit);
+        let value = told.time.seconds() / per_unit;
+        Some(Told { value, interval: [low.min(value), high.max(value)], why: told.why })
+    };
+    let ask = Ask { direction, p2p, op, engine, unit, size };
+    let known = matches!(measured.quantity, Quantity::Latency | Quantity::LoadLatency);
+    known.then(|| table(measured.quantity, ask, &measured.rows, &measured.cols, cell))
 }
 
 /// What transfers of a plan should reach while all run at once, in their order; `None` where a name is unknown, and
@@ -145,24 +196,46 @@ fn waits_for_cpu(title: &str) -> bool {
 }
 
 fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMatrix {
-    let per_unit = ask.unit.rate(1.0).map_or(f64::NAN, |r| r.bytes_per_second());
-    let mut values = Vec::with_capacity(rows.len());
-    let mut bottlenecks = Vec::with_capacity(rows.len());
-    for row in rows {
-        let cells = cols.iter().map(|col| cell(model, ask, row, col));
-        let (rates, words): (Vec<_>, Vec<_>) = cells
-            .map(|c| c.map_or((None, None), |(rate, why)| (Some(rate.bytes_per_second() / per_unit), Some(why))))
-            .unzip();
-        values.push(rates);
-        bottlenecks.push(words);
-    }
-    let Ask { direction, p2p, op, engine, unit } = ask;
-    let (rows, cols) = (rows.to_vec(), cols.to_vec());
-    ExpectedMatrix { quantity: Quantity::Bandwidth, direction, p2p, op, engine, unit, rows, cols, values, bottlenecks }
+    table(Quantity::Bandwidth, ask, rows, cols, |row, col| cell(model, ask, row, col))
 }
 
-/// One solve for one pair: alone, or against its opposite.
-fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)> {
+fn table(
+    quantity: Quantity,
+    ask: Ask,
+    rows: &[String],
+    cols: &[String],
+    cell: impl Fn(&String, &String) -> Option<Told>,
+) -> ExpectedMatrix {
+    let Ask { direction, p2p, op, engine, unit, .. } = ask;
+    let (names, others) = (rows.to_vec(), cols.to_vec());
+    let (values, low, high, bottlenecks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut m = ExpectedMatrix {
+        quantity,
+        direction,
+        p2p,
+        op,
+        engine,
+        unit,
+        rows: names,
+        cols: others,
+        values,
+        low,
+        high,
+        bottlenecks,
+    };
+    for row in rows {
+        let told: Vec<Option<Told>> = cols.iter().map(|col| cell(row, col)).collect();
+        let of = |f: fn(&Told) -> f64| told.iter().map(|t| t.as_ref().map(f)).collect();
+        m.values.push(of(|t| t.value));
+        m.low.push(of(|t| t.interval[0]));
+        m.high.push(of(|t| t.interval[1]));
+        m.bottlenecks.push(told.into_iter().map(|t| t.map(|t| t.why)).collect());
+    }
+    m
+}
+
+/// One solve for one pair, and one for each end of its interval: alone, or against its opposite.
+fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
     let fabric = &model.machine.fabric;
     let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
     if a == b {
@@ -182,13 +255,21 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<(Rate, String)>
     let transfer = Transfer { source, destination, engine: ask.engine.unwrap_or(Engine::Ce), op, peer };
     let back = Transfer { source: destination, destination: source, ..transfer };
     let together = if both { vec![transfer, back] } else { vec![transfer] };
-    let answers = model.solve(&together).ok()?;
-    let first = answers.first()?;
-    let rate = match ask.direction {
-        Some(Direction::Bidirectional) => answers.iter().fold(Rate::ZERO, |sum, a| sum + a.rate),
-        _ => first.rate,
+    let per_unit = ask.unit.rate(1.0)?.bytes_per_second();
+    let answers = model.solve_with_interval(&together).ok()?;
+    // of copies of one size, each adds its start-up
+    let sized = |rate: Rate| match (ask.size, model.startup(&transfer)) {
+        (Some(size), Some(startup)) if size.0 > 0 => {
+            size.0 as f64 / (startup.seconds() + size.0 as f64 / rate.bytes_per_second())
+        }
+        _ => rate.bytes_per_second(),
     };
-    Some((rate, first.bottleneck.clone()))
+    let counted = if ask.direction == Some(Direction::Bidirectional) { together.len() } else { 1 };
+    let sum = |of: &dyn Fn(usize) -> Option<Rate>| (0..counted).filter_map(of).map(sized).sum::<f64>() / per_unit;
+    let value = sum(&|i| Some(answers.get(i)?.0.rate));
+    let interval = [0, 1].map(|end| sum(&|i| Some(answers.get(i)?.1[end])));
+    let (first, _) = answers.into_iter().next()?;
+    Some(Told { value, interval, why: first.bottleneck })
 }
 
 #[cfg(test)]
@@ -258,25 +339,25 @@ mod tests {
     #[test]
     fn rows_send_and_readers_receive() {
         let mut m = measured(&["GPU0", "GPU1"], &["GPU0", "GPU1"]);
-        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        assert_eq!(values(&m), [[None, told("0.85")], [told("0.68"), None]]);
         m.direction = Some(Direction::Bidirectional);
-        assert_eq!(values(&m)[0][1], told("1.55"));
+        assert_eq!(values(&m)[0][1], told("1.49"));
         m.direction = Some(Direction::BidirectionalShare);
-        assert_eq!(values(&m), [[None, told("0.87")], [told("0.68"), None]]);
+        assert_eq!(values(&m), [[None, told("0.85")], [told("0.64"), None]]);
         // GPU0 reads from GPU1: completions of 64 bytes come down its x1 link
         (m.direction, m.op) = (Some(Direction::Unidirectional), Some(Operation::Read));
-        assert_eq!(values(&m), [[None, told("0.71")], [told("0.88"), None]]);
+        assert_eq!(values(&m), [[None, told("0.71")], [told("0.86"), None]]);
     }
 
     #[test]
     fn host_rows_and_columns_stand_for_the_nearest_memory() {
         let mut down = measured(&["host"], &["GPU1", "GPU9", "host"]);
-        assert_eq!(values(&down), [[told("12.29"), None, None]]);
+        assert_eq!(values(&down), [[told("12.89"), None, None]]);
         down.unit = Unit::MebibytesPerSecond;
-        assert_eq!(values(&down)[0][0], told("11722.47"));
+        assert_eq!(values(&down)[0][0], told("12295.36"));
         let mut up = measured(&["GPU1"], &["host"]);
         up.op = Some(Operation::Read);
-        assert_eq!(values(&up), [[told("12.99")]]);
+        assert_eq!(values(&up), [[told("13.59")]]);
     }
 
     #[test]
@@ -299,7 +380,7 @@ mod tests {
     fn kernels_that_copy_to_and_from_the_host_at_once_are_not_predicted() {
         let mut m = measured(&["host"], &["GPU1"]);
         m.engine = Some(Engine::Sm);
-        assert_eq!(values(&m), [[told("12.29")]]);
+        assert_eq!(values(&m), [[told("12.89")]]);
         for direction in [Direction::Bidirectional, Direction::BidirectionalShare] {
             m.direction = Some(direction);
             for host in ["host", "host0"] {
@@ -336,8 +417,8 @@ mod tests {
             Some(answers.iter().map(|a| format!("{:.2}", a.rate.gb())).collect::<Vec<_>>())
         };
         assert_eq!(gb(&[]), Some(Vec::new()));
-        assert_eq!(gb(&[copy("GPU1", "host")]), Some(vec!["12.99".to_owned()]));
-        assert_eq!(gb(&[copy("host0", "GPU1")]), Some(vec!["12.29".to_owned()]));
+        assert_eq!(gb(&[copy("GPU1", "host")]), Some(vec!["13.59".to_owned()]));
+        assert_eq!(gb(&[copy("host0", "GPU1")]), Some(vec!["12.89".to_owned()]));
         // both go down GPU0's x1 link
         let alone: f64 = expect_set(&model, &[copy("host", "GPU0")]).unwrap()[0].rate.gb();
         let shared = expect_set(&model, &[copy("GPU1", "GPU0"), copy("host", "GPU0")]).unwrap();

@@ -11,15 +11,18 @@
 //!
 //! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
 
+pub mod accuracy;
 pub mod assemble;
 pub mod catalogue;
 pub mod check;
 pub mod cluster;
+pub mod compare;
 pub mod evidence;
 pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod fit;
+pub mod lift;
 pub mod machine;
 pub mod measure;
 pub mod model;
@@ -31,3 +34,4 @@ pub mod simulate;
 pub mod stats;
 pub mod units;
 pub mod virtual_machine;
+pub mod what_if;

@@ -11,7 +11,8 @@ mod take;
 pub use answer::{Event, answer};
 pub use cells::void;
 
-use crate::plan::{Method, Step};
+use crate::evidence::Quantity;
+use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState};
 use crate::units::{Bytes, Seconds};
 
@@ -64,4 +65,11 @@ pub trait Executor {
 
     /// Time since the executor was made, by its own clock.
     fn now(&mut self) -> Seconds;
+
+    /// By what share of itself a quantity may differ when another process measures it, although no sample of this one
+    /// shows that. A cell's interval reaches farther by so much.
+    fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
+        let _ = (work, quantity);
+        0.0
+    }
 }

@@ -1,4 +1,4 @@
-//! The worked example of `docs/model.md`, and its table of published against predicted, are what the program says.
+//! The worked example of `docs/model.md` is what the program says.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
@@ -6,10 +6,6 @@ use peerlane::catalogue::{Parts, system};
 use peerlane::evidence::{Engine, Operation};
 use peerlane::machine::Machine;
 use peerlane::model::{Model, PeerAccess, Transfer};
-
-#[path = "../examples/accuracy.rs"]
-#[allow(dead_code, reason = "its main is the example's")]
-mod accuracy;
 
 const DOCUMENT: &str = include_str!("../../../docs/model.md");
 
@@ -42,15 +38,4 @@ fn the_worked_example_is_what_the_program_says() {
         let text = example(&machine, "GPU0", destination);
         assert!(DOCUMENT.contains(&text), "docs/model.md does not hold\n{text}");
     }
-}
-
-#[test]
-fn the_table_of_published_against_predicted_is_fresh() {
-    let fresh = accuracy::table();
-    let stale = fresh.lines().find(|line| !DOCUMENT.lines().any(|l| l == *line));
-    assert_eq!(stale, None, "docs/model.md, section 7: put in what `cargo run -p peerlane --example accuracy` prints");
-    let rows = |text: &str| text.lines().filter(|l| l.starts_with("| ") && l.matches('|').count() == 8).count();
-    let (_, rest) = DOCUMENT.split_once("## 7.").unwrap();
-    let (section, _) = rest.split_once("## 8.").unwrap();
-    assert_eq!(rows(section), rows(&fresh), "docs/model.md, section 7, has rows that the program does not print");
 }

@@ -92,6 +92,27 @@ proptest! {
     }
 
     #[test]
+    fn an_interval_holds_its_rate_and_stays_below_the_links(shape in shape(), (op, peer, cpu) in how()) {
+        let m = machine(&shape, cpu);
+        let model = Model::new(&m, Parts::embedded());
+        for t in transfers(&m, op, peer) {
+            let back = Transfer { source: t.destination, destination: t.source, ..t };
+            for together in [vec![t], vec![t, back]] {
+                for (answer, [low, high]) in model.solve_with_interval(&together).unwrap() {
+                    prop_assert!(low.gb() > 0.0 && low <= answer.rate && answer.rate <= high);
+                    for hop in model.route(&t).unwrap().hops.iter().filter(|_| together.len() == 1) {
+                        for (link, _) in m.fabric.links_of(hop.from).iter().filter(|(_, next)| *next == hop.to) {
+                            if let LinkKind::Pcie { running, .. } = m.fabric.link(*link).kind {
+                                prop_assert!(high < running.raw_rate().unwrap());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_wider_link_slows_no_lone_transfer(shape in shape(), wider in any::<prop::sample::Index>(), (op, peer, cpu) in how()) {
         let mut better = shape.clone();
         let mut links: Vec<&mut PcieWidth> =

@@ -1,11 +1,15 @@
 //! One file a command: what it computes and in which order it shows it.
 
+pub(crate) mod accuracy;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod report;
+pub(crate) mod shell;
 pub(crate) mod simulate;
 pub(crate) mod sweep;
 pub(crate) mod systems;
@@ -42,7 +46,7 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 }
 
 /// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
-fn inventory(machine: &Machine) -> String {
+pub(crate) fn inventory(machine: &Machine) -> String {
     let fabric = &machine.fabric;
     let kinds = [
         (NodeKind::Gpu, "GPU"),

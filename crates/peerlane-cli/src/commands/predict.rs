@@ -3,39 +3,44 @@
 use std::io::{self, Write};
 
 use peerlane::catalogue::Parts;
+use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::{ExpectedMatrix, predict};
-use peerlane::export::json::{MachinePrediction, PredictionDocument};
-use peerlane::fabric::Fabric;
-use peerlane::model::Model;
+use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
+use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::model::{Model, PeerAccess, Transfer};
+use peerlane::units::Bytes;
 
 use super::{between, heading, json};
 use crate::args::PredictArgs;
 use crate::render::comparison::{between as pairs_in_words, describe};
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, wrap};
+use crate::render::text::{hang, number, wrap};
 use crate::render::{WIDTH, matrix};
-use crate::target::load;
+use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
 /// Bottlenecks shown below a matrix unless all are asked for.
 const BOTTLENECKS: usize = 6;
 
 pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
-        let matrices = predict(&Model::new(machine, Parts::embedded()));
+        let model = Model::new(machine, Parts::embedded());
+        let matrices = predict(&model);
+        let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
         if !args.detail.json {
             between(out, i == 0)?;
             heading(out, machine)?;
             if matrices.is_empty() {
                 writeln!(out, "Too little is known of its links to predict anything.")?;
             }
-            for expected in &matrices {
+            for expected in matrices.iter().filter(|_| curves.is_empty()) {
                 show(out, &machine.fabric, expected, args.detail.verbose)?;
             }
+            by_size(out, &curves)?;
         }
-        predictions.push(MachinePrediction { name: machine.name.clone(), matrices });
+        predictions.push(MachinePrediction { name: machine.name.clone(), matrices, curves });
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
@@ -43,10 +48,66 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
+/// One way of each kind, by class, staging and what is at its ends: the first of it in the machine's order.
+fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
+    let fabric = &model.machine.fabric;
+    let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
+    let mut kinds = Vec::new();
+    let mut curves = Vec::new();
+    let pairs = gpus.iter().flat_map(|a| gpus.iter().filter(move |b| *b != a).map(move |b| (*a, *b)));
+    let hosts = gpus.iter().filter_map(|gpu| Some((fabric.nearest_host(*gpu)?, *gpu)));
+    let ways = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
+    for (source, destination) in ways.take(MOST_WAYS) {
+        let ahead =
+            Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled };
+        let ends = [source, destination].map(|n| (fabric.node(n).kind, fabric.node(n).part.clone()));
+        for peer in [PeerAccess::Enabled, PeerAccess::Disabled] {
+            let transfer = Transfer { peer, ..ahead };
+            let Some(curve) = ExpectedCurve::of(model, &transfer, sizes) else { continue };
+            let kind = (curve.class, curve.staged, ends.clone(), (curve.rate * 100.0).round() as u64);
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+                curves.push(curve);
+            }
+        }
+    }
+    curves
+}
+
+/// Ways that are looked through for kinds.
+const MOST_WAYS: usize = 4096;
+
+fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
+    /// Columns that fit beside the sizes.
+    const COLUMNS: usize = 6;
+    for few in curves.chunks(COLUMNS) {
+        let row = |out: &mut dyn Write, label: &str, cell: &dyn Fn(&ExpectedCurve) -> String| {
+            let cells: String = few.iter().map(|c| format!(" {:>13}", cell(c))).collect();
+            writeln!(out, "  {label:<13}{cells}")
+        };
+        writeln!(out, "\n{}", paint(style::HEADING, "Copies of a size, GB/s, copy engine, one way"))?;
+        row(out, "from", &|c| c.from.clone())?;
+        row(out, "to", &|c| c.to.clone())?;
+        row(out, "class", &|c| c.class.map_or_else(String::new, |class| class.to_string()))?;
+        row(out, "", &|c| if c.staged { "staged" } else { "" }.to_owned())?;
+        for (i, (size, _)) in few.first().map_or(&[][..], |c| &c.rates).iter().enumerate() {
+            row(out, &Bytes(*size).to_string(), &|c| c.rates.get(i).map_or_else(String::new, |(_, r)| number(*r)))?;
+        }
+        row(out, "endless", &|c| number(c.rate))?;
+        row(out, "half at, KiB", &|c| format!("{:.0}", c.half_size as f64 / 1024.0))?;
+        row(out, "one small, us", &|c| number(c.latency))?;
+    }
+    Ok(())
+}
+
 fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose: bool) -> io::Result<()> {
     writeln!(out)?;
     hang(out, "", &describe(expected))?;
     matrix::numbers(out, &expected.rows, &expected.cols, &expected.values)?;
+    if let Some([below, above]) = interval(expected) {
+        let words = format!("  {} {below:.0} % below to {above:.0} % above", paint(style::DIM, "interval   "));
+        writeln!(out, "{words}")?;
+    }
     let groups = by_bottleneck(expected, |what| if verbose { what.to_owned() } else { alike(fabric, what) });
     let most = if verbose { usize::MAX } else { BOTTLENECKS };
     for (what, pairs) in groups.iter().take(most) {
@@ -58,6 +119,16 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
         writeln!(out, "  {}", paint(style::DIM, &format!("and {} more bottlenecks (-v)", groups.len() - most)))?;
     }
     Ok(())
+}
+
+/// How far the ends of the intervals are from the values, in % at most.
+fn interval(expected: &ExpectedMatrix) -> Option<[f64; 2]> {
+    let most = |ends: &[Vec<Option<f64>>], sign: f64| {
+        let pairs = ends.iter().flatten().zip(expected.values.iter().flatten());
+        let shares = pairs.filter_map(|(end, value)| Some(sign * ((*end)? / (*value)? - 1.0) * 100.0));
+        shares.fold(None, |most: Option<f64>, share| Some(most.map_or(share, |m| m.max(share))))
+    };
+    Some([most(&expected.low, -1.0)?, most(&expected.high, 1.0)?])
 }
 
 /// The text with `#` for the numbers of nodes, so that what binds many pairs alike is said once.

@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::catalogue::{self, Parts};
+use peerlane::evidence::Quantity;
 use peerlane::measure::{self, Event, Executor, Failure as Failed, Sample, Verdict};
-use peerlane::plan::{Method, Step};
+use peerlane::plan::{Method, Step, Work};
 use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
@@ -161,5 +162,9 @@ impl Executor for Pulsing<'_> {
 
     fn now(&mut self) -> Seconds {
         self.machine.now()
+    }
+
+    fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
+        self.machine.between_runs(work, quantity)
     }
 }

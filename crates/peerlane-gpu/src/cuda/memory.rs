@@ -17,6 +17,9 @@ pub(crate) trait Buffer {
     /// Its size in bytes.
     fn bytes(&self) -> usize;
 
+    /// Puts what CPU caches hold of it into memory; nothing where no CPU caches it.
+    fn flush_caches(&self) {}
+
     /// A part of it; what lies beyond its end is left out.
     fn part(&self, offset: usize, bytes: usize) -> Part {
         let offset = offset.min(self.bytes());
@@ -131,6 +134,18 @@ impl PinnedBuffer {
 }
 
 impl Buffer for PinnedBuffer {
+    // Puts what CPU caches hold of it into memory, where the CPU has an instruction for that (x86-64).
+    //
+    // What a device or a CPU has just written stays in a cache for some tenths of a second, and is read faster than
+    // memory: in 1.08 instead of 1.18 µs by an H200 (Emerald Rapids).
+    fn flush_caches(&self) {
+        #[cfg(target_arch = "x86_64")]
+        for offset in (0..self.bytes).step_by(64) {
+            // SAFETY: the address is within the buffer; the instruction changes no content.
+            unsafe { std::arch::x86_64::_mm_clflush(self.start.cast::<u8>().add(offset)) };
+        }
+    }
+
     fn address(&self) -> CUdeviceptr {
         // one address space for host and devices, on all that this crate runs on (64-bit Linux)
         self.start as CUdeviceptr

@@ -1,21 +1,25 @@
 //! NCCL's collectives, where its library is here: every GPU a rank, all in this process.
 
 use std::rc::Rc;
+use std::time::Instant;
 
 use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::{Collective, Method, Size};
+use peerlane::plan::{Collective, Size};
 use peerlane::units::Bytes;
 
 use super::failure::Problem;
-use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::kernels::Numbers;
 use super::{Machine, Prepared};
-use crate::cuda::{Buffer, Event};
+use crate::cuda::Buffer;
 use crate::nccl::{Communicators, Operation};
 
-/// The most operations that wait behind the gate. Each is a kernel on every rank.
-const MOST_QUEUED: usize = 64;
+/// Operations of a sample: as many as nccl-tests times at once, since the last one's end, which the CPU waits for, costs
+/// small ones a few per cent.
+const OPERATIONS: usize = 20;
+
+/// Seconds after which a sample is long enough with fewer.
+const LONGEST: f64 = 0.02;
 
 /// Operations before those that count.
 const WARM_UP: usize = 3;
@@ -26,8 +30,6 @@ struct Rank {
     stream: BorrowedStream,
     send: Rc<dyn Buffer>,
     receive: Rc<dyn Buffer>,
-    start: Event,
-    marks: Vec<Event>,
 }
 
 /// A collective, ready to run.
@@ -39,9 +41,8 @@ pub(crate) struct Collectives {
     count: usize,
     /// Elements that a rank sends and receives in all.
     held: (usize, usize),
-    gate: SharedGate,
+    /// Seconds an operation took when last looked.
     pace: f64,
-    sample_time: f64,
 }
 
 impl Collectives {
@@ -50,7 +51,6 @@ impl Collectives {
         operation: Collective,
         gpus: &[String],
         size: Size,
-        method: &Method,
     ) -> Result<(Self, Bytes), Problem> {
         let communicators = machine.communicators(gpus)?;
         let ranks = gpus.len();
@@ -72,23 +72,13 @@ impl Collectives {
             let send = machine.buffer(name, 0, 0, held.0 * 4)?;
             let receive = machine.buffer(name, 1, 0, held.1 * 4)?;
             let stream = gpu.stream()?;
-            let start = Event::new(&stream)?;
-            all.push(Rank { gpu, stream, send, receive, start, marks: Vec::new() });
+            all.push(Rank { gpu, stream, send, receive });
         }
-        let gate = Rc::clone(&machine.gate);
-        let sample_time = method.sample_time.seconds();
-        let mut collectives =
-            Collectives { ranks: all, communicators, operation, count, held, gate, pace: sample_time, sample_time };
+        let mut collectives = Collectives { ranks: all, communicators, operation, count, held, pace: 0.0 };
         collectives.fill()?;
-        // NCCL connects its ranks when they first need it, and allocates memory, which waits for streams: nothing may
-        // be held up by the gate then
-        for _ in 0..WARM_UP {
-            collectives.enqueue()?;
-        }
-        for rank in &collectives.ranks {
-            rank.stream.synchronize()?;
-        }
-        collectives.go(1, 1)?;
+        // NCCL connects its ranks when they first need it
+        collectives.go(WARM_UP)?;
+        collectives.go(1)?;
         let bytes = held.0.max(held.1) * 4;
         Ok((collectives, Bytes(bytes as u64)))
     }
@@ -106,44 +96,21 @@ impl Collectives {
         Ok(())
     }
 
-    /// Releases all ranks together with so many marks of so many operations. Gives the seconds of each operation
-    /// between marks, of the rank that took longest.
-    fn go(&mut self, marks: usize, operations: usize) -> Result<Vec<f64>, Problem> {
-        {
-            let mut gate = self.gate.borrow_mut();
-            let closed = gate.close();
-            for rank in &mut self.ranks {
-                rank.gpu.context.enter()?;
-                closed.wait(&rank.gpu, &rank.stream)?;
-                rank.stream.record(&rank.start)?;
-                while rank.marks.len() < marks {
-                    rank.marks.push(Event::new(&rank.stream)?);
-                }
-            }
-            for mark in 0..marks {
-                for _ in 0..operations {
-                    self.enqueue()?;
-                }
-                for rank in &self.ranks {
-                    rank.gpu.context.enter()?;
-                    rank.stream.record(&rank.marks[mark])?;
-                }
-            }
-            closed.open();
+    /// Seconds an operation, of so many behind one another: from the first call until the last has ended on all ranks.
+    ///
+    /// By the CPU's clock and with the calls in it, since that is what a program waits for, and what nccl-tests times.
+    fn go(&mut self, operations: usize) -> Result<f64, Problem> {
+        let began = Instant::now();
+        for _ in 0..operations {
+            self.enqueue()?;
         }
-        let mut slowest = vec![0.0_f64; marks];
         for rank in &self.ranks {
             rank.stream.synchronize()?;
-            let mut before = 0.0;
-            for (slot, mark) in slowest.iter_mut().zip(&rank.marks) {
-                let passed = mark.since(&rank.start)?;
-                *slot = slot.max((passed - before) / operations as f64);
-                before = passed;
-            }
         }
+        let each = began.elapsed().as_secs_f64() / operations as f64;
         self.communicators.check()?;
-        self.pace = slowest.last().copied().unwrap_or(self.pace);
-        Ok(slowest)
+        self.pace = each;
+        Ok(each)
     }
 
     /// One operation on all ranks.
@@ -199,13 +166,10 @@ impl Collectives {
 
 impl Prepared for Collectives {
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Problem> {
-        let mut samples = Vec::with_capacity(n);
-        while samples.len() < n {
-            let operations = (self.sample_time / self.pace.max(1e-9)).ceil().clamp(1.0, MOST_QUEUED as f64) as usize;
-            let marks = (MOST_QUEUED / operations).clamp(1, n - samples.len());
-            samples.extend(self.go(marks, operations)?.into_iter().map(|time| vec![time]));
-        }
-        Ok(vec![samples])
+        let operations = (LONGEST / self.pace.max(1e-9)).clamp(1.0, OPERATIONS as f64) as usize;
+        let samples: Result<Vec<Sample>, Problem> =
+            (0..n).map(|_| self.go(operations).map(|time| vec![time])).collect();
+        Ok(vec![samples?])
     }
 
     fn verify(&mut self) -> Result<Vec<Verdict>, Problem> {

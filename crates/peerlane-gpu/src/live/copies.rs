@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use peerlane::evidence::Engine;
 use peerlane::measure::{Sample, Verdict};
+use peerlane::names::is_host;
 use peerlane::plan::{Method, Size, Transfer, Via};
 use peerlane::units::Bytes;
 
@@ -11,12 +12,27 @@ use super::failure::Problem;
 use super::gate::SharedGate;
 use super::gpu::{BorrowedStream, Gpu};
 use super::pipeline::Pipeline;
-use super::window::{Progress, rates};
+use super::window::{self, Progress, rates};
 use super::{Machine, Prepared};
 use crate::cuda::{Buffer, CudaError, Event};
 
-/// The most operations that wait behind the gate: a driver's queue holds about a thousand, and blocks when it is full.
+/// The most operations of one GPU's that wait behind the gate: a driver's queue holds about a thousand, shared by streams,
+/// and blocks when it is full.
 const MOST_QUEUED: usize = 384;
+
+/// Bytes that count as one operation where the driver stages: it queues a message in pieces. Behind the gate 384 MiB were
+/// queued, with 768 MiB it waited for room for ever (driver 580, H200).
+const STAGED_PIECE: usize = 512 << 10;
+
+/// Copies of host memory in one launch of a kernel.
+const LAUNCHED: u32 = 4;
+
+/// The least that such a copy holds: as much as the L2 of the largest GPUs.
+const LAUNCHED_BYTES: usize = 64 << 20;
+
+/// Marks of each lane in a pilot of several: from the first to the last tells the pace, also where one engine serves the
+/// lanes in turns.
+const PILOT_MARKS: usize = 3;
 
 /// The least that one message holds where the size is free, so that its start does not show.
 const LEAST_BYTES: usize = 4 << 20;
@@ -25,8 +41,12 @@ const LEAST_BYTES: usize = 4 << 20;
 enum Mover {
     /// A copy engine of the driving GPU.
     Engine,
-    /// A kernel on the driving GPU.
+    /// A kernel on the driving GPU, between GPUs or within one.
     Kernel,
+    /// A kernel that copies from host memory.
+    FromHost,
+    /// A kernel that copies to host memory.
+    ToHost,
     /// The driver, with peer access off.
     Driver,
     /// Our own pipeline through the host.
@@ -35,6 +55,7 @@ enum Mover {
 
 /// One transfer, ready to run.
 struct Lane {
+    /// The GPU whose stream tells the time: that at which data arrives, of a pipeline; else that which drives.
     driving: Rc<Gpu>,
     /// GPUs at its ends, for the driver's staging.
     ends: (Rc<Gpu>, Rc<Gpu>),
@@ -44,10 +65,13 @@ struct Lane {
     target: Rc<dyn Buffer>,
     /// Bytes a message.
     bytes: usize,
+    /// Messages that count as one here, since one launch copies them.
+    repeats: u32,
     /// Content of the source.
     seed: u32,
     /// Seconds a message took when last looked.
     pace: f64,
+    /// Passed when the gate has opened, if it is the first lane whose stream is of its GPU; others wait for that one's.
     start: Event,
     marks: Vec<Event>,
 }
@@ -93,7 +117,8 @@ impl Copies {
         if free {
             copies.fit_sizes(most)?;
         }
-        for lane in &copies.lanes {
+        for lane in &mut copies.lanes {
+            lane.fit_repeats();
             lane.fill()?;
         }
         for lane in &copies.lanes {
@@ -111,7 +136,7 @@ impl Copies {
     }
 
     /// Makes messages of about a sample's time, all equally large, so that a size stands for the whole step.
-    fn fit_sizes(&mut self, most: usize) -> Result<(), CudaError> {
+    fn fit_sizes(&mut self, most: usize) -> Result<(), Problem> {
         let pilot = most.min(2 * LEAST_BYTES);
         for lane in &mut self.lanes {
             lane.bytes = pilot;
@@ -126,54 +151,92 @@ impl Copies {
         Ok(())
     }
 
-    /// One message of each lane, twice, of which the second tells the pace.
-    fn pilot(&mut self) -> Result<(), CudaError> {
+    /// A few messages of each lane, twice, of which the second tells the pace.
+    fn pilot(&mut self) -> Result<(), Problem> {
+        let marks = if self.lanes.len() > 1 { PILOT_MARKS.min(self.most_queued(1).max(1)) } else { 1 };
         for _ in 0..2 {
-            let once = vec![(1, 1); self.lanes.len()];
-            self.go(&once)?;
+            let few = vec![(marks, 1); self.lanes.len()];
+            self.go(&few)?;
         }
         Ok(())
     }
 
     /// Releases all lanes together, each with so many marks of so many messages; gives their progress.
-    fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, CudaError> {
+    ///
+    /// Copies of one GPU's streams may be served by one engine in the order in which they were queued. So lanes are queued
+    /// in turns, and their times count from one event: a lane's own would pass only when the engine came to it.
+    fn go(&mut self, counts: &[(usize, usize)]) -> Result<Vec<Progress>, Problem> {
         let gate = Rc::clone(&self.gate);
         let mut gate = gate.borrow_mut();
-        let closed = gate.close();
-        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+        let mut closed = gate.close();
+        if self.most_queued(counts.iter().map(|(marks, messages)| marks * messages).max().unwrap_or(0)) == 0 {
+            // a queue that is full behind the gate would never empty
+            closed.release();
+        }
+        let zeros: Vec<usize> = (0..self.lanes.len()).map(|i| self.first_beside(i)).collect();
+        for (i, zero) in zeros.iter().enumerate() {
+            let [first, lane] = [&self.lanes[*zero], &self.lanes[i]];
             lane.driving.context.enter()?;
-            closed.wait(&lane.driving, &lane.stream)?;
-            lane.stream.record(&lane.start)?;
+            if *zero == i {
+                closed.wait(&lane.driving, &lane.stream)?;
+                lane.stream.record(&lane.start)?;
+            } else {
+                lane.stream.wait(&first.start)?;
+            }
+            let lane = &mut self.lanes[i];
             if let Mover::Pipeline(pipeline) = &mut lane.mover {
                 pipeline.begin(&lane.stream)?;
             }
-            while lane.marks.len() < *marks {
+            while lane.marks.len() < counts[i].0 {
                 lane.marks.push(Event::new(&lane.stream)?);
             }
-            for mark in 0..*marks {
-                lane.enqueue(*messages)?;
-                lane.stream.record(&lane.marks[mark])?;
-            }
         }
-        closed.open();
-        let mut all = Vec::with_capacity(self.lanes.len());
-        for (lane, (marks, messages)) in self.lanes.iter_mut().zip(counts) {
+        for (i, mark) in in_turns(counts) {
+            let lane = &mut self.lanes[i];
+            lane.driving.context.enter()?;
+            lane.enqueue(counts[i].1)?;
+            lane.stream.record(&lane.marks[mark])?;
+        }
+        closed.release();
+        for lane in &self.lanes {
             lane.stream.synchronize()?;
-            let marks: Result<Vec<f64>, _> = lane.marks[..*marks].iter().map(|mark| mark.since(&lane.start)).collect();
-            let progress = Progress { marks: marks?, bytes: (lane.bytes * messages) as f64 };
-            if let Some(end) = progress.marks.last() {
-                lane.pace = end / (progress.marks.len() * messages) as f64;
+        }
+        closed.check()?;
+        let mut all = Vec::with_capacity(self.lanes.len());
+        for (i, (marks, messages)) in counts.iter().enumerate() {
+            let zero = &self.lanes[zeros[i]].start;
+            let times: Result<Vec<f64>, _> =
+                self.lanes[i].marks[..*marks].iter().map(|mark| mark.since(zero)).collect();
+            let lane = &mut self.lanes[i];
+            let progress = Progress { marks: times?, bytes: lane.moved(*messages) };
+            if let Some(pace) = progress.pace() {
+                lane.pace = pace / *messages as f64;
             }
             all.push(progress);
         }
         Ok(all)
     }
 
+    /// The first lane whose stream is of the same GPU as that of lane `i`.
+    fn first_beside(&self, i: usize) -> usize {
+        let gpu = &self.lanes[i].driving;
+        self.lanes[..i].iter().position(|before| Rc::ptr_eq(&before.driving, gpu)).unwrap_or(i)
+    }
+
+    /// How many times `messages` of each lane fit into the queues of the GPUs, which lanes share.
+    fn most_queued(&self, messages: usize) -> usize {
+        let of = |lane: &Lane| -> usize {
+            let beside = self.lanes.iter().filter(|other| other.keeps_busy(&lane.driving));
+            beside.map(|other| other.operations(messages)).sum()
+        };
+        MOST_QUEUED / self.lanes.iter().map(of).max().unwrap_or(1).max(1)
+    }
+
     /// Marks and messages a mark for a lone lane.
     fn counts_alone(&self, lane: &Lane, n: usize) -> (usize, usize) {
         let wanted = (self.sample_time / lane.pace.max(1e-9)).ceil().max(1.0) as usize;
-        let messages = wanted.min((MOST_QUEUED / lane.operations(1)).max(1));
-        let marks = n.min(MOST_QUEUED / lane.operations(messages).max(1)).max(1);
+        let messages = wanted.min(self.most_queued(1).max(1));
+        let marks = n.min(self.most_queued(messages)).max(1);
         (marks, messages)
     }
 
@@ -181,15 +244,15 @@ impl Copies {
     fn counts_together(&self, n: usize) -> Vec<(usize, usize)> {
         let paces = || self.lanes.iter().map(|lane| lane.pace.max(1e-9));
         let (slowest, fastest) = (paces().fold(0.0, f64::max), paces().fold(f64::INFINITY, f64::min));
-        let operations = self.lanes.iter().map(|lane| lane.operations(1)).max().unwrap_or(1);
-        let wanted = (n as f64 * self.sample_time.max(slowest)).max(2.0 * slowest);
+        // one more, since rates count from the first mark
+        let wanted = (n as f64 * self.sample_time.max(slowest)).max(PILOT_MARKS as f64 * slowest) + slowest;
         // the lane of most messages must fit into the queue
-        let time = wanted.min((MOST_QUEUED / operations).max(2) as f64 * fastest);
+        let time = wanted.min(self.most_queued(1).max(2) as f64 * fastest);
         paces().map(|pace| (((time / pace).round() as usize).max(2), 1)).collect()
     }
 
     /// Samples of all lanes at once.
-    fn samples(&mut self, n: usize) -> Result<Vec<Sample>, CudaError> {
+    fn samples(&mut self, n: usize) -> Result<Vec<Sample>, Problem> {
         let mut samples = Vec::with_capacity(n);
         while samples.len() < n {
             let left = n - samples.len();
@@ -200,9 +263,8 @@ impl Copies {
             };
             let time = self.sample_time;
             let progress = self.go(&counts)?;
-            let end = progress.iter().filter_map(|p| p.marks.last()).fold(f64::INFINITY, |a, b| a.min(*b));
             // few windows where the queue was too short for all of them
-            let windows = ((end / time + 0.5) as usize).clamp(1, left);
+            let windows = ((window::overlap(&progress) / time + 0.5) as usize).clamp(1, left);
             let got = rates(&progress, windows);
             if got.is_empty() {
                 break;
@@ -258,6 +320,8 @@ impl Lane {
         let mover = match (transfer.engine, transfer.via) {
             (Engine::Nic, _) => return Err(Problem::NotApplicable("no NIC is driven here yet".to_owned())),
             (Engine::Ce, Via::Direct) => Mover::Engine,
+            (Engine::Sm, Via::Direct) if is_host(&transfer.source) => Mover::FromHost,
+            (Engine::Sm, Via::Direct) if is_host(&transfer.destination) => Mover::ToHost,
             (Engine::Sm, Via::Direct) => Mover::Kernel,
             (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
             (Engine::Sm, _) => {
@@ -290,29 +354,61 @@ impl Lane {
         let driving = if matches!(mover, Mover::Pipeline(_)) { Rc::clone(&ends.1) } else { driving };
         let start = Event::new(&stream)?;
         let seed = machine.next_seed();
-        Ok(Lane { driving, ends, stream, mover, source, target, bytes, seed, pace: 0.0, start, marks: Vec::new() })
+        Ok(Lane {
+            driving,
+            ends,
+            stream,
+            mover,
+            source,
+            target,
+            bytes,
+            repeats: 1,
+            seed,
+            pace: 0.0,
+            start,
+            marks: Vec::new(),
+        })
     }
 
-    /// Driver calls that so many messages take.
+    /// Copies host memory several times in a launch, where that is long and no cache of the GPU can hold it. Blocks end at
+    /// different times, which costs most where both directions share the link, and a program's longer copy pays once.
+    fn fit_repeats(&mut self) {
+        let host = matches!(self.mover, Mover::FromHost | Mover::ToHost);
+        self.repeats = if host && self.bytes >= LAUNCHED_BYTES { LAUNCHED } else { 1 };
+    }
+
+    /// Bytes that so many messages hold, each as often as a launch copies it.
+    fn moved(&self, messages: usize) -> f64 {
+        self.bytes as f64 * messages as f64 * f64::from(self.repeats)
+    }
+
+    /// Whether it puts operations into queues of that GPU.
+    fn keeps_busy(&self, gpu: &Rc<Gpu>) -> bool {
+        let ends = [&self.ends.0, &self.ends.1];
+        let both = matches!(self.mover, Mover::Driver | Mover::Pipeline(_));
+        Rc::ptr_eq(&self.driving, gpu) || both && ends.iter().any(|end| Rc::ptr_eq(end, gpu))
+    }
+
+    /// Operations that so many messages put into queues.
     fn operations(&self, messages: usize) -> usize {
         match &self.mover {
             Mover::Pipeline(_) => messages * Pipeline::operations(self.bytes),
-            // one launch goes over all of them
-            Mover::Kernel => 1,
-            Mover::Engine | Mover::Driver => messages,
+            Mover::Driver => messages * self.bytes.div_ceil(STAGED_PIECE).max(1),
+            _ => messages,
         }
     }
 
     /// Puts messages into the stream. The driving GPU's context is current.
     fn enqueue(&mut self, messages: usize) -> Result<(), CudaError> {
         let (to, from) = (self.target.part(0, self.bytes), self.source.part(0, self.bytes));
-        if matches!(self.mover, Mover::Kernel) {
-            let repeats = u32::try_from(messages).unwrap_or(u32::MAX);
-            return self.driving.kernels.copy(&self.stream, to, from, repeats);
-        }
+        let kernels = &self.driving.kernels;
         for _ in 0..messages {
             match &mut self.mover {
-                Mover::Engine | Mover::Kernel => self.stream.copy(to, from)?,
+                Mover::Engine => self.stream.copy(to, from)?,
+                // a launch each: the second of one launch's repeats could find the first's data in a cache
+                Mover::Kernel => kernels.copy(&self.stream, (to, from), 1)?,
+                Mover::FromHost => kernels.copy_from_host(&self.stream, (to, from), self.repeats)?,
+                Mover::ToHost => kernels.copy_to_host(&self.stream, (to, from), self.repeats)?,
                 Mover::Driver => self.stream.copy_peer((to, &self.ends.1.context), (from, &self.ends.0.context))?,
                 Mover::Pipeline(pipeline) => pipeline.enqueue(&self.stream, to, from)?,
             }
@@ -337,5 +433,26 @@ impl Lane {
     fn verify(&self) -> Result<Verdict, Problem> {
         let at = &self.ends.1;
         at.verify(&*at.stream()?, self.target.part(0, self.bytes), self.seed)
+    }
+}
+
+/// Which lane's which mark is queued when, so that lanes of different counts go forward evenly.
+fn in_turns(counts: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    let mut turns: Vec<(usize, usize)> =
+        counts.iter().enumerate().flat_map(|(lane, (marks, _))| (0..*marks).map(move |mark| (lane, mark))).collect();
+    // by the part of its lane that is done with it: (mark + 1) / marks
+    turns.sort_by_key(|(lane, mark)| ((mark + 1) as u64 * (1 << 32) / counts[*lane].0.max(1) as u64, *lane));
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_turns;
+
+    #[test]
+    fn lanes_are_queued_in_turns_whatever_their_counts() {
+        assert_eq!(in_turns(&[(2, 1), (2, 1)]), [(0, 0), (1, 0), (0, 1), (1, 1)]);
+        assert_eq!(in_turns(&[(4, 1), (2, 9)]), [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (1, 1)]);
+        assert_eq!(in_turns(&[(1, 1), (0, 1)]), [(0, 0)]);
     }
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 
+use super::failure::Problem;
 use super::gpu::Gpu;
 use crate::cuda::{Context, CudaError, PinnedBuffer, Stream};
 
@@ -30,7 +31,7 @@ impl Gate {
     pub(crate) fn close(&mut self) -> Closed<'_> {
         // zero is what a wait of the first ticket must not see as passed
         self.ticket = self.ticket.wrapping_add(1);
-        Closed { gate: self, open: false }
+        Closed { gate: self, open: false, late: false }
     }
 }
 
@@ -38,6 +39,8 @@ impl Gate {
 pub(crate) struct Closed<'g> {
     gate: &'g Gate,
     open: bool,
+    /// A kernel that held a stream gave up before it opened.
+    late: bool,
 }
 
 impl Closed<'_> {
@@ -53,15 +56,23 @@ impl Closed<'_> {
     }
 
     /// Lets all go.
-    pub(crate) fn open(mut self) {
-        self.release();
-    }
-
-    fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !self.open {
+            self.late = self.gate.word.read(0) >> 32 != 0;
             self.gate.write(self.gate.ticket);
             self.open = true;
         }
+    }
+}
+
+impl Closed<'_> {
+    /// Whether all waited until it opened. A kernel that holds a stream gives up after some seconds, so that nothing
+    /// hangs where queueing never ends.
+    pub(crate) fn check(&self) -> Result<(), Problem> {
+        if !self.late {
+            return Ok(());
+        }
+        Err(Problem::Failed("queueing took so long that what was to start together did not".to_owned()))
     }
 }
 

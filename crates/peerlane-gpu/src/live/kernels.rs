@@ -33,6 +33,9 @@ pub(super) struct Numbers {
     pub(super) step: u32,
 }
 
+/// Where a copy goes, and where it comes from.
+pub(super) type Ends = (Part, Part);
+
 /// A compiled kernel with its launch.
 struct Ready {
     kernel: Kernel,
@@ -49,6 +52,8 @@ impl Ready {
 pub(super) struct Kernels {
     multiprocessors: u32,
     copy: Ready,
+    from_host: Launch,
+    to_host: Launch,
     fill: Ready,
     verify: Ready,
     build_ring: Ready,
@@ -82,9 +87,16 @@ impl Kernels {
             Ok(Ready { kernel, launch: Launch { blocks, threads, shared } })
         };
         let major = u32::try_from(context.device.compute_capability().0).unwrap_or(0);
+        let copy = kernels::copy_for(major);
+        let launch = |blocks| {
+            let copy = kernels::Kernel { blocks, ..copy };
+            Launch { blocks: copy.grid(multiprocessors), threads: copy.threads, shared: copy.shared_bytes }
+        };
         Ok(Kernels {
             multiprocessors,
-            copy: ready(kernels::copy_for(major))?,
+            copy: ready(copy)?,
+            from_host: launch(kernels::FROM_HOST),
+            to_host: launch(kernels::TO_HOST),
             fill: ready(kernels::FILL)?,
             verify: ready(kernels::VERIFY)?,
             build_ring: ready(kernels::BUILD_RING)?,
@@ -102,10 +114,25 @@ impl Kernels {
         self.multiprocessors
     }
 
-    /// Copies `repeats` times over.
-    pub(super) fn copy(&self, stream: &Stream, to: Part, from: Part, repeats: u32) -> Result<(), CudaError> {
+    /// Copies `repeats` times over, between GPUs or within one.
+    pub(super) fn copy(&self, stream: &Stream, (to, from): Ends, repeats: u32) -> Result<(), CudaError> {
+        self.copy_with(self.copy.launch, stream, (to, from), repeats)
+    }
+
+    /// Copies `repeats` times over from host memory.
+    pub(super) fn copy_from_host(&self, stream: &Stream, ends: Ends, repeats: u32) -> Result<(), CudaError> {
+        self.copy_with(self.from_host, stream, ends, repeats)
+    }
+
+    /// Copies `repeats` times over to host memory.
+    pub(super) fn copy_to_host(&self, stream: &Stream, ends: Ends, repeats: u32) -> Result<(), CudaError> {
+        self.copy_with(self.to_host, stream, ends, repeats)
+    }
+
+    fn copy_with(&self, launch: Launch, stream: &Stream, (to, from): Ends, repeats: u32) -> Result<(), CudaError> {
         let bytes = to.bytes().min(from.bytes()) as u64;
-        self.copy.run(stream, &[Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)])
+        let arguments = [Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)];
+        self.copy.kernel.launch(stream, launch, &arguments)
     }
 
     /// Writes the pattern of `seed`; with `spoilt`, its complement, so that no word is what it should be.

@@ -1,8 +1,9 @@
 //! From the times at which copies ended to rates while all of them ran.
 //!
-//! Streams are released together, but a fast one ends first and leaves the rest to run faster. So only the time until
-//! the first stream ends counts, cut into windows of equal length; a copy that lies across an edge counts in parts, as
-//! if its rate were even.
+//! Streams are released together, but a fast one ends first and leaves the rest to run faster; and where an engine serves
+//! several in turns, a stream's first copy includes the wait for its turn. So only the time from which all have passed a
+//! mark until the first ends counts, cut into windows of equal length; a copy that lies across an edge counts in parts, as
+//! if its rate were even. That errs alike at both edges.
 
 use peerlane::measure::Sample;
 
@@ -28,27 +29,65 @@ impl Progress {
         (whole as f64 + part) * self.bytes
     }
 
-    fn end(&self) -> f64 {
-        self.marks.last().copied().unwrap_or(0.0)
+    /// Seconds from mark to mark; to the first where there is no other.
+    pub(crate) fn pace(&self) -> Option<f64> {
+        match self.marks.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            [first, .., last] => Some((last - first) / (self.marks.len() - 1) as f64),
+        }
+    }
+}
+
+/// The least part of the whole time for which several must run at once, where they do.
+const AT_ONCE: f64 = 0.15;
+
+/// From when to when several streams' progress counts: while all of them run. Where they hardly ever do, an engine serves
+/// one after the other (an H200's for writes to several peers), and the whole counts: each has then waited for the rest.
+fn span(streams: &[Progress]) -> Option<(f64, f64)> {
+    let whole = streams.iter().filter_map(|s| s.marks.last()).fold(0.0, |a: f64, b| a.max(*b));
+    match all_at_once(streams)? {
+        (begin, end) if end - begin >= AT_ONCE * whole => Some((begin, end)),
+        _ => (whole > 0.0).then_some((0.0, whole)),
+    }
+}
+
+/// Whether an engine served streams one after the other.
+pub(crate) fn one_by_one(streams: &[Progress]) -> bool {
+    streams.len() > 1 && span(streams).is_some_and(|(begin, _)| begin == 0.0)
+}
+
+/// From the last first mark to the first last mark; in this order where an engine serves streams one by one.
+fn all_at_once(streams: &[Progress]) -> Option<(f64, f64)> {
+    let first = |s: &Progress| s.marks.first().copied();
+    let last = |s: &Progress| s.marks.last().copied();
+    let begin = streams.iter().map(first).try_fold(0.0, |a: f64, b| b.map(|b| a.max(b)))?;
+    let end = streams.iter().map(last).try_fold(f64::INFINITY, |a: f64, b| b.map(|b| a.min(b)))?;
+    end.is_finite().then_some((begin, end))
+}
+
+/// Seconds for which all streams run, as far as [`rates`] counts them.
+pub(crate) fn overlap(streams: &[Progress]) -> f64 {
+    match streams {
+        [lone] => lone.marks.last().copied().unwrap_or(0.0),
+        several => span(several).map_or(0.0, |(begin, end)| end - begin),
     }
 }
 
 /// Rates of all streams, in bytes a second, in `n` windows; of a lone stream, from mark to mark.
 ///
-/// Empty where a stream has no mark or no time passed.
+/// One window where an engine serves streams one after the other. Empty where a stream has no mark.
 pub(crate) fn rates(streams: &[Progress], n: usize) -> Vec<Sample> {
     if let [lone] = streams {
         let starts = std::iter::once(0.0).chain(lone.marks.iter().copied());
         let spans = starts.zip(&lone.marks).map(|(start, end)| end - start);
         return spans.filter(|span| *span > 0.0).map(|span| vec![lone.bytes / span]).collect();
     }
-    let end = streams.iter().map(Progress::end).fold(f64::INFINITY, f64::min);
-    if !end.is_finite() || end <= 0.0 || n == 0 {
-        return Vec::new();
-    }
-    let span = end / n as f64;
-    let edge = |i: usize| if i == n { end } else { i as f64 * span };
-    let window = |i: usize| streams.iter().map(|s| (s.moved(edge(i + 1)) - s.moved(edge(i))) / span).collect();
+    let Some((begin, end)) = span(streams) else { return Vec::new() };
+    let n = if one_by_one(streams) { n.min(1) } else { n };
+    let each = (end - begin) / n as f64;
+    let edge = |i: usize| if i == n { end } else { begin + i as f64 * each };
+    let window = |i: usize| streams.iter().map(|s| (s.moved(edge(i + 1)) - s.moved(edge(i))) / each).collect();
     (0..n).map(window).collect()
 }
 
@@ -72,24 +111,50 @@ mod tests {
 
     #[test]
     fn what_the_slower_does_alone_does_not_count() {
-        // the second speeds up once the first is gone, at time 2
-        let together = [progress(&[1.0, 2.0], 10.0), progress(&[2.0, 3.0, 4.0], 10.0)];
+        // the second speeds up once the first is gone, at time 4; both have passed a mark at time 2
+        let together = [progress(&[1.0, 2.0, 3.0, 4.0], 10.0), progress(&[2.0, 4.0, 5.0, 6.0], 10.0)];
         assert!(close(&rates(&together, 2), &[&[10.0, 5.0], &[10.0, 5.0]]));
+        assert!((overlap(&together) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_engine_that_serves_three_in_turns_gives_each_a_third() {
+        let lane = |i: usize| progress(&[0, 1, 2, 3].map(|turn: usize| (3 * turn + i + 1) as f64), 12.0);
+        let sample = rates(&[lane(0), lane(1), lane(2)], 1);
+        assert!(close(&sample, &[&[4.0, 4.0, 4.0]]), "{sample:?}");
+    }
+
+    #[test]
+    fn streams_that_are_served_one_after_the_other_share_the_whole_time() {
+        let lanes = [progress(&[1.0, 2.0], 6.0), progress(&[3.0, 4.0], 6.0), progress(&[5.0, 6.0], 6.0)];
+        assert!(one_by_one(&lanes));
+        assert!(close(&rates(&lanes, 5), &[&[2.0, 2.0, 2.0]]));
+        assert!((overlap(&lanes) - 6.0).abs() < 1e-12);
+        assert!(!one_by_one(&[progress(&[1.0, 2.0], 6.0), progress(&[1.0, 2.0], 6.0)]));
     }
 
     #[test]
     fn windows_conserve_bytes() {
-        let streams = [progress(&[0.3, 0.5, 1.7], 4.0), progress(&[0.9, 2.0], 3.0)];
+        let streams = [progress(&[0.3, 0.5, 1.7], 4.0), progress(&[0.2, 2.0], 3.0)];
+        let (begin, end) = (0.3, 1.7);
+        let moved: f64 = streams.iter().map(|s| s.moved(end) - s.moved(begin)).sum();
         for n in 1..6 {
-            let sum: f64 = rates(&streams, n).iter().map(|s| s[0]).sum::<f64>() * 1.7 / n as f64;
-            assert!((sum - 12.0).abs() < 1e-9, "{n}: {sum}");
+            let sum: f64 = rates(&streams, n).iter().flatten().sum::<f64>() * (end - begin) / n as f64;
+            assert!((sum - moved).abs() < 1e-9, "{n}: {sum}");
         }
+    }
+
+    #[test]
+    fn the_pace_leaves_out_the_wait_for_the_first_turn() {
+        assert_eq!(progress(&[5.0, 6.0, 7.0], 1.0).pace(), Some(1.0));
+        assert_eq!(progress(&[5.0], 1.0).pace(), Some(5.0));
+        assert_eq!(progress(&[], 1.0).pace(), None);
     }
 
     #[test]
     fn nothing_comes_of_nothing() {
         assert!(rates(&[progress(&[], 1.0), progress(&[1.0], 1.0)], 3).is_empty());
         assert!(rates(&[progress(&[0.0], 1.0)], 3).is_empty());
-        assert!(rates(&[progress(&[1.0], 1.0), progress(&[1.0], 1.0)], 0).is_empty());
+        assert!(rates(&[progress(&[1.0, 2.0], 1.0), progress(&[1.0, 2.0], 1.0)], 0).is_empty());
     }
 }

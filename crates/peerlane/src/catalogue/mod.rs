@@ -4,7 +4,7 @@ mod embedded;
 mod part;
 mod system;
 
-pub use part::{Basis, Constant, Part, PartError, PartKind, Parts};
+pub use part::{Basis, Constant, End, Part, PartError, PartKind, Parts};
 pub use system::{SystemError, read_system};
 pub(crate) use system::{common_nvlink, common_width};
 

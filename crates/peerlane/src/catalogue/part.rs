@@ -2,6 +2,7 @@
 //! each name their source.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,6 +70,39 @@ pub struct Constant {
     pub basis: Basis,
     /// Where it is from.
     pub source: String,
+    /// The least that it may be elsewhere, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Systems of the catalogue whose numbers it was taken from, so that it cannot confirm them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fitted_to: Vec<String>,
+}
+
+impl Constant {
+    /// The least and the most that it may be: as stated, else by how it is known.
+    ///
+    /// A data sheet's number is taken as exact; a measured or derived one is held to 2 %, a fitted one to 5 %, an
+    /// assumed one to 15 %.
+    pub fn range(&self) -> [f64; 2] {
+        let share = match self.basis {
+            Basis::Datasheet => 0.0,
+            Basis::Measured | Basis::Derived => 0.02,
+            Basis::Fitted => 0.05,
+            Basis::Assumed => 0.15,
+        };
+        // bytes of a packet and yes or no are what they are
+        let share =
+            if matches!(self.unit.as_str(), "B") || self.value == 0.0 || self.value == 1.0 { 0.0 } else { share };
+        [self.low.unwrap_or(self.value * (1.0 - share)), self.high.unwrap_or(self.value * (1.0 + share))]
+    }
+}
+
+/// Whether more of a constant makes a transfer slower.
+fn is_slower_when_greater(name: &str) -> bool {
+    ["_latency", "_cost", "_packet"].iter().any(|end| name.ends_with(end))
 }
 
 /// A component model.
@@ -162,6 +196,32 @@ pub struct PartError {
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     by_name: BTreeMap<String, Part>,
+    left_out: Option<String>,
+    end: End,
+    ends: OnceLock<Box<[Parts; 2]>>,
+}
+
+/// Which end of its range each constant has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// None: its value.
+    #[default]
+    Value,
+    /// The end that makes transfers slower.
+    Slow,
+    /// The end that makes them faster.
+    Fast,
+}
+
+impl End {
+    /// The one of three numbers, ordered by what they do to transfers.
+    pub fn of(self, slow: f64, value: f64, fast: f64) -> f64 {
+        match self {
+            End::Value => value,
+            End::Slow => slow,
+            End::Fast => fast,
+        }
+    }
 }
 
 impl Parts {
@@ -184,6 +244,63 @@ impl Parts {
             toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })?;
         self.by_name.insert(part.name.clone(), part);
         Ok(())
+    }
+
+    /// The same parts without the constants that were taken from this system's numbers.
+    pub fn leaving_out(&self, system: &str) -> Parts {
+        let left_out = Some(system.to_owned());
+        let mut parts = Parts { by_name: self.by_name.clone(), left_out, end: self.end, ends: OnceLock::new() };
+        for part in parts.by_name.values_mut() {
+            part.constants.retain(|_, c| !c.fitted_to.iter().any(|s| s == system));
+        }
+        parts
+    }
+
+    /// The same parts with every constant at the slow end of its range.
+    pub fn slow(&self) -> &Parts {
+        &self.ends()[0]
+    }
+
+    /// The same parts with every constant at the fast end of its range.
+    pub fn fast(&self) -> &Parts {
+        &self.ends()[1]
+    }
+
+    /// Which end of their ranges the constants have.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    fn ends(&self) -> &[Parts; 2] {
+        self.ends.get_or_init(|| Box::new([End::Slow, End::Fast].map(|end| self.at(end))))
+    }
+
+    fn at(&self, end: End) -> Parts {
+        let mut parts =
+            Parts { by_name: self.by_name.clone(), left_out: self.left_out.clone(), end, ends: OnceLock::new() };
+        for part in parts.by_name.values_mut() {
+            for (name, constant) in &mut part.constants {
+                let [low, high] = constant.range();
+                let (slow, fast) = if is_slower_when_greater(name) { (high, low) } else { (low, high) };
+                constant.value = end.of(slow, constant.value, fast);
+            }
+        }
+        parts
+    }
+
+    /// The system whose numbers are left out of these parts, if one is.
+    pub fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
+    }
+
+    /// Constants that were taken from this system's numbers: `peer_rate of xeon-e5-v2`.
+    pub fn fitted_to(&self, system: &str) -> Vec<String> {
+        let fitted = |c: &Constant| c.fitted_to.iter().any(|s| s == system);
+        let of = |p: &Part| {
+            let names = p.constants.iter().filter(|(_, c)| fitted(c)).map(|(name, _)| format!("{name} of {}", p.name));
+            names.collect::<Vec<_>>()
+        };
+        self.iter().flat_map(of).collect()
     }
 
     /// A part by key.

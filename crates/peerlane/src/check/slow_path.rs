@@ -229,6 +229,8 @@ mod tests {
             rows: m.rows.clone(),
             cols: m.cols.clone(),
             values: m.values.iter().map(|r| r.iter().map(|_| value).collect()).collect(),
+            low: Vec::new(),
+            high: Vec::new(),
             bottlenecks: m.values.iter().map(|r| r.iter().map(|_| Some("the switch".to_owned())).collect()).collect(),
         }
     }

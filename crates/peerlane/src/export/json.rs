@@ -14,6 +14,9 @@ use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
 use crate::machine::Machine;
+use crate::model::rdma::RdmaDescription;
+use crate::model::{Model, Transfer};
+use crate::units::Bytes;
 pub use machine::{
     Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
     ObservedMatrix,
@@ -49,6 +52,9 @@ pub struct PredictionDocument {
     pub machine: Option<String>,
     /// The matrices of all machines.
     pub matrices: Vec<PredictedMatrix>,
+    /// Rates by message size, where sizes were asked for: one way of each kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<ExpectedCurve>,
     /// The same by machine, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachinePrediction>,
@@ -62,7 +68,8 @@ impl PredictionDocument {
             && let Some(only) = predictions.pop()
         {
             let matrices = only.matrices.into_iter().map(|matrix| PredictedMatrix { machine: None, matrix }).collect();
-            return PredictionDocument { schema, machine: Some(only.name), matrices, machines: Vec::new() };
+            let (machine, curves) = (Some(only.name), only.curves);
+            return PredictionDocument { schema, machine, matrices, curves, machines: Vec::new() };
         }
         let named = |p: &MachinePrediction| {
             let name = p.name.clone();
@@ -70,7 +77,7 @@ impl PredictionDocument {
             p.matrices.clone().into_iter().map(label).collect::<Vec<_>>()
         };
         let matrices = predictions.iter().flat_map(named).collect();
-        PredictionDocument { schema, machine: None, matrices, machines: predictions }
+        PredictionDocument { schema, machine: None, matrices, curves: Vec::new(), machines: predictions }
     }
 }
 
@@ -92,6 +99,9 @@ pub struct MachinePrediction {
     pub name: String,
     /// Its matrices.
     pub matrices: Vec<ExpectedMatrix>,
+    /// Rates by message size, where sizes were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<ExpectedCurve>,
 }
 
 /// What `check --json` writes.
@@ -228,10 +238,16 @@ pub struct ExplanationDocument {
     pub backward: Option<ExpectedRate>,
     /// Expected both ways at once, as the sum of both.
     pub both: Option<ExpectedRate>,
+    /// What copies from `a` to `b` take, by size; null where a NIC drives them or no rate is known.
+    pub curve: Option<ExpectedCurve>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
+    /// What would raise the rate from `a` to `b` alone, the greatest rise first.
+    pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
+    /// The ways of RDMA between a GPU and a NIC; null between others.
+    pub rdma: Option<RdmaDescription>,
 }
 
 /// One hop of an explained path.
@@ -258,8 +274,63 @@ pub struct ExplainedHop {
 pub struct ExpectedRate {
     /// In GB/s.
     pub rate: f64,
+    /// The least that it may be, by the ranges of the model's constants.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
     /// What binds it.
     pub bottleneck: String,
+}
+
+/// What copies of a way take, by size.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExpectedCurve {
+    /// Where the data comes from.
+    pub from: String,
+    /// Where it goes.
+    pub to: String,
+    /// Class of the path; null where the fabric knows no way.
+    pub class: Option<PathClass>,
+    /// Whether it goes through host memory.
+    pub staged: bool,
+    /// Time of one small copy, in us.
+    pub latency: f64,
+    /// The least and the most that it may be.
+    pub latency_interval: [f64; 2],
+    /// What it is made of.
+    pub latency_why: String,
+    /// Time that each copy of a full queue adds to its moving, in us.
+    pub startup: f64,
+    /// Rate of a message without end, in GB/s.
+    pub rate: f64,
+    /// Bytes at which half of it is reached.
+    pub half_size: u64,
+    /// Sizes in bytes, and the rate at each in GB/s.
+    pub rates: Vec<(u64, f64)>,
+}
+
+impl ExpectedCurve {
+    /// What the model says of a transfer at these sizes; `None` where it knows no rate, or no GPU drives it.
+    pub fn of(model: &Model, transfer: &Transfer, sizes: &[Bytes]) -> Option<Self> {
+        let fabric = &model.machine.fabric;
+        let (curve, latency) = (model.curve(transfer)?, model.small_copy(transfer)?);
+        let route = model.route(transfer).ok()?;
+        let [fast, slow] = model.ends().map(|m| m.small_copy(transfer).map_or(latency.time, |l| l.time).us());
+        let us = latency.time.us();
+        Some(ExpectedCurve {
+            from: fabric.node(transfer.source).name.clone(),
+            to: fabric.node(transfer.destination).name.clone(),
+            class: Some(route.class),
+            staged: route.staged,
+            latency: us,
+            latency_interval: [fast.min(us), slow.max(us)],
+            latency_why: latency.why,
+            startup: curve.startup.us(),
+            rate: curve.rate.gb(),
+            half_size: curve.half_size().0,
+            rates: sizes.iter().map(|size| (size.0, curve.rate_at(*size).gb())).collect(),
+        })
+    }
 }
 
 /// One number seen or published between two nodes.
@@ -356,10 +427,12 @@ mod tests {
             ("check", schemars::schema_for!(CheckDocument)),
             ("systems", schemars::schema_for!(SystemsDocument)),
             ("explanation", schemars::schema_for!(ExplanationDocument)),
+            ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
             ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
             ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
+            ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

@@ -247,7 +247,8 @@ impl Running<'_> {
         let mut all = Vec::new();
         for (((index, step), taken), flags) in items.iter().zip(taken).zip(flags) {
             let flags: Vec<Flag> = flags.iter().cloned().chain(self.conditions(step)).collect();
-            all.extend(cells::cells(*index, step, taken, &self.plan.method, &flags));
+            let between_runs = |quantity| self.executor.between_runs(&step.work, quantity);
+            all.extend(cells::cells(*index, step, taken, &self.plan.method, &flags, &between_runs));
         }
         (self.tell)(Event::Cells(all));
     }

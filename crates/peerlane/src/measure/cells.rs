@@ -42,8 +42,16 @@ fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 
     }
 }
 
-/// The cells of a step that was measured; `flags` say how.
-pub(super) fn cells(index: usize, step: &Step, taken: &Taken, method: &Method, flags: &[Flag]) -> Vec<Cell> {
+/// The cells of a step that was measured; `flags` say how, and `between_runs` by what share of itself a quantity differs
+/// from run to run.
+pub(super) fn cells(
+    index: usize,
+    step: &Step,
+    taken: &Taken,
+    method: &Method,
+    flags: &[Flag],
+    between_runs: &dyn Fn(Quantity) -> f64,
+) -> Vec<Cell> {
     let mut flags = flags.to_vec();
     let has_content = matches!(step.work, Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. });
     match &taken.verdict {
@@ -64,7 +72,7 @@ pub(super) fn cells(index: usize, step: &Step, taken: &Taken, method: &Method, f
             size: taken.size,
             quantity,
             unit,
-            estimate: median.map(estimate),
+            estimate: median.map(|median| wider(estimate(median), between_runs(quantity))),
             n: median.map_or(0, |m| m.n),
             each: each(step, taken),
             modes,
@@ -102,6 +110,12 @@ fn by_group(groups: &[Vec<Sample>], value: impl Fn(&Sample) -> f64) -> Vec<Vec<f
 
 fn estimate(median: Median) -> Estimate {
     Estimate { value: median.value, low: median.low, high: median.high }
+}
+
+/// An interval that reaches farther by a share of its value.
+fn wider(Estimate { value, low, high }: Estimate, by: f64) -> Estimate {
+    let more = by * value.abs();
+    Estimate { value, low: low - more, high: high + more }
 }
 
 /// Groups of values, and flags for what is odd about them: that they lie on several levels, else that some are far off

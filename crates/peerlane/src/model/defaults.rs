@@ -1,36 +1,88 @@
 //! What is taken where no part states a constant, each with its source.
 
-use crate::catalogue::Part;
+use crate::catalogue::{End, Part, Parts};
 
 /// A constant to fall back on.
+#[derive(Debug)]
 pub(super) struct Fallback {
     /// Name in part files.
     name: &'static str,
     /// Value, in the unit the part files use.
     value: f64,
+    /// What makes transfers slower, within reason.
+    slow: f64,
+    /// What makes them faster.
+    fast: f64,
 }
 
 /// Bytes of a GPU's or NIC's largest packet. 25.97 to 26.13 GB/s both ways through one switch (Exxact, 2016) are
 /// two directions of 256-byte writes.
-pub(super) const MAX_PAYLOAD: Fallback = Fallback { name: "max_payload", value: 256.0 };
+pub(super) const MAX_PAYLOAD: Fallback = Fallback { name: "max_payload", value: 256.0, slow: 256.0, fast: 256.0 };
 
-/// Bytes of the completions in which a CPU answers reads. 12.22 GB/s from the host to a P100 (Microway, 2016) are
-/// read in 128-byte completions.
-pub(super) const READ_COMPLETION: Fallback = Fallback { name: "read_completion", value: 128.0 };
+/// Bytes of the completions in which a CPU answers reads: one cache line or two, or the largest payload.
+/// 6.54 GB/s from a Xeon E5 v4 over 3.0 x8 (Rossum, 2017) are more than lines of 64 bytes allow.
+pub(super) const READ_COMPLETION: Fallback =
+    Fallback { name: "read_completion", value: 128.0, slow: 64.0, fast: 256.0 };
 
 /// Bytes of the packets into which Intel root complexes split peer-to-peer traffic (NCCL, src/graph/topo.h).
 /// Only for CPUs that are known to be Intel's.
-pub(super) const INTEL_PEER_PACKET: Fallback = Fallback { name: "peer_packet", value: 64.0 };
+pub(super) const INTEL_PEER_PACKET: Fallback = Fallback { name: "peer_packet", value: 64.0, slow: 64.0, fast: 64.0 };
 
-/// What staging leaves of its slower stage. Fitted: 10.73 to 10.91 GB/s staged against 12.22 from the host
-/// (Microway, 2016), 5.26 against 6.0 (Rossum, 2017).
-pub(super) const STAGED_EFFICIENCY: Fallback = Fallback { name: "staged_efficiency", value: 0.88 };
+/// Microseconds that staging loses with each MiB: the driver waits for one piece to be in host memory before it lets
+/// the other GPU fetch it. 37.2 GB/s staged between H100 (NVIDIA/nccl issue 1264, 2024), where 54.7 is what each stage
+/// would take, lose 9.0; 22.3 between RTX 6000 Ada of 26.1 lose 6.8; 10.8 between P100 of 12.3 lose 11.6.
+pub(super) const STAGED_COST: Fallback = Fallback { name: "staged_cost", value: 9.0, slow: 14.0, fast: 6.5 };
+
+/// Answers of the data-link layer for each packet, as a share of one acknowledgement and one update of flow control: a
+/// port may join them, or send more. Both ways at once, 26.12 GB/s through one PEX 8747 are 0.75 and 25.30 another's 1.2
+/// (Exxact, 2016).
+pub(super) fn acknowledgements(parts: &Parts) -> f64 {
+    parts.end().of(1.4, 1.0, 0.6)
+}
 
 /// Share of a GPU's memory rate that a local copy gets, bytes read and bytes written together.
 pub(super) const LOCAL_COPY_EFFICIENCY: f64 = 0.8;
 
-/// The largest read request, in bytes: the PCIe specification's reset value of Max_Read_Request_Size.
-pub(super) const READ_REQUEST: f64 = 512.0;
+/// Microseconds of a 16-byte copy within a GPU, one after another, where the program counts no launch: H200 1.8 to 1.9, RTX
+/// 6000 Ada 1.4, RTX 4090 1.3.
+pub(super) const COPY_LATENCY: Fallback = Fallback { name: "copy_latency", value: 1.6, slow: 2.2, fast: 1.2 };
+/// The same into another GPU's memory: H200 2.2 to 2.75, RTX 6000 Ada 1.1.
+pub(super) const PEER_LATENCY: Fallback = Fallback { name: "peer_latency", value: 1.9, slow: 2.8, fast: 1.0 };
+/// The same out of another GPU's memory, which H200 take 13.3 for.
+pub(super) const PEER_READ_LATENCY: Fallback =
+    Fallback { name: "peer_read_latency", value: 13.3, slow: 14.0, fast: 2.0 };
+/// The same through host memory: H200 15 to 18.5, RTX 6000 Ada 10.5, RTX 4090 11.4 to 13.1.
+pub(super) const STAGED_LATENCY: Fallback = Fallback { name: "staged_latency", value: 14.0, slow: 18.5, fast: 10.0 };
+/// The same from or to pinned host memory.
+pub(super) const HOST_COPY_LATENCY: Fallback = Fallback { name: "host_copy_latency", value: 2.0, slow: 5.0, fast: 1.2 };
+/// As [`COPY_LATENCY`], with the launch, as the samples up to CUDA 8 count: 3.1 to 5.6 on Maxwell and Pascal.
+pub(super) const OLD_COPY_LATENCY: Fallback = Fallback { name: "copy_latency", value: 4.2, slow: 5.6, fast: 3.0 };
+/// As [`PEER_LATENCY`], with the launch: 5.8 to 8.2.
+pub(super) const OLD_PEER_LATENCY: Fallback = Fallback { name: "peer_latency", value: 7.0, slow: 8.2, fast: 5.7 };
+/// As [`STAGED_LATENCY`], with the launch: 12.5 to 17.2, and 23.4 on a virtual machine.
+pub(super) const OLD_STAGED_LATENCY: Fallback =
+    Fallback { name: "staged_latency", value: 15.6, slow: 23.4, fast: 12.4 };
+
+/// Microseconds that each copy of a full queue adds to its moving. 2.0 and 1.8 between 1 MB and more from and to the host of a
+/// P100 (Princeton, tiger: 12.1 and 12.8 GB/s at 1 MB, 12.4 and 13.1 at 10 MB).
+pub(super) const COPY_STARTUP: Fallback = Fallback { name: "copy_startup_cost", value: 1.9, slow: 4.0, fast: 0.8 };
+
+/// Nanoseconds through a PCIe switch: at most 100 (PEX 8747, product brief).
+pub(super) const SWITCH_LATENCY: Fallback = Fallback { name: "forward_latency", value: 100.0, slow: 150.0, fast: 80.0 };
+/// Nanoseconds that a root complex adds between two of its ports.
+pub(super) const ROOT_LATENCY: Fallback = Fallback { name: "root_latency", value: 100.0, slow: 400.0, fast: 50.0 };
+/// Microseconds that a PCIe switch adds to a load: there and back.
+pub(super) const LOAD_PER_SWITCH: Fallback = Fallback { name: "load_per_switch", value: 0.2, slow: 0.3, fast: 0.16 };
+
+/// Bytes that a warp of a kernel moves at once: one line of the GPU's cache.
+pub(super) const SM_LINE: f64 = 128.0;
+
+/// Bytes of an NVLink request: one flit.
+pub(super) const NVLINK_REQUEST: f64 = 16.0;
+
+/// Bytes that one request of a read asks for. 55.5 GB/s to an H200 by its copy engine, 51.4 to its kernels, and 6.4 to 6.5 over
+/// PCIe 3.0 x8 are met with it within 1.5 %; with 512, the specification's first value of the most allowed, within 4 %.
+pub(super) const READ_REQUEST: Fallback = Fallback { name: "read_request", value: 256.0, slow: 128.0, fast: 512.0 };
 
 /// InfiniBand payload of a 4096-byte packet with its headers and checksums.
 pub(super) const INFINIBAND_EFFICIENCY: f64 = 4096.0 / 4122.0;
@@ -55,19 +107,30 @@ pub(super) struct NvlinkDefault {
     pub source: &'static str,
 }
 
-/// NVLink generation 1 to 5; `None` for any other.
-pub(super) fn nvlink(generation: u8) -> Option<NvlinkDefault> {
-    // A vendor's brick rate; what is left of it is known for generations 1 and 4 and carried over to the others.
-    let (brick_rate, efficiency, bidirectional_factor, source) = match generation {
-        1 => (20.0, 35.3 / 40.0, 1.0, "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2017)"),
-        2 => (25.0, 35.3 / 40.0, 1.0, "NVLink 2 brick 25 GB/s; efficiency assumed as NVLink 1's"),
-        3 => (25.0, 35.3 / 40.0, 1.0, "NVLink 3 brick 25 GB/s; efficiency assumed as NVLink 1's"),
-        4 => (26.5625, 396.0 / 478.125, 784.0 / 792.0, "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200"),
-        5 => (53.125, 396.0 / 478.125, 784.0 / 792.0, "NVLink 5 brick 53.1 GB/s; efficiency assumed as NVLink 4's"),
+/// How far the share that copies get of an NVLink may be from its default, as a share of it.
+const NVLINK_RANGE: f64 = 0.05;
+
+/// NVLink generation 1 to 5; `None` for any other. Without a system's numbers, where `left_out` names one, what else is
+/// known of the generation stands in.
+pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
+    // a vendor's brick rate, and what was measured of it
+    let (brick_rate, ce, sm, bidirectional_factor, source) = match (generation, parts.left_out()) {
+        (1, Some("microway-s822lc")) => (20.0, 0.9, 0.9, 1.0, "NVLink 1 brick 20 GB/s, of which NCCL counts 18"),
+        (1, _) => (20.0, 0.8825, 0.8825, 1.0, "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2016)"),
+        (2, _) => (25.0, 0.958, 0.9, 0.98, "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)"),
+        (3, _) => (25.0, 0.921, 0.87, 0.96, "NVLink 3 brick 25 GB/s; 276.3 of 300 GB/s on A100 (nvbandwidth's README)"),
+        (4, Some("h200x4-vm")) => {
+            let source = "NVLink 4 brick 26.56 GB/s; 376.6 of 478 GB/s on H100 (NVIDIA/nccl issue 1264), NCCL's 20.6 for kernels";
+            (26.5625, 0.7877, 0.7755, 0.98, source)
+        }
+        (4, _) => (26.5625, 0.8285, 0.774, 0.989, "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200"),
+        (5, _) => (53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4"),
         _ => return None,
     };
-    let sm_efficiency = if generation >= 4 { 376.0 / 478.125 } else { efficiency };
-    Some(NvlinkDefault { brick_rate, ce_efficiency: efficiency, sm_efficiency, bidirectional_factor, source })
+    let end = parts.end();
+    let ranged = |share: f64| end.of(share * (1.0 - NVLINK_RANGE), share, (share * (1.0 + NVLINK_RANGE)).min(1.0));
+    let [ce_efficiency, sm_efficiency] = [ce, sm].map(ranged);
+    Some(NvlinkDefault { brick_rate, ce_efficiency, sm_efficiency, bidirectional_factor, source })
 }
 
 /// GB/s a direction between CPU packages, by what is known of the CPU, its part's key or its product name: NCCL's
@@ -111,6 +174,11 @@ pub(super) fn constant(part: Option<&Part>, name: &str) -> Option<Known> {
     Some(Known { value: constant.value, why, assumed: false })
 }
 
+/// The value alone of a constant that [`constant`] would give.
+pub(super) fn number(part: Option<&Part>, name: &str) -> Option<f64> {
+    part?.constant(name).filter(|v| v.is_finite() && *v > 0.0)
+}
+
 /// A constant's value, and whether it is a default.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
@@ -127,14 +195,14 @@ impl Fallback {
         Some(Setting { value, assumed: false })
     }
 
-    /// What a part says, else this.
-    pub(super) fn or_of(&self, part: Option<&Part>) -> Setting {
-        self.stated(part).unwrap_or(self.assumed())
+    /// What a part says, else this at the same end of its range.
+    pub(super) fn or_of(&self, part: Option<&Part>, end: End) -> Setting {
+        self.stated(part).unwrap_or(self.assumed(end))
     }
 
     /// This, as an assumption.
-    pub(super) fn assumed(&self) -> Setting {
-        Setting { value: self.value, assumed: true }
+    pub(super) fn assumed(&self, end: End) -> Setting {
+        Setting { value: end.of(self.slow, self.value, self.fast), assumed: true }
     }
 }
 

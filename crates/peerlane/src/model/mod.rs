@@ -4,20 +4,25 @@
 //! over them; [`crate::share`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
 
 mod defaults;
+mod latency;
 mod nvlink;
 mod pcie;
+pub mod rdma;
 mod resources;
 mod route;
 mod staging;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
+
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
-use crate::share::{Binding, Flow, ShareError, share};
+use crate::share::{Allocation, Binding, Flow, ShareError, share};
 use crate::units::Rate;
+pub use latency::{Curve, Latency};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
 
@@ -78,10 +83,15 @@ pub struct HopLimit {
 pub struct Route {
     /// `(index into [`Model::resources`], consumption per byte)`.
     pub uses: Vec<(usize, f64)>,
+    /// The same for what it takes without waiting: requests, acknowledgements. They make the resource smaller for
+    /// those who use it.
+    pub overheads: Vec<(usize, f64)>,
     /// Share relative to others.
     pub weight: f64,
     /// Its own cap, with the reason.
     pub cap: Option<(Rate, String)>,
+    /// What its stages allow, where it goes through host memory and they are known.
+    pub staging: Option<Staging>,
     /// True where it goes through host memory.
     pub staged: bool,
     /// Why it is staged, where peer access was asked for.
@@ -90,6 +100,25 @@ pub struct Route {
     pub class: PathClass,
     /// Its hops, in order, with their limits. A staged transfer's lead to host memory and on from it.
     pub hops: Vec<HopLimit>,
+}
+
+/// How fast a transfer goes through host memory: piece after piece, of which one is read while the next is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Staging {
+    /// What the slower of its two stages allows.
+    pub slower: Rate,
+    /// Microseconds that are lost with each MiB.
+    pub per_mib: f64,
+    /// The GPUs.
+    pub ends: [NodeId; 2],
+}
+
+impl Staging {
+    /// The rate, where this many staged transfers of these GPUs are attended to at once: 1 ÷ (1 ÷ slower + n · cost ÷ MiB).
+    pub fn rate(&self, at_once: usize) -> Rate {
+        let lost = self.per_mib * 1e-6 / 1_048_576.0 * at_once.max(1) as f64;
+        Rate::from_bytes_per_second(1.0 / (1.0 / self.slower.bytes_per_second() + lost))
+    }
 }
 
 /// Rate of one transfer among others.
@@ -121,6 +150,9 @@ pub enum ModelError {
     },
 }
 
+/// Routes of transfers, their rates in bytes a second, and what binds each.
+type Solved = (Vec<Planned>, Vec<f64>, Vec<Binding>);
+
 /// Resources of one machine, and how transfers use them.
 pub struct Model<'a> {
     /// The machine.
@@ -133,6 +165,8 @@ pub struct Model<'a> {
     capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
+    /// The same machine with all constants at the fast and the slow ends of their ranges.
+    ends: OnceCell<Box<[Model<'a>; 2]>>,
 }
 
 impl<'a> Model<'a> {
@@ -140,7 +174,7 @@ impl<'a> Model<'a> {
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
         let Built { resources, links, nodes } = resources::build(machine, parts);
         let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-        Model { machine, parts, resources, capacities, links, nodes }
+        Model { machine, parts, resources, capacities, links, nodes, ends: OnceCell::new() }
     }
 
     /// How a transfer runs.
@@ -148,13 +182,24 @@ impl<'a> Model<'a> {
     /// It has no path where the fabric joins its ends in no way or where one of them is no endpoint; its rate is
     /// unknown where a link on the way is of unknown width, generation or count.
     pub fn route(&self, transfer: &Transfer) -> Result<Route, ModelError> {
-        route::plan(self, transfer).map(|planned| planned.route)
+        route::plan(self, transfer, true).map(|planned| planned.route)
     }
 
     /// Rates of transfers that run at once, in their order. Fails for all if one has no rate.
     pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<Answer>, ModelError> {
-        let [first, ..] = transfers else { return Ok(Vec::new()) };
-        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t)).collect::<Result<_, _>>()?;
+        let (planned, rates, bindings) = self.solved(transfers, true)?;
+        let answers = planned.into_iter().zip(rates.into_iter().zip(bindings));
+        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
+    }
+
+    /// [`Model::solve`] without words: bytes a second.
+    fn rates(&self, transfers: &[Transfer]) -> Result<Vec<f64>, ModelError> {
+        self.solved(transfers, false).map(|(_, rates, _)| rates)
+    }
+
+    fn solved(&self, transfers: &[Transfer], words: bool) -> Result<Solved, ModelError> {
+        let [first, ..] = transfers else { return Ok(Solved::default()) };
+        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t, words)).collect::<Result<_, _>>()?;
         let unknown = |t: &Transfer, why: String| {
             let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
             ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
@@ -164,26 +209,62 @@ impl<'a> Model<'a> {
         used.sort_unstable();
         used.dedup();
         let capacities: Vec<f64> = used.iter().filter_map(|r| self.capacities.get(*r).copied()).collect();
-        let mut flows = Vec::with_capacity(planned.len());
-        for (transfer, Planned { route, .. }) in transfers.iter().zip(&planned) {
-            let cap = route.cap.as_ref().map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
+        let place = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
+            of.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte))).collect()
+        };
+        let (mut flows, mut overheads) = (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
+        let caps = caps(planned.iter().map(|p| &p.route));
+        for ((transfer, Planned { route, .. }), cap) in transfers.iter().zip(&planned).zip(caps) {
             if route.uses.is_empty() && cap.is_infinite() {
                 return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
             }
-            let uses = route.uses.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte)));
-            flows.push(Flow { uses: uses.collect(), weight: route.weight, cap });
+            flows.push(Flow { uses: place(&route.uses), weight: route.weight, cap });
+            overheads.push(place(&route.overheads));
         }
         // only constants of a part that are out of all proportion get here
-        let allocation = share(&capacities, &flows).map_err(|e| match e {
+        let allocation = allocate(&capacities, &flows, &overheads).map_err(|e| match e {
             ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
             ShareError::Capacity(..) => unknown(first, e.to_string()),
         })?;
-        let answers = planned.into_iter().zip(allocation.rates.into_iter().zip(allocation.bindings));
         let of_machine = |binding| match binding {
             Binding::Resource(r) => used.get(r).map_or(Binding::Nothing, |r| Binding::Resource(*r)),
             other => other,
         };
-        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, of_machine(binding))).collect())
+        Ok((planned, allocation.rates, allocation.bindings.into_iter().map(of_machine).collect()))
+    }
+
+    /// The same machine with all constants at the fast ends of their ranges, and at the slow ones.
+    pub fn ends(&self) -> [&Model<'a>; 2] {
+        let ends = self.ends.get_or_init(|| {
+            let [fast, slow] = [self.parts.fast(), self.parts.slow()];
+            Box::new([Model::new(self.machine, fast), Model::new(self.machine, slow)])
+        });
+        [&ends[0], &ends[1]]
+    }
+
+    /// The least and the most that each transfer's rate may be, by the ranges of all constants.
+    ///
+    /// Fails as [`Model::solve`] does.
+    pub fn interval(&self, transfers: &[Transfer]) -> Result<Vec<[Rate; 2]>, ModelError> {
+        self.around(transfers, &self.rates(transfers)?)
+    }
+
+    /// [`Model::solve`] and [`Model::interval`] at once.
+    pub fn solve_with_interval(&self, transfers: &[Transfer]) -> Result<Vec<(Answer, [Rate; 2])>, ModelError> {
+        let answers = self.solve(transfers)?;
+        let rates: Vec<f64> = answers.iter().map(|a| a.rate.bytes_per_second()).collect();
+        Ok(answers.into_iter().zip(self.around(transfers, &rates)?).collect())
+    }
+
+    /// The intervals around these rates.
+    fn around(&self, transfers: &[Transfer], rates: &[f64]) -> Result<Vec<[Rate; 2]>, ModelError> {
+        let [fast, slow] = self.ends();
+        let (slow, fast) = (slow.rates(transfers)?, fast.rates(transfers)?);
+        let around = |(rate, (slow, fast)): (&f64, (&f64, &f64))| {
+            let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
+            [low, high].map(Rate::from_bytes_per_second)
+        };
+        Ok(rates.iter().zip(slow.iter().zip(&fast)).map(around).collect())
     }
 
     fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> Answer {
@@ -202,4 +283,50 @@ impl<'a> Model<'a> {
     fn name_of(&self, link: LinkId) -> String {
         resources::link_name(&self.machine.fabric, link)
     }
+}
+
+/// Each transfer's own cap in bytes a second, infinite where it has none. Staged transfers of one GPU wait for each
+/// other's pieces.
+pub(crate) fn caps<'r>(routes: impl Iterator<Item = &'r Route> + Clone) -> Vec<f64> {
+    let staged: Vec<&Staging> = routes.clone().filter_map(|r| r.staging.as_ref()).collect();
+    let beside = |s: &Staging| staged.iter().filter(|t| t.ends.iter().any(|n| s.ends.contains(n))).count();
+    let cap = |route: &Route| match (&route.staging, &route.cap) {
+        (Some(staging), _) => staging.rate(beside(staging)).bytes_per_second(),
+        (None, Some((rate, _))) => rate.bytes_per_second(),
+        (None, None) => f64::INFINITY,
+    };
+    routes.map(cap).collect()
+}
+
+/// Shares resources among flows of which each also takes something of others without waiting for it: a resource of
+/// capacity C has C − Σ overhead · rate left, by fixed point.
+pub(crate) fn allocate(
+    capacities: &[f64],
+    flows: &[Flow],
+    overheads: &[Vec<(usize, f64)>],
+) -> Result<Allocation, ShareError> {
+    /// A resource keeps at least this share of itself.
+    const LEAST: f64 = 0.05;
+    /// Rounds that more than suffice: each shrinks the change by the overheads, which are fractions.
+    const ROUNDS: usize = 60;
+    let mut allocation = share(capacities, flows)?;
+    if overheads.iter().all(Vec::is_empty) {
+        return Ok(allocation);
+    }
+    let mut left = capacities.to_vec();
+    for _ in 0..ROUNDS {
+        let mut next = capacities.to_vec();
+        for (rate, overhead) in allocation.rates.iter().zip(overheads).filter(|(rate, _)| rate.is_finite()) {
+            overhead.iter().for_each(|&(r, per_byte)| next[r] -= per_byte * rate);
+        }
+        let change = |(a, b): (&f64, &f64)| (a - b).abs() / b.max(f64::MIN_POSITIVE);
+        next.iter_mut().zip(capacities).for_each(|(left, whole)| *left = left.max(LEAST * whole));
+        let moved = left.iter().zip(&next).map(change).filter(|c| c.is_finite()).fold(0.0, f64::max);
+        left = next;
+        allocation = share(&left, flows)?;
+        if moved < 1e-9 {
+            break;
+        }
+    }
+    Ok(allocation)
 }

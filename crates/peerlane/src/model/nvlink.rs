@@ -1,12 +1,13 @@
 //! What a bundle of NVLink bricks, xGMI links or a C2C link carries.
 //!
-//! raw = bricks × brick rate, a direction; payload = raw × the engine's efficiency; both directions at once =
-//! 2 × payload × the bidirectional factor. All three are constants of the GPU's part, measured or published.
+//! raw = bricks × brick rate, a direction; payload = raw × the engine's share. Each transfer also takes a little of the
+//! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
+//! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
-use super::defaults::{self, C2C_RATE, Known, XGMI_RATE, constant};
+use super::defaults::{self, C2C_RATE, Known, NVLINK_REQUEST, SM_LINE, XGMI_RATE, constant};
 use super::resources::{link_name, part_of};
 use crate::catalogue::Parts;
-use crate::evidence::Engine;
+use crate::evidence::{Engine, Operation};
 use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeKind};
 use crate::units::Rate;
 
@@ -19,20 +20,33 @@ pub(super) struct Bundle {
     pub words: String,
     /// Bytes a second and direction before any loss.
     pub raw: f64,
-    /// Share of it for copy engines.
-    pub ce_efficiency: f64,
-    /// Share of it for kernels.
-    pub sm_efficiency: f64,
+    /// Share of it for writes by copy engines, reads by them, writes by kernels, and reads by them.
+    shares: [f64; 4],
     /// What both directions at once leave of twice one direction.
-    pub bidirectional_factor: f64,
+    bidirectional_factor: f64,
+    /// Bytes a byte that a kernel's requests take of the other direction.
+    requests: f64,
     /// Where the constants are from.
     pub why: String,
 }
 
 impl Bundle {
     /// Share of the raw rate that is payload. A NIC is counted as a copy engine.
-    pub(super) fn efficiency(&self, engine: Engine) -> f64 {
-        if engine == Engine::Sm { self.sm_efficiency } else { self.ce_efficiency }
+    pub(super) fn efficiency(&self, engine: Engine, op: Operation) -> f64 {
+        let [write, read, kernel_write, kernel_read] = self.shares;
+        match (engine == Engine::Sm, op) {
+            (false, Operation::Write) => write,
+            (false, Operation::Read) => read,
+            (true, Operation::Write) => kernel_write,
+            (true, Operation::Read) => kernel_read,
+        }
+    }
+
+    /// Bytes of the raw rate that a byte takes of the other direction: a kernel asks for each line that it reads; all
+    /// else costs what both directions at once were seen to lose, x/e + o·x = raw with x = factor · e · raw.
+    pub(super) fn overhead(&self, engine: Engine, op: Operation) -> f64 {
+        let lost = (1.0 / self.bidirectional_factor - 1.0) / self.efficiency(engine, op);
+        if engine == Engine::Sm && op == Operation::Read { lost.max(self.requests) } else { lost }
     }
 }
 
@@ -42,9 +56,9 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Resul
     let plain = |words: String, rate: f64, why: &str| Bundle {
         words,
         raw: rate * GB,
-        ce_efficiency: 1.0,
-        sm_efficiency: 1.0,
+        shares: [1.0; 4],
         bidirectional_factor: 1.0,
+        requests: 0.0,
         why: why.to_owned(),
     };
     match link.kind {
@@ -77,7 +91,7 @@ fn nvlink(
     let gpus: Vec<_> = ends.filter_map(|n| part_of(fabric, parts, n)).collect();
     // two ends of different generations run at the older one's
     let generation = generation.or_else(|| gpus.iter().filter_map(|p| p.nvlink_generation).min());
-    let default = generation.and_then(defaults::nvlink);
+    let default = generation.and_then(|g| defaults::nvlink(g, parts));
     let least = |name: &str| {
         let known = gpus.iter().filter_map(|p| constant(Some(p), name));
         known.min_by(|a, b| a.value.total_cmp(&b.value))
@@ -90,20 +104,23 @@ fn nvlink(
     let brick = fall_back("nvlink_brick_rate", |d| d.brick_rate).ok_or_else(unknown)?;
     let ce = fall_back("nvlink_ce_efficiency", |d| d.ce_efficiency).ok_or_else(unknown)?;
     let sm = fall_back("nvlink_sm_efficiency", |d| d.sm_efficiency).ok_or_else(unknown)?;
+    let ce_read = least("nvlink_ce_read_efficiency").unwrap_or_else(|| ce.clone());
+    let sm_read = least("nvlink_sm_read_efficiency").unwrap_or_else(|| sm.clone());
     let both = fall_back("nvlink_bidirectional_factor", |d| d.bidirectional_factor).ok_or_else(unknown)?;
     let words = match generation {
         Some(generation) => format!("NVLink {generation} x{bricks}"),
         None => format!("NVLink x{bricks}"),
     };
+    let shares = [ce.value, ce_read.value, sm.value, sm_read.value].map(|share| share.min(1.0));
     let mut why = vec![brick.why];
-    why.extend([ce.why, sm.why, both.why]);
+    why.extend([ce.why, ce_read.why, sm.why, sm_read.why, both.why]);
     why.dedup();
     Ok(Bundle {
         words,
         raw: brick.value * GB * f64::from(bricks),
-        ce_efficiency: ce.value.min(1.0),
-        sm_efficiency: sm.value.min(1.0),
+        shares,
         bidirectional_factor: both.value.min(1.0),
+        requests: NVLINK_REQUEST / SM_LINE,
         why: why.join("; "),
     })
 }

@@ -14,9 +14,15 @@ const COMPLETION_OVERHEAD: f64 = 20.0;
 /// Framing and LCRC, which FLIT mode (PCIe 6.0) does without.
 const FRAMING: f64 = 8.0;
 /// A read request is a packet without payload.
-pub(super) const REQUEST_BYTES: f64 = WRITE_OVERHEAD;
+const REQUEST_BYTES: f64 = WRITE_OVERHEAD;
 /// Bytes of a data-link packet (acknowledgement or flow-control update) with its framing.
 const DLLP: f64 = 8.0;
+/// Kinds of data-link packets that answer a packet: its acknowledgement, and the update that gives its room back.
+const KINDS: f64 = 2.0;
+/// Bytes that a copy engine's packet costs beyond its own: as much as the answers to one. Why is not known: what a lone
+/// direction carries to the host falls short by 10 to 19 bytes a packet of 280, from PCIe 3.0 x1 to 5.0 x16, where
+/// kernels lose none (docs/model.md, section 2).
+const ENGINE_BYTES: f64 = KINDS * DLLP;
 /// Share that skip ordered sets take for clock compensation: 4 of 1538 symbols.
 const SKIP: f64 = 4.0 / 1538.0;
 /// Bytes for transaction packets of the 242 that a FLIT carries beside its error correction and check sums
@@ -35,11 +41,11 @@ pub(super) struct Packets {
 }
 
 impl Packets {
-    /// Share of the raw rate that is payload, on a link of this generation and width.
-    pub(super) fn efficiency(self, generation: PcieGeneration, lanes: u8) -> f64 {
+    /// Bytes of packets for each byte of payload.
+    fn bytes(self, generation: PcieGeneration) -> f64 {
         let overhead = if self.completions { COMPLETION_OVERHEAD } else { WRITE_OVERHEAD };
         let overhead = if generation == PcieGeneration::Gen6 { overhead - FRAMING } else { overhead };
-        data_link_efficiency(generation, lanes, self.maximum) * self.payload / (self.payload + overhead)
+        (self.payload + overhead) / self.payload
     }
 
     /// `256-byte writes`, `128-byte completions`.
@@ -48,13 +54,54 @@ impl Packets {
     }
 }
 
-/// Share of the raw rate that is left to transaction packets, with traffic in both directions:
-/// 1 − 8/AckLimit − 8/FC − 4/1538, where FC, the interval of flow-control updates, equals AckLimit.
-pub(super) fn data_link_efficiency(generation: PcieGeneration, lanes: u8, maximum: f64) -> f64 {
-    if generation == PcieGeneration::Gen6 {
-        return FLIT_PAYLOAD;
+/// What packets take of a link, in bytes for each byte of payload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    /// Of their own channel.
+    pub own: f64,
+    /// Of the channel that leads back: requests, and answers to the packets.
+    pub back: f64,
+}
+
+/// How a transfer's packets came about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Origin {
+    /// A kernel moves them, not a copy engine or a NIC.
+    pub kernel: bool,
+    /// A root complex cut them smaller.
+    pub split: bool,
+    /// Bytes that one request of a read asks for.
+    pub request: f64,
+    /// How many answers there are, as a share of one of each kind for each packet.
+    pub answers: f64,
+}
+
+impl Packets {
+    /// What these packets take of a link.
+    ///
+    /// A packet is answered on the way back. The small ones of a root complex share an answer as far as the longest
+    /// interval between answers allows, and lose it on their own way. A read's requests go back, and are answered on the way of
+    /// its completions.
+    pub(super) fn load(self, generation: PcieGeneration, lanes: u8, origin: Origin) -> Load {
+        let own = self.bytes(generation);
+        if generation == PcieGeneration::Gen6 {
+            let back = if self.completions { (REQUEST_BYTES - FRAMING) / origin.request } else { 0.0 };
+            return Load { own: own / FLIT_PAYLOAD, back: back / FLIT_PAYLOAD };
+        }
+        let answers = origin.answers * KINDS * DLLP;
+        let (lost, back) = match (self.completions, origin.split) {
+            // each packet of an interval has its share of what the interval loses
+            (_, true) => {
+                (own / (1.0 - SKIP - answers / ack_limit(generation, lanes, self.maximum)) * (1.0 - SKIP) - own, 0.0)
+            }
+            (true, false) => (answers / origin.request, REQUEST_BYTES / origin.request),
+            (false, false) => {
+                let engine = if origin.kernel { 0.0 } else { ENGINE_BYTES * origin.answers };
+                (engine / self.payload, answers / self.payload)
+            }
+        };
+        Load { own: (own + lost) / (1.0 - SKIP), back: back / (1.0 - SKIP) }
     }
-    1.0 - 2.0 * DLLP / ack_limit(generation, lanes, maximum) - SKIP
 }
 
 /// Symbol times after which an acknowledgement is due at the latest: (maximum payload + 28) × factor ÷ lanes +
@@ -102,8 +149,20 @@ mod tests {
         Packets { completions: false, payload, maximum: payload }
     }
 
-    fn rate(generation: PcieGeneration, lanes: u8, packets: Packets) -> f64 {
-        PcieWidth::new(generation, lanes).raw_rate().unwrap().gb() * packets.efficiency(generation, lanes)
+    const ENGINE: Origin = Origin { kernel: false, split: false, request: 256.0, answers: 1.0 };
+
+    fn raw(generation: PcieGeneration, lanes: u8) -> f64 {
+        PcieWidth::new(generation, lanes).raw_rate().unwrap().gb()
+    }
+
+    fn alone(generation: PcieGeneration, lanes: u8, packets: Packets, origin: Origin) -> f64 {
+        raw(generation, lanes) / packets.load(generation, lanes, origin).own
+    }
+
+    /// While as much goes the other way.
+    fn both(generation: PcieGeneration, lanes: u8, packets: Packets, origin: Origin) -> f64 {
+        let load = packets.load(generation, lanes, origin);
+        raw(generation, lanes) / (load.own + load.back)
     }
 
     #[test]
@@ -126,16 +185,19 @@ mod tests {
     fn payload_rates_in_gb_a_second() {
         let read = Packets { completions: true, payload: 128.0, maximum: 256.0 };
         let near = |got: f64, want: f64| assert!((got - want).abs() < 0.005, "{got} is not {want}");
-        near(rate(Gen3, 16, writes(256.0)), 12.99);
-        near(rate(Gen3, 16, writes(128.0)), 11.76);
-        near(rate(Gen3, 16, writes(64.0)), 10.155);
-        near(rate(Gen3, 16, read), 12.29);
-        near(rate(Gen3, 8, writes(256.0)), 6.62);
-        near(rate(Gen3, 1, writes(256.0)), 0.87);
-        near(rate(Gen2, 8, writes(256.0)), 3.28);
-        near(rate(Gen5, 16, writes(256.0)), 51.98);
+        near(alone(Gen3, 16, writes(256.0), ENGINE), 13.59);
+        near(both(Gen3, 16, writes(256.0), ENGINE), 12.893);
+        near(alone(Gen3, 1, writes(256.0), ENGINE), 0.849);
+        near(alone(Gen3, 8, read, ENGINE), 6.447);
+        near(alone(Gen5, 16, writes(256.0), ENGINE), 54.36);
+        let kernel = Origin { kernel: true, ..ENGINE };
+        near(alone(Gen5, 16, writes(128.0), kernel), 52.93);
+        near(alone(Gen2, 8, writes(256.0), kernel), 3.648);
+        let split = Origin { split: true, ..ENGINE };
+        near(alone(Gen3, 16, writes(64.0), split), 10.155);
+        near(both(Gen3, 16, writes(64.0), split), 10.155);
         // FLIT mode: 64 GT/s × 16 × 236/256 × 256/(256 + 16) ÷ 8
-        near(rate(Gen6, 16, writes(256.0)), 111.06);
+        near(both(Gen6, 16, writes(256.0), ENGINE), 111.06);
     }
 
     #[test]

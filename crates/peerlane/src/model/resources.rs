@@ -4,6 +4,7 @@ use super::Resource;
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
+use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
 use crate::catalogue::{Part, Parts};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
@@ -43,7 +44,7 @@ pub(super) struct LinkModel {
     pub carriage: Carriage,
     /// Its channels: from `a` to `b`, and back.
     pub channels: Option<[usize; 2]>,
-    /// What both directions share: all traffic of NVLink, staged traffic of SMP.
+    /// What staged traffic of both directions of an SMP link shares.
     pub both: Option<usize>,
     /// The host bridge's limit for peer-to-peer traffic that leaves it down this link.
     pub peer: Option<usize>,
@@ -54,6 +55,10 @@ pub(super) struct LinkModel {
 pub(super) struct NodeModel {
     /// Host memory, or GPU memory under local copies.
     pub memory: Option<usize>,
+    /// What staged traffic of all directions within the package shares.
+    pub staged_both: Option<usize>,
+    /// What a GPU's own port sends over PCIe at most.
+    pub port: Option<usize>,
     /// A NIC's line, from the network.
     pub receive: Option<usize>,
     /// A NIC's line, to the network.
@@ -62,6 +67,8 @@ pub(super) struct NodeModel {
     pub gpu_read: Option<usize>,
     /// A NIC's writing to GPU memory.
     pub gpu_write: Option<usize>,
+    /// A NIC's engines, or what a root complex forwards of the reads between devices.
+    pub engines: Engines,
 }
 
 /// All resources, by link and by node.
@@ -139,9 +146,6 @@ impl Built {
             model.channels = Some(channels);
         }
         let shared = match &model.carriage {
-            Carriage::Bundle(b) if b.bidirectional_factor < 1.0 => {
-                Some((2.0 * b.raw * b.bidirectional_factor, format!("{name}, {}, both ways", b.words), b.why.clone()))
-            }
             Carriage::Smp(smp) => staged_both(fabric, parts, id)
                 .map(|k| (k.value * GB, format!("{name}, {}, staged traffic both ways", smp.words), k.why)),
             _ => None,
@@ -179,6 +183,8 @@ impl Built {
                 let rate = constant(part, "memory_rate");
                 let share = constant(part, "local_copy_efficiency").map_or(LOCAL_COPY_EFFICIENCY, |known| known.value);
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
+                let sends = constant(part, "pcie_send_rate");
+                model.port = add(format!("{}, sending over PCIe", node.name), sends, 1.0);
             }
             NodeKind::Host => {
                 let cpu = fabric.package(id);
@@ -188,6 +194,8 @@ impl Built {
                     fabric.links_of(c).iter().filter(|(_, n)| fabric.node(*n).kind == NodeKind::Host).count()
                 });
                 model.memory = add(format!("{} memory", node.name), rate, 1.0 / siblings.max(1) as f64);
+                let both = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "staged_within_rate");
+                model.staged_both = add(format!("{}, staged traffic both ways", node.name), both, 1.0);
             }
             NodeKind::Nic => {
                 let line = constant(part, "line_rate");
@@ -200,6 +208,7 @@ impl Built {
             }
             _ => {}
         }
+        model.engines = engines(fabric, parts, id, |resource| self.resource(resource));
         self.nodes.push(model);
     }
 }

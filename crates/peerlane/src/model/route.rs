@@ -1,10 +1,11 @@
 //! From a transfer to the resources it uses, hop by hop.
 
-use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST};
-use super::pcie::{Packets, REQUEST_BYTES, data_link_efficiency};
+use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
+use super::pcie::{Origin, Packets};
+use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
-use super::staging::{Access, access, peer_packet, staged_efficiency};
-use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
+use super::staging::{Access, access, peer_packet, staged_cost};
+use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer};
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use crate::units::Rate;
@@ -20,9 +21,10 @@ pub(super) struct Planned {
 /// How a transfer, or one stage of it, lies on the links.
 struct Traffic {
     engine: Engine,
+    op: Operation,
     packets: Packets,
-    /// The destination pulls, so that requests go the other way.
-    reading: bool,
+    /// Bytes that one request of a read asks for.
+    request: f64,
     /// Whether a size of packets is a default.
     assumed: bool,
     /// A root complex on the way has split its packets.
@@ -35,8 +37,19 @@ struct Traffic {
     across: Option<&'static str>,
 }
 
-/// Lays out a transfer.
-pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelError> {
+/// Lays out a transfer, a NIC's with GPU memory by the faster method; without `words`, its hops and labels are left
+/// out, which takes a fraction of the time.
+pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Planned, ModelError> {
+    plan_by(model, transfer, None, words)
+}
+
+/// Lays out a transfer, where a NIC uses this method.
+pub(super) fn plan_by(
+    model: &Model,
+    transfer: &Transfer,
+    method: Option<Method>,
+    words: bool,
+) -> Result<Planned, ModelError> {
     let fabric = &model.machine.fabric;
     let &Transfer { source, destination, .. } = transfer;
     let name = |n: NodeId| fabric.node(n).name.clone();
@@ -45,7 +58,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
     if ![source, destination].iter().all(|n| fabric.node(*n).kind.is_endpoint()) {
         return Err(no_path());
     }
-    let mut laying = Laying::new(model);
+    let mut laying = Laying::new(model, method, words);
     if source == destination {
         laying.local_copy(source).map_err(unknown)?;
         return Ok(laying.finish(PathClass::Same));
@@ -76,7 +89,6 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
     };
     laying.staged(transfer).map_err(unknown)?;
     let mut planned = laying.finish(class);
-    planned.route.staged = true;
     planned.route.staged_because = because;
     Ok(planned)
 }
@@ -84,38 +96,60 @@ pub(super) fn plan(model: &Model, transfer: &Transfer) -> Result<Planned, ModelE
 /// A route in the making.
 struct Laying<'m, 'a> {
     model: &'m Model<'a>,
+    method: Option<Method>,
     uses: Vec<(usize, f64)>,
+    overheads: Vec<(usize, f64)>,
     labels: Vec<String>,
     hops: Vec<HopLimit>,
     cap: Option<(Rate, String)>,
+    staging: Option<Staging>,
+    /// Whether it is to be put in words.
+    words: bool,
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
-    fn new(model: &'m Model<'a>) -> Self {
-        Laying { model, uses: Vec::new(), labels: Vec::new(), hops: Vec::new(), cap: None }
+    fn new(model: &'m Model<'a>, method: Option<Method>, words: bool) -> Self {
+        let (uses, overheads, labels, hops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Laying { model, method, uses, overheads, labels, hops, cap: None, staging: None, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
-        let Laying { uses, labels, hops, cap, .. } = self;
-        let route = Route { uses, weight: 1.0, cap, staged: false, staged_because: None, class, hops };
+        let Laying { uses, overheads, labels, hops, cap, staging, .. } = self;
+        let staged = staging.is_some();
+        let route = Route { uses, overheads, weight: 1.0, cap, staging, staged, staged_because: None, class, hops };
         Planned { route, labels }
     }
 
+    fn say(&self, text: impl FnOnce() -> String) -> String {
+        if self.words { text() } else { String::new() }
+    }
+
     /// A resource that stands twice is consumed twice.
-    fn consume(&mut self, resource: usize, per_byte: f64, label: impl Into<String>) {
+    fn consume(&mut self, resource: usize, per_byte: f64, label: impl FnOnce() -> String) {
         match self.uses.iter_mut().find(|(r, _)| *r == resource) {
             Some((_, before)) => *before += per_byte,
             None => {
                 self.uses.push((resource, per_byte));
-                self.labels.push(label.into());
+                let label = self.say(label);
+                self.labels.push(label);
             }
+        }
+    }
+
+    /// What a transfer takes of a resource without waiting for it: requests and answers to packets.
+    fn burden(&mut self, resource: usize, per_byte: f64) {
+        match self.overheads.iter_mut().find(|(r, _)| *r == resource) {
+            _ if per_byte <= 0.0 => {}
+            Some((_, before)) => *before += per_byte,
+            None => self.overheads.push((resource, per_byte)),
         }
     }
 
     /// Consumes a resource that is called by its own name, if it is there.
     fn consume_named(&mut self, resource: Option<usize>, per_byte: f64) {
         if let Some(r) = resource {
-            self.consume(r, per_byte, self.model.resources[r].name.clone());
+            let model = self.model;
+            self.consume(r, per_byte, || model.resources[r].name.clone());
         }
     }
 
@@ -135,10 +169,11 @@ impl<'m, 'a> Laying<'m, 'a> {
         let mut traffic = self.traffic(source, destination, engine, op);
         traffic.across = across;
         self.stage(path, traffic)?;
+        self.outstanding(path, source, destination);
         self.host_memory(source);
         self.host_memory(destination);
-        self.nic(source, destination, true);
-        self.nic(destination, source, false);
+        self.nic(source, destination, true, path);
+        self.nic(destination, source, false, path);
         Ok(())
     }
 
@@ -159,15 +194,49 @@ impl<'m, 'a> Laying<'m, 'a> {
             *limit = self.stage(path, traffic)?;
             self.host_memory(host);
         }
-        let efficiency = staged_efficiency(fabric, self.model.parts, host);
+        if let Some((rate, _)) = self.reads_outstanding(host, destination) {
+            limits[1] = limits[1].min(rate);
+        }
+        let cost = staged_cost(fabric, self.model.parts, host);
         let (slower, words) =
             if limits[0] < limits[1] { (limits[0], "device→host") } else { (limits[1], "host→device") };
-        let assumed = if efficiency.assumed { ", assumed" } else { "" };
+        let assumed = if cost.assumed { ", assumed" } else { "" };
         if slower.is_finite() {
-            let rate = Rate::from_bytes_per_second(slower * efficiency.value);
-            self.cap = Some((rate, format!("staging through host memory ({} of {words}{assumed})", efficiency.value)));
+            let staging = Staging {
+                slower: Rate::from_bytes_per_second(slower),
+                per_mib: cost.value,
+                ends: [source, destination],
+            };
+            let words =
+                self.say(|| format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value));
+            self.cap = Some((staging.rate(1), words));
+            self.staging = Some(staging);
         }
+        let within = fabric.package(source).is_some() && fabric.package(source) == fabric.package(destination);
+        self.consume_named(self.model.nodes[host.index()].staged_both.filter(|_| within), 1.0);
         Ok(())
+    }
+
+    /// The most that a GPU reads from host memory: bytes outstanding ÷ round trip, where its part and the CPU's say
+    /// both.
+    fn reads_outstanding(&self, host: NodeId, reader: NodeId) -> Option<(f64, String)> {
+        let Model { machine, parts, .. } = self.model;
+        let window = number(part_of(&machine.fabric, parts, reader), "read_window")?;
+        let cpu = machine.fabric.package(host).and_then(|c| part_of(&machine.fabric, parts, c));
+        let latency = number(cpu, "read_latency")?;
+        let words = self.say(|| format!("{window} bytes of reads outstanding ÷ {latency:.0} ns round trip"));
+        Some((window / latency * 1e9, words))
+    }
+
+    /// Holds a GPU's reads of host memory to what is outstanding, where they go over PCIe.
+    fn outstanding(&mut self, path: &Path, source: NodeId, destination: NodeId) {
+        let Model { machine, links, .. } = self.model;
+        let (from, to) = (machine.fabric.node(source).kind, machine.fabric.node(destination).kind);
+        let pcie = path.hops.iter().any(|h| matches!(links[h.link.index()].carriage, Carriage::Pcie { .. }));
+        if from == NodeKind::Host && to == NodeKind::Gpu && pcie {
+            let known = self.reads_outstanding(source, destination);
+            self.cap = known.map(|(rate, words)| (Rate::from_bytes_per_second(rate), words));
+        }
     }
 
     fn host_memory(&mut self, node: NodeId) {
@@ -192,21 +261,31 @@ impl<'m, 'a> Laying<'m, 'a> {
             _ => op == Operation::Read,
         };
         let devices = [source, destination].into_iter().filter(|n| !is(*n, NodeKind::Host));
-        let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n)));
+        let end = parts.end();
+        let payloads = devices.map(|n| MAX_PAYLOAD.or_of(part_of(fabric, parts, n), end));
         let payload = payloads.min_by(|a, b| a.value.total_cmp(&b.value));
-        let payload = payload.unwrap_or(MAX_PAYLOAD.assumed());
+        let mut payload = payload.unwrap_or(MAX_PAYLOAD.assumed(end));
+        // a device of which no part is known may have been set to half of it
+        let known = |n: &NodeId| is(*n, NodeKind::Host) || part_of(fabric, parts, *n).is_some();
+        if payload.assumed && ![source, destination].iter().all(known) {
+            payload.value = end.of(payload.value / 2.0, payload.value, payload.value);
+        }
         let (maximum, mut assumed) = (payload.value, payload.assumed);
         let mut size = maximum;
         if reading && is(source, NodeKind::Host) {
-            let known = READ_COMPLETION.or_of(fabric.package(source).and_then(|c| part_of(fabric, parts, c)));
+            let known = READ_COMPLETION.or_of(fabric.package(source).and_then(|c| part_of(fabric, parts, c)), end);
             if known.value < maximum {
                 (size, assumed) = (known.value, known.assumed);
             }
         }
+        if engine == Engine::Sm {
+            size = size.min(SM_LINE);
+        }
         Traffic {
             engine,
+            op: if reading { Operation::Read } else { Operation::Write },
             packets: Packets { completions: reading, payload: size, maximum },
-            reading,
+            request: READ_REQUEST.or_of(part_of(fabric, parts, destination), end).value,
             assumed,
             split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
@@ -224,33 +303,37 @@ impl<'m, 'a> Laying<'m, 'a> {
             match &link.carriage {
                 Carriage::Unknown(why) => return Err(why.clone()),
                 Carriage::Inside(why) => {
-                    self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why: (*why).to_owned() });
+                    if self.words {
+                        let why = (*why).to_owned();
+                        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: None, why });
+                    }
                 }
                 Carriage::Pcie { .. } => slowest = slowest.min(self.pcie_hop(hop, link, &mut traffic)),
                 Carriage::Bundle(bundle) => {
-                    let efficiency = bundle.efficiency(traffic.engine);
-                    let label = format!("{}, {}", self.model.name_of(hop.link), bundle.words);
-                    self.channel(hop, link, 1.0 / efficiency, &label);
-                    if let Some(both) = link.both {
-                        self.consume(both, 1.0 / efficiency, format!("{label}, both ways"));
-                    }
+                    let efficiency = bundle.efficiency(traffic.engine, traffic.op);
+                    let label = self.say(|| format!("{}, {}", model.name_of(hop.link), bundle.words));
+                    self.channel(hop, link, 1.0 / efficiency, label);
+                    self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op));
                     let rate = bundle.raw * efficiency;
                     slowest = slowest.min(rate);
                     let driver = if traffic.engine == Engine::Sm { "SM copies" } else { "copy engine" };
-                    let share = format!("{driver}, {:.3} of {:.1} GB/s", efficiency, bundle.raw / 1e9);
-                    self.limit(hop, rate, &bundle.words, &share);
+                    self.limit(hop, rate, &bundle.words, || {
+                        format!("{driver}, {:.3} of {:.1} GB/s", efficiency, bundle.raw / 1e9)
+                    });
                 }
                 Carriage::Smp(smp) => {
                     let rate = if traffic.host { smp.host_rate } else { smp.peer_rate };
-                    let label = format!("{}, {}", self.model.name_of(hop.link), smp.words);
-                    self.channel(hop, link, smp.capacity() / rate, &label);
+                    let label = self.say(|| format!("{}, {}", model.name_of(hop.link), smp.words));
+                    self.channel(hop, link, smp.capacity() / rate, label.clone());
                     if let (true, Some(both)) = (traffic.staged, link.both) {
-                        self.consume(both, 1.0, format!("{label}, staged traffic both ways"));
+                        self.consume(both, 1.0, || format!("{label}, staged traffic both ways"));
                     }
                     let kind = if traffic.host { "host memory traffic" } else { "peer-to-peer" };
-                    let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
-                    let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
-                    self.limit(hop, rate, &smp.words, &format!("{kind}{source}{remark}"));
+                    self.limit(hop, rate, &smp.words, || {
+                        let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
+                        let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
+                        format!("{kind}{source}{remark}")
+                    });
                 }
             }
         }
@@ -260,7 +343,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     fn pcie_hop(&mut self, hop: &Hop, link: &LinkModel, traffic: &mut Traffic) -> f64 {
         let Carriage::Pcie { generation, lanes, raw, words } = &link.carriage else { return f64::INFINITY };
         let Model { machine, parts, .. } = self.model;
-        let mut label = format!("{}, {words}", self.model.name_of(hop.link));
+        let mut label = self.say(|| format!("{}, {words}", self.model.name_of(hop.link)));
         let mut remark = String::new();
         let leaves_root = machine.fabric.node(hop.from).kind == NodeKind::RootComplex && !traffic.host;
         if leaves_root {
@@ -277,48 +360,70 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
         if traffic.split {
             remark.push_str(" through the root complex");
-            label.push_str(&format!(", {}-byte packets through the root complex", traffic.packets.payload));
+            label
+                .push_str(&self.say(|| format!(", {}-byte packets through the root complex", traffic.packets.payload)));
         }
         if traffic.assumed {
             remark.push_str(", assumed");
         }
-        let efficiency = traffic.packets.efficiency(*generation, *lanes);
-        self.channel(hop, link, 1.0 / efficiency, &label);
-        if traffic.reading {
-            let back = Hop { from: hop.to, link: hop.link, to: hop.from };
-            let left = data_link_efficiency(*generation, *lanes, traffic.packets.maximum);
-            self.channel(&back, link, REQUEST_BYTES / READ_REQUEST / left, &label);
-        }
+        let fabric = &machine.fabric;
+        let kernel = traffic.engine == Engine::Sm;
+        let answers = acknowledgements(parts);
+        let origin = Origin { kernel, split: traffic.split, request: traffic.request, answers };
+        let load = traffic.packets.load(*generation, *lanes, origin);
+        let ports = [hop.from, hop.to].map(|n| number(part_of(fabric, parts, n), "port_efficiency"));
+        let port = ports.into_iter().flatten().fold(1.0, f64::min);
+        let efficiency = port / load.own;
+        self.channel(hop, link, 1.0 / efficiency, label);
+        self.opposite(hop, link, load.back);
         let rate = raw * efficiency;
-        let detail = format!("{}{remark}", traffic.packets.words());
+        let detail = self.say(|| format!("{}{remark}", traffic.packets.words()));
+        // a root complex and a GPU's own port may let less through than the link
+        let sends = self.model.nodes[hop.from.index()].port;
+        let limits = [
+            (link.peer.filter(|_| leaves_root), "the host bridge's peer-to-peer limit"),
+            (sends, "what the GPU's port sends"),
+        ];
         let mut allowed = rate;
-        match link.peer.filter(|_| leaves_root) {
-            Some(peer) if self.model.capacities[peer] < rate => {
-                allowed = self.model.capacities[peer];
-                self.limit(hop, allowed, words, &format!("the host bridge's peer-to-peer limit; else {detail}"));
+        let mut why = detail.clone();
+        for (resource, words) in limits {
+            let Some(resource) = resource else { continue };
+            if self.model.capacities[resource] < allowed {
+                allowed = self.model.capacities[resource];
+                why = self.say(|| format!("{words}; else {detail}"));
             }
-            _ => self.limit(hop, rate, words, &detail),
+            self.consume_named(Some(resource), 1.0);
         }
-        self.consume_named(link.peer.filter(|_| leaves_root), 1.0);
+        self.limit(hop, allowed, words, || why);
         allowed
     }
 
-    fn channel(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64, label: &str) {
+    fn channel(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64, label: String) {
         let forward = self.model.machine.fabric.link(hop.link).a == hop.from;
         if let Some(channels) = link.channels {
-            self.consume(channels[usize::from(!forward)], per_byte, label);
+            self.consume(channels[usize::from(!forward)], per_byte, || label);
         }
     }
 
-    /// Records a hop as `PCIe 3.0 x16: 12.99 GB/s (256-byte writes)`.
-    fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: &str) {
-        let rate = Rate::from_bytes_per_second(rate);
-        let why = format!("{words}: {rate} ({detail})");
-        self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
+    /// What a byte takes of the channel that leads back.
+    fn opposite(&mut self, hop: &Hop, link: &LinkModel, per_byte: f64) {
+        let forward = self.model.machine.fabric.link(hop.link).a == hop.from;
+        if let Some(channels) = link.channels {
+            self.burden(channels[usize::from(forward)], per_byte);
+        }
+    }
+
+    /// Records a hop as `PCIe 3.0 x16: 13.68 GB/s (256-byte writes)`.
+    fn limit(&mut self, hop: &Hop, rate: f64, words: &str, detail: impl FnOnce() -> String) {
+        if self.words {
+            let rate = Rate::from_bytes_per_second(rate);
+            let why = format!("{words}: {rate} ({})", detail());
+            self.hops.push(HopLimit { from: hop.from, to: hop.to, limit: Some(rate), why });
+        }
     }
 
     /// What a NIC at one end adds: its line, and how it reads or writes GPU memory.
-    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool) {
+    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool, path: &Path) {
         let fabric = &self.model.machine.fabric;
         if fabric.node(nic).kind != NodeKind::Nic {
             return;
@@ -333,6 +438,14 @@ impl<'m, 'a> Laying<'m, 'a> {
             let known = &self.model.resources[resource];
             hop.limit = Some(hop.limit.map_or(known.capacity, |l| l.min(known.capacity)));
             hop.why.push_str(&format!("; {}: {}", known.name, known.capacity));
+        }
+        for used in rdma::uses(self.model, path, nic, other, is_source, self.method) {
+            let model = self.model;
+            self.consume(used.resource, used.per_byte, || used.label(model, nic, other));
+            let rate = Rate::from_bytes_per_second(self.model.capacities[used.resource] / used.per_byte);
+            let Some(hop) = self.hops.get_mut(hop) else { continue };
+            hop.limit = Some(hop.limit.map_or(rate, |l| l.min(rate)));
+            hop.why.push_str(&format!("; {}: {rate}", used.label(model, nic, other)));
         }
         if line.is_none()
             && let Some(hop) = self.hops.get_mut(hop)

@@ -1,6 +1,6 @@
 //! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
 
-use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_EFFICIENCY, Setting, constant, smp_rate};
+use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant, smp_rate};
 use super::resources::{link_name, part_of, root_part};
 use crate::catalogue::Parts;
 use crate::evidence::P2pStatus;
@@ -8,6 +8,9 @@ use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, Path};
 use crate::machine::Machine;
 
 const GB: f64 = 1e9;
+
+/// How far below and above NCCL's constant a link between packages may be, as a share of it.
+const SMP_RANGE: [f64; 2] = [0.3, 2.0];
 
 /// What joins two CPU packages.
 #[derive(Clone, Debug)]
@@ -35,8 +38,10 @@ impl Smp {
 pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let link = fabric.link(id);
     let part = link.part.as_deref().and_then(|key| parts.get(key));
-    let rate = constant(part, "rate").unwrap_or_else(|| {
+    let of_cpu = || constant(part_of(fabric, parts, link.a), "peer_smp_rate");
+    let rate = of_cpu().or_else(|| constant(part, "rate")).unwrap_or_else(|| {
         let (value, source) = smp_rate(&cpu_words(fabric, link.a));
+        let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
     let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
@@ -54,9 +59,9 @@ pub(super) fn staged_both(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<
     ends.into_iter().find_map(|part| constant(part, "staged_both_rate"))
 }
 
-/// The share of its slower stage that a staged transfer through this host memory reaches.
-pub(super) fn staged_efficiency(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
-    STAGED_EFFICIENCY.or_of(fabric.package(host).and_then(|c| part_of(fabric, parts, c)))
+/// Microseconds that a staged transfer through this host memory loses with each MiB.
+pub(super) fn staged_cost(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
+    STAGED_COST.or_of(fabric.package(host).and_then(|c| part_of(fabric, parts, c)), parts.end())
 }
 
 /// Bytes of the packets into which a root complex splits peer-to-peer traffic, if it is known to.
@@ -65,7 +70,7 @@ pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Optio
         return Some(stated);
     }
     let words = fabric.package(root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
-    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed())
+    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed(parts.end()))
 }
 
 /// Whether a pair may go directly, and how that is known.

@@ -2,8 +2,8 @@
 
 use super::Fault;
 use crate::fabric::NodeId;
-use crate::model::{Model, ModelError, Route, Transfer};
-use crate::share::{Flow, share};
+use crate::model::{Model, ModelError, Route, Transfer, allocate, caps};
+use crate::share::Flow;
 
 /// A transfer, and who drives it.
 #[derive(Clone, Copy, Debug)]
@@ -26,12 +26,13 @@ pub(super) fn rates(model: &Model, all: &[Driven], faults: &[Fault]) -> Result<V
     }
     let mut capacities: Vec<f64> = model.resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
     let mut flows = Vec::with_capacity(all.len());
-    for ((transfer, throttle), free) in transfers.iter().zip(&limits.throttles).zip(&free) {
-        let Route { uses, weight, cap, .. } = model.route(transfer)?;
-        let own = cap.map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
+    let routes = transfers.iter().map(|t| model.route(t)).collect::<Result<Vec<Route>, _>>()?;
+    let own = caps(routes.iter());
+    for (((route, own), throttle), free) in routes.iter().zip(own).zip(&limits.throttles).zip(&free) {
         let cap = if *throttle < 1.0 { own.min(throttle * free) } else { own };
-        flows.push(Flow { uses, weight, cap });
+        flows.push(Flow { uses: route.uses.clone(), weight: route.weight, cap });
     }
+    let overheads: Vec<_> = routes.into_iter().map(|route| route.overheads).collect();
     for (factor, uses) in limits.slow {
         for (flow, per_byte) in uses {
             flows[flow].uses.push((capacities.len(), per_byte));
@@ -39,7 +40,7 @@ pub(super) fn rates(model: &Model, all: &[Driven], faults: &[Fault]) -> Result<V
         capacities.push(factor);
     }
     // the model has solved the same without the limits, which are in range by their making
-    Ok(share(&capacities, &flows).map_or(free, |allocation| allocation.rates))
+    Ok(allocate(&capacities, &flows, &overheads).map_or(free, |allocation| allocation.rates))
 }
 
 /// What faults add to a set of transfers.

@@ -204,7 +204,7 @@ fn messages_fill_a_sample_and_the_clock_goes_on_by_it() {
     let mut executor = virtual_machine(&machine, &quiet(&[]));
     let fitted = step(Work::Transfers(vec![copy("host", "GPU0")]), Size::UpTo(Bytes::from_mib(1024)));
     let sizes = executor.prepare(&[&fitted], &Method::default(), 0).unwrap();
-    near(sizes[0].0 as f64, 52.7e6, 0.01);
+    near(sizes[0].0 as f64, 55.1e6, 0.01);
     executor.sample(10).unwrap();
     near(executor.now().seconds(), 10e-3, 0.01);
     let bounded = step(Work::Transfers(vec![copy("GPU0", "GPU1")]), Size::UpTo(Bytes::from_mib(256)));
@@ -213,7 +213,7 @@ fn messages_fill_a_sample_and_the_clock_goes_on_by_it() {
     let before = executor.now().seconds();
     executor.prepare(&[&large], &Method::default(), 0).unwrap();
     executor.sample(2).unwrap();
-    near(executor.now().seconds() - before, 2.0 * 1.0737e9 / 52.7e9, 0.01);
+    near(executor.now().seconds() - before, 2.0 * 1.0737e9 / 55.1e9, 0.01);
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
     wide.estimate.as_mut().unwrap().low = value * 0.982;
     let text = shown(&run, false);
     assert!(text.contains("1 without a value: 1 hung"), "{text}");
-    let table = below(&text, "bandwidth, one way, P2P on, writes, copy engine, 256 MiB, GB/s; rows write to columns");
+    let table = below(&text, "bandwidth, one way, P2P on, writes, copy engine, 512 MiB, GB/s; rows write to columns");
     assert_eq!(table[0].split_whitespace().collect::<Vec<_>>(), ["GPU0", "GPU1", "GPU2", "GPU3"]);
     assert_eq!(table[1].split_whitespace().nth(3), Some("hung"));
     assert!(table[2].contains('*') && !table[3].contains('*'), "{table:#?}");
@@ -65,7 +65,7 @@ fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
     assert_eq!(table[5..], notes);
     assert!(shown(&run, true).contains("beside others, GPU1→GPU3: a control showed no difference"));
     // readers stand in rows
-    let read = below(&text, "reads, copy engine, 256 MiB, GB/s; rows read from columns");
+    let read = below(&text, "reads, copy engine, 512 MiB, GB/s; rows read from columns");
     assert!(read[1].starts_with("  GPU0     - 39"), "{read:#?}");
 }
 
@@ -96,7 +96,7 @@ fn stars_single_out_and_sizes_that_differ_are_told() {
     run.cells[0].size = Bytes::from_mib(128);
     let text = shown(&run, false);
     assert_eq!(text.matches('*').count(), 11, "in one table of four: {text}");
-    assert_eq!(text.matches("128 MiB–256 MiB; rows").count(), 1, "{text}");
+    assert_eq!(text.matches("128 MiB–512 MiB; rows").count(), 1, "{text}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn a_narrow_link_slows_what_goes_through_it() {
     changes(
         narrow,
         |t| t.source == "host" && t.destination == "GPU2" || t.source == "GPU2" && t.destination == "host",
-        0.2557,
+        0.25,
     );
     let slower = Fault::Width { link: pair("GPU1", "rc0"), width: "4.0 x16".parse().unwrap() };
     changes(slower, |t| t.gpus().eq(["GPU1"]), 0.5);

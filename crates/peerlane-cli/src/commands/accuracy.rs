@@ -1,0 +1,113 @@
+//! `peerlane accuracy`: how near the model comes to every published and recorded number of the catalogue.
+
+use std::io::{self, Write};
+
+use peerlane::accuracy::{Accuracy, Errors, Kind, Scores, evaluate, page};
+
+use super::json;
+use crate::args::AccuracyArgs;
+use crate::render::style::{self, paint};
+use crate::render::text::fit;
+use crate::{Failure, Outcome};
+
+/// Groups and cells shown unless all are asked for.
+const FEW: usize = 12;
+
+pub(crate) fn run(args: &AccuracyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let accuracy = evaluate();
+    if args.json {
+        json(out, &accuracy)?;
+    } else if args.page {
+        write!(out, "{}", page(&accuracy))?;
+    } else {
+        show(out, &accuracy, args.verbose)?;
+    }
+    Ok(Outcome::default())
+}
+
+fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
+    writeln!(out, "{}", heading("Error of predictions, in %", ["cells", "median", "p85", "worst"]))?;
+    let o = &accuracy.overall;
+    let mut scores = |what: &str, scores: &Scores| -> io::Result<()> {
+        errors(out, &format!("{what}, cells"), &scores.cells)?;
+        errors(out, &format!("{what}, groups"), &scores.groups)
+    };
+    scores("bandwidth, peerlane", &o.bandwidth.peerlane)?;
+    scores("bandwidth, NCCL's constants", &o.bandwidth.nccl)?;
+    scores("bandwidth, raw link rates", &o.bandwidth.raw)?;
+    scores("latency, peerlane", &o.latency)?;
+    systems(out, accuracy)?;
+    groups(out, accuracy, verbose)?;
+    far(out, accuracy, verbose)
+}
+
+fn systems(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
+    writeln!(out, "\n{}", heading("Systems, bandwidths, median in %", ["cells", "error", "left out", ""]))?;
+    for l in &accuracy.left_out {
+        let row = format!("  {:<52} {:>8} {:>9} {:>9}", l.system, l.cells, percent(l.known), percent(l.median));
+        writeln!(out, "{row}")?;
+    }
+    writeln!(out, "  {}", paint(style::DIM, "left out: without the constants that were fitted to the system itself"))
+}
+
+fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
+    let mut order: Vec<_> = accuracy.groups.iter().collect();
+    if !verbose {
+        order.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
+        order.truncate(FEW);
+    }
+    let title = if verbose { "Groups, in %" } else { "Groups that are furthest off, in %" };
+    writeln!(out, "\n{}", heading(title, ["cells", "error", "NCCL", "raw"]))?;
+    for g in order {
+        let label = format!("{} {}: {}", g.system, g.path, g.label.replace("bandwidth, ", ""));
+        let kind = if g.kind == Kind::Fitted { "fitted" } else { "" };
+        let [error, nccl, raw] = [Some(g.error), g.nccl, g.raw].map(|e| e.map_or_else(String::new, signed));
+        let row = format!("  {:<52} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", fit(&label, 52), g.cells);
+        writeln!(out, "{}", row.trim_end())?;
+    }
+    Ok(())
+}
+
+fn far(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
+    if accuracy.far.is_empty() {
+        return Ok(());
+    }
+    let most = if verbose { usize::MAX } else { FEW };
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("{} cells off by more than 15 %", accuracy.far.len())))?;
+    for c in accuracy.far.iter().take(most) {
+        let cell = format!("{} {} → {}", c.system, c.row, c.col);
+        let inside = if c.within { ", inside the interval" } else { "" };
+        let row = format!(
+            "  {:<40} {:>7.2} seen {:>7.2} {}{inside}",
+            fit(&cell, 40),
+            c.published,
+            c.predicted,
+            signed(c.error)
+        );
+        writeln!(out, "{row}")?;
+    }
+    if accuracy.far.len() > most {
+        writeln!(out, "  {}", paint(style::DIM, &format!("and {} more (-v)", accuracy.far.len() - most)))?;
+    }
+    Ok(())
+}
+
+fn heading(title: &str, columns: [&str; 4]) -> String {
+    let [a, b, c, d] = columns;
+    paint(style::HEADING, format!("{title:<54} {a:>8} {b:>9} {c:>9} {d:>9}").trim_end()).to_string()
+}
+
+fn errors(out: &mut dyn Write, what: &str, e: &Errors) -> io::Result<()> {
+    if e.n == 0 {
+        return Ok(());
+    }
+    writeln!(out, "  {what:<52} {:>8} {:>9} {:>9} {:>9}", e.n, percent(e.median), percent(e.p85), percent(e.worst))
+}
+
+fn percent(error: f64) -> String {
+    format!("{:.1}", error * 100.0)
+}
+
+fn signed(error: f64) -> String {
+    format!("{:+.1}", error * 100.0)
+}

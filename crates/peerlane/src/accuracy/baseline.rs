@@ -1,0 +1,154 @@
+//! What two simple rules say of the same transfers.
+//!
+//! *Raw*: the slowest link of the path at its raw rate, both ways twice that.
+//!
+//! *NCCL*: the constants of `src/graph/topo.h` at 5067397c, in GB/s of one direction. PCIe x16: 3, 6, 12, 24, 48 and 96 for
+//! 1.0 to 6.0, in proportion to lanes. NVLink a link: 18 (generation 1), 20 (2, 3; 12 on GA10x), 20.6 (4), 40.1 (5). Between sockets: QPI 6, UPI of
+//! Skylake 10, of Sapphire Rapids 22, of Emerald Rapids 40, AMD 16, POWER9 32, ARM 6. Traffic between GPUs through an
+//! Intel root complex takes 6/5 of its rate, in 64-byte packets. A path has its slowest link's rate; both ways is twice
+//! that; transfers through host memory are not slowed by it; C2C and a NIC's line are as their source gives them.
+
+use crate::evidence::{Direction, Engine, Matrix, Operation};
+use crate::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration};
+use crate::model::{Model, PeerAccess, Route, Transfer};
+
+/// A rule to compare the model with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Baseline {
+    /// Raw link rates.
+    Raw,
+    /// NCCL's constants.
+    Nccl,
+}
+
+/// What a rule says of each cell of a bandwidth matrix, in its unit; nothing of other quantities.
+pub(super) fn baseline(model: &Model, rule: Baseline, matrix: &Matrix) -> Vec<Vec<Option<f64>>> {
+    let per_unit = matrix.unit.rate(1.0).map(|r| r.gb());
+    let cell = |row: &String, col: &String| {
+        let rate = one(model, rule, matrix, row, col)?;
+        let ways = if matrix.direction == Some(Direction::Bidirectional) { 2.0 } else { 1.0 };
+        Some(rate * ways / per_unit?)
+    };
+    matrix.rows.iter().map(|row| matrix.cols.iter().map(|col| cell(row, col)).collect()).collect()
+}
+
+/// GB/s of one direction.
+fn one(model: &Model, rule: Baseline, matrix: &Matrix, row: &str, col: &str) -> Option<f64> {
+    let fabric = &model.machine.fabric;
+    let end = |name: &str, other: &str| {
+        if name == "host" { fabric.nearest_host(fabric.find(other)?) } else { fabric.find(name) }
+    };
+    let (source, destination) = (end(row, col)?, end(col, row)?);
+    let transfer = Transfer {
+        source,
+        destination,
+        engine: matrix.engine.unwrap_or(Engine::Ce),
+        op: Operation::Write,
+        peer: if matrix.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled },
+    };
+    let route = model.route(&transfer).ok()?;
+    let between_gpus = [source, destination].iter().all(|n| fabric.node(*n).kind == NodeKind::Gpu);
+    let through_root = between_gpus && !route.staged && crosses_intel_root(model, &route);
+    let links = route.hops.iter().filter_map(|hop| match rule {
+        Baseline::Raw => raw(model, hop.from, hop.to),
+        Baseline::Nccl => nccl(model, hop.from, hop.to),
+    });
+    let lines = [source, destination].into_iter().filter_map(|n| line(model, n));
+    let slowest = links.chain(lines).min_by(f64::total_cmp)?;
+    Some(if rule == Baseline::Nccl && through_root { slowest * 5.0 / 6.0 } else { slowest })
+}
+
+/// A NIC's line.
+fn line(model: &Model, node: NodeId) -> Option<f64> {
+    let part = model.machine.fabric.node(node).part.as_deref().and_then(|key| model.parts.get(key))?;
+    part.constant("line_rate").map(|gbit| gbit / 8.0)
+}
+
+fn link_of(model: &Model, from: NodeId, to: NodeId) -> Option<crate::fabric::LinkId> {
+    model.machine.fabric.links_of(from).iter().find(|(_, n)| *n == to).map(|(link, _)| *link)
+}
+
+/// The raw rate of a hop's channel.
+fn raw(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
+    let id = link_of(model, from, to)?;
+    let stated = model.machine.fabric.link(id).part.as_deref().and_then(|key| model.parts.get(key));
+    let stated = stated.and_then(|p| p.constant("raw_rate"));
+    stated.or_else(|| model.resources.iter().find(|r| r.link == Some(id)).map(|r| r.capacity.gb()))
+}
+
+/// NCCL's rate of a hop.
+fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
+    let fabric = &model.machine.fabric;
+    let id = link_of(model, from, to)?;
+    match fabric.link(id).kind {
+        LinkKind::Pcie { running, .. } => {
+            let per_lane = match running.generation? {
+                PcieGeneration::Gen1 => 15.0,
+                PcieGeneration::Gen2 => 30.0,
+                PcieGeneration::Gen3 => 60.0,
+                PcieGeneration::Gen4 => 120.0,
+                PcieGeneration::Gen5 => 240.0,
+                PcieGeneration::Gen6 => 480.0,
+            };
+            Some(f64::from(running.lanes?) * per_lane / 80.0)
+        }
+        LinkKind::Nvlink { generation, bricks } => {
+            let part = |n: NodeId| fabric.node(n).part.as_deref().and_then(|key| model.parts.get(key));
+            let known = [from, to].into_iter().filter_map(part).filter_map(|p| p.nvlink_generation).min();
+            let slow = [from, to]
+                .into_iter()
+                .filter_map(part)
+                .filter_map(|p| p.constant("nvlink_brick_rate"))
+                .any(|r| r < 20.0);
+            let each = match generation.or(known)? {
+                1 => 18.0,
+                2 => 20.0,
+                3 if slow => 12.0,
+                3 => 20.0,
+                4 => 20.6,
+                _ => 40.1,
+            };
+            Some(each * f64::from(bricks))
+        }
+        LinkKind::Smp => {
+            let node = fabric.node(from);
+            let words = [node.part.as_deref(), node.product.as_deref()];
+            Some(between_sockets(&words.into_iter().flatten().collect::<Vec<_>>().join(" ")))
+        }
+        LinkKind::C2c { .. } | LinkKind::Xgmi { .. } => raw(model, from, to),
+        _ => None,
+    }
+}
+
+/// Whether a route between GPUs crosses the root complex of a CPU that is taken as Intel's.
+fn crosses_intel_root(model: &Model, route: &Route) -> bool {
+    let fabric = &model.machine.fabric;
+    let intel = |root: NodeId| {
+        let cpu = fabric.package(root).map(|c| fabric.node(c));
+        let words = cpu.map(|c| format!("{} {}", c.part.as_deref().unwrap_or(""), c.product.as_deref().unwrap_or("")));
+        let words = words.unwrap_or_default().to_lowercase();
+        ["xeon", "intel", "lake", "rapids", "core-i"].iter().any(|w| words.contains(w))
+    };
+    route.hops.iter().any(|h| fabric.node(h.to).kind == NodeKind::RootComplex && intel(h.to))
+}
+
+/// NCCL's rate between the packages of a CPU of which these words are known.
+fn between_sockets(cpu: &str) -> f64 {
+    let cpu = cpu.to_lowercase();
+    let is = |words: &[&str]| words.iter().any(|w| cpu.contains(w));
+    if is(&["epyc", "amd", "ryzen", "threadripper"]) {
+        16.0
+    } else if is(&["power"]) {
+        32.0
+    } else if is(&["aarch64", "neoverse", "grace", "altra", "-arm"]) {
+        6.0
+    } else if is(&["emerald-rapids", "granite-rapids"]) {
+        40.0
+    } else if is(&["sapphire-rapids"]) {
+        22.0
+    } else if is(&["xeon-scalable", "ice-lake"]) {
+        10.0
+    } else {
+        6.0
+    }
+}
