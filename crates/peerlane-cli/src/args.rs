@@ -54,6 +54,8 @@ pub(crate) enum Command {
     Systems(SystemsArgs),
     /// Compare the model with every published and recorded number of the catalogue
     Accuracy(AccuracyArgs),
+    /// Plant faults in virtual machines and see whether check finds them, and nothing else
+    Selftest(SelftestArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -354,6 +356,17 @@ pub(crate) struct AccuracyArgs {
     #[arg(long)]
     pub(crate) page: bool,
     /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

@@ -83,6 +83,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
+        Command::Selftest(args) => commands::selftest::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing
     out.flush()?;

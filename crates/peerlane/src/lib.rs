@@ -26,6 +26,7 @@ pub mod model;
 pub mod names;
 pub mod plan;
 pub mod run;
+pub mod selftest;
 pub mod share;
 pub mod stats;
 pub mod units;

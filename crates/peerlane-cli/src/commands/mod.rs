@@ -7,6 +7,7 @@ pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod selftest;
 pub(crate) mod systems;
 
 use std::io::{self, Write};

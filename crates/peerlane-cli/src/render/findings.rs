@@ -117,6 +117,9 @@ mod tests {
             observed: words.clone(),
             evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
             mend: words,
+            certainty: peerlane::check::Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let mut out = Vec::new();
         write(&mut out, std::slice::from_ref(&finding), false).unwrap();

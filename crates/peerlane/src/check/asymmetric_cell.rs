@@ -1,9 +1,10 @@
 //! A cell that differs from its mirror: in a bidirectional matrix both sum the same two directions, so
 //! one of them is noise.
 
+use super::confirm;
 use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
@@ -61,6 +62,9 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
     let limit = percent(threshold);
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::pairs("pairs-both", &subjects),
+            cost: None,
         kind: FindingKind::Measurement,
         severity: if summed || worst.difference >= MUCH { Severity::Warning } else { Severity::Info },
         summary: format!(

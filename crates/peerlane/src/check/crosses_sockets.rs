@@ -2,7 +2,7 @@
 
 use super::view::{Raised, View};
 use super::words::{self, list, median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Evidence, Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
@@ -70,6 +70,9 @@ fn run(view: &View) -> Vec<Raised> {
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned(),
+        cost: slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)),
         kind: FindingKind::Design,
         severity,
         subjects: across.iter().map(|(a, b)| view.pair(*a, *b)).collect(),

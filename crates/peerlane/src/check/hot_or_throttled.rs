@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::view::{Raised, View};
 use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
 use crate::fabric::{NodeId, PciAddress};
 
@@ -129,6 +129,9 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load".to_owned(),
+        cost: None,
         kind,
         severity,
         subjects: patients.names,

@@ -4,6 +4,7 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! says nothing about what is not known.
 
+mod confirm;
 mod culprit;
 mod view;
 mod words;
@@ -31,7 +32,7 @@ mod testing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::P2pStatus;
+use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
@@ -61,6 +62,38 @@ pub enum Severity {
     Error,
 }
 
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// One of several explanations of what is observed.
+    Possible,
+    /// What is observed has this cause as far as is known.
+    Likely,
+    /// A source states it, or it follows from what one states.
+    Certain,
+}
+
+/// What a finding costs, on the path where it costs most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// What is lost of a rate, or added to a time.
+    pub lost: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+    pub share: f64,
+}
+
+impl Cost {
+    /// What a rate falls short of what it should be, in GB/s; `None` where it does not.
+    pub(crate) fn of_rate(expected_gb: f64, observed_gb: f64) -> Option<Cost> {
+        let lost = expected_gb - observed_gb;
+        let share = lost / expected_gb;
+        (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit: Unit::GigabytesPerSecond, share })
+    }
+}
+
 /// A difference that matters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -82,6 +115,13 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do.
     pub mend: String,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// What would confirm it: a command, mostly.
+    pub confirm: String,
+    /// What it costs, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// The machine as a whole.
@@ -141,13 +181,16 @@ pub fn rule_ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.id)
 }
 
-/// Runs every rule; findings come most severe first, and of equal severity the greatest loss first.
+/// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
+/// equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
     let view = View::new(context);
     let mut raised: Vec<Raised> = RULES.iter().flat_map(|rule| (rule.run)(&view)).collect();
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
-        b.finding.severity.cmp(&a.finding.severity).then(weight(b).total_cmp(&weight(a)))
+        let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
+        let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
+        b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
     });
     raised.into_iter().map(|r| r.finding).collect()
 }

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::confirm;
 use super::view::{Raised, View};
 use super::words::{list, verb};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 
@@ -184,6 +185,10 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         Reason::BelowAllowed | Reason::BelowSlot => (FindingKind::Fault, by_loss(factor)),
     };
     let rate = |w: PcieWidth| w.raw_rate().map_or(String::new(), |r| format!(" ({r} each way before packet headers)"));
+    let gb = |w: PcieWidth| w.raw_rate().map(|r| r.gb());
+    // of a captured link only the lanes are compared
+    let at = PcieWidth { generation: running.generation.or(could.generation), ..running };
+    let cost = gb(could).zip(gb(at)).and_then(|(could, now)| Cost::of_rate(could, now));
     let origins: Vec<&Origin> = members
         .iter()
         .flat_map(|(link, id)| view.fabric().link(*link).origins.iter().chain(&view.fabric().node(*id).origins))
@@ -191,6 +196,9 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     Raised {
         finding: Finding {
             rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::width(),
+            cost: cost.filter(|_| reason != Reason::Idle),
             kind,
             severity,
             subjects,

@@ -1,10 +1,11 @@
 //! Pairs that are slower with peer-to-peer access than through host memory, and machines on which
 //! peer-to-peer access changes nothing.
 
+use super::confirm;
 use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
 use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::PathClass;
 use crate::machine::Observed;
@@ -95,6 +96,9 @@ fn report_slower(
     let kind = if members.iter().any(|(c, ..)| near(c)) { FindingKind::Fault } else { FindingKind::Design };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: confirm::pairs("staged,pairs", &pairs),
+        cost: Cost::of_rate(*staged, *direct),
         kind,
         severity: Severity::Warning,
         subjects: pairs,
@@ -149,6 +153,9 @@ fn no_effect(
     let subjects: Vec<String> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::pairs("staged,pairs", &subjects),
+            cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Warning,
         summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),

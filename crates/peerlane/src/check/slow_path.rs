@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::confirm;
 use super::culprit::{Group, Role, blame};
 use super::view::{Cell, End, Raised, View, expected_rate, one_way, sureness};
 use super::words::percent;
-use super::{Finding, FindingKind, Rule, Severity, narrow_link};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, narrow_link};
 use crate::evidence::Matrix;
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{LinkId, LinkKind, PcieGeneration, PcieWidth};
@@ -163,6 +164,9 @@ fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Ra
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: confirm::pairs("pairs,host", &subjects),
+        cost: Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()),
         kind: FindingKind::Fault,
         severity: if worst.share() < VERY_SLOW { Severity::Error } else { Severity::Warning },
         subjects,

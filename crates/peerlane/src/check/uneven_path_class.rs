@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::confirm;
 use super::culprit::{Role, blame};
 use super::view::{Cell, End, Raised, View, sureness};
 use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
 use crate::machine::Observed;
 
@@ -110,6 +111,9 @@ fn report(
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Possible,
+        confirm: confirm::pairs("pairs", &subjects),
+        cost: Cost::of_rate(worst.rate.gb() / (1.0 - gap), worst.rate.gb()),
         kind,
         severity: if much { Severity::Warning } else { Severity::Info },
         subjects,

@@ -399,6 +399,9 @@ mod tests {
             observed: String::new(),
             evidence: Vec::new(),
             mend: String::new(),
+            certainty: crate::check::Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         MachineCheck { name: name.into(), verdict, findings: vec![finding; findings] }
     }
