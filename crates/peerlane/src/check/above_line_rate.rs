@@ -84,7 +84,7 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
                than the one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
             .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 fn describe(kind: &LinkKind) -> String {

@@ -86,7 +86,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
                boot) and boot with `iommu=pt`; in a virtual machine the host must do it."
                 .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 #[cfg(test)]

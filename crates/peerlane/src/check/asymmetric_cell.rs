@@ -90,7 +90,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         }
         .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {

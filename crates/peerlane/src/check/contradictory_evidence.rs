@@ -31,7 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
                 }
                 .to_owned(),
             };
-            Raised { finding, loss: 0.0 }
+            Raised::new(finding, 0.0)
         })
         .collect()
 }

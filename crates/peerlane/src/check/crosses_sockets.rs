@@ -84,7 +84,7 @@ fn run(view: &View) -> Vec<Raised> {
         evidence: view.cite(origins),
         mend: mend.to_owned(),
     };
-    vec![Raised { finding, loss: slow.map_or(0.0, |s| 1.0 - s.share) }]
+    vec![Raised::new(finding, slow.map_or(0.0, |s| 1.0 - s.share))]
 }
 
 /// GPUs joined by pairs that do not cross.

@@ -60,7 +60,7 @@ fn run(view: &View) -> Vec<Raised> {
         mend: "Run the program twice and take the second, or read the first column instead of the first row."
             .to_owned(),
     };
-    vec![Raised { finding, loss: 0.0 }]
+    vec![Raised::new(finding, 0.0)]
 }
 
 #[cfg(test)]

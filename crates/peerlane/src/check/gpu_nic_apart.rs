@@ -80,7 +80,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         }
         .to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
         evidence: view.cite(patients.origins),
         mend: mend.to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn over_budget(view: &View, subjects: Vec<String>, summary: String, (used, offer
                CPUs."
             .to_owned(),
     };
-    Raised { finding, loss: 1.0 - f64::from(offered) / f64::from(used.max(1)) }
+    Raised::new(finding, 1.0 - f64::from(offered) / f64::from(used.max(1)))
 }
 
 /// A slot with the links through it.
@@ -93,7 +93,7 @@ fn slots(view: &View) -> Vec<Raised> {
             mend: "Connect the cards at the slots' full width before you buy another board: the lanes are there."
                 .to_owned(),
         };
-        raised.push(Raised { finding, loss: 1.0 - share });
+        raised.push(Raised::new(finding, 1.0 - share));
     }
     raised
 }

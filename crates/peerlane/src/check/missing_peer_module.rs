@@ -45,7 +45,7 @@ fn run(view: &View) -> Vec<Raised> {
                5.12 or later; NCCL says \"GPU Direct RDMA Enabled\")."
                 .to_owned(),
     };
-    vec![Raised { finding, loss: 0.0 }]
+    vec![Raised::new(finding, 0.0)]
 }
 
 #[cfg(test)]

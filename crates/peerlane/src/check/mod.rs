@@ -4,8 +4,12 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! says nothing about what is not known.
 
+mod causes;
 mod confirm;
 mod culprit;
+mod from_run;
+mod gpu_setting;
+mod one_link;
 mod view;
 mod words;
 
@@ -13,18 +17,27 @@ mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
 mod contradictory_evidence;
+mod corrupt_data;
 mod crosses_sockets;
+mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_nic_apart;
 mod hot_or_throttled;
+mod hung_transfer;
 mod lane_budget;
+mod lost_gpu;
+mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
 mod nvlink_lanes_down;
 mod p2p_refused;
 mod p2p_slower_than_staged;
+mod pcie_replays;
+mod peer_access_missing;
 mod slow_path;
+mod small_bar1;
 mod uneven_path_class;
+mod unsteady_rate;
 
 #[cfg(test)]
 mod testing;
@@ -124,6 +137,26 @@ pub struct Finding {
     pub cost: Option<Cost>,
 }
 
+impl Finding {
+    /// A finding of a rule about these subjects, to be filled in.
+    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<String>) -> Self {
+        Finding {
+            rule: rule.id.to_owned(),
+            kind,
+            severity,
+            subjects,
+            summary: String::new(),
+            expected: String::new(),
+            observed: String::new(),
+            evidence: Vec::new(),
+            mend: String::new(),
+            certainty,
+            confirm: String::new(),
+            cost: None,
+        }
+    }
+}
+
 /// The machine as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -157,10 +190,15 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 25] = [
+    lost_gpu::RULE,
+    hung_transfer::RULE,
+    corrupt_data::RULE,
+    fabric_not_ready::RULE,
     contradictory_evidence::RULE,
     nvlink_lanes_down::RULE,
     p2p_refused::RULE,
+    peer_access_missing::RULE,
     narrow_link::RULE,
     lane_budget::RULE,
     slow_path::RULE,
@@ -174,6 +212,10 @@ const RULES: [Rule; 16] = [
     asymmetric_cell::RULE,
     first_row_warm_up::RULE,
     uneven_path_class::RULE,
+    pcie_replays::RULE,
+    mig_on::RULE,
+    small_bar1::RULE,
+    unsteady_rate::RULE,
 ];
 
 /// Names of all rules, in the order they run.
@@ -185,7 +227,7 @@ pub fn rule_ids() -> impl Iterator<Item = &'static str> {
 /// equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
     let view = View::new(context);
-    let mut raised: Vec<Raised> = RULES.iter().flat_map(|rule| (rule.run)(&view)).collect();
+    let mut raised = causes::fold(RULES.iter().flat_map(|rule| (rule.run)(&view)).collect());
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
         let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);

@@ -193,23 +193,21 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         .iter()
         .flat_map(|(link, id)| view.fabric().link(*link).origins.iter().chain(&view.fabric().node(*id).origins))
         .collect();
-    Raised {
-        finding: Finding {
-            rule: RULE.id.to_owned(),
-            certainty: Certainty::Likely,
-            confirm: confirm::width(),
-            cost: cost.filter(|_| reason != Reason::Idle),
-            kind,
-            severity,
-            subjects,
-            summary,
-            expected: format!("{}{}", describe(could), rate(could)),
-            observed: format!("{now}{}", rate(running)),
-            evidence: view.cite(origins),
-            mend,
-        },
-        loss: if reason == Reason::Idle { 0.0 } else { 1.0 - 1.0 / factor },
-    }
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: confirm::width(),
+        cost: cost.filter(|_| reason != Reason::Idle),
+        kind,
+        severity,
+        subjects,
+        summary,
+        expected: format!("{}{}", describe(could), rate(could)),
+        observed: format!("{now}{}", rate(running)),
+        evidence: view.cite(origins),
+        mend,
+    };
+    Raised::new(finding, if reason == Reason::Idle { 0.0 } else { 1.0 - 1.0 / factor })
 }
 
 fn by_loss(factor: f64) -> Severity {

@@ -98,7 +98,7 @@ fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str
         evidence,
         mend: mend(),
     };
-    Raised { finding, loss: 1.0 - f64::from(now) / f64::from(most.max(1)) }
+    Raised::new(finding, 1.0 - f64::from(now) / f64::from(most.max(1)))
 }
 
 fn mend() -> String {
@@ -146,7 +146,7 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         evidence: view.cite(view.class_origins(lost)),
         mend: mend(),
     };
-    Some(Raised { finding, loss: 1.0 })
+    Some(Raised::new(finding, 1.0))
 }
 
 /// GPUs with fewer bricks in the fabric than is usual among those joined all to all.

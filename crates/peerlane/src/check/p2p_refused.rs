@@ -114,7 +114,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         evidence: evidence.to_vec(),
         mend: refusal.mend(near).to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

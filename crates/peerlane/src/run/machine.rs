@@ -12,7 +12,7 @@ use crate::machine::{Machine, Measured, Observed};
 use crate::names::list;
 
 /// What measured the numbers of a run.
-const TOOL: &str = "peerlane measure";
+pub(crate) const TOOL: &str = "peerlane measure";
 
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: usize = 4 << 20;
