@@ -16,12 +16,16 @@ mod words;
 mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
+mod coarse_labels;
+mod contended_slow;
 mod contradictory_evidence;
 mod corrupt_data;
 mod crosses_sockets;
 mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_nic_apart;
+mod hidden_pcie;
+mod host_buffers_far;
 mod hot_or_throttled;
 mod hung_transfer;
 mod lane_budget;
@@ -36,6 +40,8 @@ mod pcie_replays;
 mod peer_access_missing;
 mod slow_path;
 mod small_bar1;
+mod small_packets;
+mod uneven_local_copies;
 mod uneven_path_class;
 mod unsteady_rate;
 
@@ -190,7 +196,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 25] = [
+const RULES: [Rule; 31] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -216,6 +222,12 @@ const RULES: [Rule; 25] = [
     mig_on::RULE,
     small_bar1::RULE,
     unsteady_rate::RULE,
+    uneven_local_copies::RULE,
+    coarse_labels::RULE,
+    hidden_pcie::RULE,
+    small_packets::RULE,
+    contended_slow::RULE,
+    host_buffers_far::RULE,
 ];
 
 /// Names of all rules, in the order they run.

@@ -114,8 +114,10 @@ mod tests {
         for &a in &nodes {
             for &b in &nodes {
                 let Some(path) = fabric.path(a, b).filter(|_| a != b) else { continue };
-                let crossed: Vec<(LinkId, NodeId)> = path.hops.iter().map(|h| (h.link, h.from)).collect();
-                let low = crossed.iter().zip(&path.hops).any(|(_, hop)| slow(hop.from, hop.to));
+                let limited = |l: LinkId| !matches!(fabric.link(l).kind, crate::fabric::LinkKind::OnDie);
+                let crossed = path.hops.iter().filter(|h| limited(h.link)).map(|h| (h.link, h.from));
+                let crossed: Vec<(LinkId, NodeId)> = crossed.collect();
+                let low = path.hops.iter().any(|hop| slow(hop.from, hop.to));
                 all.push(Crossing { links: crossed, both_ways: false, rate: if low { 3.0 } else { 12.0 }, low });
             }
         }

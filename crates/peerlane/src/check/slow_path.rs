@@ -151,11 +151,12 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
             let slow = Slow { matrix, observed: Some(observed), cell, expected: rate, bottleneck };
             let path = view.path(&cell, matrix.p2p);
             let read = matrix.op == Some(Operation::Read) && cell.nodes().is_some();
+            // of a read, data comes from the column; within a package no limit is known that could be less
+            let limited = |link| !matches!(view.fabric().link(link).kind, LinkKind::OnDie | LinkKind::OnCard);
+            let hops = path.map(|p| p.hops).unwrap_or_default();
+            let hops = hops.iter().filter(|h| limited(h.link));
             let crossing = Crossing {
-                // of a read, data comes from the column
-                links: path
-                    .map(|p| p.hops.iter().map(|h| (h.link, if read { h.to } else { h.from })).collect())
-                    .unwrap_or_default(),
+                links: hops.map(|h| (h.link, if read { h.to } else { h.from })).collect(),
                 both_ways: !matches!(matrix.direction, Some(Direction::Unidirectional)),
                 rate: one_way(matrix, cell.rate).gb(),
                 low: is_slow,

@@ -10,7 +10,7 @@ use crate::run::{Run, Subject};
 use crate::virtual_machine::{Effects, Virtual, VirtualMachine};
 
 /// Machines with more GPUs are asked the quick plan: pairs grow with the square.
-const USUAL_GPUS: usize = 8;
+pub(super) const USUAL_GPUS: usize = 8;
 
 /// Measures a virtual machine by the usual plan, as `peerlane measure` would: an executor whose driver's state is spoilt
 /// is left, and another takes over.

@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn missed_faults_and_alarms_count() {
-        let case = |found, alarms: usize| Case {
+        let case = |found: Option<bool>, alarms: usize| Case {
             machine: "m".to_owned(),
             fault: found.map(|_| "hang".to_owned()),
             planted: String::new(),

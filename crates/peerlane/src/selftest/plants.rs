@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::course::USUAL_GPUS;
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
@@ -14,6 +15,12 @@ pub(super) const CASES: usize = 10;
 
 /// How often a kind that fits few machines goes through them.
 pub(super) const TURNS: usize = 5;
+
+/// How much wider than what is left of an uplink a link below must be for a copy to show it.
+const WIDER: f64 = 1.5;
+
+/// Steps before a GPU is lost: few enough that the smallest plan has some left.
+const BEFORE: usize = 8;
 
 /// Kinds of faults, as [`Fault`] has them; a narrow uplink is a kind of its own, since no card shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,13 +174,15 @@ pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
             direct().into_iter().map(|p| Plant::of_pair(kind, Fault::Corrupt { pair: p.clone() }, p)).collect()
         }
         Kind::Lost => of_gpus(&|gpu| {
-            let words = format!("{gpu} falls off the bus after 20 steps");
-            Plant::new(kind, Fault::Lost { gpu: gpu.clone(), after: 20 }, words, [gpu])
+            let words = format!("{gpu} falls off the bus after {BEFORE} steps");
+            Plant::new(kind, Fault::Lost { gpu: gpu.clone(), after: BEFORE }, words, [gpu])
         }),
         Kind::Throttle => of_gpus(&|gpu| {
             let words = format!("heat leaves {gpu} 60 %");
             Plant::new(kind, Fault::Throttle { gpu: gpu.clone(), factor: 0.6 }, words, [gpu])
         }),
+        // the quick plan allocates once
+        Kind::Bimodal if gpus(machine).len() > USUAL_GPUS => Vec::new(),
         Kind::Bimodal => of_gpus(&|gpu| {
             let words = format!("every second allocation of {gpu} has 85 %");
             Plant::new(kind, Fault::Bimodal { gpu: gpu.clone(), factor: 0.85 }, words, [gpu])
@@ -235,8 +244,15 @@ fn uplinks(machine: &Machine) -> Vec<Plant> {
         let (switch, up) = (fabric.node(id).name.clone(), fabric.node(up).name.clone());
         let words = format!("{switch}'s uplink at {width} instead of {running}");
         let place: Vec<String> = below(id).into_iter().chain([switch.clone(), up.clone()]).collect();
-        // nothing measures an uplink that has no GPU below
-        (place.len() > 2).then(|| Plant::new(Kind::Uplink, Fault::Width { link: [switch, up], width }, words, place))
+        // a copy shows it only where some GPU below has the wider link
+        let raw = |w: PcieWidth| w.raw_rate().map(|r| r.gb());
+        let wide = |gpu: &String| {
+            let (link, _) = fabric.upstream(fabric.find(gpu)?)?;
+            let LinkKind::Pcie { running, .. } = fabric.link(link).kind else { return None };
+            Some(raw(running)? > WIDER * raw(width)?)
+        };
+        let shows = below(id).iter().any(|gpu| wide(gpu) == Some(true));
+        shows.then(|| Plant::new(Kind::Uplink, Fault::Width { link: [switch, up], width }, words, place))
     };
     fabric.of_kind(NodeKind::Switch).filter_map(plant).collect()
 }
