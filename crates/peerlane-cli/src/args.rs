@@ -86,9 +86,13 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
+const CHECKED: &str = "\
+Three or more runs are taken for machines beside each other: peerlane check runs/*.json
+groups those of one kind and names the odd ones out.";
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-#[command(after_help = TARGETS)]
+#[command(after_help = format!("{TARGETS}\n\n{CHECKED}"))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
@@ -97,6 +101,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Thresholds and waivers of this site; without it $PEERLANE_RULES, else /etc/peerlane/rules.toml where it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Also say what changed since this earlier run of the machine
+    #[arg(long, value_name = "RUN.json")]
+    pub(crate) baseline: Option<PathBuf>,
     /// Judge this machine by what it says of itself, without moving a byte
     #[arg(long)]
     pub(crate) passive: bool,

@@ -20,6 +20,7 @@ pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod fit;
+pub mod fleet;
 pub mod machine;
 pub mod measure;
 pub mod model;

@@ -1,32 +1,62 @@
 //! `peerlane check`: verdict, tree, expected against seen, findings, and what is not known.
 
+use std::env;
+use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use peerlane::catalogue::Parts;
-use peerlane::check::{Context, check, verdict};
+use peerlane::check::{Context, Finding, Settings, check_with, verdict};
 use peerlane::export::json::{CheckDocument, MachineCheck};
+use peerlane::fleet::{Dictionary, Node, against};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
+use peerlane::run::Run;
 
 use super::measure::{self, Taken};
-use super::{between, heading, json, most};
+use super::{between, fleet, heading, json, most};
 use crate::args::CheckArgs;
 use crate::render::{comparison, findings, tree};
 use crate::target::{Loaded, load};
 use crate::{Failure, Outcome, live};
 
+/// Where a site's settings are looked for if none are named.
+const SITE: &str = "/etc/peerlane/rules.toml";
+
+/// Names another place for them.
+const VARIABLE: &str = "PEERLANE_RULES";
+
+/// Settings are written by hand; 1 MiB is far above any.
+const MAX_SETTINGS: u64 = 1 << 20;
+
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let settings = settings(args.rules.as_deref())?;
+    if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
+        return fleet::run(args, &settings, out);
+    }
+    let dictionary = Dictionary::default();
+    let before = args.baseline.as_deref().map(|path| baseline(path, &dictionary)).transpose()?;
     let loaded = match measured(args)? {
         Some(loaded) => loaded,
         None => load(&args.machines.targets, args.machines.machine.as_deref())?,
     };
+    if before.is_some() && loaded.runs.iter().all(Option::is_none) {
+        return Err(Failure::new(
+            "--baseline compares runs, and no TARGET here is one: measure first (peerlane measure -o run.json)",
+        ));
+    }
     let mut checks = Vec::new();
-    for (i, machine) in loaded.machines.iter().enumerate() {
+    for (i, (machine, run)) in loaded.machines.iter().zip(&loaded.runs).enumerate() {
         let model = Model::new(machine, Parts::embedded());
         let context = Context { machine, model: &model };
-        let findings = check(&context);
-        let verdict = verdict(&context, &findings);
-        let checked = MachineCheck { name: machine.name.clone(), verdict, findings };
+        let mut all = check_with(&context, &settings);
+        if let (Some(before), Some(run)) = (&before, run) {
+            let changes = changes(before, run, &dictionary, &settings)?;
+            all.findings.splice(0..0, changes.into_iter().filter(|f| settings.waiver(&machine.name, f).is_none()));
+            all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+        }
+        let verdict = verdict(&context, &all.findings);
+        let checked = MachineCheck { name: machine.name.clone(), verdict, findings: all.findings, waived: all.waived };
         if !args.detail.json {
             between(out, i == 0)?;
             report(out, &model, &checked, args.detail.verbose)?;
@@ -38,6 +68,35 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         json(out, &CheckDocument::new(checks))?;
     }
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
+}
+
+/// The settings of the rules: of the named file, else of the site's, else the usual ones.
+fn settings(named: Option<&Path>) -> Result<Settings, Failure> {
+    let path = named.map(Path::to_path_buf).or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
+    let path = match path {
+        Some(path) => path,
+        None if Path::new(SITE).is_file() => PathBuf::from(SITE),
+        None => return Ok(Settings::default()),
+    };
+    let refused = |why: String| Failure::new(format!("{}: {why}", path.display()));
+    if fs::metadata(&path).map_err(|e| refused(e.to_string()))?.len() > MAX_SETTINGS {
+        return Err(refused(format!("larger than {} MiB; no settings", MAX_SETTINGS >> 20)));
+    }
+    let text = fs::read_to_string(&path).map_err(|e| refused(e.to_string()))?;
+    Settings::read(&text).map_err(|e| refused(e.to_string()))
+}
+
+fn baseline(path: &Path, dictionary: &Dictionary) -> Result<Node, Failure> {
+    let name = path.display().to_string();
+    let text = fleet::text(&name).map_err(Failure::new)?;
+    Node::read(&text, &name, dictionary).map_err(|e| Failure::new(format!("{name}: {e}")))
+}
+
+/// What changed since an earlier run.
+fn changes(before: &Node, run: &Run, dictionary: &Dictionary, settings: &Settings) -> Result<Vec<Finding>, Failure> {
+    let text = run.to_json().map_err(|e| Failure::new(e.to_string()))?;
+    let now = Node::read(&text, "this run", dictionary).map_err(|e| Failure::new(e.to_string()))?;
+    Ok(against(before, &now, dictionary, settings))
 }
 
 /// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
@@ -72,6 +131,8 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, verbose: b
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     comparison::write(out, &comparison::sections(model, verbose))?;
     findings::write(out, &checked.findings, verbose)?;
+    let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
+    findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     caveats(out, machine, verbose)
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod accuracy;
 pub(crate) mod check;
 pub(crate) mod explain;
+mod fleet;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;

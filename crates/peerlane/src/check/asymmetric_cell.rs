@@ -11,12 +11,6 @@ use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run };
 
-/// Mirrored cells that sum the same two directions may differ by this much.
-const BOTH_WAYS: f64 = 0.10;
-
-/// Mirrored cells of one direction each may differ by this much.
-const ONE_WAY: f64 = 0.20;
-
 /// From here on a difference between two directions is no info any more.
 const MUCH: f64 = 0.40;
 
@@ -45,7 +39,8 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         Direction::BidirectionalShare => return None,
     };
     let mirrored = mirrors(view, &view.gpu_cells(matrix));
-    let threshold = if summed { BOTH_WAYS } else { ONE_WAY };
+    let limits = view.settings.asymmetric_cell;
+    let threshold = if summed { limits.both_ways } else { limits.one_way };
     let mut odd: Vec<&Mirrored> = mirrored
         .iter()
         .enumerate()

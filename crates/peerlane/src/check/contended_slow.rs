@@ -10,10 +10,6 @@ use crate::run::{self, TransferSet};
 
 pub(super) const RULE: Rule = Rule { id: "contended-slow", breaks: false, run };
 
-/// Below this share of what the model gives the set. Where memory lies takes up to a tenth, and placements of several
-/// GPUs add up.
-const SLOW: f64 = 0.5;
-
 /// Sets that are judged; a run of all subsets has a thousand, which say the same.
 const MOST: usize = 256;
 
@@ -39,7 +35,7 @@ fn run(view: &View) -> Vec<Raised> {
             let told = expect_set(view.model, std::slice::from_ref(t)).and_then(|a| a.first().map(|a| a.rate.gb()));
             seen.zip(told).is_some_and(|(seen, told)| seen > SOUND * told)
         };
-        if value < SLOW * expected && set.transfers.iter().zip(&set.alone).all(alone) {
+        if value < view.settings.contended_slow.slow * expected && set.transfers.iter().zip(&set.alone).all(alone) {
             count += 1;
             if worst.as_ref().is_none_or(|w| value / expected < w.value / w.expected) {
                 worst = Some(Slow { set, expected, value });

@@ -8,9 +8,6 @@ use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
 
-/// Below this share of the best class's rate, crossing costs enough for a warning.
-const COSTLY: f64 = 0.5;
-
 fn run(view: &View) -> Vec<Raised> {
     let pairs: Vec<(NodeId, NodeId, Option<PathClass>)> =
         view.gpu_pairs().into_iter().map(|(a, b)| (a, b, view.class(a, b))).collect();
@@ -24,7 +21,7 @@ fn run(view: &View) -> Vec<Raised> {
     let shown: Vec<String> =
         groups.iter().map(|g| list(&g.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>())).collect();
     let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
-    let slow = slowest(view).filter(|s| s.share < COSTLY);
+    let slow = slowest(view).filter(|s| s.share < view.settings.crosses_sockets.costly);
     let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
     let mut observed = vec![match pairs.len() {
         1 => format!("the one GPU pair is {}", PathClass::Sys),
@@ -78,7 +75,7 @@ fn run(view: &View) -> Vec<Raised> {
         subjects: across.iter().map(|(a, b)| view.pair(*a, *b)).collect(),
         summary,
         expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
-            format!("at least {} of what {} pairs reach", percent(COSTLY), s.best_class)
+            format!("at least {} of what {} pairs reach", percent(view.settings.crosses_sockets.costly), s.best_class)
         }),
         observed: observed.join("; "),
         evidence: view.cite(origins),

@@ -10,6 +10,7 @@ mod culprit;
 mod from_run;
 mod gpu_setting;
 mod one_link;
+mod settings;
 mod view;
 mod words;
 
@@ -55,6 +56,7 @@ use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
+pub use settings::{Settings, SettingsError, Waiver};
 use view::{Raised, View};
 
 /// What kind of difference a finding is.
@@ -230,6 +232,9 @@ const RULES: [Rule; 31] = [
     host_buffers_far::RULE,
 ];
 
+/// Rules that compare runs with each other, which need more than one machine.
+pub const RULES_OF_RUNS: [&str; 2] = ["odd-one-out", "worse-than-before"];
+
 /// Names of all rules, in the order they run.
 pub fn rule_ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.id)
@@ -238,7 +243,31 @@ pub fn rule_ids() -> impl Iterator<Item = &'static str> {
 /// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
 /// equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
-    let view = View::new(context);
+    check_with(context, &Settings::default()).findings
+}
+
+/// What the rules say of a machine, by the settings of a site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// The findings, in the order of [`check`].
+    pub findings: Vec<Finding>,
+    /// What the site accepts.
+    pub waived: Vec<Waived>,
+}
+
+/// A finding that is accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waived {
+    /// Why.
+    pub reason: String,
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// [`check`] with a site's thresholds, less what it waives.
+pub fn check_with(context: &Context, settings: &Settings) -> Checked {
+    let view = View::new(context, settings);
     let mut raised = causes::fold(RULES.iter().flat_map(|rule| (rule.run)(&view)).collect());
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
@@ -246,7 +275,14 @@ pub fn check(context: &Context) -> Vec<Finding> {
         let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
         b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
     });
-    raised.into_iter().map(|r| r.finding).collect()
+    let mut checked = Checked::default();
+    for finding in raised.into_iter().map(|r| r.finding) {
+        match settings.waiver(&context.machine.name, &finding) {
+            Some(waiver) => checked.waived.push(Waived { reason: waiver.reason.clone(), finding }),
+            None => checked.findings.push(finding),
+        }
+    }
+    checked
 }
 
 /// The verdict that findings amount to.
@@ -284,7 +320,8 @@ fn can_judge(context: &Context) -> bool {
     });
     let access_known = || context.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
     let rate_comparable = || {
-        let view = View::new(context);
+        let settings = Settings::default();
+        let view = View::new(context, &settings);
         let comparable = |at, matrix| view.cells(matrix).iter().any(|cell| view.expected_rate(at, cell).is_some());
         let stated = view.stated.iter().any(|s| {
             let cells = view.cells(&s.matrix);

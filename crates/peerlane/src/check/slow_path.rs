@@ -15,17 +15,6 @@ use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run };
 
-/// Below this share of the expectation a rate is slow. The model meets published tables to 13 % at worst;
-/// run-to-run spread of staged copies comes on top.
-const SLOW: f64 = 0.75;
-
-/// The same for copies through host memory, whose rate hangs on chunk sizes, memory and CPU: one published table
-/// spans a factor of two over alike pairs.
-const SLOW_STAGED: f64 = 0.5;
-
-/// Below this share it is an error.
-const VERY_SLOW: f64 = 0.25;
-
 /// Below this share, a pair that is to go directly may be translated access by access.
 const DETOUR: f64 = 0.1;
 
@@ -89,7 +78,7 @@ fn run(view: &View) -> Vec<Raised> {
     let explained = |matrix: &Matrix, cell: &Cell| {
         let enough = |link: LinkId| {
             let LinkKind::Pcie { running, .. } = &view.fabric().link(link).kind else { return false };
-            let carries = running.raw_rate().map(|raw| raw * (SLOW * PAYLOAD.end));
+            let carries = running.raw_rate().map(|raw| raw * (view.settings.slow_path.slow * PAYLOAD.end));
             narrow.contains(&link) && carries.is_none_or(|least| one_way(matrix, cell.rate) >= least)
         };
         !narrow.is_empty() && view.path(cell, matrix.p2p).is_some_and(|p| p.hops.iter().any(|h| enough(h.link)))
@@ -223,7 +212,11 @@ fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised
 /// Whether a rate in the cell's place is too far below the expectation.
 fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate) -> bool {
     let refused = || cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(false));
-    let share = if matrix.p2p == Some(false) || refused() { SLOW_STAGED } else { SLOW };
+    let share = if matrix.p2p == Some(false) || refused() {
+        view.settings.slow_path.staged
+    } else {
+        view.settings.slow_path.slow
+    };
     rate.bytes_per_second() < share * expected.bytes_per_second()
 }
 
@@ -305,7 +298,7 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
         confirm: confirm::pairs("pairs,host", if matches!(cause, Cause::Link(..)) { &[] } else { &subjects }),
         cost: Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()),
         kind: if alone { FindingKind::Measurement } else { FindingKind::Fault },
-        severity: if worst.share() < VERY_SLOW { Severity::Error } else { Severity::Warning },
+        severity: if worst.share() < view.settings.slow_path.very_slow { Severity::Error } else { Severity::Warning },
         subjects,
         summary: format!("{what} reach {reach} of what the path should give{hint}"),
         expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),

@@ -2,7 +2,7 @@
 
 use crate::catalogue::Parts;
 use crate::check::view::{MEASURED, Raised, View};
-use crate::check::{Context, Finding};
+use crate::check::{Context, Finding, Settings};
 use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::{Machine, MachineKind, Measured, Observed};
@@ -121,7 +121,8 @@ pub(crate) fn see<T>(machine: &Machine, look: impl FnOnce(&mut View) -> T) -> T 
 /// The same with parts.
 pub(crate) fn see_with<T>(machine: &Machine, parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
     let model = Model::new(machine, parts);
-    let mut view = View::new(&Context { machine, model: &model });
+    let settings = Settings::default();
+    let mut view = View::new(&Context { machine, model: &model }, &settings);
     view.expected = vec![None; machine.matrices.len()];
     look(&mut view)
 }

@@ -5,6 +5,7 @@ use super::words::{list, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Direction, Matrix, Origin};
 use crate::machine::Observed;
+use crate::names::natural;
 use crate::stats::modes;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-local-copies", breaks: false, run };
@@ -29,7 +30,11 @@ fn run(view: &View) -> Vec<Raised> {
     let Some((observed, slow, fast)) = split.first() else { return Vec::new() };
     let middle = |of: &Rates| median(of.iter().map(|(_, r)| *r)).unwrap_or_default();
     let (low, high) = (middle(slow), middle(fast));
-    let names = |of: &Rates| of.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let names = |of: &Rates| {
+        let mut names: Vec<String> = of.iter().map(|(name, _)| name.clone()).collect();
+        names.sort_by(|a, b| natural(a).cmp(&natural(b)));
+        names
+    };
     // what another test of the same source shows otherwise is no property of the card
     let same = |o: &&Observed| o.origin.source == observed.origin.source && o.origin.tool == observed.origin.tool;
     let others = view.bandwidths().map(|(_, o)| o).filter(same);
@@ -120,7 +125,7 @@ mod tests {
     fn the_published_split_of_7gforce_is_named_as_unexplained() {
         let found = findings(&system("7gforce").unwrap().unwrap(), run);
         assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
-        assert_eq!(found[0].subjects, ["GPU0", "GPU3", "GPU5", "GPU2"]);
+        assert_eq!(found[0].subjects, ["GPU0", "GPU2", "GPU3", "GPU5"]);
         assert!(found[0].summary.contains("times slower than GPU1, GPU4"), "{}", found[0].summary);
         assert!(found[0].summary.contains(" 2.2"), "{}", found[0].summary);
     }

@@ -12,14 +12,8 @@ use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
 
-/// A pair must be this far below its class's median.
-const BELOW: f64 = 0.05;
-
-/// And this many times the median deviation below it, so that a noisy class is not a list of faults.
+/// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;
-
-/// From this shortfall on it is a warning.
-const MUCH: f64 = 0.25;
 
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
@@ -76,7 +70,7 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'
     for ((class, ..), members) in classes {
         let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
         let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
-        let limit = BELOW.max(OUTLYING * deviation);
+        let limit = view.settings.uneven_path_class.below.max(OUTLYING * deviation);
         let own: Vec<Cell> = members.iter().filter_map(|(i, _)| cells.get(*i).copied()).collect();
         let gaps: Vec<f64> = members.iter().map(|(_, v)| 1.0 - v / usual).collect();
         let low: Vec<bool> = gaps.iter().map(|gap| *gap > limit).collect();
@@ -95,7 +89,7 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'
 fn report(view: &View, low: &Low) -> Option<Raised> {
     let Low { class, culprit, odd } = low;
     let (observed, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
-    let much = *gap >= MUCH;
+    let much = *gap >= view.settings.uneven_path_class.much;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (a, b) in odd.iter().filter_map(|(_, _, cell, _)| cell.nodes()) {
         let pair = (view.name(a).to_owned(), view.name(b).to_owned());

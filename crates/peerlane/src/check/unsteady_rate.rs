@@ -12,9 +12,6 @@ use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "unsteady-rate", breaks: false, run };
 
-/// Levels must be this far apart, as a share of the higher.
-const APART: f64 = 0.05;
-
 /// From here on it is a warning.
 const MUCH: f64 = 0.25;
 
@@ -46,7 +43,7 @@ fn run(view: &View) -> Vec<Raised> {
         cells.push(Cell { i, j: 0, from, to, rate: Rate::from_gb(value) });
         judged.push(Unsteady { cell, by: change(cell) });
     }
-    let unsteady: Vec<bool> = judged.iter().map(|u| u.by > APART).collect();
+    let unsteady: Vec<bool> = judged.iter().map(|u| u.by > view.settings.unsteady_rate.apart).collect();
     let count = unsteady.iter().filter(|u| **u).count();
     if count == 0 || count as f64 > MANY * judged.len() as f64 && view.gpu_pairs().len() > 1 {
         return Vec::new();
@@ -97,7 +94,7 @@ fn report(view: &View, culprit: Option<End>, unsteady: &[&Unsteady]) -> Option<R
     let flag = worst.cell.flag(FlagKind::Modes).map_or("", |f| f.detail.as_str());
     let finding = Finding {
         summary: format!("{who} have several levels, up to {} apart", percent(worst.by)),
-        expected: format!("one level: samples and allocations within {}", percent(APART)),
+        expected: format!("one level: samples and allocations within {}", percent(view.settings.unsteady_rate.apart)),
         observed: format!("{}: {} GB/s ({flag})", run::ends(&worst.cell.work), levels.join(", ")),
         evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
         mend: "Where a rate hangs on where memory lies, allocate once and keep it, and compare medians of several \

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::words::{lines, pairs};
-use super::{Context, Finding};
+use super::{Context, Finding, Settings};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
@@ -91,6 +91,8 @@ pub(super) struct Stated<'a> {
 
 /// The machine as rules see it.
 pub(super) struct View<'a> {
+    /// What the site sets.
+    pub(super) settings: Settings,
     /// The machine.
     pub(super) machine: &'a Machine,
     /// Its model.
@@ -105,7 +107,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// Looks at a machine through its model.
-    pub(super) fn new(context: &Context<'a>) -> Self {
+    pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
         let Context { machine, model } = *context;
         let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
         let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
@@ -118,7 +120,7 @@ impl<'a> View<'a> {
                 Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
-        let mut view = View { machine, model, expected, stated, carried: HashMap::new() };
+        let mut view = View { settings: settings.clone(), machine, model, expected, stated, carried: HashMap::new() };
         view.carried = view.most_carried();
         view
     }
