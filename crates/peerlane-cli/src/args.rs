@@ -71,6 +71,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
+    /// Plant faults in virtual machines and see whether check finds them, and nothing else
+    Selftest(SelftestArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -110,9 +112,13 @@ pub(crate) struct WhatIf {
     pub(crate) edits: Vec<Edit>,
 }
 
+const CHECKED: &str = "\
+Three or more runs are taken for machines beside each other: peerlane check runs/*.json
+groups those of one kind and names the odd ones out.";
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-#[command(after_help = TARGETS)]
+#[command(after_help = format!("{TARGETS}\n\n{CHECKED}"))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
@@ -132,6 +138,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Thresholds and waivers of this site; without it $PEERLANE_RULES, else /etc/peerlane/rules.toml where it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Also say what changed since this earlier run of the machine
+    #[arg(long, value_name = "RUN.json")]
+    pub(crate) baseline: Option<PathBuf>,
     /// Judge this machine by what it says of itself, without moving a byte
     #[arg(long)]
     pub(crate) passive: bool,
@@ -466,6 +478,17 @@ pub(crate) struct AccuracyArgs {
     #[arg(long)]
     pub(crate) page: bool,
     /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

@@ -91,6 +91,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
         Command::Completions(args) => commands::shell::completions(args, &mut out),
         Command::Man(args) => commands::shell::man(args, &mut out),
+        Command::Selftest(args) => commands::selftest::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing
     out.flush()?;
