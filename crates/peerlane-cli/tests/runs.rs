@@ -57,7 +57,7 @@ fn a_recorded_run_is_a_target_of_every_command() {
     let map = out(&["map", &path]);
     assert!(
         map.contains(
-            "bandwidth, one way, P2P on, writes, copy engine, 256 MiB, GB/s, 4×4: run.json (peerlane measure)"
+            "bandwidth, one way, P2P on, writes, copy engine, 512 MiB, GB/s, 4×4: run.json (peerlane measure)"
         )
     );
     assert!(map.contains("copies GPU0 → GPU1, 10 message sizes"), "{map}");

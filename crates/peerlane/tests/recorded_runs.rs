@@ -1,5 +1,7 @@
 //! Records of live machines in `captures/h200x4-vm-runs`: they are read, and show what they are said to show.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use peerlane::names::is_host;
