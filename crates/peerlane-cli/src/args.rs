@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
+use peerlane::what_if::Edit;
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -44,8 +45,12 @@ pub(crate) enum Command {
     Map(MapArgs),
     /// Show the rates that a machine should reach, and what limits each
     Predict(PredictArgs),
+    /// Write all of it as one HTML file: drawing, heat maps, findings, curves, the record
+    Report(ReportArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Lay designs, machines and runs side by side, and say what follows
+    Compare(CompareArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
@@ -54,6 +59,10 @@ pub(crate) enum Command {
     Systems(SystemsArgs),
     /// Compare the model with every published and recorded number of the catalogue
     Accuracy(AccuracyArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -84,6 +93,15 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
+/// Changes of the design before it is looked at.
+#[derive(Debug, Args)]
+pub(crate) struct WhatIf {
+    /// Change the design first, as in 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
+    /// 'GPU3=none' (docs/what-if.md); may be given several times. 'NAME:…' means that machine only
+    #[arg(long = "what-if", value_name = "CHANGE")]
+    pub(crate) edits: Vec<Edit>,
+}
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
@@ -91,7 +109,18 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show every finding, number, assumption and unknown, and matrices coloured by how they compare
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// What to write
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
+    pub(crate) format: CheckFormat,
+    /// Write the report as a page into this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
@@ -101,6 +130,61 @@ pub(crate) struct CheckArgs {
     /// Measure GPUs that others use, too
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
+}
+
+/// What `check` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For a terminal
+    Text,
+    /// JSON, as --json
+    Json,
+    /// For a ticket
+    Markdown,
+    /// Text exposition for a node exporter: rates, expectations, findings
+    Prometheus,
+    /// JUnit XML for CI: a case for each rule, failed at or above --fail-on
+    Junit,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    /// The page; '-' for standard output
+    #[arg(short, long, value_name = "FILE.html")]
+    pub(crate) output: PathBuf,
+    /// Show this machine by what it says of itself, without moving a byte
+    #[arg(long)]
+    pub(crate) passive: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long, conflicts_with = "passive")]
+    pub(crate) force: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "bash: peerlane completions bash > /etc/bash_completion.d/peerlane\n\
+                        fish: peerlane completions fish > ~/.config/fish/completions/peerlane.fish\n\
+                        zsh:  peerlane completions zsh > a folder of $fpath, as _peerlane")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "To read it: peerlane man | man -l -\nTo install: peerlane man -o /usr/local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// The page of this command
+    pub(crate) command: Option<String>,
+    /// Write all pages into this folder
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// The least severity that makes `check` exit with 1.
@@ -134,6 +218,8 @@ impl FailOn {
 pub(crate) struct MapArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// What to write; without it: tree, path classes, and what else was found
@@ -257,6 +343,8 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
     /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
     #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
@@ -297,6 +385,22 @@ pub(crate) struct ExplainArgs {
     /// Of several machines in a document, take the one of this name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct CompareArgs {
+    /// Two or more: system names, files, folders, runs, '-' or 'live', each a machine of its own.
+    /// With --what-if, each design that it changes stands beside itself
+    #[arg(value_name = "TARGET", required = true)]
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }

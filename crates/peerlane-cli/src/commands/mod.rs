@@ -2,11 +2,14 @@
 
 pub(crate) mod accuracy;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod predict;
+pub(crate) mod report;
+pub(crate) mod shell;
 pub(crate) mod systems;
 
 use std::io::{self, Write};
@@ -41,7 +44,7 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 }
 
 /// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
-fn inventory(machine: &Machine) -> String {
+pub(crate) fn inventory(machine: &Machine) -> String {
     let fabric = &machine.fabric;
     let kinds = [
         (NodeKind::Gpu, "GPU"),

@@ -8,6 +8,7 @@ mod latency;
 mod nvlink;
 mod pcie;
 mod queue;
+pub mod rdma;
 mod resources;
 mod route;
 mod staging;
@@ -167,6 +168,8 @@ pub struct Model<'a> {
     pub parts: &'a Parts,
     /// All resources.
     pub resources: Vec<Resource>,
+    /// Their capacities in bytes a second.
+    capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
@@ -177,7 +180,8 @@ impl<'a> Model<'a> {
     /// Builds the resources of a machine.
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
         let Built { resources, links, nodes } = resources::build(machine, parts);
-        Model { machine, parts, resources, links, nodes, ends: OnceCell::new() }
+        let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
+        Model { machine, parts, resources, capacities, links, nodes, ends: OnceCell::new() }
     }
 
     /// How a transfer runs.
@@ -211,7 +215,9 @@ impl<'a> Model<'a> {
         let mut used: Vec<usize> = planned.iter().flat_map(|p| p.route.uses.iter().map(|(r, _)| *r)).collect();
         used.sort_unstable();
         used.dedup();
-        let mut problem = Problem::new(used.iter().filter_map(|r| self.resources.get(*r)));
+        let mut problem = Problem::new(
+            used.iter().filter_map(|r| Some((*self.capacities.get(*r)?, self.resources.get(*r)?.service))),
+        );
         let caps = caps(planned.iter().map(|p| &p.route));
         for ((transfer, Planned { route, .. }), cap) in transfers.iter().zip(&planned).zip(caps) {
             if route.uses.is_empty() && cap.is_infinite() {

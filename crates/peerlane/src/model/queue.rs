@@ -4,7 +4,7 @@
 //! point: requests and answers make a channel smaller for those who use it, and whoever has only so many bytes on their
 //! way goes slower the longer each is on its way (Little's law). `docs/model.md`, sections 1 and 5.
 
-use super::{Resource, Route, Staging};
+use super::{Route, Staging};
 use crate::share::{Allocation, Flow, ShareError, share};
 
 /// A queue on the way of a transfer's requests.
@@ -42,9 +42,9 @@ const HALVINGS: usize = 30;
 const PASSES: usize = 4;
 
 impl Problem {
-    /// These resources, and nothing to be moved.
-    pub(crate) fn new<'r>(resources: impl Iterator<Item = &'r Resource>) -> Self {
-        let (capacities, services) = resources.map(|r| (r.capacity.bytes_per_second(), r.service)).unzip();
+    /// Resources of these capacities in bytes a second and times of service in ns; nothing to be moved.
+    pub(crate) fn new(resources: impl Iterator<Item = (f64, f64)>) -> Self {
+        let (capacities, services) = resources.unzip();
         Problem { capacities, services, ..Problem::default() }
     }
 

@@ -4,6 +4,7 @@ use super::Resource;
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
+use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
 use crate::catalogue::{Part, Parts};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
@@ -73,6 +74,8 @@ pub(super) struct NodeModel {
     pub gpu_read: Option<usize>,
     /// A NIC's writing to GPU memory.
     pub gpu_write: Option<usize>,
+    /// A NIC's engines, or what a root complex forwards of the reads between devices.
+    pub engines: Engines,
 }
 
 /// Room for requests on their way.
@@ -236,6 +239,7 @@ impl Built {
             }
             _ => {}
         }
+        model.engines = engines(fabric, parts, id, |resource| self.resource(resource));
         self.nodes.push(model);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
 use super::pcie::{ENGINE_BYTES, Origin, Packets};
+use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer, Wait};
@@ -38,8 +39,19 @@ struct Traffic {
     across: Option<&'static str>,
 }
 
-/// Lays out a transfer; without `words`, its hops and labels are left out, which takes a fraction of the time.
+/// Lays out a transfer, a NIC's with GPU memory by the faster method; without `words`, its hops and labels are left
+/// out, which takes a fraction of the time.
 pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Planned, ModelError> {
+    plan_by(model, transfer, None, words)
+}
+
+/// Lays out a transfer, where a NIC uses this method.
+pub(super) fn plan_by(
+    model: &Model,
+    transfer: &Transfer,
+    method: Option<Method>,
+    words: bool,
+) -> Result<Planned, ModelError> {
     let fabric = &model.machine.fabric;
     let &Transfer { source, destination, .. } = transfer;
     let name = |n: NodeId| fabric.node(n).name.clone();
@@ -48,7 +60,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Pl
     if ![source, destination].iter().all(|n| fabric.node(*n).kind.is_endpoint()) {
         return Err(no_path());
     }
-    let mut laying = Laying::new(model, words);
+    let mut laying = Laying::new(model, method, words);
     if source == destination {
         laying.local_copy(source).map_err(unknown)?;
         return Ok(laying.finish(PathClass::Same));
@@ -86,6 +98,7 @@ pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Pl
 /// A route in the making.
 struct Laying<'m, 'a> {
     model: &'m Model<'a>,
+    method: Option<Method>,
     uses: Vec<(usize, f64)>,
     overheads: Vec<(usize, f64)>,
     waits: Vec<Wait>,
@@ -98,10 +111,10 @@ struct Laying<'m, 'a> {
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
-    fn new(model: &'m Model<'a>, words: bool) -> Self {
+    fn new(model: &'m Model<'a>, method: Option<Method>, words: bool) -> Self {
         let (uses, overheads, waits) = (Vec::new(), Vec::new(), Vec::new());
         let (labels, hops) = (Vec::new(), Vec::new());
-        Laying { model, uses, overheads, waits, labels, hops, cap: None, staging: None, words }
+        Laying { model, method, uses, overheads, waits, labels, hops, cap: None, staging: None, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
@@ -164,8 +177,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         self.outstanding(path, source, destination);
         self.host_memory(source, destination, engine, false);
         self.host_memory(destination, source, engine, true);
-        self.nic(source, destination, true);
-        self.nic(destination, source, false);
+        self.nic(source, destination, true, path);
+        self.nic(destination, source, false, path);
         Ok(())
     }
 
@@ -403,9 +416,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         let mut why = detail.clone();
         for (resource, words) in limits {
             let Some(resource) = resource else { continue };
-            let most = self.model.resources[resource].capacity.bytes_per_second();
-            if most < allowed {
-                allowed = most;
+            if self.model.capacities[resource] < allowed {
+                allowed = self.model.capacities[resource];
                 why = self.say(|| format!("{words}; else {detail}"));
             }
             self.consume_named(Some(resource), 1.0);
@@ -439,7 +451,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     }
 
     /// What a NIC at one end adds: its line, and how it reads or writes GPU memory.
-    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool) {
+    fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool, path: &Path) {
         let fabric = &self.model.machine.fabric;
         if fabric.node(nic).kind != NodeKind::Nic {
             return;
@@ -454,6 +466,14 @@ impl<'m, 'a> Laying<'m, 'a> {
             let known = &self.model.resources[resource];
             hop.limit = Some(hop.limit.map_or(known.capacity, |l| l.min(known.capacity)));
             hop.why.push_str(&format!("; {}: {}", known.name, known.capacity));
+        }
+        for used in rdma::uses(self.model, path, nic, other, is_source, self.method) {
+            let model = self.model;
+            self.consume(used.resource, used.per_byte, || used.label(model, nic, other));
+            let rate = Rate::from_bytes_per_second(self.model.capacities[used.resource] / used.per_byte);
+            let Some(hop) = self.hops.get_mut(hop) else { continue };
+            hop.limit = Some(hop.limit.map_or(rate, |l| l.min(rate)));
+            hop.why.push_str(&format!("; {}: {rate}", used.label(model, nic, other)));
         }
         if line.is_none()
             && let Some(hop) = self.hops.get_mut(hop)

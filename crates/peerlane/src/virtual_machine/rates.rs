@@ -23,7 +23,7 @@ pub(super) fn rates(model: &Model, all: &[Driven], faults: &[Fault]) -> Result<V
     if limits.is_empty() {
         return Ok(free);
     }
-    let mut problem = Problem::new(model.resources.iter());
+    let mut problem = Problem::new(model.resources.iter().map(|r| (r.capacity.bytes_per_second(), r.service)));
     let routes = transfers.iter().map(|t| model.route(t)).collect::<Result<Vec<Route>, _>>()?;
     let own = caps(routes.iter());
     for (((route, own), throttle), free) in routes.iter().zip(own).zip(&limits.throttles).zip(&free) {
