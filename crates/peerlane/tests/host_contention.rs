@@ -12,10 +12,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use peerlane::catalogue::{Parts, read_system, system};
-use peerlane::evidence::{Engine, Quantity};
+use peerlane::evidence::{Engine, Operation, Quantity};
 use peerlane::expectation::expect_set;
+use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
-use peerlane::model::Model;
+use peerlane::model::{self, Model, PeerAccess};
 use peerlane::names::is_host;
 use peerlane::plan::{Test, Transfer, Work};
 use peerlane::run::{Cell, Run};
@@ -167,6 +168,29 @@ fn all_at_once_are_within_eight_percent_by_engine() {
             assert!(quantile(&all, 0.5) <= 0.04 && all[15] <= 0.11, "{name} {kernels}: {all:?}");
         }
     }
+}
+
+#[test]
+fn the_interval_spans_the_levels_of_other_processes() {
+    let machine = machine();
+    let model = Model::new(&machine, Parts::embedded());
+    let host = machine.fabric.of_kind(NodeKind::Host).next().unwrap();
+    let copies = |way: bool| {
+        let gpus = machine.fabric.of_kind(NodeKind::Gpu);
+        gpus.map(move |gpu| {
+            let [source, destination] = if way { [gpu, host] } else { [host, gpu] };
+            model::Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled }
+        })
+    };
+    let interval = |set: Vec<model::Transfer>, at: usize| model.interval(&set).unwrap()[at].map(|rate| rate.gb());
+    let within = |[low, high]: [f64; 2], level: f64| assert!(low <= level && level <= high, "{level}: {low} to {high}");
+    // captures/h200x4-vm/host-contention.txt, and a process whose engines wrote 213
+    let write = interval(copies(true).collect(), 0);
+    [36.6, 53.3].map(|level| within(write, level));
+    // and no more than links carry
+    assert!(write[1] < 56.0);
+    let both: Vec<_> = copies(false).chain(copies(true)).collect();
+    assert!(interval(both, 0)[1] < 56.0);
 }
 
 #[test]

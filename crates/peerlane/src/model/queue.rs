@@ -4,6 +4,8 @@
 //! point: requests and answers make a channel smaller for those who use it, and whoever has only so many bytes on their
 //! way goes slower the longer each is on its way (Little's law). `docs/model.md`, sections 1 and 5.
 
+use std::borrow::Cow;
+
 use super::{Route, Staging};
 use crate::share::{Allocation, Flow, ShareError, share};
 
@@ -125,8 +127,9 @@ impl Problem {
     /// Rates while requests wait this long at each resource, in ns: a resource of capacity C has
     /// C − Σ overhead · rate left for those who use it.
     fn allocate(&self, waits: &[f64]) -> Result<Allocation, ShareError> {
-        let mut flows = self.flows.clone();
-        for (flow, own) in flows.iter_mut().zip(&self.waits) {
+        let mut flows = Cow::Borrowed(self.flows.as_slice());
+        for (at, own) in self.waits.iter().enumerate().filter(|(_, own)| !own.is_empty()) {
+            let flow = &mut flows.to_mut()[at];
             for Wait { server, window, per_ns } in own {
                 flow.uses
                     .iter_mut()
