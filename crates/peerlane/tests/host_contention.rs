@@ -186,7 +186,7 @@ fn the_interval_spans_the_levels_of_other_processes() {
     let within = |[low, high]: [f64; 2], level: f64| assert!(low <= level && level <= high, "{level}: {low} to {high}");
     // captures/h200x4-vm/host-contention.txt, and a process whose engines wrote 213
     let write = interval(copies(true).collect(), 0);
-    [36.6, 53.3].map(|level| within(write, level));
+    [36.6, 53.3].into_iter().for_each(|level| within(write, level));
     // and no more than links carry
     assert!(write[1] < 56.0);
     let both: Vec<_> = copies(false).chain(copies(true)).collect();
