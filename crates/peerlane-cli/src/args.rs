@@ -1,5 +1,7 @@
 //! The command line: what may be written, and what it means.
 
+mod simulate;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,6 +10,8 @@ use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::what_if::Edit;
+
+pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -53,6 +57,10 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
+    /// Simulate a workload on a machine, or on a cluster
+    Simulate(SimulateArgs),
+    /// Simulate workloads on several machines or clusters, and compare them
+    Sweep(SweepArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one

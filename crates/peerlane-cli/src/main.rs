@@ -80,6 +80,8 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Report(args) => commands::report::run(args),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Simulate(args) => commands::simulate::run(args, &mut out),
+        Command::Sweep(args) => commands::sweep::run(args, &mut out),
         Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),

@@ -10,6 +10,8 @@ pub(crate) mod measure;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod shell;
+pub(crate) mod simulate;
+pub(crate) mod sweep;
 pub(crate) mod systems;
 
 use std::io::{self, Write};

@@ -430,6 +430,8 @@ mod tests {
             ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
