@@ -2,7 +2,7 @@
 
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
-use crate::model::{Model, PeerAccess, Route, Transfer, allocate, caps};
+use crate::model::{Model, PeerAccess, Problem, Route, Transfer, caps};
 use crate::share::{Allocation, Flow};
 
 /// A pair of GPUs by their places among all, source first.
@@ -102,15 +102,13 @@ impl<'m, 'a> Flows<'m, 'a> {
         let mut used: Vec<usize> = flows.iter().flat_map(|f| f.flow.uses.iter().map(|(r, _)| *r)).collect();
         used.sort_unstable();
         used.dedup();
-        let here: Vec<f64> = used.iter().filter_map(|r| capacities.get(*r).copied()).collect();
-        let place = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
-            of.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte))).collect()
-        };
+        let here = |r: &usize| Some((*capacities.get(*r)?, self.model.resources.get(*r)?.service));
+        let mut problem = Problem::new(used.iter().filter_map(here));
         let caps = caps(flows.iter().map(|f| &f.route));
-        let own = |(f, cap): (&&PairFlow, f64)| Flow { uses: place(&f.flow.uses), weight: f.flow.weight, cap };
-        let overheads: Vec<_> = flows.iter().map(|f| place(&f.route.overheads)).collect();
-        let flows: Vec<Flow> = flows.iter().zip(caps).map(own).collect();
-        allocate(&here, &flows, &overheads).ok().map(|Allocation { rates, .. }| rates)
+        for (flow, cap) in flows.iter().zip(caps) {
+            problem.add(&flow.route, cap, |r| used.binary_search(&r).ok());
+        }
+        problem.solve().ok().map(|Allocation { rates, .. }| rates)
     }
 
     /// The same on the machine's own capacities.
