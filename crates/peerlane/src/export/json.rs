@@ -435,6 +435,8 @@ mod tests {
             ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
+            ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
