@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 
 use super::WIDTH;
 use super::style::{self, paint};
@@ -79,7 +79,12 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
         FindingKind::Design => "by design",
         FindingKind::Measurement => "measurement",
     };
-    let tag = format!("[{}, {kind}]", finding.rule);
+    let sure = match finding.certainty {
+        Certainty::Certain => "",
+        Certainty::Likely => ", likely",
+        Certainty::Possible => ", possibly",
+    };
+    let tag = format!("[{}, {kind}{sure}]", finding.rule);
     let mut lines = wrap(&finding.summary, WIDTH - 9);
     match lines.last_mut() {
         Some(last) if width(last) + 1 + width(&tag) <= WIDTH - 9 => {
@@ -93,7 +98,10 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
     }
     field(out, "expected", &finding.expected, style::PLAIN)?;
     field(out, "observed", &finding.observed, style::PLAIN)?;
+    let cost = finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share));
+    field(out, "costs", &cost.unwrap_or_default(), style::PLAIN)?;
     field(out, "mend", &finding.mend, style::PLAIN)?;
+    field(out, "confirm", &finding.confirm, style::DIM)?;
     let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
     let mut evidence = finding.evidence.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join("; ");
     if finding.evidence.len() > shown {
@@ -170,7 +178,7 @@ mod tests {
             observed: words.clone(),
             evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
             mend: words,
-            certainty: peerlane::check::Certainty::Likely,
+            certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
         };
@@ -179,6 +187,6 @@ mod tests {
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
         assert_eq!(text.matches("word").count(), 240);
-        assert!(text.contains("[narrow-link, fault]") && text.contains("and 2 more (-v)"));
+        assert!(text.contains("[narrow-link, fault, likely]") && text.contains("and 2 more (-v)"));
     }
 }

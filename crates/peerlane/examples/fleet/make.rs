@@ -14,7 +14,7 @@ use peerlane::virtual_machine::{Effects, Fault, Virtual, VirtualMachine};
 const NOISE: f64 = 0.02;
 
 /// Makes runs of one system of the catalogue.
-pub struct Maker {
+pub(crate) struct Maker {
     system: String,
     text: String,
     machine: Machine,
@@ -23,7 +23,7 @@ pub struct Maker {
 
 impl Maker {
     /// `None` where the catalogue has no such system, or it has no GPU.
-    pub fn new(system: &str) -> Option<Maker> {
+    pub(crate) fn new(system: &str) -> Option<Maker> {
         let text = system_text(system)?.to_owned();
         let machine = read_system(&text, system).ok()?;
         let gpus = machine.fabric.of_kind(NodeKind::Gpu).count();
@@ -38,7 +38,7 @@ impl Maker {
     }
 
     /// One of several kinds of sickness.
-    pub fn sickness(&self, n: usize) -> Fault {
+    pub(crate) fn sickness(&self, n: usize) -> Fault {
         let (gpu, pair) = (self.gpu(n), [self.gpu(n), self.gpu(n + 1)]);
         let width = |text: &str| text.parse().unwrap_or_default();
         match n % 6 {
@@ -57,7 +57,7 @@ impl Maker {
     }
 
     /// The run of the machine `name`, as `peerlane measure -o` writes it.
-    pub fn run(&self, name: &str, seed: u64, sick: Option<Fault>) -> String {
+    pub(crate) fn run(&self, name: &str, seed: u64, sick: Option<Fault>) -> String {
         let settings = Virtual { noise: NOISE, seed, faults: sick.into_iter().collect() };
         let subject = Subject {
             name: self.machine.name.clone(),

@@ -19,6 +19,8 @@ fn run(view: &View) -> Vec<Raised> {
     };
     // a source that lists devices and would know their links; a matrix of classes never does
     let listing = view.machine.evidence.iter().find(|e| match &e.fact {
+        // lstopo leaves links out on bare metal too
+        Fact::Pci(_) if e.origin.tool.contains("lstopo") => false,
         Fact::Pci(tree) => {
             let gpu =
                 |d: &crate::evidence::PciDevice| d.address.is_some_and(|a| view.gpus_by_address().contains_key(&a));

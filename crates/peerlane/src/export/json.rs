@@ -443,6 +443,8 @@ mod tests {
             ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
             ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
+            ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
+            ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
