@@ -27,6 +27,7 @@ pub mod machine;
 pub mod measure;
 pub mod model;
 pub mod names;
+pub mod place;
 pub mod plan;
 pub mod run;
 pub mod share;

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
+pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod shell;

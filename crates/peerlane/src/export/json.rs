@@ -431,6 +431,7 @@ mod tests {
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
+            ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

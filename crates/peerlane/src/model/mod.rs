@@ -25,6 +25,7 @@ use crate::units::Rate;
 pub use latency::{Curve, Latency};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
+pub(crate) use staging::nccl_smp_rate;
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
