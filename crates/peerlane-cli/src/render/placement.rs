@@ -25,7 +25,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     hang(out, "", &head)?;
     if let Some(why) = &document.equal {
         writeln!(out)?;
-        hang(out, "", &format!("All placements are equal here: {why}."))?;
+        hang(out, "", &format!("All choices of GPUs are equal here: {why}."))?;
     }
     for (at, choice) in choices.iter().enumerate() {
         job(out, choice, (choices.len() > 1).then_some(at + 1))?;
@@ -48,7 +48,12 @@ fn label(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
 fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Result<()> {
     writeln!(out)?;
     let title = number_of.map_or_else(|| "Choice".to_owned(), |n| format!("Job {n}"));
-    writeln!(out, "{}  {}", paint(style::HEADING, &title), paint(style::GPU, &choice.order.join(" ")))?;
+    let order = choice.order.join(" ");
+    if width(&title) + 2 + width(&order) <= WIDTH {
+        writeln!(out, "{}  {}", paint(style::HEADING, &title), paint(style::GPU, &order))?;
+    } else {
+        hang(out, &format!("{title}  "), &order)?;
+    }
     if let Some(rate) = choice.predicted {
         let alone = choice.alone.filter(|alone| *alone > rate * 1.005);
         let alone = alone.map_or_else(String::new, |alone| format!(", {} without the other jobs", number(alone)));
@@ -106,7 +111,7 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
     let names = document.compared.iter().map(|c| width(&c.name)).max().unwrap_or(0);
     writeln!(out, "\n{}", paint(style::HEADING, "Other ways to choose, slowest transfer in GB/s"))?;
     for other in &document.compared {
-        let jobs: Vec<String> = other.jobs.iter().map(|order| order.join(" ")).collect();
+        let jobs: Vec<String> = other.jobs.iter().map(|order| ranges(order)).collect();
         let gain =
             if other.gain.abs() < 0.005 { "equal".to_owned() } else { format!("choice {:+.0} %", 100.0 * other.gain) };
         let line = format!("  {:<names$}  {:>6}  {gain:<13} {}", other.name, number(other.predicted), jobs.join(" | "));

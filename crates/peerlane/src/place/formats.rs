@@ -61,7 +61,7 @@ fn head(out: &mut String, document: &PlacementDocument) -> std::fmt::Result {
         }
     }
     if let Some(why) = &document.equal {
-        writeln!(out, "# all placements are equal here: {}", line(why))?;
+        writeln!(out, "# all choices of GPUs are equal here: {}", line(why))?;
     }
     Ok(())
 }

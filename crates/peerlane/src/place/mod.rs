@@ -243,7 +243,7 @@ impl Report<'_, '_, '_, '_> {
         let equal = reason::equal(problem, found, worst);
         let default = problem.by_number();
         let (paces, before) = (problem.paces(&found.jobs), problem.paces(&default));
-        let together = (!self.each).then(|| self.nics.assign(&found.jobs.concat()));
+        let together = (!self.each).then(|| self.nics.nearest_of(&found.jobs.concat()));
         let mut at = 0;
         let mut choices = Vec::with_capacity(found.jobs.len());
         for (job, order) in found.jobs.iter().enumerate() {
@@ -295,7 +295,7 @@ impl Report<'_, '_, '_, '_> {
             predicted: gb(pace),
             alone: gb(alone),
             gain,
-            reason: reason::of(self.problem, self.found, job, &nics.nics),
+            reason: reason::of(self.problem, self.found, job, &nics.nics, self.nics),
         }
     }
 

@@ -57,8 +57,13 @@ impl<'f, 'm, 'a> Nics<'f, 'm, 'a> {
         Nics { flows, ends, wanted, alone, known: RefCell::new(HashMap::new()) }
     }
 
+    /// The ends that are NICs.
+    pub(super) fn ends(&self) -> &[usize] {
+        &self.ends
+    }
+
     /// What a GPU and a NIC reach both ways, alone, in bytes a second.
-    pub(super) fn alone(&self, gpu: usize, nic: usize) -> f64 {
+    fn alone(&self, gpu: usize, nic: usize) -> f64 {
         self.alone.get(&(gpu, nic)).copied().unwrap_or(0.0)
     }
 
@@ -79,6 +84,11 @@ impl<'f, 'm, 'a> Nics<'f, 'm, 'a> {
         });
         let of = |gpu: &usize| set.binary_search(gpu).ok().and_then(|at| found.nics.get(at).copied().flatten());
         Assigned { nics: order.iter().map(of).collect(), rate: found.rate }
+    }
+
+    /// For each GPU the NIC that it reaches fastest; of equals, that of the fewest.
+    pub(super) fn nearest_of(&self, gpus: &[usize]) -> Assigned {
+        self.nearest(gpus, &self.ends)
     }
 
     fn best(&self, gpus: &[usize]) -> Assigned {

@@ -1,6 +1,7 @@
 //! Why a placement was chosen, and why all are equal where they are.
 
 use super::ALIKE;
+use super::nics::Nics;
 use super::search::{Found, Problem, ROUNDING};
 use super::workload::Workload;
 use crate::flows::Pair;
@@ -33,7 +34,7 @@ fn slowest(problem: &Problem, jobs: &[Vec<usize>], job: usize) -> Option<Slowest
 }
 
 /// In a sentence or two, why a job goes where it goes.
-pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<usize>]) -> String {
+pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<usize>], choices: &Nics) -> String {
     let flows = problem.flows;
     let name = |end: usize| flows.name(end);
     let arrow = |s: &Slowest| format!("{} → {}", name(s.pair.0), name(s.pair.1));
@@ -65,17 +66,35 @@ pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<us
     if let Some((here, most)) = crossings {
         reason.push_str(&format!("; {here} of {most} transfers cross between CPU packages"));
     }
-    let mut used: Vec<&str> = nics.iter().flatten().map(|nic| name(*nic)).collect();
-    used.sort_unstable();
-    used.dedup();
-    if !used.is_empty() {
-        reason.push_str(&format!(
-            "; {} {} nearest to its GPUs",
-            ranges(&used),
-            if used.len() == 1 { "is" } else { "are" }
-        ));
+    if let Some(adapters) = adapters(problem, &found.jobs[job], nics, choices) {
+        reason.push_str(&adapters);
     }
     reason
+}
+
+/// Which NICs are nearest; where all GPUs have one, what the next best would give.
+fn adapters(problem: &Problem, order: &[usize], nics: &[Option<usize>], choices: &Nics) -> Option<String> {
+    let name = |end: usize| problem.flows.name(end);
+    let mut used: Vec<usize> = nics.iter().flatten().copied().collect();
+    used.sort_unstable();
+    used.dedup();
+    let names: Vec<&str> = used.iter().map(|nic| name(*nic)).collect();
+    let [only] = used.as_slice() else {
+        return (!used.is_empty()).then(|| format!("; {} are the fastest NICs for its GPUs", ranges(&names)));
+    };
+    let rate = |nic: usize| choices.rate(order, &vec![Some(nic); order.len()]);
+    let here = rate(*only);
+    let slower = choices.ends().iter().map(|nic| (rate(*nic), *nic)).filter(|(r, _)| *r < here * (1.0 - ALIKE));
+    let next = slower.max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let than = next.map(|(rate, nic)| {
+        format!(
+            ": {} for all, both ways, where {} would give {}",
+            Rate::from_bytes_per_second(here),
+            name(nic),
+            Rate::from_bytes_per_second(rate)
+        )
+    });
+    Some(format!("; {} is the fastest NIC for its GPUs{}", name(*only), than.unwrap_or_default()))
 }
 
 /// How many of a job's transfers between GPUs go through host memory or PCIe from one package to another, of how many;
