@@ -16,11 +16,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     let PlacementDocument { choices, .. } = document;
     let jobs = if choices.len() == 1 { "one job".to_owned() } else { format!("{} jobs", choices.len()) };
     let sizes: Vec<String> = choices.iter().map(|c| c.gpus.len().to_string()).collect();
-    let busy = if document.busy.is_empty() {
-        String::new()
-    } else {
-        format!("; {} busy with the same among themselves", ranges(&document.busy))
-    };
+    let busy = if document.busy.is_empty() { String::new() } else { format!("; busy: {}", ranges(&document.busy)) };
     let head = format!("{}: {jobs} of {} GPUs, {}{busy}", document.machine, sizes.join(" + "), document.workload);
     hang(out, "", &head)?;
     if let Some(why) = &document.equal {
