@@ -85,6 +85,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
+        Command::Place(args) => commands::place::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),

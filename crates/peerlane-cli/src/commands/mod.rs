@@ -8,6 +8,7 @@ mod fleet;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
+pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;
 pub(crate) mod selftest;

@@ -10,6 +10,7 @@ pub(crate) mod label;
 mod layout;
 pub(crate) mod matrix;
 pub(crate) mod nvlink;
+pub(crate) mod placement;
 pub(crate) mod rdma;
 pub(crate) mod run;
 pub(crate) mod style;

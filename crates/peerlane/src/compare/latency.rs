@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::Flows;
 use crate::evidence::Quantity;
+use crate::flows::Flows;
 use crate::machine::Observed;
 
 /// Latencies of small copies between different GPUs, launch included, as the CUDA sample counts them.
@@ -35,7 +35,7 @@ pub(super) fn latency(flows: &Flows) -> Option<Latency> {
         let mut cells: Vec<(f64, [&String; 2])> = Vec::new();
         for (i, row) in o.matrix.rows.iter().enumerate() {
             for (j, col) in o.matrix.cols.iter().enumerate() {
-                let gpu = |name: &str| machine.fabric.find(name).is_some_and(|id| flows.gpus.contains(&id));
+                let gpu = |name: &str| machine.fabric.find(name).is_some_and(|id| flows.ends.contains(&id));
                 let time = o.matrix.value(i, j).and_then(|v| o.matrix.unit.time(v));
                 let pair = row != col && gpu(row) && gpu(col);
                 cells.extend(time.filter(|_| pair).map(|t| (t.us(), [row, col])));

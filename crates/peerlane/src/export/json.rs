@@ -445,6 +445,7 @@ mod tests {
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
             ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
+            ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

@@ -28,6 +28,7 @@ pub use queue::Wait;
 pub(crate) use queue::{Problem, caps};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
+pub(crate) use staging::nccl_smp_rate;
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
