@@ -4,14 +4,17 @@ use std::io::Write;
 
 use peerlane::catalogue::Parts;
 use peerlane::compare::{Subject, compare};
+use peerlane::export::json::MachineCheck;
 use peerlane::machine::Machine;
+use peerlane::model::Model;
 use peerlane::run::Run;
 
+use super::check::{judge, write_document};
 use super::json;
 use crate::args::CompareArgs;
 use crate::render::designs;
 use crate::target::{changed, known_names, load};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, html};
 
 /// What stands behind the name of a design that was changed.
 const CHANGED: &str = " (what if)";
@@ -40,6 +43,17 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let subjects: Vec<Subject> =
         compared.iter().map(|(name, machine, run)| Subject { name, machine, run: run.as_ref() }).collect();
     let document = compare(&subjects, Parts::embedded());
+    if let Some(file) = &args.html {
+        let models: Vec<Model> =
+            compared.iter().map(|(_, machine, _)| Model::new(machine, Parts::embedded())).collect();
+        let checks: Vec<MachineCheck> = models.iter().map(judge).collect();
+        let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
+            let MachineCheck { verdict, findings, .. } = checked;
+            html::Subject { model, run: run.as_ref(), verdict: *verdict, findings }
+        });
+        let judged: Vec<html::Subject> = judged.collect();
+        write_document(file, &html::compared(&judged, &document))?;
+    }
     if args.detail.json {
         json(out, &document)?;
     } else {
