@@ -2,6 +2,14 @@
 
 import type { Unit } from "./document";
 
+/** What a verdict says. */
+export const VERDICT = {
+  healthy: "Healthy",
+  degraded: "Degraded",
+  broken: "Broken",
+  unknown: "Unknown: too little is known to judge",
+} as const;
+
 /** As many digits as a table wants: `393.4`, `26.13`, `0.0036`. */
 export function number(value: number): string {
   const size = Math.abs(value);

@@ -36,8 +36,8 @@ const STEPS: Record<string, [number, number]> = {
 /** Tables of more columns are set smaller. */
 const MANY = 12;
 
-/** The table, and a way to mark a cell as chosen. */
-export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void } {
+/** The table, and ways to mark a cell as chosen and none. */
+export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void; unmark: () => void } {
   const cells: (HTMLTableCellElement | null)[][] = [];
   const body = h("tbody", {});
   of.rows.forEach((name, row) => {
@@ -83,8 +83,11 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     stop = cell;
     cell.setAttribute("tabindex", "0");
   };
-  const mark = (row: number, col: number) => {
+  const unmark = () => {
     for (const cell of all) cell.setAttribute("aria-selected", "false");
+  };
+  const mark = (row: number, col: number) => {
+    unmark();
     const cell = cells[row]?.[col];
     if (!cell) return;
     cell.setAttribute("aria-selected", "true");
@@ -122,7 +125,7 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     next.focus();
   });
   const scroll = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.caption}, which scrolls` }, table);
-  return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark };
+  return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark, unmark };
 }
 
 /** The next cell in a direction that is not empty. */

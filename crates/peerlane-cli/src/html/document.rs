@@ -275,6 +275,8 @@ pub(crate) struct HopView {
     pub(crate) link: Option<usize>,
     /// The most that a lone transfer gets through it, in GB/s.
     pub(crate) limit: Option<f64>,
+    /// The least and the most that this may be, by the ranges of the model's constants.
+    pub(crate) range: Option<[f64; 2]>,
     /// Why: index among the words.
     pub(crate) why: Option<usize>,
 }
