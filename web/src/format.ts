@@ -30,9 +30,9 @@ export function unit(unit: Unit | null | undefined): string {
   return unit === "us" ? "µs" : (unit ?? "");
 }
 
-/** A description that ends in its unit, with the unit as people write it. */
+/** A description with its unit as people write it. */
 export function micro(what: string): string {
-  return what.replace(/, us$/, ", µs");
+  return what.replace(/, us(?=,|$)/, ", µs");
 }
 
 const SIZES: [number, string][] = [

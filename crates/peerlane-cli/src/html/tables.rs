@@ -181,6 +181,16 @@ pub(super) fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
+/// An end of an interval with five digits: none is known better.
+pub(super) fn bound(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// A grid of them.
+pub(super) fn bounds(values: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
+    values.iter().map(|row| row.iter().map(|v| v.filter(|v| v.is_finite()).map(bound)).collect()).collect()
+}
+
 /// A grid of numbers, each with six digits.
 pub(super) fn short_grid(values: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     values.iter().map(|row| row.iter().map(|v| v.filter(|v| v.is_finite()).map(short)).collect()).collect()
