@@ -1,5 +1,7 @@
 //! The command line: what may be written, and what it means.
 
+mod simulate;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -8,6 +10,8 @@ use peerlane::check::Severity;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::what_if::Edit;
+
+pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -53,6 +57,10 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
+    /// Simulate a workload on a machine, or on a cluster
+    Simulate(SimulateArgs),
+    /// Simulate workloads on several machines or clusters, and compare them
+    Sweep(SweepArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
@@ -63,6 +71,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
+    /// Plant faults in virtual machines and see whether check finds them, and nothing else
+    Selftest(SelftestArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -102,9 +112,13 @@ pub(crate) struct WhatIf {
     pub(crate) edits: Vec<Edit>,
 }
 
+const CHECKED: &str = "\
+Three or more runs are taken for machines beside each other: peerlane check runs/*.json
+groups those of one kind and names the odd ones out.";
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-#[command(after_help = TARGETS)]
+#[command(after_help = format!("{TARGETS}\n\n{CHECKED}"))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
@@ -124,6 +138,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Thresholds and waivers of this site; without it $PEERLANE_RULES, else /etc/peerlane/rules.toml where it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Also say what changed since this earlier run of the machine
+    #[arg(long, value_name = "RUN.json")]
+    pub(crate) baseline: Option<PathBuf>,
     /// Judge this machine by what it says of itself, without moving a byte
     #[arg(long)]
     pub(crate) passive: bool,
@@ -461,6 +481,17 @@ pub(crate) struct AccuracyArgs {
     #[arg(long)]
     pub(crate) page: bool,
     /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

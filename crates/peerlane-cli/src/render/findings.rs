@@ -132,6 +132,7 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[String], most
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::check::Certainty;
 
     #[test]
     fn the_few_that_matter_stand_in_full() {
@@ -145,6 +146,9 @@ mod tests {
             observed: "o".into(),
             evidence: vec![],
             mend: "m".into(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
         let found: Vec<Finding> = found.collect();
@@ -168,6 +172,9 @@ mod tests {
             observed: words.clone(),
             evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
             mend: words,
+            certainty: peerlane::check::Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let mut out = Vec::new();
         write(&mut out, std::slice::from_ref(&finding), true, false).unwrap();

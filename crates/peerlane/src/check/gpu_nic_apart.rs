@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
 use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
@@ -54,6 +54,9 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
     let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: "`ib_write_bw --use_cuda=N` from each GPU with each NIC".to_owned(),
+            cost: None,
         kind: FindingKind::Design,
         severity: if far && !coarse { Severity::Warning } else { Severity::Info },
         summary: format!(
@@ -77,7 +80,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         }
         .to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

@@ -324,7 +324,7 @@ pub(crate) fn allocate(
         let moved = left.iter().zip(&next).map(change).filter(|c| c.is_finite()).fold(0.0, f64::max);
         left = next;
         allocation = share(&left, flows)?;
-        if moved < 1e-9 {
+        if moved < 1e-7 {
             break;
         }
     }

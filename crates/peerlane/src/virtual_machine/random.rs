@@ -24,8 +24,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Above 0, and at most 1.
-    fn uniform(&mut self) -> f64 {
+    /// Uniform: above 0, and at most 1.
+    pub(super) fn uniform(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
