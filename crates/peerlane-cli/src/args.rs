@@ -424,6 +424,9 @@ pub(crate) struct CompareArgs {
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
+    /// Write them side by side as a page into this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }

@@ -93,7 +93,12 @@ pub(super) fn write_page<'a>(
         html::Subject { model, run: run.as_ref(), verdict: checked.verdict, findings: &checked.findings }
     };
     let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
-    let page = html::page(&html::document(&subjects)).map_err(|e| Failure::new(format!("no report: {e}")))?;
+    write_document(file, &html::document(&subjects))
+}
+
+/// Writes a report's page to a file, or to standard output for `-`.
+pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Result<(), Failure> {
+    let page = html::page(document).map_err(|e| Failure::new(format!("no report: {e}")))?;
     if file == Path::new("-") {
         std::io::stdout().lock().write_all(page.as_bytes())?;
         return Ok(());

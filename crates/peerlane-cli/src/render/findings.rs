@@ -6,7 +6,7 @@ use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::{count, fit, width, wrap};
+use super::text::{count, width, wrap};
 
 /// How many evidence lines a finding shows unless all are asked for.
 const EVIDENCE: usize = 3;
@@ -39,10 +39,10 @@ pub(crate) fn counts(findings: &[Finding]) -> String {
 /// Findings that are shown in full unless all are asked for; no notes among them.
 const FULL: usize = 3;
 
-/// Further ones that have a line each.
+/// Further ones of which the summary is shown.
 const BRIEF: usize = 6;
 
-/// Writes findings one below the other: the few that matter in full, of the others a line each, unless `all`.
+/// Writes findings one below the other: the few that matter in full, of the others the summary only, unless `all`.
 pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbose: bool) -> io::Result<()> {
     let matter = findings.iter().take_while(|f| f.severity > Severity::Info).count();
     let full = if all { findings.len() } else { matter.min(FULL) };
@@ -56,7 +56,9 @@ pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbos
     }
     for finding in brief.iter().take(BRIEF) {
         let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
-        writeln!(out, "{word} {}", fit(&finding.summary, WIDTH - 9))?;
+        for (i, line) in wrap(&finding.summary, WIDTH - 9).iter().enumerate() {
+            if i == 0 { writeln!(out, "{word} {line}")? } else { writeln!(out, "         {line}")? }
+        }
     }
     if brief.len() > BRIEF {
         writeln!(out, "{}", paint(style::DIM, &format!("         and {} more findings", brief.len() - BRIEF)))?;

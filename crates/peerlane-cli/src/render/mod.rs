@@ -5,6 +5,7 @@ pub(crate) mod comparison;
 pub(crate) mod designs;
 pub(crate) mod dot;
 pub(crate) mod drawing;
+pub(crate) mod figures;
 pub(crate) mod findings;
 pub(crate) mod label;
 mod layout;
