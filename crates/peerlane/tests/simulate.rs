@@ -7,7 +7,7 @@ use peerlane::cluster::{Cluster, Router, Wanted, embedded};
 use peerlane::evidence::Engine;
 use peerlane::simulate::SimulateError;
 use peerlane::simulate::answer::{Job, Point, simulate};
-use peerlane::simulate::outcome::run;
+use peerlane::simulate::outcome::{Outcome, run, run_counting};
 use peerlane::simulate::play::Player;
 use peerlane::simulate::program::{Carried, Program, Round, Step};
 use peerlane::simulate::workload::{Workload, read_trace};
@@ -141,6 +141,7 @@ fn repetitions_are_those_of_the_whole_graph() {
         within: Vec::new(),
         carried: Carried::Pairs(pairs.clone()),
         repeats: 9,
+        alike: 1,
     };
     let got = run(&Program { rounds: vec![round] }, &mut router, Engine::Ce).unwrap();
     assert_eq!(got.inexact, None);
@@ -330,4 +331,90 @@ fn a_training_step_computes_what_the_model_has() {
         let made = format!("training:{bad}").parse::<Workload>().and_then(|w| w.program(&cluster, &router, 0.0));
         assert!(matches!(made, Err(SimulateError::Workload(_))), "{bad}");
     }
+}
+
+/// The same in full and reduced: all steps played, and counted with what nodes do by themselves told once.
+fn both(cluster: &Cluster, workload: &str, size: f64) -> [Outcome; 2] {
+    let workload: Workload = workload.parse().unwrap();
+    let solve = |reduced: bool| {
+        let mut router = Router::new(cluster, Parts::embedded());
+        let told = if reduced { Workload::reduced } else { Workload::program };
+        let program = told(&workload, cluster, &router, size).unwrap();
+        run_counting(&program, &mut router, Engine::Sm, if reduced { 0 } else { usize::MAX }).unwrap()
+    };
+    [solve(false), solve(true)]
+}
+
+#[test]
+fn reduced_rounds_take_as_long_as_played_ones() {
+    let clusters = [
+        many("hgx-h200", 6, "rail:2"),
+        many("hgx-h200", 34, "rail:2"),
+        many("hgx-h200", 8, "fat-tree:2:3"),
+        many("hgx-h200", 6, "dragonfly:3x4x4"),
+        many("quong-node", 16, "torus:4x4"),
+        many("hpcac-tessa", 4, "switch"),
+    ];
+    let workloads = [
+        "all-reduce:rail",
+        "all-reduce:hierarchical",
+        "all-reduce:ring",
+        "all-gather",
+        "reduce-scatter",
+        "all-to-all",
+        "halo:2",
+    ];
+    let mut exact = 0;
+    for (cluster, workload) in clusters.iter().flat_map(|c| workloads.map(|w| (c, w))) {
+        if cluster.nodes > 30 && !workload.contains(":rail") && !workload.contains(":hier") {
+            continue;
+        }
+        for size in [8.0, 1e9] {
+            let [full, reduced] = both(cluster, workload, size);
+            if full.inexact.is_some() || reduced.inexact.is_some() {
+                continue;
+            }
+            exact += 1;
+            assert!(
+                (reduced.time / full.time - 1.0).abs() < 1e-9,
+                "{} {workload} {size}: {} is not {}",
+                cluster.name,
+                reduced.time,
+                full.time
+            );
+            assert!((reduced.alone / full.alone - 1.0).abs() < 1e-9, "{} {workload}", cluster.name);
+            let shares = |o: &Outcome| o.spent.iter().map(|(_, s)| s).sum::<f64>();
+            assert!((shares(&full) - shares(&reduced)).abs() < 1e-9);
+        }
+    }
+    assert!(exact >= 40, "{exact} of 74 are exact both ways");
+}
+
+#[test]
+fn a_failed_uplink_is_gone_round_and_shared() {
+    let mut cluster = many("hgx-h200", 8, "fat-tree:2:3");
+    let whole = both(&cluster, "all-reduce:rail", 1e9);
+    // the way from node 5 (leaf 0) on to node 6 (leaf 1): the links of leaf 0 that its messages take
+    let places = cluster.places();
+    let mut router = Router::new(&cluster, Parts::embedded());
+    let way = router.way(places[5 * 8], places[6 * 8], Engine::Sm).unwrap();
+    let names: Vec<String> = way.uses.iter().map(|(r, _)| router.name(*r)).collect();
+    let up = names.iter().find(|n| n.starts_with("leaf0 to spine")).unwrap().clone();
+    let spine: u64 = up.strip_prefix("leaf0 to spine").unwrap().parse().unwrap();
+    cluster.network.as_mut().unwrap().fail(&format!("uplink:leaf0/{spine}")).unwrap();
+    let mut router = Router::new(&cluster, Parts::embedded());
+    let way = router.way(places[5 * 8], places[6 * 8], Engine::Sm).unwrap();
+    assert!(way.uses.iter().all(|(r, _)| router.name(*r) != up));
+    let failed = both(&cluster, "all-reduce:rail", 1e9);
+    assert!(failed[1].time >= whole[1].time);
+    if failed.iter().all(|o| o.inexact.is_none()) {
+        close(failed[0].time, failed[1].time);
+    }
+    let network = cluster.network.as_mut().unwrap();
+    for wrong in ["uplink:leaf0/16", "uplink:leaf99", "uplink:spine0", "leaf0", "uplink:leafx", "uplink:node0"] {
+        assert!(network.fail(wrong).is_err(), "{wrong}");
+    }
+    (0..16).for_each(|way| network.fail(&format!("uplink:leaf0/{way}")).unwrap());
+    let mut router = Router::new(&cluster, Parts::embedded());
+    assert!(router.way(places[5 * 8], places[6 * 8], Engine::Sm).is_err());
 }

@@ -86,6 +86,10 @@ pub(crate) struct Grown {
     /// Gb/s of a link of the network; the adapter's line rate where it is not given
     #[arg(long, value_name = "Gb/s", requires = "network")]
     pub(crate) link_rate: Option<f64>,
+    /// Take out a link of a fat tree or rail network: uplink:leaf3 or uplink:leaf3/2, the first or third
+    /// link up from a switch; may be given several times
+    #[arg(long, value_name = "LINK")]
+    pub(crate) fail: Vec<String>,
     /// Only the first so many nodes take part
     #[arg(long, value_name = "N")]
     pub(crate) use_nodes: Option<u32>,

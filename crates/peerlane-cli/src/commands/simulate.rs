@@ -123,7 +123,7 @@ pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Fail
     grown.nodes.iter().map(of).collect()
 }
 
-/// Takes fewer nodes or GPUs, where fewer are asked for.
+/// Takes fewer nodes or GPUs, where fewer are asked for, and takes out links.
 pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
     let gpus = cluster.gpus().len();
     let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
@@ -134,6 +134,14 @@ pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> 
         )));
     }
     cluster.taking = (nodes, per_node);
+    for link in &grown.fail {
+        let Some(network) = &mut cluster.network else {
+            return Err(Failure::new(format!("{} has no network, so that '{link}' is no link of it", cluster.name)));
+        };
+        network.fail(link).map_err(|e| Failure::new(e.to_string()))?;
+        cluster.name = format!("{}, without {link}", cluster.name);
+        cluster.assumptions.push(format!("{link} has failed; what it carried takes the next of its other ways."));
+    }
     Ok(())
 }
 

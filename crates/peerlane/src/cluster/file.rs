@@ -144,7 +144,8 @@ pub fn read_cluster(
         }
         let rate = rate.map_or_else(|| line_rate(&machine, nics[0]), Ok).map_err(at(network.shape.span()))?;
         let shape = Shape::Explicit(links);
-        let network = Network { shape, nodes: count, nics: nics.len() as u32, rate, hop_latency };
+        let network =
+            Network { shape, nodes: count, nics: nics.len() as u32, rate, hop_latency, failed: Default::default() };
         Cluster { nodes: count, network: Some(network), nics, ..Cluster::single(machine) }
     } else {
         if let Some(link) = read.links.first() {

@@ -34,19 +34,32 @@ pub struct Way {
 
 /// A way within a node.
 #[derive(Clone, Debug)]
-struct Leg {
-    uses: Vec<(usize, f64)>,
-    cap: f64,
-    cap_why: Option<String>,
+pub(crate) struct Leg {
+    /// `(resource of the node's model, consumption per byte)`.
+    pub uses: Vec<(usize, f64)>,
+    pub cap: f64,
+    pub cap_why: Option<String>,
     staged: bool,
     fabric: bool,
+}
+
+/// How a transfer goes, by reference: a leg within a node, or one at each end of a way through the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// `(node, leg)`.
+    pub legs: [(u32, u32); 2],
+    /// How many of the two there are.
+    pub count: usize,
+    /// Time from its start to its first byte, in seconds.
+    pub latency: f64,
 }
 
 /// Resources get their number when a way first uses them, so that a large cluster has only those in use.
 pub struct Router<'a> {
     cluster: &'a Cluster,
     model: Model<'a>,
-    legs: HashMap<(NodeId, NodeId, Engine), Leg>,
+    legs: Vec<Leg>,
+    leg_numbers: HashMap<(NodeId, NodeId, Engine), u32>,
     numbers: HashMap<u64, u32>,
     keys: Vec<u64>,
     capacities: Vec<f64>,
@@ -68,7 +81,8 @@ impl<'a> Router<'a> {
         Router {
             cluster,
             model: Model::new(&cluster.node, parts),
-            legs: HashMap::new(),
+            legs: Vec::new(),
+            leg_numbers: HashMap::new(),
             numbers: HashMap::new(),
             keys: Vec::new(),
             capacities: Vec::new(),
@@ -91,7 +105,10 @@ impl<'a> Router<'a> {
 
     /// A resource in words: `node3/GPU0–plx0, PCIe 3.0 x16, towards plx0`.
     pub fn name(&self, resource: u32) -> String {
-        let Some(&key) = self.keys.get(resource as usize) else { return String::new() };
+        self.keys.get(resource as usize).map_or_else(String::new, |key| self.name_of(*key))
+    }
+
+    fn name_of(&self, key: u64) -> String {
         if key & CHANNEL != 0 {
             let network = self.cluster.network.as_ref();
             return network.map_or_else(String::new, |n| n.name(key & !CHANNEL));
@@ -103,6 +120,10 @@ impl<'a> Router<'a> {
     /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
     pub fn group(&self, resource: u32) -> String {
         alike(&self.name(resource))
+    }
+
+    fn group_of(&self, key: u64) -> String {
+        alike(&self.name_of(key))
     }
 
     /// Bytes a second that a GPU's memory moves, where its part says.
@@ -119,10 +140,34 @@ impl<'a> Router<'a> {
 
     /// How a transfer goes from one place to another. `engine` drives it within a node; between nodes the NICs do.
     pub fn way(&mut self, from: Place, to: Place, engine: Engine) -> Result<Way, ClusterError> {
+        let mut channels = std::mem::take(&mut self.channels);
+        channels.clear();
+        let course = self.course(from, to, engine, &mut channels)?;
+        let mut way = Way { uses: Vec::new(), cap: f64::INFINITY, cap_why: None, latency: course.latency };
+        self.take(course.legs[0], &mut way)?;
+        for channel in &channels {
+            let number = self.number(CHANNEL | channel)?;
+            way.uses.push((number, 1.0));
+        }
+        self.channels = channels;
+        if course.count == 2 {
+            self.take(course.legs[1], &mut way)?;
+        }
+        Ok(way)
+    }
+
+    /// The same without a number for everything that it uses; appends the network's channels.
+    pub(crate) fn course(
+        &mut self,
+        from: Place,
+        to: Place,
+        engine: Engine,
+        channels: &mut Vec<u64>,
+    ) -> Result<Course, ClusterError> {
         let latencies = self.cluster.latencies;
-        let mut way = Way { uses: Vec::new(), cap: f64::INFINITY, cap_why: None, latency: 0.0 };
         if from.node == to.node {
-            let leg = self.leg(from.device, to.device, engine)?;
+            let number = self.leg(from.device, to.device, engine)?;
+            let leg = &self.legs[number as usize];
             let latency = if leg.staged {
                 latencies.staged
             } else if leg.fabric {
@@ -130,9 +175,7 @@ impl<'a> Router<'a> {
             } else {
                 latencies.pcie
             };
-            way.latency = latency.seconds();
-            self.take(&leg, from.node, &mut way)?;
-            return Ok(way);
+            return Ok(Course { legs: [(from.node, number); 2], count: 1, latency: latency.seconds() });
         }
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
@@ -140,27 +183,45 @@ impl<'a> Router<'a> {
         let (out, into) = (self.nic_of(from.device), self.nic_of(to.device));
         let nic = |i: u32| self.cluster.nics.get(i as usize).copied().unwrap_or(self.cluster.nics[0]);
         let (out_nic, into_nic) = (nic(out), nic(into));
-        let leg = self.leg(from.device, out_nic, Engine::Nic)?;
-        self.take(&leg, from.node, &mut way)?;
-        let mut channels = std::mem::take(&mut self.channels);
-        channels.clear();
+        let first = channels.len();
         let ports = [Port { node: from.node, nic: out }, Port { node: to.node, nic: into }];
-        network.path(ports[0], ports[1], &mut channels)?;
-        way.latency = latencies.network.seconds() + network.hops(channels.len()) as f64 * network.hop_latency.seconds();
-        for channel in &channels {
-            let number = self.number(CHANNEL | channel, |_| network.capacity(*channel))?;
-            way.uses.push((number, 1.0));
-        }
-        self.channels = channels;
-        let leg = self.leg(into_nic, to.device, Engine::Nic)?;
-        self.take(&leg, to.node, &mut way)?;
-        Ok(way)
+        network.path(ports[0], ports[1], channels)?;
+        let hops = network.hops(channels.len() - first);
+        let latency = latencies.network.seconds() + hops as f64 * network.hop_latency.seconds();
+        let legs = [
+            (from.node, self.leg(from.device, out_nic, Engine::Nic)?),
+            (to.node, self.leg(into_nic, to.device, Engine::Nic)?),
+        ];
+        Ok(Course { legs, count: 2, latency })
+    }
+
+    /// A leg of a [`Course`].
+    pub(crate) fn leg_of(&self, number: u32) -> &Leg {
+        &self.legs[number as usize]
+    }
+
+    /// What a resource of the nodes' model carries, in bytes a second, and what it and its like in other nodes are called.
+    pub(crate) fn local(&self, resource: usize) -> Result<(f64, String), ClusterError> {
+        let group = self.group_of(resource as u64);
+        let rate = self.model.resources[resource].capacity;
+        Ok((self.rated(rate, &group, || self.name_of(resource as u64))?, group))
+    }
+
+    /// The same of a channel.
+    pub(crate) fn channel(&self, channel: u64) -> Result<(f64, String), ClusterError> {
+        let group = self.group_of(CHANNEL | channel);
+        Ok((self.rated(self.capacity(CHANNEL | channel), &group, || self.name_of(CHANNEL | channel))?, group))
+    }
+
+    /// Channels of one kind carry the same, and are called the same but for their numbers.
+    pub(crate) fn channel_kind(&self, channel: u64) -> u64 {
+        self.cluster.network.as_ref().map_or(0, |n| n.kind(channel))
     }
 
     /// The one place that asks the model how data moves within a node.
-    fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine) -> Result<Leg, ClusterError> {
-        if let Some(leg) = self.legs.get(&(from, to, engine)) {
-            return Ok(leg.clone());
+    fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine) -> Result<u32, ClusterError> {
+        if let Some(number) = self.leg_numbers.get(&(from, to, engine)) {
+            return Ok(*number);
         }
         let op = if engine == Engine::Nic { Operation::Read } else { Operation::Write };
         let transfer = Transfer { source: from, destination: to, engine, op, peer: PeerAccess::Enabled };
@@ -171,17 +232,19 @@ impl<'a> Router<'a> {
             Some((rate, why)) => (rate.bytes_per_second(), Some(why)),
             None => (f64::INFINITY, None),
         };
-        let leg = Leg { uses: route.uses, cap, cap_why, staged: route.staged, fabric: over_fabric };
-        self.legs.insert((from, to, engine), leg.clone());
-        Ok(leg)
+        let number = self.legs.len() as u32;
+        self.legs.push(Leg { uses: route.uses, cap, cap_why, staged: route.staged, fabric: over_fabric });
+        self.leg_numbers.insert((from, to, engine), number);
+        Ok(number)
     }
 
-    fn take(&mut self, leg: &Leg, node: u32, way: &mut Way) -> Result<(), ClusterError> {
-        for &(resource, per_byte) in &leg.uses {
-            let key = u64::from(node) << LOCAL | resource as u64;
-            let number = self.number(key, |model| model.resources[resource].capacity)?;
+    fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {
+        for i in 0..self.legs[leg as usize].uses.len() {
+            let (resource, per_byte) = self.legs[leg as usize].uses[i];
+            let number = self.number(u64::from(node) << LOCAL | resource as u64)?;
             way.uses.push((number, per_byte));
         }
+        let leg = &self.legs[leg as usize];
         if leg.cap < way.cap {
             way.cap = leg.cap;
             way.cap_why.clone_from(&leg.cap_why);
@@ -189,23 +252,39 @@ impl<'a> Router<'a> {
         Ok(())
     }
 
-    fn number(&mut self, key: u64, capacity: impl Fn(&Model) -> Rate) -> Result<u32, ClusterError> {
-        if let Some(number) = self.numbers.get(&key) {
-            return Ok(*number);
+    fn capacity(&self, key: u64) -> Rate {
+        let of_channel = || self.cluster.network.as_ref().map(|n| n.capacity(key & !CHANNEL));
+        if key & CHANNEL == 0 {
+            self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].capacity
+        } else {
+            of_channel().unwrap_or(Rate::from_bytes_per_second(0.0))
         }
-        let number = self.keys.len() as u32;
-        let mut rate = capacity(&self.model);
-        self.keys.push(key);
+    }
+
+    /// What a resource carries with what is asked of its component.
+    fn rated(&self, rate: Rate, group: &str, name: impl Fn() -> String) -> Result<f64, ClusterError> {
+        let mut rate = rate;
         if !self.scales.is_empty() {
-            let component = component(&self.group(number));
+            let component = component(group);
             let factors = self.scales.iter().filter(|(c, _)| *c == component).map(|(_, factor)| factor);
             rate = rate * factors.product::<f64>();
         }
         if rate.bytes_per_second().is_nan() || rate.bytes_per_second() <= 0.0 {
-            return Err(ClusterError::Capacity(self.name(number), rate));
+            return Err(ClusterError::Capacity(name(), rate));
         }
+        Ok(rate.bytes_per_second())
+    }
+
+    fn number(&mut self, key: u64) -> Result<u32, ClusterError> {
+        if let Some(number) = self.numbers.get(&key) {
+            return Ok(*number);
+        }
+        let group = if self.scales.is_empty() { String::new() } else { self.group_of(key) };
+        let rate = self.rated(self.capacity(key), &group, || self.name_of(key))?;
+        let number = self.keys.len() as u32;
+        self.keys.push(key);
         self.numbers.insert(key, number);
-        self.capacities.push(rate.bytes_per_second());
+        self.capacities.push(rate);
         Ok(number)
     }
 }

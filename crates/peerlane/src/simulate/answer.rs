@@ -15,6 +15,8 @@ use crate::units::Bytes;
 
 /// Least share of the transfers' time that is told, and tried for what would help.
 const LEAST_SHARE: f64 = 0.001;
+/// With more GPUs than this, what nodes do by themselves is simulated once for all of them.
+const MOST_TOLD: usize = 4096;
 /// Most groups of resources that are tried for what would help.
 const MOST_TRIED: usize = 6;
 
@@ -131,13 +133,15 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
 
 /// One size; `faster` is a component that carries twice as much.
 fn once(cluster: &Cluster, job: &Job, size: u64, faster: Option<&str>) -> Result<Outcome, SimulateError> {
+    let gpus = cluster.gpus().len() * cluster.taking.0.min(cluster.nodes) as usize;
     let mut router = Router::new(cluster, Parts::embedded());
     if let Some(component) = faster {
         router.scale(component, 2.0);
     }
     match job {
         Job::Workload(workload, _) => {
-            let program = workload.program(cluster, &router, size as f64)?;
+            let told = if gpus > MOST_TOLD { Workload::reduced } else { Workload::program };
+            let program = told(workload, cluster, &router, size as f64)?;
             run(&program, &mut router, Engine::Sm)
         }
         Job::Program(_, program, _) => run(program, &mut router, Engine::Ce),

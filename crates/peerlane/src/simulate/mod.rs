@@ -6,6 +6,7 @@
 //! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told.
 
 pub mod answer;
+mod counted;
 pub mod flows;
 mod heap;
 pub mod outcome;

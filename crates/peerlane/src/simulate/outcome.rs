@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::SimulateError;
+use super::counted::{Counted, counted};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
 use crate::cluster::Router;
@@ -48,27 +49,40 @@ pub struct Outcome {
 /// What [`Outcome::spent`] calls the time before the first byte.
 pub const STARTING: &str = "starting (latency)";
 
+/// Rounds of more steps than this are counted ([`counted`]) where that is exact, and played otherwise.
+const MOST_PLAYED: usize = 20_000;
+
 /// Plays a program. `engine` drives what stays within a node.
 pub fn run(program: &Program, router: &mut Router, engine: Engine) -> Result<Outcome, SimulateError> {
+    run_counting(program, router, engine, MOST_PLAYED)
+}
+
+/// The same with rounds of more than `most_played` steps counted where that is exact.
+pub fn run_counting(
+    program: &Program,
+    router: &mut Router,
+    engine: Engine,
+    most_played: usize,
+) -> Result<Outcome, SimulateError> {
     let mut player = Player::new(router, engine);
     let mut outcome = Outcome::default();
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     for (i, round) in program.rounds.iter().enumerate() {
-        let Repeated { played, steps, times, inexact } = repeat(round, &mut player)?;
+        let Repeated { played, steps, times, inexact } = repeat(round, &mut player, most_played)?;
         let begun = outcome.time;
         outcome.time += played.time * times;
         outcome.alone += played.alone * times;
-        outcome.computed += played.computed * times;
+        outcome.computed += played.computed * times * round.alike as f64;
         if outcome.inexact.is_none() {
             outcome.inexact = inexact.map(|why| format!("{}: {why}", round.name));
         }
         for (what, seconds) in played.spent {
             let name = match what {
                 Spent::Resource(r) => player.router().group(r),
-                Spent::Cap(why) => why,
+                Spent::Cap(why) | Spent::Kind(why) => why,
                 Spent::Start => STARTING.to_owned(),
             };
-            *spent.entry(name).or_default() += seconds * times;
+            *spent.entry(name).or_default() += seconds * times * round.alike as f64;
         }
         let room = MOST_EVENTS.saturating_sub(outcome.events.len());
         let timed = steps.iter().zip(played.starts.iter().zip(&played.ends)).take(room);
@@ -93,14 +107,26 @@ struct Repeated<'r> {
     inexact: Option<String>,
 }
 
-fn repeat<'r>(round: &'r Round, player: &mut Player) -> Result<Repeated<'r>, SimulateError> {
+fn repeat<'r>(round: &'r Round, player: &mut Player, most_played: usize) -> Result<Repeated<'r>, SimulateError> {
     let Round { steps, within, carried, repeats, .. } = round;
     if *repeats == 0 || steps.is_empty() {
         let played = Played::default();
         return Ok(Repeated { played, steps: steps.into(), times: 0.0, inexact: None });
     }
-    let once = player.play(steps, within)?;
     let all = |played, inexact| Ok(Repeated { played, steps: steps.into(), times: *repeats as f64, inexact });
+    if within.is_empty() && steps.len() > most_played {
+        let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
+        let (router, engine) = player.parts();
+        if let Some(Counted { played, repeats: same }) = counted(router, engine, steps, pairs)? {
+            if same || *repeats == 1 || *carried == Carried::All {
+                return all(played, None);
+            }
+            if 2 * steps.len() > MOST_STEPS {
+                return all(played, Some(taken_to_wait(steps.len())));
+            }
+        }
+    }
+    let once = player.play(steps, within)?;
     let Carried::Pairs(pairs) = carried else { return all(once, None) };
     // where all end at one moment, and each waits for something, every repetition starts at one moment, too
     let first = once.ends.iter().copied().fold(f64::INFINITY, f64::min);
@@ -121,11 +147,7 @@ fn repeat<'r>(round: &'r Round, player: &mut Player) -> Result<Repeated<'r>, Sim
         return all(played, None);
     }
     if 2 * steps.len() > MOST_STEPS {
-        let why = format!(
-            "{} steps that end at different times are taken to wait for the last at each repetition",
-            steps.len()
-        );
-        return all(once, Some(why));
+        return all(once, Some(taken_to_wait(steps.len())));
     }
     let most = (MOST_STEPS / steps.len()).max(2) as u64;
     let played = (*repeats).min(most);
@@ -143,6 +165,10 @@ fn repeat<'r>(round: &'r Round, player: &mut Player) -> Result<Repeated<'r>, Sim
     let why =
         format!("{played} of {repeats} repetitions were played, the others taken to last as long as the later of them");
     Ok(Repeated { times: time / end, played: got, steps: chain.into(), inexact: Some(why) })
+}
+
+fn taken_to_wait(steps: usize) -> String {
+    format!("{steps} steps that end at different times are taken to wait for the last at each repetition")
 }
 
 /// A round's repetitions as one graph.

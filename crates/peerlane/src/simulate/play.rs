@@ -18,6 +18,8 @@ const MOMENT: f64 = 1e-12;
 pub enum Spent {
     /// A full resource, by its number in the router.
     Resource(u32),
+    /// Full resources of one kind, in the router's words.
+    Kind(String),
     /// A cap of its own, in words.
     Cap(String),
     /// Before the first byte.
@@ -56,6 +58,11 @@ impl<'r, 'a> Player<'r, 'a> {
     /// A player over a router. `engine` drives what stays within a node.
     pub fn new(router: &'r mut Router<'a>, engine: Engine) -> Self {
         Player { router, engine, known: HashMap::new(), ways: Vec::new() }
+    }
+
+    /// The router, and what drives what stays within a node.
+    pub(super) fn parts(&mut self) -> (&mut Router<'a>, Engine) {
+        (self.router, self.engine)
     }
 
     /// The router.

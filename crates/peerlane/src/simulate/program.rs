@@ -55,12 +55,14 @@ pub struct Round {
     pub carried: Carried,
     /// How often it is done.
     pub repeats: u64,
+    /// By how many groups of nodes that share nothing the same is done; the steps are those of one.
+    pub alike: u64,
 }
 
 impl Round {
     /// Steps that all start at once, done once.
     pub fn at_once(name: impl Into<String>, steps: Vec<Step>) -> Self {
-        Round { name: name.into(), steps, within: Vec::new(), carried: Carried::All, repeats: 1 }
+        Round { name: name.into(), steps, within: Vec::new(), carried: Carried::All, repeats: 1, alike: 1 }
     }
 }
 
@@ -75,6 +77,6 @@ impl Program {
     /// Bytes of all its transfers.
     pub fn bytes(&self) -> f64 {
         let moved = |step: &Step| if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
-        self.rounds.iter().map(|r| r.steps.iter().map(moved).sum::<f64>() * r.repeats as f64).sum()
+        self.rounds.iter().map(|r| r.steps.iter().map(moved).sum::<f64>() * (r.repeats * r.alike) as f64).sum()
     }
 }

@@ -4,6 +4,8 @@
 //! Level 0 is the ports. A switch of level i has `down[i - 1]` children and stands, with `up[0] × … × up[i - 1]` others,
 //! above the same ports; each of its children is joined to `up[i - 1]` such switches.
 
+use std::collections::BTreeSet;
+
 use super::super::ClusterError;
 use super::{Port, port_name};
 
@@ -115,12 +117,39 @@ impl FatTree {
         (switch / nics * leaf + slot) * nics + switch % nics
     }
 
-    pub(super) fn path(&self, nics: u32, from: Port, to: Port, channels: &mut Vec<u64>) {
+    /// Up as far as needed and down again, by the first way, from the chosen one on, none of whose links has failed.
+    pub(super) fn path(
+        &self,
+        nics: u32,
+        from: Port,
+        to: Port,
+        failed: &BTreeSet<u64>,
+        channels: &mut Vec<u64>,
+    ) -> Result<(), ClusterError> {
         let (a, b) = (self.place(nics, from), self.place(nics, to));
         let choice = match self.paths {
             Paths::Static => b,
             Paths::Hashed => mix(a, b),
         };
+        let first = channels.len();
+        let ways = self.by(a, b, choice, channels);
+        if failed.is_empty() {
+            return Ok(());
+        }
+        for other in 1..=ways {
+            if !channels[first..].iter().any(|c| failed.contains(c)) {
+                return Ok(());
+            }
+            channels.truncate(first);
+            // all ways are gone through, whichever is chosen first
+            self.by(a, b, choice % ways + other, channels);
+        }
+        let name = |port: Port| port_name(nics, u64::from(port.node) * u64::from(nics.max(1)) + u64::from(port.nic));
+        Err(ClusterError::Disconnected(name(from), format!("{}: every way has a failed link", name(to))))
+    }
+
+    /// One of the ways from `a` to `b`, and how many there are.
+    fn by(&self, a: u64, b: u64, choice: u64, channels: &mut Vec<u64>) -> u64 {
         // up: which copy of the switch above is taken, as digits of `copy`
         let (mut here, mut there, mut copy, mut copies) = (a, b, 0, 1);
         let mut level = 0;
@@ -134,6 +163,7 @@ impl FatTree {
             there /= u64::from(self.down[level]);
             level += 1;
         }
+        let all = copies;
         while level > 0 {
             level -= 1;
             let ways = u64::from(self.up[level]);
@@ -143,6 +173,42 @@ impl FatTree {
             let below: u64 = self.down[..level].iter().map(|n| u64::from(*n)).product();
             channels.push(self.channel(level, b / below * copies + copy, way, true));
         }
+        all
+    }
+
+    /// Both directions of `uplink:leaf3/2`.
+    pub(super) fn uplink(&self, link: &str) -> Result<[u64; 2], ClusterError> {
+        let refuse = |why: String| ClusterError::Network(format!("'{link}': {why}"));
+        let words =
+            link.strip_prefix("uplink:").ok_or_else(|| refuse("write uplink:leaf3 or uplink:leaf3/2".into()))?;
+        let (switch, way) = words.split_once('/').unwrap_or((words, "0"));
+        let digits = switch.trim_start_matches(|c: char| !c.is_ascii_digit());
+        let word = &switch[..switch.len() - digits.len()];
+        let number = |text: &str| text.parse::<u64>().map_err(|_| refuse(format!("'{text}' is no number")));
+        let (switch, way) = (number(digits)?, number(way)?);
+        let level = match word {
+            "leaf" => 1,
+            "spine" => 2,
+            _ => return Err(refuse("links go up from a leaf or a spine".into())),
+        };
+        if level >= self.up.len() {
+            return Err(refuse(format!("no links go up from a {word} of this network")));
+        }
+        let under = self.down[..level].iter().map(|n| u64::from(*n)).product::<u64>();
+        let all = self.down.iter().map(|n| u64::from(*n)).product::<u64>() / under;
+        let switches = all * self.up[..level].iter().map(|n| u64::from(*n)).product::<u64>();
+        let ways = u64::from(self.up[level]);
+        if switch >= switches || way >= ways {
+            let last = (switches - 1, ways - 1);
+            return Err(refuse(format!("the last is uplink:{word}{}/{}", last.0, last.1)));
+        }
+        Ok([false, true].map(|down| self.channel(level, switch, way, down)))
+    }
+
+    /// See `Network::kind`.
+    pub(super) fn kind(&self, channel: u64) -> u64 {
+        let (level, _, _, down) = self.parts(channel);
+        2 * level as u64 + u64::from(down)
     }
 
     /// Channels between level `level` and the one above: `lower` is the number of the lower switch, or port.

@@ -6,6 +6,7 @@ mod explicit;
 mod fat_tree;
 mod torus;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -57,6 +58,8 @@ pub struct Network {
     pub rate: Rate,
     /// What each switch or router adds to a message's time.
     pub hop_latency: Seconds,
+    /// Channels that carry nothing, as their links have failed.
+    pub failed: BTreeSet<u64>,
 }
 
 impl Network {
@@ -67,12 +70,38 @@ impl Network {
         }
         match &self.shape {
             Shape::Torus(torus) => torus.path(from.node, to.node, channels),
-            Shape::FatTree(tree) => tree.path(self.nics, from, to, channels),
+            Shape::FatTree(tree) => tree.path(self.nics, from, to, &self.failed, channels)?,
             Shape::Dragonfly(dragonfly) => dragonfly.path(self.number(from), self.number(to), channels),
             Shape::Switch => channels.extend([2 * self.number(from), 2 * self.number(to) + 1]),
             Shape::Explicit(links) => links.path(from, to, channels)?,
         }
         Ok(())
+    }
+
+    /// Takes out a link of a fat tree, both ways: `uplink:leaf3` or `uplink:leaf3/2`, the first or the third link up from
+    /// a switch. Messages then take the next of the ways that they may choose from.
+    ///
+    /// # Errors
+    /// Where there is no such link, or the network is no fat tree: in others, a message has one way only.
+    pub fn fail(&mut self, link: &str) -> Result<(), ClusterError> {
+        let Shape::FatTree(tree) = &self.shape else {
+            let why =
+                format!("'{link}': only a fat tree or a rail network has another way for what a failed link carried");
+            return Err(ClusterError::Network(why));
+        };
+        self.failed.extend(tree.uplink(link)?);
+        Ok(())
+    }
+
+    /// The same number for channels that carry the same and are called the same but for numbers.
+    pub(crate) fn kind(&self, channel: u64) -> u64 {
+        match &self.shape {
+            Shape::FatTree(tree) => tree.kind(channel),
+            Shape::Dragonfly(_) => channel % 8,
+            Shape::Switch => channel % 2,
+            Shape::Torus(_) => 0,
+            Shape::Explicit(_) => channel,
+        }
     }
 
     /// What a channel carries.
@@ -223,7 +252,14 @@ mod tests {
     fn network(wanted: &str, nodes: u32, nics: u32) -> Network {
         let wanted: Wanted = wanted.parse().unwrap();
         let shape = wanted.shape(nodes, nics).unwrap().0;
-        Network { shape, nodes, nics, rate: Rate::from_gbit(100.0), hop_latency: Seconds::new(0.0) }
+        Network {
+            shape,
+            nodes,
+            nics,
+            rate: Rate::from_gbit(100.0),
+            hop_latency: Seconds::new(0.0),
+            failed: BTreeSet::new(),
+        }
     }
 
     fn path(network: &Network, from: (u32, u32), to: (u32, u32)) -> Vec<String> {

@@ -18,8 +18,10 @@ pub(super) struct Layout {
     /// GPUs a node.
     per_node: usize,
     nodes: usize,
-    /// Rings: positions in `places`.
-    rings: Vec<Vec<u32>>,
+    /// How many rings of all GPUs there are.
+    ring_count: usize,
+    /// Of how many nodes what happens within nodes is told: of all, or of the first, which stands for them.
+    told: usize,
 }
 
 /// One message.
@@ -32,13 +34,21 @@ fn chunks(bytes: f64) -> u64 {
 }
 
 impl Layout {
-    pub(super) fn new(cluster: &Cluster, router: &Router) -> Self {
+    /// `once`: what happens within nodes is told of the first alone.
+    pub(super) fn new(cluster: &Cluster, router: &Router, once: bool) -> Self {
         let gpus = cluster.gpus();
         let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
         let mut rails: Vec<u32> = gpus.iter().map(|gpu| router.nic_of(*gpu)).collect();
         rails.sort_unstable();
         rails.dedup();
         let count = if nodes > 1 && per_node > 1 { rails.len() } else { 1 };
+        let told = if once { nodes.min(1) } else { nodes };
+        Layout { places: cluster.places(), per_node, nodes, ring_count: count, told }
+    }
+
+    /// Rings: positions in `places`.
+    fn rings(&self) -> Vec<Vec<u32>> {
+        let Layout { per_node, nodes, ring_count: count, .. } = *self;
         // a ring enters a node at one GPU and leaves at the one before; the next node is gone through the other way
         // round, so that both ends of each link between nodes have the same place, and the same rail
         let ring = |entry: usize| -> Vec<u32> {
@@ -49,17 +59,28 @@ impl Layout {
             };
             (0..nodes).flat_map(|node| (0..per_node).map(move |i| within(node, i))).collect()
         };
-        let rings = (0..count).map(|c| ring(c * per_node / count)).collect();
-        Layout { places: cluster.places(), per_node, nodes, rings }
+        (0..count).map(|c| ring(c * per_node / count)).collect()
+    }
+
+    /// How many nodes each of those stands for of which it is told.
+    fn alike(&self) -> u64 {
+        (self.nodes / self.told.max(1)) as u64
     }
 
     /// Around the rings `turns` times: n − 1 steps a turn, in each of which every GPU passes on one part of n.
     pub(super) fn ring(&self, name: &str, size: f64, turns: u64) -> Program {
         let n = self.places.len();
-        let bytes = size / (n * self.rings.len()) as f64;
-        let (steps, pairs) = self.around(&self.rings, bytes);
+        let bytes = size / (n * self.ring_count) as f64;
+        let (steps, pairs) = self.around(&self.rings(), bytes);
         let repeats = turns * (n as u64).saturating_sub(1);
-        let round = Round { name: name.to_owned(), steps, within: Vec::new(), carried: Carried::Pairs(pairs), repeats };
+        let round = Round {
+            name: name.to_owned(),
+            steps,
+            within: Vec::new(),
+            carried: Carried::Pairs(pairs),
+            repeats,
+            alike: 1,
+        };
         Program { rounds: vec![round] }
     }
 
@@ -118,7 +139,7 @@ impl Layout {
         }
         let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
         let name = "all-reduce up and down two trees".to_owned();
-        Program { rounds: vec![Round { name, steps, within, carried, repeats: chunk_count }] }
+        Program { rounds: vec![Round { name, steps, within, carried, repeats: chunk_count, alike: 1 }] }
     }
 
     /// A chain of places, in chunks: each passes on what it has got.
@@ -135,14 +156,14 @@ impl Layout {
             }
         }
         let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
-        Round { name: name.to_owned(), steps, within, carried, repeats: chunk_count }
+        Round { name: name.to_owned(), steps, within, carried, repeats: chunk_count, alike: 1 }
     }
 
     /// To the first GPU of each node, around a ring of these, and back.
     pub(super) fn hierarchical(&self, size: f64) -> Program {
         let g = self.per_node;
-        let up: Vec<Vec<usize>> = (0..self.nodes).map(|n| (0..g).rev().map(|i| n * g + i).collect()).collect();
-        let down: Vec<Vec<usize>> = (0..self.nodes).map(|n| (0..g).map(|i| n * g + i).collect()).collect();
+        let up: Vec<Vec<usize>> = (0..self.told).map(|n| (0..g).rev().map(|i| n * g + i).collect()).collect();
+        let down: Vec<Vec<usize>> = (0..self.told).map(|n| (0..g).map(|i| n * g + i).collect()).collect();
         let leaders: Vec<u32> = (0..self.nodes).map(|n| (n * g) as u32).collect();
         let (steps, pairs) = self.around(&[leaders], size / self.nodes as f64);
         let ring = Round {
@@ -151,31 +172,29 @@ impl Layout {
             within: Vec::new(),
             carried: Carried::Pairs(pairs),
             repeats: 2 * (self.nodes as u64).saturating_sub(1),
+            alike: 1,
         };
-        let (up, down) =
-            (self.chain("reduce within nodes", &up, size), self.chain("broadcast within nodes", &down, size));
+        let within = |name: &str, chains| Round { alike: self.alike(), ..self.chain(name, chains, size) };
+        let (up, down) = (within("reduce within nodes", &up), within("broadcast within nodes", &down));
         Program { rounds: vec![up, ring, down] }
     }
 
     /// Scattered within each node, around rings of GPUs with the same place in their node, and gathered again.
     pub(super) fn rail(&self, size: f64) -> Program {
         let (g, nodes) = (self.per_node, self.nodes);
-        let local: Vec<Vec<u32>> = (0..nodes).map(|n| (0..g).map(|i| (n * g + i) as u32).collect()).collect();
+        let local: Vec<Vec<u32>> = (0..self.told).map(|n| (0..g).map(|i| (n * g + i) as u32).collect()).collect();
         let rails: Vec<Vec<u32>> = (0..g).map(|i| (0..nodes).map(|n| (n * g + i) as u32).collect()).collect();
-        let (inner, inner_pairs) = self.around(&local, size / g as f64);
-        let (outer, outer_pairs) = self.around(&rails, size / (g * nodes) as f64);
-        let round = |name: &str, steps: &[Step], pairs: &[(u32, u32)], repeats: usize| Round {
-            name: name.to_owned(),
-            steps: steps.to_vec(),
-            within: Vec::new(),
-            carried: Carried::Pairs(pairs.to_vec()),
-            repeats: repeats as u64,
+        let round = |name: &str, rings: &[Vec<u32>], bytes: f64, repeats: usize, alike: u64| {
+            let (steps, pairs) = self.around(rings, bytes);
+            let (within, carried) = (Vec::new(), Carried::Pairs(pairs));
+            Round { name: name.to_owned(), steps, within, carried, repeats: repeats as u64, alike }
         };
+        let (part, times) = (size / g as f64, g.saturating_sub(1));
         Program {
             rounds: vec![
-                round("reduce-scatter within nodes", &inner, &inner_pairs, g.saturating_sub(1)),
-                round("all-reduce around rails", &outer, &outer_pairs, 2 * nodes.saturating_sub(1)),
-                round("all-gather within nodes", &inner, &inner_pairs, g.saturating_sub(1)),
+                round("reduce-scatter within nodes", &local, part, times, self.alike()),
+                round("all-reduce around rails", &rails, part / nodes as f64, 2 * nodes.saturating_sub(1), 1),
+                round("all-gather within nodes", &local, part, times, self.alike()),
             ],
         }
     }
@@ -197,13 +216,13 @@ impl Layout {
     pub(super) fn broadcast(&self, size: f64) -> Program {
         // every ring begins where the data is
         let chains: Vec<Vec<usize>> = self
-            .rings
+            .rings()
             .iter()
             .map(|ring| {
                 let start = ring.iter().position(|r| *r == 0).unwrap_or(0);
                 ring[start..].iter().chain(&ring[..start]).map(|r| *r as usize).collect()
             })
             .collect();
-        Program { rounds: vec![self.chain("broadcast around rings", &chains, size / self.rings.len() as f64)] }
+        Program { rounds: vec![self.chain("broadcast around rings", &chains, size / self.ring_count as f64)] }
     }
 }

@@ -121,7 +121,18 @@ impl Workload {
     /// What it does on a cluster with so many bytes: of a collective, what nccl-tests calls its size (the larger of what a
     /// GPU gives and gets); of a message, its own; of a halo exchange, that of one face.
     pub fn program(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
-        let layout = collectives::Layout::new(cluster, router);
+        self.told(cluster, router, size, false)
+    }
+
+    /// The same, but what every node does by itself is told of the first alone ([`Round::alike`]).
+    ///
+    /// [`Round::alike`]: super::program::Round::alike
+    pub fn reduced(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
+        self.told(cluster, router, size, true)
+    }
+
+    fn told(&self, cluster: &Cluster, router: &Router, size: f64, once: bool) -> Result<Program, SimulateError> {
+        let layout = collectives::Layout::new(cluster, router, once);
         Ok(match self {
             Workload::PointToPoint(a, b) => {
                 let (from, to) = (cluster.find(a)?, cluster.find(b)?);

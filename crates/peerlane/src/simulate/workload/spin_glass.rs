@@ -115,7 +115,7 @@ impl SpinGlass {
         pairs.dedup();
         let name = "over-relaxation, half-sweeps".to_owned();
         let repeats = 2 * self.sweeps as u64;
-        Ok(Program { rounds: vec![Round { name, steps, within, carried: Carried::Pairs(pairs), repeats }] })
+        Ok(Program { rounds: vec![Round { name, steps, within, carried: Carried::Pairs(pairs), repeats, alike: 1 }] })
     }
 
     fn message(&self, cluster: &Cluster, from: Place, to: Place, bytes: f64) -> Result<Vec<Step>, SimulateError> {

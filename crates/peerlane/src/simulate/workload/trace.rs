@@ -98,7 +98,7 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         let line = lines[step];
         return Err(refuse(line, "it waits for itself by way of those that it waits for".to_owned()));
     }
-    let round = Round { name: "trace".to_owned(), steps, within, carried: Carried::All, repeats: 1 };
+    let round = Round { name: "trace".to_owned(), steps, within, carried: Carried::All, repeats: 1, alike: 1 };
     Ok(Trace { program: Program { rounds: vec![round] }, bytes: total })
 }
 

@@ -138,7 +138,7 @@ impl Training {
             }
         }
         let name = "forward and backward passes".to_owned();
-        Round { name, steps, within, carried: Carried::All, repeats: 1 }
+        Round { name, steps, within, carried: Carried::All, repeats: 1, alike: 1 }
     }
 
     /// A ring of copies for each part of the model.
@@ -154,7 +154,14 @@ impl Training {
             }
         }
         let name = "all-reduce of gradients".to_owned();
-        Round { name, steps, within: Vec::new(), carried: Carried::Pairs(pairs), repeats: 2 * (data as u64 - 1) }
+        Round {
+            name,
+            steps,
+            within: Vec::new(),
+            carried: Carried::Pairs(pairs),
+            repeats: 2 * (data as u64 - 1),
+            alike: 1,
+        }
     }
 }
 
