@@ -9,8 +9,9 @@ use peerlane::machine::Machine;
 use peerlane::model::Model;
 use peerlane::run::Run;
 
-use super::check::{judge, write_document};
+use super::check::write_document;
 use super::json;
+use super::site::Site;
 use crate::args::CompareArgs;
 use crate::render::designs;
 use crate::target::{changed, known_names, load};
@@ -46,7 +47,9 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if let Some(file) = &args.html {
         let models: Vec<Model> =
             compared.iter().map(|(_, machine, _)| Model::new(machine, Parts::embedded())).collect();
-        let checks: Vec<MachineCheck> = models.iter().map(judge).collect();
+        let site = Site::read(None)?;
+        let judged = compared.iter().zip(&models).map(|((_, _, run), model)| site.judge(model, run.as_ref()));
+        let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
         let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
             let MachineCheck { verdict, findings, .. } = checked;
             html::Subject { model, run: run.as_ref(), verdict: *verdict, findings }
