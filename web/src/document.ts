@@ -572,6 +572,18 @@ export interface FindingView {
  */
 cells: CellRef[]
 /**
+ * How sure it is.
+ */
+certainty: ("possible" | "likely" | "certain")
+/**
+ * What would confirm it: a command, mostly.
+ */
+confirm: string
+/**
+ * What it costs, where that can be told.
+ */
+cost?: (Cost | null)
+/**
  * Where that stands: `file:lines (tool)`.
  */
 evidence: string[]
@@ -636,6 +648,23 @@ matrix: number
  * Row.
  */
 row: number
+}
+/**
+ * What a finding costs, on the path where it costs most.
+ */
+export interface Cost {
+/**
+ * What is lost of a rate, or added to a time.
+ */
+lost: number
+/**
+ * Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+ */
+share: number
+/**
+ * The unit a matrix is given in.
+ */
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 }
 /**
  * One hop, as many ways have it.

@@ -48,9 +48,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let models: Vec<Model> =
             compared.iter().map(|(_, machine, _)| Model::new(machine, Parts::embedded())).collect();
         let site = Site::read(None)?;
-        let checks: Result<Vec<MachineCheck>, Failure> =
-            models.iter().zip(&compared).map(|(model, (_, _, run))| site.judge(model, run.as_ref())).collect();
-        let checks = checks?;
+        let judged = compared.iter().zip(&models).map(|((_, _, run), model)| site.judge(model, run.as_ref()));
+        let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
         let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
             let MachineCheck { verdict, findings, .. } = checked;
             html::Subject { model, run: run.as_ref(), verdict: *verdict, findings }
