@@ -1,12 +1,18 @@
 //! The command line: what may be written, and what it means.
 
+mod simulate;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
+use peerlane::place::{Jobs, Workload};
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
+use peerlane::what_if::Edit;
+
+pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -44,16 +50,30 @@ pub(crate) enum Command {
     Map(MapArgs),
     /// Show the rates that a machine should reach, and what limits each
     Predict(PredictArgs),
+    /// Write all of it as one HTML file: drawing, heat maps, findings, curves, the record
+    Report(ReportArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
+    /// Lay designs, machines and runs side by side, and say what follows
+    Compare(CompareArgs),
+    /// Choose GPUs, their order, NICs, cores and memory for a job, or for several at once
+    Place(PlaceArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
+    /// Simulate a workload on a machine, or on a cluster
+    Simulate(SimulateArgs),
+    /// Simulate workloads on several machines or clusters, and compare them
+    Sweep(SweepArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
     Systems(SystemsArgs),
     /// Compare the model with every published and recorded number of the catalogue
     Accuracy(AccuracyArgs),
+    /// Print a completion script for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
     /// Plant faults in virtual machines and see whether check finds them, and nothing else
     Selftest(SelftestArgs),
     /// Answers one request of 'measure' in a process of its own
@@ -86,6 +106,15 @@ pub(crate) struct Detail {
     pub(crate) verbose: bool,
 }
 
+/// Changes of the design before it is looked at.
+#[derive(Debug, Args)]
+pub(crate) struct WhatIf {
+    /// Change the design first, as in 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
+    /// 'GPU3=none' (docs/what-if.md); may be given several times. 'NAME:…' means that machine only
+    #[arg(long = "what-if", value_name = "CHANGE")]
+    pub(crate) edits: Vec<Edit>,
+}
+
 const CHECKED: &str = "\
 Three or more runs are taken for machines beside each other: peerlane check runs/*.json
 groups those of one kind and names the odd ones out.";
@@ -97,7 +126,18 @@ pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Show every finding, number, assumption and unknown, and matrices coloured by how they compare
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// What to write
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
+    pub(crate) format: CheckFormat,
+    /// Write the report as a page into this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
@@ -113,6 +153,61 @@ pub(crate) struct CheckArgs {
     /// Measure GPUs that others use, too
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
+}
+
+/// What `check` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CheckFormat {
+    /// For a terminal
+    Text,
+    /// JSON, as --json
+    Json,
+    /// For a ticket
+    Markdown,
+    /// Text exposition for a node exporter: rates, expectations, findings
+    Prometheus,
+    /// JUnit XML for CI: a case for each rule, failed at or above --fail-on
+    Junit,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    /// The page; '-' for standard output
+    #[arg(short, long, value_name = "FILE.html")]
+    pub(crate) output: PathBuf,
+    /// Show this machine by what it says of itself, without moving a byte
+    #[arg(long)]
+    pub(crate) passive: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long, conflicts_with = "passive")]
+    pub(crate) force: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "bash: peerlane completions bash > /etc/bash_completion.d/peerlane\n\
+                        fish: peerlane completions fish > ~/.config/fish/completions/peerlane.fish\n\
+                        zsh:  peerlane completions zsh > a folder of $fpath, as _peerlane")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "To read it: peerlane man | man -l -\nTo install: peerlane man -o /usr/local/share/man/man1")]
+pub(crate) struct ManArgs {
+    /// The page of this command
+    pub(crate) command: Option<String>,
+    /// Write all pages into this folder
+    #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// The least severity that makes `check` exit with 1.
@@ -146,6 +241,8 @@ impl FailOn {
 pub(crate) struct MapArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// What to write; without it: tree, path classes, and what else was found
@@ -269,6 +366,8 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
     /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
     #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
@@ -310,7 +409,85 @@ pub(crate) struct ExplainArgs {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
     #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
     pub(crate) detail: Detail,
+}
+
+/// Arguments of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct CompareArgs {
+    /// Two or more: system names, files, folders, runs, '-' or 'live', each a machine of its own.
+    /// With --what-if, each design that it changes stands beside itself
+    #[arg(value_name = "TARGET", required = true)]
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+}
+
+const PLACED: &str = "\
+Workloads: ring (each sends to the next and the last to the first, as all-reduce does), all-to-all,
+halo (each exchanges with its neighbours in a line), host-feed (each reads from its host memory),
+pairs (the first with the second, the third with the fourth …).
+
+What comes out is advice, with what the model predicts of it; nothing is set.
+docs/placement.md says what is best and how it is found.";
+
+/// Arguments of `place`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACED)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// How many GPUs the job has; without it, all that are free
+    #[arg(short, long, value_name = "N", conflicts_with = "jobs")]
+    pub(crate) gpus: Option<usize>,
+    /// Place several jobs at once, so that they disturb each other least: 2x4 is two jobs of four GPUs
+    /// each, 1x4+2x2 one of four and two of two
+    #[arg(short, long, value_name = "COUNTxGPUS")]
+    pub(crate) jobs: Option<Jobs>,
+    /// Choose for this many NICs a job, too; without it each GPU's NIC is named and does not decide
+    #[arg(long, value_name = "N")]
+    pub(crate) nics: Option<usize>,
+    /// What the GPUs of a job do at once
+    #[arg(short, long, value_name = "WORKLOAD", default_value = "ring", value_parser = workloads())]
+    pub(crate) workload: Workload,
+    /// GPUs that others use; they are taken to do the same among themselves
+    #[arg(short, long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) busy: Vec<String>,
+    /// What to write; without it, the choice with its reason
+    #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<PlaceFormat>,
+    /// Write the machine as a topology file for NCCL, too, and name it in what 'nccl' writes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: Option<PathBuf>,
+}
+
+/// What `place` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlaceFormat {
+    /// CUDA_VISIBLE_DEVICES, for a shell
+    Env,
+    /// A numactl and a taskset prefix for each rank
+    Numactl,
+    /// A rankfile for Open MPI
+    Rankfile,
+    /// Lines of Slurm's gres.conf with cores and links, of the whole machine
+    Slurm,
+    /// Variables of NCCL, for a shell
+    Nccl,
+}
+
+fn workloads() -> impl TypedValueParser<Value = Workload> {
+    let named = |name: String| Workload::ALL.into_iter().find(|w| w.name() == name).ok_or("no such workload");
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name)).try_map(named)
 }
 
 const GATHERED: &str = "\

@@ -6,6 +6,8 @@
 
 mod args;
 mod commands;
+mod formats;
+mod html;
 mod live;
 mod measuring;
 mod program;
@@ -76,13 +78,20 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Check(args) => commands::check::run(args, &mut out),
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),
+        Command::Report(args) => commands::report::run(args),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Simulate(args) => commands::simulate::run(args, &mut out),
+        Command::Sweep(args) => commands::sweep::run(args, &mut out),
+        Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
+        Command::Place(args) => commands::place::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
+        Command::Completions(args) => commands::shell::completions(args, &mut out),
+        Command::Man(args) => commands::shell::man(args, &mut out),
         Command::Selftest(args) => commands::selftest::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use peerlane::assemble::assemble;
-use peerlane::catalogue;
+use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found, Warning};
 use peerlane::machine::Machine;
 use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
+use peerlane::what_if::{Edit, apply};
 
 use crate::{Failure, live};
 
@@ -99,6 +100,36 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         (machines, runs) = (vec![machines.swap_remove(at)], vec![runs.swap_remove(at)]);
     }
     Ok(Loaded { machines, runs, incomplete: !problems.is_empty() })
+}
+
+/// The same, with the machines changed as asked. What was measured on a machine says nothing of the changed one.
+pub(crate) fn load_changed(targets: &[String], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
+    let mut loaded = load(targets, only)?;
+    known_names(edits, &loaded.machines)?;
+    for (machine, run) in loaded.machines.iter_mut().zip(&mut loaded.runs) {
+        if let Some(changed) = changed(machine, edits)? {
+            (*machine, *run) = (changed, None);
+        }
+    }
+    Ok(loaded)
+}
+
+/// The machine that the edits make of this one; `None` where none of them is for it.
+pub(crate) fn changed(machine: &Machine, edits: &[Edit]) -> Result<Option<Machine>, Failure> {
+    if !edits.iter().any(|e| e.is_for(&machine.name)) {
+        return Ok(None);
+    }
+    apply(machine, edits, Parts::embedded()).map(Some).map_err(|e| Failure::new(format!("{}: {e}", machine.name)))
+}
+
+/// Refuses edits for machines that are not there.
+pub(crate) fn known_names(edits: &[Edit], machines: &[Machine]) -> Result<(), Failure> {
+    let stray = edits.iter().find(|e| !machines.iter().any(|m| e.is_for(&m.name)));
+    stray.map_or(Ok(()), |edit| {
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        let wanted = edit.machine.as_deref().unwrap_or_default();
+        Err(Failure::new(format!("what if '{edit}': no machine '{wanted}' here; there are: {}", names.join(", "))))
+    })
 }
 
 /// A system of the catalogue by name.

@@ -1,6 +1,6 @@
 //! NVML, asked safely: a session, its devices, and one value a call.
 //!
-//! Any function may be absent and any call may fail: each gives a [`Problem`] that says which in a few words.
+//! Any function may be absent and any call may fail: each gives a `Problem` that says which in a few words.
 //! NVML can hang on a GPU that has fallen off the bus, so that a process should ask which can be ended.
 
 mod device;

@@ -1,5 +1,7 @@
 //! Records of live machines in `captures/h200x4-vm-runs`: they are read, and show what they are said to show.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 
 use peerlane::names::is_host;
@@ -21,7 +23,7 @@ fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r)
 
 #[test]
 fn records_are_complete_and_verified() {
-    for name in ["default.json", "subsets.json", "collectives.json"] {
+    for name in ["default.json", "subsets.json", "subsets-2.json", "collectives.json"] {
         let run = record(name);
         assert!(run.complete, "{name}");
         assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");

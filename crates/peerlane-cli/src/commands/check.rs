@@ -1,116 +1,118 @@
-//! `peerlane check`: verdict, tree, expected against seen, findings, and what is not known.
+//! `peerlane check`: verdict, tree, findings, expected against seen, and what is not known.
 
-use std::env;
-use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use peerlane::catalogue::Parts;
-use peerlane::check::{Context, Finding, Settings, check_with, verdict};
+use peerlane::check::Verdict;
+use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::fleet::{Dictionary, Node, against};
-use peerlane::machine::Machine;
+use peerlane::machine::{Machine, Observed};
 use peerlane::model::Model;
-use peerlane::run::Run;
 
 use super::measure::{self, Taken};
+use super::site::Site;
 use super::{between, fleet, heading, json, most};
-use crate::args::CheckArgs;
-use crate::render::{comparison, findings, tree};
-use crate::target::{Loaded, load};
-use crate::{Failure, Outcome, live};
-
-/// Where a site's settings are looked for if none are named.
-const SITE: &str = "/etc/peerlane/rules.toml";
-
-/// Names another place for them.
-const VARIABLE: &str = "PEERLANE_RULES";
-
-/// Settings are written by hand; 1 MiB is far above any.
-const MAX_SETTINGS: u64 = 1 << 20;
+use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
+use crate::formats::{junit, markdown, prometheus};
+use crate::render::style::{self, paint};
+use crate::render::text::{count, fit, hang};
+use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
+use crate::target::{Loaded, load_changed};
+use crate::{Failure, Outcome, html, live};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let settings = settings(args.rules.as_deref())?;
+    let site = Site::read(args.rules.as_deref())?;
     if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
-        return fleet::run(args, &settings, out);
+        return fleet::run(args, &site.settings, out);
     }
-    let dictionary = Dictionary::default();
-    let before = args.baseline.as_deref().map(|path| baseline(path, &dictionary)).transpose()?;
-    let loaded = match measured(args)? {
-        Some(loaded) => loaded,
-        None => load(&args.machines.targets, args.machines.machine.as_deref())?,
-    };
-    if before.is_some() && loaded.runs.iter().all(Option::is_none) {
-        return Err(Failure::new(
-            "--baseline compares runs, and no TARGET here is one: measure first (peerlane measure -o run.json)",
-        ));
-    }
+    let site = site.since(args.baseline.as_deref())?;
+    let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
+    site.fits(&loaded)?;
+    let models = models(&loaded);
     let mut checks = Vec::new();
-    for (i, (machine, run)) in loaded.machines.iter().zip(&loaded.runs).enumerate() {
-        let model = Model::new(machine, Parts::embedded());
-        let context = Context { machine, model: &model };
-        let mut all = check_with(&context, &settings);
-        if let (Some(before), Some(run)) = (&before, run) {
-            let changes = changes(before, run, &dictionary, &settings)?;
-            all.findings.splice(0..0, changes.into_iter().filter(|f| settings.waiver(&machine.name, f).is_none()));
-            all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
-        }
-        let verdict = verdict(&context, &all.findings);
-        let checked = MachineCheck { name: machine.name.clone(), verdict, findings: all.findings, waived: all.waived };
-        if !args.detail.json {
+    let format = if args.detail.json { CheckFormat::Json } else { args.format };
+    for (i, (model, run)) in models.iter().zip(&loaded.runs).enumerate() {
+        let checked = site.judge(model, run.as_ref())?;
+        if format == CheckFormat::Text {
             between(out, i == 0)?;
-            report(out, &model, &checked, args.detail.verbose)?;
+            report(out, model, &checked, args)?;
         }
         checks.push(checked);
     }
+    if let Some(file) = &args.html {
+        write_page(file, &loaded, &models, &checks)?;
+    }
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f.severity));
-    if args.detail.json {
-        json(out, &CheckDocument::new(checks))?;
+    match format {
+        CheckFormat::Text => {}
+        CheckFormat::Json => json(out, &CheckDocument::new(checks))?,
+        CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
+        CheckFormat::Markdown => {
+            for (i, (model, checked)) in models.iter().zip(&checks).enumerate() {
+                let text = markdown::machine(model, checked.verdict, &checked.findings);
+                write!(out, "{}{text}", if i == 0 { "" } else { "\n" })?;
+            }
+        }
+        CheckFormat::Prometheus => {
+            let judged = |((model, checked), run): ((_, _), &Option<peerlane::run::Run>)| {
+                let (model, checked): (&Model, &MachineCheck) = (model, checked);
+                let began = run.as_ref().map(|run| run.conditions.began);
+                prometheus::Judged { model, verdict: checked.verdict, findings: &checked.findings, began }
+            };
+            let all: Vec<_> = models.iter().zip(&checks).zip(&loaded.runs).map(judged).collect();
+            out.write_all(prometheus::exposition(&all).as_bytes())?;
+        }
     }
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
 }
 
-/// The settings of the rules: of the named file, else of the site's, else the usual ones.
-fn settings(named: Option<&Path>) -> Result<Settings, Failure> {
-    let path = named.map(Path::to_path_buf).or_else(|| env::var_os(VARIABLE).map(PathBuf::from));
-    let path = match path {
-        Some(path) => path,
-        None if Path::new(SITE).is_file() => PathBuf::from(SITE),
-        None => return Ok(Settings::default()),
-    };
-    let refused = |why: String| Failure::new(format!("{}: {why}", path.display()));
-    if fs::metadata(&path).map_err(|e| refused(e.to_string()))?.len() > MAX_SETTINGS {
-        return Err(refused(format!("larger than {} MiB; no settings", MAX_SETTINGS >> 20)));
+/// The machines that are meant; this one measured, unless it is not to be.
+pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, passive: bool, force: bool) -> Result<Loaded, Failure> {
+    // what is only imagined cannot be measured
+    match measured(wanted, passive || !what_if.edits.is_empty(), force)? {
+        Some(loaded) => Ok(loaded),
+        None => load_changed(&wanted.targets, wanted.machine.as_deref(), &what_if.edits),
     }
-    let text = fs::read_to_string(&path).map_err(|e| refused(e.to_string()))?;
-    Settings::read(&text).map_err(|e| refused(e.to_string()))
 }
 
-fn baseline(path: &Path, dictionary: &Dictionary) -> Result<Node, Failure> {
-    let name = path.display().to_string();
-    let text = fleet::text(&name).map_err(Failure::new)?;
-    Node::read(&text, &name, dictionary).map_err(|e| Failure::new(format!("{name}: {e}")))
+/// A model of each machine.
+pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
+    loaded.machines.iter().map(|machine| Model::new(machine, Parts::embedded())).collect()
 }
 
-/// What changed since an earlier run.
-fn changes(before: &Node, run: &Run, dictionary: &Dictionary, settings: &Settings) -> Result<Vec<Finding>, Failure> {
-    let text = run.to_json().map_err(|e| Failure::new(e.to_string()))?;
-    let now = Node::read(&text, "this run", dictionary).map_err(|e| Failure::new(e.to_string()))?;
-    Ok(against(before, &now, dictionary, settings))
+/// Writes the page of some machines to a file, or to standard output for `-`.
+pub(super) fn write_page<'a>(
+    file: &Path,
+    loaded: &'a Loaded,
+    models: &'a [Model<'a>],
+    checks: &'a [MachineCheck],
+) -> Result<(), Failure> {
+    let subject = |((model, checked), run)| {
+        let (checked, run): (&'a MachineCheck, &'a Option<_>) = (checked, run);
+        html::Subject { model, run: run.as_ref(), verdict: checked.verdict, findings: &checked.findings }
+    };
+    let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
+    let page = html::page(&html::document(&subjects)).map_err(|e| Failure::new(format!("no report: {e}")))?;
+    if file == Path::new("-") {
+        std::io::stdout().lock().write_all(page.as_bytes())?;
+        return Ok(());
+    }
+    std::fs::write(file, page).map_err(|e| Failure::new(format!("{}: {e}", file.display())))
 }
 
 /// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
 /// be, which stderr is told.
-fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
-    let meant = match args.machines.targets.as_slice() {
+fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Loaded>, Failure> {
+    let meant = match wanted.targets.as_slice() {
         [] => true,
         [only] => only == "live",
         _ => false,
     };
-    if args.passive || !meant || !live::has_nvidia_gpu() {
+    if passive || !meant || !live::has_nvidia_gpu() {
         return Ok(None);
     }
-    match measure::take_live(args.force) {
+    match measure::take_live(force) {
         Ok(Taken { run, incomplete }) => {
             let machine = run.machine().map_err(|e| Failure::new(e.to_string()))?;
             Ok(Some(Loaded { machines: vec![machine], runs: vec![Some(run)], incomplete }))
@@ -123,22 +125,71 @@ fn measured(args: &CheckArgs) -> Result<Option<Loaded>, Failure> {
     }
 }
 
-fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, verbose: bool) -> Result<(), Failure> {
+/// Lines of numbers that are shown unless all are asked for.
+const LINES: usize = 14;
+
+/// Verdict, drawing, the few findings that matter, numbers: about a screen, or all of it.
+fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &CheckArgs) -> Result<(), Failure> {
     let machine = model.machine;
+    let verbose = args.detail.verbose;
+    let all = args.all || verbose;
     heading(out, machine)?;
     findings::verdict(out, checked.verdict, &checked.findings)?;
     writeln!(out)?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
-    comparison::write(out, &comparison::sections(model, verbose))?;
-    findings::write(out, &checked.findings, verbose)?;
+    findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
-    caveats(out, machine, verbose)
+    comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
+    if all {
+        heat_maps(out, model)?;
+        return caveats(out, machine, true, verbose);
+    }
+    if checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
+        return caveats(out, machine, false, verbose);
+    }
+    left_out(out, machine)?;
+    Ok(())
+}
+
+/// Every matrix, its numbers coloured by how they compare with what is expected.
+fn heat_maps(out: &mut dyn Write, model: &Model) -> std::io::Result<()> {
+    for Observed { matrix, origin, .. } in &model.machine.matrices {
+        writeln!(out)?;
+        hang(out, "", &matrix.describe())?;
+        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        let expected = expect_like(model, matrix);
+        let rate = matrix.unit.rate(1.0).is_some();
+        let look = |i: usize, j: usize| {
+            let expected = expected.as_ref().and_then(|e| e.values.get(i)?.get(j).copied().flatten());
+            match (matrix.value(i, j), expected.filter(|e| *e > 0.0)) {
+                (Some(seen), Some(expected)) if rate => style::of_heat(seen / expected),
+                (Some(seen), Some(expected)) if seen > 0.0 => style::of_heat(expected / seen),
+                _ => style::PLAIN,
+            }
+        };
+        matrix::heat(out, &matrix.rows, &matrix.cols, &matrix.values, look)?;
+    }
+    Ok(())
+}
+
+/// How much more there is to say.
+fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
+    let kinds = [
+        ("unknown", machine.unknown.len()),
+        ("assumption", machine.assumptions.len()),
+        ("warning", machine.warnings.len()),
+    ];
+    let more: Vec<String> = kinds.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| count(n, what)).collect();
+    if more.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::DIM, &format!("{} (--all shows them)", more.join(", "))))
 }
 
 /// What is unknown, assumed, contradictory or odd.
-pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
-    let most = most(verbose);
+pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, all: bool, verbose: bool) -> Result<(), Failure> {
+    let most = most(all);
     let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();
     let warnings: Vec<String> = machine.warnings.iter().map(ToString::to_string).collect();
     findings::sentences(out, "Contradictions", &contradictions, usize::MAX)?;

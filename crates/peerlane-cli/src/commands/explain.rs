@@ -7,6 +7,7 @@ use peerlane::evidence::{Engine, Matrix, Operation};
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
+use peerlane::lift::{Lift, lifts};
 use peerlane::machine::Machine;
 use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
@@ -16,8 +17,8 @@ use super::{heading, json};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
-use crate::render::{WIDTH, label};
-use crate::target::{is_target, load};
+use crate::render::{self, WIDTH, label};
+use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
 
 /// Sizes at which a way's rate is shown.
@@ -33,7 +34,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if targets.is_empty() && is_target(a) {
         return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} A {b}")));
     }
-    let loaded = load(targets, args.machine.as_deref())?;
+    let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;
     let has_both = |m: &&Machine| find(&m.fabric, a, b).is_ok();
     let Some(first) = loaded.machines.first() else { return Err(Failure::new("no machine found")) };
     let machine = loaded.machines.iter().find(has_both).unwrap_or(first);
@@ -109,7 +110,9 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         both,
         curve: ExpectedCurve::of(model, &ahead, &SIZES),
         unknown,
+        lifts: lifts(model, &ahead),
         observed: observed(model, a, b),
+        rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
 
@@ -241,7 +244,9 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     for why in &e.unknown {
         hang(out, "  ", why)?;
     }
-    seen(out, &e.observed)
+    lifted(out, e)?;
+    seen(out, &e.observed)?;
+    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
 }
 
 /// A small copy's time, and the rates of larger ones.
@@ -253,6 +258,28 @@ fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
     let half = format!("half of it from {:.0} KiB on", curve.half_size as f64 / 1024.0);
     let rates = rates.collect::<Vec<_>>().join(", ");
     hang(out, &format!("  {:<36}", "copies of a size, GB/s"), &format!("{rates}; {half}"))
+}
+
+/// What would raise the rate, the greatest rise first.
+fn lifted(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
+    if e.lifts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("What would lift {} → {}", e.a, e.b)))?;
+    for Lift { what, edits, rate, factor, bottleneck } in &e.lifts {
+        let label = format!("  {:>8} GB/s {:>7}  ", number(*rate), times(*factor));
+        hang(out, &label, &format!("{what}; then bound by {bottleneck}"))?;
+        let flags: Vec<String> = edits.iter().map(|e| format!("--what-if '{e}'")).collect();
+        for line in wrap(&flags.join(" "), WIDTH - width(&label)) {
+            writeln!(out, "{:indent$}{}", "", paint(style::DIM, &line), indent = width(&label))?;
+        }
+    }
+    Ok(())
+}
+
+/// `+28 %`, `× 6.7`.
+fn times(factor: f64) -> String {
+    if factor < 2.0 { format!("+{:.0} %", (factor - 1.0) * 100.0) } else { format!("× {factor:.1}") }
 }
 
 fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result<()> {
@@ -279,7 +306,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     for (hop, way) in hops.iter().zip(&ways) {
         let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
         let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
-        let why = wrap(reason(hop), WIDTH.saturating_sub(column + 19));
+        let why = wrap(reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
         let first = why.first().map_or("", String::as_str);
         let line = format!("  {:column$} {} {}", fit(way, column), paint(look, &format!("{limit:>11} {mark}")), first);
         writeln!(out, "{}", line.trim_end())?;
@@ -296,11 +323,11 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
 }
 
 /// Why a hop is limited, without the rate that stands beside it already.
-fn reason(hop: &ExplainedHop) -> &str {
-    let stated = hop.limit.map(|l| format!(": {} ", Rate::from_gb(l)));
-    match stated.and_then(|rate| hop.why.split_once(rate.as_str())) {
+pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
+    let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
+    match stated.and_then(|rate| why.split_once(rate.as_str())) {
         Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
-        None => &hop.why,
+        None => why,
     }
 }
 

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use peerlane::catalogue::Parts;
 use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
+use peerlane::model::Model;
 use peerlane::names::ranges;
 use peerlane::run::Run;
 use peerlane::units::Rate;
@@ -17,11 +19,11 @@ use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, dot, label, matrix, run, svg, tree};
-use crate::target::load;
+use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let machines = &loaded.machines;
     let format = if args.detail.json { Some(Format::Json) } else { args.format };
     match format {
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
                 dot::write(out, machine)?;
             }
         }
-        Some(Format::Svg) => svg::write(out, the_only(machines)?)?,
+        Some(Format::Svg) => svg::write(out, &Model::new(the_only(machines)?, Parts::embedded()))?,
         Some(Format::NcclXml) => out.write_all(to_nccl_xml(the_only(machines)?).as_bytes())?,
         Some(Format::System) => out.write_all(to_system_toml(the_only(machines)?).as_bytes())?,
     }
@@ -89,7 +91,7 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
         classes(out, machine)?;
     }
     found(out, machine)?;
-    caveats(out, machine, verbose)
+    caveats(out, machine, verbose, verbose)
 }
 
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {

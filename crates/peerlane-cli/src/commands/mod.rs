@@ -2,13 +2,20 @@
 
 pub(crate) mod accuracy;
 pub(crate) mod check;
+pub(crate) mod compare;
 pub(crate) mod explain;
 mod fleet;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
+pub(crate) mod place;
 pub(crate) mod predict;
+pub(crate) mod report;
 pub(crate) mod selftest;
+pub(crate) mod shell;
+pub(crate) mod simulate;
+mod site;
+pub(crate) mod sweep;
 pub(crate) mod systems;
 
 use std::io::{self, Write};
@@ -43,7 +50,7 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 }
 
 /// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
-fn inventory(machine: &Machine) -> String {
+pub(crate) fn inventory(machine: &Machine) -> String {
     let fabric = &machine.fabric;
     let kinds = [
         (NodeKind::Gpu, "GPU"),

@@ -16,14 +16,14 @@ use crate::render::comparison::{between as pairs_in_words, describe};
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};
 use crate::render::{WIDTH, matrix};
-use crate::target::load;
+use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
 /// Bottlenecks shown below a matrix unless all are asked for.
 const BOTTLENECKS: usize = 6;
 
 pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load(&args.machines.targets, args.machines.machine.as_deref())?;
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
         let model = Model::new(machine, Parts::embedded());

@@ -277,8 +277,38 @@ fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize
     (within == pairs).then_some(cliques)
 }
 
-/// Writes the table.
-pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()> {
+/// One line of the table in words.
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Between whom, with the path class.
+    pub(crate) ends: String,
+    /// How many cells it stands for.
+    pub(crate) cells: usize,
+    /// Lowest and highest expectation; empty where nothing can be expected.
+    pub(crate) expected: String,
+    /// Lowest and highest number seen.
+    pub(crate) seen: String,
+    /// Lowest and highest of seen ÷ expected.
+    pub(crate) ratio: String,
+}
+
+/// The lines, for other formats.
+pub(crate) fn rows(sections: &[Section]) -> Vec<Row> {
+    let text = |bounds: Option<(f64, f64)>| bounds.map_or_else(String::new, |(low, high)| span(low, high));
+    let row = |section: &Section, line: Line| Row {
+        what: section.what.clone(),
+        ends: line.ends().replacen("  ", " ", 2),
+        cells: line.cells,
+        expected: text(line.expected),
+        seen: text(line.seen),
+        ratio: text(line.ratio),
+    };
+    sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
+}
+
+/// Writes the table, at most so many lines of numbers of it.
+pub(crate) fn write(out: &mut dyn Write, sections: &[Section], most: usize) -> io::Result<()> {
     if sections.is_empty() {
         return Ok(());
     }
@@ -307,21 +337,26 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section]) -> io::Result<()>
     let head = fit(&head, BEFORE);
     let titles = format!("{head:<BEFORE$} {:>5} {:>11} {seen:>11} {ratio:>9}", "cells", "expected");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
+    let (count, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
     let heading = |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, WIDTH - 2)));
     if by_ends {
-        for wanted in &ends {
+        for wanted in ends.iter().filter(|ends| lines.iter().any(|(_, line)| line.ends() == **ends)) {
             heading(out, wanted)?;
             for (section, line) in lines.iter().filter(|(_, line)| line.ends() == *wanted) {
                 row(out, &section.heading(BEFORE - 2, &said), section.unit, line)?;
             }
         }
-        return Ok(());
-    }
-    for section in sections {
-        heading(out, &section.heading(WIDTH - 2, &said))?;
-        for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
-            row(out, &line.ends(), section.unit, line)?;
+    } else {
+        for section in sections.iter().filter(|s| lines.iter().any(|(of, _)| std::ptr::eq(*of, *s))) {
+            heading(out, &section.heading(WIDTH - 2, &said))?;
+            for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
+                row(out, &line.ends(), section.unit, line)?;
+            }
         }
+    }
+    if count > lines.len() {
+        let more = format!("and {} more lines (--all shows them)", count - lines.len());
+        writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())
 }
@@ -406,7 +441,7 @@ mod tests {
         };
         let shown = |sections: &[Section]| {
             let mut out = Vec::new();
-            write(&mut out, sections).unwrap();
+            write(&mut out, sections, usize::MAX).unwrap();
             let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
             assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
             text.lines()

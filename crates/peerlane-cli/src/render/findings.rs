@@ -6,7 +6,7 @@ use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::{count, width, wrap};
+use super::text::{count, fit, width, wrap};
 
 /// How many evidence lines a finding shows unless all are asked for.
 const EVIDENCE: usize = 3;
@@ -19,6 +19,11 @@ pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding
         Verdict::Broken => "BROKEN",
         Verdict::Unknown => "UNKNOWN: too little is known to judge",
     };
+    writeln!(out, "{}  {}", paint(style::of_verdict(verdict), name), counts(findings))
+}
+
+/// `1 error, 2 warnings`, or that there is none.
+pub(crate) fn counts(findings: &[Finding]) -> String {
     let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
         0 => None,
         n => Some(count(n, what)),
@@ -28,25 +33,47 @@ pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding
             .into_iter()
             .flatten()
             .collect();
-    let counts = if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") };
-    writeln!(out, "{}  {counts}", paint(style::of_verdict(verdict), name))
+    if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") }
 }
 
-/// Writes findings one below the other.
-pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], verbose: bool) -> io::Result<()> {
-    for finding in findings {
+/// Findings that are shown in full unless all are asked for; no notes among them.
+const FULL: usize = 3;
+
+/// Further ones that have a line each.
+const BRIEF: usize = 6;
+
+/// Writes findings one below the other: the few that matter in full, of the others a line each, unless `all`.
+pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbose: bool) -> io::Result<()> {
+    let matter = findings.iter().take_while(|f| f.severity > Severity::Info).count();
+    let full = if all { findings.len() } else { matter.min(FULL) };
+    let (full, brief) = findings.split_at(full);
+    for finding in full {
         writeln!(out)?;
         one(out, finding, verbose)?;
+    }
+    if !brief.is_empty() {
+        writeln!(out)?;
+    }
+    for finding in brief.iter().take(BRIEF) {
+        let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
+        writeln!(out, "{word} {}", fit(&finding.summary, WIDTH - 9))?;
+    }
+    if brief.len() > BRIEF {
+        writeln!(out, "{}", paint(style::DIM, &format!("         and {} more findings", brief.len() - BRIEF)))?;
     }
     Ok(())
 }
 
-fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
-    let severity = match finding.severity {
+fn word(severity: Severity) -> &'static str {
+    match severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
         Severity::Info => "note",
-    };
+    }
+}
+
+fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
+    let severity = word(finding.severity);
     let kind = match finding.kind {
         FindingKind::Fault => "fault",
         FindingKind::Design => "by design",
@@ -111,6 +138,32 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[String], most
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::check::Certainty;
+
+    #[test]
+    fn the_few_that_matter_stand_in_full() {
+        let finding = |severity| Finding {
+            rule: "slow-path".into(),
+            kind: FindingKind::Fault,
+            severity,
+            subjects: vec![],
+            summary: "word ".repeat(40),
+            expected: "e".into(),
+            observed: "o".into(),
+            evidence: vec![],
+            mend: "m".into(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
+        };
+        let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
+        let found: Vec<Finding> = found.collect();
+        let shown = |all| crate::render::plain(|out| write(out, &found, all, false));
+        let (few, all) = (shown(false), shown(true));
+        assert_eq!((few.matches("mend").count(), all.matches("mend").count()), (FULL, found.len()));
+        assert_eq!((few.matches("note").count(), few.matches("error").count()), (BRIEF - 2, 5));
+        assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= WIDTH), "{few}");
+    }
 
     #[test]
     fn a_long_finding_is_wrapped_and_complete() {
@@ -130,7 +183,7 @@ mod tests {
             cost: None,
         };
         let mut out = Vec::new();
-        write(&mut out, std::slice::from_ref(&finding), false).unwrap();
+        write(&mut out, std::slice::from_ref(&finding), true, false).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
         assert_eq!(text.matches("word").count(), 240);

@@ -72,6 +72,17 @@ pub(crate) fn numbers(
     cols: &[String],
     values: &[Vec<Option<f64>>],
 ) -> io::Result<()> {
+    heat(out, rows, cols, values, |_, _| style::PLAIN)
+}
+
+/// The same, each number in a style by its row and column.
+pub(crate) fn heat(
+    out: &mut dyn Write,
+    rows: &[String],
+    cols: &[String],
+    values: &[Vec<Option<f64>>],
+    look: impl Fn(usize, usize) -> anstyle::Style,
+) -> io::Result<()> {
     let largest = values.iter().flatten().flatten().fold(0.0_f64, |m, v| m.max(v.abs()));
     let digits = if largest >= 10_000.0 {
         0
@@ -80,11 +91,12 @@ pub(crate) fn numbers(
     } else {
         2
     };
-    let show = |value: &Option<f64>| match value {
-        Some(v) => (format!("{v:.digits$}"), style::PLAIN),
+    let show = |i: usize, (j, value): (usize, &Option<f64>)| match value {
+        Some(v) => (format!("{v:.digits$}"), look(i, j)),
         None => ("-".to_owned(), style::DIM),
     };
-    let cells: Vec<Vec<Cell>> = values.iter().map(|row| row.iter().map(show).collect()).collect();
+    let row = |(i, row): (usize, &Vec<Option<f64>>)| row.iter().enumerate().map(|cell| show(i, cell)).collect();
+    let cells: Vec<Vec<Cell>> = values.iter().enumerate().map(row).collect();
     grid(out, rows, cols, &cells)
 }
 

@@ -7,6 +7,9 @@ mod remarks;
 mod sets;
 mod sweeps;
 
+pub(crate) use head::{date, time};
+pub(crate) use sweeps::names as sweep_names;
+
 use std::io::{self, Write};
 
 use peerlane::run::{self, Cell, Run};

@@ -1,6 +1,6 @@
 //! Colours, by meaning. Text is fitted first and painted last, so that widths count characters.
 
-use anstyle::{AnsiColor, Style};
+use anstyle::{Ansi256Color, AnsiColor, Style};
 use peerlane::check::{Severity, Verdict};
 
 /// Headings.
@@ -25,6 +25,20 @@ pub(crate) const PLAIN: Style = Style::new();
 /// The text in a style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{style}{text}{style:#}") }
+}
+
+/// The background of a number by its ratio to what was expected: orange below, blue above, which colour-blind readers
+/// tell apart.
+pub(crate) fn of_heat(ratio: f64) -> Style {
+    const DARK: Ansi256Color = Ansi256Color(16);
+    let background = match ratio {
+        r if r < 0.5 => Ansi256Color(208),
+        r if r < 0.8 => Ansi256Color(215),
+        r if r < 0.95 => Ansi256Color(223),
+        r if r <= 1.05 => return PLAIN,
+        _ => Ansi256Color(153),
+    };
+    Style::new().fg_color(Some(DARK.into())).bg_color(Some(background.into()))
 }
 
 /// A severity's style.

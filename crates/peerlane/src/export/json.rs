@@ -14,6 +14,7 @@ use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
 use crate::machine::Machine;
+use crate::model::rdma::RdmaDescription;
 use crate::model::{Model, Transfer};
 use crate::units::Bytes;
 pub use machine::{
@@ -248,8 +249,12 @@ pub struct ExplanationDocument {
     pub curve: Option<ExpectedCurve>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
+    /// What would raise the rate from `a` to `b` alone, the greatest rise first.
+    pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
+    /// The ways of RDMA between a GPU and a NIC; null between others.
+    pub rdma: Option<RdmaDescription>,
 }
 
 /// One hop of an explained path.
@@ -435,8 +440,12 @@ mod tests {
             ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
+            ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
             ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
+            ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

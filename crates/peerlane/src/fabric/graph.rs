@@ -120,7 +120,7 @@ impl Fabric {
     }
 
     /// Whether the way between two devices over the PCIe tree is not known.
-    pub(super) fn is_untold(&self, a: NodeId, b: NodeId) -> bool {
+    pub(crate) fn is_untold(&self, a: NodeId, b: NodeId) -> bool {
         !self.untold.is_empty() && self.untold.contains(&(a.min(b), a.max(b)))
     }
 

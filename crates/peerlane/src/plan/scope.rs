@@ -46,14 +46,14 @@ impl Scope {
         Test::ALL.into_iter().filter(belongs).collect()
     }
 
-    /// The usual method for a machine with so many GPUs. Its budget is 2 s, 7 s or 2 min for up to four of them, and
+    /// The usual method for a machine with so many GPUs. Its budget is 2 s, 5 s or 2 min for up to four of them, and
     /// grows with their square from there, as the number of their pairs does, up to half an hour.
     ///
     /// [`Scope::Quick`] does not allocate anew, and its samples are a third as long.
     pub fn method(self, gpus: usize) -> Method {
         let (budget, sample_time, allocations) = match self {
             Scope::Quick => (2.0, 6e-4, 1),
-            Scope::Default => (7.0, 2e-3, 2),
+            Scope::Default => (5.0, 2e-3, 2),
             Scope::Full => (120.0, 2e-3, 3),
         };
         let sample_time = Seconds::new(sample_time);

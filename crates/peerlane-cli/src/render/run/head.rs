@@ -128,7 +128,7 @@ pub(super) fn notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
 }
 
 /// `9.8 s`, `0.85 s`, `3 min 20 s`.
-fn time(t: Seconds) -> String {
+pub(crate) fn time(t: Seconds) -> String {
     match t.seconds() {
         s if s >= 120.0 => format!("{} min {:.0} s", (s / 60.0).floor(), (s % 60.0).floor()),
         s if s >= 1.0 => format!("{s:.1} s"),
@@ -143,7 +143,7 @@ const ERA: i64 = 146_097;
 ///
 /// Years are counted from March, so that the leap day is the last: then the months' lengths repeat every five months,
 /// 153 days.
-fn date(seconds: u64) -> String {
+pub(crate) fn date(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     // from 1 March of the year 0
     let days = days + 719_468;

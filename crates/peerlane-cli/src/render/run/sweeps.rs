@@ -90,7 +90,7 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[Sweep]) -> io::Resu
 }
 
 /// What a table is called, and what stands above a column.
-fn names(work: &Work, quantity: Quantity, unit: Unit) -> (String, String) {
+pub(crate) fn names(work: &Work, quantity: Quantity, unit: Unit) -> (String, String) {
     let measured = format!("{} by message size", quantity.name());
     match work {
         Work::Transfers(transfers) => {

@@ -65,7 +65,7 @@ fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
     assert_eq!(table[5..], notes);
     assert!(shown(&run, true).contains("beside others, GPU1→GPU3: a control showed no difference"));
     // readers stand in rows
-    let read = below(&text, "reads, copy engine, 256 MiB, GB/s; rows read from columns");
+    let read = below(&text, "reads, copy engine, 512 MiB, GB/s; rows read from columns");
     assert!(read[1].starts_with("  GPU0     - 39"), "{read:#?}");
 }
 

@@ -218,6 +218,6 @@ fn sizes_reach_from_8_bytes_to_1_gibibyte_at_any_depth() {
 #[test]
 fn budgets_grow_with_the_pairs() {
     assert_eq!(Scope::Quick.method(2).budget, Seconds::new(2.0));
-    assert_eq!(Scope::Default.method(8).budget, Seconds::new(28.0));
+    assert_eq!(Scope::Default.method(8).budget, Seconds::new(20.0));
     assert_eq!(Scope::Full.method(1024).budget, Seconds::new(LONGEST_BUDGET));
 }

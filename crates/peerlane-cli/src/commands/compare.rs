@@ -1,0 +1,57 @@
+//! `peerlane compare`: designs, machines and runs side by side, and what follows.
+
+use std::io::Write;
+
+use peerlane::catalogue::Parts;
+use peerlane::compare::{Subject, compare};
+use peerlane::machine::Machine;
+use peerlane::run::Run;
+
+use super::json;
+use crate::args::CompareArgs;
+use crate::render::designs;
+use crate::target::{changed, known_names, load};
+use crate::{Failure, Outcome};
+
+/// What stands behind the name of a design that was changed.
+const CHANGED: &str = " (what if)";
+
+pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let mut all: Vec<(String, Machine, Option<Run>)> = Vec::new();
+    let mut incomplete = false;
+    for target in &args.targets {
+        // each target is a machine of its own
+        let loaded = load(std::slice::from_ref(target), None)?;
+        incomplete |= loaded.incomplete;
+        for (machine, run) in loaded.machines.into_iter().zip(loaded.runs) {
+            let name = free_name(&all, &machine.name, target);
+            all.push((name, machine, run));
+        }
+    }
+    let edits = &args.what_if.edits;
+    let machines: Vec<Machine> = all.iter().map(|(_, machine, _)| machine.clone()).collect();
+    known_names(edits, &machines)?;
+    let mut compared = Vec::with_capacity(all.len());
+    for (name, machine, run) in all {
+        let after = changed(&machine, edits)?;
+        compared.push((name.clone(), machine, run));
+        compared.extend(after.map(|machine| (format!("{name}{CHANGED}"), machine, None)));
+    }
+    let subjects: Vec<Subject> =
+        compared.iter().map(|(name, machine, run)| Subject { name, machine, run: run.as_ref() }).collect();
+    let document = compare(&subjects, Parts::embedded());
+    if args.detail.json {
+        json(out, &document)?;
+    } else {
+        designs::write(out, &document, args.detail.verbose)?;
+    }
+    Ok(Outcome { findings: false, incomplete })
+}
+
+/// A name that no other design here has: its own, else the file it is from, else a number.
+fn free_name(all: &[(String, Machine, Option<Run>)], own: &str, target: &str) -> String {
+    let taken = |name: &str| all.iter().any(|(n, ..)| n == name);
+    let file = target.rsplit('/').next().unwrap_or(target);
+    let numbered = (2..).map(|i| format!("{own} #{i}"));
+    [own.to_owned(), file.to_owned()].into_iter().chain(numbered).find(|n| !taken(n)).unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! `peerlane completions` and `peerlane man`: what the arguments' definitions say, for shells and for `man`.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::{Failure, Outcome};
+
+/// What pages name as their source.
+const SOURCE: &str = concat!("peerlane ", env!("CARGO_PKG_VERSION"));
+
+/// Writes a completion script.
+pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let cli = Cli::command();
+    // commands that only the program itself calls are no help to anybody
+    let mut visible = Command::new("peerlane").args(cli.get_arguments()).subcommands(shown(&cli).cloned());
+    clap_complete::generate(args.shell, &mut visible, "peerlane", &mut &mut *out);
+    Ok(Outcome::default())
+}
+
+/// Writes the page of the program or of one command; or all of them into a folder.
+pub(crate) fn man(args: &ManArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    // builds the names `peerlane-check` of the commands' pages
+    let mut cli = Cli::command().disable_help_subcommand(true);
+    cli.build();
+    match (&args.command, &args.output) {
+        (_, Some(folder)) => all(&cli, folder)?,
+        (None, None) => Man::new(cli).source(SOURCE).render(out)?,
+        (Some(name), None) => {
+            let found = shown(&cli).find(|command| command.get_name() == name);
+            let Some(command) = found else {
+                let names: Vec<&str> = shown(&cli).map(Command::get_name).collect();
+                return Err(Failure::new(format!("no command '{name}'; there are: {}", names.join(", "))));
+            };
+            page(command).render(out)?;
+        }
+    }
+    Ok(Outcome::default())
+}
+
+fn shown(cli: &Command) -> impl Iterator<Item = &Command> {
+    cli.get_subcommands().filter(|command| !command.is_hide_set())
+}
+
+fn page(command: &Command) -> Man {
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    Man::new(command.clone()).title(name).source(SOURCE)
+}
+
+fn all(cli: &Command, folder: &Path) -> Result<(), Failure> {
+    let refused = |path: &Path, e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
+    std::fs::create_dir_all(folder).map_err(|e| refused(folder, e))?;
+    let pages = shown(cli).map(|c| (c.get_display_name().unwrap_or_else(|| c.get_name()).to_owned(), page(c)));
+    for (name, page) in pages.chain([("peerlane".to_owned(), Man::new(cli.clone()).source(SOURCE))]) {
+        let path = folder.join(format!("{name}.1"));
+        let mut text = Vec::new();
+        page.render(&mut text)?;
+        std::fs::write(&path, text).map_err(|e| refused(&path, e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Findings as JUnit XML: a suite for each machine, a case for each rule. What is at or above `--fail-on` is a failure,
+//! what is below it a case that passed with a remark.
+
+use std::fmt::Write as _;
+
+use peerlane::check::{Finding, Severity, rule_ids};
+use peerlane::export::json::MachineCheck;
+
+use crate::args::FailOn;
+use crate::render::svg::escape;
+
+/// All machines as one document.
+pub(crate) fn document(checks: &[MachineCheck], fail_on: FailOn) -> String {
+    let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"peerlane check\">\n");
+    for check in checks {
+        suite(&mut text, check, fail_on);
+    }
+    text.push_str("</testsuites>\n");
+    text
+}
+
+fn suite(text: &mut String, check: &MachineCheck, fail_on: FailOn) {
+    let mut rules: Vec<&str> = rule_ids().collect();
+    // a finding of a rule that is not listed is none to be lost
+    for finding in &check.findings {
+        if !rules.contains(&finding.rule.as_str()) {
+            rules.push(&finding.rule);
+        }
+    }
+    let of = |rule: &str| check.findings.iter().filter(move |f| f.rule == rule).collect::<Vec<&Finding>>();
+    let tests: usize = rules.iter().map(|rule| of(rule).len().max(1)).sum();
+    let failures = check.findings.iter().filter(|f| fail_on.includes(f.severity)).count();
+    let name = escape(&check.name);
+    // writing to a string cannot fail
+    let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
+    for rule in rules {
+        let found = of(rule);
+        if found.is_empty() {
+            let _ = writeln!(text, "    <testcase classname=\"{name}\" name=\"{}\"/>", escape(rule));
+        }
+        for finding in found {
+            case(text, &name, finding, fail_on);
+        }
+    }
+    text.push_str("  </testsuite>\n");
+}
+
+fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
+    let severity = match finding.severity {
+        Severity::Info => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let subjects =
+        if finding.subjects.is_empty() { String::new() } else { format!(": {}", finding.subjects.join(", ")) };
+    let _ = writeln!(
+        text,
+        "    <testcase classname=\"{machine}\" name=\"{}\">",
+        escape(&format!("{}{subjects}", finding.rule))
+    );
+    let body = format!(
+        "expected: {}\nobserved: {}\nmend: {}\nevidence: {}",
+        finding.expected,
+        finding.observed,
+        finding.mend,
+        finding.evidence.join("; ")
+    );
+    let body: Vec<String> = body.split('\n').map(escape).collect();
+    let (body, summary) = (body.join("\n"), escape(&finding.summary));
+    let _ = if fail_on.includes(finding.severity) {
+        writeln!(text, "      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>")
+    } else {
+        writeln!(text, "      <system-out>{severity}: {summary}\n{body}</system-out>")
+    };
+    text.push_str("    </testcase>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::check::{Certainty, FindingKind, Verdict};
+
+    #[test]
+    fn what_fails_is_what_the_exit_status_says() {
+        let finding = |severity| Finding {
+            rule: "narrow-link".into(),
+            kind: FindingKind::Fault,
+            severity,
+            subjects: vec!["<GPU\"0\u{0}>".into()],
+            summary: "a & b".into(),
+            expected: String::new(),
+            observed: String::new(),
+            evidence: Vec::new(),
+            mend: String::new(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
+        };
+        let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
+        let checks = [MachineCheck { name: "m<1>".into(), verdict: Verdict::Degraded, findings, waived: Vec::new() }];
+        let text = document(&checks, FailOn::Error);
+        let rules = rule_ids().count();
+        assert!(
+            text.contains(&format!("<testsuite name=\"m&lt;1&gt;\" tests=\"{}\" failures=\"1\">", rules + 1)),
+            "{text}"
+        );
+        assert_eq!((text.matches("<failure").count(), text.matches("<system-out>").count()), (1, 1));
+        assert_eq!(document(&checks, FailOn::Never).matches("<failure").count(), 0);
+        assert!(text.contains("narrow-link: &lt;GPU&quot;0 &gt;") && !text.contains('\u{0}'));
+    }
+}

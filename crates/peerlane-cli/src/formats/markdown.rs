@@ -1,0 +1,107 @@
+//! The verdict, findings and numbers as Markdown, to be pasted into a ticket (CommonMark with GitHub's tables).
+
+use std::fmt::Write as _;
+
+use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::model::Model;
+
+use crate::render::{comparison, findings, plain, tree};
+
+/// One machine's report.
+pub(crate) fn machine(model: &Model, verdict: Verdict, found: &[Finding]) -> String {
+    let machine = model.machine;
+    let mut text = String::new();
+    let title = match &machine.title {
+        Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
+        _ => machine.name.clone(),
+    };
+    // writing to a string cannot fail
+    let _ = writeln!(text, "## {}\n", inline(&title));
+    let name = match verdict {
+        Verdict::Healthy => "healthy",
+        Verdict::Degraded => "degraded",
+        Verdict::Broken => "broken",
+        Verdict::Unknown => "unknown: too little is known to judge",
+    };
+    let _ = writeln!(text, "**{name}**, {}", findings::counts(found));
+    for finding in found {
+        one(&mut text, finding);
+    }
+    numbers(&mut text, model);
+    let drawn = plain(|out| tree::write(out, &machine.fabric, tree::Options { verbose: false }));
+    let fence = fence(&drawn);
+    let _ = writeln!(text, "\n<details><summary>The machine</summary>\n\n{fence}text\n{drawn}{fence}\n\n</details>");
+    text
+}
+
+fn one(text: &mut String, finding: &Finding) {
+    let severity = match finding.severity {
+        Severity::Info => "note",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    };
+    let kind = match finding.kind {
+        FindingKind::Fault => "fault",
+        FindingKind::Design => "by design",
+        FindingKind::Measurement => "measurement",
+    };
+    let _ = writeln!(text, "\n* **{severity}**: {} ({}, {kind})", inline(&finding.summary), inline(&finding.rule));
+    let evidence = finding.evidence.join("; ");
+    for (label, what) in [
+        ("expected", &finding.expected),
+        ("observed", &finding.observed),
+        ("mend", &finding.mend),
+        ("evidence", &evidence),
+    ] {
+        if !what.is_empty() {
+            let _ = writeln!(text, "  * {label}: {}", inline(what));
+        }
+    }
+}
+
+fn numbers(text: &mut String, model: &Model) {
+    let rows = comparison::rows(&comparison::sections(model, false));
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n| what | between | cells | expected | seen | ratio |\n|---|---|--:|--:|--:|--:|");
+    for row in rows {
+        let (what, ends) = (inline(&row.what), inline(&row.ends));
+        let _ = writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.seen, row.ratio);
+    }
+}
+
+/// Text of one line in which nothing is markup.
+fn inline(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let inside_word = before.is_alphanumeric() && chars.peek().is_some_and(|next| next.is_alphanumeric());
+        match c {
+            c if c.is_control() => out.push(' '),
+            '_' if inside_word => out.push(c),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&' | '~' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+        before = c;
+    }
+    out
+}
+
+/// A fence that nothing in the text closes.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_markup() {
+        assert_eq!(inline("mlx5_0 a_ <b>x</b> [l](u) |\nc"), "mlx5_0 a\\_ \\<b\\>x\\</b\\> \\[l\\](u) \\| c");
+        assert_eq!((fence("a``` b"), fence("plain")), ("````".to_owned(), "```".to_owned()));
+    }
+}

@@ -1,0 +1,262 @@
+//! Rates, expectations and findings in Prometheus' text exposition format (version 0.0.4), for a node exporter's
+//! textfile collector.
+//!
+//! Base units, as Prometheus has it: bytes a second, and seconds.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::evidence::{Direction, Engine, Matrix, Operation};
+use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
+use peerlane::machine::Machine;
+use peerlane::model::Model;
+
+/// One machine, judged.
+pub(crate) struct Judged<'a> {
+    /// The machine, through its model.
+    pub(crate) model: &'a Model<'a>,
+    /// The verdict.
+    pub(crate) verdict: Verdict,
+    /// The findings.
+    pub(crate) findings: &'a [Finding],
+    /// When its run began, in seconds since 1970.
+    pub(crate) began: Option<u64>,
+}
+
+/// A family of samples under one name.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    lines: Vec<String>,
+    /// Labels that have a sample: a second one would make the whole text invalid.
+    seen: BTreeSet<String>,
+}
+
+impl Family {
+    fn new(name: &'static str, help: &'static str) -> Self {
+        Family { name, help, lines: Vec::new(), seen: BTreeSet::new() }
+    }
+
+    fn add(&mut self, labels: &[(&str, &str)], value: f64) {
+        // to Prometheus an empty label is none
+        let said = labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels: Vec<String> = said.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+        let labels = labels.join(",");
+        // six digits: more than any measurement has
+        let value: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+        if value.is_finite() && self.seen.insert(labels.clone()) {
+            self.lines.push(format!("{}{{{labels}}} {value}", self.name));
+        }
+    }
+
+    fn write(&self, text: &mut String) {
+        if !self.lines.is_empty() {
+            let _ = writeln!(text, "# HELP {} {}\n# TYPE {} gauge", self.name, self.help, self.name);
+            for line in &self.lines {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
+}
+
+/// All machines as one text.
+pub(crate) fn exposition(machines: &[Judged]) -> String {
+    let mut rates = Family::new("peerlane_bandwidth_bytes_per_second", "Bandwidth as measured or published.");
+    let mut expected =
+        Family::new("peerlane_bandwidth_expected_bytes_per_second", "Bandwidth that the machine's parts should give.");
+    let mut times = Family::new("peerlane_latency_seconds", "Time of a small transfer, or of a load.");
+    let mut found = Family::new("peerlane_finding", "1 for each finding of the last check.");
+    let mut counts = Family::new("peerlane_findings", "Number of findings by severity.");
+    let mut verdicts = Family::new("peerlane_verdict", "1 for the verdict of the last check, 0 for the others.");
+    let mut began = Family::new("peerlane_run_start_timestamp_seconds", "When the run began whose numbers these are.");
+    for Judged { model, verdict, findings, began: at } in machines {
+        let machine = model.machine;
+        observed(&mut rates, &mut times, machine);
+        expectations(&mut expected, model);
+        let name = machine.name.as_str();
+        for finding in *findings {
+            let subjects = finding.subjects.join(" ");
+            let (kind, severity) = (kind(finding.kind), severity(finding.severity));
+            let labels = [
+                ("machine", name),
+                ("rule", &finding.rule),
+                ("kind", kind),
+                ("severity", severity),
+                ("subjects", &subjects),
+            ];
+            found.add(&labels, 1.0);
+        }
+        for of in [Severity::Error, Severity::Warning, Severity::Info] {
+            let n = findings.iter().filter(|f| f.severity == of).count();
+            counts.add(&[("machine", name), ("severity", severity(of))], n as f64);
+        }
+        for (of, word) in [
+            (Verdict::Healthy, "healthy"),
+            (Verdict::Degraded, "degraded"),
+            (Verdict::Broken, "broken"),
+            (Verdict::Unknown, "unknown"),
+        ] {
+            verdicts.add(&[("machine", name), ("verdict", word)], f64::from(u8::from(of == *verdict)));
+        }
+        if let Some(at) = at.filter(|at| *at > 0) {
+            began.add(&[("machine", name)], at as f64);
+        }
+    }
+    let mut text = String::new();
+    for family in [&verdicts, &counts, &found, &rates, &expected, &times, &began] {
+        family.write(&mut text);
+    }
+    text
+}
+
+fn observed(rates: &mut Family, times: &mut Family, machine: &Machine) {
+    // own measurements stand after what others state, and the last is the freshest
+    for observed in machine.matrices.iter().rev() {
+        let matrix = &observed.matrix;
+        let size = matrix.size.map(|s| s.0.to_string()).unwrap_or_default();
+        let from = if observed.published { "published" } else { "measured" };
+        for_each_cell(&matrix.rows, &matrix.cols, &matrix.values, |row, col, value| {
+            let mut labels = vec![("machine", machine.name.as_str()), ("row", row), ("column", col)];
+            labels.extend(kind_of(matrix));
+            labels.extend([("bytes", size.as_str()), ("test", matrix.title.as_str()), ("from", from)]);
+            if let Some(rate) = matrix.unit.rate(value) {
+                rates.add(&labels, rate.bytes_per_second());
+            } else if let Some(time) = matrix.unit.time(value) {
+                labels.push(("quantity", matrix.quantity.name()));
+                times.add(&labels, time.seconds());
+            }
+        });
+    }
+}
+
+/// Expectations for what was seen, and what can be predicted besides.
+fn expectations(family: &mut Family, model: &Model) {
+    let like = model.machine.matrices.iter().filter_map(|o| expect_like(model, &o.matrix));
+    for expected in like.chain(predict(model)) {
+        let ExpectedMatrix { rows, cols, values, .. } = &expected;
+        let matrix = asked(&expected);
+        for_each_cell(rows, cols, values, |row, col, value| {
+            let mut labels = vec![("machine", model.machine.name.as_str()), ("row", row), ("column", col)];
+            labels.extend(kind_of(&matrix));
+            if let Some(rate) = matrix.unit.rate(value) {
+                family.add(&labels, rate.bytes_per_second());
+            }
+        });
+    }
+}
+
+/// What a prediction is of, without its numbers.
+fn asked(expected: &ExpectedMatrix) -> Matrix {
+    Matrix {
+        quantity: expected.quantity,
+        direction: expected.direction,
+        p2p: expected.p2p,
+        op: expected.op,
+        engine: expected.engine,
+        unit: expected.unit,
+        size: None,
+        rows: Vec::new(),
+        cols: Vec::new(),
+        values: Vec::new(),
+        title: String::new(),
+    }
+}
+
+fn for_each_cell(rows: &[String], cols: &[String], values: &[Vec<Option<f64>>], mut each: impl FnMut(&str, &str, f64)) {
+    for (row, line) in rows.iter().zip(values) {
+        for (col, value) in cols.iter().zip(line) {
+            if let Some(value) = value {
+                each(row, col, *value);
+            }
+        }
+    }
+}
+
+/// Labels of what a matrix holds; empty where it does not say.
+fn kind_of(matrix: &Matrix) -> [(&'static str, &'static str); 4] {
+    let direction = match matrix.direction {
+        Some(Direction::Unidirectional) => "one-way",
+        Some(Direction::Bidirectional) => "both-ways-summed",
+        Some(Direction::BidirectionalShare) => "both-ways-share",
+        None => "",
+    };
+    let engine = match matrix.engine {
+        Some(Engine::Ce) => "ce",
+        Some(Engine::Sm) => "sm",
+        Some(Engine::Nic) => "nic",
+        None => "",
+    };
+    let op = match matrix.op {
+        Some(Operation::Write) => "write",
+        Some(Operation::Read) => "read",
+        None => "",
+    };
+    let p2p = match matrix.p2p {
+        Some(true) => "on",
+        Some(false) => "off",
+        None => "",
+    };
+    [("direction", direction), ("p2p", p2p), ("engine", engine), ("op", op)]
+}
+
+fn kind(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Fault => "fault",
+        FindingKind::Design => "design",
+        FindingKind::Measurement => "measurement",
+    }
+}
+
+fn severity(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Info => "info",
+        Severity::Warning => "warning",
+        Severity::Error => "error",
+    }
+}
+
+/// A label's value: backslash, quote and line feed have escapes.
+fn escape(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::catalogue::{self, Parts};
+    use peerlane::check::{Context, check, verdict};
+
+    fn text(name: &str) -> String {
+        let machine = catalogue::system(name).unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        let context = Context { machine: &machine, model: &model };
+        let findings = check(&context);
+        let verdict = verdict(&context, &findings);
+        exposition(&[Judged { model: &model, verdict, findings: &findings, began: None }])
+    }
+
+    #[test]
+    fn rates_are_in_base_units_and_no_series_stands_twice() {
+        for name in catalogue::system_names() {
+            let text = text(name);
+            let mut series = BTreeSet::new();
+            for line in text.lines().filter(|l| !l.starts_with('#')) {
+                let (labels, value) = line.rsplit_once(' ').unwrap();
+                assert!(series.insert(labels), "{name}: {line}");
+                assert!(value.parse::<f64>().unwrap() >= 0.0 && labels.ends_with('}'), "{line}");
+            }
+        }
+        let devbox = text("exxact-devbox");
+        let pair = "peerlane_bandwidth_bytes_per_second{machine=\"exxact-devbox\",row=\"GPU0\",column=\"GPU1\",\
+                    direction=\"both-ways-summed\",p2p=\"on\",engine=\"ce\",";
+        let line = devbox.lines().find(|l| l.starts_with(pair)).unwrap();
+        assert!(line.ends_with(" 26130000000"), "{line}");
+        assert!(devbox.contains("peerlane_verdict{machine=\"exxact-devbox\",verdict=\"broken\"} 0\n"));
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        assert_eq!(escape("a\"b\\c\nd"), r#"a\"b\\c\nd"#);
+    }
+}

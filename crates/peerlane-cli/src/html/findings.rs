@@ -1,0 +1,80 @@
+//! Findings with what they are about, so that the page can show it.
+
+use peerlane::check::Finding;
+use peerlane::evidence::Fact;
+use peerlane::fabric::NodeId;
+
+use super::document::{CellRef, FindingView, MatrixView};
+use super::machine::above;
+use super::tables::Tables;
+
+/// The most cells that a finding points at.
+const MOST_CELLS: usize = 200;
+
+/// Finds the subjects' nodes, links and cells.
+pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Finding) -> FindingView {
+    let fabric = tables.fabric();
+    let (mut nodes, mut links, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    for subject in &finding.subjects {
+        if let Some(id) = fabric.find(subject) {
+            nodes.push(id.index());
+            links.extend(above(tables, id).map(|link| link.index()));
+            continue;
+        }
+        let Some((a, b)) = pair(tables, subject) else { continue };
+        nodes.extend([a, b].into_iter().filter_map(|name| fabric.find(name)).map(NodeId::index));
+        for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.seen.is_empty()) {
+            for (from, to) in [(a, b), (b, a)] {
+                let row = matrix.rows.iter().position(|name| name == from);
+                let col = matrix.cols.iter().position(|name| name == to);
+                if let (Some(row), Some(col)) = (row, col)
+                    && matrix.seen.get(row).and_then(|r| r.get(col)).copied().flatten().is_some()
+                {
+                    cells.push(CellRef { matrix: at, row, col });
+                }
+            }
+        }
+    }
+    // a finding about one matrix says so in its numbers; cells of others are no evidence of it
+    let named = |cell: &CellRef| matrices.get(cell.matrix).is_some_and(|m| finding.observed.contains(&m.what));
+    if cells.iter().any(named) {
+        cells.retain(named);
+    }
+    cells.truncate(MOST_CELLS);
+    nodes.sort_unstable();
+    nodes.dedup();
+    links.sort_unstable();
+    links.dedup();
+    let sources = finding.evidence.iter().map(|place| tables.source(place)).collect();
+    FindingView { finding: finding.clone(), nodes, links, cells, sources }
+}
+
+/// The ends of `GPU0-GPU2`, where names may have hyphens of their own; one may be host memory.
+fn pair<'s>(tables: &Tables, subject: &'s str) -> Option<(&'s str, &'s str)> {
+    let is_end = |name: &str| peerlane::names::is_host(name) || tables.fabric().find(name).is_some();
+    let at = subject.match_indices('-').map(|(at, _)| at).find(|at| {
+        let (a, b) = subject.split_at(*at);
+        is_end(a) && is_end(b.trim_start_matches('-'))
+    })?;
+    let (a, b) = subject.split_at(at);
+    Some((a, b.trim_start_matches('-')))
+}
+
+/// What a statement is about.
+pub(super) fn tells(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::Classes(_) => "path classes",
+        Fact::P2p(_) => "peer-to-peer status",
+        Fact::Gpus(_) => "GPUs",
+        Fact::Nvlink(_) => "NVLink ports",
+        Fact::Matrix(_) => "numbers between pairs",
+        Fact::Curve(_) => "numbers against message size",
+        Fact::Pci(_) => "PCI devices",
+        Fact::Host(_) => "the host",
+        Fact::Modules(_) => "kernel modules",
+        Fact::Sensors(_) => "temperatures",
+        Fact::NcclGraph(_) => "NCCL's channels",
+        Fact::NcclLog(_) => "NCCL's log",
+        Fact::Rates(_) => "a table of rates",
+    }
+}

@@ -1,0 +1,314 @@
+//! Every matrix of numbers beside what should stand in it: measured, published, stated in words, or only predicted.
+
+use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
+use peerlane::fabric::{Fabric, NodeId};
+use peerlane::machine::{Observed, Statement};
+use peerlane::model::{PeerAccess, Transfer};
+use peerlane::names::{is_host, natural, ranges};
+use peerlane::run::{self, CellMatrix, FlagKind, Run};
+
+use super::document::{MatrixView, Remark, SpreadView};
+use super::tables::{MOST_DEVICES, Tables, short, short_grid};
+use crate::render::comparison::describe;
+
+/// The most cells of all matrices together; what is beyond is left out, largest first. A page of more is too large to
+/// be attached to anything.
+const MOST_CELLS: usize = 40_000;
+
+/// The column of copies within one GPU's memory, as records of runs have it.
+const SELF: &str = "self";
+
+/// All matrices, those that were measured first.
+pub(super) fn all(tables: &mut Tables, run: Option<&Run>) -> Vec<MatrixView> {
+    let machine = tables.model.machine;
+    let held = run.map(|run| (run, run::matrices(&run.cells)));
+    let mut views = Vec::new();
+    for observed in &machine.matrices {
+        let own = held.as_ref().and_then(|(run, all)| {
+            let same = all.iter().find(|own| own.matrix == observed.matrix)?;
+            Some((*run, same))
+        });
+        views.push(of_observed(tables, observed, own));
+    }
+    // what this program measured stands before what others published
+    views.sort_by_key(|view| view.obtained != "measured");
+    let mut seen: Vec<Matrix> = machine.matrices.iter().map(|o| o.matrix.clone()).collect();
+    for group in groups(&machine.statements) {
+        let matrix = together(&group);
+        views.push(of_statements(tables, &group, &matrix));
+        seen.push(matrix);
+    }
+    for expected in predict(tables.model) {
+        if !seen.iter().any(|matrix| covers(matrix, &expected)) {
+            views.push(of_prediction(tables, &expected));
+        }
+    }
+    let size = |view: &MatrixView| view.rows.len() * view.cols.len();
+    while views.iter().map(size).sum::<usize>() > MOST_CELLS
+        && let Some(largest) = views.iter().enumerate().max_by_key(|(_, view)| size(view)).map(|(at, _)| at)
+    {
+        views.remove(largest);
+    }
+    views
+}
+
+fn of_observed(tables: &mut Tables, observed: &Observed, own: Option<(&Run, &CellMatrix)>) -> MatrixView {
+    let Observed { matrix, origin, also, published, spread } = observed;
+    let mut view = blank(tables, matrix);
+    view.obtained = if *published { "published" } else { "measured" };
+    view.title = Some(matrix.title.clone()).filter(|t| !t.is_empty());
+    view.seen = short_grid(&matrix.values);
+    expect(tables, &mut view, expect_like(tables.model, matrix));
+    let of = |s: &Option<peerlane::machine::Spread>| {
+        s.map(|s| SpreadView { n: s.n, low: short(s.low), high: short(s.high) })
+    };
+    view.spread = spread.iter().map(|row| row.iter().map(of).collect()).collect();
+    view.sources = tables.sources(std::slice::from_ref(origin));
+    view.sources.extend(tables.sources(also));
+    for at in view.sources.clone() {
+        tables.tells(at, &view.what);
+    }
+    if let Some((run, own)) = own {
+        for (i, row) in own.cells.iter().enumerate() {
+            for (j, at) in row.iter().enumerate() {
+                let flags = at.and_then(|at| run.cells.get(at)).map(|cell| cell.flags.as_slice()).unwrap_or_default();
+                for flag in flags {
+                    let word = tables.word(&flag.detail);
+                    view.remarks.push(Remark { row: i, col: j, word, odd: is_odd(flag.kind) });
+                }
+            }
+        }
+    }
+    view
+}
+
+/// Whether a flag makes a number doubtful.
+fn is_odd(kind: FlagKind) -> bool {
+    !matches!(kind, FlagKind::Beside | FlagKind::Alone | FlagKind::Unverified)
+}
+
+/// Statements that can share a matrix: of the same kind, with the same rows or columns.
+fn groups(statements: &[Statement]) -> Vec<Vec<&Statement>> {
+    let mut groups: Vec<Vec<&Statement>> = Vec::new();
+    for statement in statements {
+        let matrix = statement.to_matrix();
+        let fits = |group: &&mut Vec<&Statement>| {
+            group.iter().all(|other| {
+                let overlap = other.from.iter().any(|f| statement.from.contains(f))
+                    && other.to.iter().any(|t| statement.to.contains(t));
+                let side = other.from == statement.from || other.to == statement.to;
+                other.to_matrix().describe() == matrix.describe()
+                    && !overlap
+                    && (side || is_local(other) && is_local(statement))
+            })
+        };
+        match groups.iter_mut().find(fits) {
+            Some(group) => group.push(statement),
+            None => groups.push(vec![statement]),
+        }
+    }
+    groups
+}
+
+/// Whether a statement is about copies within one GPU's memory.
+fn is_local(statement: &Statement) -> bool {
+    statement.from.len() == 1 && statement.from == statement.to
+}
+
+/// Statements as one matrix, which holds the lowest value in every cell.
+fn together(group: &[&Statement]) -> Matrix {
+    let names = |of: fn(&Statement) -> &[String]| {
+        let mut names: Vec<String> = group.iter().flat_map(|s| of(s)).cloned().collect();
+        names.sort_by(|a, b| natural(a).cmp(&natural(b)).then(a.cmp(b)));
+        names.dedup();
+        names
+    };
+    let (rows, cols) = (names(|s| &s.from), names(|s| &s.to));
+    let cols = if group.iter().all(|s| is_local(s)) { vec![SELF.to_owned()] } else { cols };
+    let values = grid(&rows, &cols, |row, col| stated(group, row, col).map(|s| s.low));
+    let mut texts: Vec<&str> = Vec::new();
+    for statement in group {
+        if !texts.contains(&statement.text.as_str()) {
+            texts.push(&statement.text);
+        }
+    }
+    let title = texts.join("; ");
+    let first = group.first();
+    Matrix {
+        quantity: first.map_or(Quantity::Bandwidth, |s| s.quantity),
+        direction: first.and_then(|s| s.direction),
+        p2p: first.and_then(|s| s.p2p),
+        op: None,
+        engine: None,
+        unit: first.map_or(Unit::GigabytesPerSecond, |s| s.unit),
+        size: None,
+        rows,
+        cols,
+        values,
+        title,
+    }
+}
+
+/// The statement about two ends.
+fn stated<'s>(group: &[&'s Statement], row: &str, col: &str) -> Option<&'s Statement> {
+    let col = if col == SELF { row } else { col };
+    group.iter().copied().find(|s| s.to_matrix().between(row, col).is_some())
+}
+
+fn grid<T>(rows: &[String], cols: &[String], cell: impl Fn(&str, &str) -> T) -> Vec<Vec<T>> {
+    rows.iter().map(|row| cols.iter().map(|col| cell(row, col)).collect()).collect()
+}
+
+fn of_statements(tables: &mut Tables, group: &[&Statement], matrix: &Matrix) -> MatrixView {
+    let mut view = blank(tables, matrix);
+    view.obtained = "stated in words";
+    view.title = Some(matrix.title.clone());
+    view.seen = short_grid(&matrix.values);
+    let high = grid(&matrix.rows, &matrix.cols, |row, col| stated(group, row, col).map(|s| s.high));
+    if high != matrix.values {
+        view.upto = short_grid(&high);
+    }
+    expect(tables, &mut view, expect_like(tables.model, matrix));
+    view
+}
+
+fn of_prediction(tables: &mut Tables, expected: &ExpectedMatrix) -> MatrixView {
+    let matrix = Matrix {
+        quantity: expected.quantity,
+        direction: expected.direction,
+        p2p: expected.p2p,
+        op: expected.op,
+        engine: expected.engine,
+        unit: expected.unit,
+        size: None,
+        rows: expected.rows.clone(),
+        cols: expected.cols.clone(),
+        values: Vec::new(),
+        title: String::new(),
+    };
+    let mut view = blank(tables, &matrix);
+    view.what = describe(expected);
+    view.obtained = "predicted";
+    expect(tables, &mut view, Some(expected.clone()));
+    view
+}
+
+/// Whether a matrix that was seen holds what a prediction is of; what it does not say may be anything.
+fn covers(seen: &Matrix, expected: &ExpectedMatrix) -> bool {
+    seen.quantity == expected.quantity
+        && seen.direction == expected.direction
+        && seen.p2p == expected.p2p
+        && (seen.op.is_none() || seen.op == expected.op)
+        && (seen.engine.is_none() || seen.engine == expected.engine)
+        && seen.rows == expected.rows
+        && seen.cols == expected.cols
+}
+
+/// A matrix with its ends and ways, without numbers.
+fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
+    let many = matrix.rows.len() > MOST_DEVICES || matrix.cols.len() > MOST_DEVICES;
+    let mut paths = Vec::new();
+    if !many {
+        for row in &matrix.rows {
+            let asked = matrix.cols.iter().map(|col| transfer(tables.fabric(), matrix, row, col));
+            let asked: Vec<Option<Transfer>> = asked.collect();
+            paths.push(asked.into_iter().map(|t| t.and_then(|t| tables.path(t))).collect());
+        }
+    }
+    let pairs = !matrix.rows.iter().chain(&matrix.cols).any(|name| is_host(name));
+    let one_way = !matches!(matrix.direction, Some(Direction::Bidirectional));
+    MatrixView {
+        what: matrix.describe(),
+        ends: if matrix.rows == matrix.cols {
+            format!("among {}", ranges(&matrix.rows))
+        } else {
+            format!("{} → {}", ranges(&matrix.rows), ranges(&matrix.cols))
+        },
+        title: None,
+        obtained: "measured",
+        quantity: matrix.quantity,
+        unit: matrix.unit,
+        more_is_better: matrix.unit.rate(1.0).is_some(),
+        rows: matrix.rows.clone(),
+        cols: matrix.cols.clone(),
+        orientation: match (pairs && one_way, matrix.op, matrix.quantity) {
+            (true, Some(Operation::Read), Quantity::Bandwidth) => Some("rows read from columns"),
+            (true, _, Quantity::Bandwidth) => Some("rows send to columns"),
+            (false, _, Quantity::Bandwidth) if !pairs => Some("rows send to columns"),
+            (_, _, Quantity::LoadLatency) => Some("rows load from columns"),
+            _ => None,
+        },
+        seen: Vec::new(),
+        upto: Vec::new(),
+        expected: Vec::new(),
+        bound: Vec::new(),
+        spread: Vec::new(),
+        remarks: Vec::new(),
+        paths,
+        sources: Vec::new(),
+    }
+}
+
+/// Fills in what should be.
+fn expect(tables: &mut Tables, view: &mut MatrixView, expected: Option<ExpectedMatrix>) {
+    let Some(expected) = expected.filter(|e| e.values.iter().flatten().any(Option::is_some)) else { return };
+    view.expected = short_grid(&expected.values);
+    for row in &expected.bottlenecks {
+        let words = row.iter().map(|why| why.as_deref().filter(|w| !w.is_empty()).map(|why| tables.word(why)));
+        view.bound.push(words.collect());
+    }
+}
+
+/// What a cell stands for: rows send to columns, readers stand in the row, host memory is the nearest.
+fn transfer(fabric: &Fabric, matrix: &Matrix, row: &str, col: &str) -> Option<Transfer> {
+    let end = |name: &str, other: &str| -> Option<NodeId> {
+        let found = fabric.find(name);
+        if found.is_none() && is_host(name) { fabric.nearest_host(fabric.find(other)?) } else { found }
+    };
+    let (a, b) = (end(row, col)?, end(col, row)?);
+    if a == b {
+        return None;
+    }
+    let op = matrix.op.unwrap_or(Operation::Write);
+    let host = is_host(row) || is_host(col);
+    let pulls = (op == Operation::Read || matrix.quantity == Quantity::LoadLatency) && !host;
+    let (source, destination) = if pulls { (b, a) } else { (a, b) };
+    let peer = if matrix.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+    Some(Transfer { source, destination, engine: matrix.engine.unwrap_or(Engine::Ce), op, peer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::catalogue::{self, Parts};
+    use peerlane::model::Model;
+
+    fn views(name: &str) -> Vec<MatrixView> {
+        let machine = catalogue::system(name).unwrap().unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        all(&mut Tables::new(&model), None)
+    }
+
+    #[test]
+    fn what_is_stated_in_words_shares_rows_or_columns() {
+        let views = views("7gforce");
+        let stated: Vec<_> = views.iter().filter(|v| v.obtained == "stated in words").collect();
+        let shape = |v: &MatrixView| (v.rows.len(), v.cols.len());
+        assert_eq!(stated.iter().map(|v| shape(v)).collect::<Vec<_>>(), [(7, 1)]);
+        assert_eq!(stated[0].cols, [SELF]);
+        assert_eq!((stated[0].seen[0][0], stated[0].seen[6][0]), (Some(195.0), Some(256.0)));
+        assert!(stated[0].upto.is_empty());
+    }
+
+    #[test]
+    fn what_was_seen_is_not_predicted_again() {
+        let of = |name: &str| {
+            let views = views(name);
+            let both = |v: &&MatrixView| v.what.starts_with("bandwidth, both ways, summed, P2P on");
+            views.iter().filter(both).map(|v| v.obtained).collect::<Vec<_>>()
+        };
+        assert_eq!(of("exxact-txr550"), ["published"]);
+        assert_eq!(of("dgx-1"), ["predicted"]);
+    }
+}

@@ -1,0 +1,16 @@
+//! The report: one self-contained HTML file.
+//!
+//! `document` is what it shows, `machine` gathers that from a machine, and `page` puts it into the page that
+//! `web/` builds (`web/dist/report.html`, committed).
+
+mod charts;
+mod document;
+mod facts;
+mod findings;
+mod machine;
+mod matrices;
+mod page;
+mod tables;
+
+pub(crate) use machine::{Subject, document};
+pub(crate) use page::page;

@@ -1,0 +1,255 @@
+//! Designs side by side: a row a figure, a column a design, what was seen below what is predicted.
+
+use std::io::{self, Write};
+
+use peerlane::compare::{Alone, ComparisonDocument, Design, Figure, Seen};
+use peerlane::names::ranges;
+
+use super::WIDTH;
+use super::style::{self, paint};
+use super::text::{fit, hang, number, span, width, wrap};
+
+/// Columns for what stands at the head of a row.
+const LABEL: usize = 31;
+
+/// The most columns of a design, and the fewest.
+const COLUMN: (usize, usize) = (18, 9);
+
+/// Rings and splits name so much of what they are.
+const NAMES: usize = 160;
+
+/// One row: its label and a cell a design.
+struct Row {
+    label: &'static str,
+    cells: Vec<String>,
+    /// What was seen; it is shown dim below, where there is any.
+    seen: Vec<String>,
+}
+
+/// Writes all of it.
+pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose: bool) -> io::Result<()> {
+    let designs = &document.designs;
+    let rows = rows(designs);
+    let names: Vec<Vec<String>> = designs.iter().map(|d| broken(&d.name, COLUMN.0)).collect();
+    let columns: Vec<usize> = (0..designs.len())
+        .map(|at| {
+            let cells = rows.iter().flat_map(|row| row.cells.get(at).into_iter().chain(row.seen.get(at)));
+            let widest = cells.chain(&names[at]).map(|cell| width(cell)).max().unwrap_or(0);
+            widest.clamp(COLUMN.1, COLUMN.0)
+        })
+        .collect();
+    let mut start = 0;
+    while start < designs.len() {
+        let mut used = LABEL;
+        let mut end = start;
+        while end < designs.len() && (end == start || used + 1 + columns[end] <= WIDTH) {
+            used += 1 + columns[end];
+            end += 1;
+        }
+        block(out, &rows, &names, &columns, start..end)?;
+        start = end;
+        writeln!(out)?;
+    }
+    writeln!(
+        out,
+        "{}",
+        paint(
+            style::DIM,
+            "GB/s as predicted, by copy engines (rings: kernels); below it, what was measured or published"
+        )
+    )?;
+    details(out, designs, verbose)?;
+    if !document.conclusion.is_empty() {
+        writeln!(out, "\n{}", paint(style::HEADING, "Conclusion"))?;
+        for sentence in &document.conclusion {
+            hang(out, "  · ", sentence)?;
+        }
+    }
+    Ok(())
+}
+
+/// The name in lines of at most so many columns, broken after dashes and at spaces.
+fn broken(name: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let pieces = name.split_inclusive(['-', ' ', '_', '.']);
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(line) if width(line) + width(piece.trim_end()) <= columns => line.push_str(piece),
+            _ => lines.push(piece.to_owned()),
+        }
+    }
+    lines.iter().map(|line| fit(line.trim(), columns)).filter(|line| !line.is_empty()).collect()
+}
+
+fn block(
+    out: &mut dyn Write,
+    rows: &[Row],
+    names: &[Vec<String>],
+    columns: &[usize],
+    shown: std::ops::Range<usize>,
+) -> io::Result<()> {
+    let lines = names[shown.clone()].iter().map(Vec::len).max().unwrap_or(0);
+    for line in 0..lines {
+        let cell = |at: usize| {
+            // short names stand on the last line
+            let name = &names[at];
+            let text = (line + name.len()).checked_sub(lines).and_then(|i| name.get(i)).map_or("", String::as_str);
+            format!(" {text:>w$}", w = columns[at])
+        };
+        let cells: String = shown.clone().map(cell).collect();
+        writeln!(out, "{}", paint(style::HEADING, format!("{:LABEL$}{cells}", "").trim_end()))?;
+    }
+    let told = |row: &&Row| {
+        let cells = || shown.clone().flat_map(|at| [row.cells.get(at), row.seen.get(at)]).flatten();
+        cells().any(|cell| !matches!(cell.as_str(), "" | "-"))
+    };
+    for row in rows.iter().filter(told) {
+        let line = |label: &str, cells: &[String]| {
+            let cells: String = shown
+                .clone()
+                .map(|at| {
+                    format!(" {:>w$}", fit(cells.get(at).map_or("", String::as_str), columns[at]), w = columns[at])
+                })
+                .collect();
+            format!("{:LABEL$}{cells}", fit(label, LABEL))
+        };
+        writeln!(out, "{}", line(row.label, &row.cells).trim_end())?;
+        if shown.clone().any(|at| row.seen.get(at).is_some_and(|s| !s.is_empty())) {
+            writeln!(out, "{}", paint(style::DIM, line("    seen", &row.seen).trim_end()))?;
+        }
+    }
+    Ok(())
+}
+
+fn rows(designs: &[Design]) -> Vec<Row> {
+    let mut all = Vec::new();
+    let mut add = |label, of: &dyn Fn(&Design) -> (String, String)| {
+        let (cells, seen): (Vec<String>, Vec<String>) = designs.iter().map(of).unzip();
+        if cells.iter().chain(&seen).any(|c| !c.is_empty() && c != "-") {
+            all.push(Row { label, cells, seen });
+        }
+    };
+    let plain = |text: Option<String>| (text.unwrap_or_else(|| "-".to_owned()), String::new());
+    add("GPUs", &|d| plain(Some(d.gpus.to_string())));
+    let worst = |alone: &Option<Alone>| figure(alone.as_ref().map(|a| &a.worst));
+    let mean = |alone: &Option<Alone>| figure(alone.as_ref().map(|a| &a.mean));
+    add("worst pair, one way", &|d| worst(&d.pair));
+    add("mean pair, one way", &|d| mean(&d.pair));
+    add("worst pair, both ways", &|d| worst(&d.pair_both_ways));
+    add("mean pair, both ways", &|d| mean(&d.pair_both_ways));
+    add("bisection, both ways", &|d| {
+        let Some(cut) = &d.bisection else { return plain(None) };
+        let (text, seen) = figure(Some(&cut.figure));
+        (if cut.exact { text } else { format!("≤ {text}") }, seen)
+    });
+    add("all to all, equal messages", &|d| figure(d.all_to_all.as_ref().map(|t| &t.equal)));
+    add("all to all, sum while all run", &|d| figure(d.all_to_all.as_ref().map(|t| &t.together.sum)));
+    add("all to all, slowest of these", &|d| figure(d.all_to_all.as_ref().map(|t| &t.together.slowest)));
+    add("all to one, worst", &|d| figure(d.all_to_one.as_ref().map(|t| &t.worst)));
+    add("ring all-reduce, bus", &|d| {
+        let Some(ring) = &d.ring_all_reduce else { return plain(None) };
+        let (text, seen) = figure(Some(&ring.figure));
+        (if ring.exact { text } else { format!("≥ {text}") }, seen)
+    });
+    add("host → a GPU alone, worst", &|d| worst(&d.from_host));
+    add("a GPU alone → host, worst", &|d| worst(&d.to_host));
+    add("host → all GPUs at once, sum", &|d| figure(d.host_feed.as_ref().map(|t| &t.sum)));
+    add("host → all GPUs, slowest", &|d| figure(d.host_feed.as_ref().map(|t| &t.slowest)));
+    add("all GPUs at once → host, sum", &|d| figure(d.host_drain.as_ref().map(|t| &t.sum)));
+    add("latency between GPUs, us, seen", &|d| plain(d.latency.as_ref().map(|l| span(l.least, l.most))));
+    add("pairs that go directly", &|d| plain(d.reach.map(|r| format!("{} of {}", r.direct, r.of))));
+    add("PCIe lanes of GPUs (of slots)", &|d| {
+        let slots = d.lanes.slots.map(|s| format!(" of {s}")).unwrap_or_default();
+        plain((d.lanes.gpus > 0).then(|| format!("{}{slots}", d.lanes.gpus)))
+    });
+    add("PCIe lanes at CPUs", &|d| plain(d.lanes.cpus_used.zip(d.lanes.cpus).map(|(u, c)| format!("{u} of {c}"))));
+    add("price, US$", &|d| plain(d.facts.price_usd.map(number)));
+    add("all to all, GB/s for 1000 US$", &|d| {
+        let per = d.facts.price_usd.filter(|p| *p > 0.0).zip(d.all_to_all.as_ref());
+        plain(per.map(|(price, all)| number(all.equal.rate / price * 1000.0)))
+    });
+    add("rack units", &|d| plain(d.facts.rack_units.map(|u| format!("{u}"))));
+    add("all to all, GB/s a rack unit", &|d| {
+        let per = d.facts.rack_units.filter(|u| *u > 0.0).zip(d.all_to_all.as_ref());
+        plain(per.map(|(units, all)| number(all.equal.rate / units)))
+    });
+    add("TFLOP/s", &|d| plain(d.facts.tflops.map(number)));
+    add("power, W", &|d| plain(d.facts.power_w.map(number)));
+    all
+}
+
+/// A figure and what was seen of it.
+fn figure(figure: Option<&Figure>) -> (String, String) {
+    let Some(figure) = figure else { return ("-".to_owned(), String::new()) };
+    let seen = |s: &Seen| span(s.low, s.high);
+    (number(figure.rate), figure.seen.as_ref().map_or_else(String::new, seen))
+}
+
+/// What each design's figures are about, and what binds them.
+fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result<()> {
+    for design in designs {
+        writeln!(out, "\n{}", paint(style::HEADING, &fit(&design.name, WIDTH)))?;
+        if let Some(title) = design.title.as_ref().filter(|t| **t != design.name) {
+            for line in wrap(title, WIDTH - 2) {
+                writeln!(out, "  {}", paint(style::DIM, &line))?;
+            }
+        }
+        if let Some(alone) = &design.pair {
+            let [a, b] = &alone.worst_pair;
+            hang(out, "  worst pair   ", &format!("{a} → {b}, bound by {}", alone.worst.bottleneck))?;
+            if alone.known < alone.of {
+                hang(out, "               ", &format!("{} of {} pairs have a known rate", alone.known, alone.of))?;
+            }
+        }
+        if let Some(cut) = &design.bisection {
+            let halves = format!("{} | {}", ranges(&cut.one), ranges(&cut.other));
+            let how = match (cut.exact, cut.tried) {
+                (true, 1) => "the only split of its kind".to_owned(),
+                (true, tried) => format!("the worst of {tried} kinds of split"),
+                (false, tried) => format!("the worst of {tried} splits tried; there may be a worse one"),
+            };
+            hang(out, "  bisection    ", &format!("{halves}, {how}; bound by {}", cut.figure.bottleneck))?;
+        }
+        if let (true, Some(all)) = (verbose, &design.all_to_all) {
+            let [a, b] = &all.together.slowest_pair;
+            let (last, slowest) = (&all.equal.bottleneck, &all.together.slowest.bottleneck);
+            let bound = format!("equal messages end bound by {last}; while all run, slowest {a} → {b}, by {slowest}");
+            hang(out, "  all to all   ", &bound)?;
+        }
+        if let (true, Some(one)) = (verbose, &design.all_to_one) {
+            hang(out, "  all to one   ", &format!("{}, bound by {}", one.worst_to, one.worst.bottleneck))?;
+        }
+        if let Some(ring) = &design.ring_all_reduce {
+            let shown = if verbose { ring.rings.len() } else { 1 };
+            for (i, one) in ring.rings.iter().take(shown).enumerate() {
+                let label = if i == 0 { "  ring         " } else { "               " };
+                let rate = if ring.rings.len() > 1 { format!("{} GB/s: ", number(one.rate)) } else { String::new() };
+                let more = match (i, ring.rings.len() - 1) {
+                    (0, 0) => format!(", bound by {}", ring.figure.bottleneck),
+                    (0, more) if !verbose => {
+                        format!(", bound by {}; and {more} more on what it leaves", ring.figure.bottleneck)
+                    }
+                    (0, _) => format!(", bound by {}", ring.figure.bottleneck),
+                    _ => String::new(),
+                };
+                hang(out, label, &format!("{rate}{}{more}", fit(&one.order.join(" "), NAMES)))?;
+            }
+        }
+        if let Some(feed) = &design.host_feed {
+            hang(
+                out,
+                "  host feed    ",
+                &format!("slowest to {}, bound by {}", feed.slowest_pair[1], feed.slowest.bottleneck),
+            )?;
+        }
+        for lift in design.lifts.iter().take(if verbose { usize::MAX } else { 1 }) {
+            let text =
+                format!("worst pair {} GB/s: {}; then bound by {}", number(lift.rate), lift.what, lift.bottleneck);
+            hang(out, "  would lift   ", &text)?;
+        }
+        for why in &design.unknown {
+            hang(out, "  unknown      ", why)?;
+        }
+    }
+    Ok(())
+}

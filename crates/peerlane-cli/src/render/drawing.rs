@@ -1,0 +1,308 @@
+//! A machine as boxes and wires with places: sockets at the left, devices at the right, NVLink as arcs beside them.
+//!
+//! [`super::layout`] says in which column and row each node stands; here that becomes geometry, in pixels. The SVG file
+//! and the report's page draw the same [`Drawing`].
+
+use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeKind};
+use peerlane::model::Model;
+use peerlane::names::natural;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::label;
+use super::layout::{Layout, Place};
+
+/// Width of every box.
+pub(crate) const BOX_WIDTH: f64 = 132.0;
+/// Height of every box.
+pub(crate) const BOX_HEIGHT: f64 = 34.0;
+/// Characters of a product that a box holds.
+pub(crate) const BOX_CHARS: usize = 20;
+/// Characters of a name, which is larger.
+pub(crate) const NAME_CHARS: usize = 17;
+const ROW: f64 = 42.0;
+const COLUMN: f64 = 214.0;
+/// Room around everything.
+pub(crate) const MARGIN: f64 = 16.0;
+/// From a box to where the wires of its children part.
+const BEND: f64 = 16.0;
+/// How far an arc reaches for each row it spans, up to so many rows.
+const REACH: f64 = 15.0;
+const MAX_REACH: usize = 12;
+/// More arcs than this have no labels of their own, which would hide each other.
+const LABELLED_ARCS: usize = 6;
+/// Raw rates, in GB/s of one direction, from which on a wire has the next tone: below PCIe 3.0 x2, below 3.0 x16, below
+/// 4.0 x16, and beyond 5.0 x16.
+pub(crate) const TONES: [f64; 4] = [1.9, 15.0, 31.0, 100.0];
+
+/// A machine with a place for each part of it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Drawing {
+    /// Width of all, in pixels.
+    pub(crate) width: f64,
+    /// Height of all.
+    pub(crate) height: f64,
+    /// Width of every box.
+    pub(crate) box_width: f64,
+    /// Height of every box.
+    pub(crate) box_height: f64,
+    /// The nodes.
+    pub(crate) boxes: Vec<NodeBox>,
+    /// The links.
+    pub(crate) wires: Vec<Wire>,
+    /// What arcs without a label of their own are: `NV1`, or `NV1, NV2 (thin to thick)`.
+    pub(crate) arcs: Option<String>,
+}
+
+/// A node's box.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct NodeBox {
+    /// Index among the machine's nodes.
+    pub(crate) node: usize,
+    /// Left edge.
+    pub(crate) x: f64,
+    /// Upper edge.
+    pub(crate) y: f64,
+}
+
+/// How a wire runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Shape {
+    /// A branch of the PCIe tree.
+    Tree,
+    /// A GPU's own link.
+    Arc,
+    /// Between CPU packages.
+    Smp,
+}
+
+/// A link's wire.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Wire {
+    /// Index among the machine's links.
+    pub(crate) link: usize,
+    /// How it runs.
+    pub(crate) shape: Shape,
+    /// Its course, as the `d` of an SVG path.
+    pub(crate) path: String,
+    /// Width of its stroke, which grows with its rate.
+    pub(crate) stroke: f64,
+    /// Step of its rate's colour, from 0 to 4; absent where it has no rate of its own.
+    pub(crate) tone: Option<usize>,
+    /// Where its label starts, and where a mark stands.
+    pub(crate) at: Spot,
+    /// Its label; absent where it says nothing, or what all arcs say.
+    pub(crate) label: Option<String>,
+}
+
+/// A place, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub(crate) struct Spot {
+    /// From the left.
+    pub(crate) x: f64,
+    /// From the top.
+    pub(crate) y: f64,
+}
+
+impl Drawing {
+    /// Draws the machine of a model, which knows what each link carries.
+    pub(crate) fn of(model: &Model) -> Self {
+        let fabric = &model.machine.fabric;
+        let Layout { places, rows } = Layout::of(fabric);
+        let columns = places.iter().map(|p| p.column).max().unwrap_or(0) + 1;
+        let rates = rates(model);
+        let arcs: Vec<LinkId> = fabric.link_ids().filter(|id| beside_tree(&fabric.link(*id).kind)).collect();
+        let summary = summary(fabric, &arcs);
+        let wire = Wiring { fabric, rates: &rates, quiet: summary.is_some() };
+        let mut wires = Vec::new();
+        for place in &places {
+            if let Some((link, above)) = place.above
+                && let Some(parent) = places.get(above)
+            {
+                wires.push(wire.branch(link, corner(parent), corner(place)));
+            }
+        }
+        let mut reach: f64 = 0.0;
+        for &id in &arcs {
+            let link = fabric.link(id);
+            let find = |node| places.iter().find(|p| p.id == node).map(corner);
+            if let (Some(a), Some(b)) = (find(link.a), find(link.b)) {
+                let arc = wire.arc(id, a, b);
+                reach = reach.max(arc.at.x + if arc.label.is_some() { 40.0 } else { 8.0 });
+                wires.push(arc);
+            }
+        }
+        let right = MARGIN + (columns - 1) as f64 * COLUMN + BOX_WIDTH;
+        let boxes = places.iter().map(|p| {
+            let (x, y) = corner(p);
+            NodeBox { node: p.id.index(), x, y }
+        });
+        Drawing {
+            width: round(right.max(reach) + MARGIN),
+            height: round(2.0 * MARGIN + rows.max(1) as f64 * ROW),
+            box_width: BOX_WIDTH,
+            box_height: BOX_HEIGHT,
+            boxes: boxes.collect(),
+            wires,
+            arcs: summary,
+        }
+    }
+}
+
+/// The upper left corner of a box.
+fn corner(place: &Place) -> (f64, f64) {
+    let y = MARGIN + (place.row + 0.5) * ROW - BOX_HEIGHT / 2.0;
+    (round(MARGIN + place.column as f64 * COLUMN), round(y))
+}
+
+/// The raw rate of each link in GB/s of one direction, in the order of the fabric's.
+pub(crate) fn rates(model: &Model) -> Vec<Option<f64>> {
+    let mut rates = vec![None; model.machine.fabric.links().len()];
+    for resource in &model.resources {
+        if let Some(slot) = resource.link.and_then(|link| rates.get_mut(link.index())) {
+            // a link's channels come before what both directions share
+            *slot = slot.or(Some(resource.capacity.gb()).filter(|r| r.is_finite()));
+        }
+    }
+    rates
+}
+
+/// Whether a link is drawn beside the tree.
+fn beside_tree(kind: &LinkKind) -> bool {
+    kind.is_gpu_fabric() || *kind == LinkKind::Smp
+}
+
+/// What the links between GPUs are, where they are too many for a label each.
+fn summary(fabric: &Fabric, arcs: &[LinkId]) -> Option<String> {
+    let arcs = arcs.iter().map(|id| fabric.link(*id)).filter(|l| l.kind != LinkKind::Smp);
+    let mut labels: Vec<String> = arcs.map(label::edge).collect();
+    if labels.len() <= LABELLED_ARCS {
+        return None;
+    }
+    labels.sort_by(|a, b| natural(a).cmp(&natural(b)));
+    labels.dedup();
+    let order = if labels.len() > 1 { " (thin to thick)" } else { "" };
+    Some(labels.join(", ") + order)
+}
+
+struct Wiring<'a> {
+    fabric: &'a Fabric,
+    rates: &'a [Option<f64>],
+    /// Arcs between GPUs have no labels.
+    quiet: bool,
+}
+
+impl Wiring<'_> {
+    fn wire(&self, id: LinkId, shape: Shape, path: String, at: (f64, f64), label: String) -> Wire {
+        let rate = self.rates.get(id.index()).copied().flatten();
+        Wire {
+            link: id.index(),
+            shape,
+            path,
+            stroke: round(rate.map_or(1.5, |r| 1.2 + 0.55 * (1.0 + r).log2())),
+            tone: rate.map(|r| TONES.iter().filter(|least| r >= **least).count()),
+            at: Spot { x: round(at.0), y: round(at.1) },
+            label: Some(label).filter(|l| !l.is_empty()),
+        }
+    }
+
+    /// From a box to one in the next column, or further.
+    fn branch(&self, id: LinkId, above: (f64, f64), below: (f64, f64)) -> Wire {
+        let (x1, y1) = (above.0 + BOX_WIDTH, above.1 + BOX_HEIGHT / 2.0);
+        let (x2, y2) = (below.0, below.1 + BOX_HEIGHT / 2.0);
+        let bend = x1 + BEND;
+        let path = format!("M{} {} H{} V{} H{}", round(x1), round(y1), round(bend), round(y2), round(x2));
+        self.wire(id, Shape::Tree, path, (bend + 6.0, y2 - 6.0), label::edge(self.fabric.link(id)))
+    }
+
+    /// A link beside the tree: an arc at the right of two GPUs, a curve from column to column, or a line between
+    /// sockets.
+    fn arc(&self, id: LinkId, a: (f64, f64), b: (f64, f64)) -> Wire {
+        let link = self.fabric.link(id);
+        let ((xa, ya), (xb, yb)) = if a.0 <= b.0 { (a, b) } else { (b, a) };
+        let to_cpu = [link.a, link.b].iter().any(|n| self.fabric.node(*n).kind == NodeKind::Cpu);
+        // from a CPU, below the lines of the tree that go the same way
+        let drop = if link.kind.is_gpu_fabric() && to_cpu { BOX_HEIGHT / 3.0 } else { 0.0 };
+        let (ya, yb) = (ya + BOX_HEIGHT / 2.0 + drop, yb + BOX_HEIGHT / 2.0 + drop);
+        let rows = ((ya - yb).abs() / ROW).clamp(1.0, MAX_REACH as f64);
+        let middle = (ya + yb) / 2.0;
+        if link.kind == LinkKind::Smp {
+            let x = xa + BOX_WIDTH / 4.0;
+            let (top, bottom) = (ya.min(yb) + BOX_HEIGHT / 2.0, ya.max(yb) - BOX_HEIGHT / 2.0);
+            let path = format!("M{} {} V{}", round(x), round(top), round(bottom));
+            return self.wire(id, Shape::Smp, path, (x + 7.0, middle), label::link(link));
+        }
+        // ends, control points, and where the label stands
+        let (start, end, c1, c2, at) = if xb - xa > 1.0 {
+            let (start, end) = (xa + BOX_WIDTH, xb);
+            let bend = (start + end) / 2.0;
+            // on the side that the curve leaves free
+            (start, end, bend, bend, (start + 6.0, if yb < ya { ya + 13.0 } else { ya - 5.0 }))
+        } else {
+            let start = xa + BOX_WIDTH;
+            let far = start + 18.0 + REACH * rows;
+            // a curve comes three quarters of the way to its control points
+            (start, start, far, far, ((start + 3.0 * far) / 4.0 + 4.0, middle + 3.0))
+        };
+        let [start, end, c1, c2, ya, yb] = [start, end, c1, c2, ya, yb].map(round);
+        let path = format!("M{start} {ya} C{c1} {ya} {c2} {yb} {end} {yb}");
+        let label = if self.quiet { String::new() } else { label::edge(link) };
+        self.wire(id, Shape::Arc, path, at, label)
+    }
+}
+
+/// To a tenth of a pixel.
+fn round(v: f64) -> f64 {
+    (v * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::catalogue::{self, Parts};
+
+    fn drawn(name: &str) -> Drawing {
+        let machine = catalogue::system(name).unwrap().unwrap();
+        Drawing::of(&Model::new(&machine, Parts::embedded()))
+    }
+
+    #[test]
+    fn faster_links_are_thicker_and_of_a_higher_tone() {
+        let machine = catalogue::system("7gforce").unwrap().unwrap();
+        let drawing = drawn("7gforce");
+        let to = |name: &str| {
+            let (link, _) = machine.fabric.upstream(machine.fabric.find(name).unwrap()).unwrap();
+            drawing.wires.iter().find(|w| w.link == link.index()).unwrap()
+        };
+        let (riser, slot, uplink) = (to("GPU0"), to("GPU6"), to("plx0"));
+        assert!(riser.stroke < slot.stroke && slot.stroke < uplink.stroke);
+        assert_eq!((riser.tone, slot.tone, uplink.tone), (Some(0), Some(1), Some(2)));
+        assert_eq!(riser.label.as_deref(), Some("3.0 x1"));
+    }
+
+    #[test]
+    fn many_arcs_are_labelled_once_and_all_stays_inside() {
+        let (mesh, mixed, star) = (drawn("dgx-1"), drawn("dgx-1v"), drawn("h200x4-vm"));
+        let labelled = |d: &Drawing| d.wires.iter().filter(|w| w.shape == Shape::Arc && w.label.is_some()).count();
+        assert_eq!((mesh.arcs.as_deref(), labelled(&mesh)), (Some("NV1"), 0));
+        assert_eq!((mixed.arcs.as_deref(), labelled(&mixed)), (Some("NV1, NV2 (thin to thick)"), 0));
+        assert_eq!((star.arcs.as_deref(), labelled(&star)), (None, 4));
+        for drawing in [mesh, mixed, star, drawn("exxact-txr414-20")] {
+            for NodeBox { x, y, .. } in &drawing.boxes {
+                assert!(x + BOX_WIDTH < drawing.width && y + BOX_HEIGHT < drawing.height);
+            }
+            assert!(drawing.wires.iter().all(|w| w.at.x < drawing.width && w.at.y < drawing.height));
+        }
+    }
+
+    #[test]
+    fn every_link_of_the_catalogue_has_a_wire() {
+        for name in catalogue::system_names() {
+            let machine = catalogue::system(name).unwrap().unwrap();
+            let mut links: Vec<usize> = drawn(name).wires.iter().map(|w| w.link).collect();
+            links.sort_unstable();
+            assert_eq!(links, (0..machine.fabric.links().len()).collect::<Vec<_>>(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! RDMA between a GPU and a NIC: methods beside each other, messages between two such nodes, and the card's engines.
+
+use std::io::{self, Write};
+
+use peerlane::model::rdma::{
+    LikeNodes, Method, RdmaDescription, RdmaMethod, RdmaPoint, RdmaStage, ReadEngine, ReceiveEngine, Span,
+};
+use peerlane::units::Bytes;
+
+use super::style::{self, paint};
+use super::text::{hang, number};
+
+/// The message sizes of columns.
+const SHOWN: [Bytes; 4] = [Bytes(512), Bytes(4 << 10), Bytes(32 << 10), Bytes(2 << 20)];
+
+/// Shows all of it; with `verbose`, every limit, and where each stage's time is from.
+pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
+    let RdmaDescription { gpu, nic, .. } = rdma;
+    heading(out, &format!("RDMA: {nic} reads {gpu}'s memory and sends it"))?;
+    methods(out, &rdma.to_network, verbose)?;
+    heading(out, &format!("RDMA: {nic} receives, and writes to {gpu}'s memory"))?;
+    methods(out, &rdma.from_network, verbose)?;
+    once(out, rdma)?;
+    like_nodes(out, &rdma.between_like_nodes, verbose)?;
+    engines(out, rdma)?;
+    observed(out, rdma)
+}
+
+fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{}", paint(style::HEADING, text))
+}
+
+fn methods(out: &mut dyn Write, methods: &[RdmaMethod], verbose: bool) -> io::Result<()> {
+    for m in methods {
+        match (m.rate, &m.not_offered) {
+            (Some(rate), _) => {
+                let label = format!("  {:<8} {:>8} GB/s  ", m.method.to_string(), number(rate));
+                hang(out, &label, &format!("bound by {}", m.bottleneck.as_deref().unwrap_or("nothing known")))?;
+            }
+            (None, why) => {
+                let label = format!("  {:<8} {:>13}  ", m.method.to_string(), "–");
+                hang(out, &label, why.as_deref().unwrap_or("not to be had"))?;
+            }
+        }
+        if verbose {
+            for limit in &m.limits {
+                hang(out, &format!("      {:>12} GB/s  ", number(limit.rate)), &limit.what)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is done once a buffer, and what else to know of each method.
+fn once(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    let setup = rdma.to_network.iter().flat_map(|m| m.setup.iter().map(move |s| (m.method, s)));
+    let all: Vec<(Method, &RdmaStage)> = setup.collect();
+    let remarks = |m: &RdmaMethod| m.remarks.iter().map(|r| (m.method, r.clone())).collect::<Vec<_>>();
+    let mut said: Vec<(Method, String)> = rdma.to_network.iter().chain(&rdma.from_network).flat_map(remarks).collect();
+    said.sort();
+    said.dedup();
+    if all.is_empty() && said.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Registration, mapping and caveats")?;
+    for (method, stage) in all {
+        let label = format!("  {:<8} {:>13}  ", method.to_string(), format!("{} µs", micros(&stage.time)));
+        hang(out, &label, &format!("once a buffer: {}", stage.name))?;
+    }
+    for (method, remark) in said {
+        hang(out, &format!("  {:<8} {:>13}  ", method.to_string(), ""), &remark)?;
+    }
+    Ok(())
+}
+
+fn micros(time: &Span) -> String {
+    let shown = |v: f64| format!("{v:.*}", if v >= 100.0 { 0 } else { usize::from(v < 10.0) + 1 });
+    let (low, high) = (shown(time.low.us()), shown(time.high.us()));
+    if low == high { low } else { format!("{low}–{high}") }
+}
+
+/// Stages in their order, those of one name as one: `software 2.22 + apenet0's hardware 1.00 µs`.
+fn sum(stages: &[RdmaStage]) -> String {
+    let mut parts: Vec<(&str, Span)> = Vec::new();
+    for stage in stages {
+        match parts.iter_mut().find(|(name, _)| *name == stage.name) {
+            Some((_, time)) => *time = *time + stage.time,
+            None => parts.push((&stage.name, stage.time)),
+        }
+    }
+    let parts: Vec<String> = parts.iter().map(|(name, time)| format!("{name} {}", micros(time))).collect();
+    format!("{} µs", parts.join(" + "))
+}
+
+fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Result<()> {
+    if all.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Between this node and one like it, side by side")?;
+    writeln!(out, "  {:<12} {:>12} {}", "", "empty, µs", size_heads())?;
+    for like in all {
+        writeln!(
+            out,
+            "  {:<12} {:>12} {}",
+            like.method.to_string(),
+            micros(&like.latency),
+            rates(&like.curve, like.rate)
+        )?;
+        hang(out, "                 ", &format!("bound by {}", like.bottleneck))?;
+    }
+    writeln!(out)?;
+    for like in all {
+        hang(out, &format!("  {:<12} ", like.method.to_string()), &sum(&like.stages))?;
+        if verbose {
+            for stage in &like.stages {
+                let assumed = if stage.assumed { ", assumed" } else { "" };
+                hang(out, "                 ", &format!("{}: {}{assumed}", stage.name, stage.why))?;
+            }
+        }
+        if let Some(repaid) = like.repaid {
+            let words = format!(
+                "registration has paid after {} to {} messages of {} that would have been staged",
+                repaid.fewest, repaid.most, repaid.size
+            );
+            hang(out, "               ", &words)?;
+        }
+        if let Some(size) = like.staging_from {
+            hang(out, "               ", &format!("staging is faster from messages of {size} on"))?;
+        }
+    }
+    Ok(())
+}
+
+fn size_heads() -> String {
+    let sizes: String = SHOWN.iter().map(|size| format!(" {:>9}", size.to_string())).collect();
+    format!("{sizes} {:>9}  GB/s", "endless")
+}
+
+fn rates(curve: &[RdmaPoint], endless: f64) -> String {
+    let at = |size: &Bytes| curve.iter().find(|p| p.size == *size).map_or("–".to_owned(), |p| number(p.rate));
+    let sizes: String = SHOWN.iter().map(|size| format!(" {:>9}", at(size))).collect();
+    format!("{sizes} {:>9}", number(endless))
+}
+
+fn observed(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    for seen in &rdma.observed {
+        heading(out, &format!("Seen by message size: {}, GB/s", seen.what))?;
+        for p in &seen.points {
+            let ratio = if p.expected > 0.0 { number(p.rate / p.expected) } else { "–".to_owned() };
+            let (rate, expected) = (three(p.rate), three(p.expected));
+            writeln!(out, "  {:>10} {rate:>9}  {ratio} of expected {expected}", p.size.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Small messages have small rates.
+fn three(value: f64) -> String {
+    if value < 1.0 { format!("{value:.4}") } else { number(value) }
+}
+
+fn engines(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    let RdmaDescription { nic, read_engines, receive_engines, .. } = rdma;
+    if !read_engines.is_empty() {
+        heading(out, &format!("Revisions of {nic}'s GPU-read engine"))?;
+        writeln!(out, "  {:<25} {}", "", size_heads())?;
+    }
+    for revision in read_engines {
+        let name = match revision.engine {
+            ReadEngine::V1 => "V1, no prefetch",
+            ReadEngine::V2 => "V2, prefetch",
+            ReadEngine::V3 => "V3, new flow control",
+        };
+        let mark = if revision.fitted { "◄" } else { " " };
+        writeln!(out, "  {name:<23} {mark} {}", rates(&revision.curve, revision.rate))?;
+    }
+    if !receive_engines.is_empty() {
+        heading(out, &format!("Revisions of {nic}'s receive engine, GB/s at most"))?;
+    }
+    for revision in receive_engines {
+        let name = match revision.engine {
+            ReceiveEngine::Original => "original code",
+            ReceiveEngine::Optimised => "optimised code",
+            ReceiveEngine::Hardware => "hardware accelerated",
+        };
+        let mark = if revision.fitted { "◄" } else { " " };
+        hang(out, &format!("  {name:<23} {mark} {:>8}  ", number(revision.at_most)), &revision.bottleneck)?;
+    }
+    Ok(())
+}

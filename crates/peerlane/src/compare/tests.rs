@@ -1,0 +1,316 @@
+use super::bisection::bisection;
+use super::ring::{all_reduce, ring_pairs};
+use super::*;
+use crate::catalogue::{read_system, system, system_names};
+use crate::flows::{Flows, Pair, interchangeable};
+
+fn machine(name: &str) -> Machine {
+    system(name).unwrap().unwrap()
+}
+
+fn design_of(machine: &Machine) -> Design {
+    let document = compare(&[Subject { name: &machine.name, machine, run: None }], Parts::embedded());
+    document.designs.into_iter().next().unwrap()
+}
+
+fn of(name: &str) -> Design {
+    design_of(&machine(name))
+}
+
+fn close(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+}
+
+/// Boxes without symmetry: GPUs of every width, below switches and roots, some joined by NVLink, on one or two sockets.
+fn odd_boxes() -> Vec<Machine> {
+    let widths = ["3.0 x1", "3.0 x4", "3.0 x8", "3.0 x16"];
+    (0..24_usize)
+        .map(|seed| {
+            let n = 3 + seed % 5;
+            let mut text = format!("name = \"odd{seed}\"\n[nodes]\n");
+            let cpu = |name: &str| format!("{name} = {{ kind = \"cpu\", product = \"Intel Xeon\" }}\n");
+            text += &(cpu("cpu0") + &cpu("cpu1"));
+            text += "sw0 = { kind = \"switch\" }\nsw1 = { kind = \"switch\" }\n";
+            (0..n).for_each(|i| text += &format!("GPU{i} = {{ kind = \"gpu\" }}\n"));
+            let mut link =
+                |a: &str, b: &str, kind: &str| text += &format!("[[links]]\nbetween = [\"{a}\", \"{b}\"]\n{kind}\n");
+            link("cpu0", "cpu1", "smp = \"qpi-haswell\"");
+            link("cpu0", "sw0", "pcie = \"3.0 x8\"");
+            link(["cpu0", "cpu1", "sw0"][seed % 3], "sw1", "pcie = \"3.0 x16\"");
+            for i in 0..n {
+                let above = ["sw0", "sw1", "cpu0", "cpu1"][(seed * 7 + i * 5) % 4];
+                let width = widths[(seed * 3 + i * i + i) % 4];
+                link(above, &format!("GPU{i}"), &format!("pcie = \"{width}\""));
+            }
+            if seed % 2 == 1 {
+                link("GPU0", "GPU2", "nvlink = 2\nnvlink_generation = 1");
+            }
+            if seed % 3 == 1 {
+                text += "[[p2p]]\nstatus = \"no\"\npairs = [[\"GPU0\", \"GPU1\"]]\n";
+            }
+            read_system(&text, "odd").unwrap()
+        })
+        .collect()
+}
+
+fn all_boxes() -> Vec<Machine> {
+    let mut all: Vec<Machine> = system_names().map(machine).collect();
+    all.retain(|m| m.fabric.of_kind(crate::fabric::NodeKind::Gpu).count() > 1);
+    all.extend(odd_boxes());
+    all
+}
+
+#[test]
+fn sets_are_shared_out_as_the_model_solves_them() {
+    for machine in all_boxes() {
+        let model = Model::new(&machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Ce);
+        if !flows.complete() {
+            continue;
+        }
+        let pairs: Vec<Pair> = flows.pairs().collect();
+        let some: Vec<Pair> = pairs.iter().copied().filter(|(i, j)| (i * 3 + j) % 4 != 0).collect();
+        for set in [&pairs[..], &pairs[..1], &some[..]] {
+            let transfers: Vec<Transfer> = set.iter().map(|p| flows.transfer(*p)).collect();
+            let solved = model.solve(&transfers).unwrap();
+            let shared = flows.rates(set).unwrap();
+            let alike = solved.iter().zip(&shared).all(|(a, b)| close(a.rate.bytes_per_second(), *b));
+            assert!(solved.len() == shared.len() && alike, "{}", machine.name);
+        }
+        let alone = flows.alone_on(&flows.capacities, pairs[0]);
+        assert!(close(alone, flows.rates(&pairs[..1]).unwrap()[0]));
+    }
+}
+
+/// What crosses the worst split of all, by trying each.
+fn worst_split(flows: &Flows) -> f64 {
+    let n = flows.len();
+    let halves = (0..1_u32 << n).filter(|bits| bits.count_ones() as usize == n / 2);
+    let crossing = |bits: u32| -> f64 {
+        let set: Vec<Pair> = flows.pairs().filter(|(i, j)| (bits >> i & 1) != (bits >> j & 1)).collect();
+        flows.rates(&set).unwrap().iter().sum()
+    };
+    halves.map(crossing).fold(f64::INFINITY, f64::min) / 1e9
+}
+
+#[test]
+fn no_split_is_worse_than_the_bisection() {
+    let mut seen = 0;
+    for machine in all_boxes() {
+        let model = Model::new(&machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Ce);
+        if !flows.complete() || flows.len() > 10 {
+            continue;
+        }
+        let found = bisection(&flows).unwrap();
+        assert!(found.exact && close(found.figure.rate, worst_split(&flows)), "{}: {found:?}", machine.name);
+        assert_eq!((found.one.len(), found.other.len()), (flows.len() / 2, flows.len().div_ceil(2)));
+        seen += 1;
+    }
+    assert!(seen > 30, "{seen}");
+}
+
+#[test]
+fn gpus_change_places_only_where_nothing_changes() {
+    let kinds = |name: &str| {
+        let machine = machine(name);
+        let model = Model::new(&machine, Parts::embedded());
+        interchangeable(&Flows::new(&model, Engine::Ce))
+    };
+    assert_eq!(kinds("exxact-txr414-20").iter().map(Vec::len).collect::<Vec<_>>(), [5; 4]);
+    assert_eq!(kinds("7gforce"), [vec![0, 1, 2], vec![3, 4, 5], vec![6]]);
+    assert_eq!(kinds("hgx-h200"), [(0..8).collect::<Vec<_>>()]);
+    assert_eq!(kinds("microway-s822lc"), [vec![0, 1], vec![2, 3]]);
+    // every GPU of the mesh has neighbours of its own
+    assert_eq!(kinds("dgx-1").len(), 8);
+    for machine in odd_boxes() {
+        let model = Model::new(&machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Ce);
+        for kind in interchangeable(&flows) {
+            for pair in kind.windows(2) {
+                let (i, j) = (pair[0], pair[1]);
+                let swap = |g: usize| {
+                    if g == i {
+                        j
+                    } else if g == j {
+                        i
+                    } else {
+                        g
+                    }
+                };
+                let set: Vec<Pair> = flows.pairs().filter(|(a, b)| (a * 5 + b) % 3 != 1).collect();
+                let image: Vec<Pair> = set.iter().map(|(a, b)| (swap(*a), swap(*b))).collect();
+                let (before, after) = (flows.rates(&set).unwrap(), flows.rates(&image).unwrap());
+                assert!(before.iter().zip(&after).all(|(x, y)| close(*x, *y)), "{}", machine.name);
+            }
+        }
+    }
+}
+
+/// The pace of the best of all rings, by trying each.
+fn best_ring(flows: &Flows) -> f64 {
+    fn rest(flows: &Flows, order: &mut Vec<usize>, best: &mut f64) {
+        if order.len() == flows.len() {
+            let rates = flows.rates(&ring_pairs(order)).unwrap();
+            *best = best.max(rates.into_iter().fold(f64::INFINITY, f64::min));
+        }
+        for next in 0..flows.len() {
+            if !order.contains(&next) {
+                order.push(next);
+                rest(flows, order, best);
+                order.pop();
+            }
+        }
+    }
+    let mut best = 0.0;
+    rest(flows, &mut vec![0], &mut best);
+    best / 1e9
+}
+
+#[test]
+fn no_ring_is_faster_than_the_first() {
+    for machine in all_boxes() {
+        let model = Model::new(&machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Sm);
+        if !flows.complete() || flows.len() > 7 {
+            continue;
+        }
+        let found = all_reduce(&flows).unwrap();
+        let first = &found.rings[0];
+        assert!(found.exact && close(first.rate, best_ring(&flows)), "{}: {found:?}", machine.name);
+        for ring in &found.rings {
+            let mut names = ring.order.clone();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), flows.len(), "each GPU once");
+        }
+    }
+}
+
+#[test]
+fn rings_together_take_no_more_than_there_is() {
+    for name in ["dgx-1", "dgx-1v", "exxact-traditional", "microway-s822lc", "hgx-h200"] {
+        let machine = machine(name);
+        let model = Model::new(&machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Sm);
+        let found = all_reduce(&flows).unwrap();
+        let mut used = vec![0.0; flows.capacities.len()];
+        for ring in &found.rings {
+            let at = |name: &String| flows.ends.iter().position(|g| machine.fabric.node(*g).name == *name).unwrap();
+            for pair in ring_pairs(&ring.order.iter().map(at).collect::<Vec<_>>()) {
+                for (r, per_byte) in &flows.flow(pair).unwrap().flow.uses {
+                    used[*r] += per_byte * ring.rate * 1e9;
+                }
+            }
+        }
+        assert!(used.iter().zip(&flows.capacities).all(|(used, has)| *used <= has * (1.0 + 1e-9)), "{name}");
+    }
+    // a hybrid cube mesh: one ring over doubled links, one over single ones, and both the other way
+    assert!(of("dgx-1v").ring_all_reduce.unwrap().rings.len() >= 4);
+    assert_eq!(of("hgx-h200").ring_all_reduce.unwrap().rings.len(), 1);
+}
+
+#[test]
+fn twenty_gpus_are_exact_and_split_between_switches() {
+    let design = of("exxact-txr414-20");
+    let cut = design.bisection.unwrap();
+    assert!(cut.exact && design.ring_all_reduce.unwrap().exact);
+    let half: std::collections::BTreeSet<usize> =
+        cut.one.iter().map(|g| g[3..].parse::<usize>().unwrap() / 5).collect();
+    assert_eq!(half.len(), 2, "two whole switches: {:?}", cut.one);
+    assert_eq!(cut.tried, 73, "as docs/compare.md says");
+    assert_eq!(design.reach.unwrap(), Reach { direct: 380, of: 380, least: 19, most: 19 });
+}
+
+#[test]
+fn all_of_the_catalogue_is_exact() {
+    for machine in system_names().map(machine) {
+        let design = design_of(&machine);
+        assert!(design.bisection.is_none_or(|cut| cut.exact), "{}", machine.name);
+        assert!(design.ring_all_reduce.is_none_or(|ring| ring.exact), "{}", machine.name);
+    }
+}
+
+#[test]
+fn many_odd_gpus_are_searched_and_say_so() {
+    let mut text = "name = \"many\"\n[nodes]\ncpu0 = { part = \"epyc-genoa\" }\n".to_owned();
+    (0..26).for_each(|i| text += &format!("GPU{i} = {{ kind = \"gpu\" }}\n"));
+    for i in 0..26 {
+        let width = ["4.0 x1", "4.0 x2", "4.0 x4"][i % 3];
+        text += &format!("[[links]]\nbetween = [\"cpu0\", \"GPU{i}\"]\npcie = \"{width}\"\n");
+    }
+    for i in 0..13 {
+        let (a, b) = (i, 25 - i);
+        text +=
+            &format!("[[links]]\nbetween = [\"GPU{a}\", \"GPU{b}\"]\nnvlink = {}\nnvlink_generation = 3\n", 1 + i % 3);
+    }
+    let machine = read_system(&text, "many").unwrap();
+    let model = Model::new(&machine, Parts::embedded());
+    let found = bisection(&Flows::new(&model, Engine::Ce)).unwrap();
+    assert!(!found.exact && found.one.len() == 13 && found.other.len() == 13);
+    // halves that keep joined pairs together are worse than the numbers' own order, which parts them all
+    let flows = Flows::new(&model, Engine::Ce);
+    let by_number: Vec<Pair> = flows.pairs().filter(|(i, j)| (*i < 13) != (*j < 13)).collect();
+    assert!(found.figure.rate * 1e9 < 0.9 * flows.rates(&by_number).unwrap().iter().sum::<f64>());
+}
+
+#[test]
+fn equal_messages_take_as_long_as_what_they_share() {
+    // four GPUs, two a switch: four of twelve messages go each way over one link
+    let design = of("exxact-devbox");
+    let all = design.all_to_all.unwrap();
+    let across = design.bisection.unwrap().figure.rate / 2.0;
+    assert!(close(all.equal.rate, 12.0 / 4.0 * across), "{all:?}");
+    assert!(all.equal.rate < all.together.sum.rate);
+    let one = design.all_to_one.unwrap();
+    assert!(one.worst.rate <= one.best);
+}
+
+#[test]
+fn what_was_seen_stands_beside_what_is_predicted() {
+    let devbox = of("exxact-devbox");
+    let both = devbox.pair_both_ways.unwrap();
+    let seen = both.worst.seen.unwrap();
+    assert_eq!((seen.low, seen.high, seen.published), (20.31, 20.31, true));
+    assert!(devbox.pair.unwrap().worst.seen.is_none(), "nothing was published one way");
+    assert_eq!(devbox.latency.unwrap().most, 6.31);
+    // peer access off is what az-2x-m60 has anyway
+    let azure = of("az-2x-m60").pair.unwrap();
+    assert_eq!(azure.worst.seen.map(|s| s.low), Some(5.26));
+    let riser = of("7gforce");
+    let mean = riser.pair.unwrap().mean.seen.unwrap();
+    assert!(mean.low > 0.73 && mean.high < 0.82, "{mean:?}");
+    // six on x1 and one on x8, in MiB/s
+    let host = riser.from_host.unwrap();
+    assert!(close(host.worst.seen.unwrap().low, 762.8 * 1.048576e-3));
+    let sum: f64 = [763.5, 764.5, 762.8, 762.8, 767.8, 763.0, 6234.5].iter().sum();
+    assert!(close(host.mean.seen.unwrap().low, sum / 7.0 * 1.048576e-3));
+    assert_eq!((riser.lanes.gpus, riser.lanes.slots, riser.lanes.cpus_used), (14, Some(64), Some(32)));
+}
+
+#[test]
+fn the_conclusion_names_who_is_ahead_and_cites_numbers() {
+    let machines = ["7gforce", "az-2x-m60", "az-4x-m60"].map(machine);
+    let subjects: Vec<Subject> = machines.iter().map(|m| Subject { name: &m.name, machine: m, run: None }).collect();
+    let document = compare(&subjects, Parts::embedded());
+    let said = |word: &str| document.conclusion.iter().any(|s| s.contains(word));
+    assert!(document.conclusion[0].starts_with("az-"), "{:#?}", document.conclusion);
+    assert!(said("5.26 published") && said("0.73 published"), "{:#?}", document.conclusion);
+    assert!(said("all 42 in 7gforce, none of 2 in az-2x-m60"));
+    assert!(said("7gforce leaves lanes unused: with GPU0–GPU5 at x8"));
+    let alone = compare(&subjects[..1], Parts::embedded());
+    assert!(alone.conclusion.iter().all(|s| !s.contains("az-")));
+}
+
+#[test]
+fn what_cannot_be_told_is_null_and_said() {
+    let text = "name = \"u\"\n[nodes]\ncpu0 = { part = \"xeon-e5-v3\" }\nGPU0 = { kind = \"gpu\" }\nGPU1 = { kind = \"gpu\" }\n\
+                [[links]]\nbetween = [\"cpu0\", \"GPU0\"]\npcie = \"?\"\n[[links]]\nbetween = [\"cpu0\", \"GPU1\"]\npcie = \"3.0 x16\"\n";
+    let design = design_of(&read_system(text, "u").unwrap());
+    assert!(design.pair.is_none() && design.bisection.is_none() && design.ring_all_reduce.is_none());
+    let host = design.from_host.unwrap();
+    assert_eq!((host.known, host.of), (1, 2));
+    assert!(design.unknown[0].contains("GPU0"), "{:?}", design.unknown);
+    let lone = of("k20-cx3-snb");
+    assert_eq!((lone.gpus, lone.pair, lone.reach), (1, None, None));
+}

@@ -1,0 +1,55 @@
+//! Questions to a graph that edits and their limits ask.
+
+use super::grammar::LinkTo;
+use crate::catalogue::{Part, Parts};
+use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId};
+
+/// A node and all that hangs below it.
+pub(super) fn below_of(fabric: &Fabric, top: NodeId) -> Vec<NodeId> {
+    let mut all = vec![top];
+    let mut next = 0;
+    while let Some(&at) = all.get(next) {
+        all.extend(fabric.downstream(at).map(|(_, below)| below));
+        next += 1;
+    }
+    all
+}
+
+/// A device's PCIe link towards the root, past the card that it sits on.
+pub(crate) fn pcie_above(fabric: &Fabric, node: NodeId) -> Option<LinkId> {
+    let (link, up) = fabric.upstream(node)?;
+    match fabric.link(link).kind {
+        LinkKind::OnCard => pcie_above(fabric, up),
+        LinkKind::Pcie { .. } => Some(link),
+        _ => None,
+    }
+}
+
+/// The part of a node; a root complex is part of its CPU.
+pub(crate) fn part_of<'p>(fabric: &Fabric, parts: &'p Parts, id: NodeId) -> Option<&'p Part> {
+    let own = |id: NodeId| fabric.node(id).part.as_deref();
+    parts.get(own(id).or_else(|| own(fabric.package(id)?))?)
+}
+
+pub(super) fn is_kind(kind: &LinkKind, to: &LinkTo) -> bool {
+    matches!(
+        (kind, to),
+        (LinkKind::Pcie { .. }, LinkTo::Pcie(_))
+            | (LinkKind::Nvlink { .. }, LinkTo::Nvlink(_))
+            | (LinkKind::Xgmi { .. }, LinkTo::Xgmi(_))
+            | (LinkKind::C2c { .. }, LinkTo::C2c(_))
+            | (LinkKind::Smp, LinkTo::Smp(_))
+    )
+}
+
+/// `PCIe 3.0 x8`, `NVLink x2`.
+pub(super) fn described(link: &Link) -> String {
+    match &link.kind {
+        LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe of unknown width".to_owned(),
+        LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
+        LinkKind::Nvlink { bricks, .. } => format!("NVLink x{bricks}"),
+        LinkKind::Xgmi { count: Some(n) } => format!("xGMI x{n}"),
+        LinkKind::Smp => link.part.clone().unwrap_or_else(|| "a socket link".to_owned()),
+        other => other.name().to_owned(),
+    }
+}

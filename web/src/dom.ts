@@ -1,0 +1,58 @@
+// Elements from names, attributes and text. Text only ever becomes text nodes: what a capture calls a GPU cannot be
+// markup here, and the page's policy refuses markup made from strings as well.
+
+export type Child = Node | string | null | undefined | false;
+
+type Attributes = Readonly<Record<string, string | number | boolean | null | undefined>>;
+
+/** An HTML element. An attribute that is `true` stands without a value; one that is `false` or absent does not stand. */
+export function h<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  set(element, attributes);
+  add(element, children);
+  return element;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An SVG element. */
+export function s<K extends keyof SVGElementTagNameMap>(
+  tag: K,
+  attributes: Attributes = {},
+  ...children: Child[]
+): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG, tag);
+  set(element, attributes);
+  add(element, children);
+  return element;
+}
+
+function set(element: Element, attributes: Attributes): void {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    element.setAttribute(name, value === true ? "" : String(value));
+  }
+}
+
+function add(element: Element, children: Child[]): void {
+  for (const child of children) {
+    if (child) element.append(child);
+  }
+}
+
+/** A button that does something. */
+export function button(label: Child, act: () => void, attributes: Attributes = {}): HTMLButtonElement {
+  const element = h("button", { type: "button", ...attributes }, label);
+  element.addEventListener("click", act);
+  return element;
+}
+
+/** Replaces what an element holds. */
+export function refill(element: Element, ...children: Child[]): void {
+  element.replaceChildren();
+  add(element, children);
+}

@@ -1,0 +1,55 @@
+// Findings in order, each with what it is about and where it stands.
+
+import type { FindingView } from "./document";
+import { button, h, type Child } from "./dom";
+import { from, list } from "./panel";
+import type { State } from "./state";
+
+const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
+const KIND = { fault: "fault", design: "by design", measurement: "measurement" } as const;
+
+/** Cells that a finding names one by one before the rest is a number. */
+const NAMED = 6;
+
+/** The list of findings. `show` opens a matrix at a cell. */
+export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {
+  const { machine } = state;
+  if (machine.findings.length === 0) return h("p", {}, "No findings.");
+  const items = machine.findings.map((finding, at) => item(state, finding, at, show));
+  return h("ol", { class: "findings" }, ...items);
+}
+
+function item(
+  state: State,
+  finding: FindingView,
+  at: number,
+  show: (matrix: number, row: number, col: number) => void,
+): HTMLElement {
+  const { machine } = state;
+  const severity = SEVERITY[finding.severity];
+  const lights = finding.nodes.length + finding.links.length > 0;
+  const cells: Child[] = finding.cells.slice(0, NAMED).map((cell) => {
+    const matrix = machine.matrices[cell.matrix];
+    const label = `${matrix?.rows[cell.row] ?? ""} → ${matrix?.cols[cell.col] ?? ""}`;
+    return button(label, () => show(cell.matrix, cell.row, cell.col), { class: "chip", title: matrix?.what ?? "" });
+  });
+  if (finding.cells.length > NAMED) cells.push(h("span", { class: "hint" }, `and ${finding.cells.length - NAMED} more`));
+  return h(
+    "li",
+    { class: `finding mark-${finding.severity}`, id: `finding-${at}` },
+    h("h3", {}, h("span", { class: "severity" }, severity), " ", finding.summary),
+    h("p", { class: "hint" }, `${finding.rule}, ${KIND[finding.kind]}`),
+    list([
+      ["expected", finding.expected],
+      ["observed", finding.observed],
+      ["mend", finding.mend],
+    ]),
+    h(
+      "p",
+      { class: "actions" },
+      lights && button("Show in the drawing", () => state.choose({ kind: "finding", finding: at })),
+      ...cells,
+    ),
+    from(machine, finding.sources),
+  );
+}

@@ -1,0 +1,251 @@
+// The page: one machine at a time, verdict first, then drawing and findings, numbers, curves, facts and evidence.
+
+import { chartView } from "./charts";
+import { contentionView } from "./contention";
+import type { MachineReport, ReportDocument, Table } from "./document";
+import { button, h, refill, type Child } from "./dom";
+import { drawing, legend } from "./drawing";
+import { findings } from "./findings";
+import { bytes } from "./format";
+import { classView, foremost, matrixView } from "./matrix";
+import { panel } from "./panel";
+import { copy, download, unpack } from "./share";
+import { State } from "./state";
+
+const VERDICT = {
+  healthy: "Healthy",
+  degraded: "Degraded",
+  broken: "Broken",
+  unknown: "Unknown: too little is known to judge",
+} as const;
+
+/** The machine that is shown. */
+let current: State | null = null;
+
+function read(): ReportDocument {
+  return JSON.parse(document.getElementById("data")?.textContent ?? "") as ReportDocument;
+}
+
+function start(): void {
+  const root = document.getElementById("report");
+  if (!root) return;
+  const report = read();
+  const show = (at: number) => {
+    const machine = report.machines[at];
+    if (machine) refill(root, ...page(report, machine, at, show));
+  };
+  if (report.machines.length === 0) refill(root, h("p", {}, "No machine."));
+  show(0);
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape") current?.choose(null);
+  });
+  // on paper everything is open
+  let closed: HTMLDetailsElement[] = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll<HTMLDetailsElement>("details:not([open]):not(.screen)")];
+    for (const details of closed) details.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const details of closed) details.open = false;
+  });
+}
+
+function page(report: ReportDocument, machine: MachineReport, at: number, show: (at: number) => void): Child[] {
+  const state = new State(machine);
+  current = state;
+  const matrices = machine.matrices.map((_, index) => matrixView(state, index, index === foremost(machine)));
+  const list = findings(state, (matrix, row, col) => matrices[matrix]?.show(row, col));
+  const parts: [string, string, Child[]][] = [
+    ["findings", "Findings", [list]],
+    ["numbers", "Numbers", numbers(state, matrices.map((m) => m.root))],
+    ["curves", "Message sizes", machine.charts.map((chart, i) => chartView(machine, chart, i === 0))],
+    ["together", "Transfers at once", machine.contention.map((of, i) => contentionView(of, i === 0))],
+    ["open", "Unknown and assumed", caveats(machine)],
+    ["facts", "Facts", machine.facts.map(facts)],
+    ["evidence", "Where it comes from", [evidence(machine)]],
+  ];
+  const shown = parts.filter(([, , content]) => content.some(Boolean));
+  const nav = h(
+    "nav",
+    { "aria-label": "Parts of the report" },
+    h("a", { href: "#machine" }, "Machine"),
+    ...shown.map(([id, title]) => h("a", { href: `#${id}` }, title)),
+  );
+  const section = h(
+    "section",
+    { id: "machine", "aria-labelledby": "machine-title" },
+    h("h2", { id: "machine-title" }, "Machine"),
+    drawing(state),
+    legend(machine),
+    panel(state),
+    h("details", { class: "screen" }, h("summary", {}, "The same as text"), tree(machine)),
+  );
+  section.querySelector("h2")?.append(" ", enlarge(section));
+  return [
+    header(report, machine, at, show),
+    nav,
+    h(
+      "main",
+      {},
+      section,
+      h(
+        "div",
+        { class: "parts" },
+        ...shown.map(([id, title, content]) =>
+          h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...content),
+        ),
+      ),
+    ),
+    h("footer", {}, `Written by peerlane ${report.peerlane}. This file asks nothing of any network.`),
+  ];
+}
+
+/** A button that gives the drawing the whole window, and back. */
+function enlarge(section: HTMLElement): HTMLButtonElement {
+  const large = (yes: boolean) => {
+    section.classList.toggle("large", yes);
+    toggle.setAttribute("aria-pressed", String(yes));
+    toggle.textContent = yes ? "Back to the page" : "Enlarge";
+  };
+  const toggle = button("Enlarge", () => large(!section.classList.contains("large")), { "aria-pressed": "false", class: "enlarge" });
+  section.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && section.classList.contains("large")) {
+      event.stopPropagation();
+      large(false);
+    }
+  });
+  return toggle;
+}
+
+function header(report: ReportDocument, machine: MachineReport, at: number, show: (at: number) => void): HTMLElement {
+  const said = h("output", { class: "said" });
+  const copied = () => {
+    void copy(machine.markdown).then((done) => {
+      said.textContent = done ? "Copied." : "This browser does not let the page copy.";
+    });
+  };
+  const { record } = machine;
+  const saved = () => {
+    if (!record) return;
+    void unpack(record).then(
+      (content) => {
+        download(record.name, content);
+        said.textContent = `Saved ${record.name}.`;
+      },
+      () => {
+        said.textContent = "This browser cannot unpack the record.";
+      },
+    );
+  };
+  const choice =
+    report.machines.length > 1 &&
+    h(
+      "label",
+      { class: "choice" },
+      "Machine ",
+      picker(
+        report.machines.map((m) => `${m.name}: ${m.verdict}`),
+        at,
+        show,
+      ),
+    );
+  return h(
+    "header",
+    {},
+    choice,
+    h("h1", {}, machine.name, machine.title && h("span", { class: "title" }, machine.title)),
+    h(
+      "p",
+      { class: "verdict" },
+      h("strong", { class: `badge ${machine.verdict}` }, VERDICT[machine.verdict]),
+      ` ${machine.summary}`,
+    ),
+    h("p", { class: "hint" }, `${machine.inventory}; ${machine.origin}`),
+    h(
+      "p",
+      { class: "actions" },
+      button("Copy the findings as Markdown", copied),
+      record && button(`Save the run's record (${bytes(record.bytes)}${record.samples ? "" : ", without samples"})`, saved),
+      said,
+    ),
+  );
+}
+
+function picker(names: string[], at: number, show: (at: number) => void): HTMLSelectElement {
+  const options = names.map((name, i) => h("option", { value: i, selected: i === at }, name));
+  const select = h("select", {}, ...options);
+  select.addEventListener("change", () => {
+    show(Number(select.value));
+    document.querySelector<HTMLSelectElement>("header select")?.focus();
+  });
+  return select;
+}
+
+function numbers(state: State, matrices: HTMLElement[]): Child[] {
+  const { classes } = state.machine;
+  const hint =
+    matrices.length > 0 &&
+    h("p", { class: "hint" }, "Orange is below what was expected, blue above; the colour of a value grows with it from zero.");
+  const groups = (["measured", "published", "stated in words", "predicted"] as const).flatMap((obtained) => {
+    const of = matrices.filter((_, i) => state.machine.matrices[i]?.obtained === obtained);
+    return of.length > 0 ? [h("h3", {}, OBTAINED[obtained]), ...of] : [];
+  });
+  return [hint, ...groups, classes && classView(state, classes)];
+}
+
+const OBTAINED = {
+  measured: "Measured",
+  published: "Published of this kind of machine",
+  "stated in words": "Stated in words by the source",
+  predicted: "Predicted, and not measured",
+} as const;
+
+function tree(machine: MachineReport): HTMLElement {
+  return h("pre", { tabindex: 0, role: "group", "aria-label": "The machine as text" }, machine.tree);
+}
+
+function caveats(machine: MachineReport): Child[] {
+  const kinds: [string, string[]][] = [
+    ["Contradictions", machine.contradictions],
+    ["Unknown", machine.unknown],
+    ["Assumed", machine.assumptions],
+    ["Warnings", machine.warnings],
+    ["Notes of the source", machine.notes],
+  ];
+  return kinds
+    .filter(([, all]) => all.length > 0)
+    .flatMap(([title, all]) => [h("h3", {}, title), h("ul", {}, ...all.map((text) => h("li", {}, text)))]);
+}
+
+function facts(table: Table): HTMLElement {
+  const head =
+    table.columns.length > 0 && h("thead", {}, h("tr", {}, ...table.columns.map((name) => h("th", { scope: "col" }, name))));
+  const rows = table.rows.map(([first, ...rest]) =>
+    h("tr", {}, h("th", { scope: "row" }, first ?? ""), ...rest.map((text) => h("td", {}, text))),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": table.title },
+    h("table", { class: "facts" }, h("caption", {}, table.title), head, h("tbody", {}, ...rows)),
+  );
+}
+
+/** Things that one place of evidence is said to tell, before a number stands for the rest. */
+const TOLD = 8;
+
+function evidence(machine: MachineReport): HTMLElement | false {
+  if (machine.evidence.length === 0) return false;
+  const used = new Map<number, string[]>();
+  const use = (sources: number[], what: string) => {
+    for (const at of sources) used.set(at, [...(used.get(at) ?? []), what]);
+  };
+  machine.findings.forEach((f) => use(f.sources, f.rule));
+  const items = machine.evidence.map((of, at) => {
+    const more = of.tells.length > TOLD ? [`${of.tells.length - TOLD} more`] : [];
+    const words = [...of.tells.slice(0, TOLD), ...more, ...(used.get(at) ?? []).map((rule) => `finding ${rule}`)];
+    return h("li", { id: `evidence-${at}` }, h("code", {}, of.place), words.length > 0 && `: ${[...new Set(words)].join(", ")}`);
+  });
+  return h("ol", { class: "evidence" }, ...items);
+}
+
+start();

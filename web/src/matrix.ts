@@ -1,0 +1,218 @@
+// Matrices of numbers: measured, expected, and the one over the other.
+
+import { extent } from "d3-array";
+import { scaleLinear, scaleLog } from "d3-scale";
+import type { ClassView, MachineReport, MatrixView } from "./document";
+import { h, type Child } from "./dom";
+import { count, micro, number, span, unit } from "./format";
+import { grid, type Look } from "./grid";
+import { from } from "./panel";
+import type { State } from "./state";
+
+type Numbers = (number | null)[][];
+
+const at = (values: Numbers, row: number, col: number): number | null => values[row]?.[col] ?? null;
+
+/** A number seen: lowest and highest, which differ where a source gives a range. */
+function seen(matrix: MatrixView, row: number, col: number): [number, number] | null {
+  const low = at(matrix.seen, row, col);
+  return low === null ? null : [low, at(matrix.upto, row, col) ?? low];
+}
+
+/** Seen over expected, lowest and highest. */
+export function ratio(matrix: MatrixView, row: number, col: number): [number, number] | null {
+  const [value, expected] = [seen(matrix, row, col), at(matrix.expected, row, col)];
+  return value && expected !== null && expected > 0 ? [value[0] / expected, value[1] / expected] : null;
+}
+
+/** Whether a cell is a node's with itself: a copy within one memory, which is of another kind than its neighbours. */
+const own = (matrix: MatrixView, row: number, col: number) => matrix.rows[row] === matrix.cols[col];
+
+/** All cells of a matrix between different ends. */
+function cells(matrix: MatrixView): [number, number][] {
+  const all = matrix.rows.flatMap((_, row) => matrix.cols.map((__, col): [number, number] => [row, col]));
+  return all.filter(([row, col]) => !own(matrix, row, col));
+}
+
+/** The largest number of a matrix, from which its colours are measured. */
+function most(matrix: MatrixView): number {
+  const of = ([row, col]: [number, number]) => [at(matrix.seen, row, col), at(matrix.upto, row, col), at(matrix.expected, row, col)];
+  return Math.max(...cells(matrix).flatMap(of).filter(isNumber), Number.MIN_VALUE);
+}
+
+const isNumber = (value: number | null): value is number => value !== null;
+
+/** One matrix in a line: how many cells, from what to what, and how that compares. */
+export function summary(matrix: MatrixView): string {
+  const values = cells(matrix).flatMap(([row, col]) => seen(matrix, row, col) ?? []);
+  const [low, high] = extent(values);
+  if (low === undefined || high === undefined) {
+    const [least, most] = extent(matrix.expected.flat().filter(isNumber));
+    return least === undefined || most === undefined ? "" : `expected ${span(least, most)}`;
+  }
+  const ratios = cells(matrix).flatMap(([row, col]) => ratio(matrix, row, col) ?? []);
+  const [worst, best] = extent(ratios);
+  const n = cells(matrix).filter(([row, col]) => seen(matrix, row, col)).length;
+  const compared = worst === undefined || best === undefined ? "" : `; ${span(worst, best)} of expected`;
+  return `${count(n, "cell")}, ${span(low, high)}${compared}`;
+}
+
+/** Ratios from here to its inverse are as expected. */
+const NEAR = 0.05;
+
+/** The look of a ratio: orange below, blue above, by its logarithm; of times, more is worse. */
+function ratioLook(matrix: MatrixView, [low, high]: [number, number]): Look {
+  const worst = matrix.more_is_better ? low : 1 / high;
+  const strength = scaleLog().domain([1, 2]).range([0, 1]).clamp(true);
+  const far = worst <= 0 ? 1 : strength(worst < 1 ? 1 / worst : worst);
+  const text = span(low, high);
+  if (Math.abs(worst - 1) <= NEAR) return { text, ramp: "near", at: 0 };
+  return { text, ramp: worst < 1 ? "low" : "high", at: far, marked: worst < 0.8 };
+}
+
+/** Matrices of more rows may go over two sheets of paper. */
+const TALL = 10;
+
+/** One matrix with its heat maps. `show` is called with a cell that a finding points at. */
+export function matrixView(state: State, index: number, open: boolean): { root: HTMLElement; show: (row: number, col: number) => void } {
+  const { machine } = state;
+  const matrix = machine.matrices[index];
+  if (!matrix) return { root: h("div"), show: () => undefined };
+  const shown = unit(matrix.unit);
+  const scale = scaleLinear()
+    .domain([0, most(matrix)])
+    .range([0, 1])
+    .clamp(true);
+  const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
+  const marks: ((row: number, col: number) => void)[] = [];
+  const remarks = new Map<string, string[]>();
+  const odd = new Set(matrix.remarks.filter((r) => r.odd).map((r) => `${r.row},${r.col}`));
+  for (const remark of matrix.remarks) {
+    const key = `${remark.row},${remark.col}`;
+    remarks.set(key, [...(remarks.get(key) ?? []), machine.words[remark.word] ?? ""]);
+  }
+  const oddities = (row: number, col: number) => (remarks.get(`${row},${col}`) ?? []).filter(Boolean);
+
+  const lines = (row: number, col: number): string[] => {
+    const value = seen(matrix, row, col);
+    const expected = at(matrix.expected, row, col);
+    const compared = ratio(matrix, row, col);
+    const spread = matrix.spread[row]?.[col];
+    const told: string[] = [];
+    if (value) {
+      const sure = spread ? ` (n ${spread.n}, 95 % interval ${number(spread.low)} to ${number(spread.high)})` : "";
+      told.push(`${matrix.obtained} ${span(...value)} ${shown}${sure}`);
+    }
+    if (expected !== null) told.push(`expected ${number(expected)} ${shown}`);
+    if (compared) told.push(`ratio ${span(...compared)}`);
+    return [...told, ...oddities(row, col)];
+  };
+  const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
+  const bound = (row: number, col: number) => {
+    const word = matrix.bound[row]?.[col];
+    return word === null || word === undefined ? undefined : machine.words[word];
+  };
+  const point = (row: number, col: number) => {
+    const what = bound(row, col);
+    readout.textContent = `${name(row, col)}: ${[...lines(row, col), what ? `bound by ${what}` : ""].filter(Boolean).join("; ")}`;
+  };
+  const choose = (row: number, col: number) => {
+    marks.forEach((mark) => mark(row, col));
+    point(row, col);
+    const path = matrix.paths[row]?.[col];
+    const text = lines(row, col);
+    const orientation = matrix.orientation ? ` (${matrix.orientation})` : "";
+    state.choose({
+      kind: "path",
+      path: path ?? null,
+      title: name(row, col),
+      lines: [`${micro(matrix.what)}${orientation}`, text.join("; ")],
+      bound: bound(row, col),
+    });
+  };
+  const map = (caption: string, look: (row: number, col: number) => Look | null): Child => {
+    const made = grid({ caption, rows: matrix.rows, cols: matrix.cols, look, point, choose });
+    marks.push(made.mark);
+    return made.root;
+  };
+  const maps: Child[] = [];
+  if (matrix.seen.length > 0) {
+    maps.push(
+      map(`${matrix.obtained}, ${shown}`, (row, col) => {
+        const value = seen(matrix, row, col);
+        if (!value) return null;
+        const look: Look = { text: span(...value), marked: odd.has(`${row},${col}`) };
+        return own(matrix, row, col) ? look : { ...look, ramp: "value", at: scale(value[0]) };
+      }),
+    );
+  }
+  if (matrix.expected.length > 0) {
+    maps.push(
+      map(`expected, ${shown}`, (row, col) => {
+        const value = at(matrix.expected, row, col);
+        return value === null ? null : { text: number(value), ramp: "value", at: scale(value) };
+      }),
+    );
+  }
+  if (matrix.seen.length > 0 && matrix.expected.length > 0) {
+    maps.push(
+      map(`ratio, ${matrix.obtained} ÷ expected`, (row, col) => {
+        const value = ratio(matrix, row, col);
+        return value && ratioLook(matrix, value);
+      }),
+    );
+  }
+  const root = h(
+    "details",
+    { class: matrix.rows.length > TALL ? "matrix tall" : "matrix", id: `matrix-${index}`, open },
+    h("summary", {}, h("strong", {}, matrix.ends), `, ${micro(matrix.what)} `, h("span", { class: "brief" }, summary(matrix))),
+    h("p", { class: "hint" }, [matrix.orientation, matrix.title].filter(Boolean).join("; ")),
+    readout,
+    h("div", { class: "maps" }, ...maps),
+    from(machine, matrix.sources),
+  );
+  const show = (row: number, col: number) => {
+    root.open = true;
+    choose(row, col);
+    root.scrollIntoView({ block: "nearest" });
+  };
+  return { root, show };
+}
+
+/** Path classes, nearest lightest. */
+export function classView(state: State, classes: ClassView): HTMLElement {
+  const rank = new Map(classes.meanings.map(({ label }, i) => [label, i]));
+  const furthest = Math.max(classes.meanings.length - 1, 1);
+  const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
+  const meaning = (label: string) => classes.meanings.find((m) => m.label === label)?.text ?? "";
+  const line = (row: number, col: number) => {
+    const value = classes.values[row]?.[col];
+    return value ? `${value}: ${meaning(value)}` : "not known";
+  };
+  const name = (row: number, col: number) => `${classes.names[row] ?? ""} – ${classes.names[col] ?? ""}`;
+  const made = grid({
+    caption: "path classes",
+    rows: classes.names,
+    cols: classes.names,
+    look: (row, col) => {
+      const value = classes.values[row]?.[col];
+      if (row === col || !value) return null;
+      return { text: value, ramp: "value", at: (0.85 * (rank.get(value) ?? 0)) / furthest };
+    },
+    point: (row, col) => {
+      readout.textContent = `${name(row, col)}: ${line(row, col)}`;
+    },
+    choose: (row, col) => {
+      made.mark(row, col);
+      state.choose({ kind: "path", path: classes.paths[row]?.[col] ?? null, title: name(row, col), lines: [line(row, col)] });
+    },
+  });
+  const meanings = h("ul", { class: "legend" }, ...classes.meanings.map((m) => h("li", {}, h("strong", {}, m.label), ` ${m.text}`)));
+  return h("section", { class: "classes" }, h("h3", {}, "Path classes"), meanings, readout, made.root);
+}
+
+/** The matrix that a reader wants to see first: the first measured one with expectations, else the first. */
+export function foremost(machine: MachineReport): number {
+  const compared = machine.matrices.findIndex((m) => m.seen.length > 0 && m.expected.length > 0 && m.rows.length > 1 && m.cols.length > 1);
+  return compared >= 0 ? compared : 0;
+}

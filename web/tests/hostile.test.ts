@@ -1,0 +1,97 @@
+// Names from captures, files and records are text, whatever they look like.
+
+import assert from "node:assert/strict";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { Chromium, folder, peerlane, report, web, type Opened } from "./harness";
+
+const browser = new Chromium();
+const FILE = `"><img src=x onerror=window.pwned=8><script>window.pwned=9<`;
+
+before(() => browser.start());
+after(() => browser.stop());
+
+/** Nothing ran, nothing was asked for, and no element came out of text. */
+async function unharmed({ page, complaints, requests }: Opened): Promise<void> {
+  await page.locator("details").evaluateAll((all) => {
+    for (const details of all) (details as HTMLDetailsElement).open = true;
+  });
+  for (const cell of (await page.locator("td.cell").all()).slice(0, 8)) await cell.click();
+  for (const box of await page.locator(".box").all()) await box.dispatchEvent("click");
+  for (const wire of await page.locator(".wire").all()) await wire.dispatchEvent("click");
+  const found = await page.evaluate(() => ({
+    pwned: (window as unknown as { pwned?: unknown }).pwned ?? null,
+    scripts: document.scripts.length,
+    styles: document.querySelectorAll("style, link").length,
+    foreign: document.querySelectorAll("img, iframe, object, embed, form, base, foreignObject, use, animate").length,
+    links: [...document.querySelectorAll("a")].filter((a) => !a.getAttribute("href")?.startsWith("#")).length,
+    handlers: [...document.querySelectorAll("*")].filter((e) => e.getAttributeNames().some((n) => n.startsWith("on"))).length,
+  }));
+  assert.deepEqual(found, { pwned: null, scripts: 2, styles: 1, foreign: 0, links: 0, handlers: 0 });
+  assert.deepEqual({ complaints, requests }, { complaints: [], requests: [] });
+}
+
+test("a hostile system file", async () => {
+  const file = join(folder, `${FILE}.toml`);
+  copyFileSync(join(web, "tests", "fixtures", "hostile.toml"), file);
+  const opened = await browser.open(report("hostile", file));
+  await unharmed(opened);
+  // shown as they are, not dropped
+  const text = (await opened.page.locator("body").textContent()) ?? "";
+  for (const part of ["<img src=x onerror=window.pwned=2>", '<script>window.pwned="title"</script>', "${window.pwned=1}"]) {
+    assert.ok(text.includes(part), part);
+  }
+  assert.match(await opened.page.title(), /^<\/title><script>window\.pwned="name"<\/script>/);
+  await opened.context.close();
+});
+
+test("a hostile capture", async () => {
+  const file = join(folder, "capture.txt");
+  const topo = readFileSync(join(web, "tests", "fixtures", "topo-nics.txt"), "utf8");
+  writeFileSync(file, topo.replace("NIC0: mlx5_0", "NIC0: </script><script>window.pwned=1</script>"));
+  const opened = await browser.open(report("hostile-capture", file));
+  await unharmed(opened);
+  await opened.context.close();
+});
+
+test("a hostile record", async () => {
+  const file = join(folder, "run.json");
+  peerlane("measure", "h200x4-vm", "--quick", "-o", file);
+  const record = JSON.parse(readFileSync(file, "utf8"));
+  const evil = "</script><img src=x onerror=window.pwned=1>";
+  record.machine.system = record.machine.system.replace(/^title .*$/m, `title = '${evil}'`);
+  record.conditions.driver = evil;
+  record.conditions.notes = [evil, "\u2028\u2029"];
+  for (const cell of record.cells) cell.flags = [{ kind: "outliers", detail: evil }];
+  writeFileSync(file, JSON.stringify(record));
+  const opened = await browser.open(report("hostile-record", file));
+  await unharmed(opened);
+  await opened.context.close();
+});
+
+test("the policy refuses what the page did not bring, so that the checks above have teeth", async () => {
+  const { page, context, complaints } = await browser.open(report("policy", "7gforce"));
+  const failures: (string | undefined)[] = [];
+  const asked = page.waitForEvent("requestfailed").then((request) => failures.push(request.failure()?.errorText));
+  const outcome = await page.evaluate(() => {
+    const script = document.createElement("script");
+    let refused = false;
+    try {
+      script.text = "window.pwned = 1";
+      document.body.append(script);
+      document.body.insertAdjacentHTML("beforeend", "<img src=x onerror=window.pwned=1>");
+    } catch {
+      refused = true;
+    }
+    const image = document.createElement("img");
+    image.src = "https://example.invalid/x.png";
+    document.body.append(image);
+    return { refused, pwned: (window as unknown as { pwned?: number }).pwned ?? null };
+  });
+  assert.deepEqual(outcome, { refused: true, pwned: null });
+  await asked;
+  assert.deepEqual(failures, ["csp"]);
+  assert.ok(complaints.some((c) => c.includes("Content Security Policy")));
+  await context.close();
+});
