@@ -52,19 +52,16 @@ mod tests {
     use super::super::testing::{findings, measured, switched};
     use super::*;
 
-    type Steps = Vec<((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>)>;
+    type Told = ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>);
 
-    fn failed(
-        a: &'static str,
-        b: &'static str,
-    ) -> ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>) {
+    fn failed(a: &'static str, b: &'static str) -> Told {
         ((a, b), Err((FlagKind::Failed, "GPU2 has fallen off the bus")))
     }
 
     #[test]
     fn the_gpu_all_of_whose_later_steps_failed_is_lost() {
         let mut machine = switched(3);
-        let steps: Steps = vec![
+        let steps: Vec<Told> = vec![
             (("GPU0", "GPU2"), Ok(12.0)),
             failed("GPU2", "GPU0"),
             (("GPU0", "GPU1"), Ok(12.0)),
