@@ -36,7 +36,8 @@ pub(super) fn first_threads(cpus: &CpuList) -> CpuList {
     let ranges = cpus.ranges();
     let half = ranges.len() / 2;
     let len = |(a, b): &(u32, u32)| b - a;
-    let twice = half > 0 && ranges.len() % 2 == 0 && ranges[..half].iter().map(len).eq(ranges[half..].iter().map(len));
+    let twice =
+        half > 0 && ranges.len().is_multiple_of(2) && ranges[..half].iter().map(len).eq(ranges[half..].iter().map(len));
     if twice { CpuList::from_ranges(ranges[..half].iter().copied()) } else { cpus.clone() }
 }
 

@@ -64,7 +64,9 @@ impl Workload {
             }
             Self::AllToAll => before.iter().copied().flat_map(both).collect(),
             Self::Halo => before.last().copied().into_iter().flat_map(both).collect(),
-            Self::Pairs => before.last().copied().filter(|_| order.len() % 2 == 0).into_iter().flat_map(both).collect(),
+            Self::Pairs => {
+                before.last().copied().filter(|_| order.len().is_multiple_of(2)).into_iter().flat_map(both).collect()
+            }
             Self::HostFeed => vec![(host(last), last)],
         }
     }
