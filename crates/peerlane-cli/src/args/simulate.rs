@@ -1,5 +1,7 @@
 //! Arguments of `simulate` and `sweep`.
 
+#![allow(rustdoc::broken_intra_doc_links, reason = "brackets in the help texts mean what may be left out")]
+
 use std::path::PathBuf;
 
 use clap::Args;

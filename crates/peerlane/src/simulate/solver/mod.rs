@@ -3,10 +3,10 @@
 //! The same question as [`crate::share`], asked again and again with a few flows more or less. Flows of one route,
 //! weight and cap are one *class*. A change is repaired from the links of the classes that it concerns:
 //! a link whose flows changed shares its capacity anew, taking the rates that other links hold its flows to as given;
-//! that moves other links, the lowest level first, until none is left ([`repair`]). What then stands has the
+//! that moves other links, the lowest level first, until none is left (`repair`). What then stands has the
 //! certificate of a max-min fair allocation (each class has its cap, or a full link on which none has more per weight),
 //! since every link was asked after the last change on it; [`Solver::certify`] asks all of them at once. Where a
-//! repair reaches too far, all is filled from the bottom ([`fill`]).
+//! repair reaches too far, all is filled from the bottom (`fill`).
 //!
 //! Knows resources and flows, and nothing of networks or time.
 
