@@ -18,7 +18,8 @@ TARGET is one of:
   any of these machines with --nodes N and --network: that many of them
 
 WORKLOAD is one of:
-  point-to-point:A:B                one message, from GPU A to GPU B (node0/GPU0 in a cluster)
+  point-to-point:A:B[:staged|loopback]  one message, from A to B (node0/GPU0 or node0/host0 in a cluster);
+                                    loopback: within a node, out through its NIC and back
   all-reduce[:ring|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
   halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid

@@ -11,7 +11,7 @@ use super::flows::Flows;
 use super::play::{Played, Spent};
 use super::program::Step;
 use super::solver::Hold;
-use crate::cluster::Router;
+use crate::cluster::{Router, Via};
 use crate::evidence::Engine;
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
@@ -112,15 +112,15 @@ struct Scarce {
 
 impl Count<'_, '_> {
     fn add(&mut self, i: usize, step: &Step, engine: Engine) -> Result<bool, SimulateError> {
-        let Step::Move { from, to, bytes, delay } = *step else { return Ok(false) };
-        if from == to {
+        let Step::Move { from, to, bytes, delay, via } = *step else { return Ok(false) };
+        if from == to || via != Via::Direct {
             return Ok(false);
         }
         if [bytes, delay].iter().any(|n| !n.is_finite() || *n < 0.0) {
             return Err(SimulateError::Step(i, format!("{:?} must be numbers of at least 0", [bytes, delay])));
         }
         let first = self.channels.len();
-        let course = self.router.course(from, to, engine, &mut self.channels)?;
+        let course = self.router.course(from, to, engine, via, &mut self.channels)?;
         let mut legs = course.legs;
         if course.count == 1 {
             legs[1] = (legs[0].0, NONE);
@@ -142,7 +142,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let start = delay + course.latency;
+        let start = delay + self.router.start(course.latency, course.message, bytes, lone);
         self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
         Ok(true)
     }

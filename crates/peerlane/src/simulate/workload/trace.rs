@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Via};
 
 /// A trace that has been read.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,7 +67,8 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         let step = match (line.from, line.to, line.bytes, line.on, line.seconds) {
             (Some(from), Some(to), Some(bytes), None, None) => {
                 total += positive("bytes", bytes)?;
-                Step::Move { from: find(&from)?, to: find(&to)?, bytes, delay: positive("delay", line.delay)? }
+                let delay = positive("delay", line.delay)?;
+                Step::Move { from: find(&from)?, to: find(&to)?, bytes, delay, via: Via::Direct }
             }
             (None, None, None, Some(on), Some(seconds)) => {
                 Step::Compute { on: find(&on)?, seconds: positive("seconds", seconds)? }
