@@ -7,6 +7,7 @@
 
 pub mod answer;
 mod counted;
+mod counted_sets;
 pub mod flows;
 mod heap;
 pub mod outcome;
