@@ -7,7 +7,8 @@ use std::path::Path;
 use peerlane::catalogue::Parts;
 use peerlane::cluster::{self, Cluster, Router, Wanted};
 use peerlane::machine::Machine;
-use peerlane::simulate::answer::{Help, Job, Point, SimulationDocument, simulate};
+use peerlane::simulate::answer::{Binding, Help, Job, Point, SimulationDocument, simulate};
+use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
@@ -189,6 +190,16 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
     }
+    if let Some(last) = document.points.last().filter(|p| told_apart(p)) {
+        let held: Vec<String> =
+            last.last_held_by.iter().map(|b| format!("{}, {}", b.resource, percent(b.share))).collect();
+        hang(out, "\nThe last transfer of each round is held by: ", &held.join("; "))?;
+    }
+    match document.rerouted {
+        Some(true) => writeln!(out, "\nTransfers go round the failed link.")?,
+        Some(false) => writeln!(out, "\nNothing of this would have taken the failed link.")?,
+        None => {}
+    }
     if let Some(helps) = &document.helps {
         what_helps(out, helps)?;
     }
@@ -201,6 +212,13 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         }
     }
     Ok(())
+}
+
+/// Whether what holds the last transfers is another thing than what holds most.
+fn told_apart(point: &Point) -> bool {
+    let first = |all: &[Binding]| all.first().map(|b| b.resource.clone());
+    let moving: Vec<Binding> = point.binding.iter().filter(|b| b.resource != STARTING).cloned().collect();
+    first(&point.last_held_by).is_some() && first(&point.last_held_by) != first(&moving)
 }
 
 fn row(point: &Point, bus: bool) -> Vec<String> {

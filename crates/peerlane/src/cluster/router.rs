@@ -91,6 +91,8 @@ pub struct Router<'a> {
     /// By GPU: the index of its NIC in `cards`.
     nics: HashMap<NodeId, u32>,
     channels: Vec<u64>,
+    /// Whether anything goes round a failed link.
+    rerouted: bool,
     /// Components that carry another multiple of what they do.
     scales: Vec<(String, f64)>,
 }
@@ -120,6 +122,7 @@ impl<'a> Router<'a> {
             nics: nearest_nics(cluster, &cards),
             cards,
             channels: Vec::new(),
+            rerouted: false,
             scales: Vec::new(),
         }
     }
@@ -128,6 +131,11 @@ impl<'a> Router<'a> {
     /// for from now on.
     pub fn scale(&mut self, component: &str, factor: f64) {
         self.scales.push((component.to_owned(), factor));
+    }
+
+    /// Whether anything that was asked for goes round a failed link.
+    pub fn rerouted(&self) -> bool {
+        self.rerouted
     }
 
     /// What each resource carries, in bytes a second, by number.
@@ -227,6 +235,7 @@ impl<'a> Router<'a> {
         let first = channels.len();
         let ports = [Port { node: from.node, nic: out }, Port { node: to.node, nic: into }];
         network.path(ports[0], ports[1], channels)?;
+        self.rerouted = self.rerouted || network.goes_round(ports[0], ports[1])?;
         let fixed = latencies.network.filter(|_| via == Via::Direct);
         // the stages of two adapters are those of neighbours
         let crossed = channels.len() - first;

@@ -39,6 +39,9 @@ pub struct SimulationDocument {
     /// Why one is not, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inexact_because: Option<String>,
+    /// Where links have failed, whether any transfer would have taken one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerouted: Option<bool>,
     /// What would help most at the largest size, the best first; only where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<Vec<Help>>,
@@ -59,6 +62,8 @@ pub struct Point {
     pub busbw: Option<f64>,
     /// What held the transfers, by its share of their time, largest first.
     pub binding: Vec<Binding>,
+    /// What held the transfer that ended last in each round, by its share of the rounds' time, largest first.
+    pub last_held_by: Vec<Binding>,
     /// Share of the time that it would take were every transfer alone on its way and started at once.
     pub efficiency: f64,
     /// Share of all GPUs' time in which they do not compute, where any does.
@@ -104,9 +109,11 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     };
     let gpus = cluster.places().len();
     let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
+    let mut rerouted = false;
     for size in &sizes {
         last = once(cluster, job, *size, None)?;
         points.push(point(job, gpus, *size, &last));
+        rerouted |= last.rerouted;
         inexact = inexact.or_else(|| last.inexact.clone());
     }
     let helps = match sizes.last() {
@@ -124,6 +131,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         gpus,
         points,
         exact: inexact.is_none(),
+        rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
         inexact_because: inexact,
         helps,
         assumptions: cluster.assumptions.clone(),
@@ -154,14 +162,18 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
         Job::Workload(workload, _) => workload.bus_factor(gpus),
         Job::Program(..) => None,
     };
-    let told = outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+    let told = |shares: &[(String, f64)]| {
+        let told = shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+        told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect()
+    };
     let busy = outcome.computed / (outcome.time * gpus as f64);
     Point {
         size,
         time: outcome.time,
         algbw,
         busbw: factor.map(|f| f * algbw),
-        binding: told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect(),
+        binding: told(&outcome.spent),
+        last_held_by: told(&outcome.last),
         efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },
         idle: (outcome.computed > 0.0).then(|| (1.0 - busy).max(0.0)),
     }

@@ -250,14 +250,19 @@ impl Count<'_, '_> {
 
     fn played(&self, time: f64, ends: Vec<f64>, moved: &dyn Fn(usize, &Flow) -> (u32, f64)) -> Played {
         let mut by_kind = vec![0.0; self.kinds.len()];
-        let (mut starting, mut alone) = (0.0, 0.0_f64);
+        let (mut starting, mut alone, mut last) = (0.0, 0.0_f64, (0.0, NONE));
         for (i, flow) in self.flows.iter().enumerate() {
             starting += flow.start;
             alone = alone.max(flow.bytes / flow.lone);
             let (kind, seconds) = moved(i, flow);
             by_kind[kind as usize] += seconds;
+            let end = flow.start + seconds;
+            if end > last.0 * (1.0 + TOGETHER) {
+                last = (end, kind);
+            }
         }
         let mut played = Played { time, starts: vec![0.0; ends.len()], ends, alone, ..Played::default() };
+        played.last = self.kinds.get(last.1 as usize).map(|kind| Spent::Kind(kind.name.clone()));
         if starting > 0.0 {
             played.spent.insert(Spent::Start, starting);
         }

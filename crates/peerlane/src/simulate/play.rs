@@ -37,6 +37,8 @@ pub struct Played {
     pub ends: Vec<f64>,
     /// Seconds of all transfers together, by what held them when they ended.
     pub spent: BTreeMap<Spent, f64>,
+    /// What held the transfer that moved last when it ended.
+    pub last: Option<Spent>,
     /// Seconds of all computing together.
     pub computed: f64,
     /// How long it would take were every transfer alone on its way and started at once.
@@ -211,6 +213,8 @@ struct Stage<'s> {
     /// Steps that begin to move, or have computed, at a time of their own; such floats order as their bits.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     moving: Vec<f64>,
+    /// When the last transfer so far ended.
+    moved_until: f64,
     left: usize,
     played: Played,
 }
@@ -251,7 +255,20 @@ impl<'s> Stage<'s> {
         let n = steps.len();
         let played = Played { starts: vec![f64::NAN; n], ends: vec![f64::NAN; n], ..Played::default() };
         let (timers, moving) = (BinaryHeap::new(), vec![0.0; n]);
-        Ok(Stage { steps, after, missing, classes, latencies, caps, flows, timers, moving, left: n, played })
+        Ok(Stage {
+            steps,
+            after,
+            missing,
+            classes,
+            latencies,
+            caps,
+            flows,
+            timers,
+            moving,
+            moved_until: 0.0,
+            left: n,
+            played,
+        })
     }
 
     fn run(&mut self) -> Result<(), SimulateError> {
@@ -326,6 +343,11 @@ impl<'s> Stage<'s> {
             Hold::Cap => Spent::Cap(self.caps[s].unwrap_or_default().to_owned()),
             Hold::Nothing => return,
         };
+        // of those that end at one moment, the first
+        if now > self.moved_until * (1.0 + MOMENT) {
+            self.played.last = Some(spent.clone());
+            self.moved_until = now;
+        }
         *self.played.spent.entry(spent).or_default() += now - self.moving[s];
     }
 

@@ -65,12 +65,31 @@ pub struct Network {
 impl Network {
     /// Appends the channels from one port to another, in order. Ports of one node are joined without a network.
     pub fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
+        self.path_around(from, to, &self.failed, channels)
+    }
+
+    /// Whether what goes from one port to another would take a failed link, were it whole.
+    pub(crate) fn goes_round(&self, from: Port, to: Port) -> Result<bool, ClusterError> {
+        let mut channels = Vec::new();
+        if !self.failed.is_empty() {
+            self.path_around(from, to, &BTreeSet::new(), &mut channels)?;
+        }
+        Ok(channels.iter().any(|channel| self.failed.contains(channel)))
+    }
+
+    fn path_around(
+        &self,
+        from: Port,
+        to: Port,
+        failed: &BTreeSet<u64>,
+        channels: &mut Vec<u64>,
+    ) -> Result<(), ClusterError> {
         if from.node == to.node {
             return Ok(());
         }
         match &self.shape {
             Shape::Torus(torus) => torus.path(from.node, to.node, channels),
-            Shape::FatTree(tree) => tree.path(self.nics, from, to, &self.failed, channels)?,
+            Shape::FatTree(tree) => tree.path(self.nics, from, to, failed, channels)?,
             Shape::Dragonfly(dragonfly) => dragonfly.path(self.number(from), self.number(to), channels),
             Shape::Switch => channels.extend([2 * self.number(from), 2 * self.number(to) + 1]),
             Shape::Explicit(links) => links.path(from, to, channels)?,
