@@ -34,6 +34,7 @@ fn the_json_is_of_its_schema() {
     for (name, args) in [
         ("simulation", vec!["simulate", "h200x4-vm", "--sizes", "8B..1MiB", "--helps", "--json"]),
         ("simulation", vec!["simulate", "quong", "-w", "spin-glass:l=128", "--json"]),
+        ("scaling", vec!["simulate", "quong-20g", "-w", "spin-glass:l=64", "--scaling", "strong", "--json"]),
         ("sweep", vec!["sweep", "exxact-devbox", "exxact-txr550", "-w", "all-to-all", "-w", "halo:2", "--json"]),
     ] {
         let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
@@ -54,6 +55,32 @@ fn tables_fit_and_sizes_are_those_asked_for() {
         "{text}"
     );
     assert!(text.contains("What would help"), "{text}");
+}
+
+#[test]
+fn scaling_is_a_table_a_plot_and_a_file() {
+    let path = file("scaling.csv", "");
+    let rails = ["simulate", "hgx-h200", "--nodes", "300", "--network", "rail", "-w", "all-reduce:rail", "-s", "1GiB"];
+    let text = shown(&[&rails[..], &["--scaling", "weak", "--csv", path.to_str().unwrap(), "-v"]].concat());
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    let counts: Vec<&str> = rows.iter().filter(|r| r.len() > 7 && r[2] == "1").map(|r| r[0]).collect();
+    assert_eq!(counts, ["1", "2", "4", "8", "16", "32", "64", "128", "256", "300"], "{text}");
+    assert!(text.contains("speed-up (o) of the ideal (·), by nodes"), "{text}");
+    let csv = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(csv.lines().count(), 11);
+    assert!(
+        csv.lines().nth(2).unwrap().starts_with("\"300 × hgx-h200, rail\",\"all-reduce:rail\",weak,2,16,1073741824,")
+    );
+    // the numbers that are given, and the nodes that a cluster has
+    let text = shown(&["simulate", "quong", "-w", "halo:2", "-s", "1MiB", "--scaling", "strong", "--use-nodes", "6"]);
+    assert!(text.contains("\n      6    12  "), "{text}");
+    let rails = ["simulate", "hgx-h200", "--nodes", "9,3", "--network", "rail", "-s", "1MiB", "--scaling", "strong"];
+    let text = shown(&rails);
+    assert!(text.contains("\n      3    24 ") && text.contains("\n      9    72 "), "{text}");
+    assert!(refused(&["simulate", "quong", "--scaling", "up"]).contains("write weak or strong"));
+    assert!(refused(&["simulate", "quong", "--csv", "x.csv"]).contains("--scaling"));
+    assert!(refused(&["simulate", "quong", "-w", "bfs", "--scaling", "weak"]).contains("only strong scaling"));
 }
 
 #[test]

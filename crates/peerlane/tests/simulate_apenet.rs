@@ -11,6 +11,7 @@ use std::fmt::Write;
 use peerlane::catalogue::{read_system, system_text};
 use peerlane::cluster::{Cluster, Wanted, embedded};
 use peerlane::simulate::answer::{Job, simulate};
+use peerlane::simulate::scaling::{Scaling, scaling};
 use peerlane::simulate::workload::Workload;
 use peerlane::units::{Bytes, Rate, Seconds};
 
@@ -185,6 +186,34 @@ fn a_message_alone_takes_the_time_of_its_stages_and_engines() {
     let none: Workload = "point-to-point:GPU0:GPU1:loopback".parse().unwrap();
     let error = simulate(&alone, &Job::Workload(none, vec![Bytes(8)]), false).unwrap_err().to_string();
     assert!(error.contains("has no NIC"), "{error}");
+}
+
+#[test]
+fn the_spin_glass_scales_until_the_card_is_full() {
+    let columns = [(1, "overlap"), (1, "serial"), (2, "overlap"), (2, "serial")].map(|(gpus, words)| {
+        let mut cluster = embedded("quong-20g").unwrap().unwrap();
+        cluster.taking = (u32::MAX, gpus);
+        [Scaling::Strong, Scaling::Weak].map(|how| {
+            let workload: Workload = format!("spin-glass:l=256,{words}").parse().unwrap();
+            scaling(&cluster, &workload, Bytes(0), &[1, 2, 4, 8, 16], how).unwrap().points
+        })
+    });
+    let mut text = String::new();
+    for at in 0..5 {
+        let speedups: String = columns.iter().map(|[strong, _]| format!(" {:.2} |", strong[at].speedup)).collect();
+        let kept: String = columns.iter().map(|[_, weak]| format!(" {:.0} % |", weak[at].efficiency * 100.0)).collect();
+        writeln!(text, "| {} |{speedups}{kept}", columns[0][0][at].nodes).unwrap();
+    }
+    // overlap is ideal until what is sent takes longer than the bulk; weak scaling with overlap is ideal throughout
+    let [overlap, serial] = [&columns[0], &columns[1]];
+    assert!(overlap[0][..4].iter().all(|p| p.efficiency > 0.999) && overlap[0][4].efficiency < 0.9);
+    assert!(overlap[1].iter().all(|p| p.efficiency > 0.999));
+    assert!(serial[0].windows(2).all(|w| w[1].efficiency < w[0].efficiency), "{serial:?}");
+    table(
+        "| nodes | 1 GPU, overlap | 1, serial | 2, overlap | 2, serial | 1, overlap | 1, serial | 2, overlap | 2, serial |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        &text,
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use peerlane::simulate::scaling::Scaling;
 use peerlane::units::Bytes;
 
 use super::{Detail, Machines};
@@ -44,6 +45,13 @@ pub(crate) struct SimulateArgs {
     /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
+    /// How it scales, over powers of two up to --nodes or the cluster's, or over the numbers given: weak
+    /// (as much for each GPU) or strong (as much for all); at the largest of --sizes on the fewest nodes
+    #[arg(long, value_name = "weak|strong", conflicts_with_all = ["helps", "trace"])]
+    pub(crate) scaling: Option<Scaling>,
+    /// Also write the points of --scaling to this file
+    #[arg(long, value_name = "FILE", requires = "scaling")]
+    pub(crate) csv: Option<PathBuf>,
     /// Also say what would help most: each bottleneck twice as fast, one at a time
     #[arg(long)]
     pub(crate) helps: bool,

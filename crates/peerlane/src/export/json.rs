@@ -441,6 +441,7 @@ mod tests {
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
             ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("scaling", schemars::schema_for!(crate::simulate::scaling::ScalingDocument)),
             ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),

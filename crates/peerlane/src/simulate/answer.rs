@@ -101,6 +101,19 @@ pub enum Job {
     Program(String, Program, u64),
 }
 
+impl Job {
+    /// A workload, at these sizes where it has none of its own.
+    pub fn of(workload: Workload, sizes: Vec<Bytes>, cluster: &Cluster) -> Result<Self, SimulateError> {
+        if workload.is_sized() {
+            return Ok(Job::Workload(workload, sizes));
+        }
+        let router = Router::new(cluster, Parts::embedded());
+        let program = workload.program(cluster, &router, 0.0)?;
+        let bytes = program.bytes() as u64;
+        Ok(Job::Program(workload.to_string(), program, bytes))
+    }
+}
+
 /// Simulates a job, and says what would help where `helps` asks for it. Gives the last size's outcome, too.
 pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
     let sizes: Vec<u64> = match job {

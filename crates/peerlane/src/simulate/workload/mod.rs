@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use super::SimulateError;
 use super::program::Program;
+use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
 
 pub use bfs::Bfs;
@@ -160,6 +161,32 @@ impl Workload {
             Workload::Bfs(search) => search.program(cluster, router)?,
             Workload::Training(step) => step.program(cluster)?,
         })
+    }
+
+    /// The workload, and its size, for `ratio` times as many nodes as have it with `size` bytes: with [`Scaling::Weak`] each
+    /// GPU has as much to do, with [`Scaling::Strong`] all of them together. A face is one of a lattice that is divided.
+    ///
+    /// # Errors
+    /// Where the workload does not scale so.
+    pub fn scaled(&self, size: f64, ratio: f64, scaling: Scaling) -> Result<(Workload, f64), SimulateError> {
+        let refuse = |why: &str| Err(SimulateError::Workload(format!("{self}: {why}")));
+        match (self, scaling) {
+            (Workload::PointToPoint(..), _) => refuse("one message does not scale"),
+            (Workload::SpinGlass(run), _) => {
+                let run = SpinGlass { weak: scaling == Scaling::Weak, ..run.clone() };
+                Ok((Workload::SpinGlass(run), size))
+            }
+            (Workload::Bfs(_), Scaling::Weak) => refuse("a graph stays the same, so that only strong scaling is known"),
+            (Workload::Training(_), Scaling::Strong) => {
+                refuse("each copy has its own micro-batches, so that only weak scaling is known")
+            }
+            (Workload::Bfs(_) | Workload::Training(_), _) | (_, Scaling::Weak) => Ok((self.clone(), size)),
+            (Workload::Halo(dimensions), Scaling::Strong) => {
+                let d = f64::from(*dimensions);
+                Ok((self.clone(), size / ratio.powf((d - 1.0) / d)))
+            }
+            (_, Scaling::Strong) => Ok((self.clone(), size / ratio)),
+        }
     }
 
     /// By what nccl-tests multiplies the bandwidth to get that of the bus, for so many GPUs; `None` where it has no such
