@@ -84,6 +84,58 @@ fn scaling_is_a_table_a_plot_and_a_file() {
 }
 
 #[test]
+fn the_exxact_designs_are_ranked_as_the_document_says() {
+    let path = format!("{}/../../docs/simulation.md", env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = document.split_once("```text\n$ peerlane sweep exxact-").unwrap();
+    let (command, rest) = rest.split_once('\n').unwrap();
+    let (old, after) = rest.split_once("```\n").unwrap();
+    let command = format!("sweep exxact-{command}");
+    let args: Vec<&str> = command.split_whitespace().collect();
+    let text = shown(&args);
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}```text\n$ peerlane {command}\n{text}```\n{after}")).unwrap();
+    } else {
+        assert_eq!(old, text, "docs/simulation.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli --test simulate");
+    }
+    // the article's argument: one root complex before two sockets, and switches before both
+    let json: Vec<&str> = args.iter().copied().filter(|a| *a != "--rank").chain(["--json"]).collect();
+    let sweep: serde_json::Value = serde_json::from_str(&shown(&json)).unwrap();
+    let sent = |target: &str, workload: &str| {
+        let all = sweep["simulations"].as_array().unwrap();
+        let found = all.iter().find(|s| s["target"] == target && s["workload"] == workload).unwrap();
+        found["points"][0]["sent"].as_f64().unwrap()
+    };
+    for workload in ["all-reduce:ring", "all-to-all", "halo:2"] {
+        assert!(sent("exxact-devbox", workload) > 1.6 * sent("exxact-traditional", workload), "{workload}");
+        assert!(sent("exxact-txr550", workload) > 1.3 * sent("exxact-txr430", workload), "{workload}");
+    }
+    assert!(sent("exxact-txr414", "all-to-all") > sent("exxact-traditional", "all-to-all"));
+    for slower in ["exxact-devbox", "exxact-txr550", "exxact-txr430", "exxact-traditional"] {
+        assert!(sent("exxact-txr414", "all-reduce:ring") > sent(slower, "all-reduce:ring"), "{slower}");
+    }
+}
+
+#[test]
+fn the_catalogue_lists_its_clusters() {
+    let list = shown(&["systems"]);
+    for name in peerlane::cluster::cluster_names() {
+        assert!(list.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}: {list}");
+        let text = shown(&["systems", "show", name]);
+        assert!(text.contains("network: ") && text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    }
+    let text = shown(&["systems", "show", "quong"]);
+    assert!(text.contains("16 of quong-node ('peerlane systems show quong-node'), 32 GPUs in all"), "{text}");
+    assert!(text.contains("a torus of 4 × 4 × 1, links of 34.00 Gb/s each way"), "{text}");
+    for args in [vec!["systems", "--json"], vec!["systems", "show", "tessa-pair", "--json"]] {
+        let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
+        let tessa = document["clusters"].as_array().unwrap().iter().find(|c| c["name"] == "tessa-pair").unwrap();
+        assert_eq!((tessa["nodes"].as_u64(), tessa["gpus"].as_u64()), (Some(2), Some(8)), "{tessa}");
+    }
+}
+
+#[test]
 fn a_sweep_ranks_designs() {
     let csv = file("sweep.csv", "");
     let designs = ["exxact-txr550", "exxact-devbox", "exxact-txr430"];

@@ -77,6 +77,9 @@ pub(crate) struct SweepArgs {
     /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
+    /// One table of all workloads at the largest size: GB/s that a GPU sends, and the rank
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) rank: bool,
     /// Also write every point to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,

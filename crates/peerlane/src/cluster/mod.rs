@@ -8,6 +8,7 @@ mod file;
 mod names;
 pub mod network;
 mod router;
+mod summary;
 
 use crate::catalogue::Parts;
 use crate::fabric::{NodeId, NodeKind};
@@ -18,6 +19,7 @@ pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_c
 pub use names::component;
 pub use network::{Network, Wanted};
 pub use router::{Place, Router, Via, Way};
+pub use summary::ClusterSummary;
 
 /// Why a cluster cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

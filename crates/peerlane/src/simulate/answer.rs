@@ -60,6 +60,8 @@ pub struct Point {
     pub algbw: f64,
     /// What nccl-tests calls the bandwidth of the bus, in GB/s, where it has such a test.
     pub busbw: Option<f64>,
+    /// What a GPU sends on average, in GB/s: all bytes over the number of GPUs and the time.
+    pub sent: f64,
     /// What held the transfers, by its share of their time, largest first.
     pub binding: Vec<Binding>,
     /// What held the transfer that ended last in each round, by its share of the rounds' time, largest first.
@@ -185,6 +187,7 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
         time: outcome.time,
         algbw,
         busbw: factor.map(|f| f * algbw),
+        sent: if outcome.time > 0.0 { outcome.bytes / outcome.time / gpus as f64 / 1e9 } else { 0.0 },
         binding: told(&outcome.spent),
         last_held_by: told(&outcome.last),
         efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },

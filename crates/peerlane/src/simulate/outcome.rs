@@ -34,6 +34,8 @@ pub struct Outcome {
     pub time: f64,
     /// Seconds were every transfer alone on its way and started at once.
     pub alone: f64,
+    /// Bytes of all transfers.
+    pub bytes: f64,
     /// Share of all transfers' time, by what held them: groups of resources, caps, starting. Largest first.
     pub spent: Vec<(String, f64)>,
     /// Share of the rounds' time, by what held the transfer of each that ended last. Largest first.
@@ -114,6 +116,7 @@ pub fn run_within(
     }
     outcome.spent = shares(spent);
     outcome.last = shares(last);
+    outcome.bytes = program.bytes();
     outcome.rerouted = player.router().rerouted();
     Ok(outcome)
 }

@@ -145,6 +145,22 @@ impl Network {
         }
     }
 
+    /// The shape in words: `a torus of 4 × 4 × 1`.
+    pub fn words(&self) -> String {
+        let times = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" × ");
+        match &self.shape {
+            Shape::Torus(torus) => format!("a torus of {}", times(&torus.size)),
+            Shape::FatTree(tree) => {
+                let kind = if tree.rail { "a rail-optimised tree" } else { "a fat tree" };
+                let levels = tree.up.len();
+                format!("{kind} with {levels} level{} of switches", if levels == 1 { "" } else { "s" })
+            }
+            Shape::Dragonfly(d) => format!("a dragonfly of {} groups with {} routers each", d.groups, d.routers),
+            Shape::Switch => "one switch".to_owned(),
+            Shape::Explicit(_) => "links one by one".to_owned(),
+        }
+    }
+
     /// Switches or routers that a message over so many channels passes. On a torus, a hop ends in the next card.
     pub fn hops(&self, channels: usize) -> usize {
         match &self.shape {
