@@ -252,6 +252,9 @@ fn pick(machines: &[Machine], wanted: &str) -> Result<usize, Failure> {
 
 /// What to say of a name that nothing has: the names that may have been meant.
 pub(crate) fn unknown(name: &str, what: &str) -> String {
+    if let Some(Ok(cluster)) = peerlane::cluster::embedded(name) {
+        return format!("{name} is a cluster: simulate and sweep take it; its nodes are {}", cluster.node.name);
+    }
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),

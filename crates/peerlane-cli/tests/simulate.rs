@@ -180,7 +180,22 @@ fn a_cluster_of_ones_own() {
 #[test]
 fn what_cannot_be_is_said() {
     let circle = file("circle.jsonl", "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"a\"]}\n");
-    let cases: [(&[&str], &str); 11] = [
+    let hgx = ["simulate", "hgx-h200", "--network", "rail", "--nodes"];
+    let with = |more: &[&'static str]| [&hgx[..], more].concat();
+    let grown = [
+        (with(&["0"]), "at least one node"),
+        (with(&["4000000000"]), "ports; a network has 1 to"),
+        (with(&["2", "--hop-latency", "nan"]), "--hop-latency"),
+        (with(&["2", "--link-rate=-1"]), "--link-rate"),
+        (with(&["2", "--use-nodes", "0"]), "0 with 8 are asked for"),
+        (with(&["2", "--gpus-per-node", "0"]), "2 with 0 are asked for"),
+        (with(&["2", "--fail", "uplink:leaf0/99"]), "uplink:leaf0/99"),
+    ];
+    for (args, expected) in &grown {
+        let message = refused(args);
+        assert!(message.contains(expected), "{args:?}: {message}");
+    }
+    let cases: [(&[&str], &str); 14] = [
         (&["simulate", "exxact-devbox", "-w", "all-reduce:star"], "no such workload; there are"),
         (&["simulate", "exxact-devbox", "-w", circle.to_str().unwrap()], "line 1: it waits for itself"),
         (&["simulate", "exxact-devbox", "-w", "point-to-point:GPU0:GPU7"], "'GPU7' is no GPU of exxact-devbox"),
@@ -192,6 +207,9 @@ fn what_cannot_be_is_said() {
         (&["simulate", "quong", "--use-nodes", "17"], "has 16 nodes"),
         (&["simulate", "quong", "--sizes", "1GiB..1B"], "ends below"),
         (&["simulate", "quong", "--sizes", "1 parsec"], "a size is written as"),
+        (&["simulate", "quong", "--sizes", "nan"], "a size is written as"),
+        (&["simulate", "quong", "--sizes", "1e9GiB"], "a size is written as"),
+        (&["check", "quong"], "quong is a cluster: simulate and sweep take it; its nodes are quong-node"),
     ];
     for (args, expected) in cases {
         let message = refused(args);

@@ -154,7 +154,7 @@ fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
     let place = |target: &str, workload: &str| {
         let own = sent(target, workload)?;
         // equal to what is shown is equal
-        let better = |t: &&&str| sent(t, workload).is_some_and(|s| s > own * 1.001);
+        let better = |t: &&&str| sent(t, workload).is_some_and(|s| s > own * 1.005);
         Some((own, 1 + targets.iter().filter(better).count()))
     };
     let places = |target: &&str| workloads.iter().map(|w| place(target, w).map_or(targets.len(), |(_, p)| p)).sum();

@@ -127,6 +127,9 @@ pub fn read_cluster(
     };
     let hop_latency = Seconds::from_us(number(&network.hop_latency_us, false)?.unwrap_or(0.0));
     let count = *read.nodes.get_ref();
+    if count == 0 {
+        return Err(refuse(Some(read.nodes.span()), "nodes = 0: a cluster has at least one node".to_owned()));
+    }
     let shape = network.shape.get_ref();
     let mut cluster = if shape == "links" {
         let nics = network_nics(&machine, false).map_err(at(read.node.span()))?;
@@ -242,7 +245,15 @@ mod tests {
             (file("nothing", "2", "shape = \"switch\""), "line 2: no system 'nothing'"),
             (file("exxact-devbox", "2", "shape = \"switch\""), "has no NIC"),
             (file("quong-node", "15", "shape = \"torus:4x4\""), "line 5: network: a torus of 4x4"),
-            (file("quong-node", "0", "shape = \"switch\""), "at least one node"),
+            (file("quong-node", "0", "shape = \"switch\""), "line 3: nodes = 0: a cluster has at least one node"),
+            (file("quong-node", "9999999999", "shape = \"switch\""), "line 3: "),
+            (file("quong-node", "4000000000", "shape = \"switch\""), "ports; a network has 1 to"),
+            (file("quong-node", "2", "shape = \"switch\"\nrate = inf"), "line 6: inf must be a number above 0"),
+            (file("quong-node", "2", "shape = \"switch\"\nhop_latency_us = nan"), "line 6: NaN must be"),
+            (
+                file("quong-node", "2", "shape = \"links\"\n[[links]]\nbetween = [\"node0\", \"s\"]\nrate = 0"),
+                "line 6: a link's rate must be above 0",
+            ),
             (file("quong-node", "2", "shape = \"web\""), "line 5: network: 'web': no such network"),
             (file("quong-node", "2", "shape = \"switch\"\nrate = 0"), "line 6: 0 must be a number above 0"),
             (file("quong-node", "2", "shape = \"switch\"\nrate = nan"), "line 6: NaN must be a number above 0"),
