@@ -21,6 +21,7 @@ pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod fit;
+pub mod infer;
 pub mod lift;
 pub mod machine;
 pub mod measure;

@@ -8,7 +8,7 @@
 //! Its clock goes on by the time that its samples stand for; no time passes in the world.
 
 mod fault;
-mod random;
+pub(crate) mod random;
 mod rates;
 mod startup;
 #[cfg(test)]

@@ -1,0 +1,19 @@
+//! What cannot be seen: which transfers share a limit, from the rates that they reach together.
+//!
+//! The model of sharing run backwards. Flows that run at once share every resource by max-min fairness; so rates of
+//! chosen sets of flows tell which of them meet in one, and how much it carries. `docs/inference.md` states the method, and
+//! what it can and cannot tell.
+
+mod adaptive;
+mod coverage;
+mod fit;
+mod hypothesis;
+mod members;
+mod questions;
+mod search;
+mod trials;
+
+pub use adaptive::{Design, Outcome, experiment, most_sets};
+pub use hypothesis::{Group, Hypothesis};
+pub use members::Members;
+pub use trials::{Noise, Trial};
