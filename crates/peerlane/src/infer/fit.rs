@@ -1,6 +1,7 @@
 //! A hypothesis held against all trials: its capacities and rates as the trials have them, and its score.
 
 use super::hypothesis::{Group, Hypothesis, sum_of};
+use super::members::Members;
 use super::trials::{Noise, Trial};
 
 /// What a group costs, in units of [`Trial::distance`]: a group must make the trials so much likelier. Its capacity is
@@ -12,6 +13,9 @@ const CROSSING_COST: f64 = 12.0;
 
 /// The square of so many standard deviations is expected of a set's mean.
 const MOST_SHIFT: f64 = 5.0;
+
+/// Standard deviations by which a rate alone may be corrected.
+const MOST_CORRECTION: f64 = 3.0;
 
 /// Rounds of improving numbers; what binds changes with them.
 const ROUNDS: usize = 3;
@@ -93,7 +97,14 @@ impl Fit {
                 let (shift, weight) = self.free_shift(trial, rates, data.noise);
                 binds.then(|| Some((*trial.rates.get(at)? / shift.exp(), weight)))?
             });
-            *solo = mean(free).map_or(*solo, |m| m.0);
+            let told = mean(free).map_or(*solo, |m| m.0);
+            // what a flow reaches alone was measured: what it does beside others only sharpens that
+            let lone =
+                data.trials.iter().find(|t| t.set == Members::one(i)).and_then(|t| Some((t.rate(i)?, t.repeats)));
+            *solo = lone.map_or(told, |(rate, repeats)| {
+                let reach = (MOST_CORRECTION * data.noise.of_one(repeats)).exp();
+                told.clamp(rate / reach, rate * reach)
+            });
         }
         new
     }
