@@ -20,6 +20,10 @@ export type PathClass = string
  */
 export interface ReportDocument {
 /**
+ * What they come to side by side, where that was asked for.
+ */
+comparison?: (ComparisonView | null)
+/**
  * The machines, in the order of the targets.
  */
 machines: MachineReport[]
@@ -31,6 +35,120 @@ peerlane: string
  * Names this format.
  */
 schema: "peerlane/report/1"
+}
+/**
+ * What a page of several machines says of them together; the machines are named as its designs are.
+ */
+export interface ComparisonView {
+/**
+ * What follows, in sentences that cite the figures.
+ */
+conclusion: string[]
+/**
+ * The figures, each with a value a machine.
+ */
+figures: FigureView[]
+/**
+ * Matrices of the same kind, to be shown on one scale.
+ */
+maps: SharedMap[]
+/**
+ * Conclusion and figures as Markdown, to be pasted into a ticket.
+ */
+markdown: string
+}
+/**
+ * One figure of all machines.
+ */
+export interface FigureView {
+/**
+ * Which of two values is the better one: `more`, `less`, or `neither` of a fact.
+ */
+better: string
+/**
+ * In the order of the machines; null where it cannot be told.
+ */
+values: (FigureValue | null)[]
+/**
+ * What it is; in GB/s where it names no other unit.
+ */
+what: string
+}
+/**
+ * One figure of one machine.
+ */
+export interface FigureValue {
+/**
+ * Which GPUs it is about; may be empty.
+ */
+about: string
+/**
+ * What binds it; may be empty.
+ */
+bound: string
+/**
+ * What was measured or published of the same.
+ */
+seen?: (SeenView | null)
+/**
+ * As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
+ */
+text: string
+/**
+ * As a number, of a range the worse end.
+ */
+value: number
+}
+/**
+ * What was measured or published of a figure.
+ */
+export interface SeenView {
+/**
+ * The same number, or the high end.
+ */
+high: number
+/**
+ * The number, or the low end of a range.
+ */
+low: number
+/**
+ * `measured` or `published`.
+ */
+obtained: string
+/**
+ * As it is written.
+ */
+text: string
+}
+/**
+ * Matrices of one kind.
+ */
+export interface SharedMap {
+/**
+ * In the order of the machines; null where a machine has none.
+ */
+of: (SharedMatrix | null)[]
+/**
+ * The unit that all are shown in.
+ */
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
+/**
+ * What they hold: `one GPU to another, one way`.
+ */
+what: string
+}
+/**
+ * A machine's part in it.
+ */
+export interface SharedMatrix {
+/**
+ * What its numbers are multiplied by to be in the shared unit.
+ */
+factor: number
+/**
+ * Index of its matrix.
+ */
+matrix: number
 }
 /**
  * One machine: what it is, should deliver and does deliver, and what to do about the difference.
@@ -454,6 +572,18 @@ export interface FindingView {
  */
 cells: CellRef[]
 /**
+ * How sure it is.
+ */
+certainty: ("possible" | "likely" | "certain")
+/**
+ * What would confirm it: a command, mostly.
+ */
+confirm: string
+/**
+ * What it costs, where that can be told.
+ */
+cost?: (Cost | null)
+/**
  * Where that stands: `file:lines (tool)`.
  */
 evidence: string[]
@@ -520,6 +650,23 @@ matrix: number
 row: number
 }
 /**
+ * What a finding costs, on the path where it costs most.
+ */
+export interface Cost {
+/**
+ * What is lost of a rate, or added to a time.
+ */
+lost: number
+/**
+ * Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+ */
+share: number
+/**
+ * The unit a matrix is given in.
+ */
+unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
+}
+/**
  * One hop, as many ways have it.
  */
 export interface HopView {
@@ -535,6 +682,13 @@ limit?: (number | null)
  * Index of its link; absent inside a node.
  */
 link?: (number | null)
+/**
+ * The least and the most that this may be, by the ranges of the model's constants.
+ *
+ * @minItems 2
+ * @maxItems 2
+ */
+range?: ([number, number] | null)
 /**
  * Index of the node where it ends.
  */
@@ -606,9 +760,17 @@ ends: string
  */
 expected: (number | null)[][]
 /**
+ * The least that each may be, by the ranges of the model's constants; empty where nothing is expected.
+ */
+least: (number | null)[][]
+/**
  * Whether a larger number is a better one.
  */
 more_is_better: boolean
+/**
+ * The most.
+ */
+most: (number | null)[][]
 /**
  * How the numbers were obtained: `measured`, `published`, `stated in words` or `predicted`.
  */

@@ -2,6 +2,14 @@
 
 import type { Unit } from "./document";
 
+/** What a verdict says. */
+export const VERDICT = {
+  healthy: "Healthy",
+  degraded: "Degraded",
+  broken: "Broken",
+  unknown: "Unknown: too little is known to judge",
+} as const;
+
 /** As many digits as a table wants: `393.4`, `26.13`, `0.0036`. */
 export function number(value: number): string {
   const size = Math.abs(value);
@@ -22,9 +30,9 @@ export function unit(unit: Unit | null | undefined): string {
   return unit === "us" ? "µs" : (unit ?? "");
 }
 
-/** A description that ends in its unit, with the unit as people write it. */
+/** A description with its unit as people write it. */
 export function micro(what: string): string {
-  return what.replace(/, us$/, ", µs");
+  return what.replace(/, us(?=,|$)/, ", µs");
 }
 
 const SIZES: [number, string][] = [

@@ -33,11 +33,20 @@ const STEPS: Record<string, [number, number]> = {
   PageDown: [5, 0],
 };
 
-/** Tables of more columns are set smaller. */
+/** Tables of more columns are set smaller, and smaller still. */
 const MANY = 12;
+const MOST = 16;
 
-/** The table, and a way to mark a cell as chosen. */
-export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void } {
+/** Of many names that differ by a number only, the word and the numbers: `GPU` and `0`, `1`, … */
+function shortened(names: string[]): { word: string; numbers: string[] } | null {
+  const parts = names.map((name) => /^(\D+)(\d+)$/.exec(name));
+  const word = parts[0]?.[1];
+  if (names.length <= MANY || word === undefined || parts.some((part) => part?.[1] !== word)) return null;
+  return { word, numbers: parts.map((part) => part?.[2] ?? "") };
+}
+
+/** The table, and ways to mark a cell as chosen and none. */
+export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void; unmark: () => void } {
   const cells: (HTMLTableCellElement | null)[][] = [];
   const body = h("tbody", {});
   of.rows.forEach((name, row) => {
@@ -67,8 +76,10 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     );
     body.append(line);
   });
-  const head = h("tr", {}, h("td", {}), ...of.cols.map((name) => h("th", { scope: "col" }, name)));
-  const size = of.cols.length > MANY ? "heat many" : "heat";
+  const short = shortened(of.cols);
+  const heads = of.cols.map((name, at) => h("th", short ? { scope: "col", "aria-label": name } : { scope: "col" }, short?.numbers[at] ?? name));
+  const head = h("tr", {}, h("td", { class: "corner" }, short?.word), ...heads);
+  const size = of.cols.length > MOST ? "heat many most" : of.cols.length > MANY ? "heat many" : "heat";
   const table = h("table", { class: size, role: "grid", "aria-label": of.caption }, h("thead", {}, head), body);
   const all = cells.flat().filter((cell) => cell !== null);
   let stop = all[0];
@@ -83,8 +94,11 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     stop = cell;
     cell.setAttribute("tabindex", "0");
   };
-  const mark = (row: number, col: number) => {
+  const unmark = () => {
     for (const cell of all) cell.setAttribute("aria-selected", "false");
+  };
+  const mark = (row: number, col: number) => {
+    unmark();
     const cell = cells[row]?.[col];
     if (!cell) return;
     cell.setAttribute("aria-selected", "true");
@@ -122,7 +136,7 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     next.focus();
   });
   const scroll = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.caption}, which scrolls` }, table);
-  return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark };
+  return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark, unmark };
 }
 
 /** The next cell in a direction that is not empty. */

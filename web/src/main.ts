@@ -2,22 +2,16 @@
 
 import { chartView } from "./charts";
 import { contentionView } from "./contention";
-import type { MachineReport, ReportDocument, Table } from "./document";
+import type { ComparisonView, MachineReport, ReportDocument, Table } from "./document";
+import { together, type Open } from "./comparison";
 import { button, h, refill, type Child } from "./dom";
 import { drawing, legend } from "./drawing";
 import { findings } from "./findings";
-import { bytes } from "./format";
+import { bytes, VERDICT } from "./format";
 import { classView, foremost, matrixView } from "./matrix";
 import { panel } from "./panel";
 import { copy, download, unpack } from "./share";
 import { State } from "./state";
-
-const VERDICT = {
-  healthy: "Healthy",
-  degraded: "Degraded",
-  broken: "Broken",
-  unknown: "Unknown: too little is known to judge",
-} as const;
 
 /** The machine that is shown. */
 let current: State | null = null;
@@ -30,12 +24,19 @@ function start(): void {
   const root = document.getElementById("report");
   if (!root) return;
   const report = read();
-  const show = (at: number) => {
-    const machine = report.machines[at];
-    if (machine) refill(root, ...page(report, machine, at, show));
+  const { comparison } = report;
+  const show: Show = (at, cell) => {
+    const machine = at === null ? undefined : report.machines[at];
+    if (at !== null && machine) {
+      const shown = page(report, machine, at, show);
+      refill(root, ...shown.content);
+      if (cell) shown.choose(cell.matrix, cell.row, cell.col);
+    } else if (comparison) {
+      refill(root, sideBySide(report, comparison, show));
+    }
   };
   if (report.machines.length === 0) refill(root, h("p", {}, "No machine."));
-  show(0);
+  show(comparison ? null : 0);
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") current?.choose(null);
   });
@@ -50,11 +51,70 @@ function start(): void {
   });
 }
 
-function page(report: ReportDocument, machine: MachineReport, at: number, show: (at: number) => void): Child[] {
+/** Shows a machine, at a cell where one is given; nothing for all side by side. */
+type Show = (at: number | null, cell?: Parameters<Open>[1]) => void;
+
+/** All machines side by side. */
+function sideBySide(report: ReportDocument, comparison: ComparisonView, show: Show): HTMLElement {
+  current = null;
+  const open: Open = (at, cell) => {
+    show(at, cell);
+    if (!cell) scrollTo(0, 0);
+    document.querySelector<HTMLSelectElement>("header select")?.focus({ preventScroll: true });
+  };
+  const parts = together(report, comparison, open).filter(([, , content]) => content.some(Boolean));
+  const said = h("output", { class: "said" });
+  return h(
+    "div",
+    { class: "together" },
+    h(
+      "header",
+      {},
+      choice(report, null, show),
+      h("h1", {}, report.machines.map((m) => m.name).join(", "), h("span", { class: "title" }, "side by side")),
+      h("p", { class: "actions" }, copier("Copy the comparison as Markdown", comparison.markdown, said), said),
+    ),
+    navigation(parts),
+    h("main", {}, ...sections(parts)),
+    footer(report),
+  );
+}
+
+function navigation(parts: [string, string, Child[]][]): HTMLElement {
+  return h("nav", { "aria-label": "Parts of the report" }, ...parts.map(([id, title]) => h("a", { href: `#${id}` }, title)));
+}
+
+function sections(parts: [string, string, Child[]][]): HTMLElement[] {
+  return parts.map(([id, title, content]) =>
+    h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...content),
+  );
+}
+
+function footer(report: ReportDocument): HTMLElement {
+  return h("footer", {}, `Written by peerlane ${report.peerlane}. This file asks nothing of any network.`);
+}
+
+/** A button that copies a text, and says so. */
+function copier(label: string, text: string, said: HTMLElement): HTMLButtonElement {
+  return button(label, () => {
+    void copy(text).then((done) => {
+      said.textContent = done ? "Copied." : "This browser does not let the page copy.";
+    });
+  });
+}
+
+/** One machine's page, and what chooses a cell in it. */
+function page(
+  report: ReportDocument,
+  machine: MachineReport,
+  at: number,
+  show: Show,
+): { content: Child[]; choose: (matrix: number, row: number, col: number) => void } {
   const state = new State(machine);
   current = state;
   const matrices = machine.matrices.map((_, index) => matrixView(state, index, index === foremost(machine)));
-  const list = findings(state, (matrix, row, col) => matrices[matrix]?.show(row, col));
+  const choose = (matrix: number, row: number, col: number) => matrices[matrix]?.show(row, col);
+  const list = findings(state, choose);
   const parts: [string, string, Child[]][] = [
     ["findings", "Findings", [list]],
     ["numbers", "Numbers", numbers(state, matrices.map((m) => m.root))],
@@ -65,12 +125,7 @@ function page(report: ReportDocument, machine: MachineReport, at: number, show: 
     ["evidence", "Where it comes from", [evidence(machine)]],
   ];
   const shown = parts.filter(([, , content]) => content.some(Boolean));
-  const nav = h(
-    "nav",
-    { "aria-label": "Parts of the report" },
-    h("a", { href: "#machine" }, "Machine"),
-    ...shown.map(([id, title]) => h("a", { href: `#${id}` }, title)),
-  );
+  const nav = navigation([["machine", "Machine", []], ...shown]);
   const section = h(
     "section",
     { id: "machine", "aria-labelledby": "machine-title" },
@@ -81,23 +136,13 @@ function page(report: ReportDocument, machine: MachineReport, at: number, show: 
     h("details", { class: "screen" }, h("summary", {}, "The same as text"), tree(machine)),
   );
   section.querySelector("h2")?.append(" ", enlarge(section));
-  return [
+  const content = [
     header(report, machine, at, show),
     nav,
-    h(
-      "main",
-      {},
-      section,
-      h(
-        "div",
-        { class: "parts" },
-        ...shown.map(([id, title, content]) =>
-          h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...content),
-        ),
-      ),
-    ),
-    h("footer", {}, `Written by peerlane ${report.peerlane}. This file asks nothing of any network.`),
+    h("main", {}, section, h("div", { class: "parts" }, ...sections(shown))),
+    footer(report),
   ];
+  return { content, choose };
 }
 
 /** A button that gives the drawing the whole window, and back. */
@@ -117,13 +162,8 @@ function enlarge(section: HTMLElement): HTMLButtonElement {
   return toggle;
 }
 
-function header(report: ReportDocument, machine: MachineReport, at: number, show: (at: number) => void): HTMLElement {
+function header(report: ReportDocument, machine: MachineReport, at: number, show: Show): HTMLElement {
   const said = h("output", { class: "said" });
-  const copied = () => {
-    void copy(machine.markdown).then((done) => {
-      said.textContent = done ? "Copied." : "This browser does not let the page copy.";
-    });
-  };
   const { record } = machine;
   const saved = () => {
     if (!record) return;
@@ -137,22 +177,10 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
       },
     );
   };
-  const choice =
-    report.machines.length > 1 &&
-    h(
-      "label",
-      { class: "choice" },
-      "Machine ",
-      picker(
-        report.machines.map((m) => `${m.name}: ${m.verdict}`),
-        at,
-        show,
-      ),
-    );
   return h(
     "header",
     {},
-    choice,
+    choice(report, at, show),
     h("h1", {}, machine.name, machine.title && h("span", { class: "title" }, machine.title)),
     h(
       "p",
@@ -164,21 +192,25 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
     h(
       "p",
       { class: "actions" },
-      button("Copy the findings as Markdown", copied),
+      copier("Copy the findings as Markdown", machine.markdown, said),
       record && button(`Save the run's record (${bytes(record.bytes)}${record.samples ? "" : ", without samples"})`, saved),
       said,
     ),
   );
 }
 
-function picker(names: string[], at: number, show: (at: number) => void): HTMLSelectElement {
-  const options = names.map((name, i) => h("option", { value: i, selected: i === at }, name));
+/** Which machine is shown, or all side by side; nothing to choose of one. */
+function choice(report: ReportDocument, at: number | null, show: Show): HTMLElement | false {
+  const places: [number | null, string][] = report.machines.map((m, i) => [i, `${m.name}: ${m.verdict}`]);
+  if (report.comparison) places.unshift([null, "All side by side"]);
+  if (places.length < 2) return false;
+  const options = places.map(([place, name], i) => h("option", { value: i, selected: place === at }, name));
   const select = h("select", {}, ...options);
   select.addEventListener("change", () => {
-    show(Number(select.value));
+    show(places[Number(select.value)]?.[0] ?? null);
     document.querySelector<HTMLSelectElement>("header select")?.focus();
   });
-  return select;
+  return h("label", { class: "choice" }, "Machine ", select);
 }
 
 function numbers(state: State, matrices: HTMLElement[]): Child[] {

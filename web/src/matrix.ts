@@ -26,7 +26,7 @@ export function ratio(matrix: MatrixView, row: number, col: number): [number, nu
 }
 
 /** Whether a cell is a node's with itself: a copy within one memory, which is of another kind than its neighbours. */
-const own = (matrix: MatrixView, row: number, col: number) => matrix.rows[row] === matrix.cols[col];
+export const own = (matrix: MatrixView, row: number, col: number) => matrix.rows[row] === matrix.cols[col];
 
 /** All cells of a matrix between different ends. */
 function cells(matrix: MatrixView): [number, number][] {
@@ -35,7 +35,7 @@ function cells(matrix: MatrixView): [number, number][] {
 }
 
 /** The largest number of a matrix, from which its colours are measured. */
-function most(matrix: MatrixView): number {
+export function most(matrix: MatrixView): number {
   const of = ([row, col]: [number, number]) => [at(matrix.seen, row, col), at(matrix.upto, row, col), at(matrix.expected, row, col)];
   return Math.max(...cells(matrix).flatMap(of).filter(isNumber), Number.MIN_VALUE);
 }
@@ -50,11 +50,53 @@ export function summary(matrix: MatrixView): string {
     const [least, most] = extent(matrix.expected.flat().filter(isNumber));
     return least === undefined || most === undefined ? "" : `expected ${span(least, most)}`;
   }
-  const ratios = cells(matrix).flatMap(([row, col]) => ratio(matrix, row, col) ?? []);
-  const [worst, best] = extent(ratios);
   const n = cells(matrix).filter(([row, col]) => seen(matrix, row, col)).length;
-  const compared = worst === undefined || best === undefined ? "" : `; ${span(worst, best)} of expected`;
-  return `${count(n, "cell")}, ${span(low, high)}${compared}`;
+  return [`${count(n, "cell")}, ${span(low, high)}`, compared(matrix)].filter(Boolean).join("; ");
+}
+
+/** How what was seen compares with what was expected: `0.95–1.07 of expected`; empty where it does not. */
+export function compared(matrix: MatrixView): string {
+  const [worst, best] = extent(cells(matrix).flatMap(([row, col]) => ratio(matrix, row, col) ?? []));
+  return worst === undefined || best === undefined ? "" : `${span(worst, best)} of expected`;
+}
+
+/** `9.65 to 10.66`: the least and the most that an expectation may be; empty where it has no range. */
+function range(matrix: MatrixView, row: number, col: number): string {
+  const [least, most] = [at(matrix.least, row, col), at(matrix.most, row, col)];
+  return least === null || most === null || number(least) === number(most) ? "" : `${number(least)} to ${number(most)}`;
+}
+
+/** What a cell says: numbers with how sure they are, and remarks. */
+function lines(machine: MachineReport, matrix: MatrixView, row: number, col: number): string[] {
+  const shown = unit(matrix.unit);
+  const value = seen(matrix, row, col);
+  const expected = at(matrix.expected, row, col);
+  const over = ratio(matrix, row, col);
+  const spread = matrix.spread[row]?.[col];
+  const told: string[] = [];
+  if (value) {
+    const sure = spread ? ` (n ${spread.n}, 95 % interval ${number(spread.low)} to ${number(spread.high)})` : "";
+    told.push(`${matrix.obtained} ${span(...value)} ${shown}${sure}`);
+  }
+  if (expected !== null) {
+    const within = range(matrix, row, col);
+    told.push(`expected ${number(expected)} ${shown}${within && ` (${within})`}`);
+  }
+  if (over) told.push(`ratio ${span(...over)}`);
+  const remarks = matrix.remarks.filter((r) => r.row === row && r.col === col).map((r) => machine.words[r.word] ?? "");
+  return [...told, ...remarks.filter(Boolean)];
+}
+
+/** What binds a cell's expectation. */
+function bound(machine: MachineReport, matrix: MatrixView, row: number, col: number): string | undefined {
+  const word = matrix.bound[row]?.[col];
+  return word === null || word === undefined ? undefined : machine.words[word];
+}
+
+/** What a cell says, and what binds it. */
+export function told(machine: MachineReport, matrix: MatrixView, row: number, col: number): string[] {
+  const what = bound(machine, matrix, row, col);
+  return [...lines(machine, matrix, row, col), ...(what ? [`bound by ${what}`] : [])];
 }
 
 /** Ratios from here to its inverse are as expected. */
@@ -85,49 +127,22 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     .clamp(true);
   const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
   const marks: ((row: number, col: number) => void)[] = [];
-  const remarks = new Map<string, string[]>();
   const odd = new Set(matrix.remarks.filter((r) => r.odd).map((r) => `${r.row},${r.col}`));
-  for (const remark of matrix.remarks) {
-    const key = `${remark.row},${remark.col}`;
-    remarks.set(key, [...(remarks.get(key) ?? []), machine.words[remark.word] ?? ""]);
-  }
-  const oddities = (row: number, col: number) => (remarks.get(`${row},${col}`) ?? []).filter(Boolean);
-
-  const lines = (row: number, col: number): string[] => {
-    const value = seen(matrix, row, col);
-    const expected = at(matrix.expected, row, col);
-    const compared = ratio(matrix, row, col);
-    const spread = matrix.spread[row]?.[col];
-    const told: string[] = [];
-    if (value) {
-      const sure = spread ? ` (n ${spread.n}, 95 % interval ${number(spread.low)} to ${number(spread.high)})` : "";
-      told.push(`${matrix.obtained} ${span(...value)} ${shown}${sure}`);
-    }
-    if (expected !== null) told.push(`expected ${number(expected)} ${shown}`);
-    if (compared) told.push(`ratio ${span(...compared)}`);
-    return [...told, ...oddities(row, col)];
-  };
   const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
-  const bound = (row: number, col: number) => {
-    const word = matrix.bound[row]?.[col];
-    return word === null || word === undefined ? undefined : machine.words[word];
-  };
   const point = (row: number, col: number) => {
-    const what = bound(row, col);
-    readout.textContent = `${name(row, col)}: ${[...lines(row, col), what ? `bound by ${what}` : ""].filter(Boolean).join("; ")}`;
+    readout.textContent = `${name(row, col)}: ${told(machine, matrix, row, col).join("; ")}`;
   };
   const choose = (row: number, col: number) => {
     marks.forEach((mark) => mark(row, col));
     point(row, col);
     const path = matrix.paths[row]?.[col];
-    const text = lines(row, col);
     const orientation = matrix.orientation ? ` (${matrix.orientation})` : "";
     state.choose({
       kind: "path",
       path: path ?? null,
       title: name(row, col),
-      lines: [`${micro(matrix.what)}${orientation}`, text.join("; ")],
-      bound: bound(row, col),
+      lines: [`${micro(matrix.what)}${orientation}`, lines(machine, matrix, row, col).join("; ")],
+      bound: bound(machine, matrix, row, col),
     });
   };
   const map = (caption: string, look: (row: number, col: number) => Look | null): Child => {

@@ -109,6 +109,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
     const link = hop.link === null || hop.link === undefined ? undefined : machine.links[hop.link];
     const [a, b] = [machine.nodes[hop.from]?.name ?? "?", machine.nodes[hop.to]?.name ?? "?"];
     const limit = hop.limit === null || hop.limit === undefined ? "" : number(hop.limit);
+    const [least, most] = (hop.range ?? []).map(number);
     body.append(
       h(
         "tr",
@@ -116,6 +117,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
         h("th", { scope: "row" }, `${a} → ${b}`),
         h("td", {}, link?.what ?? ""),
         h("td", { class: "number" }, limit, tightest && h("span", { title: "the tightest hop" }, " ◄")),
+        h("td", { class: "number" }, least !== most && `${least} to ${most}`),
         h("td", {}, word(hop.why)),
       ),
     );
@@ -130,7 +132,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
         "table",
         { class: "hops" },
         h("caption", {}, "Hops, and the most that each lets a lone transfer have (◄ the tightest)"),
-        h("thead", {}, h("tr", {}, ...["hop", "link", "GB/s", "why"].map((t) => h("th", { scope: "col" }, t)))),
+        h("thead", {}, h("tr", {}, ...["hop", "link", "GB/s", "range", "why"].map((t) => h("th", { scope: "col" }, t)))),
         body,
       ),
     ),

@@ -2,6 +2,7 @@
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -38,6 +39,13 @@ export function peerlane(...args: string[]): string {
 export function report(name: string, ...targets: string[]): string {
   const file = join(folder, `${name}.html`);
   peerlane("report", ...targets, "-o", file);
+  return file;
+}
+
+/** Writes machines side by side. */
+export function compare(name: string, ...targets: string[]): string {
+  const file = join(folder, `${name}.compared.html`);
+  peerlane("compare", ...targets, "--html", file);
   return file;
 }
 
@@ -106,10 +114,33 @@ export async function shot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(to, `${name}.png`), fullPage: true });
 }
 
-/** The first machine of the document inside a page. */
+/** The document inside a page. */
+export async function documentOf(page: Page): Promise<ReportDocument> {
+  return JSON.parse((await page.locator("#data").textContent()) ?? "") as ReportDocument;
+}
+
+/** The first machine of it. */
 export async function machineOf(page: Page): Promise<MachineReport> {
-  const report = JSON.parse((await page.locator("#data").textContent()) ?? "") as ReportDocument;
-  const [machine] = report.machines;
+  const [machine] = (await documentOf(page)).machines;
   if (!machine) throw new Error("the document has no machine");
   return machine;
+}
+
+/** Opens all that is closed. */
+export async function openAll(page: Page): Promise<void> {
+  await page.locator("details").evaluateAll((all) => {
+    for (const details of all) (details as HTMLDetailsElement).open = true;
+  });
+}
+
+const axe = createRequire(join(web, "package.json")).resolve("axe-core");
+
+/** What axe finds wrong, by rule and place. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.addScriptTag({ path: axe });
+  return page.evaluate(async () => {
+    const tool = (window as unknown as { axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }> } }).axe;
+    const { violations } = await tool.run({ resultTypes: ["violations"] });
+    return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.html.slice(0, 160)} ${n.failureSummary ?? ""}`));
+  });
 }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { Chromium, folder, peerlane, report, web, type Opened } from "./harness";
+import { Chromium, compare, folder, peerlane, report, web, type Opened } from "./harness";
 
 const browser = new Chromium();
 const FILE = `"><img src=x onerror=window.pwned=8><script>window.pwned=9<`;
@@ -43,6 +43,16 @@ test("a hostile system file", async () => {
     assert.ok(text.includes(part), part);
   }
   assert.match(await opened.page.title(), /^<\/title><script>window\.pwned="name"<\/script>/);
+  await opened.context.close();
+});
+
+test("a hostile system file beside another", async () => {
+  const file = join(folder, `${FILE}-beside.toml`);
+  copyFileSync(join(web, "tests", "fixtures", "hostile.toml"), file);
+  const opened = await browser.open(compare("hostile", file, "7gforce"));
+  await unharmed(opened);
+  const text = (await opened.page.locator("body").textContent()) ?? "";
+  assert.ok(text.includes('<script>window.pwned="title"</script>'));
   await opened.context.close();
 });
 

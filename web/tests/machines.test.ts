@@ -1,13 +1,11 @@
 // Every kind of machine, at both widths, light and dark: drawn whole, readable, usable, silent.
 
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { Chromium, folder, machineOf, peerlane, report, shot, web } from "./harness";
+import { Chromium, folder, machineOf, openAll, peerlane, report, shot, violations, web } from "./harness";
 
-const axe = createRequire(join(web, "package.json")).resolve("axe-core");
 const browser = new Chromium();
 
 const CAPTURE = join(web, "..", "captures", "h200x4-vm");
@@ -106,12 +104,6 @@ function places(paths: (number | null)[][]): [number, number][] {
   return paths.flatMap((line, row) => line.flatMap((path, col): [number, number][] => (path === null ? [] : [[row, col]])));
 }
 
-async function openAll(page: Page): Promise<void> {
-  await page.locator("details").evaluateAll((all) => {
-    for (const details of all) (details as HTMLDetailsElement).open = true;
-  });
-}
-
 /** All nodes and links are there, inside the drawing, no box on another, no text beyond its box. */
 async function wellDrawn(page: Page): Promise<void> {
   const machine = await machineOf(page);
@@ -139,14 +131,4 @@ async function wellDrawn(page: Page): Promise<void> {
     return found;
   });
   assert.deepEqual(wrong, []);
-}
-
-/** What axe finds wrong, by rule and place. */
-async function violations(page: Page): Promise<string[]> {
-  await page.addScriptTag({ path: axe });
-  return page.evaluate(async () => {
-    const tool = (window as unknown as { axe: { run(options: object): Promise<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }> } }).axe;
-    const { violations } = await tool.run({ resultTypes: ["violations"] });
-    return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.html.slice(0, 160)} ${n.failureSummary ?? ""}`));
-  });
 }

@@ -1,13 +1,18 @@
 //! The command line: what may be written, and what it means.
 
+mod simulate;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
+use peerlane::place::{Jobs, Workload};
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::what_if::Edit;
+
+pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -51,8 +56,14 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Lay designs, machines and runs side by side, and say what follows
     Compare(CompareArgs),
+    /// Choose GPUs, their order, NICs, cores and memory for a job, or for several at once
+    Place(PlaceArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
+    /// Simulate a workload on a machine, or on a cluster
+    Simulate(SimulateArgs),
+    /// Simulate workloads on several machines or clusters, and compare them
+    Sweep(SweepArgs),
     /// Save what this machine tells of itself, to be looked at elsewhere
     Gather(GatherArgs),
     /// List the systems of the catalogue, or show one
@@ -63,6 +74,8 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
+    /// Plant faults in virtual machines and see whether check finds them, and nothing else
+    Selftest(SelftestArgs),
     /// Answers one request of 'measure' in a process of its own
     #[command(hide = true)]
     Answer,
@@ -102,9 +115,13 @@ pub(crate) struct WhatIf {
     pub(crate) edits: Vec<Edit>,
 }
 
+const CHECKED: &str = "\
+Three or more runs are taken for machines beside each other: peerlane check runs/*.json
+groups those of one kind and names the odd ones out.";
+
 /// Arguments of `check`.
 #[derive(Debug, Args)]
-#[command(after_help = TARGETS)]
+#[command(after_help = format!("{TARGETS}\n\n{CHECKED}"))]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
@@ -124,6 +141,12 @@ pub(crate) struct CheckArgs {
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
+    /// Thresholds and waivers of this site; without it $PEERLANE_RULES, else /etc/peerlane/rules.toml where it exists
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// Also say what changed since this earlier run of the machine
+    #[arg(long, value_name = "RUN.json")]
+    pub(crate) baseline: Option<PathBuf>,
     /// Judge this machine by what it says of itself, without moving a byte
     #[arg(long)]
     pub(crate) passive: bool,
@@ -401,8 +424,73 @@ pub(crate) struct CompareArgs {
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
+    /// Write them side by side as a page into this file, too
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) detail: Detail,
+}
+
+const PLACED: &str = "\
+Workloads: ring (each sends to the next and the last to the first, as all-reduce does), all-to-all,
+halo (each exchanges with its neighbours in a line), host-feed (each reads from its host memory),
+pairs (the first with the second, the third with the fourth …).
+
+What comes out is advice, with what the model predicts of it; nothing is set.
+docs/placement.md says what is best and how it is found.";
+
+/// Arguments of `place`.
+#[derive(Debug, Args)]
+#[command(after_help = PLACED)]
+pub(crate) struct PlaceArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// How many GPUs the job has; without it, all that are free
+    #[arg(short, long, value_name = "N", conflicts_with = "jobs")]
+    pub(crate) gpus: Option<usize>,
+    /// Place several jobs at once, so that they disturb each other least: 2x4 is two jobs of four GPUs
+    /// each, 1x4+2x2 one of four and two of two
+    #[arg(short, long, value_name = "COUNTxGPUS")]
+    pub(crate) jobs: Option<Jobs>,
+    /// Choose for this many NICs a job, too; without it each GPU's NIC is named and does not decide
+    #[arg(long, value_name = "N")]
+    pub(crate) nics: Option<usize>,
+    /// What the GPUs of a job do at once
+    #[arg(short, long, value_name = "WORKLOAD", default_value = "ring", value_parser = workloads())]
+    pub(crate) workload: Workload,
+    /// GPUs that others use; they are taken to do the same among themselves
+    #[arg(short, long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) busy: Vec<String>,
+    /// What to write; without it, the choice with its reason
+    #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
+    pub(crate) format: Option<PlaceFormat>,
+    /// Write the machine as a topology file for NCCL, too, and name it in what 'nccl' writes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) topology: Option<PathBuf>,
+}
+
+/// What `place` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlaceFormat {
+    /// CUDA_VISIBLE_DEVICES, for a shell
+    Env,
+    /// A numactl and a taskset prefix for each rank
+    Numactl,
+    /// A rankfile for Open MPI
+    Rankfile,
+    /// Lines of Slurm's gres.conf with cores and links, of the whole machine
+    Slurm,
+    /// Variables of NCCL, for a shell
+    Nccl,
+}
+
+fn workloads() -> impl TypedValueParser<Value = Workload> {
+    let named = |name: String| Workload::ALL.into_iter().find(|w| w.name() == name).ok_or("no such workload");
+    PossibleValuesParser::new(Workload::ALL.map(Workload::name)).try_map(named)
 }
 
 const GATHERED: &str = "\
@@ -458,6 +546,17 @@ pub(crate) struct AccuracyArgs {
     #[arg(long)]
     pub(crate) page: bool,
     /// Show every group, and every cell that is far off
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
+}
+
+/// Arguments of `selftest`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct SelftestArgs {
+    /// Write JSON instead; its field 'schema' names the format
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }

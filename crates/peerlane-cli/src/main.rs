@@ -80,15 +80,19 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Predict(args) => commands::predict::run(args, &mut out),
         Command::Report(args) => commands::report::run(args),
         Command::Explain(args) => commands::explain::run(args, &mut out),
+        Command::Simulate(args) => commands::simulate::run(args, &mut out),
+        Command::Sweep(args) => commands::sweep::run(args, &mut out),
         Command::Compare(args) => commands::compare::run(args, &mut out),
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
+        Command::Place(args) => commands::place::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
         Command::Completions(args) => commands::shell::completions(args, &mut out),
         Command::Man(args) => commands::shell::man(args, &mut out),
+        Command::Selftest(args) => commands::selftest::run(args, &mut out),
     };
     // what a failed command has shown so far is still worth seeing
     out.flush()?;

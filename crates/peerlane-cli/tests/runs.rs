@@ -86,7 +86,7 @@ fn a_slow_pair_is_found_with_its_spread() {
     }
     let text = out(&["check", &file("slow.json", &run.to_json().unwrap())]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("[slow-path, fault]"), "{text}");
+    assert!(words.contains("[slow-path, fault, "), "{text}");
     assert!(words.contains("median of 9 samples, 95 % interval 179.50 to 180.20"), "{text}");
 }
 

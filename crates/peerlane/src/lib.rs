@@ -15,21 +15,30 @@ pub mod accuracy;
 pub mod assemble;
 pub mod catalogue;
 pub mod check;
+pub mod cluster;
 pub mod compare;
 pub mod evidence;
 pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod fit;
+<<<<<<< HEAD
 pub mod infer;
+=======
+pub mod fleet;
+mod flows;
+>>>>>>> main
 pub mod lift;
 pub mod machine;
 pub mod measure;
 pub mod model;
 pub mod names;
+pub mod place;
 pub mod plan;
 pub mod run;
+pub mod selftest;
 pub mod share;
+pub mod simulate;
 pub mod stats;
 pub mod units;
 pub mod virtual_machine;

@@ -12,6 +12,7 @@ use crate::evidence::{
     ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
 };
 use crate::fabric::{Fabric, NodeId};
+use crate::run::{Cell, Conditions};
 use crate::virtual_machine::Virtual;
 
 /// Where a machine's description comes from.
@@ -134,6 +135,18 @@ pub struct Slot {
     pub shares: Vec<String>,
 }
 
+/// What a recorded run adds to its machine beside the matrices: steps that gave no number, sets of transfers, what was
+/// odd about a number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measured {
+    /// The run's cells without their samples, void ones too.
+    pub cells: Vec<Cell>,
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Where the run stands.
+    pub origin: Origin,
+}
+
 /// Two statements that cannot both be true, or one that no machine can fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
@@ -178,6 +191,8 @@ pub struct Machine {
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// Noise and faults that a virtual machine of it has. No part of the design: nothing above is changed by them.
     pub planted: Virtual,
+    /// The run that its latest numbers are from, if it was measured by this program.
+    pub measured: Option<Box<Measured>>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
     /// What the evidence cannot tell, in sentences.
@@ -209,6 +224,7 @@ impl Machine {
             notes: Vec::new(),
             p2p: BTreeMap::new(),
             planted: Virtual::default(),
+            measured: None,
             evidence: Vec::new(),
             unknown: Vec::new(),
             assumptions: Vec::new(),

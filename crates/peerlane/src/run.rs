@@ -14,6 +14,7 @@ mod testing;
 mod words;
 
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
+pub(crate) use machine::TOOL;
 pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
 pub use sets::{TransferSet, sets};
 pub use words::ends;

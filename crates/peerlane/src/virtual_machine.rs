@@ -7,6 +7,7 @@
 //!
 //! Its clock goes on by the time that its samples stand for; no time passes in the world.
 
+mod effects;
 mod fault;
 pub(crate) mod random;
 mod rates;
@@ -18,6 +19,7 @@ mod work;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+pub use effects::Effects;
 pub use fault::Fault;
 
 use crate::catalogue::Parts;
@@ -64,6 +66,10 @@ pub struct VirtualMachine<'a> {
     truth: Machine,
     parts: &'a Parts,
     settings: Virtual,
+    /// What it does beside what the model says.
+    effects: Option<Effects>,
+    /// Whether a hung pair is told instead of waited for.
+    impatient: bool,
     /// Seconds.
     clock: f64,
     /// Steps that were prepared, the first time that each was.
@@ -95,12 +101,25 @@ impl<'a> VirtualMachine<'a> {
             truth: fault::truth(machine, &settings.faults),
             parts,
             settings: settings.clone(),
+            effects: None,
+            impatient: false,
             clock: 0.0,
             answered: 0,
             absent: BTreeSet::new(),
             spoilt: None,
             prepared: Vec::new(),
         }
+    }
+
+    /// The same machine, differing from its model by these effects.
+    pub fn with_effects(self, effects: Effects) -> Self {
+        VirtualMachine { effects: Some(effects), ..self }
+    }
+
+    /// The same machine, which says that a hung pair hangs where others never answer: for callers that cannot leave it
+    /// behind.
+    pub fn impatient(self) -> Self {
+        VirtualMachine { impatient: true, ..self }
     }
 
     /// The same machine for an executor that takes over from another, after so many steps of the plan. A GPU that
@@ -147,6 +166,10 @@ impl<'a> VirtualMachine<'a> {
                 });
                 *value *= modes.product::<f64>() * (-spread * placing.normal().abs()).exp();
             }
+        }
+        if let Some(effects) = self.effects {
+            let factors = effects.factors(*seed, step, &self.truth.fabric, task.values.len(), task.rates);
+            task.values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
         let takes_part = |gpu: &String| gpus.contains(gpu);
         let cold = faults.iter().filter_map(|fault| match fault {
@@ -225,12 +248,18 @@ impl Executor for VirtualMachine<'_> {
         Ok(self.prepared.iter().map(|p| p.task.size).collect())
     }
 
-    /// Where a hung pair is among the prepared steps, this does not return.
+    /// Where a hung pair is among the prepared steps, this does not return, unless the machine is impatient.
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failure> {
         self.usable()?;
         if let Some(gpu) = self.lost() {
             let message = format!("{gpu} has fallen off the bus");
             let failure = Failure { kind: FlagKind::Failed, message, fatal: true };
+            self.spoilt = Some(failure.clone());
+            return Err(failure);
+        }
+        if self.impatient && self.prepared.iter().any(|p| p.hangs) {
+            let message = "it did not end in time".to_owned();
+            let failure = Failure { kind: FlagKind::Hung, message, fatal: true };
             self.spoilt = Some(failure.clone());
             return Err(failure);
         }

@@ -10,6 +10,9 @@ use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use proptest::prelude::*;
 
+/// Stands for a CPU whose part says how requests queue for its memory.
+const QUEUEING: &str = "Intel(R) Xeon(R), queueing";
+
 const LANES: [u8; 5] = [1, 2, 4, 8, 16];
 
 /// Widths of the links below each of two sockets: per switch its uplink and its GPUs' links.
@@ -29,7 +32,13 @@ fn machine(shape: &Shape, cpu: &str) -> Machine {
     let mut cpus = Vec::new();
     let mut gpus = 0;
     for (s, switches) in shape.iter().enumerate() {
-        let package = Node { product: Some(cpu.to_owned()), ..Node::new(format!("cpu{s}"), NodeKind::Cpu) };
+        // one kind of host whose memory makes requests wait, and GPUs whose room for requests is known
+        let known = |key: &str| (cpu == QUEUEING).then(|| key.to_owned());
+        let package = Node {
+            product: Some(cpu.to_owned()),
+            part: known("emerald-rapids-h200x4-vm"),
+            ..Node::new(format!("cpu{s}"), NodeKind::Cpu)
+        };
         let package = b.node(package);
         let rc = b.node(Node { domain: Some(s as u32), ..Node::new(format!("rc{s}"), NodeKind::RootComplex) });
         let host = b.node(Node::new(format!("host{s}"), NodeKind::Host));
@@ -39,7 +48,7 @@ fn machine(shape: &Shape, cpu: &str) -> Machine {
             let switch = b.node(Node::new(format!("switch{s}.{k}"), NodeKind::Switch));
             b.link(Link::new(rc, switch, LinkKind::pcie(*uplink)));
             for width in links {
-                let gpu = b.node(Node::new(format!("GPU{gpus}"), NodeKind::Gpu));
+                let gpu = b.node(Node { part: known("h200"), ..Node::new(format!("GPU{gpus}"), NodeKind::Gpu) });
                 b.link(Link::new(switch, gpu, LinkKind::pcie(*width)));
                 gpus += 1;
             }
@@ -65,7 +74,7 @@ fn transfers(machine: &Machine, op: Operation, peer: PeerAccess) -> Vec<Transfer
 fn how() -> impl Strategy<Value = (Operation, PeerAccess, &'static str)> {
     let op = prop_oneof![Just(Operation::Write), Just(Operation::Read)];
     let peer = prop_oneof![Just(PeerAccess::Enabled), Just(PeerAccess::Disabled)];
-    (op, peer, prop_oneof![Just("Intel(R) Xeon(R)"), Just("AMD EPYC")])
+    (op, peer, prop_oneof![Just("Intel(R) Xeon(R)"), Just("AMD EPYC"), Just(QUEUEING)])
 }
 
 proptest! {

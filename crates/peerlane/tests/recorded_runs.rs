@@ -23,7 +23,7 @@ fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r)
 
 #[test]
 fn records_are_complete_and_verified() {
-    for name in ["default.json", "subsets.json", "collectives.json"] {
+    for name in ["default.json", "subsets.json", "subsets-2.json", "collectives.json"] {
         let run = record(name);
         assert!(run.complete, "{name}");
         assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");

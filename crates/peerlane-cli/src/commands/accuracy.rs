@@ -7,7 +7,7 @@ use peerlane::accuracy::{Accuracy, Errors, Kind, Scores, evaluate, page};
 use super::json;
 use crate::args::AccuracyArgs;
 use crate::render::style::{self, paint};
-use crate::render::text::fit;
+use crate::render::text::{fit, wrap};
 use crate::{Failure, Outcome};
 
 /// Groups and cells shown unless all are asked for.
@@ -59,11 +59,21 @@ fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result
     let title = if verbose { "Groups, in %" } else { "Groups that are furthest off, in %" };
     writeln!(out, "\n{}", heading(title, ["cells", "error", "NCCL", "raw"]))?;
     for g in order {
-        let label = format!("{} {}: {}", g.system, g.path, g.label.replace("bandwidth, ", ""));
+        // errors in % have no unit
+        let what = match g.label.rsplit_once(", ") {
+            Some((what, unit)) if unit.ends_with("/s") || matches!(unit, "us" | "ns") => what,
+            _ => &g.label,
+        };
+        let label = format!("{} {}: {}", g.system, g.path, what.replace("bandwidth, ", ""));
         let kind = if g.kind == Kind::Fitted { "fitted" } else { "" };
         let [error, nccl, raw] = [Some(g.error), g.nccl, g.raw].map(|e| e.map_or_else(String::new, signed));
-        let row = format!("  {:<52} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", fit(&label, 52), g.cells);
+        let lines = wrap(&label, 52);
+        let first = lines.first().map_or("", String::as_str);
+        let row = format!("  {first:<52} {:>8} {error:>9} {nccl:>9} {raw:>9} {kind}", g.cells);
         writeln!(out, "{}", row.trim_end())?;
+        for line in lines.iter().skip(1) {
+            writeln!(out, "    {line}")?;
+        }
     }
     Ok(())
 }

@@ -4,14 +4,15 @@ use std::io::Write;
 use std::path::Path;
 
 use peerlane::catalogue::Parts;
-use peerlane::check::{Context, Verdict, check, verdict};
+use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::{Machine, Observed};
 use peerlane::model::Model;
 
 use super::measure::{self, Taken};
-use super::{between, heading, json, most};
+use super::site::Site;
+use super::{between, fleet, heading, json, most};
 use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::style::{self, paint};
@@ -21,12 +22,18 @@ use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, html, live};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let site = Site::read(args.rules.as_deref())?;
+    if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
+        return fleet::run(args, &site.settings, out);
+    }
+    let site = site.since(args.baseline.as_deref())?;
     let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
+    site.fits(&loaded)?;
     let models = models(&loaded);
     let mut checks = Vec::new();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    for (i, model) in models.iter().enumerate() {
-        let checked = judge(model);
+    for (i, (model, run)) in models.iter().zip(&loaded.runs).enumerate() {
+        let checked = site.judge(model, run.as_ref())?;
         if format == CheckFormat::Text {
             between(out, i == 0)?;
             report(out, model, &checked, args)?;
@@ -74,14 +81,6 @@ pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
     loaded.machines.iter().map(|machine| Model::new(machine, Parts::embedded())).collect()
 }
 
-/// What the rules say of a machine.
-pub(super) fn judge<'a>(model: &'a Model<'a>) -> MachineCheck {
-    let context = Context { machine: model.machine, model };
-    let findings = check(&context);
-    let verdict = verdict(&context, &findings);
-    MachineCheck { name: model.machine.name.clone(), verdict, findings }
-}
-
 /// Writes the page of some machines to a file, or to standard output for `-`.
 pub(super) fn write_page<'a>(
     file: &Path,
@@ -94,7 +93,12 @@ pub(super) fn write_page<'a>(
         html::Subject { model, run: run.as_ref(), verdict: checked.verdict, findings: &checked.findings }
     };
     let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
-    let page = html::page(&html::document(&subjects)).map_err(|e| Failure::new(format!("no report: {e}")))?;
+    write_document(file, &html::document(&subjects))
+}
+
+/// Writes a report's page to a file, or to standard output for `-`.
+pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Result<(), Failure> {
+    let page = html::page(document).map_err(|e| Failure::new(format!("no report: {e}")))?;
     if file == Path::new("-") {
         std::io::stdout().lock().write_all(page.as_bytes())?;
         return Ok(());
@@ -139,6 +143,8 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     writeln!(out)?;
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     findings::write(out, &checked.findings, all, verbose)?;
+    let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
+    findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;

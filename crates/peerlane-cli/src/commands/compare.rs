@@ -4,14 +4,18 @@ use std::io::Write;
 
 use peerlane::catalogue::Parts;
 use peerlane::compare::{Subject, compare};
+use peerlane::export::json::MachineCheck;
 use peerlane::machine::Machine;
+use peerlane::model::Model;
 use peerlane::run::Run;
 
+use super::check::write_document;
 use super::json;
+use super::site::Site;
 use crate::args::CompareArgs;
 use crate::render::designs;
 use crate::target::{changed, known_names, load};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, html};
 
 /// What stands behind the name of a design that was changed.
 const CHANGED: &str = " (what if)";
@@ -40,6 +44,19 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let subjects: Vec<Subject> =
         compared.iter().map(|(name, machine, run)| Subject { name, machine, run: run.as_ref() }).collect();
     let document = compare(&subjects, Parts::embedded());
+    if let Some(file) = &args.html {
+        let models: Vec<Model> =
+            compared.iter().map(|(_, machine, _)| Model::new(machine, Parts::embedded())).collect();
+        let site = Site::read(None)?;
+        let judged = compared.iter().zip(&models).map(|((_, _, run), model)| site.judge(model, run.as_ref()));
+        let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
+        let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
+            let MachineCheck { verdict, findings, .. } = checked;
+            html::Subject { model, run: run.as_ref(), verdict: *verdict, findings }
+        });
+        let judged: Vec<html::Subject> = judged.collect();
+        write_document(file, &html::compared(&judged, &document))?;
+    }
     if args.detail.json {
         json(out, &document)?;
     } else {

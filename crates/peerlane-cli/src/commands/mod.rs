@@ -4,12 +4,18 @@ pub(crate) mod accuracy;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod explain;
+mod fleet;
 pub(crate) mod gather;
 pub(crate) mod map;
 pub(crate) mod measure;
+pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;
+pub(crate) mod selftest;
 pub(crate) mod shell;
+pub(crate) mod simulate;
+mod site;
+pub(crate) mod sweep;
 pub(crate) mod systems;
 
 use std::io::{self, Write};

@@ -2,14 +2,18 @@
 
 use std::path::Path;
 
-use super::check::{judge, machines, models, write_page};
+use super::check::{machines, models, write_page};
+use super::site::Site;
 use crate::args::ReportArgs;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
     let models = models(&loaded);
-    let checks: Vec<_> = models.iter().map(judge).collect();
+    let site = Site::read(None)?;
+    let checks: Result<Vec<_>, Failure> =
+        models.iter().zip(&loaded.runs).map(|(model, run)| site.judge(model, run.as_ref())).collect();
+    let checks = checks?;
     write_page(&args.output, &loaded, &models, &checks)?;
     if args.output != Path::new("-") {
         crate::say(&format!("wrote {}", args.output.display()));

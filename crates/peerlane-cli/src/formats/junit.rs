@@ -78,7 +78,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::check::{FindingKind, Verdict};
+    use peerlane::check::{Certainty, FindingKind, Verdict};
 
     #[test]
     fn what_fails_is_what_the_exit_status_says() {
@@ -92,9 +92,12 @@ mod tests {
             observed: String::new(),
             evidence: Vec::new(),
             mend: String::new(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
-        let checks = [MachineCheck { name: "m<1>".into(), verdict: Verdict::Degraded, findings }];
+        let checks = [MachineCheck { name: "m<1>".into(), verdict: Verdict::Degraded, findings, waived: Vec::new() }];
         let text = document(&checks, FailOn::Error);
         let rules = rule_ids().count();
         assert!(

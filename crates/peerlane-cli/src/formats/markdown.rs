@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use peerlane::check::{Finding, FindingKind, Severity, Verdict};
 use peerlane::model::Model;
 
+use crate::render::figures::Row;
+use crate::render::text::span;
 use crate::render::{comparison, findings, plain, tree};
 
 /// One machine's report.
@@ -69,6 +71,28 @@ fn numbers(text: &mut String, model: &Model) {
         let (what, ends) = (inline(&row.what), inline(&row.ends));
         let _ = writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.seen, row.ratio);
     }
+}
+
+/// Machines side by side: what follows, and the figures it follows from.
+pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| inline(name)).collect();
+    // writing to a string cannot fail
+    let mut text = format!("## {}\n\n", names.join(", "));
+    for sentence in conclusion {
+        let _ = writeln!(text, "* {}", inline(sentence));
+    }
+    let _ = writeln!(text, "\n| GB/s as predicted; (seen) | {} |", names.join(" | "));
+    let _ = writeln!(text, "|---|{}", "--:|".repeat(names.len()));
+    for row in rows {
+        let cell = |cell: &Option<crate::render::figures::Cell>| {
+            let Some(cell) = cell else { return "-".to_owned() };
+            let seen = cell.seen.as_ref().map(|s| format!(" ({})", span(s.low, s.high)));
+            format!("{}{}", inline(&cell.text), seen.unwrap_or_default())
+        };
+        let cells: Vec<String> = row.cells.iter().map(cell).collect();
+        let _ = writeln!(text, "| {} | {} |", inline(row.label), cells.join(" | "));
+    }
+    text
 }
 
 /// Text of one line in which nothing is markup.

@@ -8,6 +8,7 @@ use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::comparison::{ComparisonView, Kind};
 use crate::render::drawing::Drawing;
 
 /// Names the format of [`ReportDocument`].
@@ -23,6 +24,9 @@ pub(crate) struct ReportDocument {
     pub(crate) peerlane: &'static str,
     /// The machines, in the order of the targets.
     pub(crate) machines: Vec<MachineReport>,
+    /// What they come to side by side, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) comparison: Option<ComparisonView>,
 }
 
 /// One machine: what it is, should deliver and does deliver, and what to do about the difference.
@@ -203,6 +207,9 @@ pub(crate) struct MatrixView {
     pub(crate) unit: Unit,
     /// Whether a larger number is a better one.
     pub(crate) more_is_better: bool,
+    /// The rest of what it is.
+    #[serde(skip)]
+    pub(crate) kind: Kind,
     /// Row names.
     pub(crate) rows: Vec<String>,
     /// Column names.
@@ -215,6 +222,10 @@ pub(crate) struct MatrixView {
     pub(crate) upto: Vec<Vec<Option<f64>>>,
     /// Numbers expected; empty where nothing can be.
     pub(crate) expected: Vec<Vec<Option<f64>>>,
+    /// The least that each may be, by the ranges of the model's constants; empty where nothing is expected.
+    pub(crate) least: Vec<Vec<Option<f64>>>,
+    /// The most.
+    pub(crate) most: Vec<Vec<Option<f64>>>,
     /// What binds each expectation: index among the words. Empty where nothing is expected.
     pub(crate) bound: Vec<Vec<Option<usize>>>,
     /// How sure each number is; empty where the source does not say.
@@ -264,6 +275,8 @@ pub(crate) struct HopView {
     pub(crate) link: Option<usize>,
     /// The most that a lone transfer gets through it, in GB/s.
     pub(crate) limit: Option<f64>,
+    /// The least and the most that this may be, by the ranges of the model's constants.
+    pub(crate) range: Option<[f64; 2]>,
     /// Why: index among the words.
     pub(crate) why: Option<usize>,
 }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use peerlane::check::{Finding, Verdict};
+use peerlane::compare::ComparisonDocument;
 use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::Model;
@@ -14,7 +15,7 @@ use peerlane::run::{Cell, Run};
 
 use super::document::{ClassView, Labelled, LinkView, MachineReport, NodeView, ReportDocument, RunRecord, SCHEMA};
 use super::tables::{MOST_DEVICES, Tables, short};
-use super::{charts, facts, findings, matrices};
+use super::{charts, comparison, facts, findings, matrices};
 use crate::commands::inventory;
 use crate::formats::markdown;
 use crate::render::drawing::{Drawing, rates};
@@ -35,7 +36,17 @@ pub(crate) struct Subject<'a> {
 /// The document of some machines.
 pub(crate) fn document(subjects: &[Subject]) -> ReportDocument {
     let machines = subjects.iter().map(machine).collect();
-    ReportDocument { schema: SCHEMA, peerlane: env!("CARGO_PKG_VERSION"), machines }
+    ReportDocument { schema: SCHEMA, peerlane: env!("CARGO_PKG_VERSION"), machines, comparison: None }
+}
+
+/// The document of machines side by side; the subjects in the order of the designs, by whose names they are called.
+pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> ReportDocument {
+    let mut document = document(subjects);
+    for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
+        machine.name.clone_from(&design.name);
+    }
+    document.comparison = Some(comparison::comparison(designs, &document.machines));
+    document
 }
 
 fn machine(subject: &Subject) -> MachineReport {

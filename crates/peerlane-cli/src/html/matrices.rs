@@ -8,8 +8,9 @@ use peerlane::model::{PeerAccess, Transfer};
 use peerlane::names::{is_host, natural, ranges};
 use peerlane::run::{self, CellMatrix, FlagKind, Run};
 
+use super::comparison::Kind;
 use super::document::{MatrixView, Remark, SpreadView};
-use super::tables::{MOST_DEVICES, Tables, short, short_grid};
+use super::tables::{MOST_DEVICES, Tables, bound, bounds, short_grid};
 use crate::render::comparison::describe;
 
 /// The most cells of all matrices together; what is beyond is left out, largest first. A page of more is too large to
@@ -61,7 +62,7 @@ fn of_observed(tables: &mut Tables, observed: &Observed, own: Option<(&Run, &Cel
     view.seen = short_grid(&matrix.values);
     expect(tables, &mut view, expect_like(tables.model, matrix));
     let of = |s: &Option<peerlane::machine::Spread>| {
-        s.map(|s| SpreadView { n: s.n, low: short(s.low), high: short(s.high) })
+        s.map(|s| SpreadView { n: s.n, low: bound(s.low), high: bound(s.high) })
     };
     view.spread = spread.iter().map(|row| row.iter().map(of).collect()).collect();
     view.sources = tables.sources(std::slice::from_ref(origin));
@@ -230,6 +231,7 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
         quantity: matrix.quantity,
         unit: matrix.unit,
         more_is_better: matrix.unit.rate(1.0).is_some(),
+        kind: Kind::of(matrix),
         rows: matrix.rows.clone(),
         cols: matrix.cols.clone(),
         orientation: match (pairs && one_way, matrix.op, matrix.quantity) {
@@ -242,6 +244,8 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
         seen: Vec::new(),
         upto: Vec::new(),
         expected: Vec::new(),
+        least: Vec::new(),
+        most: Vec::new(),
         bound: Vec::new(),
         spread: Vec::new(),
         remarks: Vec::new(),
@@ -254,6 +258,8 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
 fn expect(tables: &mut Tables, view: &mut MatrixView, expected: Option<ExpectedMatrix>) {
     let Some(expected) = expected.filter(|e| e.values.iter().flatten().any(Option::is_some)) else { return };
     view.expected = short_grid(&expected.values);
+    view.least = bounds(&expected.low);
+    view.most = bounds(&expected.high);
     for row in &expected.bottlenecks {
         let words = row.iter().map(|why| why.as_deref().filter(|w| !w.is_empty()).map(|why| tables.word(why)));
         view.bound.push(words.collect());

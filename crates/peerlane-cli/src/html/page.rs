@@ -20,7 +20,8 @@ pub(crate) fn page(document: &ReportDocument) -> Result<String, serde_json::Erro
     let data = in_script(&serde_json::to_string(document)?);
     let names: Vec<&str> = document.machines.iter().map(|m| m.name.as_str()).collect();
     let title = escape(&names.join(", "));
-    let markdown: Vec<&str> = document.machines.iter().map(|m| m.markdown.as_str()).collect();
+    let together = document.comparison.iter().map(|c| c.markdown.as_str());
+    let markdown: Vec<&str> = together.chain(document.machines.iter().map(|m| m.markdown.as_str())).collect();
     // line breaks matter there, and are no danger
     let plain = markdown.join("\n").split('\n').map(escape).collect::<Vec<_>>().join("\n");
     let mut page = String::with_capacity(TEMPLATE.len() + data.len() + plain.len());
@@ -73,7 +74,7 @@ mod tests {
         let escaped = in_script(&serde_json::to_string(hostile).unwrap());
         assert!(!escaped.contains(['<', '>', '&', '\u{2028}']));
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
-        let document = ReportDocument { schema: SCHEMA, peerlane: "0", machines: Vec::new() };
+        let document = ReportDocument { schema: SCHEMA, peerlane: "0", machines: Vec::new(), comparison: None };
         let page = page(&document).unwrap();
         assert!(page.contains("\"schema\":\"peerlane/report/1\"") && !page.contains("PEERLANE-"));
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use peerlane::evidence::{Engine, Operation, Origin};
 use peerlane::fabric::{Fabric, Link, LinkId, NodeId, NodeKind};
 use peerlane::machine::Machine;
-use peerlane::model::{Model, PeerAccess, Transfer};
+use peerlane::model::{Model, PeerAccess, Route, Transfer};
 
 use super::document::{EvidenceView, HopView, PathView};
 use crate::commands::explain::reason;
@@ -119,7 +119,7 @@ impl<'a> Tables<'a> {
     fn describe(&mut self, transfer: &Transfer) -> Option<PathView> {
         let Ok(route) = self.model.route(transfer) else {
             let path = self.fabric().path(transfer.source, transfer.destination)?;
-            let hops = path.hops.iter().map(|h| self.hop(h.from, h.to, None, "")).collect();
+            let hops = path.hops.iter().map(|h| self.hop(h.from, h.to, None, None, "")).collect();
             return Some(PathView { class: Some(path.class), staged: None, because: None, hops, tightest: Vec::new() });
         };
         let limits = || route.hops.iter().map(|h| h.limit.map(|l| l.gb()));
@@ -127,17 +127,26 @@ impl<'a> Tables<'a> {
         let tight = |(at, limit): (usize, Option<f64>)| limit.is_some_and(|l| l <= least * 1.001).then_some(at);
         let tightest = limits().enumerate().filter_map(tight).collect();
         let because = route.staged_because.as_deref().map(|why| self.word(why));
-        let hops = route.hops.iter().map(|h| self.hop(h.from, h.to, h.limit.map(|l| l.gb()), &h.why)).collect();
+        let ends = self.model.ends().map(|model| model.route(transfer).ok());
+        let mut hops = Vec::with_capacity(route.hops.len());
+        for (at, hop) in route.hops.iter().enumerate() {
+            // ends that take another way say nothing of this hop
+            let same = |r: &Route| r.hops.get(at).filter(|h| (h.from, h.to) == (hop.from, hop.to))?.limit;
+            let [fast, slow] = [0, 1].map(|end| ends.get(end).and_then(Option::as_ref).and_then(same));
+            let range = fast.zip(slow).map(|(a, b)| [short(a.gb().min(b.gb())), short(a.gb().max(b.gb()))]);
+            hops.push(self.hop(hop.from, hop.to, hop.limit.map(|l| l.gb()), range, &hop.why));
+        }
         Some(PathView { class: Some(route.class), staged: Some(route.staged), because, hops, tightest })
     }
 
-    fn hop(&mut self, from: NodeId, to: NodeId, limit: Option<f64>, why: &str) -> usize {
+    fn hop(&mut self, from: NodeId, to: NodeId, limit: Option<f64>, range: Option<[f64; 2]>, why: &str) -> usize {
         let why = reason(limit, why).to_owned();
         let hop = HopView {
             from: from.index(),
             to: to.index(),
             link: self.link_at.get(&(from, to)).map(|id| id.index()),
             limit: limit.map(short),
+            range: range.filter(|_| limit.is_some()),
             why: (!why.is_empty()).then(|| self.word(&why)),
         };
         let between = self.hop_at.entry((from, to)).or_default();
@@ -170,6 +179,16 @@ fn files(machine: &Machine) -> Vec<(String, String)> {
 /// A number with six digits: more than any measurement has.
 pub(super) fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+/// An end of an interval with five digits: none is known better.
+pub(super) fn bound(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// A grid of them.
+pub(super) fn bounds(values: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
+    values.iter().map(|row| row.iter().map(|v| v.filter(|v| v.is_finite()).map(bound)).collect()).collect()
 }
 
 /// A grid of numbers, each with six digits.

@@ -153,13 +153,15 @@ impl Section {
         if said.source.is_some() {
             return what.to_owned();
         }
-        let more = match self.sources.len() {
-            0 | 1 => String::new(),
-            n => format!(" and {} more", n - 1),
-        };
         let first = self.sources.first().map_or("", String::as_str);
-        let room = columns.saturating_sub(2 + width(what) + width(&more));
-        format!("{what}  {}{more}", fit(first, room)).trim_end().to_owned()
+        let (whole, number) = match self.sources.len() {
+            0 | 1 => (first.to_owned(), String::new()),
+            n => (format!("{first} and {} more", n - 1), format!("{n} sources")),
+        };
+        // what does not fit is left out, not cut: -v tells it
+        let fits = |source: &String| width(what) + 2 + width(source) <= columns;
+        let source = [whole, number].into_iter().find(fits).unwrap_or_default();
+        format!("{what}  {source}").trim_end().to_owned()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use peerlane::compare::{Alone, ComparisonDocument, Design, Figure, Seen};
+use peerlane::compare::{ComparisonDocument, Design};
 use peerlane::names::ranges;
 
 use super::WIDTH;
+use super::figures;
 use super::style::{self, paint};
 use super::text::{fit, hang, number, span, width, wrap};
 
@@ -29,7 +30,7 @@ struct Row {
 /// Writes all of it.
 pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose: bool) -> io::Result<()> {
     let designs = &document.designs;
-    let rows = rows(designs);
+    let rows: Vec<Row> = figures::rows(document).iter().map(row).collect();
     let names: Vec<Vec<String>> = designs.iter().map(|d| broken(&d.name, COLUMN.0)).collect();
     let columns: Vec<usize> = (0..designs.len())
         .map(|at| {
@@ -121,68 +122,13 @@ fn block(
     Ok(())
 }
 
-fn rows(designs: &[Design]) -> Vec<Row> {
-    let mut all = Vec::new();
-    let mut add = |label, of: &dyn Fn(&Design) -> (String, String)| {
-        let (cells, seen): (Vec<String>, Vec<String>) = designs.iter().map(of).unzip();
-        if cells.iter().chain(&seen).any(|c| !c.is_empty() && c != "-") {
-            all.push(Row { label, cells, seen });
-        }
+fn row(row: &figures::Row) -> Row {
+    let text = |cell: &Option<figures::Cell>| cell.as_ref().map_or_else(|| "-".to_owned(), |c| c.text.clone());
+    let seen = |cell: &Option<figures::Cell>| {
+        let seen = cell.as_ref().and_then(|c| c.seen.as_ref());
+        seen.map_or_else(String::new, |s| span(s.low, s.high))
     };
-    let plain = |text: Option<String>| (text.unwrap_or_else(|| "-".to_owned()), String::new());
-    add("GPUs", &|d| plain(Some(d.gpus.to_string())));
-    let worst = |alone: &Option<Alone>| figure(alone.as_ref().map(|a| &a.worst));
-    let mean = |alone: &Option<Alone>| figure(alone.as_ref().map(|a| &a.mean));
-    add("worst pair, one way", &|d| worst(&d.pair));
-    add("mean pair, one way", &|d| mean(&d.pair));
-    add("worst pair, both ways", &|d| worst(&d.pair_both_ways));
-    add("mean pair, both ways", &|d| mean(&d.pair_both_ways));
-    add("bisection, both ways", &|d| {
-        let Some(cut) = &d.bisection else { return plain(None) };
-        let (text, seen) = figure(Some(&cut.figure));
-        (if cut.exact { text } else { format!("≤ {text}") }, seen)
-    });
-    add("all to all, equal messages", &|d| figure(d.all_to_all.as_ref().map(|t| &t.equal)));
-    add("all to all, sum while all run", &|d| figure(d.all_to_all.as_ref().map(|t| &t.together.sum)));
-    add("all to all, slowest of these", &|d| figure(d.all_to_all.as_ref().map(|t| &t.together.slowest)));
-    add("all to one, worst", &|d| figure(d.all_to_one.as_ref().map(|t| &t.worst)));
-    add("ring all-reduce, bus", &|d| {
-        let Some(ring) = &d.ring_all_reduce else { return plain(None) };
-        let (text, seen) = figure(Some(&ring.figure));
-        (if ring.exact { text } else { format!("≥ {text}") }, seen)
-    });
-    add("host → a GPU alone, worst", &|d| worst(&d.from_host));
-    add("a GPU alone → host, worst", &|d| worst(&d.to_host));
-    add("host → all GPUs at once, sum", &|d| figure(d.host_feed.as_ref().map(|t| &t.sum)));
-    add("host → all GPUs, slowest", &|d| figure(d.host_feed.as_ref().map(|t| &t.slowest)));
-    add("all GPUs at once → host, sum", &|d| figure(d.host_drain.as_ref().map(|t| &t.sum)));
-    add("latency between GPUs, us, seen", &|d| plain(d.latency.as_ref().map(|l| span(l.least, l.most))));
-    add("pairs that go directly", &|d| plain(d.reach.map(|r| format!("{} of {}", r.direct, r.of))));
-    add("PCIe lanes of GPUs (of slots)", &|d| {
-        let slots = d.lanes.slots.map(|s| format!(" of {s}")).unwrap_or_default();
-        plain((d.lanes.gpus > 0).then(|| format!("{}{slots}", d.lanes.gpus)))
-    });
-    add("PCIe lanes at CPUs", &|d| plain(d.lanes.cpus_used.zip(d.lanes.cpus).map(|(u, c)| format!("{u} of {c}"))));
-    add("price, US$", &|d| plain(d.facts.price_usd.map(number)));
-    add("all to all, GB/s for 1000 US$", &|d| {
-        let per = d.facts.price_usd.filter(|p| *p > 0.0).zip(d.all_to_all.as_ref());
-        plain(per.map(|(price, all)| number(all.equal.rate / price * 1000.0)))
-    });
-    add("rack units", &|d| plain(d.facts.rack_units.map(|u| format!("{u}"))));
-    add("all to all, GB/s a rack unit", &|d| {
-        let per = d.facts.rack_units.filter(|u| *u > 0.0).zip(d.all_to_all.as_ref());
-        plain(per.map(|(units, all)| number(all.equal.rate / units)))
-    });
-    add("TFLOP/s", &|d| plain(d.facts.tflops.map(number)));
-    add("power, W", &|d| plain(d.facts.power_w.map(number)));
-    all
-}
-
-/// A figure and what was seen of it.
-fn figure(figure: Option<&Figure>) -> (String, String) {
-    let Some(figure) = figure else { return ("-".to_owned(), String::new()) };
-    let seen = |s: &Seen| span(s.low, s.high);
-    (number(figure.rate), figure.seen.as_ref().map_or_else(String::new, seen))
+    Row { label: row.label, cells: row.cells.iter().map(text).collect(), seen: row.cells.iter().map(seen).collect() }
 }
 
 /// What each design's figures are about, and what binds them.

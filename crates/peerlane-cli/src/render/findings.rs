@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::{count, fit, width, wrap};
+use super::text::{count, width, wrap};
 
 /// How many evidence lines a finding shows unless all are asked for.
 const EVIDENCE: usize = 3;
@@ -39,10 +39,10 @@ pub(crate) fn counts(findings: &[Finding]) -> String {
 /// Findings that are shown in full unless all are asked for; no notes among them.
 const FULL: usize = 3;
 
-/// Further ones that have a line each.
+/// Further ones of which the summary is shown.
 const BRIEF: usize = 6;
 
-/// Writes findings one below the other: the few that matter in full, of the others a line each, unless `all`.
+/// Writes findings one below the other: the few that matter in full, of the others the summary only, unless `all`.
 pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbose: bool) -> io::Result<()> {
     let matter = findings.iter().take_while(|f| f.severity > Severity::Info).count();
     let full = if all { findings.len() } else { matter.min(FULL) };
@@ -56,7 +56,9 @@ pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbos
     }
     for finding in brief.iter().take(BRIEF) {
         let word = paint(style::of_severity(finding.severity), &format!("{:8}", word(finding.severity)));
-        writeln!(out, "{word} {}", fit(&finding.summary, WIDTH - 9))?;
+        for (i, line) in wrap(&finding.summary, WIDTH - 9).iter().enumerate() {
+            if i == 0 { writeln!(out, "{word} {line}")? } else { writeln!(out, "         {line}")? }
+        }
     }
     if brief.len() > BRIEF {
         writeln!(out, "{}", paint(style::DIM, &format!("         and {} more findings", brief.len() - BRIEF)))?;
@@ -79,7 +81,12 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
         FindingKind::Design => "by design",
         FindingKind::Measurement => "measurement",
     };
-    let tag = format!("[{}, {kind}]", finding.rule);
+    let sure = match finding.certainty {
+        Certainty::Certain => "",
+        Certainty::Likely => ", likely",
+        Certainty::Possible => ", possibly",
+    };
+    let tag = format!("[{}, {kind}{sure}]", finding.rule);
     let mut lines = wrap(&finding.summary, WIDTH - 9);
     match lines.last_mut() {
         Some(last) if width(last) + 1 + width(&tag) <= WIDTH - 9 => {
@@ -93,7 +100,10 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
     }
     field(out, "expected", &finding.expected, style::PLAIN)?;
     field(out, "observed", &finding.observed, style::PLAIN)?;
+    let cost = finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share));
+    field(out, "costs", &cost.unwrap_or_default(), style::PLAIN)?;
     field(out, "mend", &finding.mend, style::PLAIN)?;
+    field(out, "confirm", &finding.confirm, style::DIM)?;
     let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
     let mut evidence = finding.evidence.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join("; ");
     if finding.evidence.len() > shown {
@@ -130,6 +140,7 @@ pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[String], most
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::check::Certainty;
 
     #[test]
     fn the_few_that_matter_stand_in_full() {
@@ -143,6 +154,9 @@ mod tests {
             observed: "o".into(),
             evidence: vec![],
             mend: "m".into(),
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let found = [[Severity::Error; 5].as_slice(), &[Severity::Info; 9]].concat().into_iter().map(finding);
         let found: Vec<Finding> = found.collect();
@@ -166,12 +180,15 @@ mod tests {
             observed: words.clone(),
             evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
             mend: words,
+            certainty: Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
         let mut out = Vec::new();
         write(&mut out, std::slice::from_ref(&finding), true, false).unwrap();
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         assert!(text.lines().all(|l| width(l) <= WIDTH), "{text}");
         assert_eq!(text.matches("word").count(), 240);
-        assert!(text.contains("[narrow-link, fault]") && text.contains("and 2 more (-v)"));
+        assert!(text.contains("[narrow-link, fault, likely]") && text.contains("and 2 more (-v)"));
     }
 }

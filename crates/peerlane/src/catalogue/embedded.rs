@@ -71,6 +71,7 @@ pub(super) const PARTS: &[(&str, &str)] = embed!("parts":
     "efa"
     "efa-v3"
     "emerald-rapids"
+    "emerald-rapids-h200x4-vm"
     "epyc-genoa"
     "epyc-milan"
     "epyc-naples"

@@ -117,6 +117,9 @@ pub struct Part {
     pub kind: PartKind,
     /// Where its facts are from.
     pub source: String,
+    /// Key of a part, earlier in the alphabet, whose width, lanes and constants hold where this one states none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
     /// Words that must all occur in a product name for this part to be taken, any of the lists.
     #[serde(default)]
     pub matches: Vec<Vec<String>>,
@@ -240,8 +243,16 @@ impl Parts {
 
     /// Adds a part from its TOML text.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), PartError> {
-        let part: Part =
-            toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })?;
+        let refused = |message: String| PartError { file: file.to_owned(), message };
+        let mut part: Part = toml::from_str(text).map_err(|e| refused(e.to_string()))?;
+        if let Some(key) = &part.extends {
+            let base = self.by_name.get(key).ok_or_else(|| refused(format!("it extends {key}, which no part is")))?;
+            part.pcie = part.pcie.or(base.pcie);
+            part.lanes = part.lanes.or(base.lanes);
+            for (name, constant) in &base.constants {
+                part.constants.entry(name.clone()).or_insert_with(|| constant.clone());
+            }
+        }
         self.by_name.insert(part.name.clone(), part);
         Ok(())
     }
@@ -458,6 +469,22 @@ mod tests {
                 assert_eq!(seen.insert(id, &part.name), None, "{id} means two parts");
             }
         }
+    }
+
+    #[test]
+    fn a_part_extends_one_that_is_there() {
+        let constant =
+            |value| format!("value = {value}\nunit = \"GB/s\"\nbasis = \"assumed\"\nsource = \"a test of parts\"");
+        let head = |name| format!("name = \"{name}\"\ntitle = \"t\"\nkind = \"cpu\"\nsource = \"s\"\n");
+        let base = format!("{}lanes = 80\n[constants.a]\n{}\n[constants.b]\n{}", head("x"), constant(1), constant(2));
+        let more = format!("{}extends = \"x\"\n[constants.b]\n{}", head("y"), constant(3));
+        let mut parts = Parts::default();
+        let error = parts.add("y", &more).unwrap_err().to_string();
+        assert_eq!(error, "part y: it extends x, which no part is");
+        parts.add("x", &base).unwrap();
+        parts.add("y", &more).unwrap();
+        let y = parts.get("y").unwrap();
+        assert_eq!((y.lanes, y.constant("a"), y.constant("b")), (Some(80), Some(1.0), Some(3.0)));
     }
 
     #[test]

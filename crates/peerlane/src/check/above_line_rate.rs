@@ -1,7 +1,7 @@
 //! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
 
 use super::view::{Cell, Raised, View, line_rate, one_way};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::{Link, LinkKind};
 use crate::units::Rate;
@@ -65,6 +65,9 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
     let (excess, cell, limit, link) = worst?;
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: "`peerlane measure --tests pairs,host`, which compares what arrived with what was sent".to_owned(),
+        cost: None,
         kind: FindingKind::Measurement,
         severity: Severity::Warning,
         summary: format!("Rates between {} are higher than the known links can carry", view.between(matrix, &fast)),
@@ -81,7 +84,7 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
                than the one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
             .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 fn describe(kind: &LinkKind) -> String {

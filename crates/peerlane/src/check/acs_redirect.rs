@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::view::{Raised, View};
 use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin, PciRole, PciTree};
 use crate::fabric::PciAddress;
 
@@ -67,6 +67,10 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`lspci -vvv | grep ACSCtl` on these ports; `peerlane measure --tests pairs` before and after."
+            .to_owned(),
+        cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Warning,
         summary: format!(
@@ -82,7 +86,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
                boot) and boot with `iommu=pt`; in a virtual machine the host must do it."
                 .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 #[cfg(test)]

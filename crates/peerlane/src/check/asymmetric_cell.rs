@@ -1,20 +1,15 @@
 //! A cell that differs from its mirror: in a bidirectional matrix both sum the same two directions, so
 //! one of them is noise.
 
+use super::confirm;
 use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run };
-
-/// Mirrored cells that sum the same two directions may differ by this much.
-const BOTH_WAYS: f64 = 0.10;
-
-/// Mirrored cells of one direction each may differ by this much.
-const ONE_WAY: f64 = 0.20;
 
 /// From here on a difference between two directions is no info any more.
 const MUCH: f64 = 0.40;
@@ -44,7 +39,8 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         Direction::BidirectionalShare => return None,
     };
     let mirrored = mirrors(view, &view.gpu_cells(matrix));
-    let threshold = if summed { BOTH_WAYS } else { ONE_WAY };
+    let limits = view.settings.asymmetric_cell;
+    let threshold = if summed { limits.both_ways } else { limits.one_way };
     let mut odd: Vec<&Mirrored> = mirrored
         .iter()
         .enumerate()
@@ -61,6 +57,9 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
     let limit = percent(threshold);
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::pairs("pairs-both", &subjects),
+            cost: None,
         kind: FindingKind::Measurement,
         severity: if summed || worst.difference >= MUCH { Severity::Warning } else { Severity::Info },
         summary: format!(
@@ -86,7 +85,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         }
         .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {

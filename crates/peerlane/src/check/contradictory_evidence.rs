@@ -1,7 +1,7 @@
 //! Statements that cannot both be true, or that no machine can fulfil.
 
 use super::view::{Raised, View};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 
 pub(super) const RULE: Rule = Rule { id: "contradictory-evidence", breaks: true, run };
 
@@ -12,6 +12,9 @@ fn run(view: &View) -> Vec<Raised> {
         .map(|contradiction| {
             let finding = Finding {
                 rule: RULE.id.to_owned(),
+            certainty: Certainty::Certain,
+            confirm: "`peerlane gather -o FOLDER` on the machine, then `peerlane check FOLDER`".to_owned(),
+            cost: None,
                 // text that contradicts itself is no measurement; a description that does is wrong itself
                 kind: if view.is_captured() { FindingKind::Measurement } else { FindingKind::Fault },
                 severity: Severity::Error,
@@ -28,7 +31,7 @@ fn run(view: &View) -> Vec<Raised> {
                 }
                 .to_owned(),
             };
-            Raised { finding, loss: 0.0 }
+            Raised::new(finding, 0.0)
         })
         .collect()
 }

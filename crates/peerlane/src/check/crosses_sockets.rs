@@ -2,14 +2,11 @@
 
 use super::view::{Raised, View};
 use super::words::{self, list, median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Evidence, Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
-
-/// Below this share of the best class's rate, crossing costs enough for a warning.
-const COSTLY: f64 = 0.5;
 
 fn run(view: &View) -> Vec<Raised> {
     let pairs: Vec<(NodeId, NodeId, Option<PathClass>)> =
@@ -24,7 +21,7 @@ fn run(view: &View) -> Vec<Raised> {
     let shown: Vec<String> =
         groups.iter().map(|g| list(&g.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>())).collect();
     let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
-    let slow = slowest(view).filter(|s| s.share < COSTLY);
+    let slow = slowest(view).filter(|s| s.share < view.settings.crosses_sockets.costly);
     let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
     let mut observed = vec![match pairs.len() {
         1 => format!("the one GPU pair is {}", PathClass::Sys),
@@ -70,18 +67,21 @@ fn run(view: &View) -> Vec<Raised> {
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned(),
+        cost: slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)),
         kind: FindingKind::Design,
         severity,
         subjects: across.iter().map(|(a, b)| view.pair(*a, *b)).collect(),
         summary,
         expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
-            format!("at least {} of what {} pairs reach", percent(COSTLY), s.best_class)
+            format!("at least {} of what {} pairs reach", percent(view.settings.crosses_sockets.costly), s.best_class)
         }),
         observed: observed.join("; "),
         evidence: view.cite(origins),
         mend: mend.to_owned(),
     };
-    vec![Raised { finding, loss: slow.map_or(0.0, |s| 1.0 - s.share) }]
+    vec![Raised::new(finding, slow.map_or(0.0, |s| 1.0 - s.share))]
 }
 
 /// GPUs joined by pairs that do not cross.

@@ -8,7 +8,7 @@ use super::view::{Cell, End};
 const NEARLY_ALL: f64 = 0.75;
 
 /// Where this share of all cells is bad, no one node explains it: they all are.
-const EVERYWHERE: f64 = 0.9;
+pub(super) const EVERYWHERE: f64 = 0.9;
 
 /// Culprits named at most; what they leave is unexplained.
 const MOST_CULPRITS: usize = 16;

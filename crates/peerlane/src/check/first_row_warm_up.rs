@@ -2,7 +2,7 @@
 
 use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::tool;
 use crate::fabric::NodeId;
 use crate::machine::Observed;
@@ -47,6 +47,9 @@ fn run(view: &View) -> Vec<Raised> {
     let first = worst.matrix.rows.first().cloned().unwrap_or_default();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: "`peerlane measure --tests pairs`, which warms up first".to_owned(),
+        cost: None,
         kind: FindingKind::Measurement,
         severity: Severity::Info,
         summary: format!("{first}'s row is low as a whole: the program starts cold and measures it first"),
@@ -57,7 +60,7 @@ fn run(view: &View) -> Vec<Raised> {
         mend: "Run the program twice and take the second, or read the first column instead of the first row."
             .to_owned(),
     };
-    vec![Raised { finding, loss: 0.0 }]
+    vec![Raised::new(finding, 0.0)]
 }
 
 #[cfg(test)]

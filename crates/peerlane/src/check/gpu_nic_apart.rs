@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
 use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
+
+/// So many GPUs that are all SYS to each other share sockets, whatever the labels say.
+const FEW: usize = 3;
 
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
@@ -29,14 +32,16 @@ fn run(view: &View) -> Vec<Raised> {
     apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse)).collect()
 }
 
-/// Whether SYS tells nothing: all GPUs are SYS to all NICs, and GPUs or NICs are so among themselves too, as on
-/// machines that give each device a NUMA node of its own.
+/// Whether SYS tells nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
+/// as on machines that give each device a NUMA node of its own.
 fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
     let sys = |a: &NodeId, b: &NodeId| {
         view.fabric().tree_path(*a, *b).map(|p| p.class).or_else(|| view.class(*a, *b)) == Some(PathClass::Sys)
     };
     let among = |nodes: &[NodeId]| nodes.first().is_some_and(|first| nodes.iter().any(|other| sys(first, other)));
-    gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
+    let all_alone =
+        gpus.len() >= FEW && gpus.iter().enumerate().all(|(i, a)| gpus.iter().skip(i + 1).all(|b| sys(a, b)));
+    all_alone || gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
 }
 
 fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool) -> Raised {
@@ -54,6 +59,9 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
     let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: "`ib_write_bw --use_cuda=N` from each GPU with each NIC".to_owned(),
+            cost: None,
         kind: FindingKind::Design,
         severity: if far && !coarse { Severity::Warning } else { Severity::Info },
         summary: format!(
@@ -66,7 +74,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         observed: format!("nearest NIC of {}", nearest.join("; ")),
         evidence: view.cite(view.class_origins(&ends)),
         mend: if far && coarse {
-            "Every device is SYS to every other here, so that the label cannot tell which NIC is near: measure each pair \
+            "Devices that may share a socket are SYS to each other here, so that the label cannot tell which NIC is near: measure each pair \
              (`ib_write_bw --use_cuda`), or look at NUMA nodes and affinities."
         } else if far {
             "Put a NIC on the GPUs' own socket, best below their switch; until then bind each rank to the nearest NIC \
@@ -77,7 +85,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         }
         .to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

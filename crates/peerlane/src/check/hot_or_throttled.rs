@@ -4,14 +4,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::view::{Raised, View};
 use super::words::list;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
 use crate::fabric::{NodeId, PciAddress};
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
-
-/// °C from which a GPU is about to slow down: NVIDIA's data-centre GPUs do so between 85 and 90.
-const HOT: f64 = 85.0;
 
 /// Power this much above its limit is no boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;
@@ -44,7 +41,7 @@ fn run(view: &View) -> Vec<Raised> {
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
-            let Some((trouble, sign)) = judge(gpu) else { continue };
+            let Some((trouble, sign)) = judge(gpu, view.settings.hot_or_throttled.celsius) else { continue };
             let Some(name) = name(view, &by_address, gpu) else { continue };
             let patients = troubles.entry(trouble).or_default();
             // a GPU that several sources show is one patient, by its first
@@ -61,7 +58,7 @@ fn run(view: &View) -> Vec<Raised> {
 }
 
 /// The worst trouble of a GPU, with what shows it.
-fn judge(gpu: &GpuFacts) -> Option<(Trouble, String)> {
+fn judge(gpu: &GpuFacts, hot: f64) -> Option<(Trouble, String)> {
     let reasons: Vec<String> = gpu
         .clock_event_reasons
         .iter()
@@ -74,7 +71,7 @@ fn judge(gpu: &GpuFacts) -> Option<(Trouble, String)> {
     if !reasons.is_empty() {
         return Some((Trouble::Slowed, list(&reasons)));
     }
-    if let Some(t) = gpu.temperature.filter(|t| *t >= HOT) {
+    if let Some(t) = gpu.temperature.filter(|t| *t >= hot) {
         return Some((Trouble::Hot, format!("{t:.0} °C")));
     }
     if gpu.clock_event_reasons.iter().any(|r| r.to_lowercase().contains("power cap")) {
@@ -129,6 +126,9 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load".to_owned(),
+        cost: None,
         kind,
         severity,
         subjects: patients.names,
@@ -138,7 +138,7 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
         evidence: view.cite(patients.origins),
         mend: mend.to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::view::{Raised, View};
 use super::words::percent;
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::{LaneOwner, LinkKind, NodeId, lane_budgets};
 use crate::machine::Slot;
 
@@ -40,6 +40,9 @@ fn overdrawn(view: &View) -> Vec<Raised> {
 fn over_budget(view: &View, subjects: Vec<String>, summary: String, (used, offered): (u32, u32)) -> Raised {
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`lspci -vvv | grep LnkSta:` under load, beside the table of slots in the board's manual".to_owned(),
+        cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Error,
         subjects,
@@ -51,7 +54,7 @@ fn over_budget(view: &View, subjects: Vec<String>, summary: String, (used, offer
                CPUs."
             .to_owned(),
     };
-    Raised { finding, loss: 1.0 - f64::from(offered) / f64::from(used.max(1)) }
+    Raised::new(finding, 1.0 - f64::from(offered) / f64::from(used.max(1)))
 }
 
 /// A slot with the links through it.
@@ -76,6 +79,10 @@ fn slots(view: &View) -> Vec<Raised> {
     if raised.is_empty() && share < WASTED && !narrow.is_empty() {
         let finding = Finding {
             rule: RULE.id.to_owned(),
+            certainty: Certainty::Certain,
+            confirm: "`lspci -vvv | grep LnkSta:` under load, beside the table of slots in the board's manual"
+                .to_owned(),
+            cost: None,
             kind: FindingKind::Design,
             severity: Severity::Warning,
             subjects: narrow,
@@ -86,7 +93,7 @@ fn slots(view: &View) -> Vec<Raised> {
             mend: "Connect the cards at the slots' full width before you buy another board: the lanes are there."
                 .to_owned(),
         };
-        raised.push(Raised { finding, loss: 1.0 - share });
+        raised.push(Raised::new(finding, 1.0 - share));
     }
     raised
 }

@@ -1,7 +1,7 @@
 //! RDMA NICs and NVIDIA GPUs, but no kernel module that lets the one read the other's memory.
 
 use super::view::{Raised, View};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Modules};
 use crate::fabric::NodeKind;
 
@@ -29,6 +29,9 @@ fn run(view: &View) -> Vec<Raised> {
     }
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Possible,
+        confirm: "`lsmod | grep peermem`; `NCCL_DEBUG=INFO` says whether GPU Direct RDMA is in use".to_owned(),
+        cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Info,
         subjects: nics,
@@ -42,7 +45,7 @@ fn run(view: &View) -> Vec<Raised> {
                5.12 or later; NCCL says \"GPU Direct RDMA Enabled\")."
                 .to_owned(),
     };
-    vec![Raised { finding, loss: 0.0 }]
+    vec![Raised::new(finding, 0.0)]
 }
 
 #[cfg(test)]

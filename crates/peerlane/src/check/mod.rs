@@ -4,26 +4,47 @@
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
 //! says nothing about what is not known.
 
+mod causes;
+mod confirm;
 mod culprit;
+mod from_run;
+mod gpu_setting;
+mod one_link;
+mod settings;
 mod view;
 mod words;
 
 mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
+mod coarse_labels;
+mod contended_slow;
 mod contradictory_evidence;
+mod corrupt_data;
 mod crosses_sockets;
+mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_nic_apart;
+mod hidden_pcie;
+mod host_buffers_far;
 mod hot_or_throttled;
+mod hung_transfer;
 mod lane_budget;
+mod lost_gpu;
+mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
 mod nvlink_lanes_down;
 mod p2p_refused;
 mod p2p_slower_than_staged;
+mod pcie_replays;
+mod peer_access_missing;
 mod slow_path;
+mod small_bar1;
+mod small_packets;
+mod uneven_local_copies;
 mod uneven_path_class;
+mod unsteady_rate;
 
 #[cfg(test)]
 mod testing;
@@ -31,10 +52,11 @@ mod testing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::P2pStatus;
+use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
+pub use settings::{Settings, SettingsError, Waiver};
 use view::{Raised, View};
 
 /// What kind of difference a finding is.
@@ -61,6 +83,38 @@ pub enum Severity {
     Error,
 }
 
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// One of several explanations of what is observed.
+    Possible,
+    /// What is observed has this cause as far as is known.
+    Likely,
+    /// A source states it, or it follows from what one states.
+    Certain,
+}
+
+/// What a finding costs, on the path where it costs most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// What is lost of a rate, or added to a time.
+    pub lost: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+    pub share: f64,
+}
+
+impl Cost {
+    /// What a rate falls short of what it should be, in GB/s; `None` where it does not.
+    pub(crate) fn of_rate(expected_gb: f64, observed_gb: f64) -> Option<Cost> {
+        let lost = expected_gb - observed_gb;
+        let share = lost / expected_gb;
+        (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit: Unit::GigabytesPerSecond, share })
+    }
+}
+
 /// A difference that matters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
@@ -82,6 +136,33 @@ pub struct Finding {
     pub evidence: Vec<String>,
     /// What to do.
     pub mend: String,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// What would confirm it: a command, mostly.
+    pub confirm: String,
+    /// What it costs, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+impl Finding {
+    /// A finding of a rule about these subjects, to be filled in.
+    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<String>) -> Self {
+        Finding {
+            rule: rule.id.to_owned(),
+            kind,
+            severity,
+            subjects,
+            summary: String::new(),
+            expected: String::new(),
+            observed: String::new(),
+            evidence: Vec::new(),
+            mend: String::new(),
+            certainty,
+            confirm: String::new(),
+            cost: None,
+        }
+    }
 }
 
 /// The machine as a whole.
@@ -117,10 +198,15 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 31] = [
+    lost_gpu::RULE,
+    hung_transfer::RULE,
+    corrupt_data::RULE,
+    fabric_not_ready::RULE,
     contradictory_evidence::RULE,
     nvlink_lanes_down::RULE,
     p2p_refused::RULE,
+    peer_access_missing::RULE,
     narrow_link::RULE,
     lane_budget::RULE,
     slow_path::RULE,
@@ -134,22 +220,69 @@ const RULES: [Rule; 16] = [
     asymmetric_cell::RULE,
     first_row_warm_up::RULE,
     uneven_path_class::RULE,
+    pcie_replays::RULE,
+    mig_on::RULE,
+    small_bar1::RULE,
+    unsteady_rate::RULE,
+    uneven_local_copies::RULE,
+    coarse_labels::RULE,
+    hidden_pcie::RULE,
+    small_packets::RULE,
+    contended_slow::RULE,
+    host_buffers_far::RULE,
 ];
+
+/// Rules that compare runs with each other, which need more than one machine.
+pub const RULES_OF_RUNS: [&str; 2] = ["odd-one-out", "worse-than-before"];
 
 /// Names of all rules, in the order they run.
 pub fn rule_ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|r| r.id)
 }
 
-/// Runs every rule; findings come most severe first, and of equal severity the greatest loss first.
+/// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
+/// equal shares those that cost most.
 pub fn check(context: &Context) -> Vec<Finding> {
-    let view = View::new(context);
-    let mut raised: Vec<Raised> = RULES.iter().flat_map(|rule| (rule.run)(&view)).collect();
+    check_with(context, &Settings::default()).findings
+}
+
+/// What the rules say of a machine, by the settings of a site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// The findings, in the order of [`check`].
+    pub findings: Vec<Finding>,
+    /// What the site accepts.
+    pub waived: Vec<Waived>,
+}
+
+/// A finding that is accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waived {
+    /// Why.
+    pub reason: String,
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// [`check`] with a site's thresholds, less what it waives.
+pub fn check_with(context: &Context, settings: &Settings) -> Checked {
+    let view = View::new(context, settings);
+    let mut raised = causes::fold(RULES.iter().flat_map(|rule| (rule.run)(&view)).collect());
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
-        b.finding.severity.cmp(&a.finding.severity).then(weight(b).total_cmp(&weight(a)))
+        let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
+        let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
+        b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
     });
-    raised.into_iter().map(|r| r.finding).collect()
+    let mut checked = Checked::default();
+    for finding in raised.into_iter().map(|r| r.finding) {
+        match settings.waiver(&context.machine.name, &finding) {
+            Some(waiver) => checked.waived.push(Waived { reason: waiver.reason.clone(), finding }),
+            None => checked.findings.push(finding),
+        }
+    }
+    checked
 }
 
 /// The verdict that findings amount to.
@@ -187,7 +320,8 @@ fn can_judge(context: &Context) -> bool {
     });
     let access_known = || context.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
     let rate_comparable = || {
-        let view = View::new(context);
+        let settings = Settings::default();
+        let view = View::new(context, &settings);
         let comparable = |at, matrix| view.cells(matrix).iter().any(|cell| view.expected_rate(at, cell).is_some());
         let stated = view.stated.iter().any(|s| {
             let cells = view.cells(&s.matrix);

@@ -3,9 +3,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::confirm;
 use super::view::{Raised, View};
 use super::words::{list, verb};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 
@@ -184,24 +185,29 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         Reason::BelowAllowed | Reason::BelowSlot => (FindingKind::Fault, by_loss(factor)),
     };
     let rate = |w: PcieWidth| w.raw_rate().map_or(String::new(), |r| format!(" ({r} each way before packet headers)"));
+    let gb = |w: PcieWidth| w.raw_rate().map(|r| r.gb());
+    // of a captured link only the lanes are compared
+    let at = PcieWidth { generation: running.generation.or(could.generation), ..running };
+    let cost = gb(could).zip(gb(at)).and_then(|(could, now)| Cost::of_rate(could, now));
     let origins: Vec<&Origin> = members
         .iter()
         .flat_map(|(link, id)| view.fabric().link(*link).origins.iter().chain(&view.fabric().node(*id).origins))
         .collect();
-    Raised {
-        finding: Finding {
-            rule: RULE.id.to_owned(),
-            kind,
-            severity,
-            subjects,
-            summary,
-            expected: format!("{}{}", describe(could), rate(could)),
-            observed: format!("{now}{}", rate(running)),
-            evidence: view.cite(origins),
-            mend,
-        },
-        loss: if reason == Reason::Idle { 0.0 } else { 1.0 - 1.0 / factor },
-    }
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        certainty: Certainty::Likely,
+        confirm: confirm::width(),
+        cost: cost.filter(|_| reason != Reason::Idle),
+        kind,
+        severity,
+        subjects,
+        summary,
+        expected: format!("{}{}", describe(could), rate(could)),
+        observed: format!("{now}{}", rate(running)),
+        evidence: view.cite(origins),
+        mend,
+    };
+    Raised::new(finding, if reason == Reason::Idle { 0.0 } else { 1.0 - 1.0 / factor })
 }
 
 fn by_loss(factor: f64) -> Severity {

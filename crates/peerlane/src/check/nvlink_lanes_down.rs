@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
 use super::words::{list, median};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, NvlinkPort, Origin};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
 
@@ -86,6 +86,9 @@ fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str
     let subjects: Vec<String> = ids.iter().map(|id| view.name(*id).to_owned()).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi nvlink -s`".to_owned(),
+        cost: None,
         kind: FindingKind::Fault,
         severity: if now == 0 { Severity::Error } else { Severity::Warning },
         summary: format!("{}: {now} {what} where the other GPUs have {most}", list(&subjects)),
@@ -95,7 +98,7 @@ fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str
         evidence,
         mend: mend(),
     };
-    Raised { finding, loss: 1.0 - f64::from(now) / f64::from(most.max(1)) }
+    Raised::new(finding, 1.0 - f64::from(now) / f64::from(most.max(1)))
 }
 
 fn mend() -> String {
@@ -131,6 +134,9 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
     let now = lost.first().and_then(|id| class(*id)).map_or("another way".to_owned(), |c| c.to_string());
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi nvlink -s`".to_owned(),
+        cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Error,
         summary: format!("{} lost its NVLinks: all other GPUs are joined by NVLink", list(&subjects)),
@@ -140,7 +146,7 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         evidence: view.cite(view.class_origins(lost)),
         mend: mend(),
     };
-    Some(Raised { finding, loss: 1.0 })
+    Some(Raised::new(finding, 1.0))
 }
 
 /// GPUs with fewer bricks in the fabric than is usual among those joined all to all.

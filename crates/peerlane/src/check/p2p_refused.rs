@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::view::{Raised, View};
-use super::{Finding, FindingKind, Rule, Severity, words};
+use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
 use crate::evidence::{Fact, P2pStatus};
 use crate::fabric::{NodeId, PathClass};
 
@@ -94,6 +94,9 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
+        certainty: Certainty::Certain,
+        confirm: "`nvidia-smi topo -p2p r`".to_owned(),
+        cost: None,
         kind,
         severity: if near { Severity::Error } else { Severity::Warning },
         summary: format!("Peer-to-peer access is refused between {}{on}", words::pairs(&view.names(&ends))),
@@ -111,7 +114,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         evidence: evidence.to_vec(),
         mend: refusal.mend(near).to_owned(),
     };
-    Raised { finding, loss: 0.0 }
+    Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]

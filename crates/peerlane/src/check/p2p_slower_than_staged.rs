@@ -1,10 +1,11 @@
 //! Pairs that are slower with peer-to-peer access than through host memory, and machines on which
 //! peer-to-peer access changes nothing.
 
+use super::confirm;
 use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
-use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity};
+use super::words::{self, median, percent};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::PathClass;
 use crate::machine::Observed;
@@ -24,8 +25,47 @@ const SAME_LATENCY: f64 = 0.15;
 /// both ways share makes them equal without a fault.
 const WORTH: f64 = 1.15;
 
+/// A fault only below this share of what the model expects of the two ways: staged rates of sound machines scatter.
+const FAULTY: f64 = 0.75;
+
+/// From this share of the staged rate on it is good to know and no more.
+const LITTLE: f64 = 0.85;
+
+/// A pair both ways: with P2P on, and staged.
+struct Compared<'m> {
+    on: &'m Observed,
+    off: &'m Observed,
+    cell: Cell,
+    direct: f64,
+    staged: f64,
+    /// What the model expects of the one as a share of the other, where it can say.
+    expected: Option<f64>,
+}
+
+impl Compared<'_> {
+    fn share(&self) -> f64 {
+        self.direct / self.staged
+    }
+
+    /// Whether the intervals of both overlap.
+    fn is_unsure(&self) -> bool {
+        let at = |o: &Observed| o.spread.get(self.cell.i).and_then(|row| row.get(self.cell.j)).copied().flatten();
+        at(self.on).zip(at(self.off)).is_some_and(|(on, off)| on.high >= off.low)
+    }
+
+    /// Slower than anything sound would be: pairs that share a switch or NVLink, and far below the model.
+    fn is_fault(&self, view: &View) -> bool {
+        let near = self.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
+        // without P2P on or off in a source that says how sure it is, any slowness of near pairs counts
+        let limit = if self.on.spread.is_empty() { SLOWER.min(self.expected.unwrap_or(1.0)) } else { FAULTY };
+        near && self.share() < limit * self.expected.unwrap_or(1.0).min(1.0)
+    }
+}
+
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
+    let mut all: Vec<Compared> = Vec::new();
+    let mut effectless = false;
     for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
         let Some((off_at, off)) = counterpart(view, on) else { continue };
         let compared: Vec<(Cell, f64, f64)> = view
@@ -38,15 +78,26 @@ fn run(view: &View) -> Vec<Raised> {
                 Some((cell, cell.rate.gb(), staged))
             })
             .collect();
-        let slower: Vec<bool> = compared.iter().map(|(_, on, off)| *on < SLOWER * off).collect();
-        let cells: Vec<Cell> = compared.iter().map(|(cell, ..)| *cell).collect();
-        for group in blame(&cells, &slower) {
-            let members: Vec<(Cell, f64, f64)> = group.cells.iter().filter_map(|i| compared.get(*i).copied()).collect();
-            let culprit = group.culprit.map(|(end, _)| end);
-            raised.extend(report_slower(view, on, off, culprit, &members));
+        if !effectless {
+            let found = no_effect(view, (at, on), (off_at, off), &compared);
+            effectless = found.is_some();
+            raised.extend(found);
         }
-        raised.extend(no_effect(view, (at, on), (off_at, off), &compared));
+        all.extend(compared.into_iter().map(|(cell, direct, staged)| {
+            let rate = |at| view.expected_rate(at, &cell).map(|r| r.gb());
+            let expected = rate(at).zip(rate(off_at)).map(|(on, off)| on / off);
+            Compared { on, off, cell, direct, staged, expected }
+        }));
     }
+    let slower: Vec<bool> = all.iter().map(|c| c.share() < SLOWER && !c.is_unsure()).collect();
+    let faulty: Vec<bool> = all.iter().zip(&slower).map(|(c, slow)| *slow && c.is_fault(view)).collect();
+    let cells: Vec<Cell> = all.iter().map(|c| c.cell).collect();
+    for group in blame(&cells, &faulty) {
+        let members: Vec<&Compared> = group.cells.iter().filter_map(|i| all.get(*i)).collect();
+        raised.extend(report_slower(view, FindingKind::Fault, group.culprit.map(|(end, _)| end), &members));
+    }
+    let sound = all.iter().zip(slower.iter().zip(&faulty)).filter(|(_, (slow, fault))| **slow && !**fault);
+    raised.extend(report_slower(view, FindingKind::Design, None, &sound.map(|(c, _)| c).collect::<Vec<_>>()));
     raised
 }
 
@@ -75,43 +126,53 @@ fn staged(on: &Observed, off: &Observed, cell: &Cell) -> Option<f64> {
     n.unit.rate(value?).map(|r| r.gb())
 }
 
-fn report_slower(
-    view: &View,
-    on: &Observed,
-    off: &Observed,
-    culprit: Option<End>,
-    members: &[(Cell, f64, f64)],
-) -> Option<Raised> {
-    let (cell, direct, staged) = members.iter().min_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
-    let mut pairs: Vec<String> = members.iter().map(|(c, ..)| view.subject(&on.matrix, c)).collect();
-    let shown = match culprit {
-        Some(End::Node(id)) => {
-            pairs = vec![view.name(id).to_owned()];
-            format!("{} transfers of {}", members.len(), view.name(id))
+fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: &[&Compared]) -> Option<Raised> {
+    let worst = members.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (a, b) in members.iter().filter_map(|c| c.cell.nodes()) {
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
         }
-        _ => format!("transfers between {}", view.between(&on.matrix, members.iter().map(|(c, ..)| c))),
-    };
-    let near = |c: &Cell| c.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
-    let kind = if members.iter().any(|(c, ..)| near(c)) { FindingKind::Fault } else { FindingKind::Design };
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        kind,
-        severity: Severity::Warning,
-        subjects: pairs,
-        summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
-        expected: format!("at least the staged rate: {} {staged:.2} GB/s", view.arrow(&on.matrix, cell)),
-        observed: format!(
-            "{direct:.2} GB/s with P2P on, {} of that ({})",
-            percent(direct / staged),
-            on.matrix.describe()
+    }
+    let (shown, subjects) = match culprit {
+        Some(End::Node(id)) => {
+            (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.name(id).to_owned()])
+        }
+        _ => (
+            format!("transfers between {}", words::pairs(&pairs)),
+            pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect(),
         ),
-        evidence: view.cite([&on.origin, &off.origin]),
-        mend: "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root \
-               complex. Where the root complex itself is slow between its ports, turn P2P off for these pairs \
-               (NCCL_P2P_LEVEL=PXB)."
-            .to_owned(),
     };
-    Some(Raised { finding, loss: 1.0 - direct / staged })
+    let fault = kind == FindingKind::Fault;
+    let finding = Finding {
+        summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
+        expected: format!("at least the staged rate: {} {:.2} GB/s", view.arrow(&worst.on.matrix, &worst.cell), worst.staged),
+        observed: format!(
+            "{:.2} GB/s with P2P on, {} of that ({})",
+            worst.direct,
+            percent(worst.share()),
+            worst.on.matrix.describe()
+        ),
+        evidence: view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])),
+        mend: if fault {
+            "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
+        } else {
+            "The root complex splits what goes between its ports into small packets: turn P2P off for these pairs \
+             (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency."
+        }
+        .to_owned(),
+        confirm: confirm::pairs("staged,pairs", &subjects),
+        cost: Cost::of_rate(worst.staged, worst.direct),
+        ..Finding::of(
+            &RULE,
+            kind,
+            if fault || worst.share() < LITTLE { Severity::Warning } else { Severity::Info },
+            Certainty::Likely,
+            subjects,
+        )
+    };
+    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(pairs))
 }
 
 /// Equal rates on all pairs that claim to work, although the direct way should be faster or quicker.
@@ -149,6 +210,9 @@ fn no_effect(
     let subjects: Vec<String> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::pairs("staged,pairs", &subjects),
+            cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Warning,
         summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),
@@ -160,7 +224,7 @@ fn no_effect(
                the same. Check ACS and the IOMMU too."
             .to_owned(),
     };
-    Some(Raised { finding, loss: 0.0 })
+    Some(Raised::new(finding, 0.0))
 }
 
 /// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.

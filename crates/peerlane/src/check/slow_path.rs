@@ -1,29 +1,25 @@
 //! Rates far below what the path should give, and which narrower link they fit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::culprit::{Group, Role, blame};
-use super::view::{Cell, End, Raised, View, expected_rate, one_way, sureness};
-use super::words::percent;
-use super::{Finding, FindingKind, Rule, Severity, narrow_link};
-use crate::evidence::Matrix;
+use super::culprit::{EVERYWHERE, Role, blame};
+use super::one_link::{self, Crossing, Explained};
+use super::view::{Cell, End, Raised, View, expected_rate, least_rate, one_way, sureness};
+use super::words::{self, percent};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
+use crate::evidence::{Direction, Matrix, Operation, Origin};
 use crate::expectation::ExpectedMatrix;
-use crate::fabric::{LinkId, LinkKind, PcieGeneration, PcieWidth};
+use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run };
 
-/// Below this share of the expectation a rate is slow. The model meets published tables to 13 % at worst;
-/// run-to-run spread of staged copies comes on top.
-const SLOW: f64 = 0.75;
+/// Below this share, a pair that is to go directly may be translated access by access.
+const DETOUR: f64 = 0.1;
 
-/// The same for copies through host memory, whose rate hangs on chunk sizes, memory and CPU: one published table
-/// spans a factor of two over alike pairs.
-const SLOW_STAGED: f64 = 0.5;
-
-/// Below this share it is an error.
-const VERY_SLOW: f64 = 0.25;
+/// A matrix needs this many numbers for nearly all of them to mean something.
+const FEW_CELLS: usize = 4;
 
 /// Share of a link's raw rate that large copies reach: 64-byte packets at the low end (0.645 at Gen3 x16), 256-byte
 /// reads over x1 at the high end (0.89). Neugebauer et al., "Understanding PCIe performance for end host
@@ -31,6 +27,7 @@ const VERY_SLOW: f64 = 0.25;
 const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 
 /// A number with what should stand in its place.
+#[derive(Clone, Copy)]
 struct Slow<'m> {
     matrix: &'m Matrix,
     observed: Option<&'m Observed>,
@@ -45,37 +42,155 @@ impl Slow<'_> {
     }
 }
 
+/// What explains slow numbers.
+#[derive(Clone, Debug, PartialEq)]
+enum Cause {
+    /// A GPU or NIC, or the link above it.
+    Device(NodeId, Role),
+    /// A link, and where it is entered from if only that way is slow.
+    Link(LinkId, Option<NodeId>),
+    /// What binds them, by the model's words; no more is known.
+    Bound(String),
+}
+
+impl Cause {
+    /// Whether two are one: a GPU that is slow as a source here and as a destination there is slow.
+    fn is(&self, other: &Cause) -> bool {
+        match (self, other) {
+            (Cause::Device(a, _), Cause::Device(b, _)) => a == b,
+            _ => self == other,
+        }
+    }
+}
+
+/// A number that is judged.
+struct Judged<'m> {
+    /// Which matrix.
+    at: usize,
+    cell: Cell,
+    slow: Option<Slow<'m>>,
+    crossing: Crossing,
+}
+
 fn run(view: &View) -> Vec<Raised> {
     let narrow = narrow_link::links(view);
-    // a link that narrow-link reports explains what is slow behind it
+    // a link that narrow-link reports explains what is slow behind it, down to what it carries
     let explained = |matrix: &Matrix, cell: &Cell| {
-        !narrow.is_empty()
-            && view.path(cell, matrix.p2p).is_some_and(|p| p.hops.iter().any(|h| narrow.contains(&h.link)))
+        let enough = |link: LinkId| {
+            let LinkKind::Pcie { running, .. } = &view.fabric().link(link).kind else { return false };
+            let carries = running.raw_rate().map(|raw| raw * (view.settings.slow_path.slow * PAYLOAD.end));
+            narrow.contains(&link) && carries.is_none_or(|least| one_way(matrix, cell.rate) >= least)
+        };
+        !narrow.is_empty() && view.path(cell, matrix.p2p).is_some_and(|p| p.hops.iter().any(|h| enough(h.link)))
     };
-    let mut raised = Vec::new();
+    let mut causes: Vec<(Cause, Vec<Slow>)> = Vec::new();
+    let judged = judged(view, &explained);
+    let (crossings, places): (Vec<&Judged>, Vec<usize>) = {
+        let everywhere = everywhere(&judged);
+        judged.iter().enumerate().filter(|(_, j)| !everywhere.contains(&j.at)).map(|(i, j)| (j, i)).unzip()
+    };
+    let mut open: HashSet<usize> = (0..judged.len()).collect();
+    let found = one_link::explain(&crossings.iter().map(|j| j.crossing.clone()).collect::<Vec<_>>()).0;
+    for Explained { link, from, low } in found {
+        let members: Vec<usize> = low.iter().filter_map(|i| places.get(*i).copied()).collect();
+        open.retain(|i| !members.contains(i));
+        let slow = members.iter().filter_map(|i| judged.get(*i)?.slow).collect();
+        add(&mut causes, cause_of(view, link, from), slow);
+    }
+    let mut by_matrix: BTreeMap<usize, Vec<&Judged>> = BTreeMap::new();
+    for (_, one) in judged.iter().enumerate().filter(|(i, _)| open.contains(i)) {
+        by_matrix.entry(one.at).or_default().push(one);
+    }
+    for members in by_matrix.values() {
+        let cells: Vec<Cell> = members.iter().map(|j| j.cell).collect();
+        let bad: Vec<bool> = members.iter().map(|j| j.slow.is_some()).collect();
+        for group in blame(&cells, &bad) {
+            for slow in group.cells.iter().filter_map(|i| members.get(*i)?.slow) {
+                let cause = match group.culprit {
+                    Some((End::Node(id), role)) => Cause::Device(id, role),
+                    _ => Cause::Bound(slow.bottleneck.unwrap_or_default().to_owned()),
+                };
+                add(&mut causes, cause, vec![slow]);
+            }
+        }
+    }
+    let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
+    raised.extend(stated(view, &explained));
+    raised
+}
+
+fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: Vec<Slow<'m>>) {
+    match causes.iter_mut().find(|(known, _)| known.is(&cause)) {
+        Some((_, known)) => known.extend(slow),
+        None => causes.push((cause, slow)),
+    }
+}
+
+/// All numbers that have an expectation.
+fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Judged<'m>> {
+    let mut all = Vec::new();
     for (at, observed) in view.bandwidths() {
         let Some(Some(expected)) = view.expected.get(at) else { continue };
         let matrix = &observed.matrix;
-        let cells = view.cells(matrix);
-        let judged: Vec<(Cell, Option<Rate>)> = cells.iter().map(|c| (*c, expected_rate(expected, c))).collect();
-        let bad: Vec<bool> = judged
-            .iter()
-            .map(|(cell, rate)| {
-                rate.is_some_and(|rate| is_slow(view, matrix, cell, cell.rate, rate)) && !explained(matrix, cell)
-            })
-            .collect();
-        for group in split(&cells, &bad, expected) {
-            let slow = group.cells.iter().filter_map(|at| {
-                let (cell, rate) = judged.get(*at)?;
-                let bottleneck = bottleneck(expected, cell);
-                Some(Slow { matrix, observed: Some(observed), cell: *cell, expected: (*rate)?, bottleneck })
-            });
-            raised.extend(report(view, group.culprit, &slow.collect::<Vec<_>>()));
+        for cell in view.cells(matrix) {
+            let Some(rate) = expected_rate(expected, &cell) else { continue };
+            let low = least_rate(expected, &cell).is_none_or(|least| cell.rate < least);
+            let is_slow = low && is_slow(view, matrix, &cell, cell.rate, rate) && !explained(matrix, &cell);
+            let bottleneck = bottleneck(expected, &cell);
+            let slow = Slow { matrix, observed: Some(observed), cell, expected: rate, bottleneck };
+            let path = view.path(&cell, matrix.p2p);
+            let read = matrix.op == Some(Operation::Read) && cell.nodes().is_some();
+            // of a read, data comes from the column; within a package no limit is known that could be less
+            let limited = |link| !matches!(view.fabric().link(link).kind, LinkKind::OnDie | LinkKind::OnCard);
+            let hops = path.map(|p| p.hops).unwrap_or_default();
+            let hops = hops.iter().filter(|h| limited(h.link));
+            let crossing = Crossing {
+                links: hops.map(|h| (h.link, if read { h.to } else { h.from })).collect(),
+                both_ways: !matches!(matrix.direction, Some(Direction::Unidirectional)),
+                rate: one_way(matrix, cell.rate).gb(),
+                low: is_slow,
+            };
+            all.push(Judged { at, cell, slow: is_slow.then_some(slow), crossing });
         }
     }
+    all
+}
+
+/// Matrices in which nearly every number is slow: no one link or GPU explains that.
+fn everywhere(judged: &[Judged]) -> HashSet<usize> {
+    let mut counts: HashMap<usize, (usize, usize)> = HashMap::new();
+    for one in judged {
+        let (all, slow) = counts.entry(one.at).or_default();
+        *all += 1;
+        *slow += usize::from(one.slow.is_some());
+    }
+    let nearly_all = |(all, slow): &(usize, usize)| *all >= FEW_CELLS && *slow as f64 >= EVERYWHERE * *all as f64;
+    counts.iter().filter(|(_, n)| nearly_all(n)).map(|(at, _)| *at).collect()
+}
+
+/// The device above which a link is, or the link.
+fn cause_of(view: &View, link: LinkId, from: Option<NodeId>) -> Cause {
+    let fabric = view.fabric();
+    let ends = [fabric.link(link).a, fabric.link(link).b];
+    let devices: Vec<NodeId> = ends.into_iter().filter(|id| fabric.node(*id).kind.is_endpoint()).collect();
+    match devices.as_slice() {
+        [one] if fabric.node(*one).kind != NodeKind::Host => {
+            let role = match from {
+                None => Role::Any,
+                Some(id) if id == *one => Role::Source,
+                Some(_) => Role::Destination,
+            };
+            Cause::Device(*one, role)
+        }
+        _ => Cause::Link(link, from),
+    }
+}
+
+/// Figures in words. One is of a set: slow only if even its highest value is too low for every transfer of the set.
+fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised> {
+    let mut raised = Vec::new();
     for stated in &view.stated {
         let Some(expected) = &stated.expected else { continue };
-        // the figure is of a set: slow only if even its highest value is too low for every transfer of the set
         let unit = stated.statement.unit;
         let Some(high) = unit.rate(stated.statement.high) else { continue };
         let slow: Option<Vec<Slow>> = view
@@ -89,7 +204,7 @@ fn run(view: &View) -> Vec<Raised> {
                 fresh.then_some(Slow { matrix: &stated.matrix, observed: None, cell, expected: rate, bottleneck })
             })
             .collect();
-        raised.extend(slow.and_then(|slow| report(view, None, &slow)));
+        raised.extend(slow.and_then(|slow| report(view, &Cause::Bound(String::new()), &slow)));
     }
     raised
 }
@@ -97,7 +212,11 @@ fn run(view: &View) -> Vec<Raised> {
 /// Whether a rate in the cell's place is too far below the expectation.
 fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate) -> bool {
     let refused = || cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(false));
-    let share = if matrix.p2p == Some(false) || refused() { SLOW_STAGED } else { SLOW };
+    let share = if matrix.p2p == Some(false) || refused() {
+        view.settings.slow_path.staged
+    } else {
+        view.settings.slow_path.slow
+    };
     rate.bytes_per_second() < share * expected.bytes_per_second()
 }
 
@@ -105,37 +224,34 @@ fn bottleneck<'m>(expected: &'m ExpectedMatrix, cell: &Cell) -> Option<&'m str> 
     expected.bottlenecks.get(cell.i)?.get(cell.j)?.as_deref()
 }
 
-/// By the node that explains them; what is left, by what binds them.
-fn split(cells: &[Cell], bad: &[bool], expected: &ExpectedMatrix) -> Vec<Group> {
-    let mut groups = Vec::new();
-    for group in blame(cells, bad) {
-        if group.culprit.is_some() {
-            groups.push(group);
-            continue;
-        }
-        let mut by_bottleneck: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        for at in group.cells {
-            let binds = cells.get(at).and_then(|c| bottleneck(expected, c)).unwrap_or_default();
-            by_bottleneck.entry(binds).or_default().push(at);
-        }
-        groups.extend(by_bottleneck.into_values().map(|cells| Group { culprit: None, cells }));
-    }
-    groups
-}
-
-fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Raised> {
+fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     let worst = slow.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
     let best = slow.iter().map(Slow::share).fold(worst.share(), f64::max);
     let count = slow.len();
-    let (what, subjects) = match culprit {
-        Some((End::Node(id), role)) => {
-            let name = view.name(id);
+    let fabric = view.fabric();
+    let (what, subjects) = match cause {
+        Cause::Device(id, role) => {
+            let name = view.name(*id);
             (format!("{count} rates {} {name}", role.preposition()), vec![name.to_owned()])
         }
-        _ => {
-            let pairs = slow.iter().map(|s| view.subject(s.matrix, &s.cell)).collect();
-            let between = view.between(worst.matrix, slow.iter().map(|s| &s.cell));
-            (format!("Rates between {between}"), pairs)
+        Cause::Link(link, from) => {
+            let ends = [fabric.link(*link).a, fabric.link(*link).b];
+            let [a, b] = if *from == Some(ends[1]) { [ends[1], ends[0]] } else { ends };
+            let way = if from.is_some() { "→" } else { "–" };
+            (format!("{count} rates over {}{way}{}", view.name(a), view.name(b)), vec![view.pair(a, b)])
+        }
+        Cause::Bound(_) => {
+            let mut pairs: Vec<String> = Vec::new();
+            for s in slow {
+                let subject = view.subject(s.matrix, &s.cell);
+                let known = |p: &String| *p == subject || p.split('-').rev().eq(subject.split('-'));
+                if !pairs.iter().any(known) {
+                    pairs.push(subject);
+                }
+            }
+            let ends: Vec<(String, String)> =
+                pairs.iter().filter_map(|p| p.split_once('-')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+            (format!("Rates between {}", words::pairs(&ends)), pairs)
         }
     };
     let reach = if best - worst.share() < 0.01 {
@@ -150,21 +266,39 @@ fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Ra
         format!("; {} is what {} gives", one_way(worst.matrix, worst.cell.rate), fits.join(" or "))
     };
     let because = worst.bottleneck.filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
-    let evidence = match worst.observed {
-        Some(observed) => view.cite_matrix(observed),
-        None => view.cite([]),
-    };
-    let mend = if fits.is_empty() {
-        "Measure again on an idle machine; then look at power and thermal limits, ACS and IOMMU settings on the way, and \
-         the NUMA binding of host buffers."
-    } else {
+    let mut origins: Vec<&Origin> = Vec::new();
+    for observed in slow.iter().filter_map(|s| s.observed) {
+        if !origins.contains(&&observed.origin) {
+            origins.extend(std::iter::once(&observed.origin).chain(&observed.also));
+        }
+    }
+    // one number of a program that does not say how sure it is may be an accident
+    let alone = slow.len() == 1 && slow.iter().all(|s| s.observed.is_some_and(|o| o.spread.is_empty()));
+    let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
+    let mend = if alone {
+        "Measure this pair again, on an idle machine and several times, before you look for a cause."
+    } else if !fits.is_empty() {
         "Read the width of the links on the way under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
          whose link is narrow."
+    } else if worst.share() < DETOUR && peers {
+        "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt` or turn it off, and \
+         clear ACS redirection; then look at power and thermal limits."
+    } else {
+        "Measure again on an idle machine; then look at power and thermal limits, ACS and IOMMU settings on the way, and \
+         the NUMA binding of host buffers."
+    };
+    let certainty = match cause {
+        _ if alone => Certainty::Possible,
+        Cause::Bound(_) => Certainty::Possible,
+        _ => Certainty::Likely,
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
-        kind: FindingKind::Fault,
-        severity: if worst.share() < VERY_SLOW { Severity::Error } else { Severity::Warning },
+        certainty,
+        confirm: confirm::pairs("pairs,host", if matches!(cause, Cause::Link(..)) { &[] } else { &subjects }),
+        cost: Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()),
+        kind: if alone { FindingKind::Measurement } else { FindingKind::Fault },
+        severity: if worst.share() < view.settings.slow_path.very_slow { Severity::Error } else { Severity::Warning },
         subjects,
         summary: format!("{what} reach {reach} of what the path should give{hint}"),
         expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
@@ -175,10 +309,15 @@ fn report(view: &View, culprit: Option<(End, Role)>, slow: &[Slow]) -> Option<Ra
             worst.matrix.describe(),
             worst.observed.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
         ),
-        evidence,
+        evidence: view.cite(origins),
         mend: mend.to_owned(),
     };
-    Some(Raised { finding, loss: 1.0 - worst.share() })
+    let shown = slow.iter().filter_map(|s| {
+        let name = |names: &[String], at: usize| names.get(at).cloned();
+        Some((name(&s.matrix.rows, s.cell.i)?, name(&s.matrix.cols, s.cell.j)?))
+    });
+    let shown: Vec<(String, String)> = shown.collect();
+    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(shown))
 }
 
 /// The narrower PCIe links whose payload rate the slow cell has: fewer lanes of the same generation, or the

@@ -1,12 +1,15 @@
 //! Small machines for the tests of rules.
 
 use crate::catalogue::Parts;
-use crate::check::view::{Raised, View};
-use crate::check::{Context, Finding};
+use crate::check::view::{MEASURED, Raised, View};
+use crate::check::{Context, Finding, Settings};
 use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
-use crate::machine::{Machine, MachineKind, Observed};
+use crate::machine::{Machine, MachineKind, Measured, Observed};
 use crate::model::Model;
+use crate::plan::{Size, Step, Test, Transfer, Work};
+use crate::run::{Cell, Conditions, Estimate, Flag, FlagKind};
+use crate::units::Bytes;
 
 /// A width from its text.
 pub(crate) fn width(text: &str) -> PcieWidth {
@@ -118,7 +121,8 @@ pub(crate) fn see<T>(machine: &Machine, look: impl FnOnce(&mut View) -> T) -> T 
 /// The same with parts.
 pub(crate) fn see_with<T>(machine: &Machine, parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
     let model = Model::new(machine, parts);
-    let mut view = View::new(&Context { machine, model: &model });
+    let settings = Settings::default();
+    let mut view = View::new(&Context { machine, model: &model }, &settings);
     view.expected = vec![None; machine.matrices.len()];
     look(&mut view)
 }
@@ -133,4 +137,35 @@ pub(super) fn rdma_nic(name: &str) -> Node {
     let mut nic = Node::new(name, NodeKind::Nic);
     nic.rdma = Some(true);
     nic
+}
+
+/// What a run measured: for each pair a rate in GB/s, or why there is none. The matrix that a run has of its rates
+/// is added.
+pub(crate) fn measured<'a>(
+    machine: &mut Machine,
+    steps: impl IntoIterator<Item = ((&'a str, &'a str), Result<f64, (FlagKind, &'a str)>)>,
+) {
+    let mut cells = Vec::new();
+    for (i, ((a, b), value)) in steps.into_iter().enumerate() {
+        let work = Work::Transfers(vec![Transfer::new(a, b)]);
+        let step = Step { test: Test::Pairs, work, size: Size::Exactly(Bytes::from_mib(64)) };
+        let (quantity, unit) = (Quantity::Bandwidth, Unit::GigabytesPerSecond);
+        let mut cell = Cell::void(i, &step, Bytes::from_mib(64), quantity, unit, Flag::new(FlagKind::Alone, ""));
+        match value {
+            Ok(value) => {
+                cell.estimate = Some(Estimate { value, low: value, high: value });
+                cell.flags.clear();
+            }
+            Err((kind, detail)) => cell.flags = vec![Flag::new(kind, detail)],
+        }
+        cells.push(cell);
+    }
+    let origin = origin(MEASURED);
+    machine.matrices.retain(|o| o.origin.tool != MEASURED);
+    for made in crate::run::matrices(&cells) {
+        let spread = made.spread(&cells);
+        let (origin, also) = (origin.clone(), Vec::new());
+        machine.matrices.push(Observed { matrix: made.matrix, origin, also, published: false, spread });
+    }
+    machine.measured = Some(Box::new(Measured { cells, conditions: Conditions::default(), origin }));
 }

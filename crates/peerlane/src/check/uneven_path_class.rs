@@ -2,23 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use super::confirm;
 use super::culprit::{Role, blame};
 use super::view::{Cell, End, Raised, View, sureness};
-use super::words::{median, percent};
-use super::{Finding, FindingKind, Rule, Severity, first_row_warm_up};
+use super::words::{self, median, percent};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, PathClass};
 use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
 
-/// A pair must be this far below its class's median.
-const BELOW: f64 = 0.05;
-
-/// And this many times the median deviation below it, so that a noisy class is not a list of faults.
+/// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;
-
-/// From this shortfall on it is a warning.
-const MUCH: f64 = 0.25;
 
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
@@ -33,15 +28,23 @@ fn alike<'a>(view: &View<'a>, cell: &Cell) -> Option<Alike<'a>> {
     Some((view.class(a, b)?, narrowest(view, cell), view.p2p_works(a, b), product(a).zip(product(b))))
 }
 
+/// What is low of one class, and who explains it, over all matrices.
+struct Low<'m> {
+    class: PathClass,
+    culprit: Option<(End, Role)>,
+    /// The matrix, the usual rate there, the number, and how far below its class it is.
+    odd: Vec<(&'m Observed, f64, Cell, f64)>,
+}
+
 fn run(view: &View) -> Vec<Raised> {
-    let mut raised = Vec::new();
+    let mut low: Vec<Low> = Vec::new();
     for (at, observed) in view.bandwidths() {
         // staged copies take no path of a class; a cold first row has its own rule
         if observed.matrix.p2p != Some(false) && first_row_warm_up::shortfall(view, observed).is_none() {
-            raised.extend(judge(view, at, observed));
+            judge(view, at, observed, &mut low);
         }
     }
-    raised
+    low.iter().filter_map(|low| report(view, low)).collect()
 }
 
 /// Lanes of the narrowest PCIe link on the way, so that links of different width are not compared.
@@ -54,7 +57,7 @@ fn narrowest(view: &View, cell: &Cell) -> Option<u8> {
     lanes.min()
 }
 
-fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
+fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'m>>) {
     let cells = view.gpu_cells(&observed.matrix);
     // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
     let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
@@ -64,55 +67,53 @@ fn judge(view: &View, at: usize, observed: &Observed) -> Vec<Raised> {
         let Some(alike) = alike(view, cell) else { continue };
         classes.entry(alike).or_default().push((i, level(i, cell)));
     }
-    let mut raised = Vec::new();
     for ((class, ..), members) in classes {
         let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
         let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
-        let limit = BELOW.max(OUTLYING * deviation);
+        let limit = view.settings.uneven_path_class.below.max(OUTLYING * deviation);
         let own: Vec<Cell> = members.iter().filter_map(|(i, _)| cells.get(*i).copied()).collect();
         let gaps: Vec<f64> = members.iter().map(|(_, v)| 1.0 - v / usual).collect();
         let low: Vec<bool> = gaps.iter().map(|gap| *gap > limit).collect();
         for group in blame(&own, &low) {
-            let odd: Vec<(Cell, f64)> =
-                group.cells.iter().filter_map(|i| Some((*own.get(*i)?, *gaps.get(*i)?))).collect();
             let usual_rate = median(own.iter().map(|c| c.rate.gb())).unwrap_or_default();
-            raised.extend(report(view, observed, class, usual_rate, group.culprit, &odd));
+            let odd = group.cells.iter().filter_map(|i| Some((observed, usual_rate, *own.get(*i)?, *gaps.get(*i)?)));
+            let end = |culprit: Option<(End, Role)>| culprit.map(|(end, _)| end);
+            match all.iter_mut().find(|l| l.class == class && end(l.culprit) == end(group.culprit)) {
+                Some(known) => known.odd.extend(odd),
+                None => all.push(Low { class, culprit: group.culprit, odd: odd.collect() }),
+            }
         }
     }
-    raised
 }
 
-fn report(
-    view: &View,
-    observed: &Observed,
-    class: PathClass,
-    usual: f64,
-    culprit: Option<(End, Role)>,
-    odd: &[(Cell, f64)],
-) -> Option<Raised> {
-    let matrix = &observed.matrix;
-    let (worst, gap) = odd.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let much = *gap >= MUCH;
+fn report(view: &View, low: &Low) -> Option<Raised> {
+    let Low { class, culprit, odd } = low;
+    let (observed, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
+    let much = *gap >= view.settings.uneven_path_class.much;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (a, b) in odd.iter().filter_map(|(_, _, cell, _)| cell.nodes()) {
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
     let (kind, subjects, who, mend) = match culprit {
         Some((End::Node(id), role)) => {
             let kind = if much { FindingKind::Fault } else { FindingKind::Design };
             let mend = "Compare this GPU with its peers: link width under load, clocks, temperature, and the slot it is in; \
                         exchange it with a neighbour to see whether the card or the place is slow.";
-            let name = view.name(id);
+            let name = view.name(*id);
             (kind, vec![name.to_owned()], format!("{class} rates {} {name}", role.preposition()), mend)
         }
         _ => {
-            let pairs: Vec<String> = odd.iter().map(|(cell, _)| view.subject(matrix, cell)).collect();
             let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
-            let who = format!("{class} rates between {}", view.between(matrix, odd.iter().map(|(cell, _)| cell)));
-            (FindingKind::Measurement, pairs, who, mend)
+            let who = format!("{class} rates between {}", words::pairs(&pairs));
+            let subjects = pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+            (FindingKind::Measurement, subjects, who, mend)
         }
     };
+    let matrix = &observed.matrix;
     let finding = Finding {
-        rule: RULE.id.to_owned(),
-        kind,
-        severity: if much { Severity::Warning } else { Severity::Info },
-        subjects,
         summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
         expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
         observed: format!(
@@ -122,10 +123,13 @@ fn report(
             matrix.describe(),
             sureness(observed, worst)
         ),
-        evidence: view.cite_matrix(observed),
+        evidence: view.cite(odd.iter().flat_map(|(o, ..)| std::iter::once(&o.origin).chain(&o.also))),
         mend: mend.to_owned(),
+        confirm: confirm::pairs("pairs", &subjects),
+        cost: Cost::of_rate(worst.rate.gb() / (1.0 - gap), worst.rate.gb()),
+        ..Finding::of(&RULE, kind, if much { Severity::Warning } else { Severity::Info }, Certainty::Possible, subjects)
     };
-    Some(Raised { finding, loss: *gap })
+    Some(Raised::new(finding, *gap).shown_by(pairs))
 }
 
 #[cfg(test)]

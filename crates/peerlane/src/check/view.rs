@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::words::{lines, pairs};
-use super::{Context, Finding};
+use super::{Context, Finding, Settings};
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
@@ -20,12 +20,29 @@ const MOST_DEVICES: usize = 512;
 /// Matrices looked at, of the many that a text may hold.
 const MOST_MATRICES: usize = 1024;
 
+/// What measured the numbers of a run.
+pub(super) use crate::run::TOOL as MEASURED;
+
 /// A finding with the weight it is sorted by.
 pub(super) struct Raised {
     /// What is reported.
     pub(super) finding: Finding,
     /// Share of the performance that is lost, 0 to 1; 0 where it is no matter of degree.
     pub(super) loss: f64,
+    /// The pairs that show it, either end first, where they are not the subjects.
+    pub(super) pairs: Vec<(String, String)>,
+}
+
+impl Raised {
+    /// A finding that is shown by its subjects.
+    pub(super) fn new(finding: Finding, loss: f64) -> Self {
+        Raised { finding, loss, pairs: Vec::new() }
+    }
+
+    /// The same, shown by these pairs.
+    pub(super) fn shown_by(self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        Raised { pairs: pairs.into_iter().collect(), ..self }
+    }
 }
 
 /// One end of a transfer in a matrix.
@@ -74,6 +91,8 @@ pub(super) struct Stated<'a> {
 
 /// The machine as rules see it.
 pub(super) struct View<'a> {
+    /// What the site sets.
+    pub(super) settings: Settings,
     /// The machine.
     pub(super) machine: &'a Machine,
     /// Its model.
@@ -88,7 +107,7 @@ pub(super) struct View<'a> {
 
 impl<'a> View<'a> {
     /// Looks at a machine through its model.
-    pub(super) fn new(context: &Context<'a>) -> Self {
+    pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
         let Context { machine, model } = *context;
         let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
         let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
@@ -101,7 +120,7 @@ impl<'a> View<'a> {
                 Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
-        let mut view = View { machine, model, expected, stated, carried: HashMap::new() };
+        let mut view = View { settings: settings.clone(), machine, model, expected, stated, carried: HashMap::new() };
         view.carried = view.most_carried();
         view
     }
@@ -326,6 +345,16 @@ impl<'a> View<'a> {
     /// Where the facts that `wanted` picks stand.
     pub(super) fn cite_facts(&self, wanted: impl Fn(&Fact) -> bool) -> Vec<String> {
         self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
+    }
+}
+
+/// The least that may stand in a cell, by the ranges of the model's constants; what should stand there, where no range
+/// is told.
+pub(super) fn least_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
+    let low = expected.low.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
+    match low {
+        Some(low) => expected.unit.rate(low).filter(|r| r.bytes_per_second().is_finite()),
+        None => expected_rate(expected, cell),
     }
 }
 

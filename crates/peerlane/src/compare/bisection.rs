@@ -6,8 +6,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::{Flows, Pair};
 use super::together::{Figure, solved};
+use crate::flows::{Flows, Pair, interchangeable};
 
 /// The most uses of resources that a search may go through: some 20 ms.
 const MOST_WORK: u64 = 1_500_000;
@@ -54,75 +54,6 @@ pub(super) fn bisection(flows: &Flows) -> Option<Bisection> {
 /// Every GPU of one half to every GPU of the other, and back.
 fn across(one: &[usize], other: &[usize]) -> Vec<Pair> {
     one.iter().flat_map(|a| other.iter().flat_map(|b| [(*a, *b), (*b, *a)])).collect()
-}
-
-/// Groups of GPUs of which any two can change places.
-pub(super) fn interchangeable(flows: &Flows) -> Vec<Vec<usize>> {
-    let owners = owners(flows);
-    let mut kinds: Vec<Vec<usize>> = Vec::new();
-    for gpu in 0..flows.len() {
-        // an exchange of i with j and one of j with k make one of i with k
-        match kinds.iter_mut().find(|kind| kind.first().is_some_and(|first| can_swap(flows, &owners, *first, gpu))) {
-            Some(kind) => kind.push(gpu),
-            None => kinds.push(vec![gpu]),
-        }
-    }
-    kinds
-}
-
-/// For each resource the ends that all of its users have in common: nobody's, one GPU's, or a pair's.
-fn owners(flows: &Flows) -> Vec<Option<[usize; 2]>> {
-    let mut owners: Vec<Option<Option<[usize; 2]>>> = vec![None; flows.capacities.len()];
-    for pair in flows.pairs() {
-        let Some(flow) = flows.flow(pair) else { continue };
-        for (r, _) in &flow.flow.uses {
-            let Some(owner) = owners.get_mut(*r) else { continue };
-            let ends = [pair.0, pair.1];
-            *owner = Some(match owner {
-                None => Some(ends),
-                Some(None) => None,
-                Some(Some(before)) => {
-                    let common: Vec<usize> = before.iter().copied().filter(|g| ends.contains(g)).collect();
-                    match common.as_slice() {
-                        [only] => Some([*only; 2]),
-                        [a, b] => Some([*a, *b]),
-                        _ => None,
-                    }
-                }
-            });
-        }
-    }
-    owners.into_iter().map(Option::flatten).collect()
-}
-
-/// Whether the machine is the same with two GPUs exchanged: a mapping of resources that takes every flow of one to the
-/// other's, leaves those of all others alone, and keeps capacities, consumption, caps and weights.
-fn can_swap(flows: &Flows, owners: &[Option<[usize; 2]>], i: usize, j: usize) -> bool {
-    let swap = |g: usize| match g {
-        g if g == i => j,
-        g if g == j => i,
-        g => g,
-    };
-    let mut map: Vec<Option<usize>> = vec![None; flows.capacities.len()];
-    let mut maps = |r: usize, s: usize| map.get_mut(r).is_some_and(|to| *to.get_or_insert(s) == s);
-    let of_pair = |r: usize| owners.get(r).copied().flatten().is_some_and(|o| o.contains(&i) || o.contains(&j));
-    for pair in flows.pairs().filter(|(a, b)| [a, b].iter().any(|g| **g == i || **g == j)) {
-        let image = (swap(pair.0), swap(pair.1));
-        let (Some(x), Some(y)) = (flows.flow(pair), flows.flow(image)) else { return false };
-        let (x, y) = (&x.flow, &y.flow);
-        if x.uses.len() != y.uses.len() || x.cap != y.cap || x.weight != y.weight {
-            return false;
-        }
-        for (&(r, per_byte), &(s, other)) in x.uses.iter().zip(&y.uses) {
-            let alike = per_byte == other && flows.capacities.get(r) == flows.capacities.get(s);
-            // what others use stays where it is
-            let moves = r == s || (of_pair(r) && of_pair(s));
-            if !alike || !moves || !maps(r, s) || !maps(s, r) {
-                return false;
-            }
-        }
-    }
-    true
 }
 
 struct Search<'s, 'm, 'a> {

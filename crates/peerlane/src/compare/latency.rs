@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::Flows;
 use crate::evidence::Quantity;
+use crate::flows::Flows;
 use crate::machine::Observed;
 
 /// Latencies of small copies between different GPUs, launch included, as the CUDA sample counts them.
@@ -25,20 +25,26 @@ pub struct Latency {
 }
 
 /// The latencies of a machine: the one place that every figure of latency is from. They are those that were measured,
-/// or else published, with peer access asked for; `None` where there are none.
+/// or else published, with peer access asked for, or off between GPUs that go through host memory anyway; `None` where
+/// there are none.
 pub(super) fn latency(flows: &Flows) -> Option<Latency> {
     let machine = flows.model.machine;
-    let fits = |o: &&Observed| o.matrix.quantity == Quantity::Latency && o.matrix.p2p != Some(false);
+    let fits = |o: &&Observed| o.matrix.quantity == Quantity::Latency;
     let mut sources: Vec<&Observed> = machine.matrices.iter().filter(fits).collect();
-    sources.sort_by_key(|o| o.published);
+    sources.sort_by_key(|o| (o.matrix.p2p == Some(false), o.published));
+    let place = |name: &str| {
+        let id = machine.fabric.find(name)?;
+        flows.ends.iter().position(|end| *end == id)
+    };
     sources.into_iter().find_map(|o| {
         let mut cells: Vec<(f64, [&String; 2])> = Vec::new();
         for (i, row) in o.matrix.rows.iter().enumerate() {
             for (j, col) in o.matrix.cols.iter().enumerate() {
-                let gpu = |name: &str| machine.fabric.find(name).is_some_and(|id| flows.gpus.contains(&id));
                 let time = o.matrix.value(i, j).and_then(|v| o.matrix.unit.time(v));
-                let pair = row != col && gpu(row) && gpu(col);
-                cells.extend(time.filter(|_| pair).map(|t| (t.us(), [row, col])));
+                let pair = place(row).zip(place(col)).filter(|(a, b)| a != b);
+                let staged = || pair.and_then(|pair| flows.flow(pair)).is_some_and(|flow| flow.staged);
+                let counts = pair.is_some() && (o.matrix.p2p != Some(false) || staged());
+                cells.extend(time.filter(|_| counts).map(|t| (t.us(), [row, col])));
             }
         }
         cells.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -5,7 +5,6 @@
 
 mod bisection;
 mod conclusion;
-mod flows;
 mod lanes;
 mod latency;
 mod observed;
@@ -30,11 +29,11 @@ pub use together::{AllToAll, AllToOne, Figure, Together};
 
 use crate::catalogue::Parts;
 use crate::evidence::{Direction, Engine, Operation};
+use crate::flows::Flows;
 use crate::lift::{Lift, lifts};
 use crate::machine::{Facts, Machine};
 use crate::model::{Model, PeerAccess, Transfer};
 use crate::run::Run;
-use flows::Flows;
 
 /// Up to so many GPUs all pairs, splits and rings are looked at; of more, only what goes with host memory.
 pub const MOST_COMPARED: usize = 128;

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::{Flows, Pair};
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{NodeId, NodeKind};
+use crate::flows::{Flows, Pair};
 use crate::machine::Machine;
 use crate::names::is_host;
 use crate::plan::Test;
@@ -114,7 +114,7 @@ fn told<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) -> Optio
 
 /// Between GPUs, one way or both ways summed. Numbers of peer access off count where pairs are staged anyway.
 pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<Both> {
-    let place = |id: Option<NodeId>| flows.gpus.iter().position(|g| Some(*g) == id);
+    let place = |id: Option<NodeId>| flows.ends.iter().position(|g| Some(*g) == id);
     told(cells(flows.model.machine, direction, |matrix, row, col| {
         let Some(pair) = place(row).zip(place(col)) else { return false };
         let staged = |pair: Pair| flows.flow(pair).is_some_and(|f| f.staged);

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::{Flows, Pair};
 use super::together::{Figure, solved, with_host};
+use crate::flows::{Flows, Pair};
 use crate::model::{Model, Transfer};
 
 /// Transfers of one kind, each alone.

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::Flows;
 use super::{pairs, ring, together};
 use crate::evidence::Engine;
 use crate::fabric::{LinkKind, NodeKind};
+use crate::flows::Flows;
 use crate::model::Model;
 use crate::names::ranges;
 use crate::what_if::{Edit, apply, pcie_above};

@@ -8,9 +8,8 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::bisection::interchangeable;
-use super::flows::{Flows, Pair};
 use super::together::{Figure, solved};
+use crate::flows::{Flows, Pair, interchangeable};
 
 /// Up to so many GPUs every order is tried where the bound is not met.
 const MOST_TRIED: usize = 8;

@@ -1,8 +1,8 @@
-use super::bisection::{bisection, interchangeable};
-use super::flows::{Flows, Pair};
+use super::bisection::bisection;
 use super::ring::{all_reduce, ring_pairs};
 use super::*;
 use crate::catalogue::{read_system, system, system_names};
+use crate::flows::{Flows, Pair, interchangeable};
 
 fn machine(name: &str) -> Machine {
     system(name).unwrap().unwrap()
@@ -196,7 +196,7 @@ fn rings_together_take_no_more_than_there_is() {
         let found = all_reduce(&flows).unwrap();
         let mut used = vec![0.0; flows.capacities.len()];
         for ring in &found.rings {
-            let at = |name: &String| flows.gpus.iter().position(|g| machine.fabric.node(*g).name == *name).unwrap();
+            let at = |name: &String| flows.ends.iter().position(|g| machine.fabric.node(*g).name == *name).unwrap();
             for pair in ring_pairs(&ring.order.iter().map(at).collect::<Vec<_>>()) {
                 for (r, per_byte) in &flows.flow(pair).unwrap().flow.uses {
                     used[*r] += per_byte * ring.rate * 1e9;

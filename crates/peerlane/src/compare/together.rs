@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::flows::{Flows, Pair};
 use super::observed::Seen;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
+use crate::flows::{Flows, Pair};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
 
 /// A predicted rate with what binds it, and what was seen in its place.

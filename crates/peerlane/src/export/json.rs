@@ -9,7 +9,7 @@ mod numbers;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Finding, Verdict};
+use crate::check::{Finding, Verdict, Waived};
 use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
@@ -114,6 +114,9 @@ pub struct CheckDocument {
     pub verdict: Verdict,
     /// The findings of all machines, most severe first within each.
     pub findings: Vec<MachineFinding>,
+    /// What the site's settings accept, of all machines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waived: Vec<Waived>,
     /// Each machine's verdict and findings, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachineCheck>,
@@ -136,8 +139,9 @@ impl CheckDocument {
             check.findings.clone().into_iter().map(label).collect::<Vec<_>>()
         };
         let findings = checks.iter().flat_map(labelled).collect();
+        let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
         let machines = if several { checks } else { Vec::new() };
-        CheckDocument { schema: "peerlane/check/1", verdict, findings, machines }
+        CheckDocument { schema: "peerlane/check/1", verdict, findings, waived, machines }
     }
 }
 
@@ -161,6 +165,9 @@ pub struct MachineCheck {
     pub verdict: Verdict,
     /// Its findings.
     pub findings: Vec<Finding>,
+    /// What the site's settings accept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waived: Vec<Waived>,
 }
 
 /// What `systems --json` writes.
@@ -404,8 +411,11 @@ mod tests {
             observed: String::new(),
             evidence: Vec::new(),
             mend: String::new(),
+            certainty: crate::check::Certainty::Likely,
+            confirm: String::new(),
+            cost: None,
         };
-        MachineCheck { name: name.into(), verdict, findings: vec![finding; findings] }
+        MachineCheck { name: name.into(), verdict, findings: vec![finding; findings], waived: Vec::new() }
     }
 
     #[test]
@@ -430,7 +440,12 @@ mod tests {
             ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
+            ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
+            ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
+            ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
+            ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

@@ -7,6 +7,7 @@ mod defaults;
 mod latency;
 mod nvlink;
 mod pcie;
+mod queue;
 pub mod rdma;
 mod resources;
 mod route;
@@ -20,11 +21,14 @@ use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
-use crate::share::{Allocation, Binding, Flow, ShareError, share};
+use crate::share::{Binding, ShareError};
 use crate::units::Rate;
 pub use latency::{Curve, Latency};
+pub use queue::Wait;
+pub(crate) use queue::{Problem, caps};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
+pub(crate) use staging::nccl_smp_rate;
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +67,8 @@ pub struct Resource {
     pub link: Option<LinkId>,
     /// The node it belongs to, if to one.
     pub node: Option<NodeId>,
+    /// How long it serves one request, in ns, where others queue behind it; 0 where it makes nobody wait.
+    pub service: f64,
 }
 
 /// What one hop of a route allows.
@@ -86,6 +92,8 @@ pub struct Route {
     /// The same for what it takes without waiting: requests, acknowledgements. They make the resource smaller for
     /// those who use it.
     pub overheads: Vec<(usize, f64)>,
+    /// Where its requests wait in a queue, and what that takes of the room for requests on their way.
+    pub waits: Vec<Wait>,
     /// Share relative to others.
     pub weight: f64,
     /// Its own cap, with the reason.
@@ -208,21 +216,18 @@ impl<'a> Model<'a> {
         let mut used: Vec<usize> = planned.iter().flat_map(|p| p.route.uses.iter().map(|(r, _)| *r)).collect();
         used.sort_unstable();
         used.dedup();
-        let capacities: Vec<f64> = used.iter().filter_map(|r| self.capacities.get(*r).copied()).collect();
-        let place = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
-            of.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte))).collect()
-        };
-        let (mut flows, mut overheads) = (Vec::with_capacity(planned.len()), Vec::with_capacity(planned.len()));
+        let mut problem = Problem::new(
+            used.iter().filter_map(|r| Some((*self.capacities.get(*r)?, self.resources.get(*r)?.service))),
+        );
         let caps = caps(planned.iter().map(|p| &p.route));
         for ((transfer, Planned { route, .. }), cap) in transfers.iter().zip(&planned).zip(caps) {
             if route.uses.is_empty() && cap.is_infinite() {
                 return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
             }
-            flows.push(Flow { uses: place(&route.uses), weight: route.weight, cap });
-            overheads.push(place(&route.overheads));
+            problem.add(route, cap, |r| used.binary_search(&r).ok());
         }
         // only constants of a part that are out of all proportion get here
-        let allocation = allocate(&capacities, &flows, &overheads).map_err(|e| match e {
+        let allocation = problem.solve().map_err(|e| match e {
             ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
             ShareError::Capacity(..) => unknown(first, e.to_string()),
         })?;
@@ -283,50 +288,4 @@ impl<'a> Model<'a> {
     fn name_of(&self, link: LinkId) -> String {
         resources::link_name(&self.machine.fabric, link)
     }
-}
-
-/// Each transfer's own cap in bytes a second, infinite where it has none. Staged transfers of one GPU wait for each
-/// other's pieces.
-pub(crate) fn caps<'r>(routes: impl Iterator<Item = &'r Route> + Clone) -> Vec<f64> {
-    let staged: Vec<&Staging> = routes.clone().filter_map(|r| r.staging.as_ref()).collect();
-    let beside = |s: &Staging| staged.iter().filter(|t| t.ends.iter().any(|n| s.ends.contains(n))).count();
-    let cap = |route: &Route| match (&route.staging, &route.cap) {
-        (Some(staging), _) => staging.rate(beside(staging)).bytes_per_second(),
-        (None, Some((rate, _))) => rate.bytes_per_second(),
-        (None, None) => f64::INFINITY,
-    };
-    routes.map(cap).collect()
-}
-
-/// Shares resources among flows of which each also takes something of others without waiting for it: a resource of
-/// capacity C has C − Σ overhead · rate left, by fixed point.
-pub(crate) fn allocate(
-    capacities: &[f64],
-    flows: &[Flow],
-    overheads: &[Vec<(usize, f64)>],
-) -> Result<Allocation, ShareError> {
-    /// A resource keeps at least this share of itself.
-    const LEAST: f64 = 0.05;
-    /// Rounds that more than suffice: each shrinks the change by the overheads, which are fractions.
-    const ROUNDS: usize = 60;
-    let mut allocation = share(capacities, flows)?;
-    if overheads.iter().all(Vec::is_empty) {
-        return Ok(allocation);
-    }
-    let mut left = capacities.to_vec();
-    for _ in 0..ROUNDS {
-        let mut next = capacities.to_vec();
-        for (rate, overhead) in allocation.rates.iter().zip(overheads).filter(|(rate, _)| rate.is_finite()) {
-            overhead.iter().for_each(|&(r, per_byte)| next[r] -= per_byte * rate);
-        }
-        let change = |(a, b): (&f64, &f64)| (a - b).abs() / b.max(f64::MIN_POSITIVE);
-        next.iter_mut().zip(capacities).for_each(|(left, whole)| *left = left.max(LEAST * whole));
-        let moved = left.iter().zip(&next).map(change).filter(|c| c.is_finite()).fold(0.0, f64::max);
-        left = next;
-        allocation = share(&left, flows)?;
-        if moved < 1e-9 {
-            break;
-        }
-    }
-    Ok(allocation)
 }

@@ -22,7 +22,7 @@ const KINDS: f64 = 2.0;
 /// Bytes that a copy engine's packet costs beyond its own: as much as the answers to one. Why is not known: what a lone
 /// direction carries to the host falls short by 10 to 19 bytes a packet of 280, from PCIe 3.0 x1 to 5.0 x16, where
 /// kernels lose none (docs/model.md, section 2).
-const ENGINE_BYTES: f64 = KINDS * DLLP;
+pub(super) const ENGINE_BYTES: f64 = KINDS * DLLP;
 /// Share that skip ordered sets take for clock compensation: 4 of 1538 symbols.
 const SKIP: f64 = 4.0 / 1538.0;
 /// Bytes for transaction packets of the 242 that a FLIT carries beside its error correction and check sums
@@ -66,8 +66,8 @@ pub(super) struct Load {
 /// How a transfer's packets came about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Origin {
-    /// A kernel moves them, not a copy engine or a NIC.
-    pub kernel: bool,
+    /// Bytes that a packet of writes costs beyond its own: a copy engine's or a NIC's, none of a kernel's.
+    pub engine: f64,
     /// A root complex cut them smaller.
     pub split: bool,
     /// Bytes that one request of a read asks for.
@@ -95,10 +95,7 @@ impl Packets {
                 (own / (1.0 - SKIP - answers / ack_limit(generation, lanes, self.maximum)) * (1.0 - SKIP) - own, 0.0)
             }
             (true, false) => (answers / origin.request, REQUEST_BYTES / origin.request),
-            (false, false) => {
-                let engine = if origin.kernel { 0.0 } else { ENGINE_BYTES * origin.answers };
-                (engine / self.payload, answers / self.payload)
-            }
+            (false, false) => (origin.engine / self.payload, answers / self.payload),
         };
         Load { own: (own + lost) / (1.0 - SKIP), back: back / (1.0 - SKIP) }
     }
@@ -149,7 +146,7 @@ mod tests {
         Packets { completions: false, payload, maximum: payload }
     }
 
-    const ENGINE: Origin = Origin { kernel: false, split: false, request: 256.0, answers: 1.0 };
+    const ENGINE: Origin = Origin { engine: ENGINE_BYTES, split: false, request: 256.0, answers: 1.0 };
 
     fn raw(generation: PcieGeneration, lanes: u8) -> f64 {
         PcieWidth::new(generation, lanes).raw_rate().unwrap().gb()
@@ -190,7 +187,7 @@ mod tests {
         near(alone(Gen3, 1, writes(256.0), ENGINE), 0.849);
         near(alone(Gen3, 8, read, ENGINE), 6.447);
         near(alone(Gen5, 16, writes(256.0), ENGINE), 54.36);
-        let kernel = Origin { kernel: true, ..ENGINE };
+        let kernel = Origin { engine: 0.0, ..ENGINE };
         near(alone(Gen5, 16, writes(128.0), kernel), 52.93);
         near(alone(Gen2, 8, writes(256.0), kernel), 3.648);
         let split = Origin { split: true, ..ENGINE };

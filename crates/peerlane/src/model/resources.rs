@@ -1,7 +1,7 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
 use super::Resource;
-use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant};
+use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
 use super::rdma::{Engines, engines};
@@ -55,6 +55,13 @@ pub(super) struct LinkModel {
 pub(super) struct NodeModel {
     /// Host memory, or GPU memory under local copies.
     pub memory: Option<usize>,
+    /// What a byte that a device writes takes of host memory.
+    pub write_cost: f64,
+    /// Host memory: ns that a read and a write by a GPU take there and back, where requests queue for it.
+    pub round_trips: Option<[f64; 2]>,
+    /// A GPU's room for requests to host memory on their way: of reads and of writes by its copy engines, and of its
+    /// kernels.
+    pub windows: [Option<Window>; 3],
     /// What staged traffic of all directions within the package shares.
     pub staged_both: Option<usize>,
     /// What a GPU's own port sends over PCIe at most.
@@ -69,6 +76,15 @@ pub(super) struct NodeModel {
     pub gpu_write: Option<usize>,
     /// A NIC's engines, or what a root complex forwards of the reads between devices.
     pub engines: Engines,
+}
+
+/// Room for requests on their way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    /// The resource: the rate that the room allows at this round trip.
+    pub resource: usize,
+    /// A round trip to the nearest host memory in ns, with nothing else to do there.
+    pub round_trip: f64,
 }
 
 /// All resources, by link and by node.
@@ -110,6 +126,9 @@ pub(super) fn build(machine: &Machine, parts: &Parts) -> Built {
     for id in fabric.ids() {
         built.add_node(fabric, parts, id);
     }
+    for id in fabric.of_kind(NodeKind::Gpu) {
+        built.add_windows(fabric, parts, id);
+    }
     built
 }
 
@@ -141,6 +160,7 @@ impl Built {
                     why: why.clone(),
                     link: Some(id),
                     node: None,
+                    service: 0.0,
                 })
             });
             model.channels = Some(channels);
@@ -152,7 +172,7 @@ impl Built {
         };
         model.both = shared.map(|(rate, name, why)| {
             let capacity = Rate::from_bytes_per_second(rate);
-            self.resource(Resource { name, capacity, why, link: Some(id), node: None })
+            self.resource(Resource { name, capacity, why, link: Some(id), node: None, service: 0.0 })
         });
         let root = [link.a, link.b].into_iter().find(|n| fabric.node(*n).kind == NodeKind::RootComplex);
         if let (LinkKind::Pcie { .. }, Some(root)) = (&link.kind, root)
@@ -164,7 +184,8 @@ impl Built {
                 fabric.node(link.other(root)).name
             );
             let capacity = Rate::from_gb(known.value);
-            model.peer = Some(self.resource(Resource { name, capacity, why: known.why, link: None, node: Some(root) }));
+            let (why, node) = (known.why, Some(root));
+            model.peer = Some(self.resource(Resource { name, capacity, why, link: None, node, service: 0.0 }));
         }
         self.links.push(model);
     }
@@ -176,7 +197,8 @@ impl Built {
         let mut add = |name: String, known: Option<super::defaults::Known>, factor: f64| {
             let known = known?;
             let capacity = Rate::from_gb(known.value * factor);
-            Some(self.resource(Resource { name, capacity, why: known.why, link: None, node: Some(id) }))
+            let (why, node) = (known.why, Some(id));
+            Some(self.resource(Resource { name, capacity, why, link: None, node, service: 0.0 }))
         };
         match node.kind {
             NodeKind::Gpu => {
@@ -194,8 +216,17 @@ impl Built {
                     fabric.links_of(c).iter().filter(|(_, n)| fabric.node(*n).kind == NodeKind::Host).count()
                 });
                 model.memory = add(format!("{} memory", node.name), rate, 1.0 / siblings.max(1) as f64);
-                let both = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "staged_within_rate");
+                let part = cpu.and_then(|c| part_of(fabric, parts, c));
+                let both = constant(part, "staged_within_rate");
                 model.staged_both = add(format!("{}, staged traffic both ways", node.name), both, 1.0);
+                model.write_cost = number(part, "write_cost").unwrap_or(1.0);
+                let queue = number(part, "queue_latency").zip(model.memory);
+                if let (Some((service, memory)), [Some(read), Some(write)]) =
+                    (queue, ["read_latency", "write_latency"].map(|name| number(part, name)))
+                {
+                    self.resources[memory].service = service;
+                    model.round_trips = Some([read, write]);
+                }
             }
             NodeKind::Nic => {
                 let line = constant(part, "line_rate");
@@ -210,6 +241,28 @@ impl Built {
         }
         model.engines = engines(fabric, parts, id, |resource| self.resource(resource));
         self.nodes.push(model);
+    }
+}
+
+impl Built {
+    /// What a GPU has on its way to host memory at most, where the nearest one makes requests queue.
+    fn add_windows(&mut self, fabric: &Fabric, parts: &Parts, gpu: NodeId) {
+        let Some(host) = fabric.nearest_host(gpu) else { return };
+        let Some([read, write]) = self.nodes[host.index()].round_trips else { return };
+        let part = part_of(fabric, parts, gpu);
+        let name =
+            |of: &str| format!("{} memory, which {} of {} wait for", fabric.node(host).name, of, fabric.node(gpu).name);
+        let kinds =
+            [("read_window", read, "reads"), ("write_window", write, "writes"), ("kernel_window", read, "kernels")];
+        self.nodes[gpu.index()].windows = kinds.map(|(constant_name, round_trip, words)| {
+            let room = constant(part, constant_name)?;
+            let capacity = Rate::from_gb(room.value / round_trip);
+            let why =
+                format!("{} bytes on their way ÷ {round_trip:.0} ns and what they wait; {}", room.value, room.why);
+            let resource =
+                self.resource(Resource { name: name(words), capacity, why, link: None, node: None, service: 0.0 });
+            Some(Window { resource, round_trip })
+        });
     }
 }
 

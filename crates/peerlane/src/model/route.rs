@@ -1,11 +1,11 @@
 //! From a transfer to the resources it uses, hop by hop.
 
 use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
-use super::pcie::{Origin, Packets};
+use super::pcie::{ENGINE_BYTES, Origin, Packets};
 use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
-use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer};
+use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer, Wait};
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use crate::units::Rate;
@@ -25,6 +25,8 @@ struct Traffic {
     packets: Packets,
     /// Bytes that one request of a read asks for.
     request: f64,
+    /// What its engine's packets of writes cost beyond their bytes, where a part states it.
+    engine_bytes: Option<f64>,
     /// Whether a size of packets is a default.
     assumed: bool,
     /// A root complex on the way has split its packets.
@@ -99,6 +101,7 @@ struct Laying<'m, 'a> {
     method: Option<Method>,
     uses: Vec<(usize, f64)>,
     overheads: Vec<(usize, f64)>,
+    waits: Vec<Wait>,
     labels: Vec<String>,
     hops: Vec<HopLimit>,
     cap: Option<(Rate, String)>,
@@ -109,14 +112,16 @@ struct Laying<'m, 'a> {
 
 impl<'m, 'a> Laying<'m, 'a> {
     fn new(model: &'m Model<'a>, method: Option<Method>, words: bool) -> Self {
-        let (uses, overheads, labels, hops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Laying { model, method, uses, overheads, labels, hops, cap: None, staging: None, words }
+        let (uses, overheads, waits) = (Vec::new(), Vec::new(), Vec::new());
+        let (labels, hops) = (Vec::new(), Vec::new());
+        Laying { model, method, uses, overheads, waits, labels, hops, cap: None, staging: None, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
-        let Laying { uses, overheads, labels, hops, cap, staging, .. } = self;
+        let Laying { uses, overheads, waits, labels, hops, cap, staging, .. } = self;
         let staged = staging.is_some();
-        let route = Route { uses, overheads, weight: 1.0, cap, staging, staged, staged_because: None, class, hops };
+        let (weight, staged_because) = (1.0, None);
+        let route = Route { uses, overheads, waits, weight, cap, staging, staged, staged_because, class, hops };
         Planned { route, labels }
     }
 
@@ -170,8 +175,8 @@ impl<'m, 'a> Laying<'m, 'a> {
         traffic.across = across;
         self.stage(path, traffic)?;
         self.outstanding(path, source, destination);
-        self.host_memory(source);
-        self.host_memory(destination);
+        self.host_memory(source, destination, engine, false);
+        self.host_memory(destination, source, engine, true);
         self.nic(source, destination, true, path);
         self.nic(destination, source, false, path);
         Ok(())
@@ -192,8 +197,9 @@ impl<'m, 'a> Laying<'m, 'a> {
             let mut traffic = self.traffic(from, to, engine, Operation::Write);
             traffic.staged = true;
             *limit = self.stage(path, traffic)?;
-            self.host_memory(host);
         }
+        self.host_memory(host, source, engine, true);
+        self.host_memory(host, destination, engine, false);
         if let Some((rate, _)) = self.reads_outstanding(host, destination) {
             limits[1] = limits[1].min(rate);
         }
@@ -233,15 +239,33 @@ impl<'m, 'a> Laying<'m, 'a> {
         let Model { machine, links, .. } = self.model;
         let (from, to) = (machine.fabric.node(source).kind, machine.fabric.node(destination).kind);
         let pcie = path.hops.iter().any(|h| matches!(links[h.link.index()].carriage, Carriage::Pcie { .. }));
-        if from == NodeKind::Host && to == NodeKind::Gpu && pcie {
+        // where requests queue, what is outstanding is a resource
+        let queues = self.model.nodes[source.index()].round_trips.is_some();
+        if from == NodeKind::Host && to == NodeKind::Gpu && pcie && !queues {
             let known = self.reads_outstanding(source, destination);
             self.cap = known.map(|(rate, words)| (Rate::from_bytes_per_second(rate), words));
         }
     }
 
-    fn host_memory(&mut self, node: NodeId) {
-        if self.model.machine.fabric.node(node).kind == NodeKind::Host {
-            self.consume_named(self.model.nodes[node.index()].memory, 1.0);
+    /// What a transfer takes of host memory at one of its ends, and how it waits there.
+    fn host_memory(&mut self, node: NodeId, other: NodeId, engine: Engine, written: bool) {
+        let model = self.model;
+        if model.machine.fabric.node(node).kind != NodeKind::Host {
+            return;
+        }
+        let host = &model.nodes[node.index()];
+        let cost = if written { host.write_cost } else { 1.0 };
+        self.consume_named(host.memory, cost);
+        let [reads, writes, kernels] = model.nodes[other.index()].windows;
+        let window = match engine {
+            Engine::Sm => kernels,
+            _ if written => writes,
+            _ => reads,
+        };
+        if let (Some(window), Some([read, write]), Some(server)) = (window, host.round_trips, host.memory) {
+            let round_trip = if written && engine != Engine::Sm { write } else { read };
+            self.consume_named(Some(window.resource), round_trip / window.round_trip);
+            self.waits.push(Wait { server, window: window.resource, per_ns: 1.0 / window.round_trip });
         }
     }
 
@@ -286,6 +310,7 @@ impl<'m, 'a> Laying<'m, 'a> {
             op: if reading { Operation::Read } else { Operation::Write },
             packets: Packets { completions: reading, payload: size, maximum },
             request: READ_REQUEST.or_of(part_of(fabric, parts, destination), end).value,
+            engine_bytes: number(part_of(fabric, parts, source), "copy_packet_cost"),
             assumed,
             split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
@@ -367,9 +392,12 @@ impl<'m, 'a> Laying<'m, 'a> {
             remark.push_str(", assumed");
         }
         let fabric = &machine.fabric;
-        let kernel = traffic.engine == Engine::Sm;
         let answers = acknowledgements(parts);
-        let origin = Origin { kernel, split: traffic.split, request: traffic.request, answers };
+        let engine = match traffic.engine {
+            Engine::Sm => 0.0,
+            _ => traffic.engine_bytes.unwrap_or(ENGINE_BYTES * answers),
+        };
+        let origin = Origin { engine, split: traffic.split, request: traffic.request, answers };
         let load = traffic.packets.load(*generation, *lanes, origin);
         let ports = [hop.from, hop.to].map(|n| number(part_of(fabric, parts, n), "port_efficiency"));
         let port = ports.into_iter().flatten().fold(1.0, f64::min);

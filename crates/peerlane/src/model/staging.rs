@@ -133,6 +133,11 @@ fn status_words(status: P2pStatus) -> &'static str {
 }
 
 /// What is known of a CPU package in words: key, product.
+/// NCCL's constant for the link between two CPU packages, in GB/s a direction.
+pub(crate) fn nccl_smp_rate(fabric: &Fabric, link: &Link) -> f64 {
+    smp_rate(&cpu_words(fabric, link.a)).0
+}
+
 fn cpu_words(fabric: &Fabric, cpu: NodeId) -> String {
     let node = fabric.node(cpu);
     format!("{} {}", node.part.as_deref().unwrap_or_default(), node.product.as_deref().unwrap_or_default())

@@ -282,18 +282,6 @@ fn a_copy_within_a_gpu_gets_the_share_that_its_part_states() {
 }
 
 #[test]
-fn what_goes_back_shrinks_a_channel_and_waits_for_nobody() {
-    let flow = |r| Flow { uses: vec![(r, 1.0)], weight: 1.0, cap: f64::INFINITY };
-    // x + 0.1 y = 10, y + 0.2 x = 8
-    let flows = [flow(0), flow(1)];
-    let got = allocate(&[10.0, 8.0], &flows, &[vec![(1, 0.2)], vec![(0, 0.1)]]).unwrap();
-    let y = (8.0 - 0.2 * 10.0) / (1.0 - 0.02);
-    assert!((got.rates[1] - y).abs() < 1e-6 && (got.rates[0] - (10.0 - 0.1 * y)).abs() < 1e-6, "{got:?}");
-    // alone, nothing
-    assert_eq!(allocate(&[10.0, 8.0], &flows[..1], &[vec![(1, 0.2)]]).unwrap().rates, [10.0]);
-}
-
-#[test]
 fn staged_transfers_of_one_gpu_wait_for_each_other() {
     let staging = |a, b| Staging { slower: Rate::from_gb(12.0), per_mib: 9.0, ends: [a, b] };
     let m = traditional();
@@ -301,6 +289,7 @@ fn staged_transfers_of_one_gpu_wait_for_each_other() {
     let route = |staging| Route {
         uses: Vec::new(),
         overheads: Vec::new(),
+        waits: Vec::new(),
         weight: 1.0,
         cap: None,
         staging: Some(staging),

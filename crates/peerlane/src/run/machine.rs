@@ -8,11 +8,11 @@ use crate::assemble::assemble;
 use crate::catalogue;
 use crate::evidence::{Evidence, Fact, Found, GpuFacts, Origin, Text, Warning, gpu_number, scan_text};
 use crate::fabric::NodeKind;
-use crate::machine::{Machine, Observed};
+use crate::machine::{Machine, Measured, Observed};
 use crate::names::list;
 
 /// What measured the numbers of a run.
-const TOOL: &str = "peerlane measure";
+pub(crate) const TOOL: &str = "peerlane measure";
 
 /// A system file is written by hand; 4 MiB is far above any.
 const MAX_SYSTEM_BYTES: usize = 4 << 20;
@@ -41,6 +41,9 @@ impl Run {
         machine.warnings.extend(self.incomplete().map(warn));
         machine.warnings.extend(self.odd_cells().into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));
+        let cells = self.cells.iter().map(|cell| Cell { samples: Vec::new(), ..cell.clone() }).collect();
+        machine.measured =
+            Some(Box::new(Measured { cells, conditions: self.conditions.clone(), origin: origin.clone() }));
         if left_out > 0 {
             let message = format!("{left_out} numbers are left out: they are between more nodes than any machine has");
             machine.warnings.push(warn(message));

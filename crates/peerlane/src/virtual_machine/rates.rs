@@ -2,8 +2,7 @@
 
 use super::Fault;
 use crate::fabric::NodeId;
-use crate::model::{Model, ModelError, Route, Transfer, allocate, caps};
-use crate::share::Flow;
+use crate::model::{Model, ModelError, Problem, Route, Transfer, caps};
 
 /// A transfer, and who drives it.
 #[derive(Clone, Copy, Debug)]
@@ -24,23 +23,18 @@ pub(super) fn rates(model: &Model, all: &[Driven], faults: &[Fault]) -> Result<V
     if limits.is_empty() {
         return Ok(free);
     }
-    let mut capacities: Vec<f64> = model.resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-    let mut flows = Vec::with_capacity(all.len());
+    let mut problem = Problem::new(model.resources.iter().map(|r| (r.capacity.bytes_per_second(), r.service)));
     let routes = transfers.iter().map(|t| model.route(t)).collect::<Result<Vec<Route>, _>>()?;
     let own = caps(routes.iter());
     for (((route, own), throttle), free) in routes.iter().zip(own).zip(&limits.throttles).zip(&free) {
         let cap = if *throttle < 1.0 { own.min(throttle * free) } else { own };
-        flows.push(Flow { uses: route.uses.clone(), weight: route.weight, cap });
+        problem.add(route, cap, Some);
     }
-    let overheads: Vec<_> = routes.into_iter().map(|route| route.overheads).collect();
     for (factor, uses) in limits.slow {
-        for (flow, per_byte) in uses {
-            flows[flow].uses.push((capacities.len(), per_byte));
-        }
-        capacities.push(factor);
+        problem.limit(factor, uses);
     }
     // the model has solved the same without the limits, which are in range by their making
-    Ok(allocate(&capacities, &flows, &overheads).map_or(free, |allocation| allocation.rates))
+    Ok(problem.solve().map_or(free, |allocation| allocation.rates))
 }
 
 /// What faults add to a set of transfers.

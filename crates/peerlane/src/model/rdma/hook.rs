@@ -38,7 +38,7 @@ pub(in crate::model) fn engines(
 ) -> Engines {
     let name = &fabric.node(node).name;
     let mut resource =
-        |name: String, capacity, why| add(Resource { name, capacity, why, link: None, node: Some(node) });
+        |name: String, capacity, why| add(Resource { name, capacity, why, link: None, node: Some(node), service: 0.0 });
     match fabric.node(node).kind {
         NodeKind::RootComplex => {
             let known = chipset_reads(root_part(fabric, parts, node));

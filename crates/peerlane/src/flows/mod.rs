@@ -1,30 +1,36 @@
-//! The transfers between all pairs of a machine's GPUs as flows, routed once, so that thousands of sets can be shared out.
+//! The transfers between all pairs of a machine's GPUs, and of GPUs with other ends, as flows: routed once, so that
+//! thousands of sets can be shared out.
+
+mod alike;
+
+pub(crate) use alike::interchangeable;
 
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
-use crate::model::{Model, PeerAccess, Route, Transfer, allocate, caps};
+use crate::model::{Model, PeerAccess, Problem, Route, Transfer, caps};
 use crate::share::{Allocation, Flow};
 
-/// A pair of GPUs by their places among all, source first.
-pub(super) type Pair = (usize, usize);
+/// A pair of ends by their places among all, GPUs first, source before destination.
+pub(crate) type Pair = (usize, usize);
 
 /// The flow of one transfer.
 #[derive(Clone, Debug)]
-pub(super) struct PairFlow {
+pub(crate) struct PairFlow {
     /// What it consumes, and its cap while it is alone.
     pub flow: Flow,
     /// Where it goes.
-    route: Route,
+    pub route: Route,
     /// Whether it goes through host memory.
     pub staged: bool,
 }
 
 /// All pairs' flows by one engine.
-pub(super) struct Flows<'m, 'a> {
+pub(crate) struct Flows<'m, 'a> {
     /// Where they are from.
     pub model: &'m Model<'a>,
-    /// The GPUs, in order.
-    pub gpus: Vec<NodeId>,
+    /// The GPUs, in order, and then the other ends.
+    pub ends: Vec<NodeId>,
+    gpus: usize,
     engine: Engine,
     flows: Vec<Option<PairFlow>>,
     /// Capacities of the model's resources in bytes a second.
@@ -35,14 +41,22 @@ pub(super) struct Flows<'m, 'a> {
 
 impl<'m, 'a> Flows<'m, 'a> {
     /// Routes every ordered pair: writes, with peer access asked for.
-    pub(super) fn new(model: &'m Model<'a>, engine: Engine) -> Self {
-        let gpus: Vec<NodeId> = model.machine.fabric.of_kind(NodeKind::Gpu).collect();
+    pub(crate) fn new(model: &'m Model<'a>, engine: Engine) -> Self {
+        Flows::with_others(model, engine, &[])
+    }
+
+    /// The same, with transfers between GPUs and other ends: host memory, or NICs, which drive theirs.
+    pub(crate) fn with_others(model: &'m Model<'a>, engine: Engine, others: &[NodeId]) -> Self {
+        let mut ends: Vec<NodeId> = model.machine.fabric.of_kind(NodeKind::Gpu).collect();
+        let gpus = ends.len();
+        ends.extend(others);
         let capacities = model.resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-        let mut flows = Flows { model, gpus, engine, flows: Vec::new(), capacities, unknown: None };
-        let n = flows.gpus.len();
+        let mut flows = Flows { model, ends, gpus, engine, flows: Vec::new(), capacities, unknown: None };
+        let n = flows.ends.len();
         let mut all = Vec::with_capacity(n * n);
         for pair in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
-            all.push(if pair.0 == pair.1 { None } else { flows.routed(pair) });
+            let skipped = pair.0 == pair.1 || pair.0.min(pair.1) >= gpus;
+            all.push(if skipped { None } else { flows.routed(pair) });
         }
         flows.flows = all;
         flows
@@ -57,70 +71,77 @@ impl<'m, 'a> Flows<'m, 'a> {
                 bound.then_some(PairFlow { flow, staged: route.staged, route })
             }
             Err(error) => {
-                self.unknown.get_or_insert_with(|| error.to_string());
+                // which GPUs reach which NIC or memory is asked of each by itself
+                if pair.0.max(pair.1) < self.gpus {
+                    self.unknown.get_or_insert_with(|| error.to_string());
+                }
                 None
             }
         }
     }
 
     /// How many GPUs.
-    pub(super) fn len(&self) -> usize {
-        self.gpus.len()
+    pub(crate) fn len(&self) -> usize {
+        self.gpus
     }
 
-    /// Every ordered pair.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = Pair> + use<> {
+    /// Every ordered pair of GPUs.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = Pair> + use<> {
         let n = self.len();
         (0..n).flat_map(move |i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j)
     }
 
     /// The flow of a pair.
-    pub(super) fn flow(&self, (i, j): Pair) -> Option<&PairFlow> {
-        self.flows.get(i * self.len() + j)?.as_ref()
+    pub(crate) fn flow(&self, (i, j): Pair) -> Option<&PairFlow> {
+        self.flows.get(i * self.ends.len() + j)?.as_ref()
     }
 
-    /// Whether every pair has a flow.
-    pub(super) fn complete(&self) -> bool {
+    /// Whether every pair of GPUs has a flow.
+    pub(crate) fn complete(&self) -> bool {
         self.pairs().all(|pair| self.flow(pair).is_some())
     }
 
     /// A pair as the model's transfer.
-    pub(super) fn transfer(&self, (i, j): Pair) -> Transfer {
-        let (source, destination) = (self.gpus[i], self.gpus[j]);
-        Transfer { source, destination, engine: self.engine, op: Operation::Write, peer: PeerAccess::Enabled }
+    pub(crate) fn transfer(&self, (i, j): Pair) -> Transfer {
+        let (source, destination) = (self.ends[i], self.ends[j]);
+        let fabric = &self.model.machine.fabric;
+        let engine = match (fabric.node(source).kind, fabric.node(destination).kind) {
+            (NodeKind::Nic, _) | (_, NodeKind::Nic) => Engine::Nic,
+            (NodeKind::Host, _) | (_, NodeKind::Host) => Engine::Ce,
+            _ => self.engine,
+        };
+        Transfer { source, destination, engine, op: Operation::Write, peer: PeerAccess::Enabled }
     }
 
-    /// A GPU's name.
-    pub(super) fn name(&self, gpu: usize) -> &str {
-        &self.model.machine.fabric.node(self.gpus[gpu]).name
+    /// An end's name.
+    pub(crate) fn name(&self, end: usize) -> &str {
+        &self.model.machine.fabric.node(self.ends[end]).name
     }
 
     /// Rates in bytes a second, in order, while all of the set run on these capacities; `None` where one has no flow.
-    pub(super) fn rates_on(&self, capacities: &[f64], set: &[Pair]) -> Option<Vec<f64>> {
+    pub(crate) fn rates_on(&self, capacities: &[f64], set: &[Pair]) -> Option<Vec<f64>> {
         let flows = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>()?;
         // a few flows use few of a large machine's resources
         let mut used: Vec<usize> = flows.iter().flat_map(|f| f.flow.uses.iter().map(|(r, _)| *r)).collect();
         used.sort_unstable();
         used.dedup();
-        let here: Vec<f64> = used.iter().filter_map(|r| capacities.get(*r).copied()).collect();
-        let place = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
-            of.iter().filter_map(|&(r, per_byte)| Some((used.binary_search(&r).ok()?, per_byte))).collect()
-        };
+        let here = |r: &usize| Some((*capacities.get(*r)?, self.model.resources.get(*r)?.service));
+        let mut problem = Problem::new(used.iter().filter_map(here));
         let caps = caps(flows.iter().map(|f| &f.route));
-        let own = |(f, cap): (&&PairFlow, f64)| Flow { uses: place(&f.flow.uses), weight: f.flow.weight, cap };
-        let overheads: Vec<_> = flows.iter().map(|f| place(&f.route.overheads)).collect();
-        let flows: Vec<Flow> = flows.iter().zip(caps).map(own).collect();
-        allocate(&here, &flows, &overheads).ok().map(|Allocation { rates, .. }| rates)
+        for (flow, cap) in flows.iter().zip(caps) {
+            problem.add(&flow.route, cap, |r| used.binary_search(&r).ok());
+        }
+        problem.solve().ok().map(|Allocation { rates, .. }| rates)
     }
 
     /// The same on the machine's own capacities.
-    pub(super) fn rates(&self, set: &[Pair]) -> Option<Vec<f64>> {
+    pub(crate) fn rates(&self, set: &[Pair]) -> Option<Vec<f64>> {
         self.rates_on(&self.capacities, set)
     }
 
     /// No rate is higher at which all of a few can go at once; 0 where one is not known. What each takes of a resource
     /// without waiting for it counts, too.
-    pub(super) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
+    pub(crate) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
         let Some(flows) = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>() else { return 0.0 };
         let mut taken: Vec<(usize, f64)> = Vec::new();
         for &(r, per_byte) in flows.iter().flat_map(|f| f.route.uses.iter().chain(&f.route.overheads)) {
@@ -134,7 +155,7 @@ impl<'m, 'a> Flows<'m, 'a> {
     }
 
     /// Rate of one pair alone on these capacities; 0 where it is not known.
-    pub(super) fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
+    pub(crate) fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
         self.rates_on(capacities, &[pair]).and_then(|rates| rates.first().copied()).unwrap_or(0.0)
     }
 }

@@ -1,0 +1,153 @@
+//! `peerlane check runs/*.json`: many machines beside each other.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use peerlane::catalogue::Parts;
+use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
+use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Odd, compare};
+use peerlane::model::Model;
+use peerlane::run::{MAX_RUN_BYTES, Run, looks_like_run};
+
+use super::json;
+use crate::args::CheckArgs;
+use crate::render::WIDTH;
+use crate::render::style::{self, paint};
+use crate::render::text::{count, fit, wrap};
+use crate::{Failure, Outcome};
+
+/// So many runs are a fleet; fewer are each told in full.
+const FEWEST: usize = 3;
+
+/// Bytes that tell what a file is.
+const HEAD: u64 = 512;
+
+/// Odd machines that are shown unless all are asked for, and of which the rules are asked.
+const SHOWN: usize = 20;
+
+/// Whether all targets are records of runs, and enough for a fleet.
+pub(super) fn is_fleet(targets: &[String]) -> bool {
+    targets.len() >= FEWEST && targets.iter().all(|target| is_run(target))
+}
+
+fn is_run(target: &str) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(target).and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    read.is_ok() && looks_like_run(&String::from_utf8_lossy(&head))
+}
+
+/// The text of a record.
+pub(super) fn text(file: &str) -> Result<String, String> {
+    let refused = |e: std::io::Error| format!("{file}: {e}");
+    if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
+        return Err(format!("{file}: larger than {} MiB; no record of a run", MAX_RUN_BYTES >> 20));
+    }
+    fs::read_to_string(file).map_err(refused)
+}
+
+pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let dictionary = Dictionary::default();
+    let (nodes, problems) = read(&args.machines.targets, &dictionary);
+    if !problems.is_empty() {
+        crate::say(&problems.join("\n"));
+    }
+    if nodes.is_empty() {
+        return Err(Failure::new("none of the runs can be read"));
+    }
+    let mut fleet = compare(&nodes, &dictionary, settings);
+    fleet.odd.retain(|odd| settings.waiver(&odd.machine, &odd.finding).is_none());
+    if args.detail.json {
+        json(out, &fleet)?;
+    } else {
+        show(out, &fleet, settings, args.detail.verbose)?;
+    }
+    let fails = fleet.odd.iter().any(|odd| args.fail_on.includes(odd.finding.severity));
+    Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
+}
+
+/// The runs in the order of their files, and what could not be read.
+fn read(files: &[String], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<BTreeMap<usize, Result<Node, String>>> = Mutex::new(BTreeMap::new());
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(file) = files.get(at) else { break };
+            let node =
+                text(file).and_then(|text| Node::read(&text, file, dictionary).map_err(|e| format!("{file}: {e}")));
+            done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, node);
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let (mut nodes, mut problems) = (Vec::new(), Vec::new());
+    for result in done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values() {
+        match result {
+            Ok(node) => nodes.push(node),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    (nodes, problems)
+}
+
+fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) -> Result<(), Failure> {
+    let verdict = match fleet.odd.len() {
+        0 => "none is odd".to_owned(),
+        1 => "1 is odd".to_owned(),
+        n => format!("{n} are odd"),
+    };
+    let title = format!("{} of {}: {verdict}", count(fleet.runs, "run"), count(fleet.kinds.len(), "kind"));
+    writeln!(out, "{}", paint(style::HEADING, &title))?;
+    let head =
+        format!("  {:<40} {:>8} {:>6} {:>20}  {}", "Kind", "machines", "GPUs", "spread of them in %", "one of them");
+    writeln!(out, "{}", paint(style::DIM, &fit(&head, WIDTH)))?;
+    for kind in fleet.kinds.iter().take(if verbose { usize::MAX } else { SHOWN }) {
+        let Kind { machines, gpus, products, example, compared, spread } = kind;
+        let name = if products.is_empty() { "unknown GPUs".to_owned() } else { products.join(", ") };
+        let spread = if *compared { format!("{:.1}", 100.0 * spread) } else { "too few to compare".to_owned() };
+        writeln!(out, "  {:<40} {machines:>8} {gpus:>6} {spread:>20}  {}", fit(&name, 40), fit(example, 20))?;
+    }
+    for odd in fleet.odd.iter().take(if verbose { usize::MAX } else { SHOWN }) {
+        one(out, odd, settings)?;
+    }
+    if fleet.odd.len() > SHOWN && !verbose {
+        writeln!(out, "\n{}", paint(style::DIM, &format!("and {} more (-v shows them)", fleet.odd.len() - SHOWN)))?;
+    }
+    Ok(())
+}
+
+fn one(out: &mut dyn Write, odd: &Odd, settings: &Settings) -> Result<(), Failure> {
+    let Finding { severity, summary, subjects, observed, .. } = &odd.finding;
+    let label = if *severity == Severity::Error { "error" } else { "warning" };
+    writeln!(out)?;
+    let who = format!("{summary}; {}", subjects.join(", "));
+    for (i, line) in wrap(&who, WIDTH - 9).iter().enumerate() {
+        let label = format!("{:8}", if i == 0 { label } else { "" });
+        writeln!(out, "{} {line}", paint(style::of_severity(*severity), &label))?;
+    }
+    let mut lines = vec![("observed", observed.clone())];
+    lines.extend(why(&odd.file, settings).into_iter().map(|why| ("rules", why)));
+    lines.push(("run", odd.file.clone()));
+    for (label, text) in lines {
+        for (i, line) in wrap(&text, WIDTH - 19).iter().enumerate() {
+            let label = format!("{:9}", if i == 0 { label } else { "" });
+            writeln!(out, "         {} {line}", paint(style::DIM, &label))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the rules say of one machine, its faults.
+fn why(file: &str, settings: &Settings) -> Vec<String> {
+    let machine = text(file).ok().and_then(|text| Run::from_json(&text).ok()?.machine_of(file).ok());
+    let Some(machine) = machine else { return Vec::new() };
+    let model = Model::new(&machine, Parts::embedded());
+    let found = check_with(&Context { machine: &machine, model: &model }, settings).findings;
+    let faults = found.into_iter().filter(|f| f.kind == FindingKind::Fault && f.severity >= Severity::Warning);
+    faults.map(|f| format!("{} [{}]", f.summary, f.rule)).collect()
+}

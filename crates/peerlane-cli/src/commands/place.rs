@@ -1,0 +1,75 @@
+//! `peerlane place`: where jobs should go on a machine, as text, JSON, or in the words of what starts them.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use peerlane::catalogue::Parts;
+use peerlane::export::nccl_xml::to_nccl_xml;
+use peerlane::machine::Machine;
+use peerlane::model::Model;
+use peerlane::place::{self, Format, Request};
+
+use super::json;
+use crate::args::{PlaceArgs, PlaceFormat};
+use crate::render::placement;
+use crate::target::load_changed;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
+    let machine = the_only(&loaded.machines)?;
+    let model = Model::new(machine, Parts::embedded());
+    let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
+    let request = Request {
+        jobs: jobs.or_else(|| args.gpus.map(|n| vec![n])).unwrap_or_default(),
+        nics: args.nics,
+        workload: args.workload,
+        busy: args.busy.clone(),
+    };
+    let document = place::place(&model, &request).map_err(|e| Failure::new(e.to_string()))?;
+    if let Some(file) = &args.topology {
+        write_topology(file, machine)?;
+    }
+    let format = args.format.map(|format| match format {
+        PlaceFormat::Env => Format::Env,
+        PlaceFormat::Numactl => Format::Numactl,
+        PlaceFormat::Rankfile => Format::Rankfile,
+        PlaceFormat::Slurm => Format::Slurm,
+        PlaceFormat::Nccl => Format::Nccl,
+    });
+    match format {
+        _ if args.detail.json => json(out, &document)?,
+        None => placement::write(out, &document, args.detail.verbose)?,
+        Some(format) => {
+            let topology = args.topology.as_ref().map(|file| absolute(file));
+            out.write_all(place::write(&document, &model, format, topology.as_deref()).as_bytes())?;
+        }
+    }
+    Ok(Outcome { findings: false, incomplete: loaded.incomplete })
+}
+
+/// NCCL reads the file from wherever the job runs.
+fn absolute(file: &Path) -> String {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
+}
+
+fn write_topology(file: &Path, machine: &Machine) -> Result<(), Failure> {
+    let refused = |e| Failure::new(format!("cannot write the topology file {}: {e}", file.display()));
+    fs::write(file, to_nccl_xml(machine)).map_err(refused)
+}
+
+/// Jobs are placed on one machine.
+fn the_only(machines: &[Machine]) -> Result<&Machine, Failure> {
+    match machines {
+        [one] => Ok(one),
+        _ => {
+            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+            let names = names.join(", ");
+            Err(Failure::new(format!(
+                "jobs are placed on one machine and there are {}; choose with --machine: {names}",
+                machines.len()
+            )))
+        }
+    }
+}

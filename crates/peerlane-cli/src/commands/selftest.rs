@@ -1,0 +1,94 @@
+//! `peerlane selftest`: planted faults, what `check` finds of them, and what it says of sound machines.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use peerlane::selftest::{Case, Depth, SelfTest, selftest};
+
+use super::json;
+use crate::args::SelftestArgs;
+use crate::render::WIDTH;
+use crate::render::style::{self, paint};
+use crate::render::text::wrap;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let shown = io::stderr().is_terminal();
+    let ended = AtomicUsize::new(0);
+    let told = |_: &Case, all: usize| {
+        let n = ended.fetch_add(1, Ordering::Relaxed) + 1;
+        if shown {
+            // with stderr closed there is nobody to tell
+            let _ = write!(io::stderr(), "\r{n} of {all} cases");
+        }
+    };
+    let result = selftest(Depth::Full, &told);
+    if shown {
+        let _ = write!(io::stderr(), "\r{:30}\r", "");
+    }
+    if args.json {
+        json(out, &result)?;
+    } else {
+        table(out, &result, args.verbose)?;
+    }
+    let good = result.recall >= peerlane::selftest::LEAST_RECALL && result.false_alarms == 0;
+    Ok(Outcome { findings: !good, incomplete: false })
+}
+
+fn table(out: &mut dyn Write, result: &SelfTest, verbose: bool) -> io::Result<()> {
+    let head = format!(
+        "{:<28} {:>8} {:>9} {:>7} {:>7} {:>13}",
+        "Planted", "cases", "machines", "found", "missed", "false alarms"
+    );
+    writeln!(out, "{}", paint(style::HEADING, &head))?;
+    let mut kinds: Vec<Option<&str>> = Vec::new();
+    for case in &result.cases {
+        if !kinds.contains(&case.fault.as_deref()) {
+            kinds.push(case.fault.as_deref());
+        }
+    }
+    for kind in kinds {
+        let cases: Vec<&Case> = result.cases.iter().filter(|c| c.fault.as_deref() == kind).collect();
+        let mut machines: Vec<&str> = cases.iter().map(|c| c.machine.as_str()).collect();
+        machines.sort_unstable();
+        machines.dedup();
+        let count = |found| cases.iter().filter(|c| c.found == Some(found)).count();
+        let cell = |n: usize| if cases.iter().any(|c| c.found.is_some()) { n.to_string() } else { "-".to_owned() };
+        let alarms: usize = cases.iter().map(|c| c.false_alarms.len()).sum();
+        let (found, missed) = (cell(count(true)), cell(count(false)));
+        let name = kind.unwrap_or("nothing");
+        writeln!(out, "{name:<28} {:>8} {:>9} {found:>7} {missed:>7} {alarms:>13}", cases.len(), machines.len())?;
+    }
+    let odd = |c: &&Case| verbose || c.found == Some(false) || !c.false_alarms.is_empty();
+    for case in result.cases.iter().filter(odd) {
+        one(out, case)?;
+    }
+    let verdict = format!(
+        "{} of {} planted faults found ({:.1} %), {} false alarms; noise {:.0} %",
+        result.found,
+        result.planted,
+        100.0 * result.recall,
+        result.false_alarms,
+        100.0 * result.noise
+    );
+    writeln!(out, "\n{}", paint(style::HEADING, &verdict))
+}
+
+fn one(out: &mut dyn Write, case: &Case) -> io::Result<()> {
+    let planted = if case.planted.is_empty() { "nothing planted" } else { &case.planted };
+    let found = match case.found {
+        Some(true) => format!("found by {}", case.by.join(", ")),
+        Some(false) => "missed".to_owned(),
+        None => String::new(),
+    };
+    let line = format!("{}, seed {}: {planted}; {found}", case.machine, case.seed);
+    let alarms = case.false_alarms.iter().map(|a| format!("false alarm of {}: {}", a.rule, a.summary));
+    let lines: Vec<String> = std::iter::once(line.trim_end_matches([';', ' ']).to_owned()).chain(alarms).collect();
+    for (i, text) in lines.iter().enumerate() {
+        let indent = if i == 0 { "" } else { "  " };
+        for line in wrap(text, WIDTH - 4) {
+            writeln!(out, "{indent}{line}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Machines side by side: the figures of `compare`, the matrices that are of the same, and what follows.
+
+use peerlane::compare::{ComparisonDocument, Design, Seen};
+use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::names::is_host;
+use peerlane::units::Bytes;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::document::{MachineReport, MatrixView};
+use super::tables::short;
+use crate::formats::markdown;
+use crate::render::figures::{self, Better, Row};
+use crate::render::text::span;
+
+/// What a page of several machines says of them together; the machines are named as its designs are.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct ComparisonView {
+    /// What follows, in sentences that cite the figures.
+    pub(crate) conclusion: Vec<String>,
+    /// The figures, each with a value a machine.
+    pub(crate) figures: Vec<FigureView>,
+    /// Matrices of the same kind, to be shown on one scale.
+    pub(crate) maps: Vec<SharedMap>,
+    /// Conclusion and figures as Markdown, to be pasted into a ticket.
+    pub(crate) markdown: String,
+}
+
+/// One figure of all machines.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FigureView {
+    /// What it is; in GB/s where it names no other unit.
+    pub(crate) what: &'static str,
+    /// Which of two values is the better one: `more`, `less`, or `neither` of a fact.
+    pub(crate) better: &'static str,
+    /// In the order of the machines; null where it cannot be told.
+    pub(crate) values: Vec<Option<FigureValue>>,
+}
+
+/// One figure of one machine.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct FigureValue {
+    /// As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
+    pub(crate) text: String,
+    /// As a number, of a range the worse end.
+    pub(crate) value: f64,
+    /// What binds it; may be empty.
+    pub(crate) bound: String,
+    /// Which GPUs it is about; may be empty.
+    pub(crate) about: String,
+    /// What was measured or published of the same.
+    pub(crate) seen: Option<SeenView>,
+}
+
+/// What was measured or published of a figure.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct SeenView {
+    /// As it is written.
+    pub(crate) text: String,
+    /// The number, or the low end of a range.
+    pub(crate) low: f64,
+    /// The same number, or the high end.
+    pub(crate) high: f64,
+    /// `measured` or `published`.
+    pub(crate) obtained: &'static str,
+}
+
+/// Matrices of one kind.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct SharedMap {
+    /// What they hold: `one GPU to another, one way`.
+    pub(crate) what: &'static str,
+    /// The unit that all are shown in.
+    pub(crate) unit: Unit,
+    /// In the order of the machines; null where a machine has none.
+    pub(crate) of: Vec<Option<SharedMatrix>>,
+}
+
+/// A machine's part in it.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub(crate) struct SharedMatrix {
+    /// Index of its matrix.
+    pub(crate) matrix: usize,
+    /// What its numbers are multiplied by to be in the shared unit.
+    pub(crate) factor: f64,
+}
+
+/// What a matrix is of, for those that look for the same in several machines.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kind {
+    direction: Option<Direction>,
+    p2p: Option<bool>,
+    op: Option<Operation>,
+    engine: Option<Engine>,
+    size: Option<Bytes>,
+}
+
+impl Kind {
+    pub(super) fn of(matrix: &Matrix) -> Kind {
+        let Matrix { direction, p2p, op, engine, size, .. } = *matrix;
+        Kind { direction, p2p, op, engine, size }
+    }
+}
+
+/// The figures, maps and sentences of machines that stand in the order of the designs.
+pub(super) fn comparison(document: &ComparisonDocument, machines: &[MachineReport]) -> ComparisonView {
+    let rows = figures::rows(document);
+    let names: Vec<&str> = document.designs.iter().map(|d| d.name.as_str()).collect();
+    ComparisonView {
+        markdown: markdown::comparison(&names, &rows, &document.conclusion),
+        conclusion: document.conclusion.clone(),
+        figures: rows.iter().map(figure).collect(),
+        maps: maps(&document.designs, machines),
+    }
+}
+
+fn figure(row: &Row) -> FigureView {
+    let seen = |s: &Seen| SeenView {
+        text: span(s.low, s.high),
+        low: short(s.low),
+        high: short(s.high),
+        obtained: if s.published { "published" } else { "measured" },
+    };
+    let value = |cell: &figures::Cell| FigureValue {
+        text: cell.text.clone(),
+        value: short(cell.value),
+        bound: cell.bound.clone(),
+        about: cell.about.clone(),
+        seen: cell.seen.as_ref().map(seen),
+    };
+    FigureView {
+        what: row.label,
+        better: match row.better {
+            Better::More => "more",
+            Better::Less => "less",
+            Better::Neither => "neither",
+        },
+        values: row.cells.iter().map(|cell| cell.as_ref().map(value)).collect(),
+    }
+}
+
+/// Which ends a shared map is between.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    Gpus,
+    FromHost,
+    ToHost,
+}
+
+/// What is shown on one scale, in order: what it is called, quantity, direction, ends.
+const MAPS: [(&str, Quantity, Direction, Ends); 5] = [
+    ("one GPU to another, one way", Quantity::Bandwidth, Direction::Unidirectional, Ends::Gpus),
+    ("two GPUs both ways, summed", Quantity::Bandwidth, Direction::Bidirectional, Ends::Gpus),
+    ("host to GPU", Quantity::Bandwidth, Direction::Unidirectional, Ends::FromHost),
+    ("GPU to host", Quantity::Bandwidth, Direction::Unidirectional, Ends::ToHost),
+    ("latency between GPUs", Quantity::Latency, Direction::Unidirectional, Ends::Gpus),
+];
+
+fn maps(designs: &[Design], machines: &[MachineReport]) -> Vec<SharedMap> {
+    let mut all = Vec::new();
+    for (what, quantity, direction, ends) in MAPS {
+        let unit = if quantity == Quantity::Latency { Unit::Microseconds } else { Unit::GigabytesPerSecond };
+        let of = |(design, machine): (&Design, &MachineReport)| {
+            // where no pair goes directly, access that is off changes nothing
+            let staged = design.reach.is_some_and(|reach| reach.direct == 0);
+            let fits = |view: &MatrixView| {
+                view.quantity == quantity
+                    && ends_of(view) == Some(ends)
+                    && (quantity == Quantity::Latency || view.kind.direction == Some(direction))
+                    && (view.kind.p2p != Some(false) || staged)
+                    && matches!(view.kind.op, None | Some(Operation::Write))
+                    && matches!(view.kind.engine, None | Some(Engine::Ce))
+            };
+            let found = machine.matrices.iter().enumerate().filter(|(_, view)| fits(view));
+            // numbers seen before predictions, measured ones first; then the largest messages, of latencies the smallest
+            let best = found.min_by_key(|(at, view)| {
+                let size = view.kind.size.map_or(0, |s| s.0);
+                let rank = ["measured", "published", "stated in words"].iter().position(|o| *o == view.obtained);
+                (rank.unwrap_or(3), if unit.rate(1.0).is_some() { u64::MAX - size } else { size }, *at)
+            });
+            best.and_then(|(matrix, view)| Some(SharedMatrix { matrix, factor: factor(view.unit, unit)? }))
+        };
+        let of: Vec<Option<SharedMatrix>> = designs.iter().zip(machines).map(of).collect();
+        if of.iter().flatten().count() > 1 {
+            all.push(SharedMap { what, unit, of });
+        }
+    }
+    all
+}
+
+/// The ends of a matrix, if it is of a kind that is shared.
+fn ends_of(view: &MatrixView) -> Option<Ends> {
+    let host = |names: &[String]| names.len() == 1 && names.iter().all(|n| is_host(n));
+    let gpus = |names: &[String]| !names.is_empty() && names.iter().all(|n| !is_host(n));
+    if view.rows == view.cols && view.rows.len() > 1 && gpus(&view.rows) {
+        return Some(Ends::Gpus);
+    }
+    // NICs reach hosts, too; copies are by GPUs
+    match (host(&view.rows), host(&view.cols)) {
+        (true, false) if gpus(&view.cols) => Some(Ends::FromHost),
+        (false, true) if gpus(&view.rows) => Some(Ends::ToHost),
+        _ => None,
+    }
+}
+
+/// What turns numbers of one unit into those of another of the same dimension.
+fn factor(from: Unit, to: Unit) -> Option<f64> {
+    match (from.rate(1.0), to.rate(1.0), from.time(1.0), to.time(1.0)) {
+        (Some(a), Some(b), ..) => Some(a.bytes_per_second() / b.bytes_per_second()),
+        (_, _, Some(a), Some(b)) => Some(a.seconds() / b.seconds()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_of_one_dimension_convert() {
+        let close = |a: Option<f64>, b: f64| a.is_some_and(|a| (a - b).abs() < 1e-12);
+        assert!(close(factor(Unit::MebibytesPerSecond, Unit::GigabytesPerSecond), 1.048_576e-3));
+        assert!(close(factor(Unit::Nanoseconds, Unit::Microseconds), 1e-3));
+        assert_eq!(factor(Unit::Nanoseconds, Unit::GigabytesPerSecond), None);
+    }
+}

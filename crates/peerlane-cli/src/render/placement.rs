@@ -1,0 +1,127 @@
+//! Where jobs should go, with the reason, and what other ways to choose would give.
+
+use std::io::{self, Write};
+
+use peerlane::names::ranges;
+use peerlane::place::{Choice, PlacementDocument};
+
+use super::WIDTH;
+use super::style::{self, paint};
+use super::text::{fit, hang, number, width};
+
+/// Columns before what is said.
+const LABEL: usize = 13;
+
+pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: bool) -> io::Result<()> {
+    let PlacementDocument { choices, .. } = document;
+    let jobs = if choices.len() == 1 { "one job".to_owned() } else { format!("{} jobs", choices.len()) };
+    let sizes: Vec<String> = choices.iter().map(|c| c.gpus.len().to_string()).collect();
+    let busy = if document.busy.is_empty() { String::new() } else { format!("; busy: {}", ranges(&document.busy)) };
+    let head = format!("{}: {jobs} of {} GPUs, {}{busy}", document.machine, sizes.join(" + "), document.workload);
+    hang(out, "", &head)?;
+    if let Some(why) = &document.equal {
+        writeln!(out)?;
+        hang(out, "", &format!("All choices of GPUs are equal here: {why}."))?;
+    }
+    for (at, choice) in choices.iter().enumerate() {
+        job(out, choice, (choices.len() > 1).then_some(at + 1))?;
+    }
+    compared(out, document)?;
+    writeln!(out)?;
+    hang(out, "", &proof(document))?;
+    if verbose {
+        let rates = "Rates are of the slowest transfer while all of all jobs run, in GB/s of 10⁹ bytes of one direction; \
+                     docs/placement.md.";
+        hang(out, "", rates)?;
+    }
+    Ok(())
+}
+
+fn label(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
+    hang(out, &format!("  {name:<w$}", w = LABEL - 2), text)
+}
+
+fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Result<()> {
+    writeln!(out)?;
+    let title = number_of.map_or_else(|| "Choice".to_owned(), |n| format!("Job {n}"));
+    let order = choice.order.join(" ");
+    if width(&title) + 2 + width(&order) <= WIDTH {
+        writeln!(out, "{}  {}", paint(style::HEADING, &title), paint(style::GPU, &order))?;
+    } else {
+        hang(out, &format!("{title}  "), &order)?;
+    }
+    if let Some(rate) = choice.predicted {
+        let alone = choice.alone.filter(|alone| *alone > rate * 1.005);
+        let alone = alone.map_or_else(String::new, |alone| format!(", {} without the other jobs", number(alone)));
+        let gain = choice.gain.map_or_else(String::new, |gain| format!("; {}", gained(gain)));
+        label(out, "predicted", &format!("{} GB/s{alone}{gain}", number(rate)))?;
+    }
+    label(out, "reason", &choice.reason)?;
+    let known = |all: &[Option<String>]| all.iter().any(Option::is_some);
+    if known(&choice.nics) {
+        let rate = choice.nic_rate.map_or_else(String::new, |r| format!(" ({} GB/s for all, both ways)", number(r)));
+        label(out, "NICs", &format!("{}{rate}", alike(&choice.order, &choice.nics)))?;
+    }
+    if known(&choice.cores) {
+        label(out, "cores", &alike(&choice.order, &choice.cores))?;
+    }
+    let memory: Vec<Option<String>> = choice.memory.iter().map(|node| node.map(|n| format!("node {n}"))).collect();
+    if known(&memory) {
+        label(out, "memory", &alike(&choice.order, &memory))?;
+    }
+    Ok(())
+}
+
+/// `mlx5_2 for GPU0 GPU1; mlx5_3 for GPU2`.
+fn alike(order: &[String], what: &[Option<String>]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (gpu, what) in order.iter().zip(what) {
+        let what = what.as_deref().unwrap_or("unknown");
+        match groups.iter_mut().find(|(name, _)| *name == what) {
+            Some((_, gpus)) => gpus.push(gpu),
+            None => groups.push((what, vec![gpu])),
+        }
+    }
+    match groups.as_slice() {
+        [(all, _)] => format!("{all} for all"),
+        _ => {
+            let words: Vec<String> =
+                groups.iter().map(|(name, gpus)| format!("{name} for {}", gpus.join(" "))).collect();
+            words.join("; ")
+        }
+    }
+}
+
+fn gained(gain: f64) -> String {
+    if gain.abs() < 0.005 {
+        "as much as by number".to_owned()
+    } else {
+        format!("{:+.0} % over by number", 100.0 * gain)
+    }
+}
+
+fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()> {
+    if document.compared.is_empty() {
+        return Ok(());
+    }
+    let names = document.compared.iter().map(|c| width(&c.name)).max().unwrap_or(0);
+    writeln!(out, "\n{}", paint(style::HEADING, "Other ways to choose, slowest transfer in GB/s"))?;
+    for other in &document.compared {
+        let jobs: Vec<String> = other.jobs.iter().map(|order| ranges(order)).collect();
+        let gain =
+            if other.gain.abs() < 0.005 { "equal".to_owned() } else { format!("choice {:+.0} %", 100.0 * other.gain) };
+        let line = format!("  {:<names$}  {:>6}  {gain:<13} {}", other.name, number(other.predicted), jobs.join(" | "));
+        writeln!(out, "{}", fit(&line, WIDTH))?;
+    }
+    Ok(())
+}
+
+fn proof(document: &PlacementDocument) -> String {
+    let worst = document.worst.map_or_else(String::new, |w| format!("; the worst has {} GB/s", number(w)));
+    let what = if document.exact {
+        "No other placement has a faster slowest transfer".to_owned()
+    } else {
+        "This is the best that was found; too many placements are left to be sure that none is faster".to_owned()
+    };
+    format!("{what}{worst}. This is predicted advice; nothing has been set.")
+}

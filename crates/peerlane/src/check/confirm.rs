@@ -1,0 +1,33 @@
+//! Commands that would confirm or refute a finding.
+
+/// Pairs or GPUs that a command names; more than these would not fit a line.
+const NAMED: usize = 4;
+
+/// A measurement of the families `tests` between the subjects alone.
+pub(super) fn pairs(tests: &str, subjects: &[String]) -> String {
+    let named: Vec<&str> = subjects.iter().take(NAMED).map(String::as_str).collect();
+    if named.is_empty() {
+        return format!("`peerlane measure --tests {tests}`");
+    }
+    format!("`peerlane measure --tests {tests} --pairs {}`", named.join(","))
+}
+
+/// The width that links run at; they have to be busy meanwhile.
+pub(super) fn width() -> String {
+    "`nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv` while \
+     `peerlane measure --tests host` runs"
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_few_pairs() {
+        let subjects: Vec<String> = (1..9).map(|i| format!("GPU0-GPU{i}")).collect();
+        let command = pairs("pairs", &subjects);
+        assert_eq!(command, "`peerlane measure --tests pairs --pairs GPU0-GPU1,GPU0-GPU2,GPU0-GPU3,GPU0-GPU4`");
+        assert_eq!(pairs("pairs,host", &[]), "`peerlane measure --tests pairs,host`");
+    }
+}

@@ -1,0 +1,55 @@
+//! Pairs whose transfers never end.
+
+use super::from_run::{pairs_with, subjects};
+use super::view::{Raised, View};
+use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
+use crate::run::FlagKind;
+
+pub(super) const RULE: Rule = Rule { id: "hung-transfer", breaks: true, run };
+
+fn run(view: &View) -> Vec<Raised> {
+    let hung = pairs_with(view, FlagKind::Hung);
+    let Some(first) = hung.first() else { return Vec::new() };
+    let pairs: Vec<(String, String)> = hung.iter().map(|f| f.pair.clone()).collect();
+    let cells: usize = hung.iter().map(|f| f.cells.len()).sum();
+    let named = subjects(&pairs);
+    let detail = first.cells.first().map_or("", |(_, detail)| detail);
+    let finding = Finding {
+        summary: format!("Transfers between {} never end", words::pairs(&pairs)),
+        expected: "every transfer ends".to_owned(),
+        observed: format!("{cells} steps did not end in time ({detail})"),
+        evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
+        mend:
+            "Turn ACS redirection and the IOMMU's translation off on the way (`iommu=pt`), which hang peer traffic on \
+               some chipsets; look for Xid errors in the kernel log. Until then keep these pairs off peer access \
+               (NCCL_P2P_DISABLE=1)."
+                .to_owned(),
+        confirm: confirm::pairs("pairs", &named),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, named)
+    };
+    vec![Raised::new(finding, 1.0).shown_by(pairs)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{measured, switched};
+    use super::*;
+
+    #[test]
+    fn a_pair_that_hangs_is_named_once() {
+        let mut machine = switched(3);
+        let hung = [("GPU0", "GPU1"), ("GPU1", "GPU0")].map(|ends| (ends, Err((FlagKind::Hung, "no sign of life"))));
+        measured(&mut machine, hung.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
+        let found = super::super::testing::findings(&machine, run);
+        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU0-GPU1".to_owned()][..]));
+        assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 never end");
+        assert!(found[0].observed.starts_with("2 steps"));
+    }
+
+    #[test]
+    fn what_ends_is_silent() {
+        let mut machine = switched(3);
+        measured(&mut machine, [(("GPU0", "GPU1"), Err((FlagKind::NotApplicable, "no access")))]);
+        assert!(super::super::testing::findings(&machine, run).is_empty());
+    }
+}

@@ -1,0 +1,64 @@
+//! PCIe packets that had to be sent again while a run lasted.
+
+use super::from_run::measured;
+use super::view::{Raised, View};
+use super::words::list;
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
+
+pub(super) const RULE: Rule = Rule { id: "pcie-replays", breaks: false, run };
+
+/// A sound link loses a packet now and then: one bit in 10¹² may be wrong (PCI Express Base Specification), and a run
+/// moves some 10¹³.
+const FEW: u64 = 16;
+
+fn run(view: &View) -> Vec<Raised> {
+    let Some(measured) = measured(view) else { return Vec::new() };
+    let conditions = &measured.conditions;
+    let mut rises: Vec<(String, u64)> = Vec::new();
+    for after in &conditions.after {
+        let Some(before) = conditions.before.iter().find(|b| b.gpu == after.gpu) else { continue };
+        let rise = after.pcie_replays.zip(before.pcie_replays).and_then(|(now, then)| now.checked_sub(then));
+        rises.extend(rise.filter(|n| *n > FEW).map(|n| (after.gpu.clone(), n)));
+    }
+    if rises.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<String> = rises.iter().map(|(gpu, _)| gpu.clone()).collect();
+    let counts: Vec<String> = rises.iter().map(|(gpu, n)| format!("{gpu} {n}")).collect();
+    let finding = Finding {
+        summary: format!("The PCIe links of {} had to send packets again during the run", list(&names)),
+        expected: format!("at most {FEW} replays in a run"),
+        observed: format!("replays: {}", list(&counts)),
+        evidence: view.cite([&measured.origin]),
+        mend: "Reseat the card and its riser or cable; one that is not rated for the generation loses packets, and a lower \
+               link speed in the BIOS shows whether it is that."
+            .to_owned(),
+        confirm: "`nvidia-smi --query-gpu=index,pcie.link.gen.current --format=csv` and the replay counter of \
+                  `nvidia-smi -q` before and after `peerlane measure --tests host`"
+            .to_owned(),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, names)
+    };
+    vec![Raised::new(finding, 0.0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, measured, switched};
+    use super::*;
+    use crate::run::GpuState;
+
+    fn risen(from: u64, to: u64) -> usize {
+        let mut machine = switched(2);
+        measured(&mut machine, [(("GPU0", "GPU1"), Ok(12.0))]);
+        let state = |n| vec![GpuState { gpu: "GPU1".to_owned(), pcie_replays: Some(n), ..GpuState::default() }];
+        let conditions = &mut machine.measured.as_mut().unwrap().conditions;
+        (conditions.before, conditions.after) = (state(from), state(to));
+        findings(&machine, run).len()
+    }
+
+    #[test]
+    fn only_a_rise_during_the_run_counts() {
+        assert_eq!(risen(3, 300), 1);
+        assert_eq!((risen(300, 300), risen(3, 10), risen(9, 3)), (0, 0, 0));
+    }
+}

@@ -1,0 +1,413 @@
+//! What a transfer between two GPUs of a cluster uses: of the source's node, of the network, of the destination's node.
+
+use std::collections::HashMap;
+
+use super::network::Port;
+use super::{Cluster, ClusterError};
+use crate::catalogue::Parts;
+use crate::evidence::{Engine, Operation};
+use crate::fabric::{NodeId, NodeKind};
+use crate::model::{Model, PeerAccess, Transfer};
+use crate::units::Rate;
+
+/// A GPU, NIC or host memory of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The node, from 0.
+    pub node: u32,
+    /// The device within it.
+    pub device: NodeId,
+}
+
+/// How a transfer goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// `(resource of the router, consumption per byte)`.
+    pub uses: Vec<(u32, f64)>,
+    /// Its own cap in bytes a second, infinite where it has none.
+    pub cap: f64,
+    /// What is behind the cap.
+    pub cap_why: Option<String>,
+    /// Time from its start to its first byte, in seconds.
+    pub latency: f64,
+}
+
+/// A way within a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Leg {
+    /// `(resource of the node's model, consumption per byte)`.
+    pub uses: Vec<(usize, f64)>,
+    pub cap: f64,
+    pub cap_why: Option<String>,
+    staged: bool,
+    fabric: bool,
+}
+
+/// How a transfer goes, by reference: a leg within a node, or one at each end of a way through the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    /// `(node, leg)`.
+    pub legs: [(u32, u32); 2],
+    /// How many of the two there are.
+    pub count: usize,
+    /// Time from its start to its first byte, in seconds.
+    pub latency: f64,
+}
+
+/// Resources get their number when a way first uses them, so that a large cluster has only those in use.
+pub struct Router<'a> {
+    cluster: &'a Cluster,
+    model: Model<'a>,
+    legs: Vec<Leg>,
+    leg_numbers: HashMap<(NodeId, NodeId, Engine), u32>,
+    numbers: HashMap<u64, u32>,
+    keys: Vec<u64>,
+    capacities: Vec<f64>,
+    /// By GPU: the index of its NIC in [`Cluster::nics`].
+    nics: HashMap<NodeId, u32>,
+    channels: Vec<u64>,
+    /// Components that carry another multiple of what they do.
+    scales: Vec<(String, f64)>,
+}
+
+/// Marks the key of a channel; others are `node << 24 | resource`.
+const CHANNEL: u64 = 1 << 63;
+/// Bits of a resource within a node.
+const LOCAL: u32 = 24;
+
+impl<'a> Router<'a> {
+    /// A router for a cluster.
+    pub fn new(cluster: &'a Cluster, parts: &'a Parts) -> Self {
+        Router {
+            cluster,
+            model: Model::new(&cluster.node, parts),
+            legs: Vec::new(),
+            leg_numbers: HashMap::new(),
+            numbers: HashMap::new(),
+            keys: Vec::new(),
+            capacities: Vec::new(),
+            nics: nearest_nics(cluster),
+            channels: Vec::new(),
+            scales: Vec::new(),
+        }
+    }
+
+    /// Makes all resources of a component (see [`component`]) carry `factor` times what they do. For ways that are asked
+    /// for from now on.
+    pub fn scale(&mut self, component: &str, factor: f64) {
+        self.scales.push((component.to_owned(), factor));
+    }
+
+    /// What each resource carries, in bytes a second, by number.
+    pub fn capacities(&self) -> &[f64] {
+        &self.capacities
+    }
+
+    /// A resource in words: `node3/GPU0–plx0, PCIe 3.0 x16, towards plx0`.
+    pub fn name(&self, resource: u32) -> String {
+        self.keys.get(resource as usize).map_or_else(String::new, |key| self.name_of(*key))
+    }
+
+    fn name_of(&self, key: u64) -> String {
+        if key & CHANNEL != 0 {
+            let network = self.cluster.network.as_ref();
+            return network.map_or_else(String::new, |n| n.name(key & !CHANNEL));
+        }
+        let name = &self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].name;
+        if self.cluster.network.is_none() { name.clone() } else { format!("node{}/{name}", key >> LOCAL) }
+    }
+
+    /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
+    pub fn group(&self, resource: u32) -> String {
+        alike(&self.name(resource))
+    }
+
+    fn group_of(&self, key: u64) -> String {
+        alike(&self.name_of(key))
+    }
+
+    /// Bytes a second that a GPU's memory moves, where its part says.
+    pub fn memory_rate(&self, gpu: NodeId) -> Option<f64> {
+        let name = format!("{} memory", self.cluster.node.fabric.node(gpu).name);
+        let memory = self.model.resources.iter().find(|r| r.node == Some(gpu) && r.name == name);
+        memory.map(|r| r.capacity.bytes_per_second())
+    }
+
+    /// The NIC of a GPU, as an index into [`Cluster::nics`].
+    pub fn nic_of(&self, gpu: NodeId) -> u32 {
+        self.nics.get(&gpu).copied().unwrap_or(0)
+    }
+
+    /// How a transfer goes from one place to another. `engine` drives it within a node; between nodes the NICs do.
+    pub fn way(&mut self, from: Place, to: Place, engine: Engine) -> Result<Way, ClusterError> {
+        let mut channels = std::mem::take(&mut self.channels);
+        channels.clear();
+        let course = self.course(from, to, engine, &mut channels)?;
+        let mut way = Way { uses: Vec::new(), cap: f64::INFINITY, cap_why: None, latency: course.latency };
+        self.take(course.legs[0], &mut way)?;
+        for channel in &channels {
+            let number = self.number(CHANNEL | channel)?;
+            way.uses.push((number, 1.0));
+        }
+        self.channels = channels;
+        if course.count == 2 {
+            self.take(course.legs[1], &mut way)?;
+        }
+        Ok(way)
+    }
+
+    /// The same without a number for everything that it uses; appends the network's channels.
+    pub(crate) fn course(
+        &mut self,
+        from: Place,
+        to: Place,
+        engine: Engine,
+        channels: &mut Vec<u64>,
+    ) -> Result<Course, ClusterError> {
+        let latencies = self.cluster.latencies;
+        if from.node == to.node {
+            let number = self.leg(from.device, to.device, engine)?;
+            let leg = &self.legs[number as usize];
+            let latency = if leg.staged {
+                latencies.staged
+            } else if leg.fabric {
+                latencies.nvlink
+            } else {
+                latencies.pcie
+            };
+            return Ok(Course { legs: [(from.node, number); 2], count: 1, latency: latency.seconds() });
+        }
+        let Some(network) = &self.cluster.network else {
+            return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
+        };
+        let (out, into) = (self.nic_of(from.device), self.nic_of(to.device));
+        let nic = |i: u32| self.cluster.nics.get(i as usize).copied().unwrap_or(self.cluster.nics[0]);
+        let (out_nic, into_nic) = (nic(out), nic(into));
+        let first = channels.len();
+        let ports = [Port { node: from.node, nic: out }, Port { node: to.node, nic: into }];
+        network.path(ports[0], ports[1], channels)?;
+        let hops = network.hops(channels.len() - first);
+        let latency = latencies.network.seconds() + hops as f64 * network.hop_latency.seconds();
+        let legs = [
+            (from.node, self.leg(from.device, out_nic, Engine::Nic)?),
+            (to.node, self.leg(into_nic, to.device, Engine::Nic)?),
+        ];
+        Ok(Course { legs, count: 2, latency })
+    }
+
+    /// A leg of a [`Course`].
+    pub(crate) fn leg_of(&self, number: u32) -> &Leg {
+        &self.legs[number as usize]
+    }
+
+    /// What a resource of the nodes' model carries, in bytes a second, and what it and its like in other nodes are called.
+    pub(crate) fn local(&self, resource: usize) -> Result<(f64, String), ClusterError> {
+        let group = self.group_of(resource as u64);
+        let rate = self.model.resources[resource].capacity;
+        Ok((self.rated(rate, &group, || self.name_of(resource as u64))?, group))
+    }
+
+    /// The same of a channel.
+    pub(crate) fn channel(&self, channel: u64) -> Result<(f64, String), ClusterError> {
+        let group = self.group_of(CHANNEL | channel);
+        Ok((self.rated(self.capacity(CHANNEL | channel), &group, || self.name_of(CHANNEL | channel))?, group))
+    }
+
+    /// Channels of one kind carry the same, and are called the same but for their numbers.
+    pub(crate) fn channel_kind(&self, channel: u64) -> u64 {
+        self.cluster.network.as_ref().map_or(0, |n| n.kind(channel))
+    }
+
+    /// The one place that asks the model how data moves within a node.
+    fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine) -> Result<u32, ClusterError> {
+        if let Some(number) = self.leg_numbers.get(&(from, to, engine)) {
+            return Ok(*number);
+        }
+        let op = if engine == Engine::Nic { Operation::Read } else { Operation::Write };
+        let transfer = Transfer { source: from, destination: to, engine, op, peer: PeerAccess::Enabled };
+        let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;
+        let fabric = &self.cluster.node.fabric;
+        let over_fabric = fabric.gpu_fabric_path(from, to).is_some();
+        let (cap, cap_why) = match route.cap {
+            Some((rate, why)) => (rate.bytes_per_second(), Some(why)),
+            None => (f64::INFINITY, None),
+        };
+        let number = self.legs.len() as u32;
+        self.legs.push(Leg { uses: route.uses, cap, cap_why, staged: route.staged, fabric: over_fabric });
+        self.leg_numbers.insert((from, to, engine), number);
+        Ok(number)
+    }
+
+    fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {
+        for i in 0..self.legs[leg as usize].uses.len() {
+            let (resource, per_byte) = self.legs[leg as usize].uses[i];
+            let number = self.number(u64::from(node) << LOCAL | resource as u64)?;
+            way.uses.push((number, per_byte));
+        }
+        let leg = &self.legs[leg as usize];
+        if leg.cap < way.cap {
+            way.cap = leg.cap;
+            way.cap_why.clone_from(&leg.cap_why);
+        }
+        Ok(())
+    }
+
+    fn capacity(&self, key: u64) -> Rate {
+        let of_channel = || self.cluster.network.as_ref().map(|n| n.capacity(key & !CHANNEL));
+        if key & CHANNEL == 0 {
+            self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].capacity
+        } else {
+            of_channel().unwrap_or(Rate::from_bytes_per_second(0.0))
+        }
+    }
+
+    /// What a resource carries with what is asked of its component.
+    fn rated(&self, rate: Rate, group: &str, name: impl Fn() -> String) -> Result<f64, ClusterError> {
+        let mut rate = rate;
+        if !self.scales.is_empty() {
+            let component = component(group);
+            let factors = self.scales.iter().filter(|(c, _)| *c == component).map(|(_, factor)| factor);
+            rate = rate * factors.product::<f64>();
+        }
+        if rate.bytes_per_second().is_nan() || rate.bytes_per_second() <= 0.0 {
+            return Err(ClusterError::Capacity(name(), rate));
+        }
+        Ok(rate.bytes_per_second())
+    }
+
+    fn number(&mut self, key: u64) -> Result<u32, ClusterError> {
+        if let Some(number) = self.numbers.get(&key) {
+            return Ok(*number);
+        }
+        let group = if self.scales.is_empty() { String::new() } else { self.group_of(key) };
+        let rate = self.rated(self.capacity(key), &group, || self.name_of(key))?;
+        let number = self.keys.len() as u32;
+        self.keys.push(key);
+        self.numbers.insert(key, number);
+        self.capacities.push(rate);
+        Ok(number)
+    }
+}
+
+/// What a person would replace to make a group of resources faster: both directions of a link and what they share; an
+/// adapter with its link to the network. Takes [`Router::group`]'s words.
+pub fn component(group: &str) -> String {
+    const ADAPTERS: &str = "the adapters and their links to the network";
+    if group.ends_with(" line, sending") || group.ends_with(" line, receiving") {
+        return ADAPTERS.to_owned();
+    }
+    if let Some((from, to)) = group.split_once(" to ").filter(|_| !group.contains(',')) {
+        let is_node = |end: &str| end.starts_with("node#");
+        return match (is_node(from), is_node(to)) {
+            (false, false) | (true, true) => format!("{} – {}", from.min(to), from.max(to)),
+            _ => ADAPTERS.to_owned(),
+        };
+    }
+    let ends = [", towards ", ", both ways", ", staged traffic both ways"];
+    ends.iter().find_map(|end| group.split_once(end)).map_or(group, |(link, _)| link).to_owned()
+}
+
+/// `#` for every number that ends a word of letters, as the numbers of nodes and devices do.
+fn alike(name: &str) -> String {
+    let mut out = String::with_capacity(name.len());
+    let mut in_name = false;
+    for c in name.chars() {
+        if c.is_ascii_digit() && in_name {
+            if !out.ends_with('#') {
+                out.push('#');
+            }
+            continue;
+        }
+        // versions and widths are numbers of their own: 3.0, x16, 400
+        in_name = (c.is_alphabetic() && (in_name || c != 'x')) || (in_name && matches!(c, '_' | '.' | '-'));
+        out.push(c);
+    }
+    out
+}
+
+/// Each GPU's NIC: the nearest; where several are, GPUs that share them take turns.
+fn nearest_nics(cluster: &Cluster) -> HashMap<NodeId, u32> {
+    let fabric = &cluster.node.fabric;
+    let mut turns: HashMap<Vec<u32>, u32> = HashMap::new();
+    let ends = fabric.of_kind(NodeKind::Gpu).chain(fabric.of_kind(NodeKind::Host));
+    ends.filter_map(|end| {
+        let class = |nic: &NodeId| fabric.class(end, *nic);
+        let best = cluster.nics.iter().filter_map(class).min()?;
+        let near = (0_u32..).zip(&cluster.nics).filter(|(_, nic)| class(nic) == Some(best));
+        let near: Vec<u32> = near.map(|(i, _)| i).collect();
+        let turn = turns.entry(near.clone()).or_default();
+        let nic = near[*turn as usize % near.len()];
+        *turn += 1;
+        Some((end, nic))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::system;
+    use crate::cluster::Wanted;
+    use crate::units::Seconds;
+
+    fn hgx(nodes: u32) -> Cluster {
+        let wanted: Wanted = "rail".parse().unwrap();
+        Cluster::of(system("hgx-h200").unwrap().unwrap(), nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
+    }
+
+    #[test]
+    fn numbers_that_name_things_are_alike() {
+        assert_eq!(
+            alike("node3/GPU0–plx12, PCIe 3.0 x16, towards plx12"),
+            "node#/GPU#–plx#, PCIe 3.0 x16, towards plx#"
+        );
+        assert_eq!(alike("leaf3 to spine17"), "leaf# to spine#");
+        assert_eq!(alike("node3/mlx5_0 line, sending"), "node#/mlx#_# line, sending");
+        assert_eq!(alike("node3 port1 to leaf0"), "node# port# to leaf#");
+        assert_eq!(alike("GPU0–nvswitch, NVLink 4 x18"), "GPU#–nvswitch, NVLink 4 x18");
+    }
+
+    #[test]
+    fn what_is_replaced_as_one_is_one_component() {
+        let one =
+            |groups: &[&str]| groups.iter().map(|g| component(g)).collect::<std::collections::BTreeSet<_>>().len();
+        assert_eq!(one(&["GPU#–nvswitch, NVLink 4 x18, both ways", "GPU#–nvswitch, NVLink 4 x18, towards GPU#"]), 1);
+        assert_eq!(one(&["node#/mlx#_# line, sending", "node# port# to leaf#", "leaf# to node# port#"]), 1);
+        assert_eq!(one(&["leaf# to spine#", "spine# to leaf#"]), 1);
+        assert_eq!(one(&["leaf# to spine#", "spine# to core#", "node# to node#", "node#/GPU#–plx#, PCIe 3.0 x16"]), 4);
+    }
+
+    #[test]
+    fn a_message_uses_both_nodes_and_what_lies_between() {
+        let cluster = hgx(4);
+        let mut router = Router::new(&cluster, Parts::embedded());
+        let from = cluster.find("node0/GPU3").unwrap();
+        let way = router.way(from, cluster.find("node2/GPU3").unwrap(), Engine::Sm).unwrap();
+        let names: Vec<String> = way.uses.iter().map(|(r, _)| router.name(*r)).collect();
+        assert!(names.iter().any(|n| n == "node0/mlx5_3 line, sending"), "{names:?}");
+        assert!(names.iter().any(|n| n.starts_with("node0 port3 to ")), "{names:?}");
+        assert!(names.iter().any(|n| n.starts_with("node2/GPU3–sw1")), "{names:?}");
+        // through the switch that both hang on, not through the CPU
+        assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");
+        assert!((way.latency - 3.0e-6).abs() < 1e-12, "{}", way.latency);
+        let slowest = way.uses.iter().map(|(r, k)| router.capacities()[*r as usize] / k).fold(f64::INFINITY, f64::min);
+        assert!((slowest / 49.68e9 - 1.0).abs() < 0.001, "{slowest}");
+    }
+
+    #[test]
+    fn names_that_are_not_there() {
+        let cluster = hgx(4);
+        for name in ["node4/GPU0", "node0/GPU8", "node0/sw0", "GPU0", "nodex/GPU0", "node0/mlx5_0"] {
+            assert!(matches!(cluster.find(name), Err(ClusterError::Unknown(..))), "{name}");
+        }
+        let single = Cluster::single(system("exxact-devbox").unwrap().unwrap());
+        assert!(single.find("GPU3").is_ok() && single.find("node0/GPU3").is_err());
+    }
+
+    #[test]
+    fn a_machine_without_a_nic_is_no_cluster() {
+        let machine = system("exxact-devbox").unwrap().unwrap();
+        let got = Cluster::of(machine, 2, &Wanted::Switch, None, Seconds::new(0.0));
+        assert!(matches!(got, Err(ClusterError::NoNic(_))));
+    }
+}

@@ -1,0 +1,82 @@
+//! What a workload does, without saying how long it takes: rounds of steps, which step waits for which, and how often a
+//! round is repeated.
+
+use crate::cluster::Place;
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Bytes go from one place to another.
+    Move {
+        /// Source.
+        from: Place,
+        /// Destination; bytes that stay where they are take no time.
+        to: Place,
+        /// How many.
+        bytes: f64,
+        /// Seconds before it starts, besides what its way takes.
+        delay: f64,
+    },
+    /// A GPU computes.
+    Compute {
+        /// Which.
+        on: Place,
+        /// For how long, in seconds.
+        seconds: f64,
+    },
+}
+
+impl Step {
+    /// A move without a delay of its own.
+    pub fn send(from: Place, to: Place, bytes: f64) -> Self {
+        Step::Move { from, to, bytes, delay: 0.0 }
+    }
+}
+
+/// What a repetition of a round waits for of the one before.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Carried {
+    /// All of it.
+    All,
+    /// `(a, b)`: step b waits for step a of the repetition before; a step named in no pair waits for nothing.
+    Pairs(Vec<(u32, u32)>),
+}
+
+/// Steps, and how they wait for each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Round {
+    /// What it is, for people.
+    pub name: String,
+    /// The steps.
+    pub steps: Vec<Step>,
+    /// `(a, b)`: step b waits for step a.
+    pub within: Vec<(u32, u32)>,
+    /// What a repetition waits for.
+    pub carried: Carried,
+    /// How often it is done.
+    pub repeats: u64,
+    /// By how many groups of nodes that share nothing the same is done; the steps are those of one.
+    pub alike: u64,
+}
+
+impl Round {
+    /// Steps that all start at once, done once.
+    pub fn at_once(name: impl Into<String>, steps: Vec<Step>) -> Self {
+        Round { name: name.into(), steps, within: Vec::new(), carried: Carried::All, repeats: 1, alike: 1 }
+    }
+}
+
+/// Rounds one after the other; each begins when all of the one before has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Program {
+    /// The rounds.
+    pub rounds: Vec<Round>,
+}
+
+impl Program {
+    /// Bytes of all its transfers.
+    pub fn bytes(&self) -> f64 {
+        let moved = |step: &Step| if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
+        self.rounds.iter().map(|r| r.steps.iter().map(moved).sum::<f64>() * (r.repeats * r.alike) as f64).sum()
+    }
+}

@@ -1,0 +1,258 @@
+//! Everything from the bottom: progressive filling, link by link in the order of their levels.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use super::{AT_CAP, OVER, Solver, UNBOUND};
+use crate::share::{Binding, Flow, share};
+
+/// A class that has not stopped yet.
+pub(super) const RISING: u32 = u32::MAX - 2;
+
+/// A link while the level rises: what is left of it, and what still pulls. Both are kept by differences. What is left
+/// is as exact as a new sum would be; the pull is where masses are whole numbers, and is summed anew where they are not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rising {
+    left: f64,
+    pull: f64,
+}
+
+impl Rising {
+    fn level(&self) -> f64 {
+        if self.pull > 0.0 { self.left.max(0.0) / self.pull } else { 0.0 }
+    }
+}
+
+impl Solver {
+    /// Finds all rates from nothing.
+    pub(super) fn fill<const UNIT: bool>(&mut self) {
+        self.dirty.clear();
+        // the level before this solve, of all that may have another now
+        let alive = std::mem::take(&mut self.alive);
+        let gone: Vec<u32> =
+            self.touched.iter().map(|t| t.0).filter(|c| self.classes[*c as usize].count == 0).collect();
+        for class in alive.iter().chain(&gone) {
+            self.set_level_only(*class, f64::INFINITY);
+        }
+        let involved = self.reset::<UNIT>(&alive, &gone);
+        self.climb::<UNIT>(&alive, &involved);
+        // what differences of sums put in the wrong order is put right from each link that shows it
+        self.queue_wrong(&involved);
+        if !self.repair::<UNIT>() {
+            self.ask_share(&alive, &involved);
+        }
+        self.alive = alive;
+        let Solver { changed, classes, .. } = self;
+        changed.retain(|(class, before)| classes[*class as usize].level != *before);
+    }
+
+    /// Makes every class with flows rise from nothing; gives the links that it concerns.
+    fn reset<const UNIT: bool>(&mut self, alive: &[u32], gone: &[u32]) -> Vec<u32> {
+        let mut involved = Vec::new();
+        for class in alive.iter().chain(gone) {
+            let mass = self.classes[*class as usize].mass;
+            for at in self.range(*class) {
+                let i = self.uses[at];
+                let state = &mut self.rising[i as usize];
+                if !self.is_involved[i as usize] {
+                    self.is_involved[i as usize] = true;
+                    let link = &mut self.links[i as usize];
+                    *state = Rising { left: link.capacity, pull: 0.0 };
+                    (link.bound, link.level, link.queued) = (0, f64::INFINITY, false);
+                    involved.push(i);
+                }
+                state.pull += if UNIT { mass } else { mass * self.per_byte[at] };
+            }
+        }
+        for class in gone {
+            let class = &mut self.classes[*class as usize];
+            (class.bind, class.level) = (UNBOUND, 0.0);
+        }
+        for class in alive {
+            let i = *class as usize;
+            let class = &mut self.classes[i];
+            (class.bind, class.level) = (RISING, f64::INFINITY);
+            self.is_rising[i] = true;
+        }
+        involved
+    }
+
+    /// Raises all together; links and caps stop them.
+    fn climb<const UNIT: bool>(&mut self, alive: &[u32], involved: &[u32]) {
+        let cap_of = |c: &u32| self.classes[*c as usize].cap;
+        let mut by_cap: Vec<u32> = alive.iter().copied().filter(|c| cap_of(c).is_finite()).collect();
+        by_cap.sort_unstable_by(|a, b| cap_of(a).total_cmp(&cap_of(b)).then(a.cmp(b)));
+        let mut caps = by_cap.into_iter().peekable();
+        let entries = involved.iter().map(|i| (self.rising[*i as usize], *i)).filter(|(s, _)| s.pull > 0.0);
+        let entries: Vec<_> = entries.map(|(s, i)| Reverse((s.level().to_bits(), i))).collect();
+        let mut heap = BinaryHeap::from(entries);
+        let mut stopping = Vec::new();
+        loop {
+            while caps.next_if(|c| self.classes[*c as usize].bind != RISING).is_some() {}
+            let next = next_full(&mut heap, &self.rising, self.whole);
+            let cap = caps.peek().map(|c| self.classes[*c as usize].cap);
+            let (key, link) = match (next, cap) {
+                (Some((level, link)), cap) if cap.is_none_or(|cap| level <= cap) => {
+                    heap.pop();
+                    (level, link)
+                }
+                (_, Some(cap)) => {
+                    if let Some(class) = caps.next() {
+                        self.stop::<UNIT>(class, cap, AT_CAP);
+                    }
+                    continue;
+                }
+                _ => break,
+            };
+            let level = self.level_of::<UNIT>(link, &mut stopping);
+            // its pull may have drifted; then it comes up too early
+            let early = |next: &Reverse<(u64, u32)>| level > f64::from_bits(next.0.0);
+            if level > key && !stopping.is_empty() && (heap.peek().is_some_and(early) || cap.is_some_and(|c| level > c))
+            {
+                heap.push(Reverse((level.to_bits(), link)));
+                continue;
+            }
+            self.links[link as usize].level = level;
+            for class in &stopping {
+                self.stop::<UNIT>(*class, level, link);
+            }
+        }
+        for i in involved {
+            self.is_involved[*i as usize] = false;
+            let link = &mut self.links[*i as usize];
+            link.slack = self.rising[*i as usize].left;
+            if link.bound == 0 {
+                link.level = f64::INFINITY;
+            }
+        }
+        for class in alive {
+            let class = &mut self.classes[*class as usize];
+            if class.bind == RISING {
+                class.bind = UNBOUND;
+            }
+        }
+    }
+
+    /// Level at which a link is full, given what has stopped, and what is still rising on it.
+    fn level_of<const UNIT: bool>(&self, link: u32, still: &mut Vec<u32>) -> f64 {
+        still.clear();
+        let (members, per_byte) = self.lists.of(link);
+        let capacity = self.links[link as usize].capacity;
+        if UNIT && self.whole {
+            // sums of whole numbers are exact, also by differences; and what is left is as exact as a new sum
+            still.extend(members.iter().filter(|c| self.is_rising[**c as usize]));
+            return self.rising[link as usize].level();
+        }
+        let (mut taken, mut pulls) = (0.0, 0.0);
+        for (at, i) in members.iter().enumerate() {
+            let class = &self.classes[*i as usize];
+            let pull = if UNIT { class.mass } else { class.mass * per_byte[at] };
+            if class.bind == RISING {
+                pulls += pull;
+                still.push(*i);
+            } else {
+                taken += pull * class.level;
+            }
+        }
+        (capacity - taken).max(0.0) / pulls
+    }
+
+    fn stop<const UNIT: bool>(&mut self, i: u32, level: f64, bind: u32) {
+        let range = self.range(i);
+        let class = &mut self.classes[i as usize];
+        // a link whose sum has drifted may come up late, with a class whose cap is lower
+        let (level, bind) = if class.cap < level { (class.cap, AT_CAP) } else { (level, bind) };
+        (class.level, class.bind) = (level, bind);
+        self.is_rising[i as usize] = false;
+        let mass = class.mass;
+        if let Some(link) = self.links.get_mut(bind as usize) {
+            link.bound += 1;
+        }
+        for at in range {
+            let state = &mut self.rising[self.uses[at] as usize];
+            let pull = if UNIT { mass } else { mass * self.per_byte[at] };
+            state.left -= pull * level;
+            state.pull -= pull;
+        }
+    }
+
+    /// Queues the links that are not as they should be.
+    fn queue_wrong(&mut self, involved: &[u32]) {
+        for i in involved {
+            let link = &mut self.links[*i as usize];
+            let room = OVER * link.capacity;
+            if link.slack < -room || (link.bound > 0 && link.slack > room) {
+                link.queued = true;
+                self.dirty.push(Reverse((link.level.to_bits(), *i)));
+            }
+        }
+    }
+
+    /// From the classes' levels and binds: what each link holds, at which level, and has left.
+    fn recount(&mut self, alive: &[u32], involved: &[u32]) {
+        for i in involved {
+            let link = &mut self.links[*i as usize];
+            (link.bound, link.slack, link.level, link.queued) = (0, link.capacity, f64::INFINITY, false);
+        }
+        for i in alive {
+            let class = self.classes[*i as usize];
+            if class.bind == UNBOUND {
+                continue;
+            }
+            if let Some(link) = self.links.get_mut(class.bind as usize) {
+                link.bound += 1;
+                link.level = class.level;
+            }
+            for at in self.range(*i) {
+                let pull = class.mass * self.per_byte.get(at).copied().unwrap_or(1.0);
+                self.links[self.uses[at] as usize].slack -= pull * class.level;
+            }
+        }
+    }
+
+    /// Last resort, for weights of which no sum of doubles tells anything: the solver that sums in twice the precision.
+    fn ask_share(&mut self, alive: &[u32], involved: &[u32]) {
+        self.dirty.clear();
+        let capacities: Vec<f64> = self.links.iter().map(|l| l.capacity).collect();
+        let flow = |c: &u32| {
+            let class = &self.classes[*c as usize];
+            let of_all = |at: usize| f64::from(class.count) * self.per_byte.get(at).copied().unwrap_or(1.0);
+            let uses = self.range(*c).map(|at| (self.uses[at] as usize, of_all(at)));
+            let weight = self.weights[*c as usize];
+            Flow { uses: uses.collect(), weight, cap: class.cap * weight }
+        };
+        let flows: Vec<Flow> = alive.iter().map(flow).collect();
+        // each class was checked when it came
+        let Ok(allocation) = share(&capacities, &flows) else { return };
+        for ((c, rate), binding) in alive.iter().zip(allocation.rates).zip(allocation.bindings) {
+            let class = &mut self.classes[*c as usize];
+            class.level = rate / self.weights[*c as usize];
+            class.bind = match binding {
+                Binding::Resource(r) => r as u32,
+                Binding::Cap => AT_CAP,
+                Binding::Nothing => UNBOUND,
+            };
+        }
+        self.recount(alive, involved);
+    }
+}
+
+/// The link that fills up next, left on top of the heap, and its level. An entry may be too low, since others
+/// have stopped; it is put right when it comes up. `whole`: pulls are exact.
+fn next_full(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, rising: &[Rising], whole: bool) -> Option<(f64, u32)> {
+    loop {
+        let mut top = heap.peek_mut()?;
+        let Reverse((bits, link)) = *top;
+        let state = &rising[link as usize];
+        if whole && state.pull == 0.0 {
+            PeekMut::pop(top);
+            continue;
+        }
+        let now = state.level().to_bits();
+        if now <= bits {
+            return Some((f64::from_bits(bits), link));
+        }
+        *top = Reverse((now, link));
+    }
+}

@@ -1,0 +1,415 @@
+//! Weighted max-min fair rates of a set of flows that changes all the time.
+//!
+//! The same question as [`crate::share`], asked again and again with a few flows more or less. Flows of one route,
+//! weight and cap are one *class*. A change is repaired from the links of the classes that it concerns:
+//! a link whose flows changed shares its capacity anew, taking the rates that other links hold its flows to as given;
+//! that moves other links, the lowest level first, until none is left (`repair`). What then stands has the
+//! certificate of a max-min fair allocation (each class has its cap, or a full link on which none has more per weight),
+//! since every link was asked after the last change on it; [`Solver::certify`] asks all of them at once. Where a
+//! repair reaches too far, all is filled from the bottom (`fill`).
+//!
+//! Knows resources and flows, and nothing of networks or time.
+
+mod certify;
+mod fill;
+mod lists;
+mod repair;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::share::ShareError;
+use lists::Lists;
+
+/// Relative change of a level that is not passed on: rounding, and below every figure that anyone is shown.
+const SAME: f64 = 1e-13;
+/// How far above its capacity a link may be used, relative: what [`SAME`] and rounding leave.
+const OVER: f64 = 1e-12;
+
+/// What holds a class's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// A full link, by index.
+    Link(u32),
+    /// Its own cap.
+    Cap,
+    /// Nothing: it has no flows, or neither a cap nor a link of finite capacity.
+    Nothing,
+}
+
+/// [`Class::bind`] of a class at its cap.
+const AT_CAP: u32 = u32::MAX;
+/// [`Class::bind`] of a class that nothing holds.
+const UNBOUND: u32 = u32::MAX - 1;
+
+/// The hot part of a class; half a cache line.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    /// Rate over weight.
+    level: f64,
+    /// Weight times number of flows.
+    mass: f64,
+    /// Highest level, infinite where it has no cap.
+    cap: f64,
+    /// The link that holds it, or [`AT_CAP`], or [`UNBOUND`].
+    bind: u32,
+    /// Number of flows.
+    count: u32,
+}
+
+/// A resource; half a cache line.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    capacity: f64,
+    /// What is left of it.
+    slack: f64,
+    /// Level of the classes that it holds, infinite where it holds none.
+    level: f64,
+    /// Number of classes with flows that it holds.
+    bound: u32,
+    /// Whether it waits in [`Solver::dirty`].
+    queued: bool,
+}
+
+/// How often which method was used, and how far repairs reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Solves that a local repair ended.
+    pub repairs: u64,
+    /// Solves that filled everything.
+    pub fills: u64,
+    /// Links that shared their capacity anew in repairs.
+    pub links: u64,
+    /// Changes of one class's level, also such as were changed again later in a repair.
+    pub levels: u64,
+}
+
+/// The solver.
+#[derive(Debug)]
+pub struct Solver {
+    links: Vec<Link>,
+    classes: Vec<Class>,
+    weights: Vec<f64>,
+    /// Links of class `c`: `uses[starts[c]..starts[c + 1]]`.
+    starts: Vec<usize>,
+    uses: Vec<u32>,
+    /// Consumption per byte of each of `uses`; empty while all are 1.
+    per_byte: Vec<f64>,
+    /// Which classes use a link.
+    lists: Lists,
+    /// Whether the lists hold a class.
+    listed: Vec<bool>,
+    /// Uses by classes with flows, and uses in the lists by others.
+    live: usize,
+    dead: usize,
+    /// Classes with flows, and where each class stands among them.
+    alive: Vec<u32>,
+    place: Vec<u32>,
+    /// Classes by hash of route, weight and cap.
+    known: HashMap<u64, u32>,
+    /// Classes whose number of flows has changed since the last solve, with the mass that the links know of.
+    touched: Vec<(u32, f64)>,
+    touch_mark: Vec<u32>,
+    /// Links to be asked again, lowest level first.
+    dirty: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Classes whose level this solve has changed, with the level before.
+    changed: Vec<(u32, f64)>,
+    change_mark: Vec<u32>,
+    epoch: u32,
+    scratch: repair::Scratch,
+    rising: Vec<fill::Rising>,
+    is_rising: Vec<bool>,
+    is_involved: Vec<bool>,
+    /// Whether all weights are 1, so that every mass is a whole number.
+    whole: bool,
+    effort: Effort,
+}
+
+impl Solver {
+    /// A solver for resources of these capacities, each at least 0, or infinite.
+    pub fn new(capacities: &[f64]) -> Result<Self, ShareError> {
+        if let Some((i, c)) = capacities.iter().enumerate().find(|(_, c)| c.is_nan() || **c < 0.0) {
+            return Err(ShareError::Capacity(i, *c));
+        }
+        let link = |&capacity| Link { capacity, slack: capacity, level: f64::INFINITY, bound: 0, queued: false };
+        Ok(Solver {
+            links: capacities.iter().map(link).collect(),
+            classes: Vec::new(),
+            weights: Vec::new(),
+            starts: vec![0],
+            uses: Vec::new(),
+            per_byte: Vec::new(),
+            lists: Lists::new(capacities.len()),
+            listed: Vec::new(),
+            live: 0,
+            dead: 0,
+            alive: Vec::new(),
+            place: Vec::new(),
+            known: HashMap::new(),
+            touched: Vec::new(),
+            touch_mark: Vec::new(),
+            dirty: BinaryHeap::new(),
+            changed: Vec::new(),
+            change_mark: Vec::new(),
+            epoch: 1,
+            scratch: repair::Scratch::default(),
+            rising: vec![fill::Rising::default(); capacities.len()],
+            is_rising: Vec::new(),
+            is_involved: vec![false; capacities.len()],
+            whole: true,
+            effort: Effort::default(),
+        })
+    }
+
+    /// The class of flows that use these resources: `(index, consumption per unit of rate)`, consumption positive; a
+    /// resource that stands twice is consumed twice. The same arguments give the same class. It has no flows at first.
+    ///
+    /// # Errors
+    /// Where a resource does not exist, or a weight, cap or consumption is out of range; the flow's number in the
+    /// error is the class's.
+    pub fn class(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64) -> Result<u32, ShareError> {
+        let class = self.classes.len();
+        let usable = |x: f64| x.is_normal() && x > 0.0;
+        let refuse = |why| Err(ShareError::Flow(class, why));
+        if !usable(weight) {
+            return refuse("its weight must be a positive number");
+        }
+        if cap.is_nan() || cap < 0.0 {
+            return refuse("its cap must be a number of at least 0, or infinite");
+        }
+        let first = self.uses.len();
+        for &(link, per_byte) in uses {
+            let Some(known) = self.links.get(link as usize) else {
+                self.forget_uses(first);
+                return refuse("it uses a resource that does not exist");
+            };
+            if !usable(per_byte) || !usable(per_byte * weight) {
+                self.forget_uses(first);
+                return refuse("its consumption must be a positive number, also times its weight");
+            }
+            if known.capacity.is_infinite() {
+                continue;
+            }
+            let twice = self.uses[first..].iter().position(|l| *l == link);
+            if per_byte != 1.0 || twice.is_some() {
+                self.need_per_byte();
+            }
+            match twice {
+                Some(at) => self.per_byte[first + at] += per_byte,
+                None => {
+                    self.uses.push(link);
+                    if !self.per_byte.is_empty() || per_byte != 1.0 {
+                        self.per_byte.push(per_byte);
+                    }
+                }
+            }
+        }
+        let mut hash = self.hash_of(first, weight, cap);
+        while let Some(&other) = self.known.get(&hash) {
+            if self.is_same(other, first, weight, cap) {
+                self.forget_uses(first);
+                return Ok(other);
+            }
+            hash = hash.wrapping_add(1);
+        }
+        if self.uses.len().max(class) >= fill::RISING as usize {
+            self.forget_uses(first);
+            return refuse("all classes together have more uses than 32 bits can number");
+        }
+        self.known.insert(hash, class as u32);
+        self.starts.push(self.uses.len());
+        self.weights.push(weight);
+        self.classes.push(Class { level: 0.0, mass: 0.0, cap: cap / weight, bind: UNBOUND, count: 0 });
+        self.listed.push(false);
+        self.place.push(0);
+        self.is_rising.push(false);
+        self.whole &= weight == 1.0;
+        self.touch_mark.push(0);
+        self.change_mark.push(0);
+        Ok(class as u32)
+    }
+
+    /// Sets how many flows a class has; [`Solver::solve`] then gives the rates.
+    pub fn set_count(&mut self, class: u32, count: u32) {
+        let Some(known) = self.classes.get_mut(class as usize) else { return };
+        if self.touch_mark[class as usize] != self.epoch {
+            self.touch_mark[class as usize] = self.epoch;
+            self.touched.push((class, known.mass));
+        }
+        known.count = count;
+        known.mass = self.weights[class as usize] * f64::from(count);
+    }
+
+    /// How many flows a class has.
+    pub fn count(&self, class: u32) -> u32 {
+        self.classes.get(class as usize).map_or(0, |c| c.count)
+    }
+
+    /// Whether counts have changed since the last solve.
+    pub fn is_stale(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Rate of each flow of a class as last solved; infinite where nothing holds it.
+    pub fn rate(&self, class: u32) -> f64 {
+        let (Some(known), Some(weight)) = (self.classes.get(class as usize), self.weights.get(class as usize)) else {
+            return 0.0;
+        };
+        weight * known.level
+    }
+
+    /// Weight of a class's flows.
+    pub fn weight(&self, class: u32) -> f64 {
+        self.weights.get(class as usize).copied().unwrap_or(0.0)
+    }
+
+    /// What holds a class as last solved.
+    pub fn hold(&self, class: u32) -> Hold {
+        match self.classes.get(class as usize).map(|c| c.bind) {
+            Some(AT_CAP) => Hold::Cap,
+            Some(UNBOUND) | None => Hold::Nothing,
+            Some(link) => Hold::Link(link),
+        }
+    }
+
+    /// Number of classes that there have been.
+    pub fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// What is consumed of a resource, in its units a second, as last solved.
+    pub fn used(&self, link: u32) -> f64 {
+        self.links.get(link as usize).map_or(0.0, |l| if l.capacity.is_finite() { l.capacity - l.slack } else { 0.0 })
+    }
+
+    /// How much work it was so far.
+    pub fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    /// Brings all rates up to date.
+    pub fn solve(&mut self) {
+        self.changed.clear();
+        if !self.touched.is_empty() {
+            if self.per_byte.is_empty() {
+                self.solve_as::<true>()
+            } else {
+                self.solve_as::<false>()
+            }
+            self.touched.clear();
+        }
+        self.epoch = self.epoch.wrapping_add(1).max(1);
+    }
+
+    /// The classes whose level (rate over weight) the last solve has changed, with the level before. Some may have the
+    /// same level again.
+    pub fn changed(&self) -> &[(u32, f64)] {
+        &self.changed
+    }
+
+    /// `UNIT`: every consumption is 1 and is not stored.
+    fn solve_as<const UNIT: bool>(&mut self) {
+        let concerned: usize = self.touched.iter().map(|(c, _)| self.range(*c).len()).sum();
+        self.tend_lists();
+        if 3 * concerned <= self.live.max(64) && self.repair_touched::<UNIT>() {
+            self.effort.repairs += 1;
+            return;
+        }
+        self.effort.fills += 1;
+        self.fill::<UNIT>();
+    }
+
+    fn range(&self, class: u32) -> std::ops::Range<usize> {
+        self.starts[class as usize]..self.starts[class as usize + 1]
+    }
+
+    /// Brings the lists up to date with the touched classes: one by one, or anew where most of them are new or gone.
+    fn tend_lists(&mut self) {
+        let mut fresh = 0;
+        for i in 0..self.touched.len() {
+            let (class, mass) = self.touched[i];
+            let c = class as usize;
+            let (before, after) = (mass > 0.0, self.classes[c].count > 0);
+            if before == after {
+                continue;
+            }
+            let uses = self.range(class).len();
+            if after {
+                self.live += uses;
+                self.place[c] = self.alive.len() as u32;
+                self.alive.push(class);
+                if self.listed[c] { self.dead -= uses } else { fresh += uses }
+            } else {
+                self.live -= uses;
+                self.dead += uses;
+                let place = self.place[c];
+                self.alive.swap_remove(place as usize);
+                if let Some(moved) = self.alive.get(place as usize) {
+                    self.place[*moved as usize] = place;
+                }
+            }
+        }
+        // listing anew looks at every link and class, which so many uses pay for
+        let fixed = self.links.len() + self.classes.len();
+        if self.lists.is_tight(fresh) || self.dead > self.live + fixed || (3 * fresh > self.live && 4 * fresh > fixed) {
+            self.list_all();
+            return;
+        }
+        for i in 0..self.touched.len() {
+            let (class, _) = self.touched[i];
+            if fresh > 0 && self.classes[class as usize].count > 0 && !self.listed[class as usize] {
+                self.listed[class as usize] = true;
+                for at in self.range(class) {
+                    self.lists.add(self.uses[at], class, self.per_byte.get(at).copied());
+                }
+            }
+        }
+    }
+
+    /// Lists the classes that have flows, and no others.
+    fn list_all(&mut self) {
+        let Solver { lists, alive, starts, uses, per_byte, listed, .. } = self;
+        let spans = alive.iter().map(|c| (*c, starts[*c as usize]..starts[*c as usize + 1]));
+        lists.rebuild(spans, uses, per_byte);
+        listed.fill(false);
+        for class in alive {
+            listed[*class as usize] = true;
+        }
+        self.dead = 0;
+    }
+
+    /// From now on consumption is stored.
+    fn need_per_byte(&mut self) {
+        if self.per_byte.len() < self.uses.len() {
+            self.per_byte = vec![1.0; self.uses.len()];
+        }
+        self.lists.need_per_byte();
+    }
+
+    fn forget_uses(&mut self, from: usize) {
+        self.uses.truncate(from);
+        self.per_byte.truncate(from);
+    }
+
+    fn is_same(&self, class: u32, first: usize, weight: f64, cap: f64) -> bool {
+        let known = &self.classes[class as usize];
+        let range = self.range(class);
+        self.weights[class as usize] == weight
+            && known.cap == cap / weight
+            && self.uses[range.clone()] == self.uses[first..]
+            && (self.per_byte.is_empty() || self.per_byte[range] == self.per_byte[first..])
+    }
+
+    /// FNV-1a over words, with a last mix; the order of uses counts.
+    fn hash_of(&self, first: usize, weight: f64, cap: f64) -> u64 {
+        let per_byte = self.per_byte.get(first..).unwrap_or_default();
+        let links = self.uses[first..].iter().map(|l| u64::from(*l));
+        let numbers = per_byte.iter().filter(|k| **k != 1.0).chain([&weight, &cap]).map(|k| k.to_bits());
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for word in links.chain(numbers) {
+            hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
+            hash ^= hash >> 29;
+        }
+        hash
+    }
+}

@@ -1,0 +1,226 @@
+//! Local repair: from the links of the classes that came, went or changed in number, outwards as far as levels move.
+
+use std::cmp::Reverse;
+
+use super::{AT_CAP, Class, Link, OVER, SAME, Solver, UNBOUND};
+
+/// The classes of the link at hand; kept to spare allocations.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    classes: Vec<u32>,
+    /// Consumption of the link per unit of level.
+    pulls: Vec<f64>,
+    /// The level that others hold the class to.
+    limits: Vec<f64>,
+}
+
+/// Weight times consumption of all that may rise, what the rest takes, and the level at which it is full.
+struct Shared {
+    level: f64,
+    full: bool,
+}
+
+impl Scratch {
+    fn clear(&mut self) {
+        self.classes.clear();
+        self.pulls.clear();
+        self.limits.clear();
+    }
+
+    /// The level at which a link of that capacity is full where each class goes up to its own limit.
+    fn share(&self, capacity: f64) -> Shared {
+        let mut rising: f64 = self.pulls.iter().sum();
+        let mut taken = 0.0;
+        let mut level = capacity / rising;
+        // each pass finds some that stop below the level, which gives the others more
+        loop {
+            let stop = level * (1.0 + SAME);
+            let (mut still, mut stopped) = (0.0, 0.0);
+            for (pull, limit) in self.pulls.iter().zip(&self.limits) {
+                if *limit <= stop { stopped += pull * limit } else { still += pull }
+            }
+            if still == 0.0 {
+                return Shared { level: f64::INFINITY, full: false };
+            }
+            if still == rising && stopped == taken {
+                return Shared { level, full: true };
+            }
+            (rising, taken) = (still, stopped);
+            level = level.max((capacity - taken).max(0.0) / rising);
+        }
+    }
+}
+
+impl Solver {
+    /// Repairs the rates after the touched classes changed. False where it reached so far that filling is cheaper;
+    /// levels and links are then in no order, and have to be filled.
+    pub(super) fn repair_touched<const UNIT: bool>(&mut self) -> bool {
+        for i in 0..self.touched.len() {
+            let (class, before) = self.touched[i];
+            self.bring_in::<UNIT>(class, before);
+        }
+        self.repair::<UNIT>()
+    }
+
+    /// Asks links until none is left, or the work is that of filling.
+    pub(super) fn repair<const UNIT: bool>(&mut self) -> bool {
+        let mut left = self.live.max(64) as isize;
+        while let Some(Reverse((_, link))) = self.dirty.pop() {
+            self.links[link as usize].queued = false;
+            left -= self.ask::<UNIT>(link) as isize;
+            if left < 0 {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn per_byte<const UNIT: bool>(&self, at: usize) -> f64 {
+        if UNIT { 1.0 } else { self.per_byte[at] }
+    }
+
+    fn queue(links: &mut [Link], dirty: &mut std::collections::BinaryHeap<Reverse<(u64, u32)>>, link: u32, key: f64) {
+        let known = &mut links[link as usize];
+        if !known.queued {
+            known.queued = true;
+            // levels are not negative, and such floats order as their bits
+            dirty.push(Reverse((key.max(0.0).to_bits(), link)));
+        }
+    }
+
+    /// Tells the links of a class's new number of flows.
+    fn bring_in<const UNIT: bool>(&mut self, class: u32, before: f64) {
+        let Class { level, mass, cap, bind, .. } = self.classes[class as usize];
+        if mass == before {
+            return;
+        }
+        if before > 0.0 {
+            self.move_links::<UNIT>(class, level * (mass - before), level, UNBOUND);
+            if mass == 0.0 {
+                self.set_level_only(class, 0.0);
+                self.release(bind);
+                self.classes[class as usize].bind = UNBOUND;
+            }
+            return;
+        }
+        // a class that starts is given to the link that seems to hold it; others take it over where that is wrong
+        let mut tightest = (cap, AT_CAP);
+        for at in self.range(class) {
+            let link = &self.links[self.uses[at] as usize];
+            let alone = link.slack.max(0.0) / (mass * self.per_byte::<UNIT>(at));
+            let estimate = if link.bound > 0 { link.level } else { alone };
+            if estimate < tightest.0 || (tightest.1 == AT_CAP && estimate.is_infinite()) {
+                tightest = (estimate, self.uses[at]);
+            }
+        }
+        let (estimate, bind) = tightest;
+        if bind == AT_CAP {
+            self.classes[class as usize].bind = if cap.is_finite() { AT_CAP } else { UNBOUND };
+            self.set_level_only(class, cap);
+            if cap.is_finite() {
+                self.move_links::<UNIT>(class, cap * mass, cap, UNBOUND);
+            }
+            return;
+        }
+        self.set_level_only(class, 0.0);
+        self.classes[class as usize].bind = bind;
+        self.links[bind as usize].bound += 1;
+        Self::queue(&mut self.links, &mut self.dirty, bind, estimate);
+    }
+
+    /// A link holds one class less.
+    fn release(&mut self, link: u32) {
+        if let Some(known) = self.links.get_mut(link as usize) {
+            known.bound = known.bound.saturating_sub(1);
+            if known.bound == 0 {
+                known.level = f64::INFINITY;
+            }
+        }
+    }
+
+    /// Sets a level and remembers the one before.
+    pub(super) fn set_level_only(&mut self, class: u32, level: f64) {
+        let i = class as usize;
+        if self.change_mark[i] != self.epoch {
+            self.change_mark[i] = self.epoch;
+            self.changed.push((class, self.classes[i].level));
+        }
+        self.classes[i].level = level;
+    }
+
+    /// A class takes so much more of its links, `asking` apart; those that this concerns are asked again.
+    fn move_links<const UNIT: bool>(&mut self, class: u32, more: f64, level: f64, asking: u32) {
+        let range = self.range(class);
+        let Solver { links, dirty, uses, per_byte, .. } = self;
+        for at in range {
+            let i = uses[at];
+            let link = &mut links[i as usize];
+            link.slack -= if UNIT { more } else { more * per_byte[at] };
+            if i != asking && (link.bound > 0 || link.slack < -OVER * link.capacity) {
+                let key = link.level.min(level);
+                Self::queue(links, dirty, i, key);
+            }
+        }
+    }
+
+    /// Shares one link anew, taking the levels to which others hold its classes as given. Gives the number of uses
+    /// that it looked at.
+    fn ask<const UNIT: bool>(&mut self, link: u32) -> usize {
+        self.effort.links += 1;
+        let capacity = self.links[link as usize].capacity;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let (members, per_byte) = self.lists.of(link);
+        let mut looked = members.len();
+        let mut used = 0.0;
+        for (at, class) in members.iter().enumerate() {
+            let known = &self.classes[*class as usize];
+            if known.mass == 0.0 {
+                continue;
+            }
+            let pull = if UNIT { known.mass } else { known.mass * per_byte[at] };
+            let limit = if known.bind == link { known.cap } else { known.level };
+            scratch.classes.push(*class);
+            scratch.pulls.push(pull);
+            scratch.limits.push(limit);
+            used += pull * limit;
+        }
+        let shared =
+            if used <= capacity { Shared { level: f64::INFINITY, full: false } } else { scratch.share(capacity) };
+        let stop = shared.level * (1.0 + SAME);
+        let mut used = 0.0;
+        for ((class, pull), limit) in scratch.classes.iter().zip(&scratch.pulls).zip(&scratch.limits) {
+            let Class { level, mass, bind, .. } = self.classes[*class as usize];
+            let mut next = level;
+            if shared.full && *limit > stop {
+                if bind != link {
+                    self.release(bind);
+                    if let Some(level) = self.links.get(bind as usize).filter(|l| l.bound > 0).map(|l| l.level) {
+                        Self::queue(&mut self.links, &mut self.dirty, bind, level);
+                    }
+                    self.classes[*class as usize].bind = link;
+                    self.links[link as usize].bound += 1;
+                }
+                next = shared.level;
+            } else if bind == link {
+                self.release(link);
+                self.classes[*class as usize].bind = AT_CAP;
+                next = *limit;
+            }
+            if (next - level).abs() > SAME * next.max(level) {
+                self.effort.levels += 1;
+                self.set_level_only(*class, next);
+                self.move_links::<UNIT>(*class, (next - level) * mass, next, link);
+                looked += self.range(*class).len();
+            } else {
+                next = level;
+            }
+            used += pull * next;
+        }
+        let known = &mut self.links[link as usize];
+        known.slack = capacity - used;
+        known.level = if known.bound > 0 { shared.level } else { f64::INFINITY };
+        self.scratch = scratch;
+        looked
+    }
+}

@@ -1,0 +1,175 @@
+// Machines side by side: what follows, each machine's picture, a bar a figure, and heat maps on one scale.
+
+import { scaleLinear } from "d3-scale";
+import type { ComparisonView, FigureView, MachineReport, ReportDocument, SharedMap } from "./document";
+import { button, h, type Child } from "./dom";
+import { drawing } from "./drawing";
+import { micro, number, unit, VERDICT } from "./format";
+import { grid } from "./grid";
+import { compared, most, own, told } from "./matrix";
+import { State } from "./state";
+
+/** Opens a machine's report, at a cell where one is given. */
+export type Open = (machine: number, cell?: { matrix: number; row: number; col: number }) => void;
+
+/** The parts of the page: id, title, content. */
+export function together(report: ReportDocument, view: ComparisonView, open: Open): [string, string, Child[]][] {
+  const { machines } = report;
+  const states = machines.map((machine) => new State(machine));
+  // a bar beside nothing shows nothing
+  const several = (f: FigureView) => f.better !== "neither" && f.values.filter((value) => value).length > 1;
+  const drawn = view.figures.filter(several);
+  const facts = view.figures.filter((f) => !several(f));
+  const seen = view.figures.some((f) => f.values.some((value) => value?.seen));
+  return [
+    ["conclusion", "Conclusion", [view.conclusion.length > 0 && h("ul", {}, ...view.conclusion.map((text) => h("li", {}, text)))]],
+    ["machines", "Machines", [h("div", { class: "cards" }, ...states.map((state, at) => card(state, at, open))), factTable(machines, facts)]],
+    [
+      "figures",
+      "Figures",
+      [
+        h("p", { class: "hint" }, "GB/s as predicted, by copy engines (rings: kernels), unless a figure names another unit. ", seen && h("span", { class: "seen-sample", "aria-hidden": "true" }), seen && " measured or published of the same."),
+        h("div", { class: "figures" }, ...drawn.map((figure) => bars(machines, figure))),
+      ],
+    ],
+    ["maps", "Heat maps on one scale", view.maps.map((map) => maps(states, map, open))],
+  ];
+}
+
+/** A machine as a picture with its verdict. */
+function card(state: State, at: number, open: Open): HTMLElement {
+  const { machine } = state;
+  const picture = drawing(state);
+  // to be looked at; the machine's own page has it to be used
+  picture.inert = true;
+  return h(
+    "section",
+    { class: "card", "aria-label": machine.name },
+    h("h3", {}, machine.name),
+    h("p", { class: "hint" }, machine.title ?? ""),
+    h("p", {}, h("strong", { class: `badge ${machine.verdict}` }, VERDICT[machine.verdict]), ` ${machine.summary}`),
+    h("p", { class: "hint" }, machine.inventory),
+    picture,
+    h("p", { class: "actions" }, button("Open its report", () => open(at), { "aria-label": `Open its report: ${machine.name}` })),
+  );
+}
+
+function factTable(machines: MachineReport[], facts: FigureView[]): HTMLElement {
+  const head = h("tr", {}, h("td", {}), ...machines.map((m) => h("th", { scope: "col", class: "number" }, m.name)));
+  const rows = facts.map((fact) =>
+    h("tr", {}, h("th", { scope: "row" }, micro(fact.what)), ...fact.values.map((value) => h("td", { class: "number" }, value?.text ?? "–"))),
+  );
+  return h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "group", "aria-label": "Facts" },
+    h("table", { class: "facts" }, h("thead", {}, head), h("tbody", {}, ...rows)),
+  );
+}
+
+/** One figure, a bar a machine. */
+function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
+  const all = figure.values.flatMap((value) => (value ? [value.value, value.seen?.high ?? 0] : []));
+  const scale = scaleLinear()
+    .domain([0, Math.max(...all, Number.MIN_VALUE)])
+    .range([0, 100])
+    .clamp(true);
+  const share = (value: number) => `${scale(value).toFixed(2)}%`;
+  const rows = machines.map((machine, at) => {
+    const value = figure.values[at];
+    const track = h("div", { class: "track", "aria-hidden": "true" });
+    if (value) {
+      const bar = h("span", { class: "bar" });
+      bar.style.setProperty("--at", share(value.value));
+      track.append(bar);
+    }
+    if (value?.seen) {
+      const mark = h("span", { class: "seen-mark" });
+      mark.style.setProperty("--low", share(value.seen.low));
+      mark.style.setProperty("--span", `${(scale(value.seen.high) - scale(value.seen.low)).toFixed(2)}%`);
+      track.append(mark);
+    }
+    const seen = value?.seen && h("span", { class: "hint" }, `${value.seen.text} ${value.seen.obtained}`);
+    return h("tr", {}, h("th", { scope: "row" }, machine.name), h("td", { class: "strip" }, track, seen), h("td", { class: "number" }, value?.text ?? "–"));
+  });
+  const reasons = machines.flatMap((machine, at) => {
+    const value = figure.values[at];
+    const words = [value?.about, value?.bound && `bound by ${value.bound}`].filter(Boolean).join("; ");
+    return words === "" ? [] : [h("li", {}, h("strong", {}, machine.name), `: ${words}`)];
+  });
+  return h(
+    "div",
+    { class: "figure" },
+    h("table", {}, h("caption", {}, micro(figure.what), figure.better === "less" && h("span", { class: "hint" }, " (less is better)")), h("tbody", {}, ...rows)),
+    reasons.length > 0 && h("details", { class: "plain" }, h("summary", {}, "Between whom, bound by what"), h("ul", {}, ...reasons)),
+  );
+}
+
+/** The same matrix of several machines, coloured alike. */
+function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
+  const shown = unit(map.unit);
+  const parts = states.map((state, at) => {
+    const of = map.of[at];
+    const matrix = of ? state.machine.matrices[of.matrix] : undefined;
+    return of && matrix ? { state, at, of, matrix } : null;
+  });
+  const highest = Math.max(...parts.map((part) => (part ? most(part.matrix) * part.of.factor : 0)), Number.MIN_VALUE);
+  const scale = scaleLinear().domain([0, highest]).range([0, 1]).clamp(true);
+  const readout = h("output", { class: "readout" }, READ);
+  const way = h("p", { class: "actions" });
+  const marks: ((at: number, row: number, col: number) => void)[] = [];
+  const blocks = parts.map((part) => {
+    if (!part) return null;
+    const { state, at, of, matrix } = part;
+    const { machine } = state;
+    const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
+    const point = (row: number, col: number) => {
+      readout.textContent = `${machine.name}, ${name(row, col)}: ${told(machine, matrix, row, col).join("; ")}`;
+    };
+    const choose = (row: number, col: number) => {
+      point(row, col);
+      marks.forEach((mark) => mark(at, row, col));
+      states.forEach((other) => {
+        const path = matrix.paths[row]?.[col] ?? null;
+        other.choose(other === state ? { kind: "path", path, title: name(row, col), lines: [] } : null);
+      });
+      way.replaceChildren(button(`Show ${name(row, col)} in the report of ${machine.name}`, () => open(at, { matrix: of.matrix, row, col })));
+    };
+    const one = (kind: string, values: (number | null)[][]): Child => {
+      if (!values.flat().some((value) => value !== null)) return null;
+      const made = grid({
+        caption: `${machine.name}, ${kind}`,
+        rows: matrix.rows,
+        cols: matrix.cols,
+        look: (row, col) => {
+          const value = values[row]?.[col] ?? null;
+          if (value === null || own(matrix, row, col)) return null;
+          return { text: number(value * of.factor), ramp: "value", at: scale(value * of.factor) };
+        },
+        point,
+        choose,
+      });
+      marks.push((where, row, col) => (where === at ? made.mark(row, col) : made.unmark()));
+      return made.root;
+    };
+    const note = compared(matrix);
+    return h(
+      "div",
+      { class: "shared" },
+      h("h4", {}, machine.name),
+      note && h("p", { class: "hint" }, note),
+      h("div", { class: "maps" }, one("predicted", matrix.expected), one(matrix.obtained, matrix.seen)),
+    );
+  });
+  const ramp = h("span", { class: "ramp", "aria-hidden": "true" });
+  return h(
+    "section",
+    { class: "side" },
+    h("h3", {}, `${map.what}, ${shown}`),
+    h("p", { class: "hint scale" }, "0 ", ramp, ` ${number(highest)} ${shown}, in all of them`),
+    readout,
+    way,
+    h("div", { class: "sides" }, ...blocks),
+  );
+}
+
+const READ = "Point at a cell, or walk with the arrow keys; Enter lights its way in the machine's picture.";
