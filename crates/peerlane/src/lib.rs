@@ -22,12 +22,9 @@ pub mod expectation;
 pub mod export;
 pub mod fabric;
 pub mod fit;
-<<<<<<< HEAD
-pub mod infer;
-=======
 pub mod fleet;
 mod flows;
->>>>>>> main
+pub mod infer;
 pub mod lift;
 pub mod machine;
 pub mod measure;
