@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::certainty::{Support, supports};
 use super::coverage::Coverage;
 use super::fit::{Data, Fit};
 use super::hypothesis::Hypothesis;
@@ -37,6 +38,8 @@ pub struct Outcome {
     pub hypothesis: Hypothesis,
     /// All that was measured, in order.
     pub trials: Vec<Trial>,
+    /// How sure each of its groups is.
+    pub supports: Vec<Support>,
     /// Subsets of which no trial could tell whether they have a limit of their own, and none was left to ask.
     pub undriven: Vec<Members>,
 }
@@ -78,8 +81,29 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
             .or_else(|| next_set(&fit, all, &data, design.repeats, &mut settled, &mut random))
             .or_else(|| coverage.most_driving(&fit.hypothesis, all, &mut random));
     }
-    fit = search(Fit::refitted(fit.hypothesis, &data), &data);
-    Ok(Outcome { hypothesis: fit.hypothesis, trials: data.trials, undriven: coverage.left().collect() })
+    Ok(outcome(fit, data, coverage, all, &mut random))
+}
+
+/// What trials that were made already, among them each flow's alone, tell.
+pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>) -> Outcome {
+    let n = n.min(Members::MOST);
+    let mut random = Random::new(n as u64, "conclusion");
+    let data = Data { trials, noise };
+    let alone = |i: usize| data.trials.iter().filter(move |t| t.set == Members::one(i)).find_map(|t| t.rate(i));
+    // of a flow that never ran alone, the most that it reached is the least that it can
+    let most = |i: usize| data.trials.iter().filter_map(|t| t.rate(i)).fold(0.0, f64::max);
+    let solo = (0..n).map(|i| alone(i).unwrap_or_else(|| most(i))).collect();
+    let fit = Fit::of(Hypothesis { solo, groups: Vec::new() }, &data);
+    let coverage = Coverage::new(n, &mut random);
+    outcome(fit, data, coverage, Members::first(n), &mut random)
+}
+
+/// The last search, and what it leaves.
+fn outcome(fit: Fit, data: Data, mut coverage: Coverage, all: Members, random: &mut Random) -> Outcome {
+    let fit = search(Fit::refitted(fit.hypothesis, &data), &data);
+    coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
+    let supports = supports(&fit, all, &data, random);
+    Outcome { hypothesis: fit.hypothesis, trials: data.trials, supports, undriven: coverage.left().collect() }
 }
 
 fn members_of(hypothesis: &Hypothesis) -> BTreeSet<Members> {

@@ -11,9 +11,9 @@ use crate::virtual_machine::random::Random;
 const DRIVEN: [f64; 2] = [0.75, 0.95];
 
 /// Flows of which every subset is to be driven.
-const ALL_SUBSETS: usize = 8;
+const ALL_SUBSETS: usize = 10;
 
-/// Larger subsets than pairs for each flow, where there are too many.
+/// Larger subsets than triples for each flow, where there are too many.
 const SOME_SUBSETS: usize = 12;
 
 /// Sets that are compared.
@@ -35,15 +35,17 @@ struct Subset {
 }
 
 impl Coverage {
-    /// For so many flows: all pairs; all larger subsets of few flows, of many some, neighbours among them.
+    /// For so many flows: all pairs and triples; all larger subsets of few flows, of many some, neighbours among them.
     pub(super) fn new(n: usize, random: &mut Random) -> Self {
         let mut all: Vec<Members> = Vec::new();
         if n <= ALL_SUBSETS {
             all.extend((1_u64..1 << n).map(|bits| (0..n).filter(|i| bits >> i & 1 == 1).collect::<Members>()));
         } else {
             all.extend((0..n).flat_map(|i| (0..i).map(move |j| Members::one(i).or(Members::one(j)))));
+            let three = |i: usize, j: usize, k: usize| [i, j, k].into_iter().collect::<Members>();
+            all.extend((0..n).flat_map(|i| (0..i).flat_map(move |j| (0..j).map(move |k| three(i, j, k)))));
             for _ in 0..SOME_SUBSETS * n {
-                let size = 3 + (random.uniform() * 5.99) as usize;
+                let size = 4 + (random.uniform() * 5.99) as usize;
                 all.push(shuffled(Members::first(n), random).into_iter().take(size).collect());
             }
             let blocks = std::iter::successors(Some(2), |k| Some(k * 2)).take_while(|k| *k < n);

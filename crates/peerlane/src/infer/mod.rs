@@ -5,15 +5,23 @@
 //! what it can and cannot tell.
 
 mod adaptive;
+mod certainty;
 mod coverage;
+mod document;
+mod explore;
 mod fit;
+mod flows;
 mod hypothesis;
 mod members;
 mod questions;
 mod search;
 mod trials;
 
-pub use adaptive::{Design, Outcome, experiment, most_sets};
+pub use adaptive::{Design, Outcome, conclude, experiment, most_sets};
+pub use certainty::Support;
+pub use document::{Asked, Beside, Experiment, Inference, InferredGroup, Rate, SCHEMA, Unidentifiable};
+pub use explore::explore;
+pub use flows::{ALLOCATIONS, Flow, Way, flows};
 pub use hypothesis::{Group, Hypothesis};
 pub use members::Members;
 pub use trials::{Noise, Trial};

@@ -56,6 +56,13 @@ pub(super) fn units(of: Members, groups: &[Group]) -> Vec<Members> {
 
 /// The questions about a group that the trials leave open.
 pub(super) fn open(fit: &Fit, at: usize, all: Members, data: &Data, random: &mut Random) -> Vec<Question> {
+    let mut questions = alternatives(fit, at, all, random);
+    questions.retain(|q| fit.difference(&q.other, &q.old, &q.new, data) < EXCLUDED);
+    questions
+}
+
+/// What could be in a group's place: it with one more member or one less, or two groups.
+pub(super) fn alternatives(fit: &Fit, at: usize, all: Members, random: &mut Random) -> Vec<Question> {
     let hypothesis = &fit.hypothesis;
     let Some(group) = hypothesis.groups.get(at).copied() else { return Vec::new() };
     let inside = units(group.members, &hypothesis.groups);
@@ -64,13 +71,13 @@ pub(super) fn open(fit: &Fit, at: usize, all: Members, data: &Data, random: &mut
         let mut groups = hypothesis.groups.clone();
         groups.remove(at);
         groups.extend(new.iter().copied());
-        let other = hypothesis.with(groups);
-        if fit.difference(&other, &[group], &new, data) < EXCLUDED {
-            questions.push(Question { other, old: vec![group], new, about });
-        }
+        questions.push(Question { other: hypothesis.with(groups), old: vec![group], new, about });
     };
     for unit in units(all.minus(group.members), &hypothesis.groups) {
-        ask(vec![Group { members: group.members.or(unit), ..group }], unit);
+        let members = group.members.or(unit);
+        ask(vec![Group { members, ..group }], unit);
+        // one that asks for little may have been at work, unnoticed, in every set that filled the group
+        ask(vec![Group { members, capacity: group.capacity + hypothesis.total(unit) }], unit);
     }
     let together = hypothesis.rates(group.members);
     let part = |members: Members| super::hypothesis::sum_of(&together, group.members, members);

@@ -149,7 +149,8 @@ fn suggested(fit: &Fit, trial: &Trial, expected: &[f64], data: &Data) -> Vec<Cha
             others.extend([group.members.or(other.members), group.members.minus(other.members)]);
         }
         for members in others.into_iter().filter(|m| m.len() > 1 && *m != group.members) {
-            for capacity in [group.capacity, trial.sum_of(members)] {
+            let more = group.capacity + fit.hypothesis.total(members.minus(group.members));
+            for capacity in [group.capacity, trial.sum_of(members), more] {
                 if capacity > 0.0 {
                     changes.push(change(hypothesis, &[at], vec![Group { members, capacity }]));
                 }
