@@ -32,8 +32,7 @@ pub struct Support {
 /// The support of every group, the largest groups first.
 pub(super) fn supports(fit: &Fit, all: Members, data: &Data, random: &mut Random) -> Vec<Support> {
     let groups = fit.hypothesis.groups.iter().enumerate();
-    let mut supports: Vec<Support> =
-        groups.map(|(at, group)| support(fit, at, *group, all, data, random)).collect();
+    let mut supports: Vec<Support> = groups.map(|(at, group)| support(fit, at, *group, all, data, random)).collect();
     supports.sort_by_key(|s| (std::cmp::Reverse(s.group.members.len()), s.group.members));
     supports
 }

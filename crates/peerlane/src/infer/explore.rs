@@ -134,10 +134,9 @@ fn one_way<E>(
         Err(Stop::NoValue { set, why }) => {
             let names: Vec<&str> = set.iter().filter_map(|i| known.get(i)).map(|f| f.name.as_str()).collect();
             let names = crate::names::list(&names);
-            found.notes.push(format!(
-                "{}: the set of {names} has no value, so that nothing is concluded: {why}",
-                way.words()
-            ));
+            found
+                .notes
+                .push(format!("{}: the set of {names} has no value, so that nothing is concluded: {why}", way.words()));
             Ok(None)
         }
     }
