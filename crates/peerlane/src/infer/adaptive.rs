@@ -73,10 +73,10 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
         if members_of(&fit.hypothesis) != before {
             settled.clear();
         }
-        // what does not fit shows nothing
-        let fitting = |at: usize| fit.excess(at, &data) <= 0.0;
-        coverage
-            .renew(&fit.hypothesis, data.trials.iter().enumerate().filter(|(at, _)| fitting(*at)).map(|(_, t)| t.set));
+        // what does not fit shows nothing, unless it is so again
+        let again = |at: usize, trial: &Trial| data.trials.iter().take(at).any(|earlier| earlier.set == trial.set);
+        let shows = |(at, trial): &(usize, &Trial)| fit.excess(*at, &data) <= 0.0 || again(*at, trial);
+        coverage.renew(&fit.hypothesis, data.trials.iter().enumerate().filter(shows).map(|(_, t)| t.set));
         next = suspected(&fit, all, &data, design.repeats, &mut random)
             .or_else(|| next_set(&fit, all, &data, design.repeats, &mut settled, &mut random))
             .or_else(|| coverage.most_driving(&fit.hypothesis, all, &mut random));

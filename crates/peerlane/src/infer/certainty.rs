@@ -44,7 +44,7 @@ fn support(fit: &Fit, at: usize, group: Group, all: Members, data: &Data, random
     let full_in = data.trials.iter().zip(&fit.predicted).enumerate();
     let full_in: Vec<usize> = full_in.filter(|(_, pair)| full(*pair)).map(|(i, _)| i).collect();
     let certainty = fit.capacity(&group, data).map_or(0.0, |c| c.1);
-    let reach = (INTERVAL / certainty.sqrt().max(1e-6)).min(1.0).exp();
+    let reach = (INTERVAL * disagreement(&group, &full_in, data) / certainty.sqrt().max(1e-6)).min(1.0).exp();
     // likelihoods of the others, over that of the group as it is; a group that is not there costs nothing
     let mut groups = fit.hypothesis.groups.clone();
     groups.remove(at);
@@ -61,4 +61,17 @@ fn support(fit: &Fit, at: usize, group: Group, all: Members, data: &Data, random
         confidence: (1.0 / (1.0 + odds)).min(MOST_CONFIDENCE),
         full_in,
     }
+}
+
+/// By how much the sums of the trials that fill a group lie farther apart than noise makes them, at least 1: the factor
+/// by which an uncertainty is too small (Birge, "The calculation of errors by the method of least squares", 1932). A limit
+/// that carries more the more flows share it shows so.
+fn disagreement(group: &Group, full_in: &[usize], data: &Data) -> f64 {
+    let of = |at: &usize| {
+        let trial = data.trials.get(*at)?;
+        let off = (trial.sum_of(group.members) / group.capacity.max(1e-12)).max(1e-12).ln();
+        Some(off * off * data.noise.weight(trial.repeats, trial.set.and(group.members).len()))
+    };
+    let squares: Vec<f64> = full_in.iter().filter_map(of).collect();
+    (squares.iter().sum::<f64>() / squares.len().saturating_sub(1).max(1) as f64).sqrt().max(1.0)
 }

@@ -1,7 +1,7 @@
 //! Which flows have not yet shown that they share nothing: subsets that no trial has driven hard enough to notice a
 //! limit of their own, and the set of flows that drives most of them.
 
-use super::hypothesis::{Hypothesis, sum_of};
+use super::hypothesis::{Group, Hypothesis, sum_of};
 use super::members::Members;
 use super::questions::shuffled;
 use crate::virtual_machine::random::Random;
@@ -63,8 +63,9 @@ impl Coverage {
     pub(super) fn renew(&mut self, hypothesis: &Hypothesis, asked: impl Iterator<Item = Members>) {
         for subset in &mut self.subsets {
             subset.able = hypothesis.total(subset.members);
-            let known = hypothesis.groups.iter().any(|g| g.members == subset.members);
-            subset.driven = if known { 1.0 } else { 0.0 };
+            // nothing is behind part of a group and others at once where machines are trees
+            let settled = |g: &Group| g.members == subset.members || g.members.crosses(subset.members);
+            subset.driven = if hypothesis.groups.iter().any(settled) { 1.0 } else { 0.0 };
         }
         for set in asked {
             self.add(hypothesis, set);
