@@ -336,11 +336,13 @@ impl MeasureArgs {
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct InferArgs {
-    /// What to ask: 'live', a system's name or a system file (a virtual machine), or a recorded run or capture
-    #[arg(value_name = "TARGET")]
-    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Ask nothing; take the numbers that are published or recorded, as with a run or a capture
+    #[arg(long, conflicts_with_all = ["directions", "force"])]
+    pub(crate) recorded: bool,
     /// Only these directions
     #[arg(long, value_name = "DIRECTION,…", value_delimiter = ',', value_parser = ways())]
     pub(crate) directions: Vec<Way>,

@@ -6,7 +6,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use peerlane::infer::{Inference, Way, explore};
+use peerlane::catalogue;
+use peerlane::infer::{Inference, Way, explore, recorded};
+use peerlane::machine::Machine;
 use peerlane::plan::{Plan, Work};
 use peerlane::run::Cell;
 
@@ -16,10 +18,21 @@ use crate::args::InferArgs;
 use crate::measuring::asker::Asker;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
+use crate::target::load;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let found = experiment(&resolve(args.target.as_deref(), "infer")?, args)?;
+    let target = args.machines.targets.as_slice();
+    let mut incomplete = false;
+    let found = match target {
+        [] if !args.recorded => experiment(&resolve(None, "infer")?, args)?,
+        [one] if !args.recorded && can_be_asked(one) => experiment(&resolve(Some(one), "infer")?, args)?,
+        _ => {
+            let loaded = load(target, args.machines.machine.as_deref())?;
+            incomplete = loaded.incomplete;
+            from_records(&loaded.machines)?
+        }
+    };
     if let Some(path) = &args.output {
         keep(&found, path)?;
     }
@@ -28,7 +41,28 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     } else {
         inference::write(out, &found, args.detail.verbose)?
     }
-    Ok(Outcome { findings: false, incomplete: found.asked.is_empty() })
+    let nothing = found.asked.is_empty() && found.rate_groups.is_empty();
+    Ok(Outcome { findings: false, incomplete: incomplete || nothing })
+}
+
+/// Whether a TARGET answers questions: this machine, or a design as a virtual one.
+fn can_be_asked(target: &str) -> bool {
+    let file = Path::new(target);
+    let is_design = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && file.is_file();
+    target == "live" || catalogue::system_text(target).is_some() || is_design
+}
+
+/// What is known already.
+fn from_records(machines: &[Machine]) -> Result<Inference, Failure> {
+    let [machine] = machines else {
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        return Err(Failure::new(format!(
+            "limits are inferred of one machine and there are {}; choose with --machine: {}",
+            machines.len(),
+            names.join(", ")
+        )));
+    };
+    Ok(recorded(machine, if machine.measured.is_some() { "from a recorded run" } else { "from what is on record" }))
 }
 
 /// The experiment on a machine that can be measured.

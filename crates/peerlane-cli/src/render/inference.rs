@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::infer::{Inference, InferredGroup, Way};
+use peerlane::infer::{Inference, InferredGroup, RateGroups, Way};
 use peerlane::names::ranges;
 
 use super::style::{self, paint};
@@ -24,6 +24,9 @@ pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io
     hang(out, "", &paint(style::HEADING, &verdict(found)))?;
     groups(out, found, verbose)?;
     between_kinds(out, found)?;
+    for told in &found.rate_groups {
+        pairs(out, told)?;
+    }
     unknown(out, found, verbose)?;
     for note in &found.notes {
         hang(out, "  ", note)?;
@@ -40,7 +43,7 @@ pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io
 fn verdict(found: &Inference) -> String {
     let what = match found.groups.len() {
         0 if found.asked.is_empty() => {
-            "no set of transfers is known, so that nothing can be said of sharing".to_owned()
+            "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
         }
         0 => "no limit that transfers share was reached".to_owned(),
         n => {
@@ -118,6 +121,26 @@ fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
         let so = if beside.independent() { "independent" } else { "they share something" };
         let text = format!("{} keeps {kept_a} of its rate, {} {kept_b}: {so}", a.words(), b.words());
         hang(out, "  ", &text)?;
+    }
+    Ok(())
+}
+
+/// GPUs that are alike by the rates of lone pairs, and cells that are not as others.
+fn pairs(out: &mut dyn Write, told: &RateGroups) -> io::Result<()> {
+    let stated = if told.published { "published" } else { "recorded" };
+    writeln!(out)?;
+    hang(out, "", &paint(style::HEADING, &format!("Lone pairs, GB/s ({stated}: {})", told.matrix)))?;
+    for group in &told.groups {
+        hang(out, "  ", &format!("{} among each other: {}", ranges(&group.members), span(group.low, group.high)))?;
+    }
+    for (at, level) in told.between.iter().enumerate() {
+        let whose = match (&level.noticed, told.groups.is_empty(), at) {
+            (Some(noticed), ..) => format!("noticed: {noticed}"),
+            (None, true, _) => "all pairs".to_owned(),
+            (None, false, _) if told.between.len() == 1 => "all other pairs".to_owned(),
+            (None, false, _) => "most other pairs".to_owned(),
+        };
+        hang(out, "  ", &format!("{whose}: {} ({})", span(level.low, level.high), count(level.pairs, "ordered pair")))?;
     }
     Ok(())
 }

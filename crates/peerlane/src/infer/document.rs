@@ -22,6 +22,9 @@ pub struct Inference {
     pub groups: Vec<InferredGroup>,
     /// What cannot be told, and what would tell it.
     pub unidentifiable: Vec<Unidentifiable>,
+    /// GPUs that are alike by the rates of lone pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_groups: Vec<super::RateGroups>,
     /// Whether flows of one kind disturb those of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,

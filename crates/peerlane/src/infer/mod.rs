@@ -13,7 +13,9 @@ mod fit;
 mod flows;
 mod hypothesis;
 mod members;
+mod pairs;
 mod questions;
+mod recorded;
 mod search;
 mod trials;
 
@@ -24,4 +26,6 @@ pub use explore::explore;
 pub use flows::{ALLOCATIONS, Flow, Way, flows};
 pub use hypothesis::{Group, Hypothesis};
 pub use members::Members;
+pub use pairs::{RateGroup, RateGroups, RateLevel};
+pub use recorded::recorded;
 pub use trials::{Noise, Trial};
