@@ -440,6 +440,10 @@ fn a_failed_uplink_is_gone_round_and_shared() {
     assert!(last(&failed[0]).starts_with("leaf# to spine#"), "{:?}", failed[0].last);
     assert_eq!(last(&failed[0]), last(&failed[1]));
     assert!(!last(&whole[1]).contains("spine"), "{:?}", whole[1].last);
+    // rings of all GPUs, which share what joins those of a node
+    let ring = both(&cluster, "all-gather", 1e9);
+    assert!(ring.iter().all(|o| o.inexact.is_none() && o.rerouted));
+    close(ring[0].time, ring[1].time);
     // neighbours of a rail cross from leaf to leaf by the first link of each, so that no other is missed
     let mut rails = many("hgx-h200", 66, "rail:2");
     let job = |workload: &str| Job::Workload(workload.parse().unwrap(), vec![Bytes(1 << 30)]);

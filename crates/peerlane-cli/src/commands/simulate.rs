@@ -192,9 +192,14 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         }
     }
     if let Some(last) = document.points.last().filter(|p| told_apart(p)) {
-        let held: Vec<String> =
-            last.last_held_by.iter().map(|b| format!("{}, {}", b.resource, percent(b.share))).collect();
-        hang(out, "\nThe last transfer of each round is held by: ", &held.join("; "))?;
+        writeln!(
+            out,
+            "\n{}",
+            paint(style::HEADING, "What holds the last transfer of each round, by the rounds' time")
+        )?;
+        for binding in &last.last_held_by {
+            hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
+        }
     }
     match document.rerouted {
         Some(true) => writeln!(out, "\nTransfers go round the failed link.")?,
