@@ -61,18 +61,22 @@ fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<(
         }
         writeln!(out, "\n{}", paint(style::HEADING, &format!("{}, shared limits in GB/s", capital(way.words()))))?;
         for group in groups {
-            let head = format!(
-                "{} share {} ({}), {}",
-                listed(&group.members),
-                number(group.capacity),
-                span(group.low, group.high),
-                how_sure(group.confidence)
-            );
-            hang(out, "  ", &head)?;
+            hang(out, "  ", &words(group))?;
             hang(out, "      ", &paint(style::DIM, &shown_by(found, group, verbose)))?;
         }
     }
     Ok(())
+}
+
+/// `GPU0–GPU3 share 155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
+pub(crate) fn words(group: &InferredGroup) -> String {
+    format!(
+        "{} share {} ({}), {}",
+        listed(&group.members),
+        number(group.capacity),
+        span(group.low, group.high),
+        how_sure(group.confidence)
+    )
 }
 
 fn how_sure(confidence: f64) -> String {
