@@ -130,6 +130,29 @@ fn the_record_is_what_json_shows() {
 }
 
 #[test]
+fn a_record_beside_its_machine_is_drawn_and_judged() {
+    let folder = std::env::temp_dir().join(format!("peerlane-inferred-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("inference.json");
+    let record = file.to_str().unwrap();
+    out(&["infer", RUN, "--output", record]);
+    let map = out(&["map", RUN, record]);
+    assert!(map.contains("Shared limits that contention shows\n  ┄ device → host: GPU0–GPU3 share 157.1"), "{map}");
+    let svg = out(&["map", RUN, record, "--format", "svg"]);
+    assert!(svg.contains(">device → host 157.1 GB/s</text>"), "{svg}");
+    let check: Value = json(&["check", RUN, record, "--json"]);
+    let finding = check["findings"].as_array().unwrap().iter().find(|f| f["rule"] == "shared-limit").unwrap().clone();
+    assert_eq!(finding["subjects"], serde_json::json!(["GPU0", "GPU1", "GPU2", "GPU3"]));
+    assert_eq!(finding["evidence"], serde_json::json!([format!("{record} (peerlane infer)")]));
+    let alone = peerlane(&["map", record]);
+    let other = peerlane(&["map", "az-2x-m60", record]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((alone.status.code(), other.status.code()), (Some(2), Some(2)));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("name that machine, too"));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("names GPU2, which az-2x-m60 has not"));
+}
+
+#[test]
 fn what_cannot_be_asked_is_said() {
     for (args, words) in [
         (&["infer", "dgx-1w"][..], "did you mean dgx-1 or dgx-1v?"),

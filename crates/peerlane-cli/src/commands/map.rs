@@ -111,7 +111,7 @@ fn inferred(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
             let text = format!("{}: {}", group.direction.words(), inference::words(group));
             hang(out, "  ┄ ", &text)?;
         }
-        hang(out, "  ", &paint(style::DIM, &format!("{} ({})", label::origin(origin), found.source)))?;
+        hang(out, "  ", &paint(style::DIM, &format!("{}, {}", label::origin(origin), found.source)))?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) fn write(out: &mut dyn Write, model: &Model) -> io::Result<()> {
     let fabric = &machine.fabric;
     let drawing = Drawing::of(model);
     let brackets = brackets(model, &drawing);
-    let right = brackets.last().map_or(0.0, |b| b.x + BRACKET_TEXT);
+    let right = brackets.iter().map(|b| b.x + BRACKET_TEXT).fold(0.0, f64::max);
     let (total_width, total_height) = (drawing.width.max(right), drawing.height + TITLE);
     let mut svg = String::new();
     let title = escape(machine.title.as_deref().unwrap_or(&machine.name));
@@ -84,20 +84,24 @@ fn brackets(model: &Model, drawing: &Drawing) -> Vec<Bracket> {
         let node = fabric.find(name)?.index();
         drawing.boxes.iter().find(|b| b.node == node).map(|b| b.y + BOX_HEIGHT / 2.0)
     };
-    let column = |(at, (members, label)): (usize, (&[String], Vec<String>))| Bracket {
-        x: drawing.width + BRACKET * at as f64,
-        teeth: members.iter().filter_map(middle).collect(),
-        label,
-    };
-    all.into_iter().enumerate().map(column).collect()
+    // where each column is free again
+    let mut columns: Vec<f64> = Vec::new();
+    let mut brackets = Vec::new();
+    for (members, label) in all {
+        let mut teeth: Vec<f64> = members.iter().filter_map(middle).collect();
+        teeth.sort_by(f64::total_cmp);
+        let (Some(top), Some(bottom)) = (teeth.first().copied(), teeth.last().copied()) else { continue };
+        let at = columns.iter().position(|free| *free < top).unwrap_or(columns.len());
+        columns.resize(columns.len().max(at + 1), 0.0);
+        columns[at] = bottom;
+        brackets.push(Bracket { x: drawing.width + BRACKET * at as f64, teeth, label });
+    }
+    brackets
 }
 
 fn draw_bracket(svg: &mut String, bracket: &Bracket) {
     let Bracket { x, teeth, label } = bracket;
-    let (top, bottom) = teeth.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), y| (a.min(*y), b.max(*y)));
-    if teeth.is_empty() {
-        return;
-    }
+    let (Some(top), Some(bottom)) = (teeth.first(), teeth.last()) else { return };
     let mut path = format!("M{x:.1} {top:.1}V{bottom:.1}");
     for y in teeth {
         let _ = write!(path, "M{x:.1} {y:.1}h-8");

@@ -1,7 +1,6 @@
 //! Limits behind several GPUs that contention shows and nothing known of the machine explains.
 
 use super::view::{Raised, View};
-use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::expectation::expect_set;
@@ -57,12 +56,12 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
         ),
         expected: format!("{expected:.1} GB/s together, {why}"),
         observed: format!(
-            "{:.1} GB/s ({:.1} to {:.1}), full in {} of the sets that ran; {} sure",
+            "{:.1} GB/s ({:.1} to {:.1}), full in {} of the sets that ran; {:.1} % sure",
             group.capacity,
             group.low,
             group.high,
             group.sets.len(),
-            percent(group.confidence)
+            100.0 * group.confidence
         ),
         evidence: view.cite([origin]),
         mend: "Plan with the shared rate: feed fewer GPUs at once, or keep data on them. Of a virtual machine ask the \
