@@ -12,12 +12,12 @@ use crate::plan::Plan;
 use crate::run::Cell;
 
 /// The least noise that is taken for granted, whatever the samples of a moment say: of one allocation of one flow, and
-/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 %; that a machine shares as the solver
+/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver
 /// does is not true to better than this.
 const NOISE: Noise = Noise { each: 0.02, common: 0.01 };
 
-/// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 183 GB/s
-/// by two, 198 by three and 204 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
+/// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 186 GB/s
+/// by two, 200 by three and 202 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
 const BOTH: Noise = Noise { each: 0.05, common: 0.06 };
 
 /// The mean range of three values of a normal distribution is 1.69 standard deviations (Tippett 1925).

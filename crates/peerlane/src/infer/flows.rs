@@ -14,7 +14,7 @@ const HOST: Size = Size::UpTo(Bytes::from_mib(64));
 /// A message between GPUs that share what they run over.
 const PEER: Size = Size::UpTo(Bytes::from_mib(256));
 
-/// Wall time of one set, in which its three allocations are sampled. Four H200 GPUs take 0.12 s a set so.
+/// Wall time of one set, in which its three allocations are sampled. Four H200 GPUs take 0.14 s a set so.
 const SET_TIME: f64 = 0.15;
 
 /// How often a set's memory is allocated anew: the repeats that count, since samples of one allocation agree too well.
