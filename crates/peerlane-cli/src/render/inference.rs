@@ -43,6 +43,7 @@ fn verdict(found: &Inference) -> String {
         0 if found.asked.is_empty() => {
             "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
         }
+        0 if found.asked.iter().all(|a| a.flows < 2) => "one GPU, which shares with no other".to_owned(),
         0 => "no limit that transfers share was reached".to_owned(),
         n => {
             let sure = found.groups.iter().filter(|g| g.confidence >= SURE).count();

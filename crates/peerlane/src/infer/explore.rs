@@ -87,20 +87,34 @@ fn one_way<E>(
     let mut known: Vec<Flow> = Vec::new();
     let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
     let mut widths: Vec<f64> = Vec::new();
-    let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (mut refused, mut staged) = (Vec::new(), Vec::new());
     for flow in flows(machine, way).into_iter().take(Members::MOST) {
-        let cells = ask(&plan(std::iter::once(&flow)))?;
-        match rates(&cells, std::iter::once(&flow)) {
-            Ok(alone) => {
-                widths.extend(width(&cells));
-                pilot.insert(Members::one(known.len()), alone);
-                known.push(flow);
+        let mut last = None;
+        for flow in [Some(flow.clone()), flow.staged()].into_iter().flatten() {
+            let cells = ask(&plan(std::iter::once(&flow)))?;
+            match rates(&cells, std::iter::once(&flow)) {
+                Ok(alone) => {
+                    if flow.is_staged() {
+                        staged.push(flow.name.clone());
+                    }
+                    widths.extend(width(&cells));
+                    pilot.insert(Members::one(known.len()), alone);
+                    known.push(flow);
+                    last = None;
+                    break;
+                }
+                Err(why) => last = Some(why),
             }
-            Err(why) => refused.entry(why).or_default().push(flow.name),
         }
+        refused.extend(last.map(|why| (flow.name, why)));
     }
-    for (why, names) in refused {
-        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), crate::names::list(&names)));
+    if let Some((_, why)) = refused.first() {
+        let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), names.join(", ")));
+    }
+    if !staged.is_empty() {
+        let names = staged.join(", ");
+        found.notes.push(format!("{}: {names} go through host memory, since there is no direct way", way.words()));
     }
     if known.is_empty() {
         return Ok(None);
