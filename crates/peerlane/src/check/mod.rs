@@ -39,6 +39,7 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod shared_limit;
 mod slow_path;
 mod small_bar1;
 mod small_packets;
@@ -198,7 +199,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 31] = [
+const RULES: [Rule; 32] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -230,6 +231,7 @@ const RULES: [Rule; 31] = [
     small_packets::RULE,
     contended_slow::RULE,
     host_buffers_far::RULE,
+    shared_limit::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

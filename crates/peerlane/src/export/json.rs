@@ -454,6 +454,7 @@ mod tests {
             ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
             ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
             ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
+            ("inference", schemars::schema_for!(crate::infer::Inference)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
