@@ -113,8 +113,15 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
         }
     };
     let matrix = &observed.matrix;
+    let of_class = |c: &Cell| c.nodes().is_some_and(|(a, b)| view.class(a, b) == Some(*class));
+    let rates = view.gpu_cells(matrix).into_iter().filter(of_class).map(|c| c.rate.gb());
+    let most = rates.fold(*usual, f64::max);
     let finding = Finding {
-        summary: format!("{who} are up to {} below those of the other {class} pairs", percent(*gap)),
+        summary: format!(
+            "{who} are up to {} below those of the other {class} pairs: {:.2} beside {most:.2} GB/s",
+            percent(*gap),
+            worst.rate.gb()
+        ),
         expected: format!("about {usual:.2} GB/s, the median of {class} pairs"),
         observed: format!(
             "{} {} ({}{})",
@@ -144,7 +151,10 @@ mod tests {
         let found = findings(&machine, run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
         assert_eq!(found[0].subjects, ["GPU3"]);
-        assert_eq!(found[0].summary, "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs");
+        assert_eq!(
+            found[0].summary,
+            "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs: 18.36 beside 20.20 GB/s"
+        );
     }
 
     #[test]
