@@ -100,7 +100,8 @@ fn run(view: &View) -> Vec<Raised> {
             .filter_map(|i| Some((judged.get(i)?, i)))
             .filter(|(j, _)| j.published == published)
             .collect();
-        let found = one_link::explain(&of.iter().map(|(j, _)| j.crossing.clone()).collect::<Vec<_>>()).0;
+        let crossings: Vec<Crossing> = of.iter().map(|(j, _)| j.crossing.clone()).collect();
+        let found = one_link::explain(&crossings, |link| matches!(cause_of(view, link, None), Cause::Device(..))).0;
         for Explained { link, from, low } in found {
             let members: Vec<usize> = low.iter().filter_map(|i| Some(of.get(*i)?.1)).collect();
             open.retain(|i| !members.contains(i));

@@ -18,6 +18,13 @@ const OUTLYING: f64 = 4.0;
 /// A class needs this many cells to have a usual rate.
 const FEWEST: usize = 4;
 
+/// Below this share, a GPU that is as low in [`AGREEING`] matrices is slow, and not merely not alike: sound GPUs of one
+/// product differ by a few percent, and not in the same way in each test.
+const AGREED: f64 = 0.15;
+
+/// Matrices that must show it.
+const AGREEING: usize = 3;
+
 /// What pairs that should be equally fast share: their class, the lanes of their narrowest link, whether
 /// peer-to-peer works (refused pairs are staged), and the products at both ends.
 type Alike<'a> = (PathClass, Option<u8>, Option<bool>, Option<(&'a str, &'a str)>);
@@ -89,7 +96,13 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'
 fn report(view: &View, low: &Low) -> Option<Raised> {
     let Low { class, culprit, odd } = low;
     let (observed, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
-    let much = *gap >= view.settings.uneven_path_class.much;
+    let settings = view.settings.uneven_path_class;
+    let mut shown: Vec<*const Observed> =
+        odd.iter().filter(|(.., gap)| *gap >= AGREED).map(|(o, ..)| std::ptr::from_ref(*o)).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    let agreed = culprit.is_some() && AGREED < settings.much && shown.len() >= AGREEING;
+    let much = *gap >= settings.much || agreed;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (a, b) in odd.iter().filter_map(|(_, _, cell, _)| cell.nodes()) {
         let pair = (view.name(a).to_owned(), view.name(b).to_owned());
@@ -155,6 +168,20 @@ mod tests {
             found[0].summary,
             "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs: 18.36 beside 20.20 GB/s"
         );
+    }
+
+    #[test]
+    fn as_low_in_every_test_is_slow() {
+        let mut machine = captured(boxes(&[4], false));
+        let low = [(3, 0, 16.2), (3, 1, 16.3), (3, 2, 16.1), (0, 3, 16.2), (1, 3, 16.3), (2, 3, 16.2)];
+        for _ in 0..2 {
+            machine.matrices.push(uniform(4, 20.0, &low));
+        }
+        assert_eq!(findings(&machine, run)[0].severity, Severity::Info);
+        machine.matrices.push(uniform(4, 20.0, &low));
+        let found = findings(&machine, run);
+        assert_eq!((found[0].severity, found[0].kind), (Severity::Warning, FindingKind::Fault));
+        assert_eq!(found[0].subjects, ["GPU3"]);
     }
 
     #[test]
