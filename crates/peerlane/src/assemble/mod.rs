@@ -25,6 +25,7 @@ mod untold;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+pub(crate) use unknown::NVLINK_UNTOLD;
 
 use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};
@@ -33,6 +34,7 @@ use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 use group::Cluster;
 use inventory::Inventory;
 use skeleton::Skeleton;
+pub(crate) use unknown::NVLINK_UNTOLD;
 
 /// The machines that the evidence speaks of, in the order of their first statement. Warnings of the
 /// scan go to the machine whose source they are about, or to the first.

@@ -117,9 +117,9 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
         for cell in view.gpu_cells(&on.matrix) {
             let Some((a, b)) = cell.nodes() else { continue };
             let (source, target) = if on.matrix.op == Some(Operation::Read) { (b, a) } else { (a, b) };
-            let host = host_rate(view, on, source, false).zip(host_rate(view, on, target, true));
-            let Some((out, into)) = host.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
-            let least = out.min(into);
+            let host = [host_rate(view, on, source, false), host_rate(view, on, target, true)];
+            let least = host.into_iter().flatten().min_by(f64::total_cmp);
+            let Some(least) = least.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
             if cell.rate.gb() < FAR_SLOWER * least {
                 found.push((on, cell, least));
             }
