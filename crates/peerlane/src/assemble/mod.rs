@@ -34,7 +34,6 @@ use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 use group::Cluster;
 use inventory::Inventory;
 use skeleton::Skeleton;
-pub(crate) use unknown::NVLINK_UNTOLD;
 
 /// The machines that the evidence speaks of, in the order of their first statement. Warnings of the
 /// scan go to the machine whose source they are about, or to the first.
