@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use peerlane::check::Severity;
+use peerlane::infer::Way;
 use peerlane::place::{Jobs, Workload};
 use peerlane::plan::{Scope, Test};
 use peerlane::units::{Bytes, Seconds};
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Choose GPUs, their order, NICs, cores and memory for a job, or for several at once
     Place(PlaceArgs),
+    /// Find the limits that transfers share and no label shows, by running chosen sets of them at once
+    Infer(InferArgs),
     /// Measure the paths of this machine, or of a virtual one
     Measure(MeasureArgs),
     /// Simulate a workload on a machine, or on a cluster
@@ -327,6 +330,33 @@ impl MeasureArgs {
             _ => Scope::Default,
         }
     }
+}
+
+/// Arguments of `infer`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct InferArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Ask nothing; take the numbers that are published or recorded, as with a run or a capture
+    #[arg(long, conflicts_with_all = ["directions", "force"])]
+    pub(crate) recorded: bool,
+    /// Only these directions
+    #[arg(long, value_name = "DIRECTION,…", value_delimiter = ',', value_parser = ways())]
+    pub(crate) directions: Vec<Way>,
+    /// Write what was found into this file, too, as JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Measure GPUs that others use, too
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+fn ways() -> impl TypedValueParser<Value = Way> {
+    let named = |name: String| Way::ALL.into_iter().find(|way| way.name() == name).ok_or("no such direction");
+    PossibleValuesParser::new(Way::ALL.map(Way::name)).try_map(named)
 }
 
 fn tests() -> impl TypedValueParser<Value = Test> {

@@ -86,6 +86,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(&mut out),
         Command::Place(args) => commands::place::run(args, &mut out),
+        Command::Infer(args) => commands::infer::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Answer => measuring::worker::run(&mut out),
         Command::Systems(args) => commands::systems::run(args, &mut out),

@@ -41,6 +41,25 @@ pub struct ExpectedMatrix {
     pub bottlenecks: Vec<Vec<Option<String>>>,
 }
 
+impl ExpectedMatrix {
+    /// What would be measured where this is predicted: a matrix without numbers.
+    pub fn asked(&self) -> Matrix {
+        Matrix {
+            quantity: self.quantity,
+            direction: self.direction,
+            p2p: self.p2p,
+            op: self.op,
+            engine: self.engine,
+            unit: self.unit,
+            size: None,
+            rows: self.rows.clone(),
+            cols: self.cols.clone(),
+            values: Vec::new(),
+            title: String::new(),
+        }
+    }
+}
+
 /// What one cell asks for.
 #[derive(Clone, Copy)]
 struct Ask {

@@ -24,6 +24,7 @@ pub mod fabric;
 pub mod fit;
 pub mod fleet;
 mod flows;
+pub mod infer;
 pub mod lift;
 pub mod machine;
 pub mod measure;

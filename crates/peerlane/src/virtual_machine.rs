@@ -9,7 +9,7 @@
 
 mod effects;
 mod fault;
-mod random;
+pub(crate) mod random;
 mod rates;
 mod startup;
 #[cfg(test)]

@@ -28,16 +28,16 @@ use crate::{Failure, Outcome, live, render};
 const EXAMPLE: &str = "h200x4-vm";
 
 /// A machine that can be measured.
-struct Measured {
-    machine: Machine,
+pub(crate) struct Measured {
+    pub(crate) machine: Machine,
     subject: Subject,
-    device: Device,
+    pub(crate) device: Device,
     /// What is known of it before a worker has opened it.
     conditions: Conditions,
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let measured = resolve(args.target.as_deref())?;
+    let measured = resolve(args.target.as_deref(), "measure")?;
     let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone() };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);
@@ -87,7 +87,7 @@ pub(crate) struct Taken {
 
 /// Measures this machine by the usual plan. Nothing is kept.
 pub(crate) fn take_live(force: bool) -> Result<Taken, Failure> {
-    let measured = this_machine()?;
+    let measured = this_machine("measure")?;
     let method = Scope::Default.method(gpus(&measured.machine));
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
     let shown = io::stderr().is_terminal();
@@ -115,7 +115,8 @@ fn supervise(
     Ok(ending)
 }
 
-fn listen() -> Result<Interrupt, Failure> {
+/// Signals, from now on.
+pub(crate) fn listen() -> Result<Interrupt, Failure> {
     Interrupt::listen().map_err(|e| Failure::new(format!("cannot listen for signals: {e}")))
 }
 
@@ -214,10 +215,10 @@ fn missing(run: &Run) -> bool {
 }
 
 /// This machine's GPUs, as far as it shows any.
-fn this_machine() -> Result<Measured, Failure> {
+fn this_machine(command: &str) -> Result<Measured, Failure> {
     if !live::has_nvidia_gpu() {
         return Err(Failure::new(format!(
-            "no NVIDIA driver here (libcuda.so.1 not found); measure a virtual machine instead: peerlane measure {EXAMPLE}"
+            "no NVIDIA driver here (libcuda.so.1 not found); ask a virtual machine instead: peerlane {command} {EXAMPLE}"
         )));
     }
     let look = live::look().map_err(Failure::Message)?;
@@ -232,8 +233,9 @@ fn this_machine() -> Result<Measured, Failure> {
     Ok(Measured { machine, subject, device: Device::Live { gpus }, conditions })
 }
 
-fn resolve(target: Option<&str>) -> Result<Measured, Failure> {
-    let Some(name) = target.filter(|t| *t != "live") else { return this_machine() };
+/// The machine that TARGET names, to be measured by a command.
+pub(crate) fn resolve(target: Option<&str>, command: &str) -> Result<Measured, Failure> {
+    let Some(name) = target.filter(|t| *t != "live") else { return this_machine(command) };
     let text = match catalogue::system_text(name) {
         Some(text) => text.to_owned(),
         None => described(name)?,

@@ -6,6 +6,7 @@ pub(crate) mod compare;
 pub(crate) mod explain;
 mod fleet;
 pub(crate) mod gather;
+pub(crate) mod infer;
 pub(crate) mod map;
 pub(crate) mod measure;
 pub(crate) mod place;

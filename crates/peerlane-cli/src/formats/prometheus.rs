@@ -135,7 +135,7 @@ fn expectations(family: &mut Family, model: &Model) {
     let like = model.machine.matrices.iter().filter_map(|o| expect_like(model, &o.matrix));
     for expected in like.chain(predict(model)) {
         let ExpectedMatrix { rows, cols, values, .. } = &expected;
-        let matrix = asked(&expected);
+        let matrix = expected.asked();
         for_each_cell(rows, cols, values, |row, col, value| {
             let mut labels = vec![("machine", model.machine.name.as_str()), ("row", row), ("column", col)];
             labels.extend(kind_of(&matrix));
@@ -143,23 +143,6 @@ fn expectations(family: &mut Family, model: &Model) {
                 family.add(&labels, rate.bytes_per_second());
             }
         });
-    }
-}
-
-/// What a prediction is of, without its numbers.
-fn asked(expected: &ExpectedMatrix) -> Matrix {
-    Matrix {
-        quantity: expected.quantity,
-        direction: expected.direction,
-        p2p: expected.p2p,
-        op: expected.op,
-        engine: expected.engine,
-        unit: expected.unit,
-        size: None,
-        rows: Vec::new(),
-        cols: Vec::new(),
-        values: Vec::new(),
-        title: String::new(),
     }
 }
 

@@ -175,20 +175,7 @@ fn of_statements(tables: &mut Tables, group: &[&Statement], matrix: &Matrix) -> 
 }
 
 fn of_prediction(tables: &mut Tables, expected: &ExpectedMatrix) -> MatrixView {
-    let matrix = Matrix {
-        quantity: expected.quantity,
-        direction: expected.direction,
-        p2p: expected.p2p,
-        op: expected.op,
-        engine: expected.engine,
-        unit: expected.unit,
-        size: None,
-        rows: expected.rows.clone(),
-        cols: expected.cols.clone(),
-        values: Vec::new(),
-        title: String::new(),
-    };
-    let mut view = blank(tables, &matrix);
+    let mut view = blank(tables, &expected.asked());
     view.what = describe(expected);
     view.obtained = "predicted";
     expect(tables, &mut view, Some(expected.clone()));

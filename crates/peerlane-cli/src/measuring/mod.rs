@@ -4,7 +4,11 @@
 //! the plan and tells of each event as it happens ([`protocol`]). The [`supervisor`] keeps what it hears on disk
 //! ([`keeper`]), ends a worker that gives no sign of life, decides from such failures what is still worth trying
 //! ([`course`]), and starts the next one. A crash loses the round it happens in, and no finished cell.
+//!
+//! Where each question follows from the last answer there is no plan to supervise: an [`asker`] keeps one worker and asks
+//! it step by step.
 
+pub(crate) mod asker;
 pub(crate) mod course;
 pub(crate) mod interrupt;
 pub(crate) mod keeper;

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane::plan::Plan;
+
 use super::protocol::{Message, Request};
 
 /// The hidden command that makes this program a worker.
@@ -43,8 +45,8 @@ pub(crate) struct Worker {
     heard: Receiver<Heard>,
     /// Its last words on stderr.
     said: Arc<Mutex<VecDeque<String>>>,
-    /// A worker ends with its stdin, which is open until this is dropped.
-    _hold: Sender<()>,
+    /// What is written to its stdin. A worker ends with that, which is open until this is dropped.
+    lines: Sender<Vec<u8>>,
 }
 
 impl Worker {
@@ -64,14 +66,21 @@ impl Worker {
         let stdin = child.stdin.take().ok_or_else(missing)?;
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
-        let (hold, held) = mpsc::channel();
-        thread::spawn(move || feed(stdin, &line, &held));
+        let (lines, more) = mpsc::channel();
+        thread::spawn(move || feed(stdin, &line, &more));
         let (send, heard) = mpsc::channel();
         thread::spawn(move || listen(BufReader::new(stdout), &send));
         let said = Arc::new(Mutex::new(VecDeque::new()));
         let words = Arc::clone(&said);
         thread::spawn(move || remember(BufReader::new(stderr), &words));
-        Ok(Worker { child, heard, said, _hold: hold })
+        Ok(Worker { child, heard, said, lines })
+    }
+
+    /// Asks one more plan of a worker that was told so.
+    pub(crate) fn ask(&self, plan: &Plan) -> io::Result<()> {
+        let mut line = serde_json::to_vec(plan)?;
+        line.push(b'\n');
+        self.lines.send(line).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
     /// The next thing that it says within `patience`.
@@ -134,11 +143,13 @@ fn signal_name(signal: i32) -> String {
     }
 }
 
-/// Writes the request, and keeps stdin open.
-fn feed(mut stdin: ChildStdin, line: &[u8], held: &Receiver<()>) {
-    // a worker that does not read its request ends, which is noticed elsewhere
+/// Writes the request and what comes after it, and keeps stdin open.
+fn feed(mut stdin: ChildStdin, line: &[u8], more: &Receiver<Vec<u8>>) {
+    // a worker that does not read what it is asked ends, which is noticed elsewhere
     let _ = stdin.write_all(line);
-    let _ = held.recv();
+    while let Ok(line) = more.recv() {
+        let _ = stdin.write_all(&line);
+    }
 }
 
 fn listen(lines: impl BufRead, send: &Sender<Heard>) {

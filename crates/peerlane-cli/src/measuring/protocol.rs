@@ -1,4 +1,5 @@
-//! What this process and its worker say to each other: one line with a request, then one line a message.
+//! What this process and its worker say to each other: one line with a request, then one line a message. Where
+//! more plans are announced, each is a line too, and each answer ends with [`Event::Finished`].
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,8 @@ pub(crate) struct Request {
     pub(crate) done: BTreeSet<usize>,
     /// Measure GPUs that others use, too.
     pub(crate) force: bool,
+    /// More plans follow, a line each, when this one is answered.
+    pub(crate) more: bool,
 }
 
 /// Something that can be measured.

@@ -141,7 +141,7 @@ impl<'a> Supervisor<'a> {
             }
             device => device.clone(),
         };
-        Request { device, plan, done: self.course.done().clone(), force: self.force }
+        Request { device, plan, done: self.course.done().clone(), force: self.force, more: false }
     }
 
     /// Lets one worker do what it can.

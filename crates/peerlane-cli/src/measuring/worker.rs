@@ -1,14 +1,16 @@
 //! The process that touches the machine: it answers one request, and ends with the process that sent it.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, Read, Write};
+use std::collections::BTreeSet;
+use std::io::{self, BufRead, Write};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::Quantity;
 use peerlane::measure::{self, Event, Executor, Failure as Failed, Sample, Verdict};
-use peerlane::plan::{Method, Step, Work};
+use peerlane::plan::{Method, Plan, Step, Work};
 use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
@@ -61,7 +63,8 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
     io::stdin().lock().read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)
         .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
-    thread::spawn(end_with_parent);
+    let (send, further) = mpsc::channel();
+    thread::spawn(move || end_with_parent(&send));
     let mouth = Mouth(RefCell::new(out));
     let machine = match open(&request) {
         Ok(machine) => machine,
@@ -72,27 +75,41 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
     };
     mouth.say(&Message::Conditions(Box::new(machine.conditions())));
     let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now() };
+    let mut fit = answer(&request.plan, &mut machine, &request.done);
+    while request.more && fit {
+        let Ok(plan) = further.recv() else { break };
+        fit = answer(&plan, &mut machine, &BTreeSet::new());
+    }
+    Ok(Outcome::default())
+}
+
+/// Answers one plan; false where the machine can do nothing more.
+fn answer(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> bool {
+    let mouth = machine.mouth;
     let mut finished = None;
     let mut tell = |event: Event| match event {
         Event::Finished(_) => finished = Some(event),
         event => mouth.say(&Message::Event(event)),
     };
-    let answered = measure::answer(&request.plan, &mut machine, &request.done, &mut tell);
+    let answered = measure::answer(plan, machine, done, &mut tell);
     // some libraries are opened by the steps that need them
     mouth.say(&Message::Conditions(Box::new(machine.machine.conditions())));
     if let Some(event) = finished {
         mouth.say(&Message::Event(event));
     }
-    if let Err(failed) = answered {
-        mouth.say(&Message::Spoilt { kind: failed.kind, message: failed.message });
-    }
-    Ok(Outcome::default())
+    let Err(failed) = answered else { return true };
+    mouth.say(&Message::Spoilt { kind: failed.kind, message: failed.message });
+    false
 }
 
-/// The parent keeps stdin open as long as it lives. Without it, nobody wants an answer.
-fn end_with_parent() {
-    let mut rest = [0; 64];
-    while matches!(io::stdin().lock().read(&mut rest), Ok(n) if n > 0) {}
+/// The parent keeps stdin open as long as it lives, and may write plans. Without it, nobody wants an answer.
+fn end_with_parent(plans: &Sender<Plan>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(plan) = line.map_err(|_| ()).and_then(|l| serde_json::from_str(&l).map_err(|_| ())) else { break };
+        if plans.send(plan).is_err() {
+            break;
+        }
+    }
     leave();
 }
 

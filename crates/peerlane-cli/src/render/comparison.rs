@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use peerlane::evidence::{Matrix, Unit};
+use peerlane::evidence::Unit;
 use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::fabric::Fabric;
 use peerlane::model::Model;
@@ -87,20 +87,7 @@ pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
 
 /// A prediction in words, as a measured matrix would be described.
 pub(crate) fn describe(expected: &ExpectedMatrix) -> String {
-    let matrix = Matrix {
-        quantity: expected.quantity,
-        direction: expected.direction,
-        p2p: expected.p2p,
-        op: expected.op,
-        engine: expected.engine,
-        unit: expected.unit,
-        size: None,
-        rows: Vec::new(),
-        cols: Vec::new(),
-        values: Vec::new(),
-        title: String::new(),
-    };
-    matrix.describe()
+    expected.asked().describe()
 }
 
 struct Sections<'a> {

@@ -7,6 +7,7 @@ pub(crate) mod dot;
 pub(crate) mod drawing;
 pub(crate) mod figures;
 pub(crate) mod findings;
+pub(crate) mod inference;
 pub(crate) mod label;
 mod layout;
 pub(crate) mod matrix;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::catalogue::{Parts, system, system_names};
+use crate::catalogue::{Constant, Parts, system, system_names};
 use crate::evidence::Unit;
 use crate::machine::Machine;
 use crate::model::Model;
@@ -180,8 +180,12 @@ pub struct LeftOut {
     pub latency_known: f64,
     /// The same without the constants that were fitted to it.
     pub latency_median: f64,
-    /// Constants of which nothing else is known: `peer_rate of xeon-e5-v2`.
+    /// The constants that were fitted to it: `peer_rate of xeon-e5-v2`.
     pub constants: Vec<String>,
+    /// Those of them that other sources give, too, and which stand in.
+    pub elsewhere: Vec<String>,
+    /// Those of them that describe hardware of which no other source tells: what was left out cannot be known.
+    pub only_here: Vec<String>,
 }
 
 /// A cell that is off by more than [`FAR`].
@@ -233,6 +237,10 @@ pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
             let cells = found.iter().filter(|o| o.is_rate == rates).flat_map(|o| &o.cells);
             Errors::of(cells.map(of).collect())
         };
+        let fitted = |which: &dyn Fn(&Constant) -> bool| {
+            let all = parts.fitted_to(&machine.name).filter(|(_, c)| which(c));
+            all.map(|(name, _)| name).collect::<Vec<_>>()
+        };
         let (known, latency) = (errors(true, Cell::error), errors(false, Cell::error));
         left_out.push(LeftOut {
             system: machine.name.clone(),
@@ -242,7 +250,9 @@ pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
             latency_cells: latency.n,
             latency_known: latency.median,
             latency_median: errors(false, Cell::error_left_out).median,
-            constants: parts.fitted_to(&machine.name),
+            constants: fitted(&|_| true),
+            elsewhere: fitted(&|c| c.elsewhere.is_some()),
+            only_here: fitted(&|c| c.only_here),
         });
         all.extend(found.into_iter().map(|o| (measured_here, o)));
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Accuracy, Errors, Group, Kind, LeftOut, Scores};
+use super::{Accuracy, Errors, FarCell, Group, Kind, LeftOut, Scores};
 
 /// The page. A test compares it with `docs/accuracy.md`.
 pub fn page(accuracy: &Accuracy) -> String {
@@ -113,9 +113,10 @@ fn left_out(accuracy: &Accuracy, out: &mut String) {
     line(out, "## Leave one system out\n");
     line(
         out,
-        "Each system's median error over its cells, and the same without the constants taken from its numbers. What",
+        "Each system's median error over its cells, and the same without the constants fitted to its numbers: another source's\n\
+         value stands in where there is one (*), else the model's default. Constants in bold describe hardware of which\n\
+         no other source tells; without this system they cannot be known.\n",
     );
-    line(out, "stands alone in the last column cannot be known from any other system.\n");
     line(
         out,
         "| system | bandwidths | all known | left out | latencies | all known | left out | constants that were left out |",
@@ -123,6 +124,11 @@ fn left_out(accuracy: &Accuracy, out: &mut String) {
     line(out, "|---|---|---|---|---|---|---|---|");
     for l in &accuracy.left_out {
         let errors = |n: usize, e: f64| if n > 0 { pc(e) } else { String::new() };
+        let constant = |name: &String| match name {
+            name if l.only_here.contains(name) => format!("**{name}**"),
+            name if l.elsewhere.contains(name) => format!("{name}*"),
+            name => name.clone(),
+        };
         row(
             out,
             &[
@@ -133,34 +139,58 @@ fn left_out(accuracy: &Accuracy, out: &mut String) {
                 l.latency_cells.to_string(),
                 errors(l.latency_cells, l.latency_known),
                 errors(l.latency_cells, l.latency_median),
-                l.constants.join(", "),
+                l.constants.iter().map(constant).collect::<Vec<_>>().join(", "),
             ],
         );
     }
-    let medians = |of: fn(&LeftOut) -> (usize, f64)| {
-        let systems = accuracy.left_out.iter().map(of).filter(|(n, _)| *n > 0);
-        pc(Errors::of(systems.map(|(_, e)| e).collect()).median)
+    let median = |of: &dyn Fn(&LeftOut) -> Option<f64>| {
+        let errors = Errors::of(accuracy.left_out.iter().filter_map(of).collect());
+        (errors.n, pc(errors.median))
     };
-    let (rates, times) = (medians(|l| (l.cells, l.median)), medians(|l| (l.latency_cells, l.latency_median)));
-    let _ = writeln!(out, "\nMedian over the systems, left out: bandwidths {rates}, latencies {times}.\n");
+    let rate = |l: &LeftOut| (l.cells > 0).then_some(l.median);
+    let (all, rates) = median(&rate);
+    let (knowable, of_these) = median(&|l| rate(l).filter(|_| l.only_here.is_empty()));
+    let (timed, times) = median(&|l| (l.latency_cells > 0).then_some(l.latency_median));
+    let _ = writeln!(
+        out,
+        "\nMedian over the systems, left out: bandwidths {rates} of all {all}, {of_these} of the {knowable} without constants in \
+         bold;\nlatencies {times} of {timed}.\n"
+    );
 }
 
 fn far(accuracy: &Accuracy, out: &mut String) {
     line(out, "## Cells that are off by more than 15 %\n");
-    line(out, "| system | figures | cell | seen | predicted | error | inside the interval | reason |");
+    line(out, "Cells of one matrix that share a reason stand together; those in brackets lie outside their interval.\n");
+    line(out, "| system | figures | n | seen | predicted | error | cells | reason |");
     line(out, "|---|---|---|---|---|---|---|---|");
-    for c in &accuracy.far {
+    for cells in accuracy.far.chunk_by(|a, b| a.system == b.system && a.label == b.label && a.reason == b.reason) {
+        let Some(first) = cells.first() else { continue };
+        let range = |of: fn(&FarCell) -> f64| {
+            let values = || cells.iter().map(of);
+            (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max))
+        };
+        let ((seen, most_seen), (predicted, most)) = (range(|c| c.published), range(|c| c.predicted));
+        let (least, greatest) = range(|c| c.error);
+        let error = if signed(least) == signed(greatest) {
+            signed(least)
+        } else {
+            format!("{} to {}", signed(least), signed(greatest))
+        };
+        let name = |c: &FarCell| {
+            let pair = format!("{}→{}", c.row, c.col);
+            if c.within { pair } else { format!("({pair})") }
+        };
         row(
             out,
             &[
-                c.system.clone(),
-                c.label.replace("bandwidth, ", ""),
-                format!("{} → {}", c.row, c.col),
-                number(c.published),
-                number(c.predicted),
-                signed(c.error),
-                if c.within { "yes" } else { "no" }.to_owned(),
-                c.reason.clone(),
+                first.system.clone(),
+                first.label.replace("bandwidth, ", ""),
+                cells.len().to_string(),
+                span(seen, most_seen),
+                span(predicted, most),
+                error,
+                cells.iter().map(name).collect::<Vec<_>>().join(", "),
+                first.reason.clone(),
             ],
         );
     }

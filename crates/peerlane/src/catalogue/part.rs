@@ -79,9 +79,38 @@ pub struct Constant {
     /// Systems of the catalogue whose numbers it was taken from, so that it cannot confirm them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fitted_to: Vec<String>,
+    /// What other sources alone give, which stands in where those systems are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
+    /// Whether it describes hardware that no other source tells of, so that without those systems the model knows no
+    /// limit there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only_here: bool,
+}
+
+/// A constant as it is known from other sources than the systems that it was fitted to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Elsewhere {
+    /// The number, in the constant's unit.
+    pub value: f64,
+    /// The least that it may be, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Where it is from.
+    pub source: String,
 }
 
 impl Constant {
+    /// This without the systems that it was fitted to; `None` where nothing else is known of it.
+    fn from_elsewhere(&self) -> Option<Constant> {
+        let Elsewhere { value, low, high, source } = self.elsewhere.clone()?;
+        Some(Constant { value, low, high, source, fitted_to: Vec::new(), elsewhere: None, ..self.clone() })
+    }
+
     /// The least and the most that it may be: as stated, else by how it is known.
     ///
     /// A data sheet's number is taken as exact; a measured or derived one is held to 2 %, a fitted one to 5 %, an
@@ -257,12 +286,21 @@ impl Parts {
         Ok(())
     }
 
-    /// The same parts without the constants that were taken from this system's numbers.
+    /// The same parts without what was taken from this system's numbers: such constants are what other sources give,
+    /// or absent.
     pub fn leaving_out(&self, system: &str) -> Parts {
         let left_out = Some(system.to_owned());
         let mut parts = Parts { by_name: self.by_name.clone(), left_out, end: self.end, ends: OnceLock::new() };
         for part in parts.by_name.values_mut() {
-            part.constants.retain(|_, c| !c.fitted_to.iter().any(|s| s == system));
+            part.constants.retain(|_, constant| {
+                let fitted = constant.fitted_to.iter().any(|s| s == system);
+                match constant.from_elsewhere() {
+                    Some(other) if fitted => *constant = other,
+                    None if fitted => return false,
+                    _ => {}
+                }
+                true
+            });
         }
         parts
     }
@@ -304,14 +342,11 @@ impl Parts {
         self.left_out.as_deref()
     }
 
-    /// Constants that were taken from this system's numbers: `peer_rate of xeon-e5-v2`.
-    pub fn fitted_to(&self, system: &str) -> Vec<String> {
-        let fitted = |c: &Constant| c.fitted_to.iter().any(|s| s == system);
-        let of = |p: &Part| {
-            let names = p.constants.iter().filter(|(_, c)| fitted(c)).map(|(name, _)| format!("{name} of {}", p.name));
-            names.collect::<Vec<_>>()
-        };
-        self.iter().flat_map(of).collect()
+    /// Constants that were taken from this system's numbers, each with its name: `peer_rate of xeon-e5-v2`.
+    pub fn fitted_to(&self, system: &str) -> impl Iterator<Item = (String, &Constant)> {
+        let all = self.iter().flat_map(|p| p.constants.iter().map(move |(name, c)| (p, name, c)));
+        let fitted = all.filter(move |(_, _, c)| c.fitted_to.iter().any(|s| s == system));
+        fitted.map(|(part, name, c)| (format!("{name} of {}", part.name), c))
     }
 
     /// A part by key.

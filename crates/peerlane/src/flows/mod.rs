@@ -143,14 +143,13 @@ impl<'m, 'a> Flows<'m, 'a> {
     /// without waiting for it counts, too.
     pub(crate) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
         let Some(flows) = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>() else { return 0.0 };
-        let mut taken: Vec<(usize, f64)> = Vec::new();
-        for &(r, per_byte) in flows.iter().flat_map(|f| f.route.uses.iter().chain(&f.route.overheads)) {
-            match taken.iter_mut().find(|(before, _)| *before == r) {
-                Some((_, sum)) => *sum += per_byte,
-                None => taken.push((r, per_byte)),
-            }
-        }
-        let limits = taken.iter().filter_map(|(r, sum)| Some(capacities.get(*r)? / sum));
+        let uses = flows.iter().flat_map(|f| f.route.uses.iter().chain(&f.route.overheads));
+        let mut taken: Vec<(usize, f64)> = uses.copied().collect();
+        taken.sort_unstable_by_key(|(r, _)| *r);
+        let limits = taken.chunk_by(|(a, _), (b, _)| a == b).filter_map(|uses| {
+            let sum: f64 = uses.iter().map(|(_, per_byte)| per_byte).sum();
+            Some(capacities.get(uses.first()?.0)? / sum)
+        });
         limits.chain(caps(flows.iter().map(|f| &f.route))).fold(f64::INFINITY, f64::min)
     }
 

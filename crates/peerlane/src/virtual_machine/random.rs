@@ -3,14 +3,14 @@
 /// A stream of pseudo-random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
 /// generators", OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 /// Deviates beyond this many standard deviations are cut off, so that noise has a bound.
-pub(super) const MOST_DEVIATION: f64 = 4.0;
+pub(crate) const MOST_DEVIATION: f64 = 4.0;
 
 impl Random {
     /// The stream of a seed and a text: each text has its own, whatever was drawn before.
-    pub(super) fn new(seed: u64, of: &str) -> Self {
+    pub(crate) fn new(seed: u64, of: &str) -> Self {
         // FNV-1a, 64 bits
         let hash = of.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
         let mut stream = Random(seed);
@@ -25,12 +25,12 @@ impl Random {
     }
 
     /// Uniform: above 0, and at most 1.
-    pub(super) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
     /// A normal deviate of mean 0 and standard deviation 1 (Box and Muller), cut off at [`MOST_DEVIATION`].
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         let (radius, angle) = ((-2.0 * self.uniform().ln()).sqrt(), std::f64::consts::TAU * self.uniform());
         (radius * angle.cos()).clamp(-MOST_DEVIATION, MOST_DEVIATION)
     }

@@ -15,8 +15,8 @@ use crate::plan::{Collective, HostMemory, Method, Size, Step, StreamKernel, Tran
 use crate::run::FlagKind;
 use crate::units::Bytes;
 
-/// Messages of a size that fits the sample's time are multiples of this.
-const GRAIN: u64 = 4096;
+/// The least message where a size is to fit the sample's time.
+const LEAST: u64 = 4096;
 
 /// What a step's samples are.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,9 +162,10 @@ impl Site<'_, '_> {
         let size = match size {
             Size::Exactly(size) => size.0.max(1),
             Size::UpTo(most) => {
-                // what the conversion makes of any float is in range
-                let fitting = (fastest * sample / GRAIN as f64) as u64;
-                fitting.max(1).saturating_mul(GRAIN).min(most.0.max(1))
+                // the nearest power of two below: what the conversion makes of any float is in range
+                let fitting = (fastest * sample) as u64;
+                let power = fitting.checked_ilog2().map_or(LEAST, |p| 1 << p);
+                power.max(LEAST).min(most.0.max(1))
             }
         };
         let time = |(startup, rate): &(f64, f64)| startup + size as f64 / rate;

@@ -1,0 +1,123 @@
+//! `peerlane infer`: which transfers share a limit that no label shows, by running chosen sets of them at once, or by
+//! the sets that a recorded run holds.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use peerlane::catalogue;
+use peerlane::infer::{Inference, Way, explore, recorded};
+use peerlane::machine::Machine;
+use peerlane::plan::{Plan, Work};
+use peerlane::run::Cell;
+
+use super::json;
+use super::measure::{Measured, listen, resolve};
+use crate::args::InferArgs;
+use crate::measuring::asker::Asker;
+use crate::measuring::protocol::Device;
+use crate::render::inference;
+use crate::target::load;
+use crate::{Failure, Outcome};
+
+pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let target = args.machines.targets.as_slice();
+    let mut incomplete = false;
+    let found = match target {
+        [] if !args.recorded => experiment(&resolve(None, "infer")?, args)?,
+        [one] if !args.recorded && can_be_asked(one) => experiment(&resolve(Some(one), "infer")?, args)?,
+        _ => {
+            let loaded = load(target, args.machines.machine.as_deref())?;
+            incomplete = loaded.incomplete;
+            from_records(&loaded.machines)?
+        }
+    };
+    if let Some(path) = &args.output {
+        keep(&found, path)?;
+    }
+    if args.detail.json {
+        json(out, &found)?
+    } else {
+        inference::write(out, &found, args.detail.verbose)?
+    }
+    let nothing = found.asked.is_empty() && found.rate_groups.is_empty();
+    Ok(Outcome { findings: false, incomplete: incomplete || nothing })
+}
+
+/// Whether a TARGET answers questions: this machine, or a design as a virtual one.
+fn can_be_asked(target: &str) -> bool {
+    let file = Path::new(target);
+    let is_design = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && file.is_file();
+    target == "live" || catalogue::system_text(target).is_some() || is_design
+}
+
+/// What is known already.
+fn from_records(machines: &[Machine]) -> Result<Inference, Failure> {
+    let [machine] = machines else {
+        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        return Err(Failure::new(format!(
+            "limits are inferred of one machine and there are {}; choose with --machine: {}",
+            machines.len(),
+            names.join(", ")
+        )));
+    };
+    Ok(recorded(machine, if machine.measured.is_some() { "from a recorded run" } else { "from what is on record" }))
+}
+
+/// The experiment on a machine that can be measured.
+fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failure> {
+    let interrupt = listen()?;
+    let mut asker = Asker::new(measured.device.clone(), args.force, &interrupt);
+    let shown = Progress::new();
+    let source = match measured.device {
+        Device::Live { .. } => "measured live",
+        Device::Virtual { .. } => "a virtual machine",
+    };
+    let ways = if args.directions.is_empty() { Way::ALL.to_vec() } else { args.directions.clone() };
+    let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
+        shown.set(plan);
+        asker.ask(plan)
+    };
+    let found = explore(&measured.machine, source, &ways, &mut ask);
+    shown.end();
+    found
+}
+
+fn keep(found: &Inference, path: &Path) -> Result<(), Failure> {
+    let refused = |e: String| Failure::new(format!("cannot write {}: {e}", path.display()));
+    let text = serde_json::to_string_pretty(found).map_err(|e| refused(e.to_string()))?;
+    fs::write(path, text + "\n").map_err(|e| refused(e.to_string()))
+}
+
+/// Which set runs, on a terminal. How many are to come nobody knows.
+struct Progress(Option<ProgressBar>);
+
+impl Progress {
+    fn new() -> Self {
+        if !io::stderr().is_terminal() {
+            return Progress(None);
+        }
+        let bar = ProgressBar::new_spinner();
+        if let Ok(style) = ProgressStyle::with_template("set {pos}: {wide_msg}") {
+            bar.set_style(style);
+        }
+        Progress(Some(bar))
+    }
+
+    fn set(&self, plan: &Plan) {
+        let Some(bar) = &self.0 else { return };
+        let transfers = plan.steps().flat_map(|step| match &step.work {
+            Work::Transfers(transfers) => transfers.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
+        });
+        bar.inc(1);
+        bar.set_message(transfers.collect::<Vec<String>>().join(", "));
+    }
+
+    fn end(&self) {
+        if let Some(bar) = &self.0 {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What shares a limit behind a machine's ports, how sure that is, and what cannot be told.
+
+use std::io::{self, Write};
+
+use peerlane::infer::{Inference, InferredGroup, RateGroups, Way};
+use peerlane::names::ranges;
+
+use super::style::{self, paint};
+use super::text::{count, hang, number, span};
+
+/// Sets that are named for a group; the rest are counted.
+const FEW_SETS: usize = 2;
+
+/// What cannot be told is cut after so many, unless all is asked for.
+const FEW: usize = 4;
+
+/// From here on a group is taken for certain.
+const SURE: f64 = 0.99;
+
+/// Below this it is a guess.
+const LIKELY: f64 = 0.9;
+
+pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
+    hang(out, "", &paint(style::HEADING, &verdict(found)))?;
+    groups(out, found, verbose)?;
+    between_kinds(out, found)?;
+    for told in &found.rate_groups {
+        pairs(out, told)?;
+    }
+    unknown(out, found, verbose)?;
+    for note in &found.notes {
+        hang(out, "  ", note)?;
+    }
+    alone(out, found)?;
+    asked(out, found)?;
+    if verbose {
+        experiments(out, found)?;
+    }
+    Ok(())
+}
+
+/// The result in a sentence.
+fn verdict(found: &Inference) -> String {
+    let what = match found.groups.len() {
+        0 if found.asked.is_empty() => {
+            "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
+        }
+        0 => "no limit that transfers share was reached".to_owned(),
+        n => {
+            let sure = found.groups.iter().filter(|g| g.confidence >= SURE).count();
+            let doubt = if sure == n { String::new() } else { format!(", {sure} of them sure") };
+            format!("{}{doubt}", count(n, "shared limit"))
+        }
+    };
+    format!("{}: {what} ({})", found.machine, found.source)
+}
+
+fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
+    for way in Way::ALL {
+        let groups: Vec<&InferredGroup> = found.groups.iter().filter(|g| g.direction == way).collect();
+        if groups.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{}", paint(style::HEADING, &format!("{}, shared limits in GB/s", capital(way.words()))))?;
+        for group in groups {
+            let head = format!(
+                "{} share {} ({}), {}",
+                ranges(&group.members),
+                number(group.capacity),
+                span(group.low, group.high),
+                how_sure(group.confidence)
+            );
+            hang(out, "  ", &head)?;
+            hang(out, "      ", &paint(style::DIM, &shown_by(found, group, verbose)))?;
+        }
+    }
+    Ok(())
+}
+
+fn how_sure(confidence: f64) -> String {
+    let percent = 100.0 * confidence;
+    match confidence {
+        c if c >= SURE => format!("sure ({percent:.1} %)"),
+        c if c >= LIKELY => format!("likely ({percent:.0} %)"),
+        _ => format!("a guess ({percent:.0} %)"),
+    }
+}
+
+/// The sets in which a group was full, the smallest first.
+fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
+    let mut sets: Vec<&peerlane::infer::Experiment> =
+        group.sets.iter().filter_map(|at| found.experiments.get(*at)).collect();
+    sets.sort_by_key(|set| set.members.len());
+    let most = if verbose { usize::MAX } else { FEW_SETS };
+    let named: Vec<String> = sets
+        .iter()
+        .take(most)
+        .map(|set| {
+            let of_group = set.members.iter().zip(&set.rates).filter(|(m, _)| group.members.contains(m));
+            let rates: Vec<f64> = of_group.map(|(_, rate)| *rate).collect();
+            let each =
+                span(rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max));
+            format!("{} at once, {each} each", ranges(&set.members))
+        })
+        .collect();
+    let more = match sets.len().saturating_sub(named.len()) {
+        0 => String::new(),
+        n => format!("; and {n} more"),
+    };
+    format!("full in {}: {}{more}", count(sets.len(), "set"), named.join("; "))
+}
+
+fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
+    if found.beside.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, "All of one kind beside all of another"))?;
+    for beside in &found.beside {
+        let [a, b] = beside.directions;
+        let [kept_a, kept_b] = beside.kept.map(|kept| format!("{:.0} %", 100.0 * kept));
+        let so = if beside.independent() { "independent" } else { "they share something" };
+        let text = format!("{} keeps {kept_a} of its rate, {} {kept_b}: {so}", a.words(), b.words());
+        hang(out, "  ", &text)?;
+    }
+    Ok(())
+}
+
+/// GPUs that are alike by the rates of lone pairs, and cells that are not as others.
+fn pairs(out: &mut dyn Write, told: &RateGroups) -> io::Result<()> {
+    let stated = if told.published { "published" } else { "recorded" };
+    writeln!(out)?;
+    hang(out, "", &paint(style::HEADING, &format!("Lone pairs, GB/s ({stated}: {})", told.matrix)))?;
+    for group in &told.groups {
+        hang(out, "  ", &format!("{} among each other: {}", ranges(&group.members), span(group.low, group.high)))?;
+    }
+    for (at, level) in told.between.iter().enumerate() {
+        let whose = match (&level.noticed, told.groups.is_empty(), at) {
+            (Some(noticed), ..) => format!("noticed: {noticed}"),
+            (None, true, _) => "all pairs".to_owned(),
+            (None, false, _) if told.between.len() == 1 => "all other pairs".to_owned(),
+            (None, false, _) => "most other pairs".to_owned(),
+        };
+        hang(out, "  ", &format!("{whose}: {} ({})", span(level.low, level.high), count(level.pairs, "ordered pair")))?;
+    }
+    Ok(())
+}
+
+fn unknown(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
+    if found.unidentifiable.is_empty() && found.notes.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, "What cannot be told"))?;
+    let most = if verbose { usize::MAX } else { FEW };
+    for open in found.unidentifiable.iter().take(most) {
+        let least = match open.at_least {
+            Some(least) => format!("{} carry at least {} GB/s together", ranges(&open.members), number(least)),
+            None => format!("whether {} share anything", ranges(&open.members)),
+        };
+        let tell = match open.would_tell.as_slice() {
+            [] => String::new(),
+            [one] if *one == open.members => "; all of them at once would tell".to_owned(),
+            sets => {
+                let sets: Vec<String> = sets.iter().map(|set| ranges(set)).collect();
+                format!("; would tell, at once: {}", sets.join(" | "))
+            }
+        };
+        hang(out, "  ", &format!("{}: {least}; {}{tell}", open.direction.words(), open.why))?;
+    }
+    match found.unidentifiable.len().saturating_sub(most) {
+        0 => Ok(()),
+        n => writeln!(out, "  and {n} more; -v shows them"),
+    }
+}
+
+fn alone(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
+    if found.asked.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", paint(style::HEADING, "Alone, GB/s"))?;
+    for asked in &found.asked {
+        let mut levels: Vec<(String, Vec<&str>)> = Vec::new();
+        for rate in &asked.alone {
+            let shown = format!("{:.0}", rate.rate.max(0.0)).len();
+            let words = if shown > 1 { format!("{:.1}", rate.rate) } else { number(rate.rate) };
+            match levels.iter_mut().find(|(level, _)| *level == words) {
+                Some((_, flows)) => flows.push(&rate.flow),
+                None => levels.push((words, vec![&rate.flow])),
+            }
+        }
+        let words: Vec<String> = levels.iter().map(|(level, flows)| format!("{level} {}", ranges(flows))).collect();
+        hang(out, &format!("  {:<17}", asked.direction.words()), &words.join("; "))?;
+    }
+    Ok(())
+}
+
+fn asked(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
+    let words: Vec<String> = found
+        .asked
+        .iter()
+        .map(|asked| {
+            let allowed = asked.allowed.map_or_else(String::new, |n| format!(" of at most {n}"));
+            format!("{} {}{allowed}", asked.direction.words(), asked.sets)
+        })
+        .collect();
+    if words.is_empty() {
+        return Ok(());
+    }
+    let repeats = found.asked.iter().find_map(|a| a.repeats);
+    let repeats = repeats.map_or_else(String::new, |n| format!("; each with {n} allocations of memory"));
+    writeln!(out)?;
+    hang(out, "", &format!("Sets that ran: {}{repeats}.", words.join(", ")))
+}
+
+fn experiments(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
+    for way in Way::ALL {
+        let sets: Vec<_> = found.experiments.iter().filter(|e| e.direction == way).collect();
+        if sets.is_empty() {
+            continue;
+        }
+        writeln!(out, "\n{}", paint(style::HEADING, &format!("{}, every set in GB/s", capital(way.words()))))?;
+        for set in sets {
+            let each: Vec<String> = set.rates.iter().map(|rate| number(*rate)).collect();
+            let sum: f64 = set.rates.iter().sum();
+            let sum = if set.rates.len() > 1 { format!(" = {}", number(sum)) } else { String::new() };
+            hang(out, "  ", &format!("{}: {}{sum}", ranges(&set.members), each.join(" + ")))?;
+        }
+    }
+    Ok(())
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}

@@ -1,0 +1,131 @@
+//! What an inference says, as JSON: `peerlane/inference/1`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::flows::Way;
+
+/// Names the format of [`Inference`].
+pub const SCHEMA: &str = "peerlane/inference/1";
+
+/// What the rates of sets of transfers tell of what stands behind them. Rates are in GB/s of 10⁹ bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Inference {
+    /// Names this format.
+    #[schemars(extend("const" = "peerlane/inference/1"))]
+    pub schema: String,
+    /// The machine.
+    pub machine: String,
+    /// What the rates are of: `measured live`, `a virtual machine`, `recorded: run.json`.
+    pub source: String,
+    /// The limits that several flows share, by direction, the largest first.
+    pub groups: Vec<InferredGroup>,
+    /// What cannot be told, and what would tell it.
+    pub unidentifiable: Vec<Unidentifiable>,
+    /// GPUs that are alike by the rates of lone pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_groups: Vec<super::RateGroups>,
+    /// Whether flows of one kind disturb those of another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Beside>,
+    /// How much was asked of each direction.
+    pub asked: Vec<Asked>,
+    /// Every set that ran, with what each of its flows reached.
+    pub experiments: Vec<Experiment>,
+    /// What else is to be known of it, in sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A limit that flows share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InferredGroup {
+    /// The flows: a GPU's with host memory by its name, others as `GPU0→GPU2`.
+    pub members: Vec<String>,
+    /// Which way they go.
+    pub direction: Way,
+    /// What they carry together at most.
+    pub capacity: f64,
+    /// Low end of its 95 % interval.
+    pub low: f64,
+    /// High end.
+    pub high: f64,
+    /// Probability that the group is there with just these members, against what else was considered.
+    pub confidence: f64,
+    /// The experiments in which it was full, as indices into `experiments`.
+    pub sets: Vec<usize>,
+}
+
+/// Something that the rates cannot tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Unidentifiable {
+    /// The flows whose sharing cannot be told.
+    pub members: Vec<String>,
+    /// Which way they go.
+    pub direction: Way,
+    /// What they carried together at most: a limit of theirs is not lower. Absent where they never ran together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// Why it cannot be told.
+    pub why: String,
+    /// Sets that would tell; none where no set of such flows could.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub would_tell: Vec<Vec<String>>,
+}
+
+/// What flows of two kinds keep of their rates when all of both run at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Beside {
+    /// The two kinds.
+    pub directions: [Way; 2],
+    /// The sum of each kind's rates, as a share of that without the other kind.
+    pub kept: [f64; 2],
+    /// The sums.
+    pub rates: [f64; 2],
+}
+
+impl Beside {
+    /// Whether neither kind loses what matters.
+    pub fn independent(&self) -> bool {
+        self.kept.iter().all(|kept| *kept >= super::explore::INDEPENDENT)
+    }
+}
+
+/// How much was asked of one direction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// Which.
+    pub direction: Way,
+    /// Flows.
+    pub flows: usize,
+    /// What each reaches alone.
+    pub alone: Vec<Rate>,
+    /// Sets that ran.
+    pub sets: usize,
+    /// Sets that may run: 4 n log₂ n + 8. Absent where the sets were chosen by somebody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<usize>,
+    /// Repeats of each set, each with newly allocated memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<usize>,
+}
+
+/// A flow's rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rate {
+    /// The flow.
+    pub flow: String,
+    /// Its rate.
+    pub rate: f64,
+}
+
+/// A set of flows that ran at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Experiment {
+    /// Which way they went.
+    pub direction: Way,
+    /// The flows.
+    pub members: Vec<String>,
+    /// The rate of each.
+    pub rates: Vec<f64>,
+}

@@ -1,0 +1,160 @@
+//! A hypothesis held against all trials: its capacities and rates as the trials have them, and its score.
+
+use super::hypothesis::{Group, Hypothesis, sum_of};
+use super::members::Members;
+use super::trials::{Noise, Trial};
+
+/// What a group costs, in units of [`Trial::distance`]: a group must make the trials so much likelier. Its capacity is
+/// one free number and its members a choice among many.
+pub(super) const GROUP_COST: f64 = 20.0;
+
+/// What two groups that cross cost: a tree has none, and a machine is nearly a tree.
+const CROSSING_COST: f64 = 12.0;
+
+/// The square of so many standard deviations is expected of a set's mean.
+const MOST_SHIFT: f64 = 5.0;
+
+/// Standard deviations by which a rate alone may be corrected.
+const MOST_CORRECTION: f64 = 3.0;
+
+/// Rounds of improving numbers; what binds changes with them.
+const ROUNDS: usize = 3;
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub(super) struct Data {
+    pub(super) trials: Vec<Trial>,
+    pub(super) noise: Noise,
+}
+
+/// A hypothesis with what it says of each trial.
+#[derive(Clone, Debug)]
+pub(super) struct Fit {
+    pub(super) hypothesis: Hypothesis,
+    pub(super) predicted: Vec<Vec<f64>>,
+    pub(super) distances: Vec<f64>,
+    /// Sum of distances and costs: the lower, the better.
+    pub(super) score: f64,
+}
+
+/// What groups cost by their number and by crossing each other.
+pub(super) fn cost(groups: &[Group]) -> f64 {
+    let crossing = |i: usize, a: &Group| groups.iter().skip(i + 1).filter(|b| a.members.crosses(b.members)).count();
+    let crossings: usize = groups.iter().enumerate().map(|(i, a)| crossing(i, a)).sum();
+    GROUP_COST * groups.len() as f64 + CROSSING_COST * crossings as f64
+}
+
+/// Whether a group is full by these rates.
+fn is_full(group: &Group, trial: &Trial, rates: &[f64]) -> bool {
+    sum_of(rates, trial.set, group.members) >= group.capacity * (1.0 - 1e-6)
+}
+
+impl Fit {
+    /// Of a hypothesis as it is.
+    pub(super) fn of(hypothesis: Hypothesis, data: &Data) -> Self {
+        let predicted: Vec<Vec<f64>> = data.trials.iter().map(|t| hypothesis.rates(t.set)).collect();
+        let distances: Vec<f64> =
+            data.trials.iter().zip(&predicted).map(|(t, rates)| t.distance(rates, data.noise)).collect();
+        let score = distances.iter().sum::<f64>() + cost(&hypothesis.groups);
+        Fit { hypothesis, predicted, distances, score }
+    }
+
+    /// Of a hypothesis whose numbers are first made those that the trials have where they bind.
+    pub(super) fn refitted(hypothesis: Hypothesis, data: &Data) -> Self {
+        let mut best = Fit::of(hypothesis, data);
+        for _ in 0..ROUNDS {
+            let next = Fit::of(best.numbers(data), data);
+            if next.score >= best.score - 1e-3 {
+                // numbers that bind nowhere are kept, and what is not better is not taken
+                return if next.score < best.score { next } else { best };
+            }
+            best = next;
+        }
+        best
+    }
+
+    /// Adds a trial.
+    pub(super) fn add(&mut self, trial: &Trial, noise: Noise) {
+        let rates = self.hypothesis.rates(trial.set);
+        let distance = trial.distance(&rates, noise);
+        self.score += distance;
+        self.predicted.push(rates);
+        self.distances.push(distance);
+    }
+
+    /// The hypothesis with each group's capacity, and each rate alone, as the trials in which it binds have it: the mean
+    /// of logarithms, each by its certainty.
+    fn numbers(&self, data: &Data) -> Hypothesis {
+        let mut new = self.hypothesis.clone();
+        for group in &mut new.groups {
+            group.capacity = self.capacity(group, data).map_or(group.capacity, |c| c.0);
+        }
+        for (i, solo) in new.solo.iter_mut().enumerate() {
+            let alone = self.hypothesis.alone(i);
+            let free = data.trials.iter().zip(&self.predicted).filter_map(|(trial, rates)| {
+                let at = trial.set.has(i).then(|| trial.set.rank(i))?;
+                let binds = *rates.get(at)? >= alone * (1.0 - 1e-9);
+                let (shift, weight) = self.free_shift(trial, rates, data.noise);
+                binds.then(|| Some((*trial.rates.get(at)? / shift.exp(), weight)))?
+            });
+            let told = mean(free).map_or(*solo, |m| m.0);
+            // what a flow reaches alone was measured: what it does beside others only sharpens that
+            let lone =
+                data.trials.iter().find(|t| t.set == Members::one(i)).and_then(|t| Some((t.rate(i)?, t.repeats)));
+            *solo = lone.map_or(told, |(rate, repeats)| {
+                let reach = (MOST_CORRECTION * data.noise.of_one(repeats)).exp();
+                told.clamp(rate / reach, rate * reach)
+            });
+        }
+        new
+    }
+
+    /// What the rates of a trial are likely to have in common by those flows that nothing shared stops, and how certain
+    /// the rate of one of them is without it.
+    fn free_shift(&self, trial: &Trial, rates: &[f64], noise: Noise) -> (f64, f64) {
+        let free = trial.set.iter().zip(trial.rates.iter().zip(rates));
+        let free = free.filter(|(i, (_, expected))| **expected >= self.hypothesis.alone(*i) * (1.0 - 1e-9));
+        let off: Vec<f64> = free.map(|(_, (rate, expected))| (rate / expected.max(1e-12)).max(1e-12).ln()).collect();
+        noise.shift(trial.repeats, off.iter().sum::<f64>() / off.len().max(1) as f64, off.len())
+    }
+
+    /// A group's capacity by the trials that fill it, and the sum of their weights; `None` where none does.
+    pub(super) fn capacity(&self, group: &Group, data: &Data) -> Option<(f64, f64)> {
+        let full = data.trials.iter().zip(&self.predicted).filter(|(t, rates)| is_full(group, t, rates));
+        mean(full.map(|(t, _)| (t.sum_of(group.members), data.noise.weight(t.repeats, t.set.and(group.members).len()))))
+    }
+
+    /// The sum of distances of another hypothesis, less that of this one. `old` and `new` are the groups in which the two
+    /// differ: trials in which no old group was full and no new one would be overfull are alike.
+    pub(super) fn difference(&self, other: &Hypothesis, old: &[Group], new: &[Group], data: &Data) -> f64 {
+        let mut difference = 0.0;
+        for ((trial, rates), distance) in data.trials.iter().zip(&self.predicted).zip(&self.distances) {
+            let over = |g: &Group| sum_of(rates, trial.set, g.members) > g.capacity * (1.0 + 1e-9);
+            if old.iter().any(|g| is_full(g, trial, rates)) || new.iter().any(over) {
+                difference += trial.distance(&other.rates(trial.set), data.noise) - distance;
+            }
+        }
+        difference
+    }
+
+    /// By how much a trial is farther away than noise makes it: positive where its rates differ from each other, or all
+    /// of them together, by more than noise.
+    pub(super) fn excess(&self, at: usize, data: &Data) -> f64 {
+        let Some((trial, rates)) = data.trials.get(at).zip(self.predicted.get(at)) else { return 0.0 };
+        let flows = trial.set.len() as f64;
+        let all = self.distances.get(at).copied().unwrap_or(0.0) - flows - 2.0 * (2.0 * flows).sqrt();
+        let shift = trial.shift(rates);
+        let shifted = shift * shift * data.noise.weight(trial.repeats, trial.set.len()) - MOST_SHIFT;
+        all.max(shifted)
+    }
+}
+
+/// The mean of logarithms by weight, as a number, with the sum of weights.
+fn mean(values: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for (value, weight) in values.filter(|(value, _)| *value > 0.0) {
+        sum += value.ln() * weight;
+        weights += weight;
+    }
+    (weights > 0.0).then(|| ((sum / weights).exp(), weights))
+}

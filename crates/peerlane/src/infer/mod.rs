@@ -1,0 +1,31 @@
+//! What cannot be seen: which transfers share a limit, from the rates that they reach together.
+//!
+//! The model of sharing run backwards. Flows that run at once share every resource by max-min fairness; so rates of
+//! chosen sets of flows tell which of them meet in one, and how much it carries. `docs/inference.md` states the method, and
+//! what it can and cannot tell.
+
+mod adaptive;
+mod certainty;
+mod coverage;
+mod document;
+mod explore;
+mod fit;
+mod flows;
+mod hypothesis;
+mod members;
+mod pairs;
+mod questions;
+mod recorded;
+mod search;
+mod trials;
+
+pub use adaptive::{Design, Outcome, conclude, experiment, most_sets};
+pub use certainty::Support;
+pub use document::{Asked, Beside, Experiment, Inference, InferredGroup, Rate, SCHEMA, Unidentifiable};
+pub use explore::explore;
+pub use flows::{ALLOCATIONS, Flow, Way, flows};
+pub use hypothesis::{Group, Hypothesis};
+pub use members::Members;
+pub use pairs::{RateGroup, RateGroups, RateLevel};
+pub use recorded::recorded;
+pub use trials::{Noise, Trial};
