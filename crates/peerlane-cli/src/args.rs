@@ -589,6 +589,9 @@ pub(crate) struct SelftestArgs {
     /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Noise, differences from the model, machines and places follow from it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
 }
 
 /// What to do with the catalogue.
