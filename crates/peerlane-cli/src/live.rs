@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -170,10 +170,12 @@ pub(crate) fn nvml() -> Result<String, Unanswered> {
 }
 
 /// The worker: asks NVML, and prints what it tells.
-pub(crate) fn worker(out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(crate) fn worker() -> Result<Outcome, Failure> {
+    let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let snapshot = peerlane_gpu::discover::discover().map_err(Failure::Message)?;
-    serde_json::to_writer_pretty(&mut *out, &snapshot).map_err(std::io::Error::from)?;
+    serde_json::to_writer_pretty(&mut out, &snapshot).map_err(std::io::Error::from)?;
     writeln!(out)?;
+    out.flush()?;
     Ok(Outcome::default())
 }
 

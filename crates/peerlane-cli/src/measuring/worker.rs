@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufWriter, Write};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,14 +58,16 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
 }
 
 /// Reads a request from stdin and answers it, a message a line.
-pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(crate) fn run() -> Result<Outcome, Failure> {
+    // before any library is opened, whose logs would be taken for messages
+    let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)
         .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
     let (send, further) = mpsc::channel();
     thread::spawn(move || end_with_parent(&send));
-    let mouth = Mouth(RefCell::new(out));
+    let mouth = Mouth(RefCell::new(&mut out));
     let machine = match open(&request) {
         Ok(machine) => machine,
         Err(refused) => {
