@@ -195,7 +195,12 @@ impl SmallCopies {
     /// Copies a sample: as many as the CUDA sample takes.
     const COPIES: usize = 100;
 
-    pub(crate) fn prepare(machine: &mut Machine, transfer: &Transfer, size: Size) -> Result<(Self, Bytes), Problem> {
+    pub(crate) fn prepare(
+        machine: &mut Machine,
+        transfer: &Transfer,
+        size: Size,
+        allocation: usize,
+    ) -> Result<(Self, Bytes), Problem> {
         let gpu = machine.gpu(transfer.driver())?;
         let far = transfer.gpus().find(|name| *name != gpu.name);
         let far = far.map(|name| machine.gpu(name)).transpose()?;
@@ -214,8 +219,8 @@ impl SmallCopies {
         let size = super::most(size);
         let bytes = usize::try_from(size.0).unwrap_or(usize::MAX);
         let local = usize::from(transfer.source == transfer.destination);
-        let source = machine.buffer(&transfer.source, 0, 0, bytes)?;
-        let target = machine.buffer(&transfer.destination, local, 0, bytes)?;
+        let source = machine.buffer(&transfer.source, 0, allocation, bytes)?;
+        let target = machine.buffer(&transfer.destination, local, allocation, bytes)?;
         let stream = gpu.stream()?;
         let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
         let seed = machine.next_seed();

@@ -136,7 +136,9 @@ impl Live {
             }
             Work::Loads { gpu, memory } => single(latency::Loads::prepare(machine, gpu, memory, size)?),
             Work::Signals { a, b } => single(latency::Signals::prepare(machine, a, b)?),
-            Work::SmallCopies(transfer) => single(latency::SmallCopies::prepare(machine, transfer, size)?),
+            Work::SmallCopies(transfer) => {
+                single(latency::SmallCopies::prepare(machine, transfer, size, allocation)?)
+            }
             Work::Collective { operation, gpus } => {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
