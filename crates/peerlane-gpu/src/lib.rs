@@ -20,4 +20,5 @@ mod output;
 pub mod pattern;
 
 pub use live::{GpuName, Live, OpenError};
+pub use nvml::Tolerated;
 pub use output::take_output;

@@ -7,6 +7,8 @@ use peerlane::measure::{Event, Failure as Failed, void};
 use peerlane::plan::{Plan, Step};
 use peerlane::run::{Cell, Conditions, FlagKind};
 
+use peerlane_gpu::Tolerated;
+
 use super::interrupt::Interrupt;
 use super::process::{Heard, Worker};
 use super::protocol::{Device, Message, Request};
@@ -27,6 +29,8 @@ pub(crate) struct Asker<'a> {
     force: bool,
     worker: Option<Worker>,
     starts: usize,
+    /// Workers that did not end.
+    left_behind: Vec<u32>,
     interrupt: &'a Interrupt,
     /// What is known of the machine since it was opened.
     pub(crate) conditions: Option<Conditions>,
@@ -41,7 +45,7 @@ enum End {
 impl<'a> Asker<'a> {
     /// Of a machine that is opened with the first question; GPUs that others use only with `force`.
     pub(crate) fn new(device: Device, force: bool, interrupt: &'a Interrupt) -> Self {
-        Asker { device, force, worker: None, starts: 0, interrupt, conditions: None }
+        Asker { device, force, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
     }
 
     /// The cells of a plan. Where the worker hangs or dies they are void, and the next question gets a new one.
@@ -69,7 +73,12 @@ impl<'a> Asker<'a> {
     fn start(&mut self, plan: &Plan) -> std::io::Result<()> {
         self.starts += 1;
         let (device, plan) = (self.device.clone(), plan.clone());
-        let request = Request { device, plan, done: BTreeSet::new(), force: self.force, more: true };
+        let tolerated = Tolerated {
+            others: self.force,
+            ours_before: self.conditions.is_some(),
+            left_behind: self.left_behind.clone(),
+        };
+        let request = Request { device, plan, done: BTreeSet::new(), tolerated, more: true };
         self.worker = Some(Worker::start(&request)?);
         Ok(())
     }
@@ -118,6 +127,7 @@ impl<'a> Asker<'a> {
         if let Some(mut worker) = self.worker.take()
             && !worker.kill()
         {
+            self.left_behind.push(worker.id());
             crate::say(&format!("the measuring process {} does not end; it is left behind", worker.id()));
         }
     }

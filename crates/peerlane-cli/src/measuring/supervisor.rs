@@ -6,6 +6,8 @@ use peerlane::measure::Event;
 use peerlane::run::{Cell, Conditions, FlagKind, Run};
 use peerlane::units::Seconds;
 
+use peerlane_gpu::Tolerated;
+
 use super::course::{Accident, Course};
 use super::interrupt::Interrupt;
 use super::keeper::Keeper;
@@ -56,6 +58,8 @@ pub(crate) struct Supervisor<'a> {
     interrupt: &'a Interrupt,
     /// The machine has been open since.
     opened: bool,
+    /// Workers that did not end.
+    left_behind: Vec<u32>,
 }
 
 /// How a worker ended.
@@ -88,7 +92,7 @@ impl<'a> Supervisor<'a> {
         interrupt: &'a Interrupt,
     ) -> Self {
         let course = Course::new(run.plan.clone(), run.steps_done());
-        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false }
+        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false, left_behind: Vec::new() }
     }
 
     /// Answers the plan as far as possible.
@@ -104,14 +108,17 @@ impl<'a> Supervisor<'a> {
                 End::Interrupted => return Ending::Interrupted,
                 End::Finished if self.course.is_complete() => Vec::new(),
                 End::Finished => return Ending::OutOfTime,
-                End::Refused(Refused { gpu: Some(gpu), reason }) if !self.course.lost().contains(&gpu) => {
-                    self.progress.say(&format!("{gpu} is left out: {reason}"));
-                    self.course.lose(&gpu, &reason)
+                End::Refused(Refused { gpus, kind, reason })
+                    if gpus.iter().any(|gpu| !self.course.lost().contains(gpu)) =>
+                {
+                    let are = if gpus.len() == 1 { "is" } else { "are" };
+                    self.progress.say(&format!("{} {are} left out: {reason}", gpus.join(", ")));
+                    gpus.iter().flat_map(|gpu| self.course.lose(gpu, kind, &reason)).collect()
                 }
                 End::Refused(Refused { reason, .. }) if !self.opened => return Ending::Refused(reason),
-                End::Refused(Refused { reason, .. }) => {
+                End::Refused(Refused { kind, reason, .. }) => {
                     self.progress.say(&reason);
-                    self.course.abandon(FlagKind::Failed, &reason)
+                    self.course.abandon(kind, &reason)
                 }
                 End::Accident(accident) => {
                     self.progress.say(&accident.why);
@@ -136,12 +143,14 @@ impl<'a> Supervisor<'a> {
         plan.method.budget = Seconds::new(plan.method.budget.seconds() * share);
         let device = match &self.device {
             Device::Live { gpus } => {
-                let left = gpus.iter().filter(|gpu| !self.course.lost().contains(&gpu.name));
-                Device::Live { gpus: left.cloned().collect() }
+                let needed = self.course.needed();
+                Device::Live { gpus: gpus.iter().filter(|gpu| needed.contains(gpu.name.as_str())).cloned().collect() }
             }
             device => device.clone(),
         };
-        Request { device, plan, done: self.course.done().clone(), force: self.force, more: false }
+        let tolerated =
+            Tolerated { others: self.force, ours_before: self.opened, left_behind: self.left_behind.clone() };
+        Request { device, plan, done: self.course.done().clone(), tolerated, more: false }
     }
 
     /// Lets one worker do what it can.
@@ -150,7 +159,7 @@ impl<'a> Supervisor<'a> {
             Ok(worker) => worker,
             Err(error) => {
                 let reason = format!("cannot start the measuring process: {error}");
-                return End::Refused(Refused { gpu: None, reason });
+                return End::Refused(Refused::whole(reason));
             }
         };
         let mut watch = Watch::default();
@@ -227,7 +236,7 @@ impl<'a> Supervisor<'a> {
         if self.opened {
             accident(kind, why, watch)
         } else {
-            End::Refused(Refused { gpu: None, reason: format!("the machine cannot be opened: {why}") })
+            End::Refused(Refused::whole(format!("the machine cannot be opened: {why}")))
         }
     }
 
@@ -317,6 +326,7 @@ impl<'a> Supervisor<'a> {
     fn kill(&mut self, worker: &mut Worker) {
         if !worker.kill() {
             let id = worker.id();
+            self.left_behind.push(id);
             self.progress.say(&format!(
                 "the measuring process {id} does not end, as inside a driver call that never returns; it is left behind"
             ));

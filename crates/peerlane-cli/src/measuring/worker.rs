@@ -15,7 +15,7 @@ use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
 
-use peerlane_gpu::Live;
+use peerlane_gpu::{Live, OpenError};
 
 use super::protocol::{Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
@@ -43,16 +43,15 @@ impl Machine for Live {
 
 /// Opens the machine that a request names.
 fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
-    let refused = |reason: String| Refused { gpu: None, reason };
     match &request.device {
         Device::Virtual { name, system } => {
-            let design = catalogue::read_system(system, name).map_err(|e| refused(e.to_string()))?;
+            let design = catalogue::read_system(system, name).map_err(|e| Refused::whole(e.to_string()))?;
             let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
             Ok(Box::new(machine.taking_over(request.done.len())))
         }
         Device::Live { gpus } => {
-            let live = Live::open(gpus, request.force);
-            live.map(|live| Box::new(live) as Box<dyn Machine>).map_err(|e| Refused { gpu: e.gpu, reason: e.reason })
+            let refused = |OpenError { gpus, kind, reason }| Refused { gpus, kind, reason };
+            Ok(Box::new(Live::open(gpus, &request.tolerated).map_err(refused)?))
         }
     }
 }

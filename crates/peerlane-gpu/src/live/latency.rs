@@ -129,7 +129,7 @@ impl Signals {
         let flags = [machine.buffer(a, 0, 0, 4096)?, machine.buffer(b, 0, 0, 4096)?];
         let streams = [gpus[0].stream()?, gpus[1].stream()?];
         let reports = [PinnedBuffer::new(&gpus[0].context, 4096)?, PinnedBuffer::new(&gpus[1].context, 4096)?];
-        Ok((Signals { gpus, streams, flags, reports, gate: Rc::clone(&machine.gate) }, Bytes(4)))
+        Ok((Signals { gpus, streams, flags, reports, gate: machine.gate()? }, Bytes(4)))
     }
 
     fn go(&mut self) -> Result<f64, Problem> {
@@ -225,18 +225,8 @@ impl SmallCopies {
         let (start, end) = (Event::new(&stream)?, Event::new(&stream)?);
         let seed = machine.next_seed();
         gpu.context.enter()?;
-        let copies = SmallCopies {
-            gpu,
-            stream,
-            source,
-            target,
-            bytes,
-            staged,
-            gate: Rc::clone(&machine.gate),
-            start,
-            end,
-            seed,
-        };
+        let copies =
+            SmallCopies { gpu, stream, source, target, bytes, staged, gate: machine.gate()?, start, end, seed };
         copies.fill()?;
         Ok((copies, size))
     }
