@@ -230,14 +230,18 @@ impl Machine {
         Ok(())
     }
 
-    /// NCCL's communicators of these GPUs, made once.
+    /// NCCL's communicators of these GPUs, made once, and anew where they were given up.
     pub(crate) fn communicators(&mut self, gpus: &[String]) -> Result<Rc<Communicators>, Problem> {
+        self.communicators.retain(|(_, made)| !made.aborted());
         if let Some((_, made)) = self.communicators.iter().find(|(names, _)| names == gpus) {
             return Ok(Rc::clone(made));
         }
         let loaded = Loaded::open().map_err(Problem::NotApplicable)?;
-        let devices: Result<Vec<i32>, Problem> = gpus.iter().map(|n| Ok(self.gpu(n)?.context.device.handle)).collect();
-        let made = Rc::new(Communicators::join(loaded, &devices?)?);
+        let ranks: Vec<Rc<Gpu>> = gpus.iter().map(|name| self.gpu(name)).collect::<Result<_, _>>()?;
+        let devices: Vec<i32> = ranks.iter().map(|gpu| gpu.context.device.handle).collect();
+        let made = Communicators::join(loaded, &devices)
+            .map_err(|problem| problem.asked_of(ranks.iter().map(|gpu| gpu.context.synchronize())))?;
+        let made = Rc::new(made);
         self.communicators.push((gpus.to_vec(), Rc::clone(&made)));
         Ok(made)
     }
