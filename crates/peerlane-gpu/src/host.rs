@@ -103,6 +103,33 @@ pub(crate) fn cpus(node: Option<u32>) -> Option<Vec<u32>> {
     (!cpus.is_empty()).then_some(cpus)
 }
 
+/// One CPU of each core, the first of those that are given: others of a core share its load and store units.
+pub(crate) fn one_a_core(cpus: &[u32]) -> Vec<u32> {
+    let listed = |cpu: u32| {
+        let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        std::fs::read_to_string(file).ok()?.trim().parse::<CpuList>().ok()
+    };
+    first_siblings(cpus, listed)
+}
+
+/// CPUs without those that have a sibling before them. Where nothing is known of a CPU, it is a core.
+fn first_siblings(cpus: &[u32], siblings: impl Fn(u32) -> Option<CpuList>) -> Vec<u32> {
+    let mut first: Vec<u32> = Vec::new();
+    for &cpu in cpus {
+        let shared = siblings(cpu).is_some_and(|list| first.iter().any(|before| list.contains(*before)));
+        if !shared {
+            first.push(cpu);
+        }
+    }
+    first
+}
+
+/// At most so many of them, spread evenly.
+pub(crate) fn spread(cpus: &[u32], most: usize) -> Vec<u32> {
+    let n = cpus.len().min(most);
+    (0..n).filter_map(|i| cpus.get(i * cpus.len() / n).copied()).collect()
+}
+
 /// Keeps this thread on one CPU, where that is allowed; where it is not, it runs where it likes.
 pub(crate) fn pin_to(cpu: u32) {
     const WORDS: usize = 128;
@@ -111,5 +138,33 @@ pub(crate) fn pin_to(cpu: u32) {
         *word |= 1 << (cpu % 64);
         // SAFETY: the mask is as long as it is said to be; 0 means this thread.
         unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn siblings_are_left_out_however_they_are_numbered() {
+        // the second threads follow the first ones' numbers, as Linux does it mostly; or each follows its sibling
+        let halves = |cpu: u32| format!("{},{}", cpu % 64, cpu % 64 + 64).parse().ok();
+        let pairs = |cpu: u32| format!("{}-{}", cpu / 2 * 2, cpu / 2 * 2 + 1).parse().ok();
+        let all: Vec<u32> = (0..128).collect();
+        assert_eq!(first_siblings(&all, halves), (0..64).collect::<Vec<_>>());
+        assert_eq!(first_siblings(&all, pairs), (0..128).step_by(2).collect::<Vec<_>>());
+        // only the second threads may be used
+        assert_eq!(first_siblings(&[64, 70, 71], halves), [64, 70, 71]);
+        assert_eq!(first_siblings(&all, |_| None), all);
+    }
+
+    #[test]
+    fn the_spread_reaches_from_end_to_end() {
+        let cpus: Vec<u32> = (0..96).collect();
+        let spread_out = spread(&cpus, 64);
+        assert_eq!((spread_out.len(), spread_out[0], spread_out[63]), (64, 0, 94));
+        assert!(spread_out.windows(2).all(|two| two[0] < two[1]));
+        assert_eq!(spread(&[3, 5], 64), [3, 5]);
+        assert_eq!(spread(&[], 64), [0; 0]);
     }
 }
