@@ -1,6 +1,6 @@
 //! Lets workers answer a plan, one after the other, until every step has an answer or a reason why not.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use peerlane::measure::Event;
 use peerlane::run::{Cell, Conditions, FlagKind, Run};
@@ -11,21 +11,9 @@ use peerlane_gpu::Tolerated;
 use super::course::{Accident, Course};
 use super::interrupt::Interrupt;
 use super::keeper::Keeper;
-use super::process::{Heard, Worker};
+use super::process::{Heard, Silence, TICK, Worker};
 use super::progress::{Progress, describe};
 use super::protocol::{Device, Message, Refused, Request};
-
-/// How often the watch looks around.
-const TICK: Duration = Duration::from_millis(50);
-
-/// A wait that takes this much longer than asked: this process was stopped, or the machine slept.
-const OVERSLEPT: Duration = Duration::from_secs(1);
-
-/// How much longer than a step may take the watch waits, since the worker's own word on a hung step is better.
-const GRACE: f64 = 1.25;
-
-/// How many times longer opening the machine may take than a step.
-const OPENING: f64 = 3.0;
 
 /// How a plan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,21 +177,15 @@ impl<'a> Supervisor<'a> {
 
     /// Hears a worker until it ends, or has to be ended.
     fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
-        let mut sign = Instant::now();
+        let mut silence = Silence::new();
         loop {
             self.keeper.tick(self.progress);
             self.progress.tick();
             if self.interrupt.asked() {
                 return End::Interrupted;
             }
-            let asked = Instant::now();
-            let heard = worker.hear(TICK);
-            if asked.elapsed() > TICK + OVERSLEPT {
-                sign = Instant::now();
-            }
-            match heard {
+            match silence.hear(worker) {
                 Some(Heard::Message(message)) => {
-                    sign = Instant::now();
                     if let Some(end) = self.hear(*message, watch) {
                         return end;
                     }
@@ -219,10 +201,9 @@ impl<'a> Supervisor<'a> {
                     return self.ended(FlagKind::Failed, why, watch);
                 }
                 None => {
-                    let limit = self.limit(watch);
-                    if sign.elapsed() > limit {
+                    let patience = self.run.plan.method.patience;
+                    if let Some(seconds) = silence.too_long(patience, watch.opened.is_some()) {
                         self.accept(watch);
-                        let seconds = sign.elapsed().as_secs_f64();
                         let why = format!("no sign of life for {seconds:.1} s{}", self.during(watch));
                         return self.ended(FlagKind::Hung, why, watch);
                     }
@@ -238,13 +219,6 @@ impl<'a> Supervisor<'a> {
         } else {
             End::Refused(Refused::whole(format!("the machine cannot be opened: {why}")))
         }
-    }
-
-    /// How long a worker may be silent now.
-    fn limit(&self, watch: &Watch) -> Duration {
-        let factor = if watch.opened.is_some() { GRACE } else { OPENING };
-        let seconds = self.run.plan.method.patience.seconds() * factor;
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// ` during pairs GPU0→GPU1, copy engine writes`

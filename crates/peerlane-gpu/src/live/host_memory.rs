@@ -1,4 +1,4 @@
-//! Host memory by itself: all CPUs of a node, or of the machine, read and write at once.
+//! Host memory by itself: all cores of a node, or of the machine, read and write at once.
 //!
 //! Counted as STREAM counts (J. McCalpin, 1995): bytes that the program reads and writes, not the reads that a cache
 //! makes before a write.
