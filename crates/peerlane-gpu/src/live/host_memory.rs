@@ -21,7 +21,7 @@ use crate::host::{self, Mapping};
 const MOST_THREADS: usize = 64;
 
 /// Arrays of the largest kernel.
-const ARRAYS: u64 = 3;
+pub(crate) const ARRAYS: u64 = 3;
 
 /// What one thread works on.
 struct Arrays {
@@ -49,11 +49,11 @@ impl HostStream {
         method: &Method,
     ) -> Result<(Self, Bytes), Problem> {
         const PAGE: u64 = 4096;
-        let node: Option<u32> = node.strip_prefix("host").and_then(|number| number.parse().ok());
+        let node = host::node_of(node);
         let cpus =
             host::cpus(node).ok_or_else(|| Problem::NotApplicable("no CPU of that node may be used".to_owned()))?;
         let cpus = host::spread(&host::one_a_core(&cpus), MOST_THREADS);
-        let most = host::available().map_or(u64::MAX, |free| free / 2 / ARRAYS);
+        let most = host::available(node).map_or(u64::MAX, |free| free / 2 / ARRAYS);
         let size = super::most(size).0.min(most) / cpus.len() as u64 / PAGE * PAGE;
         if size == 0 {
             return Err(Problem::NotApplicable("too little memory is free to measure it".to_owned()));

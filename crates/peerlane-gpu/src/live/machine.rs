@@ -15,6 +15,7 @@ use super::gpu::{Gpu, Opened};
 use super::pool::{Place, Pool};
 use super::{GpuName, OpenError};
 use crate::cuda::{Buffer, Device, Driver};
+use crate::host;
 use crate::nccl::{Communicators, Loaded};
 
 /// Who reaches, and who is reached, by index.
@@ -157,7 +158,7 @@ impl Machine {
     }
 
     /// The most that a message of transfers at once may hold, so that all of them fit into what is free.
-    pub(crate) fn fitting(&self, transfers: &[&Transfer], wanted: usize) -> Result<usize, Problem> {
+    pub(crate) fn fitting(&mut self, transfers: &[&Transfer], wanted: usize) -> Result<usize, Problem> {
         let mut most = wanted;
         for (index, gpu) in self.gpus.iter().enumerate() {
             let ends = transfers.iter().flat_map(|t| [&t.source, &t.destination]).filter(|n| **n == gpu.name).count();
@@ -171,15 +172,21 @@ impl Machine {
                 most /= 2;
             }
         }
-        let ends = transfers.iter().flat_map(|t| [&t.source, &t.destination]).filter(|n| is_host(n)).count();
-        if ends > 0
-            && let Some(free) = crate::host::available()
-        {
+        for (node, ends) in host_ends(transfers) {
+            self.make_room_on_host(&node, (most * ends) as u64);
+            let free = host::available(host::node_of(&node)).unwrap_or(u64::MAX);
             while (most * ends) as u64 > free / 2 && most > 1 << 20 {
                 most /= 2;
             }
         }
         Ok(most)
+    }
+
+    /// Gives back host memory that earlier steps used, if otherwise less than twice as much as is wanted would be free.
+    pub(crate) fn make_room_on_host(&mut self, node: &str, wanted: u64) {
+        if host::available(host::node_of(node)).is_some_and(|free| free / 2 < wanted) {
+            self.pool.give_back_host();
+        }
     }
 
     /// A step is about to be prepared, and what earlier ones relied on is not needed any more.
@@ -253,6 +260,18 @@ impl Machine {
     }
 }
 
+/// How many buffers transfers have on each node of host memory; on the whole host, all of them.
+fn host_ends(transfers: &[&Transfer]) -> BTreeMap<String, usize> {
+    let mut ends = BTreeMap::new();
+    for name in transfers.iter().flat_map(|t| [&t.source, &t.destination]).filter(|name| is_host(name)) {
+        *ends.entry(name.clone()).or_default() += 1;
+        if host::node_of(name).is_some() {
+            *ends.entry("host".to_owned()).or_default() += 1;
+        }
+    }
+    ends
+}
+
 /// Pairs of either GPU's that are on, though the step does not rely on them.
 fn dispensable(access: &BTreeMap<Pair, bool>, relied_on: &BTreeSet<Pair>, (a, b): Pair) -> Vec<Pair> {
     let touches = |(x, y): Pair| [x, y].iter().any(|gpu| [a, b].contains(gpu));
@@ -274,6 +293,15 @@ mod tests {
         let wanted = [1, 2, 4, 5, 6, 7].into_iter().flat_map(|peer| [(0, peer), (peer, 0)]).chain([(8, 0)]);
         assert_eq!(given_up, wanted.collect(), "neither what is needed, nor what is off, nor what others have");
         assert_eq!(dispensable(&access, &access.keys().copied().collect(), (0, 9)), []);
+    }
+
+    #[test]
+    fn memory_of_a_node_is_memory_of_the_host() {
+        let transfers = [("host0", "GPU0"), ("GPU1", "host0"), ("GPU1", "GPU0"), ("host", "GPU1"), ("host1", "GPU0")];
+        let transfers = transfers.map(|(from, to)| Transfer::new(from, to));
+        let ends = host_ends(&transfers.iter().collect::<Vec<_>>());
+        let named: Vec<(&str, usize)> = ends.iter().map(|(name, ends)| (name.as_str(), *ends)).collect();
+        assert_eq!(named, [("host", 4), ("host0", 2), ("host1", 1)]);
     }
 
     #[test]

@@ -147,7 +147,10 @@ impl Live {
             Work::Collective { operation, gpus } => {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
-            Work::HostMemory { node, kernel } => single(host_memory::HostStream::prepare(node, *kernel, size, method)?),
+            Work::HostMemory { node, kernel } => {
+                machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
+                single(host_memory::HostStream::prepare(node, *kernel, size, method)?)
+            }
         })
     }
 
