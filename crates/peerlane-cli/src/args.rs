@@ -597,9 +597,9 @@ pub(crate) struct SelftestArgs {
 /// What to do with the catalogue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SystemsAction {
-    /// List all systems (the default)
+    /// List all systems and clusters (the default)
     List,
-    /// Show one system: all that its source states, and what is assumed
+    /// Show one system or cluster: all that its source states, and what is assumed
     Show {
         /// Its name, as 'peerlane systems' lists it
         name: String,

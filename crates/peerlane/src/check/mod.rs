@@ -42,6 +42,7 @@ mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
 mod relaxed_ordering;
+mod shared_limit;
 mod slow_path;
 mod small_bar1;
 mod small_packets;
@@ -202,7 +203,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 35] = [
+const RULES: [Rule; 36] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -234,6 +235,7 @@ const RULES: [Rule; 35] = [
     small_packets::RULE,
     contended_slow::RULE,
     host_buffers_far::RULE,
+    shared_limit::RULE,
     uneven_host_copies::RULE,
     kernel_errors::RULE,
     iommu_translates::RULE,

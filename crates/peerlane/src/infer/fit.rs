@@ -27,6 +27,13 @@ pub(super) struct Data {
     pub(super) noise: Noise,
 }
 
+impl Data {
+    /// What a flow reached alone.
+    pub(super) fn alone(&self, flow: usize) -> Option<f64> {
+        self.trials.iter().find(|t| t.set == Members::one(flow)).and_then(|t| t.rate(flow))
+    }
+}
+
 /// A hypothesis with what it says of each trial.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
@@ -102,7 +109,7 @@ impl Fit {
             let lone =
                 data.trials.iter().find(|t| t.set == Members::one(i)).and_then(|t| Some((t.rate(i)?, t.repeats)));
             *solo = lone.map_or(told, |(rate, repeats)| {
-                let reach = (MOST_CORRECTION * data.noise.of_one(repeats)).exp();
+                let reach = (MOST_CORRECTION * data.noise.undisturbed().of_one(repeats)).exp();
                 told.clamp(rate / reach, rate * reach)
             });
         }
