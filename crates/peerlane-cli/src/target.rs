@@ -7,6 +7,7 @@ use std::path::Path;
 use peerlane::assemble::assemble;
 use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found, Warning};
+use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
 use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
 use peerlane::what_if::{Edit, apply};
@@ -26,7 +27,7 @@ const HEAD_BYTES: u64 = 64;
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
-     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
+     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, dmesg, \
      system files (.toml), and runs that it has recorded (.json)";
 
 /// What the targets amount to.
@@ -53,6 +54,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     }
     let mut machines = Vec::new();
     let mut runs = Vec::new();
+    let mut inferred: Vec<(Inference, &str)> = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
     for target in targets {
@@ -68,6 +70,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
                 }
                 Err(problem) => problems.push(problem),
             },
+            Ok(Source::Inference(found)) => inferred.push((*found, target)),
             Ok(Source::Text(found)) if found.evidence.is_empty() => {
                 problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
                 if found.warnings.len() > FEW {
@@ -88,9 +91,13 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         }
         machines.extend(assembled);
     }
+    if let (true, Some((found, file))) = (machines.is_empty(), inferred.first()) {
+        problems.push(format!("{file} tells what {} shares; name that machine, too", found.machine));
+    }
     if machines.is_empty() {
         return Err(Failure::new(problems.join("\n")));
     }
+    problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, file, &mut machines).err()));
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
@@ -150,6 +157,7 @@ enum Source {
     Machine(Box<Machine>),
     Text(Found),
     Run(Box<Partial>),
+    Inference(Box<Inference>),
 }
 
 fn read(target: &str) -> Result<Source, String> {
@@ -193,6 +201,9 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
     if looks_like_run(&text) {
         return Partial::read(&text).map(|p| Source::Run(Box::new(p))).map_err(|e| format!("{name}: {e}"));
     }
+    if looks_like_inference(&text) {
+        return Inference::from_json(&text).map(|i| Source::Inference(Box::new(i))).map_err(|e| format!("{name}: {e}"));
+    }
     evidence::read_stream(name, bytes.as_slice()).map(Source::Text).map_err(|e| e.to_string())
 }
 
@@ -206,6 +217,18 @@ fn of_run(partial: Partial, name: &str) -> Result<(Machine, Run), String> {
         machine.warnings.push(Warning { origin: None, message });
     }
     Ok((machine, run))
+}
+
+/// Adds an inference to the machine that it is of: the only one, or the one of that name.
+fn join(found: Inference, file: &str, machines: &mut [Machine]) -> Result<(), String> {
+    let at = match &*machines {
+        [_] => Some(0),
+        many => many.iter().position(|m| m.name == found.machine),
+    };
+    match at.and_then(|at| machines.get_mut(at)) {
+        Some(machine) => found.join(machine, file).map_err(|e| format!("{file}: {e}")),
+        None => Err(format!("{file} is of {}, and no machine here has that name", found.machine)),
+    }
 }
 
 fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
@@ -252,6 +275,9 @@ fn pick(machines: &[Machine], wanted: &str) -> Result<usize, Failure> {
 
 /// What to say of a name that nothing has: the names that may have been meant.
 pub(crate) fn unknown(name: &str, what: &str) -> String {
+    if let Some(Ok(cluster)) = peerlane::cluster::embedded(name) {
+        return format!("{name} is a cluster: simulate and sweep take it; its nodes are {}", cluster.node.name);
+    }
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),

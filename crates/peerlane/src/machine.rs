@@ -12,6 +12,7 @@ use crate::evidence::{
     ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
 };
 use crate::fabric::{Fabric, NodeId};
+use crate::infer::Inference;
 use crate::run::{Cell, Conditions};
 use crate::virtual_machine::Virtual;
 
@@ -193,6 +194,8 @@ pub struct Machine {
     pub planted: Virtual,
     /// The run that its latest numbers are from, if it was measured by this program.
     pub measured: Option<Box<Measured>>,
+    /// What sets of transfers were found to share, and where that stands. It changes nothing above.
+    pub inferred: Vec<(Inference, Origin)>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
     /// What the evidence cannot tell, in sentences.
@@ -225,6 +228,7 @@ impl Machine {
             p2p: BTreeMap::new(),
             planted: Virtual::default(),
             measured: None,
+            inferred: Vec::new(),
             evidence: Vec::new(),
             unknown: Vec::new(),
             assumptions: Vec::new(),

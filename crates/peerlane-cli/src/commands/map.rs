@@ -18,7 +18,7 @@ use super::{between, heading, inventory, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, dot, label, matrix, run, svg, tree};
+use crate::render::{WIDTH, dot, inference, label, matrix, run, svg, tree};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
@@ -90,6 +90,7 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
     }
+    inferred(out, machine)?;
     found(out, machine)?;
     caveats(out, machine, verbose, verbose)
 }
@@ -100,6 +101,19 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let title = if any { "Path classes" } else { "Path classes: none is known" };
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
+}
+
+/// Limits that contention showed: dashed, since nothing of the tree shows them.
+fn inferred(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    for (found, origin) in machine.inferred.iter().filter(|(found, _)| !found.groups.is_empty()) {
+        writeln!(out, "\n{}", paint(style::HEADING, "Shared limits that contention shows"))?;
+        for group in &found.groups {
+            let text = format!("{}: {}", group.direction.words(), inference::words(group));
+            hang(out, "  ┄ ", &text)?;
+        }
+        hang(out, "  ", &paint(style::DIM, &format!("{}, {}", label::origin(origin), found.source)))?;
+    }
+    Ok(())
 }
 
 /// Where the same stands once more.

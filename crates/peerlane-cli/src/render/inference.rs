@@ -24,9 +24,7 @@ pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io
     hang(out, "", &paint(style::HEADING, &verdict(found)))?;
     groups(out, found, verbose)?;
     between_kinds(out, found)?;
-    for told in &found.rate_groups {
-        pairs(out, told)?;
-    }
+    lone_pairs(out, found, verbose)?;
     unknown(out, found, verbose)?;
     for note in &found.notes {
         hang(out, "  ", note)?;
@@ -45,6 +43,7 @@ fn verdict(found: &Inference) -> String {
         0 if found.asked.is_empty() => {
             "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
         }
+        0 if found.asked.iter().all(|a| a.flows < 2) => "one GPU, which shares with no other".to_owned(),
         0 => "no limit that transfers share was reached".to_owned(),
         n => {
             let sure = found.groups.iter().filter(|g| g.confidence >= SURE).count();
@@ -63,18 +62,22 @@ fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<(
         }
         writeln!(out, "\n{}", paint(style::HEADING, &format!("{}, shared limits in GB/s", capital(way.words()))))?;
         for group in groups {
-            let head = format!(
-                "{} share {} ({}), {}",
-                ranges(&group.members),
-                number(group.capacity),
-                span(group.low, group.high),
-                how_sure(group.confidence)
-            );
-            hang(out, "  ", &head)?;
+            hang(out, "  ", &words(group))?;
             hang(out, "      ", &paint(style::DIM, &shown_by(found, group, verbose)))?;
         }
     }
     Ok(())
+}
+
+/// `GPU0–GPU3 share 155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
+pub(crate) fn words(group: &InferredGroup) -> String {
+    format!(
+        "{} share {} ({}), {}",
+        listed(&group.members),
+        number(group.capacity),
+        span(group.low, group.high),
+        how_sure(group.confidence)
+    )
 }
 
 fn how_sure(confidence: f64) -> String {
@@ -90,6 +93,10 @@ fn how_sure(confidence: f64) -> String {
 fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
     let mut sets: Vec<&peerlane::infer::Experiment> =
         group.sets.iter().filter_map(|at| found.experiments.get(*at)).collect();
+    // a lone flow that fills it says nothing of sharing
+    if sets.iter().any(|set| set.members.len() > 1) {
+        sets.retain(|set| set.members.len() > 1);
+    }
     sets.sort_by_key(|set| set.members.len());
     let most = if verbose { usize::MAX } else { FEW_SETS };
     let named: Vec<String> = sets
@@ -100,7 +107,7 @@ fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
             let rates: Vec<f64> = of_group.map(|(_, rate)| *rate).collect();
             let each =
                 span(rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max));
-            format!("{} at once, {each} each", ranges(&set.members))
+            format!("{} at once, {each} each", listed(&set.members))
         })
         .collect();
     let more = match sets.len().saturating_sub(named.len()) {
@@ -125,13 +132,30 @@ fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     Ok(())
 }
 
+/// What matrices of lone pairs tell; those in which all pairs are alike in a line.
+fn lone_pairs(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
+    let plain = |told: &&RateGroups| told.groups.is_empty() && told.between.len() < 2;
+    for told in found.rate_groups.iter().filter(|told| verbose || !plain(told)) {
+        pairs(out, told)?;
+    }
+    let alike: Vec<&RateGroups> = found.rate_groups.iter().filter(|told| !verbose && plain(told)).collect();
+    if let (Some(first), more) = (alike.first(), alike.len().saturating_sub(1)) {
+        let (low, high) = first.between.first().map_or((0.0, 0.0), |level| (level.low, level.high));
+        let more =
+            if more > 0 { format!("; so are those of {} more (-v)", count(more, "matrix")) } else { String::new() };
+        writeln!(out)?;
+        hang(out, "", &format!("All lone pairs are alike in {}: {} GB/s{more}.", first.matrix, span(low, high)))?;
+    }
+    Ok(())
+}
+
 /// GPUs that are alike by the rates of lone pairs, and cells that are not as others.
 fn pairs(out: &mut dyn Write, told: &RateGroups) -> io::Result<()> {
     let stated = if told.published { "published" } else { "recorded" };
     writeln!(out)?;
     hang(out, "", &paint(style::HEADING, &format!("Lone pairs, GB/s ({stated}: {})", told.matrix)))?;
     for group in &told.groups {
-        hang(out, "  ", &format!("{} among each other: {}", ranges(&group.members), span(group.low, group.high)))?;
+        hang(out, "  ", &format!("{} among each other: {}", listed(&group.members), span(group.low, group.high)))?;
     }
     for (at, level) in told.between.iter().enumerate() {
         let whose = match (&level.noticed, told.groups.is_empty(), at) {
@@ -153,14 +177,14 @@ fn unknown(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<
     let most = if verbose { usize::MAX } else { FEW };
     for open in found.unidentifiable.iter().take(most) {
         let least = match open.at_least {
-            Some(least) => format!("{} carry at least {} GB/s together", ranges(&open.members), number(least)),
-            None => format!("whether {} share anything", ranges(&open.members)),
+            Some(least) => format!("{} carry at least {} GB/s together", listed(&open.members), number(least)),
+            None => format!("whether {} share anything", listed(&open.members)),
         };
         let tell = match open.would_tell.as_slice() {
             [] => String::new(),
             [one] if *one == open.members => "; all of them at once would tell".to_owned(),
             sets => {
-                let sets: Vec<String> = sets.iter().map(|set| ranges(set)).collect();
+                let sets: Vec<String> = sets.iter().map(|set| listed(set)).collect();
                 format!("; would tell, at once: {}", sets.join(" | "))
             }
         };
@@ -180,14 +204,13 @@ fn alone(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     for asked in &found.asked {
         let mut levels: Vec<(String, Vec<&str>)> = Vec::new();
         for rate in &asked.alone {
-            let shown = format!("{:.0}", rate.rate.max(0.0)).len();
-            let words = if shown > 1 { format!("{:.1}", rate.rate) } else { number(rate.rate) };
+            let words = if rate.rate >= 10.0 { format!("{:.1}", rate.rate) } else { number(rate.rate) };
             match levels.iter_mut().find(|(level, _)| *level == words) {
                 Some((_, flows)) => flows.push(&rate.flow),
                 None => levels.push((words, vec![&rate.flow])),
             }
         }
-        let words: Vec<String> = levels.iter().map(|(level, flows)| format!("{level} {}", ranges(flows))).collect();
+        let words: Vec<String> = levels.iter().map(|(level, flows)| format!("{level} {}", listed(flows))).collect();
         hang(out, &format!("  {:<17}", asked.direction.words()), &words.join("; "))?;
     }
     Ok(())
@@ -222,10 +245,19 @@ fn experiments(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
             let each: Vec<String> = set.rates.iter().map(|rate| number(*rate)).collect();
             let sum: f64 = set.rates.iter().sum();
             let sum = if set.rates.len() > 1 { format!(" = {}", number(sum)) } else { String::new() };
-            hang(out, "  ", &format!("{}: {}{sum}", ranges(&set.members), each.join(" + ")))?;
+            hang(out, "  ", &format!("{}: {}{sum}", listed(&set.members), each.join(" + ")))?;
         }
     }
     Ok(())
+}
+
+/// Names in few words; of flows between GPUs each.
+fn listed<S: AsRef<str>>(names: &[S]) -> String {
+    if names.iter().any(|name| name.as_ref().contains(['→', '↔'])) {
+        names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")
+    } else {
+        ranges(names)
+    }
 }
 
 fn capital(text: &str) -> String {

@@ -8,10 +8,14 @@ use peerlane::model::Model;
 
 use super::drawing::{BOX_CHARS, BOX_HEIGHT, BOX_WIDTH, Drawing, MARGIN, NAME_CHARS, NodeBox, Shape, Spot, Wire};
 use super::label;
-use super::text::{fit, width};
+use super::text::{fit, number, width};
 
 /// Room above the drawing for the name.
 const TITLE: f64 = 26.0;
+
+/// From one bracket to the next, and the room for its words.
+const BRACKET: f64 = 158.0;
+const BRACKET_TEXT: f64 = 156.0;
 
 /// Colours of rates, slow to fast; in the middle of light and dark.
 const TONES: [&str; 5] = ["#8f98a3", "#7a93b0", "#5b8fc4", "#3d86d6", "#2a7de1"];
@@ -21,7 +25,9 @@ pub(crate) fn write(out: &mut dyn Write, model: &Model) -> io::Result<()> {
     let machine = model.machine;
     let fabric = &machine.fabric;
     let drawing = Drawing::of(model);
-    let (total_width, total_height) = (drawing.width, drawing.height + TITLE);
+    let brackets = brackets(model, &drawing);
+    let right = brackets.iter().map(|b| b.x + BRACKET_TEXT).fold(0.0, f64::max);
+    let (total_width, total_height) = (drawing.width.max(right), drawing.height + TITLE);
     let mut svg = String::new();
     let title = escape(machine.title.as_deref().unwrap_or(&machine.name));
     let _ = writeln!(
@@ -39,6 +45,9 @@ pub(crate) fn write(out: &mut dyn Write, model: &Model) -> io::Result<()> {
     for node_box in &drawing.boxes {
         draw_box(&mut svg, fabric, node_box);
     }
+    for bracket in &brackets {
+        draw_bracket(&mut svg, bracket);
+    }
     if let Some(all) = &drawing.arcs {
         let _ = writeln!(
             svg,
@@ -50,6 +59,67 @@ pub(crate) fn write(out: &mut dyn Write, model: &Model) -> io::Result<()> {
     }
     svg.push_str("</svg>\n");
     out.write_all(svg.as_bytes())
+}
+
+/// GPUs that share a limit by what contention showed: a dashed line beside the drawing with a tooth at each.
+struct Bracket {
+    x: f64,
+    teeth: Vec<f64>,
+    label: Vec<String>,
+}
+
+/// One for each set of GPUs, with its limits with host memory by direction. Limits between GPUs have no place beside them.
+fn brackets(model: &Model, drawing: &Drawing) -> Vec<Bracket> {
+    let fabric = &model.machine.fabric;
+    let mut all: Vec<(&[String], Vec<String>)> = Vec::new();
+    let groups = model.machine.inferred.iter().flat_map(|(found, _)| &found.groups);
+    for group in groups.filter(|g| g.direction.with_host()) {
+        let label = format!("{} {} GB/s", group.direction.words(), number(group.capacity));
+        match all.iter_mut().find(|(members, _)| *members == group.members) {
+            Some((_, labels)) => labels.push(label),
+            None => all.push((&group.members, vec![label])),
+        }
+    }
+    let middle = |name: &String| {
+        let node = fabric.find(name)?.index();
+        drawing.boxes.iter().find(|b| b.node == node).map(|b| b.y + BOX_HEIGHT / 2.0)
+    };
+    // where each column is free again
+    let mut columns: Vec<f64> = Vec::new();
+    let mut brackets = Vec::new();
+    for (members, label) in all {
+        let mut teeth: Vec<f64> = members.iter().filter_map(middle).collect();
+        teeth.sort_by(f64::total_cmp);
+        let (Some(top), Some(bottom)) = (teeth.first().copied(), teeth.last().copied()) else { continue };
+        let at = columns.iter().position(|free| *free < top).unwrap_or(columns.len());
+        columns.resize(columns.len().max(at + 1), 0.0);
+        columns[at] = bottom;
+        brackets.push(Bracket { x: drawing.width + BRACKET * at as f64, teeth, label });
+    }
+    brackets
+}
+
+fn draw_bracket(svg: &mut String, bracket: &Bracket) {
+    let Bracket { x, teeth, label } = bracket;
+    let (Some(top), Some(bottom)) = (teeth.first(), teeth.last()) else { return };
+    let mut path = format!("M{x:.1} {top:.1}V{bottom:.1}");
+    for y in teeth {
+        let _ = write!(path, "M{x:.1} {y:.1}h-8");
+    }
+    let _ = writeln!(
+        svg,
+        "<path d=\"{path}\" fill=\"none\" stroke=\"#9b6bd3\" stroke-width=\"2\" stroke-dasharray=\"5 4\"/>"
+    );
+    let first = (top + bottom) / 2.0 - 6.0 * label.len() as f64 + 9.0;
+    for (at, line) in label.iter().enumerate() {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"10\" fill=\"#9b6bd3\">{}</text>",
+            x + 6.0,
+            first + 12.0 * at as f64,
+            escape(line)
+        );
+    }
 }
 
 fn draw_wire(svg: &mut String, fabric: &Fabric, wire: &Wire) {

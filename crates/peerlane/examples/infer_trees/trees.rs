@@ -39,7 +39,7 @@ pub(crate) fn tree(random: &mut Random) -> Hypothesis {
                 let widest = members.iter().map(|i| machine.alone(i)).fold(0.0, f64::max);
                 [X16 / 4.0, X16 / 2.0, X16, X16 * 2.0].into_iter().find(|c| *c >= widest && random.uniform() < 0.6)
             } else {
-                Some(below * (0.35 + 0.75 * random.uniform()))
+                Some(below * (0.35 + 0.6 * random.uniform()))
             };
             if let Some(capacity) = capacity {
                 machine.groups.push(Group { members, capacity });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::certainty::{Support, supports};
 use super::coverage::Coverage;
 use super::fit::{Data, Fit};
-use super::hypothesis::Hypothesis;
+use super::hypothesis::{Group, Hypothesis};
 use super::members::Members;
 use super::questions::{most_telling, open, suspicions};
 use super::search::search;
@@ -84,8 +84,9 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     Ok(outcome(fit, data, coverage, all, &mut random))
 }
 
-/// What trials that were made already, among them each flow's alone, tell.
-pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>) -> Outcome {
+/// What trials that were made already, among them each flow's alone, tell. `known` are groups that are there whatever the
+/// trials say, as far as they do not say the contrary.
+pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>, known: Vec<Group>) -> Outcome {
     let n = n.min(Members::MOST);
     let mut random = Random::new(n as u64, "conclusion");
     let data = Data { trials, noise };
@@ -93,7 +94,7 @@ pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>) -> Outcome {
     // of a flow that never ran alone, the most that it reached is the least that it can
     let most = |i: usize| data.trials.iter().filter_map(|t| t.rate(i)).fold(0.0, f64::max);
     let solo = (0..n).map(|i| alone(i).unwrap_or_else(|| most(i))).collect();
-    let fit = Fit::of(Hypothesis { solo, groups: Vec::new() }, &data);
+    let fit = Fit::of(Hypothesis { solo, groups: known }, &data);
     let coverage = Coverage::new(n, &mut random);
     outcome(fit, data, coverage, Members::first(n), &mut random)
 }
@@ -146,7 +147,6 @@ mod tests {
     use std::convert::Infallible;
 
     use super::*;
-    use crate::infer::Group;
 
     const REPEATS: usize = 6;
 

@@ -53,7 +53,10 @@ fn support(fit: &Fit, at: usize, group: Group, all: Members, data: &Data, random
     let others = others.map(|q| {
         fit.difference(&q.other, &q.old, &q.new, data) + GROUP_COST * (q.new.len() as f64 - q.old.len() as f64)
     });
-    let odds: f64 = others.chain([none]).map(|distance| (-distance / 2.0).clamp(-60.0, 60.0).exp()).sum();
+    // where the trials fit badly, no difference of fits means as much
+    let rates: usize = data.trials.iter().map(|t| t.set.len()).sum();
+    let misfit = (fit.distances.iter().sum::<f64>() / rates.max(1) as f64).max(1.0);
+    let odds: f64 = others.chain([none]).map(|distance| (-distance / misfit / 2.0).clamp(-60.0, 60.0).exp()).sum();
     Support {
         group,
         low: group.capacity / reach,

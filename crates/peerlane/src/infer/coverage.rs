@@ -87,17 +87,20 @@ impl Coverage {
 
     /// The set that drives most of what is left, pairs first; `None` where nothing is.
     pub(super) fn most_driving(&self, hypothesis: &Hypothesis, all: Members, random: &mut Random) -> Option<Members> {
-        DRIVEN.into_iter().find_map(|share| self.most_driving_to(share, hypothesis, all, random))
+        let mut order = DRIVEN.map(|share| (share, 2)).into_iter().chain(DRIVEN.map(|share| (share, Members::MOST)));
+        order.find_map(|(share, most)| self.most_driving_to(share, most, hypothesis, all, random))
     }
 
+    /// The same for subsets of at most so many flows, which are driven where they carry this share.
     fn most_driving_to(
         &self,
         share: f64,
+        most: usize,
         hypothesis: &Hypothesis,
         all: Members,
         random: &mut Random,
     ) -> Option<Members> {
-        let left: Vec<&Subset> = self.subsets.iter().filter(|s| s.driven < share).collect();
+        let left: Vec<&Subset> = self.subsets.iter().filter(|s| s.driven < share && s.members.len() <= most).collect();
         let smallest = left.iter().map(|s| s.members.len()).min()?;
         let small: Vec<&Subset> = left.iter().filter(|s| s.members.len() == smallest).copied().collect();
         let mut best: Option<(f64, Members)> = None;

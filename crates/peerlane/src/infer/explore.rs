@@ -12,12 +12,12 @@ use crate::plan::Plan;
 use crate::run::Cell;
 
 /// The least noise that is taken for granted, whatever the samples of a moment say: of one allocation of one flow, and
-/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 %; that a machine shares as the solver
+/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver
 /// does is not true to better than this.
 const NOISE: Noise = Noise { each: 0.02, common: 0.01 };
 
-/// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 183 GB/s
-/// by two, 198 by three and 204 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
+/// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 186 GB/s
+/// by two, 200 by three and 202 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
 const BOTH: Noise = Noise { each: 0.05, common: 0.06 };
 
 /// The mean range of three values of a normal distribution is 1.69 standard deviations (Tippett 1925).
@@ -87,20 +87,34 @@ fn one_way<E>(
     let mut known: Vec<Flow> = Vec::new();
     let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
     let mut widths: Vec<f64> = Vec::new();
-    let mut refused: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (mut refused, mut staged) = (Vec::new(), Vec::new());
     for flow in flows(machine, way).into_iter().take(Members::MOST) {
-        let cells = ask(&plan(std::iter::once(&flow)))?;
-        match rates(&cells, std::iter::once(&flow)) {
-            Ok(alone) => {
-                widths.extend(width(&cells));
-                pilot.insert(Members::one(known.len()), alone);
-                known.push(flow);
+        let mut last = None;
+        for flow in [Some(flow.clone()), flow.staged()].into_iter().flatten() {
+            let cells = ask(&plan(std::iter::once(&flow)))?;
+            match rates(&cells, std::iter::once(&flow)) {
+                Ok(alone) => {
+                    if flow.is_staged() {
+                        staged.push(flow.name.clone());
+                    }
+                    widths.extend(width(&cells));
+                    pilot.insert(Members::one(known.len()), alone);
+                    known.push(flow);
+                    last = None;
+                    break;
+                }
+                Err(why) => last = Some(why),
             }
-            Err(why) => refused.entry(why).or_default().push(flow.name),
         }
+        refused.extend(last.map(|why| (flow.name, why)));
     }
-    for (why, names) in refused {
-        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), crate::names::list(&names)));
+    if let Some((_, why)) = refused.first() {
+        let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), names.join(", ")));
+    }
+    if !staged.is_empty() {
+        let names = staged.join(", ");
+        found.notes.push(format!("{}: {names} go through host memory, since there is no direct way", way.words()));
     }
     if known.is_empty() {
         return Ok(None);

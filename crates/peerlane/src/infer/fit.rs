@@ -27,6 +27,13 @@ pub(super) struct Data {
     pub(super) noise: Noise,
 }
 
+impl Data {
+    /// What a flow reached alone.
+    pub(super) fn alone(&self, flow: usize) -> Option<f64> {
+        self.trials.iter().find(|t| t.set == Members::one(flow)).and_then(|t| t.rate(flow))
+    }
+}
+
 /// A hypothesis with what it says of each trial.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {

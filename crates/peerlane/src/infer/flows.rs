@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fabric::NodeKind;
 use crate::machine::Machine;
-use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Via, Work};
 use crate::units::{Bytes, Seconds};
 
 /// A message between a GPU and host memory, as [`Plan::of`]'s steps have it.
@@ -14,7 +14,7 @@ const HOST: Size = Size::UpTo(Bytes::from_mib(64));
 /// A message between GPUs that share what they run over.
 const PEER: Size = Size::UpTo(Bytes::from_mib(256));
 
-/// Wall time of one set, in which its three allocations are sampled. Four H200 GPUs take 0.12 s a set so.
+/// Wall time of one set, in which its three allocations are sampled. Four H200 GPUs take 0.14 s a set so.
 const SET_TIME: f64 = 0.15;
 
 /// How often a set's memory is allocated anew: the repeats that count, since samples of one allocation agree too well.
@@ -30,7 +30,8 @@ pub enum Way {
     DeviceToHost,
     /// Each GPU with host memory, both ways at once; a rate is the sum.
     Both,
-    /// From each GPU to the one half way round, so that each sends and receives once.
+    /// From each GPU to the one half way round, so that each sends and receives once; through host memory where there is
+    /// no direct way.
     GpuToGpu,
 }
 
@@ -78,6 +79,18 @@ impl Flow {
             _ => vec![to],
         };
         Flow { name: gpu.to_owned(), transfers }
+    }
+
+    /// The same through host memory, for one between GPUs that may have no direct way.
+    pub(super) fn staged(&self) -> Option<Self> {
+        let between = self.transfers.iter().all(|t| t.gpus().count() == 2);
+        let driver = |t: &Transfer| Transfer { via: Via::Driver, ..t.clone() };
+        between.then(|| Flow { name: self.name.clone(), transfers: self.transfers.iter().map(driver).collect() })
+    }
+
+    /// Whether it goes through host memory.
+    pub(super) fn is_staged(&self) -> bool {
+        self.transfers.iter().any(|t| t.via == Via::Driver)
     }
 
     /// The flow from one GPU to another.

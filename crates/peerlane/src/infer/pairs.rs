@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::document::Unidentifiable;
 use super::explore::digits;
 use super::flows::Way;
-use crate::evidence::{Direction, Quantity};
+use crate::evidence::{Direction, Matrix, Operation, Quantity};
 use crate::machine::{Machine, Observed};
 use crate::names::{is_host, ranges};
 
@@ -125,7 +125,7 @@ impl Rates {
         };
         let between: Vec<(usize, usize, f64)> = self.cells().filter(|(i, j, _)| !within(*i, *j)).collect();
         RateGroups {
-            matrix: observed.matrix.title.clone(),
+            matrix: title(&observed.matrix),
             source: observed.origin.to_string(),
             published: observed.published,
             groups: groups.iter().map(group).collect(),
@@ -205,6 +205,15 @@ impl Rates {
         if explained {
             return format!("just the pairs that touch {}", self.named(&gpus).join(" or "));
         }
+        for (end, word) in [(0, "from"), (1, "to")] {
+            let at = |c: &(usize, usize, f64), gpu: usize| if end == 0 { c.0 == gpu } else { c.1 == gpu };
+            let alone = |gpu: &usize| {
+                level.iter().all(|c| at(c, *gpu)) && level.len() == all.iter().filter(|c| at(c, *gpu)).count()
+            };
+            if let Some(gpu) = (0..self.names.len()).find(alone) {
+                return format!("just the pairs {word} {}", self.named(&[gpu]).join(""));
+            }
+        }
         let pair = |c: &(usize, usize, f64)| self.named(&[c.0, c.1]).join("→");
         let named: Vec<String> = level.iter().take(NAMED).map(pair).collect();
         match level.len().saturating_sub(NAMED) {
@@ -212,6 +221,16 @@ impl Rates {
             more => format!("{} and {more} more", named.join(", ")),
         }
     }
+}
+
+/// A matrix by its title, with what tells it from others of that title.
+fn title(matrix: &Matrix) -> String {
+    let read = match matrix.op {
+        Some(Operation::Read) if !matrix.title.to_lowercase().contains("read") => ", reads",
+        Some(Operation::Write) if !matrix.title.to_lowercase().contains("write") => ", writes",
+        _ => "",
+    };
+    format!("{}{read}", matrix.title)
 }
 
 fn extent(rates: impl Iterator<Item = f64>) -> (f64, f64) {

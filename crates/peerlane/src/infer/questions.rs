@@ -79,6 +79,11 @@ pub(super) fn alternatives(fit: &Fit, at: usize, all: Members, random: &mut Rand
         // one that asks for little may have been at work, unnoticed, in every set that filled the group
         ask(vec![Group { members, capacity: group.capacity + hypothesis.total(unit) }], unit);
     }
+    // or it is the part that showed of a larger one
+    let larger = hypothesis.groups.iter().map(|g| g.members).filter(|m| group.members.within(*m));
+    for members in larger.chain([all]).filter(|m| *m != group.members) {
+        ask(vec![Group { members, capacity: hypothesis.total(members) }], members.minus(group.members));
+    }
     let together = hypothesis.rates(group.members);
     let part = |members: Members| super::hypothesis::sum_of(&together, group.members, members);
     for unit in inside.iter().filter(|unit| group.members.minus(**unit).len() > 1) {

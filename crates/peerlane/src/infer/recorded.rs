@@ -6,6 +6,7 @@ use super::adaptive::conclude;
 use super::document::{Inference, Unidentifiable};
 use super::explore::noise;
 use super::flows::Way;
+use super::hypothesis::Group;
 use super::members::Members;
 use super::pairs::rate_groups;
 use super::trials::Trial;
@@ -87,8 +88,28 @@ fn concluded(way: Way, sets: &[Set], found: &mut Inference) {
             crate::names::list(&lone)
         ));
     }
-    let outcome = conclude(names.len(), noise(way), trials);
+    let known = if way == Way::GpuToGpu { ports(&names, &trials) } else { Vec::new() };
+    let outcome = conclude(names.len(), noise(way), trials, known);
     found.add(way, &names, &outcome, None);
+}
+
+/// Each GPU has one way out and one way in for all of its pairs, as wide as the fastest of them.
+fn ports(names: &[String], trials: &[Trial]) -> Vec<Group> {
+    let ends: Vec<(&str, &str)> = names.iter().filter_map(|name| name.split_once('→')).collect();
+    let of = |end: &str, out: bool| -> Members {
+        let at = |e: &(&str, &str)| if out { e.0 == end } else { e.1 == end };
+        ends.iter().enumerate().filter(|(_, e)| at(e)).map(|(i, _)| i).collect()
+    };
+    let mut gpus: Vec<&str> = ends.iter().flat_map(|(from, to)| [*from, *to]).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    let port = |members: Members| {
+        let ran = trials.iter().any(|t| t.set.and(members).len() > 1);
+        let rates = members.iter().flat_map(|i| trials.iter().filter_map(move |t| t.rate(i)));
+        let capacity = rates.fold(0.0, f64::max);
+        (ran && capacity > 0.0).then_some(Group { members, capacity })
+    };
+    gpus.into_iter().flat_map(|gpu| [of(gpu, true), of(gpu, false)]).filter_map(port).collect()
 }
 
 /// The set that a cell is of: copies by copy engines, from or to pinned memory, or directly between GPUs.

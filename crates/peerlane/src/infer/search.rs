@@ -46,7 +46,7 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
     let mut worst: Vec<(f64, usize)> =
         (0..data.trials.len()).map(|at| (fit.excess(at, data), at)).filter(|(excess, _)| *excess > 0.0).collect();
     worst.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let mut gains: Vec<(f64, Change)> = Vec::new();
+    let mut gains: Vec<(f64, Hypothesis)> = Vec::new();
     let mut seen: HashSet<Vec<(Members, u64)>> = HashSet::new();
     let mut consider = |change: Change, by: Option<&Trial>| {
         let mut key: Vec<(Members, u64)> =
@@ -55,7 +55,13 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         if !seen.insert(key) {
             return;
         }
-        let other = fit.hypothesis.with(change.groups.clone());
+        let mut other = fit.hypothesis.with(change.groups.clone());
+        // a rate alone may have been bent to what a group does to it
+        for flow in all_of(&change.new).minus(all_of(&change.old)).iter() {
+            if let (Some(solo), Some(lone)) = (other.solo.get_mut(flow), data.alone(flow)) {
+                *solo = lone;
+            }
+        }
         let costs = cost(&change.groups) - cost(&fit.hypothesis.groups);
         if let Some(trial) = by {
             let before = trial.distance(&fit.hypothesis.rates(trial.set), data.noise);
@@ -67,7 +73,7 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         }
         let gain = -costs - fit.difference(&other, &change.old, &change.new, data);
         if gain > -GROUP_COST / 2.0 {
-            gains.push((gain, change));
+            gains.push((gain, other));
         }
     };
     for (_, at) in worst.iter().take(SUGGESTING) {
@@ -80,9 +86,13 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         consider(change(&fit.hypothesis, &[at], Vec::new()), None);
     }
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let refitted = gains.into_iter().take(3).map(|(_, c)| Fit::refitted(fit.hypothesis.with(c.groups), data));
+    let refitted = gains.into_iter().take(3).map(|(_, other)| Fit::refitted(other, data));
     let best = refitted.min_by(|a, b| a.score.total_cmp(&b.score))?;
     (best.score < fit.score - LEAST_GAIN).then_some(best)
+}
+
+fn all_of(groups: &[Group]) -> Members {
+    groups.iter().fold(Members::NONE, |all, group| all.or(group.members))
 }
 
 /// Takes the groups at some places out and puts others in.

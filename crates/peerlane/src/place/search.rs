@@ -249,10 +249,14 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
             _ => 0,
         };
         let taken = |g: &usize| jobs.iter().any(|order| order.contains(g));
+        // where the order does not matter, those after a GPU must suffice for the places that are left
+        let ordered = !matches!(self.workload.of(size), Workload::AllToAll | Workload::HostFeed);
+        let left = |kind: usize| self.free.iter().filter(|g| !taken(g) && self.kinds[**g] >= kind).count();
+        let suffices = |g: &usize| ordered || left(self.kinds[*g]) >= size - order.len();
         let mut kinds: Vec<usize> = Vec::new();
         let mut next: Vec<usize> = Vec::new();
         for gpu in self.free.iter().copied().filter(|g| !taken(g) && self.kinds[*g] >= least) {
-            if !kinds.contains(&self.kinds[gpu]) {
+            if !kinds.contains(&self.kinds[gpu]) && suffices(&gpu) {
                 kinds.push(self.kinds[gpu]);
                 next.push(gpu);
             }
