@@ -1,5 +1,7 @@
 //! What `check` must say of machines of the catalogue, and must not.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use peerlane::catalogue::{self, Parts};
 use peerlane::check::{Context, Finding, FindingKind, Severity, check};
 use peerlane::evidence::{Text, scan_text};
