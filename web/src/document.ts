@@ -252,6 +252,10 @@ unknown: string[]
  */
 verdict: ("healthy" | "degraded" | "broken" | "unknown")
 /**
+ * What the site accepts, and is no part of the verdict.
+ */
+waived: WaivedView[]
+/**
  * What is odd.
  */
 warnings: string[]
@@ -936,4 +940,83 @@ name: string
  * Whether it has the samples behind each number, which take most of its room.
  */
 samples: boolean
+}
+/**
+ * A finding that the site's settings accept.
+ */
+export interface WaivedView {
+finding: FindingView1
+/**
+ * Why, as the settings say.
+ */
+reason: string
+}
+/**
+ * A finding with what it is about.
+ */
+export interface FindingView1 {
+/**
+ * Cells it is about.
+ */
+cells: CellRef[]
+/**
+ * How sure it is.
+ */
+certainty: ("possible" | "likely" | "certain")
+/**
+ * What would confirm it: a command, mostly.
+ */
+confirm: string
+/**
+ * What it costs, where that can be told.
+ */
+cost?: (Cost | null)
+/**
+ * Where that stands: `file:lines (tool)`.
+ */
+evidence: string[]
+/**
+ * What was to be expected, with unit and why.
+ */
+expected: string
+/**
+ * Its kind.
+ */
+kind: ("fault" | "design" | "measurement")
+/**
+ * Indices of links it is about.
+ */
+links: number[]
+/**
+ * What to do.
+ */
+mend: string
+/**
+ * Indices of nodes it is about.
+ */
+nodes: number[]
+/**
+ * What is observed, with unit.
+ */
+observed: string
+/**
+ * The rule: `narrow-link`.
+ */
+rule: string
+/**
+ * How much it matters.
+ */
+severity: ("info" | "warning" | "error")
+/**
+ * Indices into the machine's evidence.
+ */
+sources: number[]
+/**
+ * Names of the nodes or pairs (`GPU0-GPU2`) it is about.
+ */
+subjects: string[]
+/**
+ * One sentence.
+ */
+summary: string
 }

@@ -11,23 +11,36 @@ const KIND = { fault: "fault", design: "by design", measurement: "measurement" }
 /** Cells that a finding names one by one before the rest is a number. */
 const NAMED = 6;
 
-/** The list of findings. `show` opens a matrix at a cell. */
+/** The list of findings, and below it, closed, those that the site accepts. `show` opens a matrix at a cell. */
 export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {
   const { machine } = state;
-  if (machine.findings.length === 0) return h("p", {}, "No findings.");
-  const items = machine.findings.map((finding, at) => item(state, finding, at, show));
-  return h("ol", { class: "findings" }, ...items);
+  const items = machine.findings.map((finding, at) => item(state, finding, `finding-${at}`, show, at));
+  const list = items.length === 0 ? h("p", {}, "No findings.") : h("ol", { class: "findings" }, ...items);
+  if (machine.waived.length === 0) return list;
+  const accepted = machine.waived.map(({ finding, reason }, at) => {
+    const shown = item(state, finding, `waived-${at}`, show);
+    shown.querySelector("h3")?.after(h("p", {}, h("strong", {}, "Accepted: "), reason));
+    return shown;
+  });
+  const count = accepted.length === 1 ? "One finding that the site accepts" : `${accepted.length} findings that the site accepts`;
+  return h(
+    "div",
+    {},
+    list,
+    h("details", { class: "plain waived" }, h("summary", {}, count), h("ol", { class: "findings" }, ...accepted)),
+  );
 }
 
 function item(
   state: State,
   finding: FindingView,
-  at: number,
+  id: string,
   show: (matrix: number, row: number, col: number) => void,
+  at?: number,
 ): HTMLElement {
   const { machine } = state;
   const severity = SEVERITY[finding.severity];
-  const lights = finding.nodes.length + finding.links.length > 0;
+  const lights = at !== undefined && finding.nodes.length + finding.links.length > 0;
   const cells: Child[] = finding.cells.slice(0, NAMED).map((cell) => {
     const matrix = machine.matrices[cell.matrix];
     const label = `${matrix?.rows[cell.row] ?? ""} → ${matrix?.cols[cell.col] ?? ""}`;
@@ -36,7 +49,7 @@ function item(
   if (finding.cells.length > NAMED) cells.push(h("span", { class: "hint" }, `and ${finding.cells.length - NAMED} more`));
   return h(
     "li",
-    { class: `finding mark-${finding.severity}`, id: `finding-${at}` },
+    { class: `finding mark-${finding.severity}`, id },
     h("h3", {}, h("span", { class: "severity" }, severity), " ", finding.summary),
     h("p", { class: "hint" }, `${finding.rule}, ${KIND[finding.kind]}`),
     list([

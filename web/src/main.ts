@@ -272,6 +272,7 @@ function evidence(machine: MachineReport): HTMLElement | false {
     for (const at of sources) used.set(at, [...(used.get(at) ?? []), what]);
   };
   machine.findings.forEach((f) => use(f.sources, f.rule));
+  machine.waived.forEach((w) => use(w.finding.sources, w.finding.rule));
   const items = machine.evidence.map((of, at) => {
     const more = of.tells.length > TOLD ? [`${of.tells.length - TOLD} more`] : [];
     const words = [...of.tells.slice(0, TOLD), ...more, ...(used.get(at) ?? []).map((rule) => `finding ${rule}`)];

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { Chromium, folder, machineOf, peerlane, report } from "./harness";
+import { Chromium, folder, machineOf, peerlane, report, web } from "./harness";
 
 const browser = new Chromium();
 let measured = "";
@@ -148,4 +148,19 @@ test("without scripts the findings can still be read", async () => {
   const text = readFileSync(report("plain", "7gforce"), "utf8");
   const plain = text.slice(text.indexOf("<noscript>"), text.indexOf("</noscript>"));
   assert.match(plain, /GPU0–GPU5 run at PCIe 3\.0 x1/);
+});
+
+test("what a site accepts stands closed below the findings, with its reason", async () => {
+  const file = join(folder, "waived.html");
+  const rules = join(web, "tests", "fixtures", "rules.toml");
+  peerlane("check", "exxact-traditional", "--rules", rules, "--html", file);
+  const { page, context } = await browser.open(file);
+  const waived = page.locator("details.waived");
+  assert.equal(await waived.getAttribute("open"), null);
+  assert.equal(await waived.locator("summary").first().textContent(), "One finding that the site accepts");
+  await waived.locator("summary").first().click();
+  assert.match((await waived.locator("li").textContent()) ?? "", /Accepted: two sockets are what we <b>bought<\/b>/);
+  assert.match((await waived.locator("li").textContent()) ?? "", /crosses-sockets, by design/);
+  assert.equal(await page.locator("#findings ol.findings").first().locator("> li", { hasText: "crosses-sockets" }).count(), 0);
+  await context.close();
 });

@@ -589,14 +589,17 @@ pub(crate) struct SelftestArgs {
     /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
+    /// Noise, differences from the model, machines and places follow from it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
 }
 
 /// What to do with the catalogue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SystemsAction {
-    /// List all systems (the default)
+    /// List all systems and clusters (the default)
     List,
-    /// Show one system: all that its source states, and what is assumed
+    /// Show one system or cluster: all that its source states, and what is assumed
     Show {
         /// Its name, as 'peerlane systems' lists it
         name: String,

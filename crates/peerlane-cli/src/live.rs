@@ -5,7 +5,7 @@
 
 use std::env;
 use std::fs;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -25,7 +25,11 @@ const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 const QUESTIONS: [&[&str]; 5] =
     [&["topo", "-m"], &["topo", "-p2p", "r"], &["nvlink", "-s"], &["nvlink", "-R"], &["-q"]];
 
-/// A driver that takes longer hangs.
+/// NVML that takes longer hangs. Where nobody holds the GPUs open, the driver prepares all of them first, for as long as
+/// where a worker opens them (NVIDIA, "Driver Persistence").
+const NVML_PATIENCE: Duration = Duration::from_secs(60);
+
+/// A program that takes longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Far above what any of the questions gets for an answer.
@@ -148,10 +152,11 @@ impl Look {
 pub(crate) fn nvml() -> Result<String, Unanswered> {
     let problem = |why: String| Unanswered { why, hung: false };
     let own = env::current_exe().map_err(|e| problem(format!("NVML: this program does not find itself: {e}")))?;
-    let said = ask(Command::new(own).arg("discover"), PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
+    let said = ask(Command::new(own).arg("discover"), NVML_PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
         Silent::Hung(patience) => Unanswered {
             why: format!(
-                "NVML did not answer within {} s and was left: a GPU may have fallen off the bus (dmesg, Xid 79)",
+                "NVML did not answer within {} s and was left: a GPU may have fallen off the bus (dmesg, Xid 79), or the \
+                 driver takes longer to prepare GPUs that nobody holds open (persistence mode ends that: nvidia-smi -pm 1)",
                 patience.as_secs()
             ),
             hung: true,
@@ -170,10 +175,12 @@ pub(crate) fn nvml() -> Result<String, Unanswered> {
 }
 
 /// The worker: asks NVML, and prints what it tells.
-pub(crate) fn worker(out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(crate) fn worker() -> Result<Outcome, Failure> {
+    let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let snapshot = peerlane_gpu::discover::discover().map_err(Failure::Message)?;
-    serde_json::to_writer_pretty(&mut *out, &snapshot).map_err(std::io::Error::from)?;
+    serde_json::to_writer_pretty(&mut out, &snapshot).map_err(std::io::Error::from)?;
     writeln!(out)?;
+    out.flush()?;
     Ok(Outcome::default())
 }
 

@@ -27,7 +27,7 @@ const HEAD_BYTES: u64 = 64;
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
-     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, \
+     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, dmesg, \
      system files (.toml), and runs that it has recorded (.json)";
 
 /// What the targets amount to.
@@ -275,6 +275,9 @@ fn pick(machines: &[Machine], wanted: &str) -> Result<usize, Failure> {
 
 /// What to say of a name that nothing has: the names that may have been meant.
 pub(crate) fn unknown(name: &str, what: &str) -> String {
+    if let Some(Ok(cluster)) = peerlane::cluster::embedded(name) {
+        return format!("{name} is a cluster: simulate and sweep take it; its nodes are {}", cluster.node.name);
+    }
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
         None => format!("{what}: '{name}' ('peerlane systems' lists the catalogue)"),

@@ -34,6 +34,7 @@ fn the_json_is_of_its_schema() {
     for (name, args) in [
         ("simulation", vec!["simulate", "h200x4-vm", "--sizes", "8B..1MiB", "--helps", "--json"]),
         ("simulation", vec!["simulate", "quong", "-w", "spin-glass:l=128", "--json"]),
+        ("scaling", vec!["simulate", "quong-20g", "-w", "spin-glass:l=64", "--scaling", "strong", "--json"]),
         ("sweep", vec!["sweep", "exxact-devbox", "exxact-txr550", "-w", "all-to-all", "-w", "halo:2", "--json"]),
     ] {
         let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
@@ -54,6 +55,84 @@ fn tables_fit_and_sizes_are_those_asked_for() {
         "{text}"
     );
     assert!(text.contains("What would help"), "{text}");
+}
+
+#[test]
+fn scaling_is_a_table_a_plot_and_a_file() {
+    let path = file("scaling.csv", "");
+    let rails = ["simulate", "hgx-h200", "--nodes", "300", "--network", "rail", "-w", "all-reduce:rail", "-s", "1GiB"];
+    let text = shown(&[&rails[..], &["--scaling", "weak", "--csv", path.to_str().unwrap(), "-v"]].concat());
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+    let counts: Vec<&str> = rows.iter().filter(|r| r.len() > 7 && r[2] == "1").map(|r| r[0]).collect();
+    assert_eq!(counts, ["1", "2", "4", "8", "16", "32", "64", "128", "256", "300"], "{text}");
+    assert!(text.contains("speed-up (o) of the ideal (·), by nodes"), "{text}");
+    let csv = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(csv.lines().count(), 11);
+    assert!(
+        csv.lines().nth(2).unwrap().starts_with("\"300 × hgx-h200, rail\",\"all-reduce:rail\",weak,2,16,1073741824,")
+    );
+    // the numbers that are given, and the nodes that a cluster has
+    let text = shown(&["simulate", "quong", "-w", "halo:2", "-s", "1MiB", "--scaling", "strong", "--use-nodes", "6"]);
+    assert!(text.contains("\n      6    12  "), "{text}");
+    let rails = ["simulate", "hgx-h200", "--nodes", "9,3", "--network", "rail", "-s", "1MiB", "--scaling", "strong"];
+    let text = shown(&rails);
+    assert!(text.contains("\n      3    24 ") && text.contains("\n      9    72 "), "{text}");
+    assert!(refused(&["simulate", "quong", "--scaling", "up"]).contains("write weak or strong"));
+    assert!(refused(&["simulate", "quong", "--csv", "x.csv"]).contains("--scaling"));
+    assert!(refused(&["simulate", "quong", "-w", "bfs", "--scaling", "weak"]).contains("only strong scaling"));
+}
+
+#[test]
+fn the_exxact_designs_are_ranked_as_the_document_says() {
+    let path = format!("{}/../../docs/simulation.md", env!("CARGO_MANIFEST_DIR"));
+    let document = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = document.split_once("```text\n$ peerlane sweep exxact-").unwrap();
+    let (command, rest) = rest.split_once('\n').unwrap();
+    let (old, after) = rest.split_once("```\n").unwrap();
+    let command = format!("sweep exxact-{command}");
+    let args: Vec<&str> = command.split_whitespace().collect();
+    let text = shown(&args);
+    assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}```text\n$ peerlane {command}\n{text}```\n{after}")).unwrap();
+    } else {
+        assert_eq!(old, text, "docs/simulation.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli --test simulate");
+    }
+    // the article's argument: one root complex before two sockets, and switches before both
+    let json: Vec<&str> = args.iter().copied().filter(|a| *a != "--rank").chain(["--json"]).collect();
+    let sweep: serde_json::Value = serde_json::from_str(&shown(&json)).unwrap();
+    let sent = |target: &str, workload: &str| {
+        let all = sweep["simulations"].as_array().unwrap();
+        let found = all.iter().find(|s| s["target"] == target && s["workload"] == workload).unwrap();
+        found["points"][0]["sent"].as_f64().unwrap()
+    };
+    for workload in ["all-reduce:ring", "all-to-all", "halo:2"] {
+        assert!(sent("exxact-devbox", workload) > 1.6 * sent("exxact-traditional", workload), "{workload}");
+        assert!(sent("exxact-txr550", workload) > 1.3 * sent("exxact-txr430", workload), "{workload}");
+    }
+    assert!(sent("exxact-txr414", "all-to-all") > sent("exxact-traditional", "all-to-all"));
+    for slower in ["exxact-devbox", "exxact-txr550", "exxact-txr430", "exxact-traditional"] {
+        assert!(sent("exxact-txr414", "all-reduce:ring") > sent(slower, "all-reduce:ring"), "{slower}");
+    }
+}
+
+#[test]
+fn the_catalogue_lists_its_clusters() {
+    let list = shown(&["systems"]);
+    for name in peerlane::cluster::cluster_names() {
+        assert!(list.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}: {list}");
+        let text = shown(&["systems", "show", name]);
+        assert!(text.contains("network: ") && text.lines().all(|l| l.chars().count() <= 100), "{text}");
+    }
+    let text = shown(&["systems", "show", "quong"]);
+    assert!(text.contains("16 of quong-node ('peerlane systems show quong-node'), 32 GPUs in all"), "{text}");
+    assert!(text.contains("a torus of 4 × 4 × 1, links of 34.00 Gb/s each way"), "{text}");
+    for args in [vec!["systems", "--json"], vec!["systems", "show", "tessa-pair", "--json"]] {
+        let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
+        let tessa = document["clusters"].as_array().unwrap().iter().find(|c| c["name"] == "tessa-pair").unwrap();
+        assert_eq!((tessa["nodes"].as_u64(), tessa["gpus"].as_u64()), (Some(2), Some(8)), "{tessa}");
+    }
 }
 
 #[test]
@@ -101,7 +180,22 @@ fn a_cluster_of_ones_own() {
 #[test]
 fn what_cannot_be_is_said() {
     let circle = file("circle.jsonl", "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"a\"]}\n");
-    let cases: [(&[&str], &str); 11] = [
+    let hgx = ["simulate", "hgx-h200", "--network", "rail", "--nodes"];
+    let with = |more: &[&'static str]| [&hgx[..], more].concat();
+    let grown = [
+        (with(&["0"]), "at least one node"),
+        (with(&["4000000000"]), "ports; a network has 1 to"),
+        (with(&["2", "--hop-latency", "nan"]), "--hop-latency"),
+        (with(&["2", "--link-rate=-1"]), "--link-rate"),
+        (with(&["2", "--use-nodes", "0"]), "0 with 8 are asked for"),
+        (with(&["2", "--gpus-per-node", "0"]), "2 with 0 are asked for"),
+        (with(&["2", "--fail", "uplink:leaf0/99"]), "uplink:leaf0/99"),
+    ];
+    for (args, expected) in &grown {
+        let message = refused(args);
+        assert!(message.contains(expected), "{args:?}: {message}");
+    }
+    let cases: [(&[&str], &str); 14] = [
         (&["simulate", "exxact-devbox", "-w", "all-reduce:star"], "no such workload; there are"),
         (&["simulate", "exxact-devbox", "-w", circle.to_str().unwrap()], "line 1: it waits for itself"),
         (&["simulate", "exxact-devbox", "-w", "point-to-point:GPU0:GPU7"], "'GPU7' is no GPU of exxact-devbox"),
@@ -113,6 +207,9 @@ fn what_cannot_be_is_said() {
         (&["simulate", "quong", "--use-nodes", "17"], "has 16 nodes"),
         (&["simulate", "quong", "--sizes", "1GiB..1B"], "ends below"),
         (&["simulate", "quong", "--sizes", "1 parsec"], "a size is written as"),
+        (&["simulate", "quong", "--sizes", "nan"], "a size is written as"),
+        (&["simulate", "quong", "--sizes", "1e9GiB"], "a size is written as"),
+        (&["check", "quong"], "quong is a cluster: simulate and sweep take it; its nodes are quong-node"),
     ];
     for (args, expected) in cases {
         let message = refused(args);

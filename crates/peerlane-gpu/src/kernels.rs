@@ -175,7 +175,8 @@ pub const VERIFY: Kernel = Kernel::new(PATTERN_MODULE, "verify", 512, Blocks::Pe
 /// multiple of 8). Runs on the memory's owner; for host memory on any GPU that maps it.
 pub const BUILD_RING: Kernel = Kernel::new(CHASE_MODULE, "build_ring", 256, Blocks::PerMultiprocessor(1));
 
-/// `chase(result, steps: u64, chosen: u32)`: `steps` loads, each needing the one before, on block `chosen` alone.
+/// `chase(result, steps: u64, chosen: u32)`: `steps` timed loads, each needing the one before, on block `chosen` alone,
+/// after one that is not timed, since it waits for `result`.
 /// `result` is three `u64`: the address to start from, which becomes the one reached; ns; cycles.
 ///
 /// Two H200, ring of 2 MiB, stride of 128 bytes, 2,000 loads on each of 132 blocks: 826.4 ns to the peer

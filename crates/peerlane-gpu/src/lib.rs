@@ -16,6 +16,9 @@ pub mod library;
 mod live;
 mod nccl;
 pub mod nvml;
+mod output;
 pub mod pattern;
 
 pub use live::{GpuName, Live, OpenError};
+pub use nvml::Tolerated;
+pub use output::take_output;

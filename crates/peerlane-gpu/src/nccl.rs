@@ -1,5 +1,6 @@
 //! NCCL, where its library is here.
 
+use std::cell::RefCell;
 use std::ffi::CStr;
 use std::ptr;
 use std::sync::OnceLock;
@@ -81,7 +82,8 @@ impl Loaded {
 pub(crate) struct Communicators {
     /// Whose they are.
     pub(crate) loaded: &'static Loaded,
-    all: Vec<ncclComm_t>,
+    /// Empty once they were aborted.
+    all: RefCell<Vec<ncclComm_t>>,
 }
 
 impl Communicators {
@@ -90,7 +92,7 @@ impl Communicators {
         let count = i32::try_from(devices.len()).map_err(|_| Problem::Failed("too many ranks".to_owned()))?;
         let mut all = vec![ptr::null_mut(); devices.len()];
         call!(loaded, ncclCommInitAll(all.as_mut_ptr(), count, devices.as_ptr()))?;
-        Ok(Communicators { loaded, all })
+        Ok(Communicators { loaded, all: RefCell::new(all) })
     }
 
     /// Starts what `work` asks for as one operation of all ranks.
@@ -111,7 +113,9 @@ impl Communicators {
         count: usize,
         stream: &Stream,
     ) -> Result<(), Problem> {
-        let Some(&comm) = self.all.get(rank) else { return Err(Problem::Failed(format!("no rank {rank}"))) };
+        let Some(comm) = self.all.borrow().get(rank).copied() else {
+            return Err(Problem::Failed(format!("no rank {rank}")));
+        };
         let loaded = self.loaded;
         let stream = stream.handle();
         let (from, to) = (send.address() as *const _, receive.address() as *mut _);
@@ -130,7 +134,7 @@ impl Communicators {
 
     /// Whether an error has come up meanwhile.
     pub(crate) fn check(&self) -> Result<(), Problem> {
-        for comm in &self.all {
+        for comm in self.all.borrow().iter() {
             let mut state = ncclResult_t::ncclSuccess;
             call!(self.loaded, ncclCommGetAsyncError(*comm, &mut state))?;
             self.loaded.check("NCCL", state)?;
@@ -139,10 +143,24 @@ impl Communicators {
     }
 }
 
+impl Communicators {
+    /// Gives them up after an error: kernels that wait for other ranks end, which nothing else makes them do.
+    pub(crate) fn abort(&self) {
+        for comm in self.all.take() {
+            let _ = call!(self.loaded, ncclCommAbort(comm));
+        }
+    }
+
+    /// Whether they were given up.
+    pub(crate) fn aborted(&self) -> bool {
+        self.all.borrow().is_empty()
+    }
+}
+
 impl Drop for Communicators {
     fn drop(&mut self) {
-        for comm in &self.all {
-            let _ = call!(self.loaded, ncclCommDestroy(*comm));
+        for comm in self.all.take() {
+            let _ = call!(self.loaded, ncclCommDestroy(comm));
         }
     }
 }

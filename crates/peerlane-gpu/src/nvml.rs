@@ -9,7 +9,7 @@ mod states;
 pub(crate) mod testing;
 mod words;
 
-pub use states::{NvmlStates, busy};
+pub use states::{NvmlStates, Tolerated};
 
 pub(crate) use device::Device;
 pub(crate) use words::WORDS_OF_P2P;

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::assemble::NVLINK_UNTOLD;
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
@@ -85,7 +86,8 @@ pub const MOST_PREDICTED: usize = 256;
 /// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
 ///
 /// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
-/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted.
+/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
+/// shows ([`NVLINK_UNTOLD`]), no direct ones between GPUs.
 pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
     let fabric = &model.machine.fabric;
     let all_pairs = fabric.devices().len() <= MOST_PREDICTED;
@@ -113,8 +115,10 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
         (network, &gpus, &nics),
         (network, &nics, &gpus),
     ];
+    let untold = model.machine.unknown.iter().any(|unknown| unknown.starts_with(NVLINK_UNTOLD));
+    let asked = asked.into_iter().filter(|(ask, ..)| !(untold && ask.p2p == Some(true)));
     let few = |rows: &[String], cols: &[String]| all_pairs || rows == host || cols == host;
-    let asked = asked.into_iter().filter(|(_, rows, cols)| few(rows, cols));
+    let asked = asked.filter(|(_, rows, cols)| few(rows, cols));
     let matrices = asked.map(|(ask, rows, cols)| fill(model, ask, rows, cols));
     matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
 }

@@ -7,10 +7,10 @@ use peerlane::cluster::{Cluster, Router, Wanted, embedded};
 use peerlane::evidence::Engine;
 use peerlane::simulate::SimulateError;
 use peerlane::simulate::answer::{Job, Point, simulate};
-use peerlane::simulate::outcome::{Outcome, run, run_counting};
+use peerlane::simulate::outcome::{Limits, Outcome, run, run_within};
 use peerlane::simulate::play::Player;
 use peerlane::simulate::program::{Carried, Program, Round, Step};
-use peerlane::simulate::workload::{Workload, read_trace};
+use peerlane::simulate::workload::{Algorithm, Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
 
 fn single(name: &str) -> Cluster {
@@ -217,7 +217,8 @@ fn shares_add_up_and_answers_repeat() {
 
 #[test]
 fn a_tapered_network_slows_what_crosses_it() {
-    let with = |network: &str| point(&many("hgx-h200", 64, network), "all-to-all", 64 << 20).time;
+    // two leaf switches, and three of seven times as many ports as links up
+    let with = |network: &str| point(&many("hgx-h200", 16, network), "all-to-all", 64 << 20).time;
     let (full, tapered) = (with("fat-tree:2"), with("fat-tree:2:7"));
     assert!(tapered > 2.0 * full, "{tapered} of {full}");
 }
@@ -333,6 +334,24 @@ fn a_training_step_computes_what_the_model_has() {
     }
 }
 
+#[test]
+fn a_long_pipeline_is_taken_to_be_full() {
+    // in chunks along a chain of cards, and up and down trees: more steps than may be played again
+    let cluster = many("apenet-x56xx", 60, "torus:60");
+    for workload in [Workload::Broadcast, Workload::AllReduce(Algorithm::Tree)] {
+        let run = |steps: usize| {
+            let mut router = Router::new(&cluster, Parts::embedded());
+            let program = workload.program(&cluster, &router, 16e6).unwrap();
+            run_within(&program, &mut router, Engine::Sm, Limits { steps, ..Limits::default() }).unwrap()
+        };
+        let (played, judged) = (run(1_000_000), run(100));
+        assert_eq!(played.inexact, None);
+        assert!(judged.inexact.unwrap().contains("follow each other as fast as the slowest"));
+        let error = judged.time / played.time - 1.0;
+        assert!(error.abs() < 0.1, "{workload}: {} for {}", judged.time, played.time);
+    }
+}
+
 /// The same in full and reduced: all steps played, and counted with what nodes do by themselves told once.
 fn both(cluster: &Cluster, workload: &str, size: f64) -> [Outcome; 2] {
     let workload: Workload = workload.parse().unwrap();
@@ -340,7 +359,8 @@ fn both(cluster: &Cluster, workload: &str, size: f64) -> [Outcome; 2] {
         let mut router = Router::new(cluster, Parts::embedded());
         let told = if reduced { Workload::reduced } else { Workload::program };
         let program = told(&workload, cluster, &router, size).unwrap();
-        run_counting(&program, &mut router, Engine::Sm, if reduced { 0 } else { usize::MAX }).unwrap()
+        let counted_from = if reduced { 0 } else { usize::MAX };
+        run_within(&program, &mut router, Engine::Sm, Limits { counted_from, ..Limits::default() }).unwrap()
     };
     [solve(false), solve(true)]
 }
@@ -369,6 +389,11 @@ fn reduced_rounds_take_as_long_as_played_ones() {
         if cluster.nodes > 30 && !workload.contains(":rail") && !workload.contains(":hier") {
             continue;
         }
+        // without an optimising compiler these take seconds; of the rings, all-gather's are those of the others
+        let long = ["all-to-all", "all-reduce:ring", "reduce-scatter"];
+        if cfg!(debug_assertions) && long.contains(&workload) && cluster.places().len() > 32 {
+            continue;
+        }
         for size in [8.0, 1e9] {
             let [full, reduced] = both(cluster, workload, size);
             if full.inexact.is_some() || reduced.inexact.is_some() {
@@ -387,7 +412,7 @@ fn reduced_rounds_take_as_long_as_played_ones() {
             assert!((shares(&full) - shares(&reduced)).abs() < 1e-9);
         }
     }
-    assert!(exact >= 40, "{exact} of 74 are exact both ways");
+    assert!(exact >= 40, "{exact} are exact both ways");
 }
 
 #[test]
@@ -406,10 +431,29 @@ fn a_failed_uplink_is_gone_round_and_shared() {
     let way = router.way(places[5 * 8], places[6 * 8], Engine::Sm).unwrap();
     assert!(way.uses.iter().all(|(r, _)| router.name(*r) != up));
     let failed = both(&cluster, "all-reduce:rail", 1e9);
-    assert!(failed[1].time >= whole[1].time);
-    if failed.iter().all(|o| o.inexact.is_none()) {
-        close(failed[0].time, failed[1].time);
-    }
+    // what it carried now shares the next link with what that carries, so that the rings between nodes go at half the rate
+    assert!(failed.iter().chain(&whole).all(|o| o.inexact.is_none()));
+    close(failed[0].time, failed[1].time);
+    assert!(failed[1].time > 1.2 * whole[1].time, "{} of {}", failed[1].time, whole[1].time);
+    assert!(failed[1].rerouted && !whole[1].rerouted);
+    let last = |outcome: &Outcome| outcome.last[0].0.clone();
+    assert!(last(&failed[0]).starts_with("leaf# to spine#"), "{:?}", failed[0].last);
+    assert_eq!(last(&failed[0]), last(&failed[1]));
+    assert!(!last(&whole[1]).contains("spine"), "{:?}", whole[1].last);
+    // rings of all GPUs, which share what joins those of a node
+    let ring = both(&cluster, "all-gather", 1e9);
+    assert!(ring.iter().all(|o| o.inexact.is_none() && o.rerouted));
+    close(ring[0].time, ring[1].time);
+    // neighbours of a rail cross from leaf to leaf by the first link of each, so that no other is missed
+    let mut rails = many("hgx-h200", 66, "rail:2");
+    let job = |workload: &str| Job::Workload(workload.parse().unwrap(), vec![Bytes(1 << 30)]);
+    let before = simulate(&rails, &job("all-reduce:rail"), false).unwrap().0;
+    assert_eq!(before.rerouted, None);
+    rails.network.as_mut().unwrap().fail("uplink:leaf0/2").unwrap();
+    let after = simulate(&rails, &job("all-reduce:rail"), false).unwrap().0;
+    assert_eq!((after.rerouted, after.points[0].time), (Some(false), before.points[0].time));
+    rails.network.as_mut().unwrap().fail("uplink:leaf0/0").unwrap();
+    assert_eq!(simulate(&rails, &job("all-reduce:rail"), false).unwrap().0.rerouted, Some(true));
     let network = cluster.network.as_mut().unwrap();
     for wrong in ["uplink:leaf0/16", "uplink:leaf99", "uplink:spine0", "leaf0", "uplink:leafx", "uplink:node0"] {
         assert!(network.fail(wrong).is_err(), "{wrong}");

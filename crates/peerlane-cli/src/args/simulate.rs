@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use peerlane::simulate::scaling::Scaling;
 use peerlane::units::Bytes;
 
 use super::{Detail, Machines};
@@ -18,7 +19,8 @@ TARGET is one of:
   any of these machines with --nodes N and --network: that many of them
 
 WORKLOAD is one of:
-  point-to-point:A:B                one message, from GPU A to GPU B (node0/GPU0 in a cluster)
+  point-to-point:A:B[:staged|loopback]  one message, from A to B (node0/GPU0 or node0/host0 in a cluster);
+                                    loopback: within a node, out through its NIC and back
   all-reduce[:ring|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
   halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid
@@ -43,6 +45,13 @@ pub(crate) struct SimulateArgs {
     /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
+    /// How it scales, over powers of two up to --nodes or the cluster's, or over the numbers given: weak
+    /// (as much for each GPU) or strong (as much for all); at the largest of --sizes on the fewest nodes
+    #[arg(long, value_name = "weak|strong", conflicts_with_all = ["helps", "trace"])]
+    pub(crate) scaling: Option<Scaling>,
+    /// Also write the points of --scaling to this file
+    #[arg(long, value_name = "FILE", requires = "scaling")]
+    pub(crate) csv: Option<PathBuf>,
     /// Also say what would help most: each bottleneck twice as fast, one at a time
     #[arg(long)]
     pub(crate) helps: bool,
@@ -68,6 +77,9 @@ pub(crate) struct SweepArgs {
     /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
+    /// One table of all workloads at the largest size: GB/s that a GPU sends, and the rank
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) rank: bool,
     /// Also write every point to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,

@@ -90,7 +90,8 @@ pub(super) fn write_page<'a>(
 ) -> Result<(), Failure> {
     let subject = |((model, checked), run)| {
         let (checked, run): (&'a MachineCheck, &'a Option<_>) = (checked, run);
-        html::Subject { model, run: run.as_ref(), verdict: checked.verdict, findings: &checked.findings }
+        let MachineCheck { verdict, findings, waived, .. } = checked;
+        html::Subject { model, run: run.as_ref(), verdict: *verdict, findings, waived }
     };
     let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
     write_document(file, &html::document(&subjects))

@@ -51,8 +51,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let judged = compared.iter().zip(&models).map(|((_, _, run), model)| site.judge(model, run.as_ref()));
         let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
         let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
-            let MachineCheck { verdict, findings, .. } = checked;
-            html::Subject { model, run: run.as_ref(), verdict: *verdict, findings }
+            let MachineCheck { verdict, findings, waived, .. } = checked;
+            html::Subject { model, run: run.as_ref(), verdict: *verdict, findings, waived }
         });
         let judged: Vec<html::Subject> = judged.collect();
         write_document(file, &html::compared(&judged, &document))?;

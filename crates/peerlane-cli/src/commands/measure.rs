@@ -189,6 +189,9 @@ fn hint(keeper: &Keeper) -> String {
     if keeper.path().is_none() || keeper.failed() {
         return "a run that is kept (-o FILE) can be gone on with".to_owned();
     }
+    if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
+        return format!("nothing was measured, and {} is as it was", path.display());
+    }
     let mut words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());

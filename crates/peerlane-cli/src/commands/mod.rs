@@ -12,6 +12,7 @@ pub(crate) mod measure;
 pub(crate) mod place;
 pub(crate) mod predict;
 pub(crate) mod report;
+mod scaling;
 pub(crate) mod selftest;
 pub(crate) mod shell;
 pub(crate) mod simulate;

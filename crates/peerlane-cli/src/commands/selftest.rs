@@ -22,7 +22,7 @@ pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, F
             let _ = write!(io::stderr(), "\r{n} of {all} cases");
         }
     };
-    let result = selftest(Depth::Full, &told);
+    let result = selftest(Depth::Full, args.seed, &told);
     if shown {
         let _ = write!(io::stderr(), "\r{:30}\r", "");
     }
@@ -64,12 +64,13 @@ fn table(out: &mut dyn Write, result: &SelfTest, verbose: bool) -> io::Result<()
         one(out, case)?;
     }
     let verdict = format!(
-        "{} of {} planted faults found ({:.1} %), {} false alarms; noise {:.0} %",
+        "{} of {} planted faults found ({:.1} %), {} false alarms; noise {:.0} %, seed {}",
         result.found,
         result.planted,
         100.0 * result.recall,
         result.false_alarms,
-        100.0 * result.noise
+        100.0 * result.noise,
+        result.seed
     );
     writeln!(out, "\n{}", paint(style::HEADING, &verdict))
 }

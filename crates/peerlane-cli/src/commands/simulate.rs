@@ -4,16 +4,16 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
-use peerlane::catalogue::Parts;
-use peerlane::cluster::{self, Cluster, Router, Wanted};
+use peerlane::cluster::{self, Cluster, Wanted};
 use peerlane::machine::Machine;
-use peerlane::simulate::answer::{Help, Job, Point, SimulationDocument, simulate};
+use peerlane::simulate::answer::{Binding, Help, Job, Point, SimulationDocument, simulate};
+use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
 
 use super::json;
-use crate::args::{Grown, SimulateArgs};
+use crate::args::{Grown, Machines, SimulateArgs};
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, width, wrap};
@@ -21,23 +21,10 @@ use crate::target::{load, system_file};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let SimulateArgs { machines, grown, .. } = args;
-    let mut clusters = Vec::new();
-    let mut incomplete = false;
-    match clusters_of(&machines.targets) {
-        Some(found) => clusters.extend(found?),
-        None => {
-            let loaded = load(&machines.targets, machines.machine.as_deref())?;
-            incomplete = loaded.incomplete;
-            for machine in loaded.machines {
-                clusters.extend(grow(machine, grown)?);
-            }
-        }
+    if let Some(how) = args.scaling {
+        return super::scaling::run(args, how, out);
     }
-    if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
-        return Err(Failure::new("the TARGET is a cluster already; --nodes and --network are for machines"));
-    }
-    clusters.iter_mut().try_for_each(|c| take(c, grown))?;
+    let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
     let mut documents = Vec::new();
     for cluster in &clusters {
         let job = job(&args.workload, &args.sizes.0, cluster)?;
@@ -60,6 +47,27 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
         }
     }
     Ok(Outcome { findings: false, incomplete })
+}
+
+/// What is to be simulated, and whether some of it could not be read.
+pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluster>, bool), Failure> {
+    let mut clusters = Vec::new();
+    let mut incomplete = false;
+    match clusters_of(&machines.targets) {
+        Some(found) => clusters.extend(found?),
+        None => {
+            let loaded = load(&machines.targets, machines.machine.as_deref())?;
+            incomplete = loaded.incomplete;
+            for machine in loaded.machines {
+                clusters.extend(grow(machine, grown)?);
+            }
+        }
+    }
+    if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
+        return Err(Failure::new("the TARGET is a cluster already; --nodes and --network are for machines"));
+    }
+    clusters.iter_mut().try_for_each(|c| take(c, grown))?;
+    Ok((clusters, incomplete))
 }
 
 /// The clusters, where the targets are such.
@@ -150,13 +158,7 @@ pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job,
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if !word.ends_with(".jsonl") {
         let workload = word.parse::<Workload>().map_err(refused)?;
-        if workload.is_sized() {
-            return Ok(Job::Workload(workload, sizes.to_vec()));
-        }
-        let router = Router::new(cluster, Parts::embedded());
-        let program = workload.program(cluster, &router, 0.0).map_err(refused)?;
-        let bytes = program.bytes() as u64;
-        return Ok(Job::Program(workload.to_string(), program, bytes));
+        return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
     }
     let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
     let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
@@ -189,6 +191,21 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
     }
+    if let Some(last) = document.points.last().filter(|p| told_apart(p)) {
+        writeln!(
+            out,
+            "\n{}",
+            paint(style::HEADING, "What holds the last transfer of each round, by the rounds' time")
+        )?;
+        for binding in &last.last_held_by {
+            hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
+        }
+    }
+    match document.rerouted {
+        Some(true) => writeln!(out, "\nTransfers go round the failed link.")?,
+        Some(false) => writeln!(out, "\nNothing of this would have taken the failed link.")?,
+        None => {}
+    }
     if let Some(helps) = &document.helps {
         what_helps(out, helps)?;
     }
@@ -201,6 +218,13 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         }
     }
     Ok(())
+}
+
+/// Whether what holds the last transfers is another thing than what holds most.
+fn told_apart(point: &Point) -> bool {
+    let first = |all: &[Binding]| all.first().map(|b| b.resource.clone());
+    let moving: Vec<Binding> = point.binding.iter().filter(|b| b.resource != STARTING).cloned().collect();
+    first(&point.last_held_by).is_some() && first(&point.last_held_by) != first(&moving)
 }
 
 fn row(point: &Point, bus: bool) -> Vec<String> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use peerlane::cluster::Cluster;
+use peerlane::cluster::{Cluster, component};
 use peerlane::simulate::answer::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
@@ -54,6 +54,8 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     }
     if args.detail.json {
         json(out, &SweepDocument::new(documents))?;
+    } else if args.rank {
+        rank(out, &documents)?;
     } else {
         show(out, &documents)?;
     }
@@ -135,6 +137,47 @@ fn show(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
         writeln!(out, "* not exact: simulate says why")?;
     }
     Ok(())
+}
+
+/// One line a target, and what a GPU sends under each workload. The best over all workloads is first.
+fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()> {
+    let (mut targets, mut workloads): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for document in documents {
+        for (all, name) in [(&mut targets, &document.target), (&mut workloads, &document.workload)] {
+            if !all.contains(&name.as_str()) {
+                all.push(name);
+            }
+        }
+    }
+    let of = |target: &str, workload: &str| documents.iter().find(|d| d.target == target && d.workload == workload);
+    let sent = |target: &str, workload: &str| Some(of(target, workload)?.points.iter().max_by_key(|p| p.size)?.sent);
+    let place = |target: &str, workload: &str| {
+        let own = sent(target, workload)?;
+        // equal to what is shown is equal
+        let better = |t: &&&str| sent(t, workload).is_some_and(|s| s > own * 1.005);
+        Some((own, 1 + targets.iter().filter(better).count()))
+    };
+    let places = |target: &&str| workloads.iter().map(|w| place(target, w).map_or(targets.len(), |(_, p)| p)).sum();
+    let mut order = targets.clone();
+    order.sort_by_key(|target| -> usize { places(target) });
+    let size = documents.iter().flat_map(|d| &d.points).map(|p| p.size).max().unwrap_or_default();
+    let heading = format!("GB/s that a GPU sends, and the rank; sizes up to {}", Bytes(size));
+    writeln!(out, "{}", paint(style::HEADING, &heading))?;
+    let mut headings = vec!["target".to_owned(), "GPUs".to_owned()];
+    headings.extend(workloads.iter().flat_map(|w| [(*w).to_owned(), "#".to_owned()]));
+    headings.push(format!("{} is held by", workloads.first().copied().unwrap_or_default()));
+    let rows = order.iter().map(|target| {
+        let first = workloads.first().and_then(|w| of(target, w));
+        let mut row = vec![fit(target, TARGET), first.map_or_else(String::new, |d| d.gpus.to_string())];
+        for workload in &workloads {
+            let cells = place(target, workload).map(|(sent, place)| [number(sent), place.to_string()]);
+            row.extend(cells.unwrap_or_default());
+        }
+        let held = first.and_then(|d| d.points.iter().max_by_key(|p| p.size)?.binding.first());
+        row.push(held.map_or_else(String::new, |b| component(&b.resource)));
+        row
+    });
+    columns(out, &headings, &rows.collect::<Vec<_>>(), 1)
 }
 
 fn csv(documents: &[SimulationDocument]) -> String {

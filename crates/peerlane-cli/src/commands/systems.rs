@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use peerlane::catalogue::{Parts, system_names};
+use peerlane::cluster::{Cluster, ClusterSummary, cluster_names, embedded};
 use peerlane::evidence::P2pStatus;
 use peerlane::export::json::SystemsDocument;
 use peerlane::machine::{Facts, Machine};
@@ -11,7 +12,7 @@ use peerlane::units::{Bytes, Rate};
 use super::{heading, inventory, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{fit, hang, width, wrap};
+use crate::render::text::{self, fit, hang, width, wrap};
 use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
 use crate::target::system;
 use crate::{Failure, Outcome};
@@ -19,35 +20,65 @@ use crate::{Failure, Outcome};
 pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match &args.action {
         Some(SystemsAction::Show { name }) => {
+            if let Some(cluster) = embedded(name) {
+                let cluster = cluster.map_err(|e| Failure::new(e.to_string()))?;
+                if args.detail.json {
+                    json(out, &SystemsDocument::new([], &[cluster], true))?;
+                } else {
+                    show_cluster(out, &ClusterSummary::of(&cluster))?;
+                }
+                return Ok(Outcome::default());
+            }
             let machine = system(name)?;
             if args.detail.json {
-                json(out, &SystemsDocument::new([&machine], true))?;
+                json(out, &SystemsDocument::new([&machine], &[], true))?;
             } else {
                 show(out, &machine, args.detail.verbose)?;
             }
         }
         None | Some(SystemsAction::List) => {
             let machines = system_names().map(system).collect::<Result<Vec<Machine>, Failure>>()?;
+            let clusters = cluster_names().filter_map(embedded).collect::<Result<Vec<_>, _>>();
+            let clusters = clusters.map_err(|e| Failure::new(e.to_string()))?;
             if args.detail.json {
-                json(out, &SystemsDocument::new(&machines, false))?;
+                json(out, &SystemsDocument::new(&machines, &clusters, false))?;
             } else {
-                list(out, &machines)?;
+                let titled = |m: &Machine| (m.name.clone(), m.title.clone().unwrap_or_else(|| inventory(m)));
+                list(out, &machines.iter().map(titled).collect::<Vec<_>>())?;
+                writeln!(out, "\nClusters, for simulate and sweep:")?;
+                let titled = |c: &Cluster| (c.name.clone(), c.title.clone().unwrap_or_default());
+                list(out, &clusters.iter().map(titled).collect::<Vec<_>>())?;
             }
         }
     }
     Ok(Outcome::default())
 }
 
-fn list(out: &mut dyn Write, machines: &[Machine]) -> Result<(), Failure> {
-    let column = machines.iter().map(|m| width(&m.name)).max().unwrap_or(0);
-    for machine in machines {
-        let title = machine.title.clone().unwrap_or_else(|| inventory(machine));
-        let name = paint(style::HEADING, &format!("{:column$}", machine.name));
-        for (i, line) in wrap(&title, WIDTH.saturating_sub(column + 2)).iter().enumerate() {
+/// Names and titles.
+fn list(out: &mut dyn Write, entries: &[(String, String)]) -> Result<(), Failure> {
+    let column = entries.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
+    for (name, title) in entries {
+        let name = paint(style::HEADING, &format!("{name:column$}"));
+        for (i, line) in wrap(title, WIDTH.saturating_sub(column + 2)).iter().enumerate() {
             let name = if i == 0 { name.clone() } else { " ".repeat(column) };
             writeln!(out, "{name}  {line}")?;
         }
     }
+    Ok(())
+}
+
+fn show_cluster(out: &mut dyn Write, cluster: &ClusterSummary) -> Result<(), Failure> {
+    let ClusterSummary { name, title, source, node, nodes, gpus, network, link_rate, assumptions, notes } = cluster;
+    for line in wrap(&format!("{name}: {}", title.as_deref().unwrap_or_default()), WIDTH) {
+        writeln!(out, "{}", paint(style::HEADING, &line))?;
+    }
+    if let Some(source) = source {
+        hang(out, "source:  ", source)?;
+    }
+    hang(out, "nodes:   ", &format!("{nodes} of {node} ('peerlane systems show {node}'), {gpus} GPUs in all"))?;
+    hang(out, "network: ", &format!("{network}, links of {} Gb/s each way", text::number(*link_rate)))?;
+    findings::sentences(out, "Notes", notes, usize::MAX)?;
+    findings::sentences(out, "Assumed", assumptions, usize::MAX)?;
     Ok(())
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct MachineReport {
     pub(crate) summary: String,
     /// The findings, in order.
     pub(crate) findings: Vec<FindingView>,
+    /// What the site accepts, and is no part of the verdict.
+    pub(crate) waived: Vec<WaivedView>,
     /// The findings as Markdown, to be pasted into a ticket.
     pub(crate) markdown: String,
     /// The drawing.
@@ -102,6 +104,15 @@ pub(crate) struct FindingView {
     pub(crate) cells: Vec<CellRef>,
     /// Indices into the machine's evidence.
     pub(crate) sources: Vec<usize>,
+}
+
+/// A finding that the site's settings accept.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub(crate) struct WaivedView {
+    /// Why, as the settings say.
+    pub(crate) reason: String,
+    /// The finding.
+    pub(crate) finding: FindingView,
 }
 
 /// A cell of a matrix.

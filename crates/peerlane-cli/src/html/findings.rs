@@ -72,6 +72,7 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Pci(_) => "PCI devices",
         Fact::Host(_) => "the host",
         Fact::Modules(_) => "kernel modules",
+        Fact::Kernel(_) => "the kernel's command line and log",
         Fact::Sensors(_) => "temperatures",
         Fact::NcclGraph(_) => "NCCL's channels",
         Fact::NcclLog(_) => "NCCL's log",

@@ -6,14 +6,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use peerlane::check::{Finding, Verdict};
+use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
 use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::Model;
 use peerlane::run::{Cell, Run};
 
-use super::document::{ClassView, Labelled, LinkView, MachineReport, NodeView, ReportDocument, RunRecord, SCHEMA};
+use super::document::{
+    ClassView, Labelled, LinkView, MachineReport, NodeView, ReportDocument, RunRecord, SCHEMA, WaivedView,
+};
 use super::tables::{MOST_DEVICES, Tables, short};
 use super::{charts, comparison, facts, findings, matrices};
 use crate::commands::inventory;
@@ -31,6 +33,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) verdict: Verdict,
     /// The findings, in order.
     pub(crate) findings: &'a [Finding],
+    /// What the site accepts.
+    pub(crate) waived: &'a [Waived],
 }
 
 /// The document of some machines.
@@ -50,7 +54,7 @@ pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> Re
 }
 
 fn machine(subject: &Subject) -> MachineReport {
-    let Subject { model, run, verdict, findings: found } = *subject;
+    let Subject { model, run, verdict, findings: found, waived } = *subject;
     let machine = model.machine;
     let fabric = &machine.fabric;
     let mut tables = Tables::new(model);
@@ -76,6 +80,10 @@ fn machine(subject: &Subject) -> MachineReport {
     let charts = charts::charts(&mut tables, run);
     let contention = run.map(|run| charts::contention(model, run)).unwrap_or_default();
     let views = found.iter().map(|f| findings::view(&mut tables, &matrices, f)).collect();
+    let waived = waived
+        .iter()
+        .map(|w| WaivedView { reason: w.reason.clone(), finding: findings::view(&mut tables, &matrices, &w.finding) });
+    let waived = waived.collect();
     let tree = plain(|out| tree::write(out, fabric, tree::Options { verbose: false }));
     MachineReport {
         name: machine.name.clone(),
@@ -85,6 +93,7 @@ fn machine(subject: &Subject) -> MachineReport {
         verdict,
         summary: words::counts(found),
         findings: views,
+        waived,
         markdown: markdown::machine(model, verdict, found),
         drawing: Drawing::of(model),
         tree,

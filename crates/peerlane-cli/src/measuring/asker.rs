@@ -1,22 +1,17 @@
 //! One worker that stays and answers one small plan after another, so that each question can follow from the last answer.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use peerlane::measure::{Event, Failure as Failed, void};
 use peerlane::plan::{Plan, Step};
 use peerlane::run::{Cell, Conditions, FlagKind};
 
+use peerlane_gpu::Tolerated;
+
 use super::interrupt::Interrupt;
-use super::process::{Heard, Worker};
+use super::process::{Heard, Silence, Worker};
 use super::protocol::{Device, Message, Request};
 use crate::Failure;
-
-/// How often the watch looks around.
-const TICK: Duration = Duration::from_millis(50);
-
-/// How many times longer than a step the opening of the machine may take.
-const OPENING: f64 = 3.0;
 
 /// New workers after the first. A machine that spoils more of them is not worth the wait.
 const MOST_RESTARTS: usize = 3;
@@ -27,6 +22,8 @@ pub(crate) struct Asker<'a> {
     force: bool,
     worker: Option<Worker>,
     starts: usize,
+    /// Workers that did not end.
+    left_behind: Vec<u32>,
     interrupt: &'a Interrupt,
     /// What is known of the machine since it was opened.
     pub(crate) conditions: Option<Conditions>,
@@ -41,17 +38,18 @@ enum End {
 impl<'a> Asker<'a> {
     /// Of a machine that is opened with the first question; GPUs that others use only with `force`.
     pub(crate) fn new(device: Device, force: bool, interrupt: &'a Interrupt) -> Self {
-        Asker { device, force, worker: None, starts: 0, interrupt, conditions: None }
+        Asker { device, force, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
     }
 
     /// The cells of a plan. Where the worker hangs or dies they are void, and the next question gets a new one.
     pub(crate) fn ask(&mut self, plan: &Plan) -> Result<Vec<Cell>, Failure> {
+        let open = self.worker.is_some();
         let asked = match &self.worker {
             Some(worker) => worker.ask(plan),
             None => self.start(plan),
         };
         asked.map_err(|e| Failure::new(format!("cannot ask the measuring process: {e}")))?;
-        match self.hear(plan)? {
+        match self.hear(plan, open)? {
             End::Answered(cells) => Ok(cells),
             End::Spoilt(kind, why) => {
                 self.stop();
@@ -69,46 +67,48 @@ impl<'a> Asker<'a> {
     fn start(&mut self, plan: &Plan) -> std::io::Result<()> {
         self.starts += 1;
         let (device, plan) = (self.device.clone(), plan.clone());
-        let request = Request { device, plan, done: BTreeSet::new(), force: self.force, more: true };
+        let tolerated = Tolerated {
+            others: self.force,
+            ours_before: self.conditions.is_some(),
+            left_behind: self.left_behind.clone(),
+        };
+        let request = Request { device, plan, done: BTreeSet::new(), tolerated, more: true };
         self.worker = Some(Worker::start(&request)?);
         Ok(())
     }
 
-    /// Hears the worker until a plan is answered.
-    fn hear(&mut self, plan: &Plan) -> Result<End, Failure> {
-        let mut sign = Instant::now();
+    /// Hears the worker until a plan is answered. It has the machine `open` by now, or opens it first.
+    fn hear(&mut self, plan: &Plan, mut open: bool) -> Result<End, Failure> {
+        let mut silence = Silence::new();
         let mut cells = Vec::new();
-        let opened = self.conditions.is_some() && self.starts == 1;
-        let factor = if opened { 1.0 } else { OPENING };
-        let patience = Duration::try_from_secs_f64(plan.method.patience.seconds() * factor).unwrap_or(Duration::MAX);
         loop {
             if self.interrupt.asked() {
                 self.stop();
                 return Err(Failure::new("interrupted; nothing is concluded from half an experiment"));
             }
             let Some(worker) = &mut self.worker else { return Err(Failure::new("there is no measuring process")) };
-            match worker.hear(TICK) {
-                Some(Heard::Message(message)) => {
-                    sign = Instant::now();
-                    match *message {
-                        Message::Conditions(conditions) => self.conditions = Some(*conditions),
-                        Message::Refused(refused) => return Err(Failure::new(refused.reason)),
-                        Message::Spoilt { kind, message } => return Ok(End::Spoilt(kind, message)),
-                        Message::Event(Event::Cells(new)) => cells.extend(new),
-                        Message::Event(Event::Finished(_)) => return Ok(End::Answered(cells)),
-                        Message::Alive | Message::Event(_) => {}
+            match silence.hear(worker) {
+                Some(Heard::Message(message)) => match *message {
+                    Message::Conditions(conditions) => {
+                        open = true;
+                        self.conditions = Some(*conditions);
                     }
-                }
+                    Message::Refused(refused) => return Err(Failure::new(refused.reason)),
+                    Message::Spoilt { kind, message } => return Ok(End::Spoilt(kind, message)),
+                    Message::Event(Event::Cells(new)) => cells.extend(new),
+                    Message::Event(Event::Finished(_)) => return Ok(End::Answered(cells)),
+                    Message::Alive | Message::Event(_) => {}
+                },
                 Some(Heard::Closed) => return Ok(End::Spoilt(FlagKind::Failed, worker.epitaph())),
                 Some(Heard::Garbled(problem)) => {
                     let why = format!("the measuring process said what cannot be read: {problem}");
                     return Ok(End::Spoilt(FlagKind::Failed, why));
                 }
-                None if sign.elapsed() > patience => {
-                    let why = format!("no sign of life for {:.1} s", sign.elapsed().as_secs_f64());
-                    return Ok(End::Spoilt(FlagKind::Hung, why));
+                None => {
+                    if let Some(seconds) = silence.too_long(plan.method.patience, open) {
+                        return Ok(End::Spoilt(FlagKind::Hung, format!("no sign of life for {seconds:.1} s")));
+                    }
                 }
-                None => {}
             }
         }
     }
@@ -118,6 +118,7 @@ impl<'a> Asker<'a> {
         if let Some(mut worker) = self.worker.take()
             && !worker.kill()
         {
+            self.left_behind.push(worker.id());
             crate::say(&format!("the measuring process {} does not end; it is left behind", worker.id()));
         }
     }

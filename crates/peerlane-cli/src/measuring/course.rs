@@ -74,6 +74,12 @@ impl Course {
         &self.lost
     }
 
+    /// GPUs of the steps that are left.
+    pub(crate) fn needed(&self) -> BTreeSet<&str> {
+        let left = self.plan.steps().enumerate().filter(|(number, _)| !self.done.contains(number));
+        left.flat_map(|(_, step)| step.work.gpus()).collect()
+    }
+
     /// How many steps there are in all.
     pub(crate) fn steps(&self) -> usize {
         self.plan.steps().count()
@@ -129,9 +135,9 @@ impl Course {
     }
 
     /// Gives a GPU up, and with it all of its steps.
-    pub(crate) fn lose(&mut self, gpu: &str, why: &str) -> Vec<Cell> {
+    pub(crate) fn lose(&mut self, gpu: &str, kind: FlagKind, why: &str) -> Vec<Cell> {
         self.lost.insert(gpu.to_owned());
-        let failure = failure(FlagKind::Failed, &format!("{gpu} is left out: {why}"));
+        let failure = failure(kind, &format!("{gpu} is left out: {why}"));
         self.give_up(&failure, |step| step.work.gpus().contains(&gpu))
     }
 
@@ -162,7 +168,7 @@ impl Course {
                 .collect();
             self.failed.push(gpus);
             for (gpu, reason) in at_fault {
-                cells.extend(self.lose(&gpu, &format!("{reason}; the last time {why}")));
+                cells.extend(self.lose(&gpu, FlagKind::Failed, &format!("{reason}; the last time {why}")));
             }
         }
         let ways = ways(work);
@@ -302,6 +308,19 @@ mod tests {
         assert_eq!(numbers(&cells), [1, 2]);
         assert!(cells[1].flags[0].detail.contains("GPU0 is left out: it failed with GPU1 and with GPU2"), "{cells:?}");
         assert_eq!(course.open(3).len(), 1, "GPU1 and GPU2 go on");
+    }
+
+    #[test]
+    fn only_what_is_left_needs_its_gpus() {
+        let mut course = course(&[&[("GPU0", "GPU1"), ("GPU2", "GPU3")], &[("GPU4", "host")]]);
+        assert_eq!(course.needed(), BTreeSet::from(["GPU0", "GPU1", "GPU2", "GPU3", "GPU4"]));
+        let cells = course.lose("GPU3", FlagKind::NotApplicable, "it is hidden");
+        assert_eq!(
+            cells[0].flags,
+            [peerlane::run::Flag::new(FlagKind::NotApplicable, "GPU3 is left out: it is hidden")]
+        );
+        course.answered(&void(0, &step("GPU0", "GPU1"), &failure(FlagKind::Failed, "it failed")));
+        assert_eq!(course.needed(), BTreeSet::from(["GPU4"]));
     }
 
     #[test]

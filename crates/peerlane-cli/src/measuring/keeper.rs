@@ -30,6 +30,8 @@ pub(crate) struct Keeper {
     growing: Option<Growing>,
     /// Something was not written.
     failed: bool,
+    /// The file holds an earlier run, in whose place there is nothing to put.
+    left: bool,
 }
 
 #[derive(Debug)]
@@ -89,6 +91,11 @@ impl Keeper {
         self.failed
     }
 
+    /// Whether the file still holds the run that was there before, since the new one came to nothing.
+    pub(crate) fn left_as_it_was(&self) -> bool {
+        self.left
+    }
+
     /// Begins the growing record with what there is.
     pub(crate) fn start(&mut self, run: &Run, progress: &Progress) {
         let Some(path) = &self.path else { return };
@@ -119,10 +126,14 @@ impl Keeper {
         }
     }
 
-    /// Writes the whole record. False where it could not be written, or there is no file for it.
+    /// Writes the whole record; one without cells takes no other's place. False where it could not be written, or there
+    /// is no file for it.
     pub(crate) fn finish(&mut self, run: &Run, progress: &Progress) -> bool {
         let Some(path) = self.path.clone() else { return false };
-        if let Err(error) = write_whole(&path, run) {
+        self.left = run.cells.is_empty() && path.exists();
+        if !self.left
+            && let Err(error) = write_whole(&path, run)
+        {
             self.fail(&path, &error, progress);
             return false;
         }
@@ -350,6 +361,30 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_came_to_nothing_replaces_none() {
+        let folder = folder("nothing");
+        let path = folder.join("run.json");
+        let progress = Progress::new(false, &new_run());
+        let mut nothing = Keeper::new(&path).unwrap();
+        kept(&mut nothing, &mut new_run(), &[], &progress);
+        assert!(nothing.finish(&new_run(), &progress) && !nothing.left_as_it_was(), "there was no other");
+        assert_eq!(read(&path).unwrap(), new_run());
+        fs::remove_file(&path).unwrap();
+
+        let mut good = new_run();
+        let mut keeper = Keeper::new(&path).unwrap();
+        kept(&mut keeper, &mut good, &[0, 1], &progress);
+        good.complete = true;
+        assert!(keeper.finish(&good, &progress) && !keeper.left_as_it_was());
+        let mut again = Keeper::new(&path).unwrap();
+        kept(&mut again, &mut new_run(), &[], &progress);
+        assert!(again.finish(&new_run(), &progress) && again.left_as_it_was());
+        assert_eq!(read(&path).unwrap(), good);
+        assert!(Keeper::new(&path).is_ok(), "nothing is left that would have to be gone on with");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn only_a_run_is_replaced() {
         let folder = folder("other");
         let path = folder.join("thesis.txt");
@@ -367,7 +402,8 @@ mod tests {
         let progress = Progress::new(false, &run);
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
         let growing = Growing { file: full, path: "/dev/full".into(), synced: Instant::now(), dirty: false };
-        let mut keeper = Keeper { path: Some("/dev/full/run.json".into()), growing: Some(growing), failed: false };
+        let path = Some("/dev/full/run.json".into());
+        let mut keeper = Keeper { path, growing: Some(growing), ..Keeper::default() };
         let event = answer(&run, 0);
         keeper.append(&event, &progress);
         assert!(keeper.failed() && keeper.growing.is_none());

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::plan::Plan;
+use peerlane::units::Seconds;
 
 use super::protocol::{Message, Request};
 
@@ -28,6 +29,18 @@ const DYING: Duration = Duration::from_secs(10);
 
 /// How often a dying process is looked at.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// How often a watch looks around.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// A wait that takes this much longer than asked: this process was stopped, or the machine slept.
+const OVERSLEPT: Duration = Duration::from_secs(1);
+
+/// How much longer than a step may take a watch waits, since the worker's own word on a hung step is better.
+const GRACE: f64 = 1.25;
+
+/// How many times longer opening the machine may take than a step.
+const OPENING: f64 = 3.0;
 
 /// What is heard from a worker.
 pub(crate) enum Heard {
@@ -136,6 +149,40 @@ impl Worker {
     }
 }
 
+/// How long a worker has been silent, while somebody listened.
+pub(crate) struct Silence {
+    since: Instant,
+}
+
+impl Silence {
+    /// From now on.
+    pub(crate) fn new() -> Self {
+        Silence { since: Instant::now() }
+    }
+
+    /// The next thing that a worker says within a tick.
+    pub(crate) fn hear(&mut self, worker: &Worker) -> Option<Heard> {
+        let asked = Instant::now();
+        let heard = worker.hear(TICK);
+        self.listened(asked.elapsed(), heard.is_some());
+        heard
+    }
+
+    /// It was listened for so long, and something or nothing was heard. Whatever stopped this process for longer than it
+    /// wanted to listen may have stopped the worker, too.
+    fn listened(&mut self, time: Duration, heard: bool) {
+        if heard || time > TICK + OVERSLEPT {
+            self.since = Instant::now();
+        }
+    }
+
+    /// Its length in seconds, once it is longer than a worker may take for a step, or for opening the machine.
+    pub(crate) fn too_long(&self, patience: Seconds, opened: bool) -> Option<f64> {
+        let limit = patience.seconds() * if opened { GRACE } else { OPENING };
+        Some(self.since.elapsed().as_secs_f64()).filter(|silent| *silent > limit)
+    }
+}
+
 fn signal_name(signal: i32) -> String {
     match signal_hook::low_level::signal_name(signal) {
         Some(name) => name.to_owned(),
@@ -183,5 +230,26 @@ fn remember(mut stream: impl BufRead, words: &Mutex<VecDeque<String>>) {
             words.pop_front();
         }
         words.push_back(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_in_which_nobody_listened_does_not_count() {
+        let patience = Seconds::new(20.0);
+        let silent = |seconds| Silence { since: Instant::now() - Duration::from_secs(seconds) };
+        let mut silence = silent(26);
+        silence.listened(TICK, false);
+        assert!(silence.too_long(patience, true).is_some_and(|s| (26.0..27.0).contains(&s)));
+        assert!(silence.too_long(patience, false).is_none(), "opening takes longer");
+        assert!(silent(24).too_long(patience, true).is_none() && silent(61).too_long(patience, false).is_some());
+        silence.listened(Duration::from_secs(3600), false);
+        assert!(silence.too_long(patience, true).is_none(), "the machine slept");
+        let mut answered = silent(26);
+        answered.listened(TICK, true);
+        assert!(answered.too_long(patience, true).is_none());
     }
 }

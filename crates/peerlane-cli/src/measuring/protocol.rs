@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use peerlane::measure::Event;
 use peerlane::plan::Plan;
 use peerlane::run::{Conditions, FlagKind};
-use peerlane_gpu::GpuName;
+use peerlane_gpu::{GpuName, Tolerated};
 use serde::{Deserialize, Serialize};
 
 /// What a worker is asked.
@@ -18,8 +18,8 @@ pub(crate) struct Request {
     pub(crate) plan: Plan,
     /// Steps that are not to be answered (indices into [`Plan::steps`]).
     pub(crate) done: BTreeSet<usize>,
-    /// Measure GPUs that others use, too.
-    pub(crate) force: bool,
+    /// Who may use the GPUs beside it.
+    pub(crate) tolerated: Tolerated,
     /// More plans follow, a line each, when this one is answered.
     pub(crate) more: bool,
 }
@@ -64,8 +64,17 @@ pub(crate) enum Message {
 /// Why a machine cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Refused {
-    /// The GPU that is at fault, where it is one; the others may be worth trying.
-    pub(crate) gpu: Option<String>,
+    /// The GPUs that are at fault, where it is some; the others may be worth trying.
+    pub(crate) gpus: Vec<String>,
+    /// What the steps are that need them.
+    pub(crate) kind: FlagKind,
     /// The reason, in a line.
     pub(crate) reason: String,
+}
+
+impl Refused {
+    /// The machine as a whole.
+    pub(crate) fn whole(reason: String) -> Self {
+        Refused { gpus: Vec::new(), kind: FlagKind::Failed, reason }
+    }
 }

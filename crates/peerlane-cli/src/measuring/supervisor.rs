@@ -1,29 +1,19 @@
 //! Lets workers answer a plan, one after the other, until every step has an answer or a reason why not.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use peerlane::measure::Event;
 use peerlane::run::{Cell, Conditions, FlagKind, Run};
 use peerlane::units::Seconds;
 
+use peerlane_gpu::Tolerated;
+
 use super::course::{Accident, Course};
 use super::interrupt::Interrupt;
 use super::keeper::Keeper;
-use super::process::{Heard, Worker};
+use super::process::{Heard, Silence, TICK, Worker};
 use super::progress::{Progress, describe};
 use super::protocol::{Device, Message, Refused, Request};
-
-/// How often the watch looks around.
-const TICK: Duration = Duration::from_millis(50);
-
-/// A wait that takes this much longer than asked: this process was stopped, or the machine slept.
-const OVERSLEPT: Duration = Duration::from_secs(1);
-
-/// How much longer than a step may take the watch waits, since the worker's own word on a hung step is better.
-const GRACE: f64 = 1.25;
-
-/// How many times longer opening the machine may take than a step.
-const OPENING: f64 = 3.0;
 
 /// How a plan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +46,8 @@ pub(crate) struct Supervisor<'a> {
     interrupt: &'a Interrupt,
     /// The machine has been open since.
     opened: bool,
+    /// Workers that did not end.
+    left_behind: Vec<u32>,
 }
 
 /// How a worker ended.
@@ -88,7 +80,7 @@ impl<'a> Supervisor<'a> {
         interrupt: &'a Interrupt,
     ) -> Self {
         let course = Course::new(run.plan.clone(), run.steps_done());
-        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false }
+        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false, left_behind: Vec::new() }
     }
 
     /// Answers the plan as far as possible.
@@ -104,14 +96,17 @@ impl<'a> Supervisor<'a> {
                 End::Interrupted => return Ending::Interrupted,
                 End::Finished if self.course.is_complete() => Vec::new(),
                 End::Finished => return Ending::OutOfTime,
-                End::Refused(Refused { gpu: Some(gpu), reason }) if !self.course.lost().contains(&gpu) => {
-                    self.progress.say(&format!("{gpu} is left out: {reason}"));
-                    self.course.lose(&gpu, &reason)
+                End::Refused(Refused { gpus, kind, reason })
+                    if gpus.iter().any(|gpu| !self.course.lost().contains(gpu)) =>
+                {
+                    let are = if gpus.len() == 1 { "is" } else { "are" };
+                    self.progress.say(&format!("{} {are} left out: {reason}", gpus.join(", ")));
+                    gpus.iter().flat_map(|gpu| self.course.lose(gpu, kind, &reason)).collect()
                 }
                 End::Refused(Refused { reason, .. }) if !self.opened => return Ending::Refused(reason),
-                End::Refused(Refused { reason, .. }) => {
+                End::Refused(Refused { kind, reason, .. }) => {
                     self.progress.say(&reason);
-                    self.course.abandon(FlagKind::Failed, &reason)
+                    self.course.abandon(kind, &reason)
                 }
                 End::Accident(accident) => {
                     self.progress.say(&accident.why);
@@ -136,12 +131,14 @@ impl<'a> Supervisor<'a> {
         plan.method.budget = Seconds::new(plan.method.budget.seconds() * share);
         let device = match &self.device {
             Device::Live { gpus } => {
-                let left = gpus.iter().filter(|gpu| !self.course.lost().contains(&gpu.name));
-                Device::Live { gpus: left.cloned().collect() }
+                let needed = self.course.needed();
+                Device::Live { gpus: gpus.iter().filter(|gpu| needed.contains(gpu.name.as_str())).cloned().collect() }
             }
             device => device.clone(),
         };
-        Request { device, plan, done: self.course.done().clone(), force: self.force, more: false }
+        let tolerated =
+            Tolerated { others: self.force, ours_before: self.opened, left_behind: self.left_behind.clone() };
+        Request { device, plan, done: self.course.done().clone(), tolerated, more: false }
     }
 
     /// Lets one worker do what it can.
@@ -150,7 +147,7 @@ impl<'a> Supervisor<'a> {
             Ok(worker) => worker,
             Err(error) => {
                 let reason = format!("cannot start the measuring process: {error}");
-                return End::Refused(Refused { gpu: None, reason });
+                return End::Refused(Refused::whole(reason));
             }
         };
         let mut watch = Watch::default();
@@ -180,21 +177,15 @@ impl<'a> Supervisor<'a> {
 
     /// Hears a worker until it ends, or has to be ended.
     fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
-        let mut sign = Instant::now();
+        let mut silence = Silence::new();
         loop {
             self.keeper.tick(self.progress);
             self.progress.tick();
             if self.interrupt.asked() {
                 return End::Interrupted;
             }
-            let asked = Instant::now();
-            let heard = worker.hear(TICK);
-            if asked.elapsed() > TICK + OVERSLEPT {
-                sign = Instant::now();
-            }
-            match heard {
+            match silence.hear(worker) {
                 Some(Heard::Message(message)) => {
-                    sign = Instant::now();
                     if let Some(end) = self.hear(*message, watch) {
                         return end;
                     }
@@ -210,10 +201,9 @@ impl<'a> Supervisor<'a> {
                     return self.ended(FlagKind::Failed, why, watch);
                 }
                 None => {
-                    let limit = self.limit(watch);
-                    if sign.elapsed() > limit {
+                    let patience = self.run.plan.method.patience;
+                    if let Some(seconds) = silence.too_long(patience, watch.opened.is_some()) {
                         self.accept(watch);
-                        let seconds = sign.elapsed().as_secs_f64();
                         let why = format!("no sign of life for {seconds:.1} s{}", self.during(watch));
                         return self.ended(FlagKind::Hung, why, watch);
                     }
@@ -227,15 +217,8 @@ impl<'a> Supervisor<'a> {
         if self.opened {
             accident(kind, why, watch)
         } else {
-            End::Refused(Refused { gpu: None, reason: format!("the machine cannot be opened: {why}") })
+            End::Refused(Refused::whole(format!("the machine cannot be opened: {why}")))
         }
-    }
-
-    /// How long a worker may be silent now.
-    fn limit(&self, watch: &Watch) -> Duration {
-        let factor = if watch.opened.is_some() { GRACE } else { OPENING };
-        let seconds = self.run.plan.method.patience.seconds() * factor;
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
     }
 
     /// ` during pairs GPU0→GPU1, copy engine writes`
@@ -317,6 +300,7 @@ impl<'a> Supervisor<'a> {
     fn kill(&mut self, worker: &mut Worker) {
         if !worker.kill() {
             let id = worker.id();
+            self.left_behind.push(id);
             self.progress.say(&format!(
                 "the measuring process {id} does not end, as inside a driver call that never returns; it is left behind"
             ));

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, BufWriter, Write};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use peerlane::run::{Conditions, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
 
-use peerlane_gpu::Live;
+use peerlane_gpu::{Live, OpenError};
 
 use super::protocol::{Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
@@ -43,29 +43,30 @@ impl Machine for Live {
 
 /// Opens the machine that a request names.
 fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
-    let refused = |reason: String| Refused { gpu: None, reason };
     match &request.device {
         Device::Virtual { name, system } => {
-            let design = catalogue::read_system(system, name).map_err(|e| refused(e.to_string()))?;
+            let design = catalogue::read_system(system, name).map_err(|e| Refused::whole(e.to_string()))?;
             let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
             Ok(Box::new(machine.taking_over(request.done.len())))
         }
         Device::Live { gpus } => {
-            let live = Live::open(gpus, request.force);
-            live.map(|live| Box::new(live) as Box<dyn Machine>).map_err(|e| Refused { gpu: e.gpu, reason: e.reason })
+            let refused = |OpenError { gpus, kind, reason }| Refused { gpus, kind, reason };
+            Ok(Box::new(Live::open(gpus, &request.tolerated).map_err(refused)?))
         }
     }
 }
 
 /// Reads a request from stdin and answers it, a message a line.
-pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
+pub(crate) fn run() -> Result<Outcome, Failure> {
+    // before any library is opened, whose logs would be taken for messages
+    let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
     let request: Request = serde_json::from_str(&line)
         .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
     let (send, further) = mpsc::channel();
     thread::spawn(move || end_with_parent(&send));
-    let mouth = Mouth(RefCell::new(out));
+    let mouth = Mouth(RefCell::new(&mut out));
     let machine = match open(&request) {
         Ok(machine) => machine,
         Err(refused) => {

@@ -322,12 +322,21 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], most: usize) -> i
     let said = if by_ends { Said::of(sections) } else { Said::default() };
     let words = [said.prefix.map(|p| p.trim_end_matches(", ")), said.unit.map(Unit::name), said.source];
     let words: Vec<&str> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
-    let head = if words.is_empty() { head.to_owned() } else { format!("{head}: {}", words.join(", ")) };
+    let said_by_head = format!("{head}: {}", words.join(", "));
+    // what does not fit gets a line of its own
+    let (head, below) = match (words.is_empty(), width(&said_by_head) <= BEFORE) {
+        (true, _) => (head.to_owned(), None),
+        (false, true) => (said_by_head, None),
+        (false, false) => (head.to_owned(), Some(words.join(", "))),
+    };
     let head = fit(&head, BEFORE);
     let titles = format!("{head:<BEFORE$} {:>5} {:>11} {seen:>11} {ratio:>9}", "cells", "expected");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     let (count, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
     let heading = |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, WIDTH - 2)));
+    if let Some(below) = below {
+        heading(out, &below)?;
+    }
     if by_ends {
         for wanted in ends.iter().filter(|ends| lines.iter().any(|(_, line)| line.ends() == **ends)) {
             heading(out, wanted)?;

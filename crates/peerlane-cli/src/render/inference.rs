@@ -125,7 +125,7 @@ fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     for beside in &found.beside {
         let [a, b] = beside.directions;
         let [kept_a, kept_b] = beside.kept.map(|kept| format!("{:.0} %", 100.0 * kept));
-        let so = if beside.independent() { "independent" } else { "they share something" };
+        let so = beside.verdict();
         let text = format!("{} keeps {kept_a} of its rate, {} {kept_b}: {so}", a.words(), b.words());
         hang(out, "  ", &text)?;
     }

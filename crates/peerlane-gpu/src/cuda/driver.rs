@@ -34,6 +34,11 @@ impl CudaError {
         matches!(self.code, None | Some(801))
     }
 
+    /// Whether a device has as many peers as it can have (`CUDA_ERROR_TOO_MANY_PEERS`).
+    pub(crate) fn is_too_many_peers(&self) -> bool {
+        self.code == Some(711)
+    }
+
     /// Whether there was too little memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.code == Some(2)

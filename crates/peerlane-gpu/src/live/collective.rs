@@ -100,6 +100,14 @@ impl Collectives {
     ///
     /// By the CPU's clock and with the calls in it, since that is what a program waits for, and what nccl-tests times.
     fn go(&mut self, operations: usize) -> Result<f64, Problem> {
+        self.pace = self.timed(operations).map_err(|problem| {
+            self.communicators.abort();
+            problem.asked_of(self.ranks.iter().map(|rank| rank.gpu.context.synchronize()))
+        })?;
+        Ok(self.pace)
+    }
+
+    fn timed(&self, operations: usize) -> Result<f64, Problem> {
         let began = Instant::now();
         for _ in 0..operations {
             self.enqueue()?;
@@ -109,7 +117,6 @@ impl Collectives {
         }
         let each = began.elapsed().as_secs_f64() / operations as f64;
         self.communicators.check()?;
-        self.pace = each;
         Ok(each)
     }
 

@@ -99,7 +99,7 @@ impl Copies {
         let mut copies = Copies {
             lanes: Vec::new(),
             steps: wanted.iter().map(|(transfers, _)| transfers.len()).collect(),
-            gate: Rc::clone(&machine.gate),
+            gate: machine.gate()?,
             sample_time: method.sample_time.seconds(),
         };
         let free = wanted.iter().all(|(_, size)| matches!(size, Size::UpTo(_)));

@@ -14,6 +14,20 @@ pub(crate) enum Problem {
     NotApplicable(String),
     /// It failed otherwise.
     Failed(String),
+    /// It failed, and so may all that comes after it in this process.
+    Spoilt(String),
+}
+
+impl Problem {
+    /// The same of a library that answers for CUDA in words of its own: `contexts` tell, each asked now, whether their
+    /// state is spoilt, which would else be laid to the step after this.
+    pub(crate) fn asked_of(self, contexts: impl IntoIterator<Item = Result<(), CudaError>>) -> Self {
+        let spoilt = contexts.into_iter().filter_map(Result::err).find(CudaError::is_sticky);
+        match (self, spoilt) {
+            (Problem::Failed(why), Some(error)) => Problem::Spoilt(format!("{why}; {error}")),
+            (problem, _) => problem,
+        }
+    }
 }
 
 impl From<CudaError> for Problem {
@@ -27,9 +41,28 @@ impl From<Problem> for Failure {
         let (kind, message, fatal) = match problem {
             Problem::NotApplicable(why) => (FlagKind::NotApplicable, why, false),
             Problem::Failed(why) => (FlagKind::Failed, why, false),
+            Problem::Spoilt(why) => (FlagKind::Failed, why, true),
             Problem::Cuda(error) if error.code.is_none() => (FlagKind::NotApplicable, error.to_string(), false),
             Problem::Cuda(error) => (FlagKind::Failed, error.to_string(), error.is_sticky()),
         };
         Failure { kind, message, fatal }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_fatal_only_where_a_context_is_spoilt() {
+        let failed = || Problem::Failed("ncclAllReduce: unhandled cuda error (NCCL error 1)".to_owned());
+        let cuda =
+            |code, words: &str| CudaError { call: "cuCtxSynchronize", code: Some(code), words: words.to_owned() };
+        let fine = Failure::from(failed().asked_of([Ok(()), Err(cuda(2, "out of memory"))]));
+        assert!(!fine.fatal && fine.message.ends_with("(NCCL error 1)"), "{fine:?}");
+        let spoilt = Failure::from(failed().asked_of([Ok(()), Err(cuda(700, "illegal address"))]));
+        assert!(spoilt.fatal && spoilt.message.ends_with("illegal address (CUDA error 700)"), "{spoilt:?}");
+        let absent = Problem::NotApplicable("no NCCL".to_owned()).asked_of([Err(cuda(700, ""))]);
+        assert_eq!(Failure::from(absent).kind, FlagKind::NotApplicable);
     }
 }

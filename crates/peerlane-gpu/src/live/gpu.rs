@@ -23,7 +23,8 @@ pub(crate) struct Gpu {
     pub(crate) context: Context,
 }
 
-/// A stream that goes back to its GPU.
+/// A stream that goes back to its GPU, once it has done all that it was given: where a step was given up half-way, what it
+/// had queued still uses the step's memory. A stream that cannot end its work is not used again.
 pub(crate) struct BorrowedStream {
     gpu: Rc<Gpu>,
     stream: Option<Stream>,
@@ -43,7 +44,7 @@ impl std::ops::Deref for BorrowedStream {
 
 impl Drop for BorrowedStream {
     fn drop(&mut self) {
-        if let Some(stream) = self.stream.take() {
+        if let Some(stream) = self.stream.take().filter(|stream| stream.synchronize().is_ok()) {
             self.gpu.idle.borrow_mut().push(stream);
         }
     }

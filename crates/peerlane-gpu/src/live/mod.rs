@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 use self::copies::Copies;
 pub(crate) use self::failure::Problem;
-use self::machine::Machine;
-use crate::nvml::{self, NvmlStates};
+use self::machine::{Found, Machine};
+use crate::nvml::{NvmlStates, Tolerated};
 
 /// A GPU by its node's name, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,8 +42,10 @@ pub struct GpuName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct OpenError {
-    /// The GPU that is at fault, where it is one; the others may be worth trying.
-    pub gpu: Option<String>,
+    /// The GPUs that are at fault, where it is some; the others may be worth trying.
+    pub gpus: Vec<String>,
+    /// What their steps are: [`FlagKind::Failed`], or [`FlagKind::NotApplicable`] where they are not for this process.
+    pub kind: FlagKind,
     /// The reason, in a line.
     pub reason: String,
 }
@@ -71,22 +73,26 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens the driver and the GPUs that are named; ones that others use only with `force`.
-    pub fn open(gpus: &[GpuName], force: bool) -> Result<Live, OpenError> {
+    /// Opens the driver and the GPUs that are named, unless somebody uses them who is not tolerated.
+    ///
+    /// Without any GPU, host memory alone can be measured.
+    pub fn open(gpus: &[GpuName], tolerated: &Tolerated) -> Result<Live, OpenError> {
         let began = Instant::now();
         let states = NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)));
         let (states, notes) = match states {
             Ok(states) => (Some(states), Vec::new()),
             Err(why) => (None, vec![format!("no states of the GPUs: {why}")]),
         };
-        // as they are before this process works on them
-        let before = states.as_ref().map(NvmlStates::states).unwrap_or_default();
-        let busy: Vec<String> = nvml::busy(&before).into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();
-        if !busy.is_empty() && !force {
+        // what is hidden from this process is not its business, whoever uses it
+        let found = Found::look(gpus)?;
+        // before this process itself works on them
+        let busy = states.as_ref().map(|states| states.busy(tolerated)).unwrap_or_default();
+        if !busy.is_empty() {
+            let busy: Vec<String> = busy.into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();
             let reason = format!("in use by others: {}; --force measures all the same", busy.join(", "));
-            return Err(OpenError { gpu: None, reason });
+            return Err(OpenError { gpus: Vec::new(), kind: FlagKind::Failed, reason });
         }
-        let machine = Machine::open(gpus)?;
+        let machine = Machine::open(found)?;
         let initialisation = Seconds::new(began.elapsed().as_secs_f64());
         Ok(Live { prepared: None, machine, states, began: Instant::now(), initialisation, notes })
     }
@@ -105,6 +111,7 @@ impl Live {
         allocation: usize,
     ) -> Result<(Box<dyn Prepared>, Vec<Bytes>), Problem> {
         let machine = &mut self.machine;
+        machine.begin();
         let transfers = |step: &&'_ Step| match &step.work {
             Work::Transfers(transfers) => !transfers.iter().any(holds_up_the_cpu),
             _ => false,
@@ -136,11 +143,14 @@ impl Live {
             }
             Work::Loads { gpu, memory } => single(latency::Loads::prepare(machine, gpu, memory, size)?),
             Work::Signals { a, b } => single(latency::Signals::prepare(machine, a, b)?),
-            Work::SmallCopies(transfer) => single(latency::SmallCopies::prepare(machine, transfer, size)?),
+            Work::SmallCopies(transfer) => single(latency::SmallCopies::prepare(machine, transfer, size, allocation)?),
             Work::Collective { operation, gpus } => {
                 single(collective::Collectives::prepare(machine, *operation, gpus, size)?)
             }
-            Work::HostMemory { node, kernel } => single(host_memory::HostStream::prepare(node, *kernel, size, method)?),
+            Work::HostMemory { node, kernel } => {
+                machine.make_room_on_host(node, host_memory::ARRAYS * most(size).0);
+                single(host_memory::HostStream::prepare(node, *kernel, size, method)?)
+            }
         })
     }
 

@@ -54,17 +54,29 @@ impl Pool {
         }
         self.host.remove(&key);
         let gpu = gpus.first().ok_or_else(|| Problem::Failed("no GPU to pin memory for".to_owned()))?;
-        let made = match place {
+        let pinned = || match place {
             Place::Node(node) => {
                 let mapping = Mapping::new(bytes, Some(node))
                     .map_err(|e| Problem::NotApplicable(format!("memory of NUMA node {node}: {e}")))?;
-                PinnedBuffer::pin(&gpu.context, mapping)?
+                PinnedBuffer::pin(&gpu.context, mapping).map_err(Problem::from)
             }
-            _ => PinnedBuffer::new(&gpu.context, bytes)?,
+            _ => PinnedBuffer::new(&gpu.context, bytes).map_err(Problem::from),
         };
-        let made = Rc::new(made);
+        let made = match pinned() {
+            Err(Problem::Cuda(e)) if e.is_out_of_memory() => {
+                self.give_back_host();
+                pinned()
+            }
+            other => other,
+        };
+        let made = Rc::new(made?);
         self.host.insert(key, Rc::clone(&made));
         Ok(made)
+    }
+
+    /// Gives back host memory that no step uses now. To pin it again takes long, so it is kept while there is room.
+    pub(crate) fn give_back_host(&mut self) {
+        self.host.retain(|_, buffer| Rc::strong_count(buffer) > 1);
     }
 
     /// Bytes of a GPU that are held here, and can be used again.

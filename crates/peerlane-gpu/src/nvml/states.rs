@@ -1,12 +1,42 @@
 //! The state of GPUs while something is measured on them: a few calls a GPU, cheap enough for every sample.
 
+use std::thread;
+use std::time::Duration;
+
 use peerlane::fabric::PciAddress;
 use peerlane::run::GpuState;
+use serde::{Deserialize, Serialize};
 
 use super::{Device, Session};
 
 /// From which utilisation on, in %, a GPU counts as used by others; a desktop stays below.
 const BUSY: u32 = 10;
+
+/// How often utilisation without a process is asked again before it counts, and after how long each time: two seconds
+/// in all. It tells of the last sixth of a second to second (`nvmlDeviceGetUtilizationRates`), and is high while the
+/// driver prepares a GPU with ECC that nobody held open.
+const AGAIN: (u32, Duration) = (10, Duration::from_millis(200));
+
+/// Who may use the GPUs when they are opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tolerated {
+    /// Others, whatever they do.
+    pub others: bool,
+    /// A process of ours, until a moment ago: utilisation may still be its.
+    pub ours_before: bool,
+    /// Processes of ours that did not end, by their numbers.
+    pub left_behind: Vec<u32>,
+}
+
+/// Who uses a GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Use {
+    gpu: String,
+    /// Processes of others that compute.
+    processes: usize,
+    /// In %, from where on it counts.
+    utilization: Option<u32>,
+}
 
 /// The GPUs whose states are asked, and NVML, which stays open.
 #[derive(Debug)]
@@ -42,6 +72,29 @@ impl NvmlStates {
         };
         self.gpus.iter().map(state).collect()
     }
+
+    /// Which GPUs are used by whom it is not tolerated of, and how: the GPU's name and a few words such as `3 other
+    /// processes, 87 % utilised`. What cannot be read is no use.
+    ///
+    /// To be asked before this process itself computes on them. It takes up to two seconds where a GPU is utilised by
+    /// nobody that can be seen.
+    pub fn busy(&self, tolerated: &Tolerated) -> Vec<(String, String)> {
+        if tolerated.others {
+            return Vec::new();
+        }
+        let read = || self.gpus.iter().map(|(name, address)| self.user(name, *address, tolerated)).collect();
+        settled(read, thread::sleep).into_iter().filter_map(words).collect()
+    }
+
+    fn user(&self, name: &str, address: PciAddress, tolerated: &Tolerated) -> Use {
+        let unused = Use { gpu: name.to_owned(), processes: 0, utilization: None };
+        let Ok(device) = self.session.device_at(address) else { return unused };
+        let own = std::process::id();
+        let other = |pid: u32| pid != own && !tolerated.left_behind.contains(&pid);
+        let processes = device.processes().map_or(0, |all| all.iter().filter(|p| other(p.pid)).count());
+        let utilization = device.utilization().ok().map(|(gpu, _)| gpu);
+        Use { processes, utilization: utilization.filter(|n| *n >= BUSY && !tolerated.ours_before), ..unused }
+    }
 }
 
 fn state(name: &str, device: Device) -> GpuState {
@@ -61,20 +114,31 @@ fn state(name: &str, device: Device) -> GpuState {
     }
 }
 
-/// Which GPUs others use, and how: the GPU's name and a few words such as `3 other processes, 87 % utilised`.
-///
-/// The states must have been taken before this process itself computes on them.
-pub fn busy(states: &[GpuState]) -> Vec<(String, String)> {
-    let how = |state: &GpuState| {
-        let processes = state.processes.filter(|n| *n > 0);
-        let processes =
-            processes.map(|n| if n == 1 { "1 other process".to_owned() } else { format!("{n} other processes") });
-        let utilised =
-            state.utilization.filter(|percent| *percent >= BUSY).map(|percent| format!("{percent} % utilised"));
-        let words: Vec<String> = [processes, utilised].into_iter().flatten().collect();
-        (!words.is_empty()).then(|| (state.gpu.clone(), words.join(", ")))
+/// Reads who uses the GPUs until it is clear: utilisation without a process may pass.
+fn settled(mut read: impl FnMut() -> Vec<Use>, mut pause: impl FnMut(Duration)) -> Vec<Use> {
+    let (times, after) = AGAIN;
+    let mut uses = read();
+    for _ in 0..times {
+        let passing = uses.iter().any(|u| u.utilization.is_some()) && uses.iter().all(|u| u.processes == 0);
+        if !passing {
+            break;
+        }
+        pause(after);
+        uses = read();
+    }
+    uses
+}
+
+/// The GPU and a few words such as `3 other processes, 87 % utilised`, where somebody uses it.
+fn words(Use { gpu, processes, utilization }: Use) -> Option<(String, String)> {
+    let processes = match processes {
+        0 => None,
+        1 => Some("1 other process".to_owned()),
+        n => Some(format!("{n} other processes")),
     };
-    states.iter().filter_map(how).collect()
+    let utilised = utilization.map(|percent| format!("{percent} % utilised"));
+    let words: Vec<String> = [processes, utilised].into_iter().flatten().collect();
+    (!words.is_empty()).then(|| (gpu, words.join(", ")))
 }
 
 #[cfg(test)]
@@ -95,7 +159,6 @@ mod tests {
         assert_eq!((zero.gpu.as_str(), zero.processes, zero.pcie_replays), ("GPU0", Some(0), Some(7)));
         assert_eq!((zero.temperature_c, zero.power_w, zero.sm_clock_mhz), (Some(41.0), Some(70.5), Some(1980)));
         assert_eq!(zero.clock_event_reasons, [""; 0]);
-        assert_eq!(busy(&states), [("GPU1".to_owned(), "40 other processes, 87 % utilised".to_owned())]);
     }
 
     #[test]
@@ -105,11 +168,47 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_not_busy() {
-        let unknown = GpuState { gpu: "GPU0".to_owned(), ..GpuState::default() };
-        let little = GpuState { utilization: Some(BUSY - 1), processes: Some(0), ..unknown.clone() };
-        let one = GpuState { processes: Some(1), ..unknown.clone() };
-        assert_eq!(busy(&[unknown, little]), []);
-        assert_eq!(busy(&[one])[0].1, "1 other process");
+    fn others_are_not_tolerated_unless_they_are_ours() {
+        let states = open(&[("GPU1", "0000:02:00.0"), ("GPU0", "0000:01:00.0")]).unwrap();
+        let busy = |tolerated: &Tolerated| states.busy(tolerated);
+        let (all, later) = ((1000..1040).collect(), Tolerated { ours_before: true, ..Tolerated::default() });
+        assert_eq!(busy(&Tolerated::default()), [("GPU1".to_owned(), "40 other processes, 87 % utilised".to_owned())]);
+        assert_eq!(busy(&later), [("GPU1".to_owned(), "40 other processes".to_owned())]);
+        let one = Tolerated { left_behind: vec![1000], ..later.clone() };
+        assert_eq!(busy(&one), [("GPU1".to_owned(), "39 other processes".to_owned())]);
+        assert_eq!(busy(&Tolerated { left_behind: all, ..later }), []);
+        assert_eq!(busy(&Tolerated { others: true, ..Tolerated::default() }), []);
+    }
+
+    #[test]
+    fn a_gpu_whose_use_cannot_be_read_is_not_busy() {
+        let states = open(&[("GPU1", "0000:02:00.0")]).unwrap();
+        let nobody = Use { gpu: "GPU7".to_owned(), processes: 0, utilization: None };
+        assert_eq!(states.user("GPU7", "0000:09:00.0".parse().unwrap(), &Tolerated::default()), nobody);
+        assert_eq!(words(nobody), None);
+    }
+
+    #[test]
+    fn utilisation_counts_only_where_it_stays_or_has_a_process() {
+        let told = |processes, utilization| Use { gpu: "GPU0".to_owned(), processes, utilization };
+        // what is read, one after the other, the last for ever; how often it is read; what comes of it
+        let cases = [
+            (vec![told(0, None)], 1, None),
+            (vec![told(0, Some(100)), told(0, Some(50)), told(0, None)], 3, None),
+            (vec![told(0, Some(100))], 1 + AGAIN.0, Some("100 % utilised")),
+            (vec![told(1, Some(100))], 1, Some("1 other process, 100 % utilised")),
+            (vec![told(0, Some(100)), told(2, None)], 2, Some("2 other processes")),
+        ];
+        for (told, times, wanted) in cases {
+            let (mut reads, mut paused) = (0, Duration::ZERO);
+            let read = || {
+                reads += 1;
+                vec![told[told.len().min(reads as usize) - 1].clone()]
+            };
+            let uses = settled(read, |time| paused += time);
+            let how = uses.into_iter().filter_map(words).next().map(|(_, how)| how);
+            assert_eq!((reads, how.as_deref()), (times, wanted), "{told:?}");
+            assert!(paused == AGAIN.1 * (times - 1) && paused <= Duration::from_secs(2));
+        }
     }
 }

@@ -160,7 +160,10 @@ fn left_out(accuracy: &Accuracy, out: &mut String) {
 
 fn far(accuracy: &Accuracy, out: &mut String) {
     line(out, "## Cells that are off by more than 15 %\n");
-    line(out, "Cells of one matrix that share a reason stand together; those in brackets lie outside their interval.\n");
+    line(
+        out,
+        "Cells of one matrix that share a reason stand together; those in brackets lie outside their interval.\n",
+    );
     line(out, "| system | figures | n | seen | predicted | error | cells | reason |");
     line(out, "|---|---|---|---|---|---|---|---|");
     for cells in accuracy.far.chunk_by(|a, b| a.system == b.system && a.label == b.label && a.reason == b.reason) {

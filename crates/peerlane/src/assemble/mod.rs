@@ -25,6 +25,7 @@ mod untold;
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+pub(crate) use unknown::NVLINK_UNTOLD;
 
 use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};

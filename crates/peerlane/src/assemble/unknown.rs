@@ -8,6 +8,9 @@ use super::from_classes::stated;
 use super::inventory::Inventory;
 use super::nvlink::Outcome;
 
+/// How what is unknown begins where GPUs may be joined by NVLinks that no source could show.
+pub(crate) const NVLINK_UNTOLD: &str = "whether NVLink joins";
+
 /// Sentences for the reader, most general first.
 pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec<String> {
     let mut list = Vec::new();
@@ -124,7 +127,7 @@ fn nvlink_not_shown(all: &Inventory) -> Option<String> {
     let names: Vec<String> = gpus.map(|d| d.name.clone()).collect();
     (names.len() > 1).then(|| {
         format!(
-            "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
+            "{NVLINK_UNTOLD} {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
             names::list(&names)
         )
     })
@@ -136,7 +139,7 @@ fn nvlinks_left_out(all: &Inventory) -> Option<String> {
     let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
     let given = gpus.len() > 1 && gpus.iter().all(|d| d.gpu_index.is_none());
     (given && all.nvlinks.is_empty() && all.classes.is_none())
-        .then(|| format!("whether NVLink joins the GPUs: {} as given to NCCL leaves that out", origin.tool))
+        .then(|| format!("{NVLINK_UNTOLD} the GPUs: {} as given to NCCL leaves that out", origin.tool))
 }
 
 /// `nvlink -s` lists links that are up, but not where they lead.

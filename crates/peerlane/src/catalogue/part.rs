@@ -106,7 +106,7 @@ pub struct Elsewhere {
 
 impl Constant {
     /// This without the systems that it was fitted to; `None` where nothing else is known of it.
-    fn from_elsewhere(&self) -> Option<Constant> {
+    fn known_elsewhere(&self) -> Option<Constant> {
         let Elsewhere { value, low, high, source } = self.elsewhere.clone()?;
         Some(Constant { value, low, high, source, fitted_to: Vec::new(), elsewhere: None, ..self.clone() })
     }
@@ -294,7 +294,7 @@ impl Parts {
         for part in parts.by_name.values_mut() {
             part.constants.retain(|_, constant| {
                 let fitted = constant.fitted_to.iter().any(|s| s == system);
-                match constant.from_elsewhere() {
+                match constant.known_elsewhere() {
                     Some(other) if fitted => *constant = other,
                     None if fitted => return false,
                     _ => {}

@@ -1,6 +1,6 @@
 //! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
 
-use super::view::{Cell, Raised, View, line_rate, one_way};
+use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Matrix;
 use crate::fabric::{Link, LinkKind};
@@ -15,16 +15,55 @@ const ALLOWANCE: f64 = 1.05;
 /// paper); the highest of a generation where products differ.
 const BRICK: [f64; 5] = [20.0, 25.781, 25.781, 26.562, 53.125];
 
+/// Numbers of all matrices that one limit explains.
+struct Above<'m> {
+    /// The pairs, by the nodes at their ends, that they are between.
+    ends: Vec<(End, End)>,
+    /// Whether NVLink may be what carries them.
+    nvlink: bool,
+    /// The matrices, and where they stand.
+    matrices: Vec<(&'m Matrix, Vec<Cell>)>,
+    evidence: Vec<String>,
+    /// How many times more than the link carries, in which matrix and cell, and the link.
+    worst: (f64, &'m Matrix, Cell, Rate, String),
+}
+
 fn run(view: &View) -> Vec<Raised> {
-    let mut raised = Vec::new();
+    let mut all: Vec<Above> = Vec::new();
     for (_, observed) in view.bandwidths() {
-        raised.extend(judge(view, &observed.matrix, view.cite_matrix(observed)));
+        add(&mut all, judge(view, &observed.matrix, view.cite_matrix(observed)));
     }
     // a figure in words stands in its matrix with its lowest value
     for stated in &view.stated {
-        raised.extend(judge(view, &stated.matrix, view.cite([])));
+        add(&mut all, judge(view, &stated.matrix, view.cite([])));
     }
-    raised
+    all.iter().map(|above| report(view, above)).collect()
+}
+
+/// Adds what was found in one matrix to what the same pairs show in others.
+fn add<'m>(all: &mut Vec<Above<'m>>, new: Option<Above<'m>>) {
+    let Some(new) = new else { return };
+    let Some(known) = all.iter_mut().find(|a| a.ends == new.ends && a.nvlink == new.nvlink) else {
+        all.push(new);
+        return;
+    };
+    known.matrices.extend(new.matrices);
+    for place in new.evidence {
+        if !known.evidence.contains(&place) {
+            known.evidence.push(place);
+        }
+    }
+    if new.worst.0 > known.worst.0 {
+        known.worst = new.worst;
+    }
+}
+
+/// Whether both ends have NVLink by their products, and nothing shows what their NVLinks join: then a rate that PCIe cannot
+/// carry is what NVLink gives.
+fn may_have_nvlink(view: &View, cell: &Cell) -> bool {
+    let shown = view.fabric().links().iter().any(|l| matches!(l.kind, LinkKind::Nvlink { .. }));
+    let has = |id| view.part(id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0);
+    !shown && view.machine.stated_classes.is_none() && cell.nodes().is_some_and(|(a, b)| has(a) && has(b))
 }
 
 /// What one link carries each way at most, where that is sure.
@@ -42,9 +81,9 @@ fn most(view: &View, link: &Link) -> Option<Rate> {
     }
 }
 
-fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> {
+fn judge<'m>(view: &View, matrix: &'m Matrix, evidence: Vec<String>) -> Option<Above<'m>> {
     let mut fast = Vec::new();
-    let mut worst: Option<(f64, Cell, Rate, String)> = None;
+    let mut worst: Option<(f64, &Matrix, Cell, Rate, String)> = None;
     for cell in view.cells(matrix) {
         let Some(path) = view.path(&cell, matrix.p2p) else { continue };
         let links = path.hops.iter().map(|hop| view.fabric().link(hop.link));
@@ -59,32 +98,70 @@ fn judge(view: &View, matrix: &Matrix, evidence: Vec<String>) -> Option<Raised> 
         fast.push(cell);
         if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
             let name = format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind));
-            worst = Some((excess, cell, limit, name));
+            worst = Some((excess, matrix, cell, limit, name));
         }
     }
-    let (excess, cell, limit, link) = worst?;
+    let nvlink = fast.iter().all(|cell| may_have_nvlink(view, cell));
+    let mut ends: Vec<(End, End)> =
+        fast.iter().map(|c| if order(c.from) <= order(c.to) { (c.from, c.to) } else { (c.to, c.from) }).collect();
+    ends.sort_by_key(|(a, b)| (order(*a), order(*b)));
+    ends.dedup();
+    Some(Above { ends, nvlink, matrices: vec![(matrix, fast)], evidence, worst: worst? })
+}
+
+fn order(end: End) -> usize {
+    match end {
+        End::Host => 0,
+        End::Node(id) => id.index() + 1,
+    }
+}
+
+fn report(view: &View, above: &Above) -> Raised {
+    let (excess, matrix, cell, limit, link) = &above.worst;
+    let mut subjects: Vec<String> = Vec::new();
+    for (matrix, cells) in &above.matrices {
+        for subject in cells.iter().map(|cell| view.subject(matrix, cell)) {
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
+    }
+    let between = above.matrices.first().map_or_else(String::new, |(matrix, cells)| view.between(matrix, cells));
+    let summary = if above.nvlink {
+        format!("Rates between {between} are those of NVLink, which nothing read here shows")
+    } else {
+        format!("Rates between {between} are higher than the known links can carry")
+    };
+    let mend = if above.nvlink {
+        "Add `nvidia-smi topo -m` or `nvidia-smi nvlink -s` of this machine: only with its NVLinks known can these rates be \
+         judged."
+    } else {
+        "Measure again with larger transfers and verified data; if the rate stands, the data takes another way than the \
+         one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
+    };
+    let confirm = if above.nvlink {
+        "`nvidia-smi topo -m`"
+    } else {
+        "`peerlane measure --tests pairs,host`, which compares what arrived with what was sent"
+    };
+    let several =
+        if above.matrices.len() > 1 { format!("; in {} matrices", above.matrices.len()) } else { String::new() };
+    let severity = if above.nvlink { Severity::Info } else { Severity::Warning };
     let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Likely,
-        confirm: "`peerlane measure --tests pairs,host`, which compares what arrived with what was sent".to_owned(),
-        cost: None,
-        kind: FindingKind::Measurement,
-        severity: Severity::Warning,
-        summary: format!("Rates between {} are higher than the known links can carry", view.between(matrix, &fast)),
-        subjects: fast.iter().map(|cell| view.subject(matrix, cell)).collect(),
+        summary,
         expected: format!("at most {limit} each way: the raw rate of {link}"),
         observed: format!(
-            "{} {} ({}), {excess:.1} times that each way",
-            view.arrow(matrix, &cell),
+            "{} {} ({}), {excess:.1} times that each way{several}",
+            view.arrow(matrix, cell),
             cell.rate,
             matrix.describe()
         ),
-        evidence,
-        mend: "Measure again with larger transfers and verified data; if the rate stands, the data takes another way \
-               than the one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
-            .to_owned(),
+        evidence: above.evidence.clone(),
+        mend: mend.to_owned(),
+        confirm: confirm.to_owned(),
+        ..Finding::of(&RULE, FindingKind::Measurement, severity, Certainty::Likely, subjects)
     };
-    Some(Raised::new(finding, 0.0))
+    Raised::new(finding, 0.0)
 }
 
 fn describe(kind: &LinkKind) -> String {
@@ -99,8 +176,9 @@ fn describe(kind: &LinkKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{findings, pcie, switched, uniform, with_link};
+    use super::super::testing::{findings, pcie, see_with, switched, uniform, with_link};
     use super::*;
+    use crate::catalogue::Parts;
     use crate::evidence::Direction;
 
     #[test]
@@ -120,6 +198,33 @@ mod tests {
         observed.matrix.direction = Some(Direction::Bidirectional);
         machine.matrices.push(observed);
         assert!(findings(&machine, run).is_empty());
+    }
+
+    #[test]
+    fn one_cause_in_several_matrices_is_one_finding() {
+        let mut machine = switched(3);
+        machine.matrices.push(uniform(3, 13.0, &[(0, 1, 25.0)]));
+        machine.matrices.push(uniform(3, 13.0, &[(1, 0, 26.0)]));
+        let found = findings(&machine, run);
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert!(found[0].observed.contains("GPU1→GPU0 26.00 GB/s"), "{}", found[0].observed);
+        assert!(found[0].observed.ends_with("in 2 matrices"), "{}", found[0].observed);
+    }
+
+    #[test]
+    fn what_nvlink_gives_is_no_suspect_measurement() {
+        let mut machine = switched(2);
+        let mut b = std::mem::take(&mut machine.fabric).into_builder();
+        for name in ["GPU0", "GPU1"] {
+            let id = b.find(name).unwrap();
+            b.node_mut(id).part = Some("h200".to_owned());
+        }
+        machine.fabric = b.build().unwrap();
+        machine.matrices.push(uniform(2, 390.0, &[]));
+        let found =
+            see_with(&machine, Parts::embedded(), |view| run(view).into_iter().map(|r| r.finding).collect::<Vec<_>>());
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert!(found[0].summary.contains("NVLink, which nothing read here shows"), "{}", found[0].summary);
     }
 
     #[test]

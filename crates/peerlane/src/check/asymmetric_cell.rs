@@ -69,12 +69,13 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         subjects,
         expected: format!("cell and mirror within {limit}; {class} pairs differ by {} (median)", percent(peers)),
         observed: format!(
-            "{} {} and {} {} ({})",
+            "{} {} and {} {} ({}){}",
             view.arrow(matrix, &worst.one),
             worst.one.rate,
             view.arrow(matrix, &worst.other),
             worst.other.rate,
-            matrix.describe()
+            matrix.describe(),
+            others(&mirrored, worst)
         ),
         evidence: view.cite_matrix(observed),
         mend: if summed {
@@ -102,6 +103,17 @@ fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {
             Some(Mirrored { class: view.class(a, b), one: *one, other: *other, difference })
         })
         .collect()
+}
+
+/// Between what the other pairs of the same class lie, as the end of a sentence; empty where there are none.
+fn others(all: &[Mirrored], odd: &Mirrored) -> String {
+    let same = all.iter().filter(|m| m.class == odd.class && !std::ptr::eq(*m, odd));
+    let rates: Vec<f64> = same.flat_map(|m| [m.one.rate.gb(), m.other.rate.gb()]).collect();
+    let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), r| (l.min(*r), h.max(*r)));
+    match odd.class {
+        Some(class) if !rates.is_empty() => format!("; the other {class} pairs have {low:.2} to {high:.2}"),
+        _ => String::new(),
+    }
 }
 
 /// The median difference of the other pairs of the same class, or of all others where the class has none.

@@ -6,14 +6,30 @@ use super::{FindingKind, Severity};
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
 /// not explain, slow-path sees by itself.
 const EXPLAINS: [(&str, &[&str]); 10] = [
-    ("lost-gpu", &["hung-transfer", "p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path"]),
+    (
+        "lost-gpu",
+        &[
+            "hung-transfer",
+            "p2p-slower-than-staged",
+            "asymmetric-cell",
+            "uneven-path-class",
+            "slow-path",
+            "contended-slow",
+        ],
+    ),
     ("hung-transfer", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class"]),
-    ("narrow-link", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class"]),
-    ("nvlink-lanes-down", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path"]),
-    ("hot-or-throttled", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path"]),
+    ("narrow-link", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
+    (
+        "nvlink-lanes-down",
+        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
+    ),
+    (
+        "hot-or-throttled",
+        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
+    ),
     ("acs-redirect", &["p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
     ("slow-path", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
-    ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell"]),
+    ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell", "contended-slow"]),
     ("p2p-slower-than-staged", &["asymmetric-cell"]),
     ("coarse-labels", &["crosses-sockets"]),
 ];

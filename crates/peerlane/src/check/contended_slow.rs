@@ -26,6 +26,7 @@ fn run(view: &View) -> Vec<Raised> {
     let Some(measured) = measured(view) else { return Vec::new() };
     let mut worst: Option<Slow> = None;
     let mut count = 0;
+    let mut pairs: Vec<(String, String)> = Vec::new();
     for set in run::sets(&measured.cells).into_iter().filter(|s| s.transfers.len() > 1).take(MOST) {
         let Some(value) = set.cell.value() else { continue };
         let Some(answers) = expect_set(view.model, set.transfers) else { continue };
@@ -37,6 +38,7 @@ fn run(view: &View) -> Vec<Raised> {
         };
         if value < view.settings.contended_slow.slow * expected && set.transfers.iter().zip(&set.alone).all(alone) {
             count += 1;
+            pairs.extend(set.transfers.iter().map(|t| (t.source.clone(), t.destination.clone())));
             if worst.as_ref().is_none_or(|w| value / expected < w.value / w.expected) {
                 worst = Some(Slow { set, expected, value });
             }
@@ -47,7 +49,8 @@ fn run(view: &View) -> Vec<Raised> {
     subjects.retain(|name| view.fabric().find(name).is_some_and(|id| view.fabric().node(id).kind == NodeKind::Gpu));
     let finding = Finding {
         summary: format!(
-            "{count} sets of transfers are slow together and not alone: {} reach {} of what their links share",
+            "{} slow together and not alone: {} reach {} of what their links share",
+            if count == 1 { "One set of transfers is".to_owned() } else { format!("{count} sets of transfers are") },
             run::ends(&set.cell.work),
             percent(value / expected)
         ),
@@ -62,7 +65,7 @@ fn run(view: &View) -> Vec<Raised> {
         cost: Cost::of_rate(expected, value),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, subjects)
     };
-    vec![Raised::new(finding, 1.0 - value / expected)]
+    vec![Raised::new(finding, 1.0 - value / expected).shown_by(pairs)]
 }
 
 #[cfg(test)]

@@ -23,10 +23,17 @@ fn run(view: &View) -> Vec<Raised> {
     let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
     let slow = slowest(view).filter(|s| s.share < view.settings.crosses_sockets.costly);
     let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
+    let boards = boards(view);
     let mut observed = vec![match pairs.len() {
         1 => format!("the one GPU pair is {}", PathClass::Sys),
         n => format!("{} of {n} GPU pairs are {}", across.len(), PathClass::Sys),
     }];
+    if boards.len() > 1 {
+        let name = |board: &Vec<NodeId>| list(&board.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>());
+        let each: Vec<String> = boards.iter().map(name).collect();
+        let sockets = if groups.len() == boards.len() { ", each on a socket of its own" } else { "" };
+        observed.push(format!("{} boards of several GPUs: {}{sockets}", each.len(), each.join(" | ")));
+    }
     if refused > 0 {
         let on = if refused == across.len() { "there".to_owned() } else { format!("on {refused} of them") };
         observed.push(format!("peer-to-peer does not work {on}, so that data is staged in host memory"));
@@ -47,6 +54,7 @@ fn run(view: &View) -> Vec<Raised> {
         origins.extend(view.machine.evidence.iter().filter(refuses).map(|e| &e.origin));
     }
     origins.extend(slow.as_ref().map(|s| s.origin));
+    let on_boards = if boards.len() > 1 { format!(", on {} boards", boards.len()) } else { String::new() };
     let alone = groups.iter().all(|g| g.len() == 1);
     let (summary, mend) = match groups.len() {
         // every GPU reaches every other over others, by NVLink, but not directly
@@ -55,12 +63,12 @@ fn run(view: &View) -> Vec<Raised> {
             "Order ranks so that neighbours have NVLink; NCCL's rings do so by themselves.",
         ),
         _ if alone => (
-            format!("Data between any two GPUs crosses NUMA nodes: {}", shown.join(" | ")),
+            format!("Data between any two GPUs crosses NUMA nodes: {}{on_boards}", shown.join(" | ")),
             "Prefer jobs on one GPU, or communication in large messages. Where GPUs do share a socket, the label is too \
              coarse (several NUMA nodes a socket, or a virtual machine): measure the pairs.",
         ),
         _ => (
-            format!("Data between these groups of GPUs crosses NUMA nodes: {}", shown.join(" | ")),
+            format!("Data between these groups of GPUs crosses NUMA nodes: {}{on_boards}", shown.join(" | ")),
             "Keep ranks that talk much on one group (CUDA_VISIBLE_DEVICES, ranks bound by socket) and let collectives go \
              through the groups in turn; one inter-socket link is shared by all pairs that cross.",
         ),
@@ -82,6 +90,23 @@ fn run(view: &View) -> Vec<Raised> {
         mend: mend.to_owned(),
     };
     vec![Raised::new(finding, slow.map_or(0.0, |s| 1.0 - s.share))]
+}
+
+/// The GPUs seen of each board, where all are of products with several GPUs behind one switch, which a machine shows.
+fn boards(view: &View) -> Vec<Vec<NodeId>> {
+    let mut boards: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
+    for gpu in view.of_kind(NodeKind::Gpu) {
+        let several = view.part(gpu).and_then(|p| p.constant("gpus_on_board")).is_some_and(|n| n > 1.0);
+        let above = view.fabric().upstream(gpu).map(|(_, up)| up);
+        let Some(switch) = above.filter(|up| several && view.fabric().node(*up).kind == NodeKind::Switch) else {
+            return Vec::new();
+        };
+        match boards.iter_mut().find(|(known, _)| *known == switch) {
+            Some((_, gpus)) => gpus.push(gpu),
+            None => boards.push((switch, vec![gpu])),
+        }
+    }
+    boards.into_iter().map(|(_, gpus)| gpus).collect()
 }
 
 /// GPUs joined by pairs that do not cross.

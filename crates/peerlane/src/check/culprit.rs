@@ -45,7 +45,8 @@ pub(super) struct Group {
 }
 
 /// Splits the bad ones among `cells` (`bad` is as long as `cells`) by the node that explains them:
-/// greedily, the node with the most bad cells first. Two cells at least make an explanation.
+/// greedily, the node with the most bad cells first. Two cells at least make an explanation; cells between the same two
+/// nodes, each of which would explain them, make none.
 pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
     let keys = |c: &Cell| [(c.from, Role::Any), (c.to, Role::Any), (c.from, Role::Source), (c.to, Role::Destination)];
     let (mut total, mut wrong) = (HashMap::new(), HashMap::new());
@@ -59,6 +60,7 @@ pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
         |key: &(End, Role)| wrong.get(key).map_or(0.0, |w| *w as f64 / total.get(key).map_or(1.0, |t| *t as f64));
     let mut left: Vec<usize> = bad.iter().enumerate().filter_map(|(at, bad)| bad.then_some(at)).collect();
     let mut groups = Vec::new();
+    let mut open: Vec<usize> = Vec::new();
     let everywhere = left.len() >= 2 && left.len() as f64 >= EVERYWHERE * cells.len() as f64;
     while groups.len() < MOST_CULPRITS && !everywhere {
         let mut explained = HashMap::new();
@@ -73,13 +75,28 @@ pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
         let Some((culprit, _)) = best else { break };
         let (mine, rest): (Vec<usize>, Vec<usize>) =
             left.iter().partition(|at| cells.get(**at).is_some_and(|c| keys(c).contains(&culprit)));
+        if is_tie(cells, &mine, culprit.0, &share) {
+            open.extend(mine);
+            left = rest;
+            continue;
+        }
         groups.push(Group { culprit: Some(culprit), cells: mine });
         left = rest;
     }
+    left.extend(open);
+    left.sort_unstable();
     if !left.is_empty() {
         groups.push(Group { culprit: None, cells: left });
     }
     groups
+}
+
+/// Whether all these cells are between a node and one other that would explain them as well.
+fn is_tie(cells: &[Cell], mine: &[usize], culprit: End, share: &dyn Fn(&(End, Role)) -> f64) -> bool {
+    let far = |at: &usize| cells.get(*at).map(|c| if c.from == culprit { c.to } else { c.from });
+    let mut others = mine.iter().filter_map(far);
+    let Some(other) = others.next() else { return false };
+    others.all(|o| o == other) && share(&(other, Role::Any)) >= NEARLY_ALL
 }
 
 fn order(end: End) -> usize {
@@ -127,6 +144,14 @@ mod tests {
     fn where_all_are_bad_none_is_the_culprit() {
         let m: [&[f64]; 3] = [&[0.0, 5.0, 5.0], &[5.0, 0.0, 5.0], &[5.0, 5.0, 0.0]];
         assert_eq!(groups(&m, 10.0), [(None, 6)]);
+    }
+
+    #[test]
+    fn of_two_gpus_that_only_meet_each_other_neither_is() {
+        let nan = f64::NAN;
+        let m: [&[f64]; 4] =
+            [&[0.0, 5.0, nan, nan], &[5.0, 0.0, nan, nan], &[nan, nan, 0.0, 12.0], &[nan, nan, 12.0, 0.0]];
+        assert_eq!(groups(&m, 10.0), [(None, 2)]);
     }
 
     #[test]

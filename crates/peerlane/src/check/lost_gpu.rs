@@ -23,7 +23,11 @@ fn run(view: &View) -> Vec<Raised> {
         let Some(first) = own.iter().position(failed) else { continue };
         // what no machine can do says nothing of this GPU
         let after = || own.iter().skip(first).filter(|c| c.flag(FlagKind::NotApplicable).is_none());
-        if after().count() >= FEWEST && after().all(failed) {
+        // that a step failed which another GPU had part in may be that one's doing
+        let others_doing = view.of_kind(NodeKind::Gpu).into_iter().any(|other| {
+            other != id && after().filter(|c| failed(c)).all(|c| c.work.gpus().contains(&view.name(other)))
+        });
+        if after().count() >= FEWEST && after().all(failed) && !others_doing {
             let flag = own.get(first).and_then(|cell| cell.flag(FlagKind::Failed));
             lost.push((name.to_owned(), flag.map_or("", |f| f.detail.as_str())));
         }
@@ -76,6 +80,24 @@ mod tests {
         let back = steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]);
         measured(&mut machine, back);
         assert!(findings(&machine, run).is_empty(), "one that works again was not lost");
+    }
+
+    #[test]
+    fn of_two_gpus_the_one_that_fails_alone_is_lost() {
+        let mut machine = switched(2);
+        let gone = Err((FlagKind::Failed, "GPU0 has fallen off the bus"));
+        let steps: Vec<Told> = vec![
+            (("GPU0", "GPU1"), Ok(12.0)),
+            (("host", "GPU0"), gone),
+            (("host", "GPU1"), Ok(12.0)),
+            (("GPU0", "host"), gone),
+            (("GPU0", "GPU1"), gone),
+            (("GPU1", "GPU0"), gone),
+            (("GPU0", "GPU1"), gone),
+        ];
+        measured(&mut machine, steps);
+        let found = findings(&machine, run);
+        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU0".to_owned()][..]));
     }
 
     #[test]

@@ -29,6 +29,8 @@ mod hidden_pcie;
 mod host_buffers_far;
 mod hot_or_throttled;
 mod hung_transfer;
+mod iommu_translates;
+mod kernel_errors;
 mod lane_budget;
 mod lost_gpu;
 mod mig_on;
@@ -39,10 +41,12 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod relaxed_ordering;
 mod shared_limit;
 mod slow_path;
 mod small_bar1;
 mod small_packets;
+mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
 mod unsteady_rate;
@@ -199,7 +203,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 32] = [
+const RULES: [Rule; 36] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -232,6 +236,10 @@ const RULES: [Rule; 32] = [
     contended_slow::RULE,
     host_buffers_far::RULE,
     shared_limit::RULE,
+    uneven_host_copies::RULE,
+    kernel_errors::RULE,
+    iommu_translates::RULE,
+    relaxed_ordering::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

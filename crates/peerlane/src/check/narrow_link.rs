@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::confirm;
+use super::gpu_setting::gpus_with;
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
@@ -15,8 +16,9 @@ pub(super) const RULE: Rule = Rule { id: "narrow-link", breaks: false, run };
 /// From this loss on a narrow link is an error: x4 where x16 could be.
 const MUCH: f64 = 4.0;
 
-/// A measured rate this much above a link's raw rate shows that the width was read while idle.
-const PROOF: f64 = 1.05;
+/// A measured rate this much above a link's raw rate shows that the width was read while idle: the next width or generation
+/// carries twice as much, of which some 85 % arrives, and no sound number is off by a quarter.
+const PROOF: f64 = 1.25;
 
 /// Why a link is narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,7 +74,51 @@ fn run(view: &View) -> Vec<Raised> {
             None => groups.push((key, vec![(link, id)])),
         }
     }
-    groups.iter().map(|(key, members)| report(view, key, members)).collect()
+    let mut raised: Vec<Raised> = groups.iter().map(|(key, members)| report(view, key, members)).collect();
+    raised.extend(unplaced(view));
+    raised
+}
+
+/// Lanes now and at most, the GPUs, and where that stands.
+type Unplaced<'a> = ((u8, u8), Vec<String>, Vec<&'a Origin>);
+
+/// GPUs of which a source tells the lanes, but none what is above them (`nvidia-smi -q` alone). The generation may be
+/// that of an idle link.
+fn unplaced(view: &View) -> Vec<Raised> {
+    let narrow = gpus_with(view, |gpu| {
+        below(gpu.running.lanes, gpu.allowed.lanes).then_some((gpu.running.lanes?, gpu.allowed.lanes?))
+    });
+    let mut groups: Vec<Unplaced> = Vec::new();
+    for (name, lanes, origin) in narrow {
+        if view.fabric().find(&name).is_none_or(|id| view.fabric().upstream(id).is_some()) {
+            continue;
+        }
+        match groups.iter_mut().find(|(known, ..)| *known == lanes) {
+            Some((_, names, origins)) => {
+                names.push(name);
+                origins.push(origin);
+            }
+            None => groups.push((lanes, vec![name], vec![origin])),
+        }
+    }
+    let report = |((now, could), names, origins): Unplaced| {
+        let factor = f64::from(could) / f64::from(now.max(1));
+        let (who, run) = (list(&names), verb(&names, "runs", "run"));
+        let finding = Finding {
+            summary: format!("{who} {run} at PCIe x{now} where the card, if not its slot, allows x{could}"),
+            expected: format!("PCIe x{could}"),
+            observed: format!("PCIe x{now}"),
+            evidence: view.cite(origins),
+            mend: format!(
+                "If the slot is wired for x{could}, reseat the card and look at its riser and at the BIOS's bifurcation \
+                 of this slot; else a wider slot is what it takes."
+            ),
+            confirm: confirm::width(),
+            ..Finding::of(&RULE, FindingKind::Fault, by_loss(factor), Certainty::Possible, names)
+        };
+        Raised::new(finding, 1.0 - 1.0 / factor)
+    };
+    groups.into_iter().map(report).collect()
 }
 
 /// Whether the link above an endpoint or card is narrow. Switch ports are not judged: bridges report
@@ -280,6 +326,30 @@ mod tests {
         let mut parts = Parts::default();
         parts.add("gtx", CARD).unwrap();
         see_with(machine, &parts, |view| run(view).into_iter().map(|r| r.finding).collect())
+    }
+
+    #[test]
+    fn lanes_of_gpus_that_hang_nowhere() {
+        use crate::evidence::{Fact, GpuFacts};
+        let mut b = crate::fabric::FabricBuilder::new();
+        for name in ["GPU0", "GPU1"] {
+            b.node(crate::fabric::Node::new(name, NodeKind::Gpu));
+        }
+        let mut machine = super::super::testing::captured(b);
+        let gpu = |index, running: &str| GpuFacts {
+            index: Some(index),
+            running: running.parse().unwrap(),
+            allowed: "4.0 x16".parse().unwrap(),
+            ..GpuFacts::default()
+        };
+        super::super::testing::state(
+            &mut machine,
+            "nvidia-smi -q",
+            Fact::Gpus(vec![gpu(0, "1.0 x16"), gpu(1, "4.0 x8")]),
+        );
+        let found = super::super::testing::findings(&machine, run);
+        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU1".to_owned()][..]));
+        assert!(found[0].summary.starts_with("GPU1 runs at PCIe x8 where the card"), "{}", found[0].summary);
     }
 
     #[test]

@@ -53,8 +53,9 @@ pub(super) struct Explained {
     pub(super) low: Vec<usize>,
 }
 
-/// Links that explain low rates, that with the most first; and the positions of low rates that none explains.
-pub(super) fn explain(crossings: &[Crossing]) -> (Vec<Explained>, Vec<usize>) {
+/// Links that explain low rates, that with the most first; and the positions of low rates that none explains. Of links
+/// that only the same rates cross, the one of a device is named.
+pub(super) fn explain(crossings: &[Crossing], of_device: impl Fn(LinkId) -> bool) -> (Vec<Explained>, Vec<usize>) {
     let mut left: Vec<usize> = crossings.iter().enumerate().filter(|(_, c)| c.low).map(|(at, _)| at).collect();
     let mut explained = Vec::new();
     while explained.len() < MOST {
@@ -63,7 +64,8 @@ pub(super) fn explain(crossings: &[Crossing]) -> (Vec<Explained>, Vec<usize>) {
         // the most explained; of alike ones the one with the fewest others, so that the link of a GPU is named before one
         // above it; then one direction before both
         let best = seen.iter().filter(|(_, s)| holds(s)).max_by_key(|((link, from), s)| {
-            (s.low.len(), std::cmp::Reverse(s.all), from.is_some(), std::cmp::Reverse((*link, *from)))
+            let fewest = std::cmp::Reverse(s.all);
+            (s.low.len(), fewest, of_device(*link), from.is_some(), std::cmp::Reverse((*link, *from)))
         });
         let Some(((link, from), found)) = best else { break };
         left.retain(|at| !found.low.contains(at));
@@ -128,7 +130,7 @@ mod tests {
         let machine = captured(boxes(&[2, 2], true));
         let fabric = &machine.fabric;
         let name = |id: NodeId| fabric.node(id).name.as_str();
-        let (explained, left) = explain(&crossings(fabric, &|a, b| slow(name(a), name(b))));
+        let (explained, left) = explain(&crossings(fabric, &|a, b| slow(name(a), name(b))), |_| false);
         let ends = |e: &Explained| {
             let link = fabric.link(e.link);
             (name(link.a).to_owned(), name(link.b).to_owned(), e.from.is_some())
@@ -151,6 +153,19 @@ mod tests {
     }
 
     #[test]
+    fn of_links_in_a_row_the_one_of_the_gpu_is_named() {
+        let machine = captured(boxes(&[1, 2], true));
+        let fabric = &machine.fabric;
+        let gpu = fabric.find("GPU0").unwrap();
+        let switch = fabric.find("switch0").unwrap();
+        let links: Vec<(LinkId, NodeId)> =
+            [fabric.upstream(gpu).unwrap(), fabric.upstream(switch).unwrap()].map(|(link, up)| (link, up)).to_vec();
+        let one = Crossing { links, both_ways: true, rate: 3.0, low: true };
+        let (explained, _) = explain(&[one.clone(), one], |link| link == fabric.upstream(gpu).unwrap().0);
+        assert_eq!(explained[0].link, fabric.upstream(gpu).unwrap().0);
+    }
+
+    #[test]
     fn a_slow_pair_is_no_link() {
         let machine = captured(boxes(&[2, 2], true));
         let fabric = &machine.fabric;
@@ -162,7 +177,7 @@ mod tests {
             }
         }
         let low = all.iter().filter(|c| c.low).count();
-        let (explained, left) = explain(&all);
+        let (explained, left) = explain(&all, |_| false);
         assert_eq!((explained, left.len(), low), (vec![], 2, 2));
     }
 }

@@ -41,8 +41,12 @@ impl Refusal {
         }
     }
 
-    fn mend(self, should_work: bool) -> &'static str {
+    fn mend(self, should_work: bool, product: bool) -> &'static str {
         match self {
+            _ if product && self != Self::Disabled => {
+                "NVIDIA's driver offers no peer-to-peer access over PCIe to GeForce cards of this generation: plan with copies \
+                 through host memory, which NCCL does by itself, or use GPUs that support peer-to-peer."
+            }
             Self::Disabled => {
                 "Remove the registry key (NVreg_RegistryDwords) that turns peer-to-peer off and reload the driver."
             }
@@ -78,6 +82,23 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
+/// GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe (NCCL issues 1127 and 1309);
+/// those with NVLink have it over that.
+fn is_product_without(view: &View, gpu: NodeId) -> bool {
+    let product = view.fabric().node(gpu).product.as_deref().unwrap_or_default().to_lowercase();
+    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let card = words.windows(2).any(|w| match w {
+        ["rtx", number] => {
+            number.len() == 4
+                && ["30", "40", "50"].iter().any(|start| number.starts_with(start))
+                && number.ends_with('0')
+                && !number.ends_with("000")
+        }
+        _ => false,
+    });
+    card && !words.contains(&"ada") && !words.contains(&"generation") && !words.contains(&"quadro")
+}
+
 fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
     let subjects: Vec<String> = pairs.iter().map(|(a, b, _)| view.pair(*a, *b)).collect();
     let ends: Vec<(NodeId, NodeId)> = pairs.iter().map(|(a, b, _)| (*a, *b)).collect();
@@ -86,10 +107,11 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
     classes.dedup();
     let classes: Vec<String> = classes.iter().map(|c| format!("{c}, {}", c.meaning())).collect();
     let on = if classes.is_empty() { String::new() } else { format!(" ({})", classes.join("; ")) };
+    let product = ends.iter().all(|(a, b)| is_product_without(view, *a) || is_product_without(view, *b));
     // what a product cannot do is its design, wherever it is plugged in
     let kind = match (near, refusal) {
         (_, Refusal::Disabled) => FindingKind::Fault,
-        (true, r) if r != Refusal::Gpu => FindingKind::Fault,
+        (true, r) if r != Refusal::Gpu && !product => FindingKind::Fault,
         _ => FindingKind::Design,
     };
     let finding = Finding {
@@ -98,10 +120,10 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         confirm: "`nvidia-smi topo -p2p r`".to_owned(),
         cost: None,
         kind,
-        severity: if near { Severity::Error } else { Severity::Warning },
+        severity: if near && !product { Severity::Error } else { Severity::Warning },
         summary: format!("Peer-to-peer access is refused between {}{on}", words::pairs(&view.names(&ends))),
         subjects,
-        expected: if near {
+        expected: if near && !product {
             "peer-to-peer works below one switch and over NVLink".to_owned()
         } else {
             "peer-to-peer, where GPUs are to exchange data directly".to_owned()
@@ -109,10 +131,11 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         // a description says no and no more; the status words are those of programs
         observed: match refusal {
             Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
+            Refusal::Unsupported => "no peer access (NS: not supported)".to_owned(),
             _ => refusal.meaning().to_owned(),
         },
         evidence: evidence.to_vec(),
-        mend: refusal.mend(near).to_owned(),
+        mend: refusal.mend(near, product).to_owned(),
     };
     Raised::new(finding, 0.0)
 }
@@ -138,6 +161,25 @@ mod tests {
         refuse(&mut machine, "GPU2", "GPU0", P2pStatus::GpuNotSupported);
         let found = findings(&machine, run);
         assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Error));
+    }
+
+    #[test]
+    fn a_geforce_card_never_had_it() {
+        let found = |product: &str| {
+            let mut machine = switched(2);
+            let mut b = std::mem::take(&mut machine.fabric).into_builder();
+            for name in ["GPU0", "GPU1"] {
+                let id = b.find(name).unwrap();
+                b.node_mut(id).product = Some(product.to_owned());
+            }
+            machine.fabric = b.build().unwrap();
+            refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
+            let found = findings(&machine, run);
+            (found[0].kind, found[0].mend.contains("GeForce"))
+        };
+        assert_eq!(found("NVIDIA GeForce RTX 4090"), (FindingKind::Design, true));
+        assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (FindingKind::Fault, false));
+        assert_eq!(found("NVIDIA RTX A6000"), (FindingKind::Fault, false));
     }
 
     #[test]

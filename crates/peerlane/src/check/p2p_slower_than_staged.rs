@@ -6,8 +6,8 @@ use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
 use super::words::{self, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Matrix;
-use crate::fabric::PathClass;
+use crate::evidence::{Direction, Matrix, Operation};
+use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
@@ -30,6 +30,10 @@ const FAULTY: f64 = 0.75;
 
 /// From this share of the staged rate on it is good to know and no more.
 const LITTLE: f64 = 0.85;
+
+/// Where no copies with P2P off stand beside: a direct rate below this share of the slower host copy of the two is slower
+/// than staging, which takes two such copies and overlaps them.
+const FAR_SLOWER: f64 = 0.25;
 
 /// A pair both ways: with P2P on, and staged.
 struct Compared<'m> {
@@ -98,7 +102,67 @@ fn run(view: &View) -> Vec<Raised> {
     }
     let sound = all.iter().zip(slower.iter().zip(&faulty)).filter(|(_, (slow, fault))| **slow && !**fault);
     raised.extend(report_slower(view, FindingKind::Design, None, &sound.map(|(c, _)| c).collect::<Vec<_>>()));
+    raised.extend(far_below_the_host(view));
     raised
+}
+
+/// Pairs whose direct copies are far slower than what both GPUs do with the host, in a source that has no copies with P2P
+/// off to compare them with; only where the model expects nothing, since slow-path judges the others.
+fn far_below_the_host(view: &View) -> Option<Raised> {
+    let mut found: Vec<(&Observed, Cell, f64)> = Vec::new();
+    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+        if counterpart(view, on).is_some() || on.matrix.direction != Some(Direction::Unidirectional) {
+            continue;
+        }
+        for cell in view.gpu_cells(&on.matrix) {
+            let Some((a, b)) = cell.nodes() else { continue };
+            let (source, target) = if on.matrix.op == Some(Operation::Read) { (b, a) } else { (a, b) };
+            let host = [host_rate(view, on, source, false), host_rate(view, on, target, true)];
+            let least = host.into_iter().flatten().min_by(f64::total_cmp);
+            let Some(least) = least.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
+            if cell.rate.gb() < FAR_SLOWER * least {
+                found.push((on, cell, least));
+            }
+        }
+    }
+    let (on, worst, least) = found.iter().min_by(|a, b| (a.1.rate.gb() / a.2).total_cmp(&(b.1.rate.gb() / b.2)))?;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (a, b) in found.iter().filter_map(|(_, cell, _)| cell.nodes()) {
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) && !pairs.contains(&(pair.1.clone(), pair.0.clone())) {
+            pairs.push(pair);
+        }
+    }
+    let subjects: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+    let finding = Finding {
+        summary: format!(
+            "Peer-to-peer between {} is far slower than copies through host memory would be: {} where the host gets {least:.2} GB/s",
+            words::pairs(&pairs),
+            worst.rate
+        ),
+        expected: format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"),
+        observed: format!("{} {} ({})", view.arrow(&on.matrix, worst), worst.rate, on.matrix.describe()),
+        evidence: view.cite_matrix(on),
+        mend: "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt`, clear ACS \
+               redirection; until then turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1)."
+            .to_owned(),
+        confirm: confirm::pairs("pairs,staged", &subjects),
+        cost: Cost::of_rate(*least, worst.rate.gb()),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, subjects)
+    };
+    Some(Raised::new(finding, 1.0 - worst.rate.gb() / least))
+}
+
+/// What a GPU's copies into it or out of it reach with the host, in the same source; the median, in GB/s.
+fn host_rate(view: &View, like: &Observed, gpu: NodeId, into: bool) -> Option<f64> {
+    let same = view.bandwidths().filter(|(_, o)| {
+        o.origin.source == like.origin.source && o.matrix.direction == Some(Direction::Unidirectional)
+    });
+    let rates = same.flat_map(|(_, o)| view.cells(&o.matrix)).filter_map(|cell| match (cell.from, cell.to, into) {
+        (End::Host, End::Node(id), true) | (End::Node(id), End::Host, false) if id == gpu => Some(cell.rate.gb()),
+        _ => None,
+    });
+    median(rates)
 }
 
 /// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.
@@ -273,6 +337,27 @@ mod tests {
         for a in &gpus {
             machine.p2p.extend(gpus.iter().filter(|b| a != *b).map(|b| ((*a, *b), P2pStatus::Ok)));
         }
+    }
+
+    #[test]
+    fn a_tenth_of_what_the_host_gets_is_slower_than_staging() {
+        let found = |direct: f64| {
+            let mut b = crate::fabric::FabricBuilder::new();
+            for name in ["GPU0", "GPU1"] {
+                b.node(crate::fabric::Node::new(name, crate::fabric::NodeKind::Gpu));
+            }
+            let mut machine = super::super::testing::captured(b);
+            machine.matrices.push(super::super::testing::uniform(2, direct, &[]));
+            let mut to = super::super::testing::uniform(2, 24.0, &[]);
+            (to.matrix.rows, to.matrix.p2p) = (vec!["host".to_owned()], None);
+            to.matrix.values.truncate(1);
+            let mut from = super::super::testing::uniform(2, 24.0, &[]);
+            (from.matrix.cols, from.matrix.p2p) = (vec!["host".to_owned()], None);
+            from.matrix.values.iter_mut().for_each(|row| row.truncate(1));
+            machine.matrices.extend([to, from]);
+            super::super::testing::findings(&machine, run).len()
+        };
+        assert_eq!((found(2.1), found(12.0)), (1, 0));
     }
 
     #[test]

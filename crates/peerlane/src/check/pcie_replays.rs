@@ -1,6 +1,7 @@
 //! PCIe packets that had to be sent again while a run lasted.
 
 use super::from_run::measured;
+use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
@@ -11,8 +12,11 @@ pub(super) const RULE: Rule = Rule { id: "pcie-replays", breaks: false, run };
 /// moves some 10¹³.
 const FEW: u64 = 16;
 
+/// Replays since the last reset that no uptime explains: at one an hour, a year has fewer.
+const MANY: u64 = 10_000;
+
 fn run(view: &View) -> Vec<Raised> {
-    let Some(measured) = measured(view) else { return Vec::new() };
+    let Some(measured) = measured(view) else { return since_reset(view) };
     let conditions = &measured.conditions;
     let mut rises: Vec<(String, u64)> = Vec::new();
     for after in &conditions.after {
@@ -41,6 +45,25 @@ fn run(view: &View) -> Vec<Raised> {
     vec![Raised::new(finding, 0.0)]
 }
 
+/// What was captured at one moment: a counter since nobody knows when, which only says much where it is large.
+fn since_reset(view: &View) -> Vec<Raised> {
+    let found = gpus_with(view, |gpu| gpu.replays.filter(|n| *n > MANY));
+    raise(found, |names, counts, origins| {
+        let counts: Vec<String> = names.iter().zip(counts).map(|(gpu, n)| format!("{gpu} {n}")).collect();
+        Finding {
+            summary: format!("The PCIe links of {} had to send many packets again since the last reset", list(&names)),
+            expected: format!("at most {MANY} replays, whenever the counter was reset"),
+            observed: format!("replays: {}", list(&counts)),
+            evidence: view.cite(origins),
+            mend: "See whether the counter still rises under load; if it does, reseat the card and its riser or cable, and \
+                   try a lower link speed in the BIOS."
+                .to_owned(),
+            confirm: "the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`".to_owned(),
+            ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, names)
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{findings, measured, switched};
@@ -54,6 +77,18 @@ mod tests {
         let conditions = &mut machine.measured.as_mut().unwrap().conditions;
         (conditions.before, conditions.after) = (state(from), state(to));
         findings(&machine, run).len()
+    }
+
+    #[test]
+    fn a_counter_without_a_run_says_something_only_where_it_is_large() {
+        use crate::evidence::{Fact, GpuFacts};
+        let found = |replays| {
+            let mut machine = switched(2);
+            let gpu = GpuFacts { index: Some(1), replays: Some(replays), ..GpuFacts::default() };
+            super::super::testing::state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
+            findings(&machine, run).len()
+        };
+        assert_eq!((found(0), found(300), found(48_211)), (0, 0, 1));
     }
 
     #[test]

@@ -67,6 +67,8 @@ impl Cause {
 struct Judged<'m> {
     /// Which matrix.
     at: usize,
+    /// Whether that was published, and not measured where the rest was.
+    published: bool,
     cell: Cell,
     slow: Option<Slow<'m>>,
     crossing: Crossing,
@@ -85,34 +87,53 @@ fn run(view: &View) -> Vec<Raised> {
     };
     let mut causes: Vec<(Cause, Vec<Slow>)> = Vec::new();
     let judged = judged(view, &explained);
-    let (crossings, places): (Vec<&Judged>, Vec<usize>) = {
+    let places: Vec<usize> = {
         let everywhere = everywhere(&judged);
-        judged.iter().enumerate().filter(|(_, j)| !everywhere.contains(&j.at)).map(|(i, j)| (j, i)).unzip()
+        judged.iter().enumerate().filter(|(_, j)| !everywhere.contains(&j.at)).map(|(i, _)| i).collect()
     };
     let mut open: HashSet<usize> = (0..judged.len()).collect();
-    let found = one_link::explain(&crossings.iter().map(|j| j.crossing.clone()).collect::<Vec<_>>()).0;
-    for Explained { link, from, low } in found {
-        let members: Vec<usize> = low.iter().filter_map(|i| places.get(*i).copied()).collect();
-        open.retain(|i| !members.contains(i));
-        let slow = members.iter().filter_map(|i| judged.get(*i)?.slow).collect();
-        add(&mut causes, cause_of(view, link, from), slow);
+    // what was published of a machine says nothing of how one was on the day of its run
+    for published in [false, true] {
+        let of: Vec<(&Judged, usize)> = places
+            .iter()
+            .copied()
+            .filter_map(|i| Some((judged.get(i)?, i)))
+            .filter(|(j, _)| j.published == published)
+            .collect();
+        let crossings: Vec<Crossing> = of.iter().map(|(j, _)| j.crossing.clone()).collect();
+        let found = one_link::explain(&crossings, |link| matches!(cause_of(view, link, None), Cause::Device(..))).0;
+        for Explained { link, from, low } in found {
+            let members: Vec<usize> = low.iter().filter_map(|i| Some(of.get(*i)?.1)).collect();
+            open.retain(|i| !members.contains(i));
+            let slow = members.iter().filter_map(|i| judged.get(*i)?.slow).collect();
+            add(&mut causes, cause_of(view, link, from), slow);
+        }
     }
     let mut by_matrix: BTreeMap<usize, Vec<&Judged>> = BTreeMap::new();
     for (_, one) in judged.iter().enumerate().filter(|(i, _)| open.contains(i)) {
         by_matrix.entry(one.at).or_default().push(one);
     }
+    let mut unexplained: Vec<Slow> = Vec::new();
     for members in by_matrix.values() {
         let cells: Vec<Cell> = members.iter().map(|j| j.cell).collect();
         let bad: Vec<bool> = members.iter().map(|j| j.slow.is_some()).collect();
         for group in blame(&cells, &bad) {
             for slow in group.cells.iter().filter_map(|i| members.get(*i)?.slow) {
-                let cause = match group.culprit {
-                    Some((End::Node(id), role)) => Cause::Device(id, role),
-                    _ => Cause::Bound(slow.bottleneck.unwrap_or_default().to_owned()),
-                };
-                add(&mut causes, cause, vec![slow]);
+                match group.culprit {
+                    Some((End::Node(id), role)) => add(&mut causes, Cause::Device(id, role), vec![slow]),
+                    _ => unexplained.push(slow),
+                }
             }
         }
+    }
+    for slow in unexplained {
+        // a GPU that is slow by other numbers is the cause of these, too
+        let known = causes.iter().map(|(cause, _)| cause).find(|cause| match cause {
+            Cause::Device(id, _) => [slow.cell.from, slow.cell.to].contains(&End::Node(*id)),
+            _ => false,
+        });
+        let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.unwrap_or_default().to_owned()));
+        add(&mut causes, cause, vec![slow]);
     }
     let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
     raised.extend(stated(view, &explained));
@@ -150,7 +171,7 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
                 rate: one_way(matrix, cell.rate).gb(),
                 low: is_slow,
             };
-            all.push(Judged { at, cell, slow: is_slow.then_some(slow), crossing });
+            all.push(Judged { at, published: observed.published, cell, slow: is_slow.then_some(slow), crossing });
         }
     }
     all

@@ -74,6 +74,8 @@ struct NetworkTable {
     rate: Option<Spanned<f64>>,
     /// µs of a message but for its hops.
     latency_us: Option<Spanned<f64>>,
+    /// `adapters`: a message takes the stages of both adapters.
+    latency: Option<Spanned<String>>,
     /// µs that each switch, or each card on the way, adds.
     hop_latency_us: Option<Spanned<f64>>,
 }
@@ -116,8 +118,18 @@ pub fn read_cluster(
     let network = &read.network;
     let rate = number(&network.rate, true)?.map(Rate::from_gbit);
     let latency = number(&network.latency_us, false)?;
+    let by_adapters = match &network.latency {
+        Some(word) if word.get_ref() != "adapters" || latency.is_some() => {
+            let why = "latency = \"adapters\" takes the adapters' stages; write that, or latency_us = 2.7, or neither";
+            return Err(refuse(Some(word.span()), why.to_owned()));
+        }
+        word => word.is_some(),
+    };
     let hop_latency = Seconds::from_us(number(&network.hop_latency_us, false)?.unwrap_or(0.0));
     let count = *read.nodes.get_ref();
+    if count == 0 {
+        return Err(refuse(Some(read.nodes.span()), "nodes = 0: a cluster has at least one node".to_owned()));
+    }
     let shape = network.shape.get_ref();
     let mut cluster = if shape == "links" {
         let nics = network_nics(&machine, false).map_err(at(read.node.span()))?;
@@ -156,7 +168,9 @@ pub fn read_cluster(
         Cluster::of(machine, count, &wanted, rate, hop_latency).map_err(at(network.shape.span()))?
     };
     if let Some(latency) = latency {
-        cluster.latencies.network = Seconds::from_us(latency);
+        cluster.latencies.network = Some(Seconds::from_us(latency));
+    } else if by_adapters {
+        cluster.latencies.network = None;
     }
     (cluster.name, cluster.title, cluster.source) = (read.name, read.title, read.source);
     cluster.assumptions.extend(read.assumptions);
@@ -231,11 +245,24 @@ mod tests {
             (file("nothing", "2", "shape = \"switch\""), "line 2: no system 'nothing'"),
             (file("exxact-devbox", "2", "shape = \"switch\""), "has no NIC"),
             (file("quong-node", "15", "shape = \"torus:4x4\""), "line 5: network: a torus of 4x4"),
-            (file("quong-node", "0", "shape = \"switch\""), "at least one node"),
+            (file("quong-node", "0", "shape = \"switch\""), "line 3: nodes = 0: a cluster has at least one node"),
+            (file("quong-node", "9999999999", "shape = \"switch\""), "line 3: "),
+            (file("quong-node", "4000000000", "shape = \"switch\""), "ports; a network has 1 to"),
+            (file("quong-node", "2", "shape = \"switch\"\nrate = inf"), "line 6: inf must be a number above 0"),
+            (file("quong-node", "2", "shape = \"switch\"\nhop_latency_us = nan"), "line 6: NaN must be"),
+            (
+                file("quong-node", "2", "shape = \"links\"\n[[links]]\nbetween = [\"node0\", \"s\"]\nrate = 0"),
+                "line 6: a link's rate must be above 0",
+            ),
             (file("quong-node", "2", "shape = \"web\""), "line 5: network: 'web': no such network"),
             (file("quong-node", "2", "shape = \"switch\"\nrate = 0"), "line 6: 0 must be a number above 0"),
             (file("quong-node", "2", "shape = \"switch\"\nrate = nan"), "line 6: NaN must be a number above 0"),
             (file("quong-node", "2", "shape = \"switch\"\nlatency_us = -1"), "line 6: -1 must be"),
+            (file("quong-node", "2", "shape = \"switch\"\nlatency = \"none\""), "line 6: latency = \"adapters\" takes"),
+            (
+                file("quong-node", "2", "shape = \"switch\"\nlatency_us = 1\nlatency = \"adapters\""),
+                "line 7: latency = \"adapters\" takes",
+            ),
             (file("quong-node", "2", "shape = \"switch\"\nspeed = 1"), "line 6: unknown field `speed`"),
             (
                 file("quong-node", "2", "shape = \"links\"\n[[links]]\nbetween = [\"node2\", \"s\"]"),

@@ -5,8 +5,10 @@
 //! Names are `node3/GPU0`. A single machine is a cluster of one node, whose names are its own.
 
 mod file;
+mod names;
 pub mod network;
 mod router;
+mod summary;
 
 use crate::catalogue::Parts;
 use crate::fabric::{NodeId, NodeKind};
@@ -14,8 +16,10 @@ use crate::machine::Machine;
 use crate::units::{Rate, Seconds};
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
+pub use names::component;
 pub use network::{Network, Wanted};
-pub use router::{Place, Router, Way, component};
+pub use router::{Place, Router, Via, Way};
+pub use summary::ClusterSummary;
 
 /// Why a cluster cannot be.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,8 +61,11 @@ pub struct Latencies {
     pub pcie: Seconds,
     /// One staged through host memory.
     pub staged: Seconds,
-    /// One between nodes, but for its hops.
-    pub network: Seconds,
+    /// One between nodes, but for its hops; `None` where it takes the stages of both adapters
+    /// ([`Message`](crate::model::rdma::Message)), and engines move its bytes as these do.
+    pub network: Option<Seconds>,
+    /// By what the stages of adapters are multiplied.
+    pub stages: f64,
 }
 
 impl Latencies {
@@ -68,7 +75,8 @@ impl Latencies {
         nvlink: Seconds::from_us(0.6),
         pcie: Seconds::from_us(1.0),
         staged: Seconds::from_us(12.6),
-        network: Seconds::from_us(2.7),
+        network: Some(Seconds::from_us(2.7)),
+        stages: 1.0,
     };
 }
 
@@ -142,10 +150,15 @@ impl Cluster {
     /// The same with all times that do not depend on bytes multiplied.
     pub fn with_latencies(&self, factor: f64) -> Self {
         let times = |t: Seconds| Seconds::new(t.seconds() * factor);
-        let Latencies { nvlink, pcie, staged, network } = self.latencies;
+        let Latencies { nvlink, pcie, staged, network, stages } = self.latencies;
         let mut cluster = self.clone();
-        cluster.latencies =
-            Latencies { nvlink: times(nvlink), pcie: times(pcie), staged: times(staged), network: times(network) };
+        cluster.latencies = Latencies {
+            nvlink: times(nvlink),
+            pcie: times(pcie),
+            staged: times(staged),
+            network: network.map(times),
+            stages: stages * factor,
+        };
         if let Some(network) = &mut cluster.network {
             network.hop_latency = times(network.hop_latency);
         }

@@ -28,6 +28,8 @@ pub enum Fact {
     Host(HostFacts),
     /// Loaded kernel modules.
     Modules(Modules),
+    /// The kernel's command line and log.
+    Kernel(KernelFacts),
     /// Temperatures and the like.
     Sensors(Vec<SensorReading>),
     /// Channels that NCCL chose.
@@ -292,6 +294,61 @@ pub struct HostFacts {
 pub struct Modules {
     /// Name → use count.
     pub loaded: BTreeMap<String, u32>,
+}
+
+/// What the IOMMU does with the accesses of devices that the kernel drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IommuDomain {
+    /// Each is translated.
+    Translated,
+    /// They pass.
+    Passthrough,
+}
+
+/// Errors of one code that NVIDIA's driver logged of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Xid {
+    /// The GPU.
+    pub address: PciAddress,
+    /// The code, by NVIDIA's list of Xid errors.
+    pub code: u32,
+    /// How often.
+    pub count: u32,
+}
+
+/// How bad a PCIe error is (advanced error reporting).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PcieErrorKind {
+    /// The link repeated what was broken.
+    Corrected,
+    /// A transaction was lost.
+    NonFatal,
+    /// The link is not to be trusted.
+    Fatal,
+}
+
+/// PCIe errors of one kind that the kernel logged of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PcieError {
+    /// The device.
+    pub address: PciAddress,
+    /// How bad they are.
+    pub kind: PcieErrorKind,
+    /// How many.
+    pub count: u32,
+}
+
+/// What the kernel says of GPUs, PCIe and the IOMMU.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// Words of its command line that matter to ways between devices: `iommu=pt`.
+    pub parameters: Vec<String>,
+    /// What the IOMMU does by default, as the log has it.
+    pub iommu: Option<IommuDomain>,
+    /// Errors of GPUs.
+    pub xids: Vec<Xid>,
+    /// Errors of PCIe links.
+    pub pcie_errors: Vec<PcieError>,
 }
 
 /// One line of `sensors`.

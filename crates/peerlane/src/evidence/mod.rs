@@ -27,6 +27,7 @@ mod cpuinfo;
 mod device_query;
 mod files_json;
 mod host_contention;
+mod kernel;
 mod labelled_matrix;
 mod lscpu;
 mod lspci;
@@ -63,8 +64,9 @@ pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use fact::{
-    Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, Modules, NcclGraph, NcclLog, NcclTransport, NumaNode,
-    NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, RateRow, RateTable, SensorReading, Series,
+    Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
+    NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
+    RateRow, RateTable, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

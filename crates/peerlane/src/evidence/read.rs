@@ -97,6 +97,7 @@ const SCANNERS: &[Scanner] = &[
     super::numactl::scan,
     super::sensors::scan,
     super::modules::scan,
+    super::kernel::scan,
     super::rocm_smi::scan,
     super::sysfs_listing::scan,
     super::host_contention::scan,

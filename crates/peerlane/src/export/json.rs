@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::check::{Finding, Verdict, Waived};
+use crate::cluster::{Cluster, ClusterSummary};
 use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
@@ -178,11 +179,13 @@ pub struct SystemsDocument {
     pub schema: &'static str,
     /// The systems.
     pub systems: Vec<SystemSummary>,
+    /// The clusters.
+    pub clusters: Vec<ClusterSummary>,
 }
 
 impl SystemsDocument {
-    /// Summaries of machines; with `full`, their whole description too.
-    pub fn new<'a>(machines: impl IntoIterator<Item = &'a Machine>, full: bool) -> Self {
+    /// Summaries of machines and clusters; with `full`, their whole description too.
+    pub fn new<'a>(machines: impl IntoIterator<Item = &'a Machine>, clusters: &[Cluster], full: bool) -> Self {
         let summary = |machine: &Machine| SystemSummary {
             name: machine.name.clone(),
             title: machine.title.clone(),
@@ -193,7 +196,11 @@ impl SystemsDocument {
             statements: machine.statements.len(),
             machine: full.then(|| MachineDescription::of(machine)),
         };
-        SystemsDocument { schema: "peerlane/systems/1", systems: machines.into_iter().map(summary).collect() }
+        SystemsDocument {
+            schema: "peerlane/systems/1",
+            systems: machines.into_iter().map(summary).collect(),
+            clusters: clusters.iter().map(ClusterSummary::of).collect(),
+        }
     }
 }
 
@@ -441,6 +448,7 @@ mod tests {
             ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(crate::run::Run)),
             ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
+            ("scaling", schemars::schema_for!(crate::simulate::scaling::ScalingDocument)),
             ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
             ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),

@@ -189,6 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_alone_is_not_explained_away() {
+        // four H200 with 55.2 GB/s each to the host alone and 40 at once, where allocations differ
+        let machine =
+            Hypothesis { solo: vec![55.2; 4], groups: vec![Group { members: Members::first(4), capacity: 160.0 }] };
+        let noise = Noise { each: 0.06, common: 0.01 };
+        let ask = |set| -> Result<Trial, Infallible> { Ok(Trial { set, rates: machine.rates(set), repeats: 3 }) };
+        let Ok(outcome) = experiment(4, Design { noise, repeats: 3, sets: most_sets(4) }, ask);
+        assert_eq!(outcome.hypothesis.groups.len(), 1, "{}", words(&outcome.hypothesis.groups));
+        assert!(outcome.hypothesis.solo.iter().all(|alone| (alone / 55.2 - 1.0).abs() < 0.05));
+    }
+
+    #[test]
     fn where_nothing_is_shared_few_sets_show_it() {
         for seed in 0..5 {
             let (outcome, found) = explore(&[12.0, 12.0, 6.0, 6.0, 12.0, 0.8], &[], seed);

@@ -85,9 +85,15 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Whether neither kind loses what matters.
-    pub fn independent(&self) -> bool {
-        self.kept.iter().all(|kept| *kept >= super::explore::INDEPENDENT)
+    /// Whether the kinds share a limit, in words: `independent`, `all but independent`, `they share something`.
+    pub fn verdict(&self) -> &'static str {
+        let least = self.kept[0].min(self.kept[1]);
+        let [independent, all_but] = super::explore::INDEPENDENT;
+        match least {
+            _ if least >= independent => "independent",
+            _ if least >= all_but => "all but independent",
+            _ => "they share something",
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl Fit {
             let lone =
                 data.trials.iter().find(|t| t.set == Members::one(i)).and_then(|t| Some((t.rate(i)?, t.repeats)));
             *solo = lone.map_or(told, |(rate, repeats)| {
-                let reach = (MOST_CORRECTION * data.noise.of_one(repeats)).exp();
+                let reach = (MOST_CORRECTION * data.noise.undisturbed().of_one(repeats)).exp();
                 told.clamp(rate / reach, rate * reach)
             });
         }

@@ -23,6 +23,14 @@ pub struct Noise {
 }
 
 impl Noise {
+    /// What flows vary by where nothing contends.
+    pub const ALONE: Noise = Noise { each: 0.02, common: 0.01 };
+
+    /// The noise of flows that run alone, however much those that contend vary.
+    pub(super) fn undisturbed(self) -> Noise {
+        Noise { each: self.each.min(Noise::ALONE.each), common: self.common.min(Noise::ALONE.common) }
+    }
+
     /// Variances of a trial's rates: each flow's own, and the common one.
     fn variances(self, repeats: usize) -> (f64, f64) {
         (self.each * self.each / repeats.max(1) as f64, self.common * self.common)

@@ -9,14 +9,11 @@ use crate::units::{Bytes, Seconds};
 /// Samples of a batch while warming up.
 const WARM_BATCH: usize = 2;
 
-/// Batches in which a trend is looked for.
-const WARM_WINDOW: usize = 3;
+/// Batches in which a trend is looked for: two earlier and two later ones.
+const WARM_WINDOW: usize = 4;
 
 /// The most batches of a warm-up.
 const WARM_MOST: usize = 12;
-
-/// The largest part of a step's time that warming up may take.
-const WARM_SHARE: f64 = 0.25;
 
 /// How much steps are given.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +91,7 @@ pub(super) fn take(
             break;
         }
         let time = (end - now).max(0.0) / (effort.allocations - allocation) as f64;
-        let one = Allocation { steps, method, most: effort.most.max(method.least_samples), end: now + time, time };
+        let one = Allocation { steps, method, most: effort.most.max(method.least_samples), end: now + time };
         let taken = one.take(executor, allocation).inspect_err(|failure| {
             if !failure.fatal {
                 executor.release();
@@ -129,8 +126,6 @@ struct Allocation<'a> {
     most: usize,
     /// By the executor's clock.
     end: f64,
-    /// From its beginning.
-    time: f64,
 }
 
 impl Allocation<'_> {
@@ -152,17 +147,18 @@ impl Allocation<'_> {
         Ok(taken.map(|(size, samples)| Taken { size, groups: vec![samples], verdict: verdict() }).collect())
     }
 
-    /// Runs the steps until the last batches show no trend, or a part of the time is over.
+    /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the
+    /// cold nor the warm rate.
     fn warm_up(&self, executor: &mut dyn Executor) -> Result<(), Failure> {
-        let end = self.end - (1.0 - WARM_SHARE) * self.time;
         let mut medians: Vec<Vec<f64>> = vec![Vec::new(); self.steps.len()];
         for _ in 0..WARM_MOST {
             let batch = self.batch(executor, WARM_BATCH)?;
             for ((of, step), samples) in medians.iter_mut().zip(self.steps).zip(&batch) {
                 of.extend(Median::of(&headlines(&step.work, samples)).map(|m| m.value));
             }
-            let steady = medians.iter().all(|of| is_steady(of, self.method.precision));
-            if steady || executor.now().seconds() >= end {
+            let trending = medians.iter().any(|of| is_trending(of, self.method.precision));
+            let told = medians.iter().all(|of| of.len() >= WARM_WINDOW);
+            if told && !trending {
                 break;
             }
         }
@@ -228,12 +224,15 @@ impl Allocation<'_> {
     }
 }
 
-/// Whether the last medians do not all rise or all fall, or hardly do.
-fn is_steady(medians: &[f64], precision: f64) -> bool {
-    let Some(last) = medians.len().checked_sub(WARM_WINDOW).map(|at| &medians[at..]) else { return false };
-    let (rising, falling) = (last.windows(2).all(|w| w[0] < w[1]), last.windows(2).all(|w| w[0] > w[1]));
-    let change = (last[WARM_WINDOW - 1] - last[0]).abs();
-    !(rising || falling) || change <= precision * last[0].abs()
+/// Whether the last two medians differ from the two before by more than is asked for, and by more than the two of a
+/// half differ from each other, as noise alone seldom does and a cold start does at every batch.
+fn is_trending(medians: &[f64], precision: f64) -> bool {
+    let Some(&[a, b, c, d]) = medians.len().checked_sub(WARM_WINDOW).and_then(|at| medians.get(at..)) else {
+        return false;
+    };
+    let change = ((c + d) - (a + b)).abs() / 2.0;
+    let within = ((b - a).abs() + (d - c).abs()) / 2.0;
+    change > precision * d.abs() && change > within
 }
 
 /// An executor that does not do what it promises.

@@ -95,6 +95,10 @@ pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destinati
 }
 
 fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
+    let offers = part_of(fabric, parts, source).and_then(|p| p.constant("peer_access"));
+    if path.class.is_pcie() && offers == Some(0.0) {
+        return Access::Staged("no peer-to-peer: the driver does not offer it to this product over PCIe".to_owned());
+    }
     let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
     let Some(across) = across else { return Access::Direct(None) };
     let part = fabric.package(source).and_then(|c| part_of(fabric, parts, c));

@@ -21,8 +21,10 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
         findings(design).into_iter().filter(|f| f.kind == FindingKind::Fault).map(|f| (f.rule, f.subjects)).collect();
     let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && *subjects == f.subjects);
     let fresh: Vec<&Finding> = said.iter().filter(|f| !is_known(f)).collect();
+    // what is planted to be passed over excuses no finding
+    let culprit = plant.filter(|p| p.kind.must_be_found());
     let touches =
-        |f: &Finding| plant.is_some_and(|p| f.subjects.iter().all(|s| p.touches(s)) && !f.subjects.is_empty());
+        |f: &Finding| culprit.is_some_and(|p| f.subjects.iter().all(|s| p.touches(s)) && !f.subjects.is_empty());
     let counts = |f: &Finding, plant: &Plant| {
         let fault = f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
         touches(f) && (fault || plant.kind.rules().contains(&f.rule.as_str()))

@@ -3,7 +3,8 @@
 //!
 //! A virtual machine answers by the same model that the rules expect by, which would make this a test of the model
 //! against itself; so each also differs from it by what sound machines show ([`Effects`]), and its samples are noisy.
-//! Seeds are fixed: the same version gives the same table.
+//! Seeds are fixed: the same version gives the same table. Another base seed gives other noise, other differences from
+//! the model, and other machines and places to plant in, so that rules cannot be good at one table only.
 
 mod course;
 mod judge;
@@ -36,6 +37,8 @@ pub struct SelfTest {
     pub schema: &'static str,
     /// Relative standard deviation of a sample.
     pub noise: f64,
+    /// What the cases' seeds and places follow from.
+    pub seed: u64,
     /// Planted faults that had to be found.
     pub planted: usize,
     /// How many of them were.
@@ -92,9 +95,10 @@ pub enum Depth {
     Brief,
 }
 
-/// Runs all cases; `told` hears of each as it ends, with how many there are.
-pub fn selftest(depth: Depth, told: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
-    let wanted = wanted(depth);
+/// Runs all cases that follow from a seed, the usual one being 0; `told` hears of each as it ends, with how many there
+/// are.
+pub fn selftest(depth: Depth, seed: u64, told: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
+    let wanted = wanted(depth, seed);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Case)>> = Mutex::new(Vec::new());
     let work = || {
@@ -111,15 +115,16 @@ pub fn selftest(depth: Depth, told: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest 
     thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let mut cases = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     cases.sort_by_key(|(at, _)| *at);
-    summed(cases.into_iter().map(|(_, case)| case).collect())
+    summed(seed, cases.into_iter().map(|(_, case)| case).collect())
 }
 
-fn summed(cases: Vec<Case>) -> SelfTest {
+fn summed(seed: u64, cases: Vec<Case>) -> SelfTest {
     let planted = cases.iter().filter(|c| c.found.is_some()).count();
     let found = cases.iter().filter(|c| c.found == Some(true)).count();
     SelfTest {
         schema: "peerlane/selftest/1",
         noise: NOISE,
+        seed,
         planted,
         found,
         recall: if planted == 0 { 1.0 } else { found as f64 / planted as f64 },
@@ -135,7 +140,10 @@ struct Wanted {
     seed: u64,
 }
 
-fn wanted(depth: Depth) -> Vec<Wanted> {
+/// Seeds of one base seed are this far from those of the next.
+const APART: u64 = 1000;
+
+fn wanted(depth: Depth, base: u64) -> Vec<Wanted> {
     let brief = ["microway-p100-pcie", "h200x4-vm", "exxact-devbox"];
     let systems: Vec<(&'static str, _)> = catalogue::system_names()
         .filter(|name| depth == Depth::Full || brief.contains(name))
@@ -143,14 +151,20 @@ fn wanted(depth: Depth) -> Vec<Wanted> {
         .filter(|(_, machine)| plants::is_measurable(machine))
         .collect();
     let seeds = if depth == Depth::Full { SOUND_SEEDS } else { 1 };
-    let sound = systems.iter().flat_map(|(system, _)| (0..seeds).map(|seed| Wanted { system, plant: None, seed }));
+    let sound = systems.iter().flat_map(|(system, _)| {
+        (0..seeds).map(move |seed| Wanted { system, plant: None, seed: base.wrapping_mul(APART).wrapping_add(seed) })
+    });
     let mut all: Vec<Wanted> = sound.collect();
     for kind in plants::KINDS {
         // fewer machines of a kind take several places each
         let able: Vec<(&'static str, Vec<plants::Plant>)> =
             systems.iter().map(|(system, machine)| (*system, plants::plants(kind, machine))).collect();
-        let able: Vec<_> = able.into_iter().filter(|(_, plants)| !plants.is_empty()).collect();
+        let mut able: Vec<_> = able.into_iter().filter(|(_, plants)| !plants.is_empty()).collect();
         let most = if depth == Depth::Full { plants::CASES } else { 2 };
+        // remainders fit any type
+        let turned = |n: usize| usize::try_from(base % n.max(1) as u64).unwrap_or_default();
+        let first = turned(able.len()) * most % able.len().max(1);
+        able.rotate_left(first);
         let mut taken = 0;
         for turn in 0..plants::TURNS {
             for (i, (system, plants)) in able.iter().enumerate() {
@@ -158,8 +172,12 @@ fn wanted(depth: Depth) -> Vec<Wanted> {
                     break;
                 }
                 // each machine another of its places, so that no one place is all that is tried
-                let Some(plant) = plants.get((i + turn) % plants.len()) else { continue };
-                all.push(Wanted { system, plant: Some(plant.clone()), seed: 100 + taken as u64 });
+                let Some(plant) = plants.get((i + turn + turned(plants.len())) % plants.len()) else { continue };
+                all.push(Wanted {
+                    system,
+                    plant: Some(plant.clone()),
+                    seed: base.wrapping_mul(APART).wrapping_add(100 + taken as u64),
+                });
                 taken += 1;
             }
         }
@@ -184,7 +202,7 @@ mod tests {
     #[test]
     fn planted_faults_are_found_and_sound_machines_are_left_alone() {
         let heard = AtomicUsize::new(0);
-        let result = selftest(Depth::Brief, &|_, _| {
+        let result = selftest(Depth::Brief, 0, &|_, _| {
             heard.fetch_add(1, Ordering::Relaxed);
         });
         assert_eq!(heard.load(Ordering::Relaxed), result.cases.len());
@@ -211,7 +229,7 @@ mod tests {
             by: Vec::new(),
             false_alarms: vec![Alarm { rule: String::new(), subjects: Vec::new(), summary: String::new() }; alarms],
         };
-        let sum = summed(vec![case(None, 2), case(Some(true), 0), case(Some(false), 1), case(Some(true), 0)]);
+        let sum = summed(7, vec![case(None, 2), case(Some(true), 0), case(Some(false), 1), case(Some(true), 0)]);
         assert_eq!((sum.planted, sum.found, sum.false_alarms), (3, 2, 3));
         assert_eq!(sum.recall, 2.0 / 3.0);
     }

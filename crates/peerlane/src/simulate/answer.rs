@@ -39,6 +39,9 @@ pub struct SimulationDocument {
     /// Why one is not, where that is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inexact_because: Option<String>,
+    /// Where links have failed, whether any transfer would have taken one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerouted: Option<bool>,
     /// What would help most at the largest size, the best first; only where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<Vec<Help>>,
@@ -57,8 +60,12 @@ pub struct Point {
     pub algbw: f64,
     /// What nccl-tests calls the bandwidth of the bus, in GB/s, where it has such a test.
     pub busbw: Option<f64>,
+    /// What a GPU sends on average, in GB/s: all bytes over the number of GPUs and the time.
+    pub sent: f64,
     /// What held the transfers, by its share of their time, largest first.
     pub binding: Vec<Binding>,
+    /// What held the transfer that ended last in each round, by its share of the rounds' time, largest first.
+    pub last_held_by: Vec<Binding>,
     /// Share of the time that it would take were every transfer alone on its way and started at once.
     pub efficiency: f64,
     /// Share of all GPUs' time in which they do not compute, where any does.
@@ -96,6 +103,19 @@ pub enum Job {
     Program(String, Program, u64),
 }
 
+impl Job {
+    /// A workload, at these sizes where it has none of its own.
+    pub fn of(workload: Workload, sizes: Vec<Bytes>, cluster: &Cluster) -> Result<Self, SimulateError> {
+        if workload.is_sized() {
+            return Ok(Job::Workload(workload, sizes));
+        }
+        let router = Router::new(cluster, Parts::embedded());
+        let program = workload.program(cluster, &router, 0.0)?;
+        let bytes = program.bytes() as u64;
+        Ok(Job::Program(workload.to_string(), program, bytes))
+    }
+}
+
 /// Simulates a job, and says what would help where `helps` asks for it. Gives the last size's outcome, too.
 pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
     let sizes: Vec<u64> = match job {
@@ -104,9 +124,11 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     };
     let gpus = cluster.places().len();
     let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
+    let mut rerouted = false;
     for size in &sizes {
         last = once(cluster, job, *size, None)?;
         points.push(point(job, gpus, *size, &last));
+        rerouted |= last.rerouted;
         inexact = inexact.or_else(|| last.inexact.clone());
     }
     let helps = match sizes.last() {
@@ -124,6 +146,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         gpus,
         points,
         exact: inexact.is_none(),
+        rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
         inexact_because: inexact,
         helps,
         assumptions: cluster.assumptions.clone(),
@@ -154,14 +177,19 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
         Job::Workload(workload, _) => workload.bus_factor(gpus),
         Job::Program(..) => None,
     };
-    let told = outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+    let told = |shares: &[(String, f64)]| {
+        let told = shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+        told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect()
+    };
     let busy = outcome.computed / (outcome.time * gpus as f64);
     Point {
         size,
         time: outcome.time,
         algbw,
         busbw: factor.map(|f| f * algbw),
-        binding: told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect(),
+        sent: if outcome.time > 0.0 { outcome.bytes / outcome.time / gpus as f64 / 1e9 } else { 0.0 },
+        binding: told(&outcome.spent),
+        last_held_by: told(&outcome.last),
         efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },
         idle: (outcome.computed > 0.0).then(|| (1.0 - busy).max(0.0)),
     }

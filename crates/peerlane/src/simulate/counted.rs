@@ -7,17 +7,16 @@
 use std::collections::HashMap;
 
 use super::SimulateError;
-use super::flows::Flows;
+use super::counted_sets::{Described, Known, Shared};
 use super::play::{Played, Spent};
 use super::program::Step;
-use super::solver::Hold;
-use crate::cluster::Router;
+use crate::cluster::{Router, Via};
 use crate::evidence::Engine;
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
 const OVER: f64 = 1e-12;
 /// Times that differ by less are one.
-const TOGETHER: f64 = 1e-9;
+pub(super) const TOGETHER: f64 = 1e-9;
 /// Starts and ends of more transfers than this are not kept.
 const MOST_KEPT: usize = 200_000;
 /// In place of a number: none.
@@ -104,23 +103,23 @@ pub(super) fn counted(
 
 /// Resources of which more is asked than they have.
 struct Scarce {
-    /// By `node × local resources + local resource`.
-    locals: HashMap<u64, u32>,
+    /// By `node × local resources + local resource`; [`NONE`] where there is enough.
+    locals: Vec<u32>,
     channels: HashMap<u64, u32>,
     capacities: Vec<f64>,
 }
 
 impl Count<'_, '_> {
     fn add(&mut self, i: usize, step: &Step, engine: Engine) -> Result<bool, SimulateError> {
-        let Step::Move { from, to, bytes, delay } = *step else { return Ok(false) };
-        if from == to {
+        let Step::Move { from, to, bytes, delay, via } = *step else { return Ok(false) };
+        if from == to || via != Via::Direct {
             return Ok(false);
         }
         if [bytes, delay].iter().any(|n| !n.is_finite() || *n < 0.0) {
             return Err(SimulateError::Step(i, format!("{:?} must be numbers of at least 0", [bytes, delay])));
         }
         let first = self.channels.len();
-        let course = self.router.course(from, to, engine, &mut self.channels)?;
+        let course = self.router.course(from, to, engine, via, &mut self.channels)?;
         let mut legs = course.legs;
         if course.count == 1 {
             legs[1] = (legs[0].0, NONE);
@@ -142,7 +141,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let start = delay + course.latency;
+        let start = delay + self.router.start(course.latency, course.message, bytes, lone);
         self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
         Ok(true)
     }
@@ -213,11 +212,12 @@ impl Count<'_, '_> {
             }
             of_channels.extend(self.channels(i).iter().map(|c| (*c, flow.lone)));
         }
-        let mut scarce = Scarce { locals: HashMap::new(), channels: HashMap::new(), capacities: Vec::new() };
+        let locals = vec![NONE; asked.len()];
+        let mut scarce = Scarce { locals, channels: HashMap::new(), capacities: Vec::new() };
         for (place, asked) in asked.iter().enumerate() {
             let rate = self.kinds[place % self.kinds.len()].rate;
             if *asked > rate * (1.0 + OVER) {
-                scarce.locals.insert(place as u64, scarce.capacities.len() as u32);
+                scarce.locals[place] = scarce.capacities.len() as u32;
                 scarce.capacities.push(rate);
             }
         }
@@ -250,14 +250,19 @@ impl Count<'_, '_> {
 
     fn played(&self, time: f64, ends: Vec<f64>, moved: &dyn Fn(usize, &Flow) -> (u32, f64)) -> Played {
         let mut by_kind = vec![0.0; self.kinds.len()];
-        let (mut starting, mut alone) = (0.0, 0.0_f64);
+        let (mut starting, mut alone, mut last) = (0.0, 0.0_f64, (0.0, NONE));
         for (i, flow) in self.flows.iter().enumerate() {
             starting += flow.start;
             alone = alone.max(flow.bytes / flow.lone);
             let (kind, seconds) = moved(i, flow);
             by_kind[kind as usize] += seconds;
+            let end = flow.start + seconds;
+            if end > last.0 * (1.0 + TOGETHER) {
+                last = (end, kind);
+            }
         }
         let mut played = Played { time, starts: vec![0.0; ends.len()], ends, alone, ..Played::default() };
+        played.last = self.kinds.get(last.1 as usize).map(|kind| Spent::Kind(kind.name.clone()));
         if starting > 0.0 {
             played.spent.insert(Spent::Start, starting);
         }
@@ -267,43 +272,41 @@ impl Count<'_, '_> {
         played
     }
 
-    /// With what is scarce shared.
+    /// With what is scarce shared: set by set of transfers that share something, directly or through others. Sets that are
+    /// the same but for the numbers of what they use go the same way, so that each kind of them is solved once.
     fn solved(&self, scarce: &Scarce, waits: &[bool]) -> Result<Counted, SimulateError> {
-        let network = |e: crate::share::ShareError| SimulateError::Network(e.to_string());
-        let mut flows = Flows::new(&scarce.capacities).map_err(network)?;
-        let mut shared: Vec<(u32, u32)> = Vec::new();
-        let mut routes: Vec<(u32, f64)> = Vec::new();
-        let mut first = vec![0_u32];
-        let mut kind_of = vec![0_u32; scarce.capacities.len()];
-        let mut time = 0.0_f64;
+        let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
         let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
-        for (i, flow) in self.flows.iter().enumerate() {
-            let begun = routes.len();
-            for (place, kind, per_byte) in self.uses(flow) {
-                if let Some(number) = scarce.locals.get(&place) {
-                    kind_of[*number as usize] = kind;
-                    routes.push((*number, per_byte));
+        let sets = self.sets(scarce);
+        let mut known = Known::default();
+        let mut numbers = Numbers::new(scarce.capacities.len());
+        let mut longest_least = 0.0_f64;
+        // sets that end at one moment, whose transfers wait for themselves
+        let mut together = 0.0_f64;
+        for set in sets.members.chunk_by(|a, b| sets.of[*a as usize] == sets.of[*b as usize]) {
+            let described = self.describe(set, scarce, waits, &mut numbers);
+            let solved = known.find(described, |it| it.solve())?;
+            for (flow, (end, kind)) in set.iter().zip(solved.ends.iter().zip(&solved.held)) {
+                ends[*flow as usize] = *end;
+                if let Some(kind) = kind {
+                    held[*flow as usize] = *kind;
                 }
             }
-            for channel in self.channels(i) {
-                if let Some(number) = scarce.channels.get(channel) {
-                    kind_of[*number as usize] = self.channel_kinds[&self.router.channel_kind(*channel)];
-                    routes.push((*number, 1.0));
-                }
+            longest_least = longest_least.max(solved.longest_least);
+            if solved.together {
+                together = together.max(solved.first);
             }
-            if routes.len() == begun || flow.bytes == 0.0 {
-                routes.truncate(begun);
-                time = time.max(ends[i]);
-                continue;
-            }
-            let class = flows.class(&routes[begun..], 1.0, flow.lone).map_err(network)?;
-            shared.push((i as u32, class));
-            first.push(routes.len() as u32);
         }
-        let held = self.at_once(&mut flows, &shared, &mut ends, &kind_of)?;
-        time = shared.iter().map(|(i, _)| ends[*i as usize]).fold(time, f64::max);
-        let repeats =
-            self.repeats(&ends, time, waits, &Sharing { shared: &shared, first: &first, routes: &routes, scarce });
+        let time = ends.iter().copied().fold(0.0_f64, f64::max);
+        let due = time * (1.0 - TOGETHER);
+        let all = ends.iter().all(|e| *e >= due);
+        let by_itself = |i: usize| sets.of[i] == NONE && waits[i] && ends[i] >= due;
+        // no transfer gets less than its part of each scarce resource on its way were all of the others on it under way:
+        // where none takes longer than `time` even so, none starts the k-th time later than k × `time`; and where those
+        // of a set with one of the slowest all end with it, and each waits for itself, they begin every repetition
+        // together, and so take `time` each time
+        let bounded = longest_least <= time * (1.0 + TOGETHER);
+        let repeats = all || (bounded && (together >= due || (0..ends.len()).any(by_itself)));
         let by = |i: usize, flow: &Flow| (held[i], ends[i] - flow.start);
         let mut played = self.played(time, Vec::new(), &by);
         let kept = ends.len().min(MOST_KEPT);
@@ -312,93 +315,109 @@ impl Count<'_, '_> {
         Ok(Counted { played, repeats })
     }
 
-    /// When those that share anything end, and by what kind of resource each transfer is held.
-    fn at_once(
-        &self,
-        flows: &mut Flows,
-        shared: &[(u32, u32)],
-        ends: &mut [f64],
-        kind_of: &[u32],
-    ) -> Result<Vec<u32>, SimulateError> {
-        let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
-        let mut order: Vec<u32> = (0..shared.len() as u32).collect();
-        let start = |s: u32| self.flows[shared[s as usize].0 as usize].start;
-        order.sort_by(|a, b| start(*a).total_cmp(&start(*b)));
-        let (mut next, mut ended) = (0, Vec::new());
-        loop {
-            let begins = order.get(next).map(|s| start(*s));
-            let Some(now) = flows.next_end().into_iter().chain(begins).reduce(f64::min) else { break };
-            ended.clear();
-            flows.advance(now, &mut ended);
-            for &s in &ended {
-                let (i, class) = shared[s as usize];
-                ends[i as usize] = now;
-                if let Hold::Link(link) = flows.solver().hold(class) {
-                    held[i as usize] = kind_of[link as usize];
-                }
-            }
-            while let Some(&s) = order.get(next).filter(|s| start(**s) <= now) {
-                let (i, class) = shared[s as usize];
-                flows.start(class, self.flows[i as usize].bytes, s);
-                next += 1;
-            }
-        }
-        if flows.active() > 0 { Err(SimulateError::Stalled(flows.active())) } else { Ok(held) }
+    /// The scarce resources on a transfer's way: `(number, kind, consumption per byte)`.
+    fn route<'s>(&'s self, i: usize, scarce: &'s Scarce) -> impl Iterator<Item = (u32, u32, f64)> + 's {
+        let locals = self.uses(&self.flows[i]).filter_map(|(place, kind, per_byte)| {
+            let number = scarce.locals[place as usize];
+            (number != NONE).then_some((number, kind, per_byte))
+        });
+        // a round in which no channel is scarce asks for none
+        let channels = if scarce.channels.is_empty() { &[] } else { self.channels(i) };
+        locals.chain(channels.iter().filter_map(|channel| {
+            let number = scarce.channels.get(channel)?;
+            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], 1.0))
+        }))
     }
 
-    /// Whether a chain of such repetitions takes so many times as long as one.
-    ///
-    /// No transfer gets less than its part of each scarce resource on its way were all of the others on it under way.
-    /// Where none takes longer than `time` even so, none starts the k-th time later than k × `time`. And where those
-    /// that share anything, directly or through others, with one of the slowest all end with it, and each waits for
-    /// itself, they begin every repetition together, and so take `time` each time.
-    fn repeats(&self, ends: &[f64], time: f64, waits: &[bool], sharing: &Sharing) -> bool {
-        let due = time * (1.0 - TOGETHER);
-        if ends.iter().all(|e| *e >= due) {
-            return true;
-        }
-        let Sharing { shared, first, routes, scarce } = *sharing;
-        let route = |s: usize| &routes[first[s] as usize..first[s + 1] as usize];
-        let mut weight = vec![0.0; scarce.capacities.len()];
-        routes.iter().for_each(|(r, per_byte)| weight[*r as usize] += per_byte);
+    /// Sets of transfers that share something scarce.
+    fn sets(&self, scarce: &Scarce) -> Sets {
         let mut parents: Vec<u32> = (0..scarce.capacities.len() as u32).collect();
-        for (s, (i, _)) in shared.iter().enumerate() {
-            let flow = &self.flows[*i as usize];
-            let part = |r: u32| scarce.capacities[r as usize] / weight[r as usize];
-            let least = route(s).iter().map(|(r, _)| part(*r)).fold(flow.lone, f64::min);
-            if flow.start + flow.bytes / least > time * (1.0 + TOGETHER) {
-                return false;
-            }
-            let a = root(&mut parents, route(s)[0].0);
-            for (r, _) in &route(s)[1..] {
-                let b = root(&mut parents, *r);
-                parents[b as usize] = a;
+        let mut of = vec![NONE; self.flows.len()];
+        for (i, _) in self.flows.iter().enumerate().filter(|(_, f)| f.bytes > 0.0) {
+            for (number, _, _) in self.route(i, scarce) {
+                match of[i] {
+                    NONE => of[i] = number,
+                    // the lower number stands for all
+                    first => {
+                        let [a, b] = [root(&mut parents, first), root(&mut parents, number)];
+                        parents[a.max(b) as usize] = a.min(b);
+                    }
+                }
             }
         }
-        // whether all of a set end together
-        let mut together = vec![true; scarce.capacities.len()];
-        let mut slow = vec![false; scarce.capacities.len()];
-        let mut lone_slow = vec![true; ends.len()];
-        for (s, (i, _)) in shared.iter().enumerate() {
-            let set = root(&mut parents, route(s)[0].0) as usize;
-            let late = ends[*i as usize] >= due;
-            slow[set] |= late;
-            together[set] &= late && waits[*i as usize];
-            lone_slow[*i as usize] = false;
+        let mut starts = vec![0_u32; scarce.capacities.len() + 1];
+        for set in of.iter_mut().filter(|set| **set != NONE) {
+            *set = root(&mut parents, *set);
+            starts[*set as usize + 1] += 1;
         }
-        let by_itself = |i: usize| lone_slow[i] && waits[i] && ends[i] >= due;
-        slow.iter().zip(&together).any(|(s, t)| *s && *t) || (0..ends.len()).any(by_itself)
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut members = vec![0_u32; starts.last().copied().unwrap_or(0) as usize];
+        for (i, set) in (0_u32..).zip(&of).filter(|(_, set)| **set != NONE) {
+            let at = &mut starts[*set as usize];
+            members[*at as usize] = i;
+            *at += 1;
+        }
+        Sets { of, members }
+    }
+
+    /// A set in numbers of its own, so that sets that go the same way read the same.
+    fn describe(&self, set: &[u32], scarce: &Scarce, waits: &[bool], numbers: &mut Numbers) -> Described {
+        numbers.next_set();
+        let mut all = Described::default();
+        for &i in set {
+            let flow = &self.flows[i as usize];
+            for (resource, kind, per_byte) in self.route(i as usize, scarce) {
+                let number = numbers.of(resource);
+                if number as usize == all.capacities.len() {
+                    all.capacities.push(scarce.capacities[resource as usize]);
+                    all.kinds.push(kind);
+                }
+                all.routes.push((number, per_byte));
+            }
+            let waits = waits[i as usize];
+            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, waits };
+            all.transfers.push((transfer, all.routes.len() as u32));
+        }
+        all
     }
 }
 
-/// Transfers that share scarce resources, and which.
-struct Sharing<'s> {
-    /// `(transfer, class)`.
-    shared: &'s [(u32, u32)],
-    /// Where the route of each begins in `routes`.
-    first: &'s [u32],
-    routes: &'s [(u32, f64)],
-    scarce: &'s Scarce,
+/// Which transfers share something.
+struct Sets {
+    /// By transfer: the number of its set, or [`NONE`].
+    of: Vec<u32>,
+    /// Transfers, set by set, in their order.
+    members: Vec<u32>,
+}
+
+/// Numbers of a set's own for the scarce resources that it uses, in the order of their use.
+struct Numbers {
+    /// By resource: of which set its number is, and the number.
+    of: Vec<(u32, u32)>,
+    set: u32,
+    used: u32,
+}
+
+impl Numbers {
+    fn new(resources: usize) -> Self {
+        Numbers { of: vec![(0, 0); resources], set: 0, used: 0 }
+    }
+
+    fn next_set(&mut self) {
+        self.set += 1;
+        self.used = 0;
+    }
+
+    fn of(&mut self, resource: u32) -> u32 {
+        let known = &mut self.of[resource as usize];
+        if known.0 != self.set {
+            *known = (self.set, self.used);
+            self.used += 1;
+        }
+        known.1
+    }
 }
 
 /// The resource that stands for all that are joined with this.

@@ -3,16 +3,19 @@
 //!
 //! [`solver`] finds rates and [`flows`] keeps the clock; both know resources, and nothing of machines. A [`workload`]
 //! becomes a [`program`] of steps; [`play`] lets it run over the ways that a [`Router`](crate::cluster::Router) finds, and
-//! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told.
+//! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told; [`scaling`] asks for it with
+//! more and more nodes.
 
 pub mod answer;
 mod counted;
+mod counted_sets;
 pub mod flows;
 mod heap;
 pub mod outcome;
 pub mod picture;
 pub mod play;
 pub mod program;
+pub mod scaling;
 pub mod solver;
 pub mod workload;
 

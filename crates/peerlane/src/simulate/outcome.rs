@@ -9,8 +9,6 @@ use super::program::{Carried, Program, Round, Step};
 use crate::cluster::Router;
 use crate::evidence::Engine;
 
-/// Most steps that are played one by one; more repetitions are judged by the first ones.
-const MOST_STEPS: usize = 400_000;
 /// Steps that end within this part of their time end together.
 const TOGETHER: f64 = 1e-9;
 /// Most events that are kept for a picture.
@@ -36,8 +34,14 @@ pub struct Outcome {
     pub time: f64,
     /// Seconds were every transfer alone on its way and started at once.
     pub alone: f64,
+    /// Bytes of all transfers.
+    pub bytes: f64,
     /// Share of all transfers' time, by what held them: groups of resources, caps, starting. Largest first.
     pub spent: Vec<(String, f64)>,
+    /// Share of the rounds' time, by what held the transfer of each that ended last. Largest first.
+    pub last: Vec<(String, f64)>,
+    /// Whether anything goes round a failed link.
+    pub rerouted: bool,
     /// Seconds of all computing together.
     pub computed: f64,
     /// Why the time is no exact answer of the model, where it is none.
@@ -49,26 +53,39 @@ pub struct Outcome {
 /// What [`Outcome::spent`] calls the time before the first byte.
 pub const STARTING: &str = "starting (latency)";
 
-/// Rounds of more steps than this are counted ([`counted`]) where that is exact, and played otherwise.
-const MOST_PLAYED: usize = 20_000;
+/// What is played step by step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Rounds of more steps are counted (`counted.rs`) where that is exact.
+    pub counted_from: usize,
+    /// Most steps of all repetitions of a round that are played; more are judged by the first ones.
+    pub steps: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { counted_from: 20_000, steps: 400_000 }
+    }
+}
 
 /// Plays a program. `engine` drives what stays within a node.
 pub fn run(program: &Program, router: &mut Router, engine: Engine) -> Result<Outcome, SimulateError> {
-    run_counting(program, router, engine, MOST_PLAYED)
+    run_within(program, router, engine, Limits::default())
 }
 
-/// The same with rounds of more than `most_played` steps counted where that is exact.
-pub fn run_counting(
+/// The same within other limits.
+pub fn run_within(
     program: &Program,
     router: &mut Router,
     engine: Engine,
-    most_played: usize,
+    limits: Limits,
 ) -> Result<Outcome, SimulateError> {
     let mut player = Player::new(router, engine);
     let mut outcome = Outcome::default();
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
+    let mut last: BTreeMap<String, f64> = BTreeMap::new();
     for (i, round) in program.rounds.iter().enumerate() {
-        let Repeated { played, steps, times, inexact } = repeat(round, &mut player, most_played)?;
+        let Repeated { played, steps, times, inexact } = repeat(round, &mut player, limits)?;
         let begun = outcome.time;
         outcome.time += played.time * times;
         outcome.alone += played.alone * times;
@@ -76,12 +93,16 @@ pub fn run_counting(
         if outcome.inexact.is_none() {
             outcome.inexact = inexact.map(|why| format!("{}: {why}", round.name));
         }
+        let name_of = |what| match what {
+            Spent::Resource(r) => player.router().group(r),
+            Spent::Cap(why) | Spent::Kind(why) => why,
+            Spent::Start => STARTING.to_owned(),
+        };
+        if let Some(what) = played.last {
+            *last.entry(name_of(what)).or_default() += played.time * times;
+        }
         for (what, seconds) in played.spent {
-            let name = match what {
-                Spent::Resource(r) => player.router().group(r),
-                Spent::Cap(why) | Spent::Kind(why) => why,
-                Spent::Start => STARTING.to_owned(),
-            };
+            let name = name_of(what);
             *spent.entry(name).or_default() += seconds * times * round.alike as f64;
         }
         let room = MOST_EVENTS.saturating_sub(outcome.events.len());
@@ -93,10 +114,20 @@ pub fn run_counting(
             end: begun + end,
         }));
     }
-    let total: f64 = spent.values().sum();
-    outcome.spent = spent.into_iter().map(|(name, s)| (name, if total > 0.0 { s / total } else { 0.0 })).collect();
-    outcome.spent.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    outcome.spent = shares(spent);
+    outcome.last = shares(last);
+    outcome.bytes = program.bytes();
+    outcome.rerouted = player.router().rerouted();
     Ok(outcome)
+}
+
+/// Seconds as shares of all, the largest first.
+fn shares(seconds: BTreeMap<String, f64>) -> Vec<(String, f64)> {
+    let total: f64 = seconds.values().sum();
+    let share = |s: f64| if total > 0.0 { s / total } else { 0.0 };
+    let mut shares: Vec<(String, f64)> = seconds.into_iter().map(|(name, s)| (name, share(s))).collect();
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    shares
 }
 
 /// Repetitions as they were played, and how many times that counts.
@@ -107,21 +138,21 @@ struct Repeated<'r> {
     inexact: Option<String>,
 }
 
-fn repeat<'r>(round: &'r Round, player: &mut Player, most_played: usize) -> Result<Repeated<'r>, SimulateError> {
+fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<Repeated<'r>, SimulateError> {
     let Round { steps, within, carried, repeats, .. } = round;
     if *repeats == 0 || steps.is_empty() {
         let played = Played::default();
         return Ok(Repeated { played, steps: steps.into(), times: 0.0, inexact: None });
     }
     let all = |played, inexact| Ok(Repeated { played, steps: steps.into(), times: *repeats as f64, inexact });
-    if within.is_empty() && steps.len() > most_played {
+    if within.is_empty() && steps.len() > limits.counted_from {
         let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
         let (router, engine) = player.parts();
         if let Some(Counted { played, repeats: same }) = counted(router, engine, steps, pairs)? {
             if same || *repeats == 1 || *carried == Carried::All {
                 return all(played, None);
             }
-            if 2 * steps.len() > MOST_STEPS {
+            if 2 * steps.len() > limits.steps {
                 return all(played, Some(taken_to_wait(steps.len())));
             }
         }
@@ -146,10 +177,21 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, most_played: usize) -> Resu
         let played = Played { time: *longest, ..once };
         return all(played, None);
     }
-    if 2 * steps.len() > MOST_STEPS {
-        return all(once, Some(taken_to_wait(steps.len())));
+    if 2 * steps.len() > limits.steps {
+        if pairs.iter().any(|(a, b)| a != b) {
+            return all(once, Some(taken_to_wait(steps.len())));
+        }
+        let slowest = at_once(round, player)?;
+        let more = (*repeats - 1) as f64 * slowest;
+        let times = if once.time > 0.0 { (once.time + more) / once.time } else { 1.0 };
+        let why = format!(
+            "the {repeats} repetitions of {} steps are taken to follow each other as fast as the slowest \
+                           step when all are under way",
+            steps.len()
+        );
+        return Ok(Repeated { times, played: once, steps: steps.into(), inexact: Some(why) });
     }
-    let most = (MOST_STEPS / steps.len()).max(2) as u64;
+    let most = (limits.steps / steps.len()).max(2) as u64;
     let played = (*repeats).min(most);
     let (chain, waits) = unroll(round, pairs, played);
     let got = player.play(&chain, &waits)?;
@@ -165,6 +207,15 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, most_played: usize) -> Resu
     let why =
         format!("{played} of {repeats} repetitions were played, the others taken to last as long as the later of them");
     Ok(Repeated { times: time / end, played: got, steps: chain.into(), inexact: Some(why) })
+}
+
+/// How long the slowest step of a round takes when all are under way at once, as in a pipeline that is full.
+fn at_once(round: &Round, player: &mut Player) -> Result<f64, SimulateError> {
+    let (router, engine) = player.parts();
+    match counted(router, engine, &round.steps, &[])? {
+        Some(Counted { played, .. }) => Ok(played.time),
+        None => Ok(player.play(&round.steps, &[])?.time),
+    }
 }
 
 fn taken_to_wait(steps: usize) -> String {

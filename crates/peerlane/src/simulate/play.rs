@@ -7,7 +7,7 @@ use super::SimulateError;
 use super::flows::Flows;
 use super::program::Step;
 use super::solver::Hold;
-use crate::cluster::{Place, Router, Way};
+use crate::cluster::{Place, Router, Via, Way};
 use crate::evidence::Engine;
 
 /// Moments that are no further apart than this part of the clock are one.
@@ -37,6 +37,8 @@ pub struct Played {
     pub ends: Vec<f64>,
     /// Seconds of all transfers together, by what held them when they ended.
     pub spent: BTreeMap<Spent, f64>,
+    /// What held the transfer that moved last when it ended.
+    pub last: Option<Spent>,
     /// Seconds of all computing together.
     pub computed: f64,
     /// How long it would take were every transfer alone on its way and started at once.
@@ -47,7 +49,7 @@ pub struct Played {
 pub struct Player<'r, 'a> {
     router: &'r mut Router<'a>,
     engine: Engine,
-    known: HashMap<(Place, Place), u32>,
+    known: HashMap<(Place, Place, Via), u32>,
     ways: Vec<Way>,
 }
 
@@ -71,17 +73,17 @@ impl<'r, 'a> Player<'r, 'a> {
     }
 
     fn way(&mut self, step: &Step) -> Result<u32, SimulateError> {
-        let Step::Move { from, to, .. } = *step else { return Ok(STAYS) };
-        if from == to {
+        let Step::Move { from, to, via, .. } = *step else { return Ok(STAYS) };
+        if from == to && via != Via::Card {
             return Ok(STAYS);
         }
-        if let Some(way) = self.known.get(&(from, to)) {
+        if let Some(way) = self.known.get(&(from, to, via)) {
             return Ok(*way);
         }
-        let way = self.router.way(from, to, self.engine)?;
+        let way = self.router.way_by(from, to, self.engine, via)?;
         self.ways.push(way);
         let number = self.ways.len() as u32 - 1;
-        self.known.insert((from, to), number);
+        self.known.insert((from, to, via), number);
         Ok(number)
     }
 
@@ -117,7 +119,8 @@ impl<'r, 'a> Player<'r, 'a> {
             (Step::Compute { seconds, .. }, _) => *seconds,
             (Step::Move { delay, .. }, STAYS) => *delay,
             (Step::Move { bytes, delay, .. }, way) => {
-                delay + self.ways[way as usize].latency + bytes / lone[way as usize]
+                let lone = lone[way as usize];
+                delay + self.router.start_of(&self.ways[way as usize], *bytes, lone) + bytes / lone
             }
         };
         Ok(Some(steps.iter().zip(&ways).map(takes).collect()))
@@ -210,6 +213,8 @@ struct Stage<'s> {
     /// Steps that begin to move, or have computed, at a time of their own; such floats order as their bits.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     moving: Vec<f64>,
+    /// When the last transfer so far ended.
+    moved_until: f64,
     left: usize,
     played: Played,
 }
@@ -220,6 +225,7 @@ impl<'s> Stage<'s> {
         let mut of_way = vec![STAYS; player.ways.len()];
         let mut classes = Vec::with_capacity(steps.len());
         let mut latencies = Vec::with_capacity(steps.len());
+        let lone = player.lone();
         let mut caps = Vec::with_capacity(steps.len());
         for (i, (step, way)) in steps.iter().zip(ways).enumerate() {
             let number = match step {
@@ -240,7 +246,8 @@ impl<'s> Stage<'s> {
                 *class = flows.class(&known.uses, 1.0, known.cap).map_err(|e| SimulateError::Network(e.to_string()))?;
             }
             classes.push(*class);
-            latencies.push(known.latency);
+            let bytes = if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
+            latencies.push(player.router.start_of(known, bytes, lone[*way as usize]));
             caps.push(known.cap_why.as_deref());
         }
         let after = Followers::new(steps.len(), waits);
@@ -248,7 +255,20 @@ impl<'s> Stage<'s> {
         let n = steps.len();
         let played = Played { starts: vec![f64::NAN; n], ends: vec![f64::NAN; n], ..Played::default() };
         let (timers, moving) = (BinaryHeap::new(), vec![0.0; n]);
-        Ok(Stage { steps, after, missing, classes, latencies, caps, flows, timers, moving, left: n, played })
+        Ok(Stage {
+            steps,
+            after,
+            missing,
+            classes,
+            latencies,
+            caps,
+            flows,
+            timers,
+            moving,
+            moved_until: 0.0,
+            left: n,
+            played,
+        })
     }
 
     fn run(&mut self) -> Result<(), SimulateError> {
@@ -323,6 +343,11 @@ impl<'s> Stage<'s> {
             Hold::Cap => Spent::Cap(self.caps[s].unwrap_or_default().to_owned()),
             Hold::Nothing => return,
         };
+        // of those that end at one moment, the first
+        if now > self.moved_until * (1.0 + MOMENT) {
+            self.played.last = Some(spent.clone());
+            self.moved_until = now;
+        }
         *self.played.spent.entry(spent).or_default() += now - self.moving[s];
     }
 

@@ -1,7 +1,7 @@
 //! What a workload does, without saying how long it takes: rounds of steps, which step waits for which, and how often a
 //! round is repeated.
 
-use crate::cluster::Place;
+use crate::cluster::{Place, Via};
 
 /// One thing that happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,12 +10,14 @@ pub enum Step {
     Move {
         /// Source.
         from: Place,
-        /// Destination; bytes that stay where they are take no time.
+        /// Destination; bytes that stay where they are take no time, unless they go through a NIC.
         to: Place,
         /// How many.
         bytes: f64,
         /// Seconds before it starts, besides what its way takes.
         delay: f64,
+        /// Which way.
+        via: Via,
     },
     /// A GPU computes.
     Compute {
@@ -29,7 +31,7 @@ pub enum Step {
 impl Step {
     /// A move without a delay of its own.
     pub fn send(from: Place, to: Place, bytes: f64) -> Self {
-        Step::Move { from, to, bytes, delay: 0.0 }
+        Step::Move { from, to, bytes, delay: 0.0, via: Via::Direct }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What can be wrong with a virtual machine, and the machine that its faults make of a design.
 
 use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, LinkId, LinkKind, PcieWidth};
+use crate::fabric::{Fabric, FabricBuilder, LinkId, LinkKind, PcieWidth};
 use crate::machine::Machine;
 use crate::plan::{Collective, Transfer, Via, Work};
 
@@ -19,7 +19,7 @@ pub enum Fault {
     Bricks {
         /// Its two ends.
         link: [String; 2],
-        /// Bricks that are left.
+        /// Bricks that are left; with none, data takes the way that the ends have beside the bundle.
         bricks: u8,
     },
     /// One direction is slow: of a link, for everything that goes through it, or between two endpoints that no link
@@ -86,6 +86,7 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
     let mut truth = design.clone();
     let mut builder = design.fabric.clone().into_builder();
     let mut rebuild = false;
+    let mut gone: Vec<LinkId> = Vec::new();
     for fault in faults {
         match fault {
             Fault::Width { link, width } => {
@@ -100,7 +101,10 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
             }
             Fault::Bricks { link, bricks: left } => {
                 let id = link_between(&design.fabric, link, |kind| matches!(kind, LinkKind::Nvlink { .. }));
-                if let Some(LinkKind::Nvlink { bricks, .. }) = id.map(|id| &mut builder.link_mut(id).kind) {
+                if *left == 0 {
+                    gone.extend(id);
+                    rebuild = true;
+                } else if let Some(LinkKind::Nvlink { bricks, .. }) = id.map(|id| &mut builder.link_mut(id).kind) {
                     *bricks = (*left).min(*bricks);
                     rebuild = true;
                 }
@@ -113,8 +117,8 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
             _ => {}
         }
     }
-    // other widths make no other graph, so that building it again succeeds
-    if rebuild && let Ok(mut fabric) = builder.build() {
+    // other widths make no other graph, and NVLinks are none of its tree, so that building it again succeeds
+    if rebuild && let Ok(mut fabric) = without(builder, &gone).build() {
         let devices = design.fabric.devices();
         let pairs = devices.iter().flat_map(|a| devices.iter().map(|b| (*a, *b)));
         let untold = |&(a, b): &_| design.fabric.path(a, b).is_none() && fabric.path(a, b).is_some();
@@ -123,6 +127,23 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
         truth.fabric = fabric;
     }
     truth
+}
+
+/// The same nodes, in their order, without some links.
+fn without(builder: FabricBuilder, gone: &[LinkId]) -> FabricBuilder {
+    if gone.is_empty() {
+        return builder;
+    }
+    let mut left = FabricBuilder::new();
+    for node in builder.nodes() {
+        left.node(node.clone());
+    }
+    for (at, link) in builder.links().iter().enumerate() {
+        if !gone.iter().any(|id| id.index() == at) {
+            left.link(link.clone());
+        }
+    }
+    left
 }
 
 /// The link of a kind between two nodes.

@@ -204,8 +204,8 @@ impl Reading<'_> {
             LinkKind::Nvlink { bricks, .. } => bricks,
             _ => 0,
         };
-        if !(1..design).contains(&bricks) {
-            let message = format!("the link has {design} bricks by design; write how many of them are left, 1 or more");
+        if bricks >= design {
+            let message = format!("the link has {design} bricks by design; write how many of them are left, or 0");
             return Err(self.source.error(left.span(), message));
         }
         Ok(Fault::Bricks { link, bricks })
@@ -348,7 +348,7 @@ mod tests {
             ("link = [\"GPU0\", \"cpu0\"]\npcie = \"5.0 x16\"", 2, "the link is 5.0 x16 by design"),
             ("link = [\"GPU0\", \"cpu0\"]\npcie = \"6.0 x4\"", 2, "the link is 5.0 x16 by design"),
             ("link = [\"GPU0\", \"nvswitch\"]\nnvlink = 18", 2, "18 bricks by design"),
-            ("link = [\"GPU0\", \"nvswitch\"]\nnvlink = 0", 2, "18 bricks by design"),
+            ("link = [\"GPU0\", \"nvswitch\"]\nnvlink = 19", 2, "18 bricks by design"),
             ("link = [\"GPU0\", \"nvswitch\"]\nnvlink = 3\npcie = \"x1\"", 0, "either of"),
             ("from = \"GPU0\"\nfactor = 0.5", 0, "has two ends"),
             ("from = \"GPU0\"\nto = \"GPU1\"", 0, "factor = 0.5"),

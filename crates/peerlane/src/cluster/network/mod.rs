@@ -65,12 +65,31 @@ pub struct Network {
 impl Network {
     /// Appends the channels from one port to another, in order. Ports of one node are joined without a network.
     pub fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
+        self.path_around(from, to, &self.failed, channels)
+    }
+
+    /// Whether what goes from one port to another would take a failed link, were it whole.
+    pub(crate) fn goes_round(&self, from: Port, to: Port) -> Result<bool, ClusterError> {
+        let mut channels = Vec::new();
+        if !self.failed.is_empty() {
+            self.path_around(from, to, &BTreeSet::new(), &mut channels)?;
+        }
+        Ok(channels.iter().any(|channel| self.failed.contains(channel)))
+    }
+
+    fn path_around(
+        &self,
+        from: Port,
+        to: Port,
+        failed: &BTreeSet<u64>,
+        channels: &mut Vec<u64>,
+    ) -> Result<(), ClusterError> {
         if from.node == to.node {
             return Ok(());
         }
         match &self.shape {
             Shape::Torus(torus) => torus.path(from.node, to.node, channels),
-            Shape::FatTree(tree) => tree.path(self.nics, from, to, &self.failed, channels)?,
+            Shape::FatTree(tree) => tree.path(self.nics, from, to, failed, channels)?,
             Shape::Dragonfly(dragonfly) => dragonfly.path(self.number(from), self.number(to), channels),
             Shape::Switch => channels.extend([2 * self.number(from), 2 * self.number(to) + 1]),
             Shape::Explicit(links) => links.path(from, to, channels)?,
@@ -123,6 +142,22 @@ impl Network {
             Shape::Switch if channel.is_multiple_of(2) => format!("{} to switch", port_name(self.nics, channel / 2)),
             Shape::Switch => format!("switch to {}", port_name(self.nics, channel / 2)),
             Shape::Explicit(links) => links.name(channel),
+        }
+    }
+
+    /// The shape in words: `a torus of 4 × 4 × 1`.
+    pub fn words(&self) -> String {
+        let times = |sizes: &[u32]| sizes.iter().map(u32::to_string).collect::<Vec<_>>().join(" × ");
+        match &self.shape {
+            Shape::Torus(torus) => format!("a torus of {}", times(&torus.size)),
+            Shape::FatTree(tree) => {
+                let kind = if tree.rail { "a rail-optimised tree" } else { "a fat tree" };
+                let levels = tree.up.len();
+                format!("{kind} with {levels} level{} of switches", if levels == 1 { "" } else { "s" })
+            }
+            Shape::Dragonfly(d) => format!("a dragonfly of {} groups with {} routers each", d.groups, d.routers),
+            Shape::Switch => "one switch".to_owned(),
+            Shape::Explicit(_) => "links one by one".to_owned(),
         }
     }
 

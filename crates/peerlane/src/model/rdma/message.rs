@@ -63,6 +63,12 @@ impl Message {
         self.latency().later(self.source.fill(size)).later(self.destination.fill(size)).later(busy)
     }
 
+    /// What of [`time`](Self::time) its bytes take: what must be filled first, and the slowest of all that moves them.
+    pub fn bytes_time(&self, size: Bytes) -> [Seconds; 2] {
+        let fill = self.source.fill(size).seconds() + self.destination.fill(size).seconds();
+        [Seconds::new(fill), later(self.source.busy(size), self.destination.busy(size))]
+    }
+
     /// Rate of a message without end.
     pub fn rate(&self) -> Rate {
         self.slowest().0

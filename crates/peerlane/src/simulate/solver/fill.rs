@@ -50,8 +50,27 @@ impl Solver {
     /// Makes every class with flows rise from nothing; gives the links that it concerns.
     fn reset<const UNIT: bool>(&mut self, alive: &[u32], gone: &[u32]) -> Vec<u32> {
         let mut involved = Vec::new();
+        // where the lists hold no other classes, what most of them pull, which have one flow, is the lists' lengths
+        let by_lists = UNIT && self.whole && gone.is_empty() && self.dead == 0;
+        if by_lists {
+            for (i, link) in (0_u32..).zip(&mut self.links) {
+                let pull = self.lists.of(i).0.len() as f64;
+                if pull > 0.0 {
+                    self.rising[i as usize] = Rising { left: link.capacity, pull };
+                    self.is_involved[i as usize] = true;
+                    (link.bound, link.level, link.queued) = (0, f64::INFINITY, false);
+                    involved.push(i);
+                }
+            }
+        }
         for class in alive.iter().chain(gone) {
-            let mass = self.classes[*class as usize].mass;
+            let mut mass = self.classes[*class as usize].mass;
+            if by_lists {
+                mass -= 1.0;
+                if mass == 0.0 {
+                    continue;
+                }
+            }
             for at in self.range(*class) {
                 let i = self.uses[at];
                 let state = &mut self.rising[i as usize];
@@ -141,7 +160,9 @@ impl Solver {
         let capacity = self.links[link as usize].capacity;
         if UNIT && self.whole {
             // sums of whole numbers are exact, also by differences; and what is left is as exact as a new sum
-            still.extend(members.iter().filter(|c| self.is_rising[**c as usize]));
+            let rising = members.iter().filter(|c| self.is_rising[**c as usize]);
+            // no more are left than pull, so that the list need not be read to its end
+            still.extend(rising.take(self.rising[link as usize].pull as usize));
             return self.rising[link as usize].level();
         }
         let (mut taken, mut pulls) = (0.0, 0.0);

@@ -2,7 +2,7 @@
 
 use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
-use crate::cluster::{Cluster, Place, Router};
+use crate::cluster::{Cluster, Place, Router, Via};
 
 /// What a chunk of a pipelined collective holds (NCCL's buffer of 4 MiB in eight steps).
 const CHUNK: f64 = 524_288.0;
@@ -25,8 +25,9 @@ pub(super) struct Layout {
 }
 
 /// One message.
-pub(super) fn message(from: Place, to: Place, size: f64) -> Program {
-    Program { rounds: vec![Round::at_once("a message", vec![Step::send(from, to, size)])] }
+pub(super) fn message(from: Place, to: Place, bytes: f64, via: Via) -> Program {
+    let step = Step::Move { from, to, bytes, delay: 0.0, via };
+    Program { rounds: vec![Round::at_once("a message", vec![step])] }
 }
 
 fn chunks(bytes: f64) -> u64 {

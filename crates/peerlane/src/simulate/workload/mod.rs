@@ -13,7 +13,8 @@ use std::str::FromStr;
 
 use super::SimulateError;
 use super::program::Program;
-use crate::cluster::{Cluster, Router};
+use super::scaling::Scaling;
+use crate::cluster::{Cluster, Router, Via};
 
 pub use bfs::Bfs;
 pub use spin_glass::SpinGlass;
@@ -36,8 +37,8 @@ pub enum Algorithm {
 /// A workload.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Workload {
-    /// One message.
-    PointToPoint(String, String),
+    /// One message, and its way.
+    PointToPoint(String, String, Via),
     /// Every GPU gets the sum of all.
     AllReduce(Algorithm),
     /// Every GPU gets the parts of all.
@@ -59,7 +60,7 @@ pub enum Workload {
 }
 
 /// What may be written for a workload.
-pub const WORKLOADS: &str = "point-to-point:A:B, all-reduce[:ring|tree|hierarchical|rail], all-gather, reduce-scatter, \
+pub const WORKLOADS: &str = "point-to-point:A:B[:staged|loopback], all-reduce[:ring|tree|hierarchical|rail], all-gather, reduce-scatter, \
      all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 impl FromStr for Workload {
@@ -75,7 +76,9 @@ impl FromStr for Workload {
         }
         let words: Vec<&str> = text.split(':').collect();
         Ok(match words.as_slice() {
-            ["point-to-point", a, b] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned()),
+            ["point-to-point", a, b] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Direct),
+            ["point-to-point", a, b, "staged"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Staged),
+            ["point-to-point", a, b, "loopback"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Card),
             ["all-reduce"] | ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
             ["all-reduce", "tree"] => Workload::AllReduce(Algorithm::Tree),
             ["all-reduce", "hierarchical"] => Workload::AllReduce(Algorithm::Hierarchical),
@@ -95,7 +98,14 @@ impl FromStr for Workload {
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Workload::PointToPoint(a, b) => write!(f, "point-to-point:{a}:{b}"),
+            Workload::PointToPoint(a, b, via) => {
+                let via = match via {
+                    Via::Direct => "",
+                    Via::Staged => ":staged",
+                    Via::Card => ":loopback",
+                };
+                write!(f, "point-to-point:{a}:{b}{via}")
+            }
             Workload::AllReduce(Algorithm::Ring) => f.write_str("all-reduce:ring"),
             Workload::AllReduce(Algorithm::Tree) => f.write_str("all-reduce:tree"),
             Workload::AllReduce(Algorithm::Hierarchical) => f.write_str("all-reduce:hierarchical"),
@@ -134,9 +144,9 @@ impl Workload {
     fn told(&self, cluster: &Cluster, router: &Router, size: f64, once: bool) -> Result<Program, SimulateError> {
         let layout = collectives::Layout::new(cluster, router, once);
         Ok(match self {
-            Workload::PointToPoint(a, b) => {
+            Workload::PointToPoint(a, b, via) => {
                 let (from, to) = (cluster.find(a)?, cluster.find(b)?);
-                collectives::message(from, to, size)
+                collectives::message(from, to, size, *via)
             }
             Workload::AllReduce(Algorithm::Ring) => layout.ring("all-reduce around rings", size, 2),
             Workload::AllReduce(Algorithm::Tree) => layout.tree(size),
@@ -151,6 +161,32 @@ impl Workload {
             Workload::Bfs(search) => search.program(cluster, router)?,
             Workload::Training(step) => step.program(cluster)?,
         })
+    }
+
+    /// The workload, and its size, for `ratio` times as many nodes as have it with `size` bytes: with [`Scaling::Weak`] each
+    /// GPU has as much to do, with [`Scaling::Strong`] all of them together. A face is one of a lattice that is divided.
+    ///
+    /// # Errors
+    /// Where the workload does not scale so.
+    pub fn scaled(&self, size: f64, ratio: f64, scaling: Scaling) -> Result<(Workload, f64), SimulateError> {
+        let refuse = |why: &str| Err(SimulateError::Workload(format!("{self}: {why}")));
+        match (self, scaling) {
+            (Workload::PointToPoint(..), _) => refuse("one message does not scale"),
+            (Workload::SpinGlass(run), _) => {
+                let run = SpinGlass { weak: scaling == Scaling::Weak, ..run.clone() };
+                Ok((Workload::SpinGlass(run), size))
+            }
+            (Workload::Bfs(_), Scaling::Weak) => refuse("a graph stays the same, so that only strong scaling is known"),
+            (Workload::Training(_), Scaling::Strong) => {
+                refuse("each copy has its own micro-batches, so that only weak scaling is known")
+            }
+            (Workload::Bfs(_) | Workload::Training(_), _) | (_, Scaling::Weak) => Ok((self.clone(), size)),
+            (Workload::Halo(dimensions), Scaling::Strong) => {
+                let d = f64::from(*dimensions);
+                Ok((self.clone(), size / ratio.powf((d - 1.0) / d)))
+            }
+            (_, Scaling::Strong) => Ok((self.clone(), size / ratio)),
+        }
     }
 
     /// By what nccl-tests multiplies the bandwidth to get that of the bus, for so many GPUs; `None` where it has no such

@@ -9,7 +9,7 @@
 use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
 use super::parameters::Parameters;
-use crate::cluster::{Cluster, Place, Router};
+use crate::cluster::{Cluster, Place, Router, Via};
 
 /// A spin is three single-precision numbers.
 const SPIN_BYTES: f64 = 12.0;
@@ -130,7 +130,7 @@ impl SpinGlass {
             })
         };
         let (near, far) = (host(from)?, host(to)?);
-        let copy = |from, to| Step::Move { from, to, bytes, delay: MEMCPY };
+        let copy = |from, to| Step::Move { from, to, bytes, delay: MEMCPY, via: Via::Direct };
         Ok(vec![copy(from, near), Step::send(near, far, bytes), copy(far, to)])
     }
 }

@@ -6,13 +6,15 @@
 //! {"from": "GPU1", "to": "GPU2", "bytes": 4096, "after": ["b"], "delay": 1e-6}
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::Deserialize;
 
 use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
-use crate::cluster::Cluster;
+use crate::catalogue::Parts;
+use crate::cluster::{Cluster, Place, Router, Via};
+use crate::evidence::Engine;
 
 /// A trace that has been read.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +40,13 @@ struct Line {
     after: Vec<String>,
 }
 
+/// More bytes or seconds than anything has.
+const MOST: f64 = 1e18;
+
 /// Reads a trace for a cluster; empty lines and lines that begin with `#` are left out.
 ///
 /// # Errors
-/// Where a line is no such object, names what is not there, has a number below 0, an id that another has, or waits for
+/// Where a line is no such object, names what is not there or not joined, has a number below 0 or above 10¹⁸, an id that another has, or waits for
 /// itself by way of others; the message names the line.
 pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError> {
     let refuse = |line: usize, why: String| SimulateError::Workload(format!("line {line}: {why}"));
@@ -50,6 +55,8 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
     let mut ids: HashMap<String, u32> = HashMap::new();
     let mut waits: Vec<(u32, String)> = Vec::new();
     let mut total = 0.0;
+    let mut router = Router::new(cluster, Parts::embedded());
+    let mut joined: HashSet<(Place, Place)> = HashSet::new();
     for (i, written) in text.lines().enumerate() {
         let (number, written) = (i + 1, written.trim());
         if written.is_empty() || written.starts_with('#') {
@@ -57,17 +64,22 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         }
         let line: Line = serde_json::from_str(written).map_err(|e| refuse(number, e.to_string()))?;
         let find = |name: &str| cluster.find(name).map_err(|e| refuse(number, e.to_string()));
-        let positive = |what: &str, n: f64| {
-            if n.is_finite() && n >= 0.0 {
-                Ok(n)
-            } else {
+        let positive = |what: &str, n: f64| match n {
+            n if !n.is_finite() || n < 0.0 => {
                 Err(refuse(number, format!("{what} must be a number of at least 0, not {n}")))
             }
+            n if n > MOST => Err(refuse(number, format!("{what} must be at most {MOST:e}, not {n:e}"))),
+            n => Ok(n),
         };
         let step = match (line.from, line.to, line.bytes, line.on, line.seconds) {
             (Some(from), Some(to), Some(bytes), None, None) => {
                 total += positive("bytes", bytes)?;
-                Step::Move { from: find(&from)?, to: find(&to)?, bytes, delay: positive("delay", line.delay)? }
+                let delay = positive("delay", line.delay)?;
+                let (from, to) = (find(&from)?, find(&to)?);
+                if from != to && joined.insert((from, to)) {
+                    router.way(from, to, Engine::Ce).map_err(|e| refuse(number, e.to_string()))?;
+                }
+                Step::Move { from, to, bytes, delay, via: Via::Direct }
             }
             (None, None, None, Some(on), Some(seconds)) => {
                 Step::Compute { on: find(&on)?, seconds: positive("seconds", seconds)? }
@@ -151,6 +163,17 @@ mod tests {
     }
 
     #[test]
+    fn what_nothing_joins_is_refused_with_its_line() {
+        let text = "name = \"x\"\nnode = \"quong-node\"\nnodes = 3\n[network]\nshape = \"links\"\n\
+                    [[links]]\nbetween = [\"node0\", \"node1\"]\n[[links]]\nbetween = [\"node2\", \"s\"]\n";
+        let cluster = crate::cluster::read_cluster(text, "x.toml", |s| system(s).and_then(Result::ok)).unwrap();
+        let line = |to: u32| format!("{{\"from\":\"node0/GPU0\",\"to\":\"node{to}/GPU0\",\"bytes\":1}}\n");
+        let message = read_trace(&format!("{}{}", line(1), line(2)), &cluster).unwrap_err().to_string();
+        assert_eq!(message, "workload line 2: nothing joins node0 and node2");
+        assert!(read_trace(&line(1), &cluster).is_ok());
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_its_line() {
         let a = "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"c\"]}\n";
         let b = "{\"id\":\"b\",\"on\":\"GPU0\",\"seconds\":1}\n";
@@ -163,6 +186,10 @@ mod tests {
             ("\n{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":-1}", "line 2: bytes must be a number of at least 0"),
             ("{\"from\":\"GPU0\",\"to\":\"GPU1\"}", "line 1: a line has either"),
             ("{\"on\":\"GPU0\",\"seconds\":NaN}", "line 1: "),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1e400}", "line 1: "),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1e300}", "line 1: bytes must be at most 1e18"),
+            ("\n{\"on\":\"GPU0\",\"seconds\":1e19}", "line 2: seconds must be at most 1e18"),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1,\"delay\":-1}", "line 1: delay must be"),
             ("{\"on\":\"GPU0\",\"seconds\":1,\"afte\":[]}", "unknown field `afte`"),
             ("{\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"x\"]}", "line 1: it waits for 'x'"),
             (
