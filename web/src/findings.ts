@@ -2,10 +2,12 @@
 
 import type { FindingView } from "./document";
 import { button, h, type Child } from "./dom";
+import { number, unit } from "./format";
 import { from, list } from "./panel";
 import type { State } from "./state";
 
 const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
+const SURE = { certain: "", likely: ", likely", possible: ", possibly" } as const;
 const KIND = { fault: "fault", design: "by design", measurement: "measurement" } as const;
 
 /** Cells that a finding names one by one before the rest is a number. */
@@ -31,6 +33,11 @@ export function findings(state: State, show: (matrix: number, row: number, col: 
   );
 }
 
+/** What a finding costs: `6.89 GB/s (88 %)`; empty where that is not told. */
+function cost({ cost }: FindingView): string {
+  return cost ? `${number(cost.lost)} ${unit(cost.unit)} (${(100 * cost.share).toFixed(0)} %)` : "";
+}
+
 function item(
   state: State,
   finding: FindingView,
@@ -51,11 +58,13 @@ function item(
     "li",
     { class: `finding mark-${finding.severity}`, id },
     h("h3", {}, h("span", { class: "severity" }, severity), " ", finding.summary),
-    h("p", { class: "hint" }, `${finding.rule}, ${KIND[finding.kind]}`),
+    h("p", { class: "hint" }, `${finding.rule}, ${KIND[finding.kind]}${SURE[finding.certainty]}`),
     list([
       ["expected", finding.expected],
       ["observed", finding.observed],
+      ["costs", cost(finding)],
       ["mend", finding.mend],
+      ["confirm", finding.confirm],
     ]),
     h(
       "p",

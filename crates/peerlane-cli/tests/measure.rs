@@ -327,6 +327,26 @@ fn an_interrupted_run_is_written_and_gone_on_with() {
 }
 
 #[test]
+fn a_run_that_is_interrupted_before_its_first_cell_replaces_no_other() {
+    let folder = folder("nothing");
+    let path = folder.join("run.json");
+    let pair = ["--tests", "pairs", "--pairs", "GPU1-GPU2", "-o", text(&path)];
+    let healthy = peerlane(&[&["measure", "h200x4-vm"], &pair[..]].concat());
+    assert_eq!(status(&healthy), 0, "{}", err(&healthy));
+    let good = fs::read(&path).unwrap();
+
+    let system = faulty(&folder, r#"hang = ["GPU1", "GPU2"]"#);
+    let hanging = ["measure", text(&system), "--patience", "10m"];
+    let child = command(&[&hanging[..], &pair].concat()).spawn().unwrap();
+    until("the machine is open", || folder.join("run.json.partial").exists());
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(status(&output), 2);
+    assert!(err(&output).contains("nothing was measured, and") && err(&output).contains("is as it was"), "{output:?}");
+    assert!(fs::read(&path).unwrap() == good && !folder.join("run.json.partial").exists());
+}
+
+#[test]
 fn a_worker_that_dies_is_replaced() {
     let (folder, _, child) = stuck("dies");
     let workers = children(&child);

@@ -6,7 +6,7 @@ use peerlane::evidence::{Text, scan_text};
 use peerlane::model::Model;
 
 fn findings(system: &str) -> Vec<Finding> {
-    let machine = catalogue::system(system).unwrap().unwrap();
+    let Some(Ok(machine)) = catalogue::system(system) else { return Vec::new() };
     let model = Model::new(&machine, Parts::embedded());
     check(&Context { machine: &machine, model: &model })
 }
@@ -70,6 +70,7 @@ fn the_s822lc_has_no_fault_and_its_slow_crossing_is_named_beside_the_others() {
 
 #[test]
 fn what_no_run_shows_is_no_fault_of_any_machine() {
+    assert!(catalogue::system_names().all(|name| catalogue::system(name).is_some_and(|system| system.is_ok())));
     for system in catalogue::system_names().filter(|name| *name != "7gforce") {
         let faults: Vec<Finding> = findings(system).into_iter().filter(|f| f.kind == FindingKind::Fault).collect();
         assert!(faults.is_empty(), "{system}: {faults:#?}");

@@ -331,3 +331,59 @@ fn join(known: &mut Conditions, new: Conditions) {
 fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
     End::Accident(Accident { round: watch.round, kind, why, cells: std::mem::take(&mut watch.held) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+    use peerlane::run::{SCHEMA, Subject};
+    use peerlane::units::Bytes;
+    use peerlane_gpu::GpuName;
+
+    fn run_of(pairs: &[(&str, &str)]) -> Run {
+        let step = |(from, to): &(&str, &str)| Step {
+            test: Test::Pairs,
+            work: Work::Transfers(vec![Transfer::new(*from, *to)]),
+            size: Size::UpTo(Bytes(8)),
+        };
+        let rounds = pairs.iter().map(|pair| vec![step(pair)]).collect();
+        Run {
+            schema: SCHEMA.to_owned(),
+            peerlane: "0".to_owned(),
+            machine: Subject { name: "m".to_owned(), target: "live".to_owned(), system: None, evidence: Vec::new() },
+            fabric: serde_json::Value::Null,
+            plan: Plan { method: Method::default(), rounds, skipped: Vec::new() },
+            conditions: Conditions::default(),
+            wall: Seconds::new(0.0),
+            complete: false,
+            cells: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_worker_opens_what_is_left_and_minds_nothing_of_those_before() {
+        let gpu =
+            |i: usize| GpuName { name: format!("GPU{i}"), address: format!("0000:0{}:00.0", i + 1).parse().unwrap() };
+        let device = Device::Live { gpus: (0..6).map(gpu).collect() };
+        let mut run = run_of(&[("GPU0", "GPU1"), ("GPU2", "GPU3"), ("GPU2", "host")]);
+        let mut progress = Progress::new(false, &run);
+        let (mut keeper, interrupt) = (Keeper::none(), Interrupt::default());
+        let mut supervisor = Supervisor::new(device, false, &mut run, &mut keeper, &mut progress, &interrupt);
+        let named = |request: &Request| -> Vec<String> {
+            let Device::Live { gpus } = &request.device else { panic!("{request:?}") };
+            gpus.iter().map(|gpu| gpu.name.clone()).collect()
+        };
+        let first = supervisor.request();
+        assert_eq!(named(&first), ["GPU0", "GPU1", "GPU2", "GPU3"]);
+        assert_eq!(first.tolerated, Tolerated::default());
+
+        let mut watch = Watch::default();
+        assert!(supervisor.hear(Message::Conditions(Box::default()), &mut watch).is_none());
+        supervisor.left_behind.push(4711);
+        let cells = supervisor.course.lose("GPU3", FlagKind::NotApplicable, "it is hidden");
+        supervisor.take(Event::Cells(cells));
+        let next = supervisor.request();
+        assert_eq!(named(&next), ["GPU0", "GPU1", "GPU2"]);
+        assert_eq!(next.tolerated, Tolerated { others: false, ours_before: true, left_behind: vec![4711] });
+    }
+}

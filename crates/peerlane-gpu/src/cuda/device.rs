@@ -58,6 +58,12 @@ impl Device {
             .max(1)
     }
 
+    /// Bytes of its L2.
+    pub(crate) fn l2_bytes(&self) -> Option<usize> {
+        let bytes = self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
+        usize::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+    }
+
     /// Compute capability, such as (9, 0).
     pub(crate) fn compute_capability(&self) -> (i32, i32) {
         let of = |which| self.attribute(which).unwrap_or(0);

@@ -27,7 +27,8 @@ const STAGED_PIECE: usize = 512 << 10;
 /// Copies of host memory in one launch of a kernel.
 const LAUNCHED: u32 = 4;
 
-/// The least that such a copy holds: as much as the L2 of the largest GPUs.
+/// The least that such a copy holds, and it must be as much as the GPU's L2, through which source and target both go: so
+/// nothing of the source is left there when the next copy begins.
 const LAUNCHED_BYTES: usize = 64 << 20;
 
 /// Marks of each lane in a pilot of several: from the first to the last tells the pace, also where one engine serves the
@@ -374,7 +375,7 @@ impl Lane {
     /// different times, which costs most where both directions share the link, and a program's longer copy pays once.
     fn fit_repeats(&mut self) {
         let host = matches!(self.mover, Mover::FromHost | Mover::ToHost);
-        self.repeats = if host && self.bytes >= LAUNCHED_BYTES { LAUNCHED } else { 1 };
+        self.repeats = if host { copies_a_launch(self.bytes, self.driving.context.device.l2_bytes()) } else { 1 };
     }
 
     /// Bytes that so many messages hold, each as often as a launch copies it.
@@ -436,6 +437,12 @@ impl Lane {
     }
 }
 
+/// How often one launch copies so many bytes of host memory, on a GPU with such an L2, if that is known.
+fn copies_a_launch(bytes: usize, l2: Option<usize>) -> u32 {
+    let beyond_caches = l2.is_some_and(|l2| bytes >= l2);
+    if bytes >= LAUNCHED_BYTES && beyond_caches { LAUNCHED } else { 1 }
+}
+
 /// Which lane's which mark is queued when, so that lanes of different counts go forward evenly.
 fn in_turns(counts: &[(usize, usize)]) -> Vec<(usize, usize)> {
     let mut turns: Vec<(usize, usize)> =
@@ -447,7 +454,15 @@ fn in_turns(counts: &[(usize, usize)]) -> Vec<(usize, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::in_turns;
+    use super::{LAUNCHED, copies_a_launch, in_turns};
+
+    #[test]
+    fn one_launch_copies_again_only_what_no_cache_holds() {
+        assert_eq!(copies_a_launch(64 << 20, Some(60 << 20)), LAUNCHED);
+        assert_eq!([32, 64, 125].map(|mib| copies_a_launch(mib << 20, Some(126 << 20))), [1; 3]);
+        assert_eq!(copies_a_launch(256 << 20, Some(126 << 20)), LAUNCHED);
+        assert_eq!((copies_a_launch(32 << 20, Some(4 << 20)), copies_a_launch(64 << 20, None)), (1, 1));
+    }
 
     #[test]
     fn lanes_are_queued_in_turns_whatever_their_counts() {
