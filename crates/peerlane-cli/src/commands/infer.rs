@@ -71,7 +71,7 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
     let mut asker = Asker::new(measured.device.clone(), args.force, &interrupt);
     let shown = Progress::new();
     let source = match measured.device {
-        Device::Live { .. } => "measured live",
+        Device::Live { .. } => inference::LIVE,
         Device::Virtual { .. } => "a virtual machine",
     };
     let ways = if args.directions.is_empty() { Way::ALL.to_vec() } else { args.directions.clone() };

@@ -14,6 +14,9 @@ const FEW_SETS: usize = 2;
 /// What cannot be told is cut after so many, unless all is asked for.
 const FEW: usize = 4;
 
+/// The source of what was asked of this machine.
+pub(crate) const LIVE: &str = "measured live";
+
 /// From here on a group is taken for certain.
 const SURE: f64 = 0.99;
 
@@ -51,7 +54,12 @@ fn verdict(found: &Inference) -> String {
             format!("{}{doubt}", count(n, "shared limit"))
         }
     };
-    format!("{}: {what} ({})", found.machine, found.source)
+    // a live machine's name is its host's, which may say nothing
+    let gpus = found.asked.iter().map(|a| a.flows).max().unwrap_or(0);
+    let live = found.source == LIVE;
+    let name =
+        if live { format!("This machine ({}, {})", found.machine, count(gpus, "GPU")) } else { found.machine.clone() };
+    format!("{name}: {what} ({})", found.source)
 }
 
 fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {

@@ -7,13 +7,19 @@ use super::coverage::Coverage;
 use super::fit::{Data, Fit};
 use super::hypothesis::{Group, Hypothesis};
 use super::members::Members;
-use super::questions::{most_telling, open, suspicions};
+use super::questions::{most_telling, open, suspicions, units};
 use super::search::search;
 use super::trials::{Noise, Trial};
 use crate::virtual_machine::random::Random;
 
 /// What each single trial allows, many together may not: so it is searched now and then without any odd trial.
 const SEARCH_EVERY: usize = 20;
+
+/// Sets at random for each flow, where there are too many subsets to drive each.
+const UNIONS: usize = 2;
+
+/// Draws before a set of more than one flow is given up.
+const TRIES: usize = 16;
 
 /// How the experiment is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +65,7 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     let mut coverage = Coverage::new(n, &mut random);
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let mut settled: BTreeSet<Members> = BTreeSet::new();
+    let mut unions = 0;
     let mut next = (n > 1).then_some(all);
     while let Some(set) = next.filter(|_| data.trials.len() < design.sets) {
         let trial = ask(set)?;
@@ -79,7 +86,12 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
         coverage.renew(&fit.hypothesis, data.trials.iter().enumerate().filter(shows).map(|(_, t)| t.set));
         next = suspected(&fit, all, &data, design.repeats, &mut random)
             .or_else(|| next_set(&fit, all, &data, design.repeats, &mut settled, &mut random))
-            .or_else(|| coverage.most_driving(&fit.hypothesis, all, &mut random));
+            .or_else(|| coverage.most_driving(&fit.hypothesis, all, &mut random))
+            .or_else(|| {
+                unions += 1;
+                let wanted = !coverage.is_exhaustive() && unions <= UNIONS * n;
+                wanted.then(|| union(&fit.hypothesis, all, &mut random))
+            });
     }
     Ok(outcome(fit, data, coverage, all, &mut random))
 }
@@ -105,6 +117,21 @@ fn outcome(fit: Fit, data: Data, mut coverage: Coverage, all: Members, random: &
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let supports = supports(&fit, all, &data, random);
     Outcome { hypothesis: fit.hypothesis, trials: data.trials, supports, undriven: coverage.left().collect() }
+}
+
+/// Some flows at random, or some of what moves together as far as is known: a limit above several groups shows where only its own are busy.
+fn union(hypothesis: &Hypothesis, all: Members, random: &mut Random) -> Members {
+    for _ in 0..TRIES {
+        let share = 0.25 + 0.5 * random.uniform();
+        let together = random.uniform() < 0.5;
+        let units = if together { units(all, &hypothesis.groups) } else { all.iter().map(Members::one).collect() };
+        let chosen = units.into_iter().filter(|_| random.uniform() < share);
+        let set = chosen.fold(Members::NONE, Members::or);
+        if set.len() > 1 {
+            return set;
+        }
+    }
+    all
 }
 
 fn members_of(hypothesis: &Hypothesis) -> BTreeSet<Members> {

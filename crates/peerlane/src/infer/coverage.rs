@@ -23,6 +23,7 @@ const TRIED: usize = 16;
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
     subsets: Vec<Subset>,
+    exhaustive: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +57,13 @@ impl Coverage {
         all.retain(|m| m.len() > 1);
         all.sort_unstable();
         all.dedup();
-        Coverage { subsets: all.into_iter().map(|members| Subset { members, able: 0.0, driven: 0.0 }).collect() }
+        let subsets = all.into_iter().map(|members| Subset { members, able: 0.0, driven: 0.0 });
+        Coverage { subsets: subsets.collect(), exhaustive: n <= ALL_SUBSETS }
+    }
+
+    /// Whether it holds every subset.
+    pub(super) fn is_exhaustive(&self) -> bool {
+        self.exhaustive
     }
 
     /// Takes in a new hypothesis, and all sets that were asked.

@@ -17,6 +17,9 @@ const SUGGESTING: usize = 5;
 /// Changes in one search.
 const MOST_CHANGES: usize = 60;
 
+/// Changes whose numbers are fitted, of each round the most promising.
+const REFITTED: usize = 4;
+
 /// A change must better the score by so much.
 const LEAST_GAIN: f64 = 3.0;
 
@@ -55,25 +58,28 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         if !seen.insert(key) {
             return;
         }
-        let mut other = fit.hypothesis.with(change.groups.clone());
+        let other = fit.hypothesis.with(change.groups.clone());
         // a rate alone may have been bent to what a group does to it
+        let mut unbent = other.clone();
         for flow in all_of(&change.new).minus(all_of(&change.old)).iter() {
-            if let (Some(solo), Some(lone)) = (other.solo.get_mut(flow), data.alone(flow)) {
+            if let (Some(solo), Some(lone)) = (unbent.solo.get_mut(flow), data.alone(flow)) {
                 *solo = lone;
             }
         }
         let costs = cost(&change.groups) - cost(&fit.hypothesis.groups);
-        if let Some(trial) = by {
-            let before = trial.distance(&fit.hypothesis.rates(trial.set), data.noise);
-            let after = trial.distance(&other.rates(trial.set), data.noise);
-            // what does not help the trial that suggests it is not worth more
-            if before - after < costs.min(1.0) {
-                return;
+        for other in [other, unbent] {
+            if let Some(trial) = by {
+                let before = trial.distance(&fit.hypothesis.rates(trial.set), data.noise);
+                let after = trial.distance(&other.rates(trial.set), data.noise);
+                // what does not help the trial that suggests it is not worth more
+                if before - after < costs.min(1.0) {
+                    continue;
+                }
             }
-        }
-        let gain = -costs - fit.difference(&other, &change.old, &change.new, data);
-        if gain > -GROUP_COST / 2.0 {
-            gains.push((gain, other));
+            let gain = -costs - fit.difference(&other, &change.old, &change.new, data);
+            if gain > -GROUP_COST / 2.0 && gains.iter().all(|(_, known)| *known != other) {
+                gains.push((gain, other));
+            }
         }
     };
     for (_, at) in worst.iter().take(SUGGESTING) {
@@ -86,7 +92,7 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         consider(change(&fit.hypothesis, &[at], Vec::new()), None);
     }
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let refitted = gains.into_iter().take(3).map(|(_, other)| Fit::refitted(other, data));
+    let refitted = gains.into_iter().take(REFITTED).map(|(_, other)| Fit::refitted(other, data));
     let best = refitted.min_by(|a, b| a.score.total_cmp(&b.score))?;
     (best.score < fit.score - LEAST_GAIN).then_some(best)
 }
