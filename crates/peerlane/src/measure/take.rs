@@ -15,6 +15,9 @@ const WARM_WINDOW: usize = 4;
 /// The most batches of a warm-up.
 const WARM_MOST: usize = 12;
 
+/// The part of a step's time after which warming up ends with the first two batches that agree, however few.
+const WARM_SHARE: f64 = 0.25;
+
 /// How much steps are given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
@@ -91,7 +94,7 @@ pub(super) fn take(
             break;
         }
         let time = (end - now).max(0.0) / (effort.allocations - allocation) as f64;
-        let one = Allocation { steps, method, most: effort.most.max(method.least_samples), end: now + time };
+        let one = Allocation { steps, method, most: effort.most.max(method.least_samples), end: now + time, time };
         let taken = one.take(executor, allocation).inspect_err(|failure| {
             if !failure.fatal {
                 executor.release();
@@ -126,6 +129,8 @@ struct Allocation<'a> {
     most: usize,
     /// By the executor's clock.
     end: f64,
+    /// From its beginning.
+    time: f64,
 }
 
 impl Allocation<'_> {
@@ -148,8 +153,9 @@ impl Allocation<'_> {
     }
 
     /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the
-    /// cold nor the warm rate.
+    /// cold nor the warm rate. Where it is late, two batches that agree as closely as numbers are asked for show it.
     fn warm_up(&self, executor: &mut dyn Executor) -> Result<(), Failure> {
+        let late = self.end - (1.0 - WARM_SHARE) * self.time;
         let mut medians: Vec<Vec<f64>> = vec![Vec::new(); self.steps.len()];
         for _ in 0..WARM_MOST {
             let batch = self.batch(executor, WARM_BATCH)?;
@@ -158,7 +164,8 @@ impl Allocation<'_> {
             }
             let trending = medians.iter().any(|of| is_trending(of, self.method.precision));
             let told = medians.iter().all(|of| of.len() >= WARM_WINDOW);
-            if told && !trending {
+            let agree = medians.iter().all(|of| is_settled(of, self.method.precision));
+            if (told && !trending) || (agree && executor.now().seconds() >= late) {
                 break;
             }
         }
@@ -222,6 +229,11 @@ impl Allocation<'_> {
         }
         Ok(batch)
     }
+}
+
+/// Whether the last two medians are one within the precision that is asked for.
+fn is_settled(medians: &[f64], precision: f64) -> bool {
+    medians.last_chunk().is_some_and(|[a, b]| (b - a).abs() <= precision * b.abs())
 }
 
 /// Whether the last two medians differ from the two before by more than is asked for, and by more than the two of a
