@@ -15,7 +15,7 @@ const WARM_WINDOW: usize = 4;
 /// The most batches of a warm-up.
 const WARM_MOST: usize = 12;
 
-/// The part of a step's time after which warming up ends with the first two batches that agree, however few.
+/// The part of a step's time after which warming up ends as soon as batches do not look like a trend, however few.
 const WARM_SHARE: f64 = 0.25;
 
 /// How much steps are given.
@@ -153,7 +153,7 @@ impl Allocation<'_> {
     }
 
     /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the
-    /// cold nor the warm rate. Where it is late, two batches that agree as closely as numbers are asked for show it.
+    /// cold nor the warm rate. Where it is late, two batches that agree show it, or three that neither rise nor fall.
     fn warm_up(&self, executor: &mut dyn Executor) -> Result<(), Failure> {
         let late = self.end - (1.0 - WARM_SHARE) * self.time;
         let mut medians: Vec<Vec<f64>> = vec![Vec::new(); self.steps.len()];
@@ -164,8 +164,8 @@ impl Allocation<'_> {
             }
             let trending = medians.iter().any(|of| is_trending(of, self.method.precision));
             let told = medians.iter().all(|of| of.len() >= WARM_WINDOW);
-            let agree = medians.iter().all(|of| is_settled(of, self.method.precision));
-            if (told && !trending) || (agree && executor.now().seconds() >= late) {
+            let settled = medians.iter().all(|of| is_settled(of, self.method.precision));
+            if (told && !trending) || (settled && executor.now().seconds() >= late) {
                 break;
             }
         }
@@ -231,9 +231,11 @@ impl Allocation<'_> {
     }
 }
 
-/// Whether the last two medians are one within the precision that is asked for.
+/// Whether the last two medians agree within the precision that is asked for, or the last three neither rise nor fall.
 fn is_settled(medians: &[f64], precision: f64) -> bool {
-    medians.last_chunk().is_some_and(|[a, b]| (b - a).abs() <= precision * b.abs())
+    let agree = |[a, b]: &[f64; 2]| (b - a).abs() <= precision * b.abs();
+    let turns = |[a, b, c]: &[f64; 3]| (b - a) * (c - b) <= 0.0;
+    medians.last_chunk().is_some_and(agree) || medians.last_chunk().is_some_and(turns)
 }
 
 /// Whether the last two medians differ from the two before by more than is asked for, and by more than the two of a
