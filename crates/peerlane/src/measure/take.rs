@@ -153,19 +153,22 @@ impl Allocation<'_> {
     }
 
     /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the
-    /// cold nor the warm rate. Where it is late, two batches that agree show it, or three that neither rise nor fall.
+    /// cold nor the warm rate. Where it is late, a batch in itself shows it, two that agree, or three that neither rise nor fall.
     fn warm_up(&self, executor: &mut dyn Executor) -> Result<(), Failure> {
         let late = self.end - (1.0 - WARM_SHARE) * self.time;
         let mut medians: Vec<Vec<f64>> = vec![Vec::new(); self.steps.len()];
         for _ in 0..WARM_MOST {
             let batch = self.batch(executor, WARM_BATCH)?;
+            let mut alike = true;
             for ((of, step), samples) in medians.iter_mut().zip(self.steps).zip(&batch) {
-                of.extend(Median::of(&headlines(&step.work, samples)).map(|m| m.value));
+                let values = headlines(&step.work, samples);
+                alike &= values.windows(2).all(|two| is_settled(two, self.method.precision));
+                of.extend(Median::of(&values).map(|m| m.value));
             }
             let trending = medians.iter().any(|of| is_trending(of, self.method.precision));
             let told = medians.iter().all(|of| of.len() >= WARM_WINDOW);
-            let settled = medians.iter().all(|of| is_settled(of, self.method.precision));
-            if (told && !trending) || (settled && executor.now().seconds() >= late) {
+            let settled = || medians.iter().all(|of| is_settled(of, self.method.precision));
+            if (told && !trending) || ((alike || settled()) && executor.now().seconds() >= late) {
                 break;
             }
         }
