@@ -1,10 +1,12 @@
 //! The embedded catalogue: `parts/*.toml` (component models) and `systems/*.toml` (whole machines).
 
+mod constant;
 mod embedded;
 mod part;
 mod system;
 
-pub use part::{Basis, Constant, End, Part, PartError, PartKind, Parts};
+pub use constant::{Basis, Constant, Elsewhere};
+pub use part::{End, Part, PartError, PartKind, Parts};
 pub use system::{SystemError, read_system};
 pub(crate) use system::{common_nvlink, common_width};
 

@@ -1,0 +1,151 @@
+//! What `measure` and `infer` take.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use peerlane::infer::Way;
+use peerlane::plan::{Scope, Test};
+use peerlane::units::Seconds;
+
+use super::{Detail, Machines, TARGETS};
+
+const MEASURED: &str = "\
+TARGET is one of:
+  live             this machine (the default)
+  NAME             a system of the catalogue, as a virtual machine: peerlane measure h200x4-vm
+  FILE.toml        a system that you describe yourself, as a virtual machine
+
+Exit status: 0 done, 2 could not do it, or not all of it.";
+
+/// Arguments of `measure`.
+#[derive(Debug, Args)]
+#[command(after_help = MEASURED)]
+pub(crate) struct MeasureArgs {
+    /// What to measure: 'live', a system's name, or a system file
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Only these tests
+    #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_parser = tests())]
+    pub(crate) tests: Vec<Test>,
+    /// Only steps between these: GPU0-GPU1, GPU0-host, GPU3
+    #[arg(long, value_name = "PAIR,…", value_delimiter = ',')]
+    pub(crate) pairs: Vec<String>,
+    /// How precise: the width of the median's 95 % interval, as 1% or 0.01
+    #[arg(long, value_name = "WIDTH", value_parser = share)]
+    pub(crate) precision: Option<f64>,
+    /// How long it may take in all, as 30s, 2m or 500ms; initialisation apart
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) budget: Option<Seconds>,
+    /// What matters most, in about two seconds
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// All that can be asked
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Keep the run in this file, from its first number on
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Go on with the run in that file
+    #[arg(long, requires = "output")]
+    pub(crate) resume: bool,
+    /// Measure GPUs that others use, too
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// How long a step may take before it is given up as hung
+    #[arg(long, value_name = "TIME", value_parser = duration, hide = true)]
+    pub(crate) patience: Option<Seconds>,
+}
+
+impl MeasureArgs {
+    /// How much is asked.
+    pub(crate) fn scope(&self) -> Scope {
+        match (self.quick, self.full) {
+            (true, _) => Scope::Quick,
+            (_, true) => Scope::Full,
+            _ => Scope::Default,
+        }
+    }
+}
+
+/// Arguments of `infer`.
+#[derive(Debug, Args)]
+#[command(after_help = TARGETS)]
+pub(crate) struct InferArgs {
+    #[command(flatten)]
+    pub(crate) machines: Machines,
+    #[command(flatten)]
+    pub(crate) detail: Detail,
+    /// Ask nothing; take the numbers that are published or recorded, as with a run or a capture
+    #[arg(long, conflicts_with_all = ["directions", "force"])]
+    pub(crate) recorded: bool,
+    /// Only these directions
+    #[arg(long, value_name = "DIRECTION,…", value_delimiter = ',', value_parser = ways())]
+    pub(crate) directions: Vec<Way>,
+    /// Write what was found into this file, too, as JSON
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Measure GPUs that others use, too
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+fn ways() -> impl TypedValueParser<Value = Way> {
+    let named = |name: String| Way::ALL.into_iter().find(|way| way.name() == name).ok_or("no such direction");
+    PossibleValuesParser::new(Way::ALL.map(Way::name)).try_map(named)
+}
+
+fn tests() -> impl TypedValueParser<Value = Test> {
+    let named = |name: String| Test::ALL.into_iter().find(|test| test.name() == name).ok_or("no such test");
+    PossibleValuesParser::new(Test::ALL.map(Test::name)).try_map(named)
+}
+
+/// `30s`, `2m`, `1.5h` or `500ms`.
+fn duration(text: &str) -> Result<Seconds, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let factor = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is written as 30s, 2m or 500ms".to_owned()),
+    };
+    let number = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
+    let seconds = number.map(|n| n * factor).filter(|s| s.is_finite() && *s > 0.0);
+    seconds.map(Seconds::new).ok_or_else(|| "a time above 0 is written as 30s, 2m or 500ms".to_owned())
+}
+
+/// `1%` or `0.01`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 0.01),
+        None => (text, 1.0),
+    };
+    let share = number.parse::<f64>().ok().map(|n| n * factor).filter(|s| *s > 0.0 && *s < 1.0);
+    share.ok_or_else(|| "it is written as 1% or 0.01, above 0 and below 100%".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        let seconds = |text: &str| duration(text).map(Seconds::seconds);
+        assert_eq!((seconds("30s"), seconds("2m"), seconds("1.5h")), (Ok(30.0), Ok(120.0), Ok(5400.0)));
+        assert_eq!(seconds("500ms"), Ok(0.5));
+        for wrong in ["30", "", "s", "-1s", "0s", "1.2.3s", "1e400s", "five minutes", "٣s"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn widths_are_shares() {
+        assert_eq!((share("1%"), share("0.01"), share("2.5 %")), (Ok(0.01), Ok(0.01), Ok(0.025)));
+        for wrong in ["1", "0", "0%", "100%", "-1%", "nan", "", "%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+}
