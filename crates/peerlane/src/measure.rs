@@ -66,6 +66,12 @@ pub trait Executor {
     /// Time since the executor was made, by its own clock.
     fn now(&mut self) -> Seconds;
 
+    /// Whether `prepare` runs what it prepares, as one does that looks for the size of messages: then the first samples are no
+    /// cold ones.
+    fn runs_while_preparing(&self) -> bool {
+        false
+    }
+
     /// By what share of itself a quantity may differ when another process measures it, although no sample of this one
     /// shows that. A cell's interval reaches farther by so much.
     fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {

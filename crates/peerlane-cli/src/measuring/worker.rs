@@ -182,6 +182,10 @@ impl Executor for Pulsing<'_> {
         self.machine.now()
     }
 
+    fn runs_while_preparing(&self) -> bool {
+        self.machine.runs_while_preparing()
+    }
+
     fn between_runs(&self, work: &Work, quantity: Quantity) -> f64 {
         self.machine.between_runs(work, quantity)
     }

@@ -166,6 +166,10 @@ impl Live {
 const BETWEEN_RUNS: [f64; 2] = [0.04, 0.15];
 
 impl Executor for Live {
+    fn runs_while_preparing(&self) -> bool {
+        true
+    }
+
     fn between_runs(&self, work: &Work, _: Quantity) -> f64 {
         match work {
             Work::SmallCopies(transfer) => BETWEEN_RUNS[usize::from(transfer.via != Via::Direct)],

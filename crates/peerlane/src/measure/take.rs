@@ -153,13 +153,14 @@ impl Allocation<'_> {
     }
 
     /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the
-    /// cold nor the warm rate. Where it is late, a batch in itself shows it, two that agree, or three that neither rise nor fall.
+    /// cold nor the warm rate. Where it is late, two batches that agree show it, or three that neither rise nor fall; one in
+    /// itself where the steps ran before.
     fn warm_up(&self, executor: &mut dyn Executor) -> Result<(), Failure> {
         let late = self.end - (1.0 - WARM_SHARE) * self.time;
         let mut medians: Vec<Vec<f64>> = vec![Vec::new(); self.steps.len()];
         for _ in 0..WARM_MOST {
             let batch = self.batch(executor, WARM_BATCH)?;
-            let mut alike = true;
+            let mut alike = executor.runs_while_preparing();
             for ((of, step), samples) in medians.iter_mut().zip(self.steps).zip(&batch) {
                 let values = headlines(&step.work, samples);
                 alike &= values.windows(2).all(|two| is_settled(two, self.method.precision));
