@@ -87,7 +87,7 @@ pub const MOST_PREDICTED: usize = 256;
 ///
 /// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
 /// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
-/// shows ([`NVLINK_UNTOLD`]), no direct ones between GPUs.
+/// shows (a note says so), no direct ones between GPUs.
 pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
     let fabric = &model.machine.fabric;
     let all_pairs = fabric.devices().len() <= MOST_PREDICTED;
