@@ -144,6 +144,11 @@ fn a_record_beside_its_machine_is_drawn_and_judged() {
     let finding = check["findings"].as_array().unwrap().iter().find(|f| f["rule"] == "shared-limit").unwrap().clone();
     assert_eq!(finding["subjects"], serde_json::json!(["GPU0", "GPU1", "GPU2", "GPU3"]));
     assert_eq!(finding["evidence"], serde_json::json!([format!("{record} (peerlane infer)")]));
+    let page = folder.join("report.html");
+    out(&["report", RUN, record, "--output", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("Shared limits by") && page.contains("157.1 ("), "the report tells no shared limits");
+    assert!(page.contains("GPU0–GPU2 at once, "), "the report tells no sets that show them");
     let alone = peerlane(&["map", record]);
     let other = peerlane(&["map", "az-2x-m60", record]);
     std::fs::remove_dir_all(&folder).unwrap();

@@ -1,9 +1,11 @@
 //! Facts about a machine and the run on it, as small tables.
 
+use peerlane::infer::{Inference, InferredGroup};
 use peerlane::machine::Machine;
 use peerlane::run::{GpuState, Run};
 
 use super::document::Table;
+use crate::render::inference;
 use crate::render::run::{date, time};
 
 /// All there are.
@@ -18,6 +20,7 @@ pub(super) fn all(machine: &Machine, run: Option<&Run>) -> Vec<Table> {
         };
         Table { title: format!("Rates stated in {origin}"), columns, rows: table.rows.iter().map(row).collect() }
     }));
+    tables.extend(machine.inferred.iter().map(|(found, origin)| shared(found, &origin.to_string())));
     if let Some(run) = run {
         tables.push(conditions(run));
         tables.push(states(run));
@@ -48,6 +51,16 @@ fn slots(machine: &Machine) -> Table {
         vec![slot.name.clone(), format!("x{}", slot.physical), format!("x{}", slot.wired), port, slot.shares.join(", ")]
     };
     Table { title: "Slots of the board".to_owned(), columns, rows: machine.slots.iter().map(row).collect() }
+}
+
+/// Limits that contention showed, each with the sets of transfers that show it.
+fn shared(found: &Inference, origin: &str) -> Table {
+    let columns = ["members", "direction", "limit and its interval, GB/s", "shown by"].map(str::to_owned).to_vec();
+    let row = |group: &InferredGroup| {
+        let direction = group.direction.words().to_owned();
+        vec![inference::members(group), direction, inference::limit(group), inference::shown_by(found, group, true)]
+    };
+    Table { title: format!("Shared limits by {origin}"), columns, rows: found.groups.iter().map(row).collect() }
 }
 
 fn conditions(run: &Run) -> Table {

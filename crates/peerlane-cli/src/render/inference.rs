@@ -79,13 +79,17 @@ fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<(
 
 /// `GPU0–GPU3 share 155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
 pub(crate) fn words(group: &InferredGroup) -> String {
-    format!(
-        "{} share {} ({}), {}",
-        listed(&group.members),
-        number(group.capacity),
-        span(group.low, group.high),
-        how_sure(group.confidence)
-    )
+    format!("{} share {}", members(group), limit(group))
+}
+
+/// `GPU0–GPU3`.
+pub(crate) fn members(group: &InferredGroup) -> String {
+    listed(&group.members)
+}
+
+/// `155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
+pub(crate) fn limit(group: &InferredGroup) -> String {
+    format!("{} ({}), {}", number(group.capacity), span(group.low, group.high), how_sure(group.confidence))
 }
 
 fn how_sure(confidence: f64) -> String {
@@ -98,7 +102,7 @@ fn how_sure(confidence: f64) -> String {
 }
 
 /// The sets in which a group was full, the smallest first.
-fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
+pub(crate) fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
     let mut sets: Vec<&peerlane::infer::Experiment> =
         group.sets.iter().filter_map(|at| found.experiments.get(*at)).collect();
     // a lone flow that fills it says nothing of sharing
