@@ -38,6 +38,13 @@ function cost({ cost }: FindingView): string {
   return cost ? `${number(cost.lost)} ${unit(cost.unit)} (${(100 * cost.share).toFixed(0)} %)` : "";
 }
 
+/** A text whose commands stand between backticks; empty where it is. */
+function commands(text: string): string | Node {
+  if (!text.includes("`")) return text;
+  // of pieces cut at backticks, every second one stood between two
+  return h("span", {}, ...text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece)));
+}
+
 function item(
   state: State,
   finding: FindingView,
@@ -63,8 +70,8 @@ function item(
       ["expected", finding.expected],
       ["observed", finding.observed],
       ["costs", cost(finding)],
-      ["mend", finding.mend],
-      ["confirm", finding.confirm],
+      ["mend", commands(finding.mend)],
+      ["confirm", commands(finding.confirm)],
     ]),
     h(
       "p",

@@ -71,7 +71,7 @@ function told(state: State, choice: Choice): Child[] {
 }
 
 /** Labels with texts, those without a text left out. */
-export function list(rows: [string, string][]): HTMLElement {
+export function list(rows: [string, string | Node][]): HTMLElement {
   const root = h("dl", {});
   for (const [label, text] of rows.filter(([, text]) => text !== "")) {
     root.append(h("div", {}, h("dt", {}, label), h("dd", {}, text)));
