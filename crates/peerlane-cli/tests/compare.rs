@@ -2,28 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use common::{json, out, peerlane};
 use serde_json::Value;
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn out(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
 
 fn refused(args: &[&str]) -> String {
     let output = peerlane(args);
     assert_eq!(output.status.code(), Some(2), "{args:?}");
     String::from_utf8(output.stderr).unwrap()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&out(args)).unwrap()
 }
 
 #[test]

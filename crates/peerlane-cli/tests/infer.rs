@@ -2,26 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use common::{json, out, peerlane};
 use serde_json::Value;
 
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/h200x4-vm-runs/subsets.json");
 const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/h200x4-vm");
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn out(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&out(args)).unwrap()
-}
 
 /// `device-to-host GPU0 GPU1` for each group.
 fn groups(document: &Value) -> Vec<String> {

@@ -2,19 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use common::{json, out, peerlane};
 use serde_json::Value;
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn out(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
 
 #[test]
 fn json_keeps_to_its_schema() {
@@ -26,7 +17,7 @@ fn json_keeps_to_its_schema() {
         &["place", "--json", "hpcac-tessa", "--nics", "1"],
         &["place", "--json", "exxact-txr550", "--jobs", "1x4+2x2", "--workload", "halo"],
     ] {
-        let document: Value = serde_json::from_str(&out(args)).unwrap();
+        let document: Value = json(args);
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
         assert_eq!(document["schema"], "peerlane/placement/1");

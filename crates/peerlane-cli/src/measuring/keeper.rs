@@ -268,11 +268,12 @@ fn read_partial(path: &Path) -> Result<Run, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing;
     use super::*;
     use peerlane::measure::{Failure, void};
-    use peerlane::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
-    use peerlane::run::{Conditions, FlagKind, SCHEMA, Subject};
-    use peerlane::units::{Bytes, Seconds};
+    use peerlane::plan::{Size, Step, Test, Transfer, Work};
+    use peerlane::run::FlagKind;
+    use peerlane::units::Bytes;
 
     fn new_run() -> Run {
         let step = Step {
@@ -281,17 +282,7 @@ mod tests {
             size: Size::UpTo(Bytes(8)),
         };
         let rounds = vec![vec![step.clone()], vec![step]];
-        Run {
-            schema: SCHEMA.to_owned(),
-            peerlane: "0".to_owned(),
-            machine: Subject { name: "m".to_owned(), target: "m".to_owned(), system: None, evidence: Vec::new() },
-            fabric: serde_json::Value::Null,
-            plan: Plan { method: Method::default(), rounds, skipped: Vec::new() },
-            conditions: Conditions::default(),
-            wall: Seconds::new(0.0),
-            complete: false,
-            cells: Vec::new(),
-        }
+        testing::run_of(rounds)
     }
 
     fn answer(run: &Run, step: usize) -> Event {

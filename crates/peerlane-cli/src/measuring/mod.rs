@@ -16,4 +16,6 @@ pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod protocol;
 pub(crate) mod supervisor;
+#[cfg(test)]
+mod testing;
 pub(crate) mod worker;

@@ -334,9 +334,9 @@ fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing;
     use super::*;
-    use peerlane::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
-    use peerlane::run::{SCHEMA, Subject};
+    use peerlane::plan::{Size, Step, Test, Transfer, Work};
     use peerlane::units::Bytes;
     use peerlane_gpu::GpuName;
 
@@ -347,17 +347,7 @@ mod tests {
             size: Size::UpTo(Bytes(8)),
         };
         let rounds = pairs.iter().map(|pair| vec![step(pair)]).collect();
-        Run {
-            schema: SCHEMA.to_owned(),
-            peerlane: "0".to_owned(),
-            machine: Subject { name: "m".to_owned(), target: "live".to_owned(), system: None, evidence: Vec::new() },
-            fabric: serde_json::Value::Null,
-            plan: Plan { method: Method::default(), rounds, skipped: Vec::new() },
-            conditions: Conditions::default(),
-            wall: Seconds::new(0.0),
-            complete: false,
-            cells: Vec::new(),
-        }
+        testing::run_of(rounds)
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pairs on which what arrives is not what was sent.
 
-use super::from_run::{pairs_with, subjects};
+use super::from_run::{Tally, tally};
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::run::FlagKind;
@@ -8,12 +8,7 @@ use crate::run::FlagKind;
 pub(super) const RULE: Rule = Rule { id: "corrupt-data", breaks: true, run };
 
 fn run(view: &View) -> Vec<Raised> {
-    let corrupt = pairs_with(view, FlagKind::Corrupt);
-    let Some(first) = corrupt.first() else { return Vec::new() };
-    let pairs: Vec<(String, String)> = corrupt.iter().map(|f| f.pair.clone()).collect();
-    let cells: usize = corrupt.iter().map(|f| f.cells.len()).sum();
-    let named = subjects(&pairs);
-    let detail = first.cells.first().map_or("", |(_, detail)| detail);
+    let Some(Tally { pairs, cells, subjects, detail }) = tally(view, FlagKind::Corrupt) else { return Vec::new() };
     let finding = Finding {
         summary: format!("Data sent directly between {} arrives changed", words::pairs(&pairs)),
         expected: "what arrives is what was sent".to_owned(),
@@ -24,8 +19,8 @@ fn run(view: &View) -> Vec<Raised> {
                mended: results are wrong without an error. Look at the driver's release notes, ACS and IOMMU settings, \
                and PCIe errors in the kernel log (AER)."
                 .to_owned(),
-        confirm: confirm::pairs("pairs", &named),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, named)
+        confirm: confirm::pairs("pairs", &subjects),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
     };
     vec![Raised::new(finding, 1.0).shown_by(pairs)]
 }

@@ -59,6 +59,26 @@ pub(super) fn pairs_with<'a>(view: &View<'a>, kind: FlagKind) -> Vec<Flagged<'a>
     pairs.into_iter().map(|(pair, cells)| Flagged { pair, cells }).collect()
 }
 
+/// All pairs with a flag, as a finding tells of them.
+pub(super) struct Tally<'a> {
+    pub(super) pairs: Vec<(String, String)>,
+    /// How many cells of them have the flag.
+    pub(super) cells: usize,
+    /// What the pairs amount to.
+    pub(super) subjects: Vec<String>,
+    /// What the first flag says.
+    pub(super) detail: &'a str,
+}
+
+/// Counts the pairs that have a flag; `None` where none has.
+pub(super) fn tally<'a>(view: &View<'a>, kind: FlagKind) -> Option<Tally<'a>> {
+    let flagged = pairs_with(view, kind);
+    let detail = flagged.first()?.cells.first().map_or("", |(_, detail)| detail);
+    let pairs: Vec<(String, String)> = flagged.iter().map(|f| f.pair.clone()).collect();
+    let subjects = subjects(&pairs);
+    Some(Tally { pairs, cells: flagged.iter().map(|f| f.cells.len()).sum(), subjects, detail })
+}
+
 /// The subjects that pairs amount to: the GPU that they all share, where there are several, else the pairs.
 pub(super) fn subjects(pairs: &[(String, String)]) -> Vec<String> {
     if let Some((first, others)) = pairs.split_first().filter(|(_, others)| others.len() + 1 >= FEWEST_PAIRS) {

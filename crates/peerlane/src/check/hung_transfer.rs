@@ -1,6 +1,6 @@
 //! Pairs whose transfers never end.
 
-use super::from_run::{pairs_with, subjects};
+use super::from_run::{Tally, tally};
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::run::FlagKind;
@@ -8,12 +8,7 @@ use crate::run::FlagKind;
 pub(super) const RULE: Rule = Rule { id: "hung-transfer", breaks: true, run };
 
 fn run(view: &View) -> Vec<Raised> {
-    let hung = pairs_with(view, FlagKind::Hung);
-    let Some(first) = hung.first() else { return Vec::new() };
-    let pairs: Vec<(String, String)> = hung.iter().map(|f| f.pair.clone()).collect();
-    let cells: usize = hung.iter().map(|f| f.cells.len()).sum();
-    let named = subjects(&pairs);
-    let detail = first.cells.first().map_or("", |(_, detail)| detail);
+    let Some(Tally { pairs, cells, subjects, detail }) = tally(view, FlagKind::Hung) else { return Vec::new() };
     let finding = Finding {
         summary: format!("Transfers between {} never end", words::pairs(&pairs)),
         expected: "every transfer ends".to_owned(),
@@ -24,8 +19,8 @@ fn run(view: &View) -> Vec<Raised> {
                some chipsets; look for Xid errors in the kernel log. Until then keep these pairs off peer access \
                (NCCL_P2P_DISABLE=1)."
                 .to_owned(),
-        confirm: confirm::pairs("pairs", &named),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, named)
+        confirm: confirm::pairs("pairs", &subjects),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
     };
     vec![Raised::new(finding, 1.0).shown_by(pairs)]
 }

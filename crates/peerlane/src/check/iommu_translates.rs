@@ -2,21 +2,13 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, IommuDomain, KernelFacts, Origin};
+use crate::evidence::IommuDomain;
 use crate::fabric::{NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "iommu-translates", breaks: false, run };
 
 fn run(view: &View) -> Vec<Raised> {
-    let kernels: Vec<(&KernelFacts, &Origin)> = view
-        .machine
-        .evidence
-        .iter()
-        .filter_map(|e| match &e.fact {
-            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
-            _ => None,
-        })
-        .collect();
+    let kernels = view.kernels();
     // the log says what came of it; the command line only what was asked for
     let logged = kernels.iter().find_map(|(k, origin)| Some((k.iommu?, *origin)));
     let asked = || kernels.iter().find(|(k, _)| translates(&k.parameters)).map(|(k, o)| (asked_for(&k.parameters), *o));
@@ -73,6 +65,7 @@ fn asked_for(parameters: &[String]) -> String {
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
+    use crate::evidence::{Fact, KernelFacts};
 
     fn found(words: &str, iommu: Option<IommuDomain>) -> Vec<(Severity, Certainty)> {
         let mut machine = captured(boxes(&[2], true));

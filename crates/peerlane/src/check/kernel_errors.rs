@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, KernelFacts, Origin, PcieErrorKind};
+use crate::evidence::{Origin, PcieErrorKind};
 use crate::fabric::PciAddress;
 
 pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run };
@@ -29,15 +29,7 @@ const XIDS: [(u32, &str, Severity); 9] = [
 
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
-    let logs: Vec<(&KernelFacts, &Origin)> = view
-        .machine
-        .evidence
-        .iter()
-        .filter_map(|e| match &e.fact {
-            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
-            _ => None,
-        })
-        .collect();
+    let logs = view.kernels();
     let mut xids: BTreeMap<u32, BTreeMap<PciAddress, u32>> = BTreeMap::new();
     let mut errors: BTreeMap<PcieErrorKind, BTreeMap<PciAddress, u32>> = BTreeMap::new();
     for (log, _) in &logs {
@@ -116,7 +108,7 @@ fn named(view: &View, devices: &BTreeMap<PciAddress, u32>) -> (Vec<String>, Vec<
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{PcieError, Xid};
+    use crate::evidence::{Fact, KernelFacts, PcieError, Xid};
 
     #[test]
     fn what_the_hardware_did_and_not_what_programs_do() {

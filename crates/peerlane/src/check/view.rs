@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::words::{lines, pairs};
 use super::{Context, Finding, Settings};
 use crate::catalogue::Part;
-use crate::evidence::{Direction, Fact, Matrix, Origin, P2pStatus, Quantity};
+use crate::evidence::{Direction, Evidence, Fact, KernelFacts, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
@@ -345,6 +345,15 @@ impl<'a> View<'a> {
     /// Where the facts that `wanted` picks stand.
     pub(super) fn cite_facts(&self, wanted: impl Fn(&Fact) -> bool) -> Vec<String> {
         self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
+    }
+
+    /// What the kernel's log and command line tell, each with where it stands.
+    pub(super) fn kernels(&self) -> Vec<(&'a KernelFacts, &'a Origin)> {
+        let kernel = |e: &'a Evidence| match &e.fact {
+            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
+            _ => None,
+        };
+        self.machine.evidence.iter().filter_map(kernel).collect()
     }
 }
 

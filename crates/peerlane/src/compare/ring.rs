@@ -153,18 +153,20 @@ impl<'s, 'm, 'a> Search<'s, 'm, 'a> {
 
     /// Pace of a ring in this order: that of its slowest transfer while all run.
     fn pace(&self, order: &[usize]) -> f64 {
-        let rates = self.flows.rates_on(self.capacities, &ring_pairs(order));
-        rates.map_or(0.0, |rates| rates.into_iter().fold(self.slowest_alone(order), f64::min))
+        let pairs = ring_pairs(order);
+        let rates = self.flows.rates_on(self.capacities, &pairs);
+        rates.map_or(0.0, |rates| rates.into_iter().fold(self.slowest_alone(&pairs), f64::min))
     }
 
     /// No ring in this order is faster; a small part of the work of [`Search::pace`], and mostly as much.
     fn pace_at_most(&self, order: &[usize]) -> f64 {
-        let alone = self.slowest_alone(order);
-        if alone <= 0.0 { 0.0 } else { self.flows.evenly(self.capacities, &ring_pairs(order)).min(alone) }
+        let pairs = ring_pairs(order);
+        let alone = self.slowest_alone(&pairs);
+        if alone <= 0.0 { 0.0 } else { self.flows.evenly(self.capacities, &pairs).min(alone) }
     }
 
-    fn slowest_alone(&self, order: &[usize]) -> f64 {
-        ring_pairs(order).iter().map(|(i, j)| self.alone[*i][*j]).fold(f64::INFINITY, f64::min)
+    fn slowest_alone(&self, pairs: &[Pair]) -> f64 {
+        pairs.iter().map(|(i, j)| self.alone[*i][*j]).fold(f64::INFINITY, f64::min)
     }
 
     fn best(&self) -> Option<Found> {

@@ -1,0 +1,20 @@
+//! A run to be measured, for tests.
+
+use peerlane::plan::{Method, Plan, Step};
+use peerlane::run::{Conditions, Run, SCHEMA, Subject};
+use peerlane::units::Seconds;
+
+/// A run of these rounds that has no answer yet.
+pub(super) fn run_of(rounds: Vec<Vec<Step>>) -> Run {
+    Run {
+        schema: SCHEMA.to_owned(),
+        peerlane: "0".to_owned(),
+        machine: Subject { name: "m".to_owned(), target: "m".to_owned(), system: None, evidence: Vec::new() },
+        fabric: serde_json::Value::Null,
+        plan: Plan { method: Method::default(), rounds, skipped: Vec::new() },
+        conditions: Conditions::default(),
+        wall: Seconds::new(0.0),
+        complete: false,
+        cells: Vec::new(),
+    }
+}
