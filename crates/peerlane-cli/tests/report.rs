@@ -163,7 +163,8 @@ fn sixteen_gpus_with_a_full_run_fit_into_a_mail() {
     let run = run.to_str().unwrap();
     stdout(&["measure", file.to_str().unwrap(), "--full", "-o", run]);
     let page = page_of("sixteen.html", &[run]);
-    assert!(page.len() < 1_100_000, "{} bytes", page.len());
+    // what is promised; times and texts of a run change its size by hundreds of bytes
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
     let machine = &document(&page)["machines"][0];
     assert!(machine["record"]["bytes"].as_u64().unwrap() > 1_000_000);
     assert_eq!(machine["classes"]["names"].as_array().unwrap().len(), 20);
