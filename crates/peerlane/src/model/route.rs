@@ -392,7 +392,7 @@ impl<'m, 'a> Laying<'m, 'a> {
             remark.push_str(", assumed");
         }
         let fabric = &machine.fabric;
-        let answers = acknowledgements(parts);
+        let answers = acknowledgements(parts, *generation);
         let engine = match traffic.engine {
             Engine::Sm => 0.0,
             _ => traffic.engine_bytes.unwrap_or(ENGINE_BYTES * answers),
