@@ -12,12 +12,13 @@ use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{between, fleet, heading, json, most};
+use super::{assumed, between, fleet, heading, json, most};
 use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
+use crate::render::comparison::{self, Section};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
+use crate::render::{WIDTH, findings, label, matrix, tree};
 use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, html, live};
 
@@ -146,7 +147,16 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
-    comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
+    let mut sections = comparison::sections(model, verbose);
+    let assuming = Some(Model::assuming(machine, model.parts)).filter(|_| comparison::only_seen(&sections));
+    if let Some(assuming) = &assuming {
+        sections = comparison::sections(assuming, verbose);
+    }
+    comparison::write(out, &sections, assuming.is_some(), if all { usize::MAX } else { LINES })?;
+    let assumptions = assuming.map_or_else(Vec::new, |model| model.assumptions());
+    if sections.iter().any(Section::expects) {
+        assumed(out, &assumptions)?;
+    }
     if all {
         heat_maps(out, model)?;
         return caveats(out, machine, true, verbose);

@@ -13,7 +13,7 @@ use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
 
-use super::{heading, json};
+use super::{assumed, heading, json};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
     }
-    let model = Model::new(machine, Parts::embedded());
+    let model = Model::assuming(machine, Parts::embedded());
     let explained = explain(&model, ends.0, ends.1);
     if args.detail.json {
         json(out, &explained)?;
@@ -110,6 +110,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         both,
         curve: ExpectedCurve::of(model, &ahead, &SIZES),
         unknown,
+        assumptions: model.assumptions(),
         lifts: lifts(model, &ahead),
         observed: observed(model, a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
@@ -244,6 +245,7 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     for why in &e.unknown {
         hang(out, "  ", why)?;
     }
+    assumed(out, &e.assumptions)?;
     lifted(out, e)?;
     seen(out, &e.observed)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))

@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
-use crate::render::text::{count, fit, wrap};
+use crate::render::text::{count, fit, hang, wrap};
 
 /// How many unknowns, assumptions and warnings are shown unless all are asked for.
 const FEW: usize = 4;
@@ -49,6 +49,11 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     Ok(())
+}
+
+/// What predictions stand on that no source tells.
+fn assumed(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
+    assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
 }
 
 /// `4 GPUs (TITAN X), 2 NICs, 2 switches`.

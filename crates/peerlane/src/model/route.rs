@@ -366,7 +366,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     }
 
     fn pcie_hop(&mut self, hop: &Hop, link: &LinkModel, traffic: &mut Traffic) -> f64 {
-        let Carriage::Pcie { generation, lanes, raw, words } = &link.carriage else { return f64::INFINITY };
+        let Carriage::Pcie { generation, lanes, raw, words, .. } = &link.carriage else { return f64::INFINITY };
         let Model { machine, parts, .. } = self.model;
         let mut label = self.say(|| format!("{}, {words}", self.model.name_of(hop.link)));
         let mut remark = String::new();
