@@ -55,10 +55,11 @@ struct Cell {
 
 /// What was measured or published beside what was to be expected; expectations alone where nothing was.
 ///
-/// Matrices that measure the same are taken together, unless `apart`.
-pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
+/// Matrices that measure the same are taken together, unless `apart`. Classes are those of `known`: a model may stand on places that
+/// nothing tells.
+pub(crate) fn sections(model: &Model, known: &Fabric, apart: bool) -> Vec<Section> {
     let machine = model.machine;
-    let mut sections = Sections { fabric: &machine.fabric, apart, all: Vec::new() };
+    let mut sections = Sections { fabric: known, apart, all: Vec::new() };
     for observed in &machine.matrices {
         if let Some(expected) = expect_like(model, &observed.matrix) {
             let seen = |i, j| observed.matrix.value(i, j).map(|v| (v, v));
