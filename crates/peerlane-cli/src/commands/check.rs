@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
@@ -12,7 +13,7 @@ use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{Assumed, between, fleet, heading, json, most, on_assumptions};
+use super::{between, fleet, heading, json, most, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Section};
@@ -167,7 +168,7 @@ fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std:
         return comparison::write(out, &sections, false, most);
     }
     let assumed = Assumed::of(machine);
-    let assuming = assumed.model(machine);
+    let assuming = assumed.model(Parts::embedded());
     let sections = comparison::sections(&assuming, &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;
     let stands = sections.iter().any(Section::expects);
