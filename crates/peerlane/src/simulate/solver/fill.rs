@@ -43,8 +43,14 @@ impl Solver {
             self.ask_share(&alive, &involved);
         }
         self.alive = alive;
-        let Solver { changed, classes, .. } = self;
-        changed.retain(|(class, before)| classes[*class as usize].level != *before);
+        let Solver { changed, change_mark, classes, .. } = self;
+        changed.retain(|(class, before)| {
+            let differs = classes[*class as usize].level != *before;
+            if !differs {
+                change_mark[*class as usize] = 0;
+            }
+            differs
+        });
     }
 
     /// Makes every class with flows rise from nothing; gives the links that it concerns.
