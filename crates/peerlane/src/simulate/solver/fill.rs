@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::ops::Range;
 
 use super::{AT_CAP, OVER, Solver, UNBOUND};
 use crate::share::{Binding, Flow, share};
@@ -111,7 +112,7 @@ impl Solver {
         let mut caps = by_cap.into_iter().peekable();
         // only where pulls are exact no link comes back with a level other than that of its differences
         let mut queue = Queue::new(involved, &self.rising, UNIT && self.whole);
-        let (mut stopping, mut routes) = (Vec::new(), Vec::new());
+        let (mut stopping, mut fetched) = (Vec::new(), Fetched::default());
         loop {
             while caps.next_if(|c| self.classes[*c as usize].bind != RISING).is_some() {}
             let next = queue.next(&self.rising);
@@ -123,7 +124,7 @@ impl Solver {
                 }
                 (_, Some(cap)) => {
                     if let Some(class) = caps.next() {
-                        self.stop_all::<UNIT>(&[class], cap, AT_CAP, &mut routes);
+                        self.stop_all::<UNIT>(&[class], cap, AT_CAP, &mut fetched);
                     }
                     continue;
                 }
@@ -140,7 +141,7 @@ impl Solver {
                 continue;
             }
             self.links[link as usize].level = level;
-            self.stop_all::<UNIT>(&stopping, level, link, &mut routes);
+            self.stop_all::<UNIT>(&stopping, level, link, &mut fetched);
         }
         for i in involved {
             self.is_involved[*i as usize] = false;
@@ -184,39 +185,37 @@ impl Solver {
         (capacity - taken).max(0.0) / pulls
     }
 
-    /// Stops classes at a level. Where many stop, their routes, which are anywhere in memory, are fetched side by side
-    /// before any is gone along.
-    fn stop_all<const UNIT: bool>(&mut self, all: &[u32], level: f64, bind: u32, routes: &mut Vec<u32>) {
+    /// Stops classes at a level. Where many stop, they and their routes, which are anywhere in memory, are fetched side by
+    /// side before any route is gone along.
+    fn stop_all<const UNIT: bool>(&mut self, all: &[u32], level: f64, bind: u32, fetched: &mut Fetched) {
         for some in all.chunks(AT_ONCE) {
-            routes.clear();
-            for class in some {
-                routes.extend_from_slice(&self.uses[self.range(*class)]);
+            fetched.routes.clear();
+            fetched.classes.clear();
+            for i in some {
+                let range = self.range(*i);
+                let class = &mut self.classes[*i as usize];
+                // a link whose sum has drifted may come up late, with a class whose cap is lower
+                let (level, bind) = if class.cap < level { (class.cap, AT_CAP) } else { (level, bind) };
+                (class.level, class.bind) = (level, bind);
+                fetched.classes.push((range, class.mass, level));
+                self.is_rising[*i as usize] = false;
+                if let Some(link) = self.links.get_mut(bind as usize) {
+                    link.bound += 1;
+                }
             }
-            let mut rest = routes.as_slice();
-            for class in some {
-                let (route, others) = rest.split_at(self.range(*class).len());
-                rest = others;
-                self.stop::<UNIT>(*class, route, level, bind);
+            let Fetched { classes, routes } = &mut *fetched;
+            for (range, _, _) in classes.iter() {
+                routes.extend_from_slice(&self.uses[range.clone()]);
             }
-        }
-    }
-
-    fn stop<const UNIT: bool>(&mut self, i: u32, route: &[u32], level: f64, bind: u32) {
-        let first = self.starts[i as usize];
-        let class = &mut self.classes[i as usize];
-        // a link whose sum has drifted may come up late, with a class whose cap is lower
-        let (level, bind) = if class.cap < level { (class.cap, AT_CAP) } else { (level, bind) };
-        (class.level, class.bind) = (level, bind);
-        self.is_rising[i as usize] = false;
-        let mass = class.mass;
-        if let Some(link) = self.links.get_mut(bind as usize) {
-            link.bound += 1;
-        }
-        for (at, link) in route.iter().enumerate() {
-            let state = &mut self.rising[*link as usize];
-            let pull = if UNIT { mass } else { mass * self.per_byte[first + at] };
-            state.left -= pull * level;
-            state.pull -= pull;
+            let mut routes = routes.iter();
+            for (range, mass, level) in classes.iter() {
+                for (at, link) in range.clone().zip(&mut routes) {
+                    let state = &mut self.rising[*link as usize];
+                    let pull = if UNIT { *mass } else { mass * self.per_byte[at] };
+                    state.left -= pull * level;
+                    state.pull -= pull;
+                }
+            }
         }
     }
 
@@ -292,7 +291,16 @@ struct Queue {
     exact: bool,
 }
 
-/// Routes that are fetched side by side.
+/// Classes that stop.
+#[derive(Default)]
+struct Fetched {
+    /// Where the uses of each are, its mass, and the level at which it stops.
+    classes: Vec<(Range<usize>, f64, f64)>,
+    /// Their routes, one after the other.
+    routes: Vec<u32>,
+}
+
+/// Classes that are fetched side by side.
 const AT_ONCE: usize = 64;
 /// One in so many of the other links comes into the heap at a time, which then stays in a cache. Most that come up have a
 /// higher level meanwhile, and go back.
