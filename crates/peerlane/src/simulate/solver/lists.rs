@@ -6,6 +6,8 @@ use super::ENDLESS;
 
 /// From so many uses on, the lists and where they end are far larger than a cache.
 const MANY: usize = 1 << 20;
+/// Bits for a link's place in its group below which there would be too many groups to write to at once.
+const LEAST_BITS: u32 = 6;
 
 /// The lists. Positions are 32 bits wide, so that they stay in a cache; [`super::Solver::class`] sees that they suffice.
 #[derive(Debug)]
@@ -101,14 +103,15 @@ impl Lists {
         renew(classes, end as usize, 0);
         renew(stored, if self.stored { end as usize } else { 0 }, 1.0);
         let mut lists = Backwards { starts, classes, per_byte: stored };
-        if (end as usize) < MANY {
+        let room = spans.clone().map(|(class, _)| class).max().map_or(0, u32::leading_zeros);
+        if (end as usize) < MANY || room < LEAST_BITS {
             for (class, range) in spans {
                 for at in range {
                     lists.put(uses[at], class, per_byte.get(at).copied());
                 }
             }
         } else {
-            lists.put_all(spans, uses, per_byte);
+            lists.put_all(spans, uses, per_byte, room);
         }
     }
 }
@@ -143,39 +146,39 @@ impl Backwards<'_> {
     }
 
     /// Sorts uses by groups of links first, where the lists of the group will stand, and then each group, which stays in
-    /// a cache. One by one, nearly every use would miss the caches twice.
-    fn put_all(&mut self, spans: impl Iterator<Item = (u32, Range<usize>)>, uses: &[u32], per_byte: &[f64]) {
+    /// a cache. One by one, nearly every use would miss the caches twice. `most`: bits for a link's place in its group,
+    /// which are above those of a class until then.
+    fn put_all(&mut self, spans: impl Iterator<Item = (u32, Range<usize>)>, uses: &[u32], per_byte: &[f64], most: u32) {
         let links = self.starts.len();
-        let shift = links.ilog2().saturating_sub(8).clamp(9, 16);
+        let bits = links.ilog2().saturating_sub(8).clamp(9, 16).min(most);
         let mut firsts = vec![0];
-        let ends = (0..links).step_by(1 << shift).map(|l| self.starts[(l + (1 << shift)).min(links) - 1]);
+        let ends = (0..links).step_by(1 << bits).map(|l| self.starts[(l + (1 << bits)).min(links) - 1]);
         firsts.extend(ends);
         let mut next = firsts.clone();
-        let mut places = vec![0_u16; self.classes.len()];
-        let mask = (1 << shift) - 1;
+        // what is above the place falls out at the left
+        let packed = |link: u32, class: u32| link << (32 - bits) | class;
         for (class, range) in spans {
             for at in range {
                 let link = uses[at];
-                let to = &mut next[(link >> shift) as usize];
+                let to = &mut next[(link >> bits) as usize];
                 let i = *to as usize;
                 *to += 1;
-                self.classes[i] = class;
+                self.classes[i] = packed(link, class);
                 if let Some(stored) = self.per_byte.get_mut(i) {
                     *stored = per_byte.get(at).copied().unwrap_or(1.0);
                 }
-                places[i] = (link & mask) as u16;
             }
         }
-        let (mut classes, mut consumption) = (Vec::new(), Vec::new());
-        for (group, span) in firsts.windows(2).enumerate() {
+        let (mut group, mut consumption) = (Vec::new(), Vec::new());
+        for (first, span) in (0_u32..).step_by(1 << bits).zip(firsts.windows(2)) {
             let span = span[0] as usize..span[1] as usize;
-            classes.clear();
-            classes.extend_from_slice(&self.classes[span.clone()]);
+            group.clear();
+            group.extend_from_slice(&self.classes[span.clone()]);
             consumption.clear();
-            consumption.extend_from_slice(self.per_byte.get(span.clone()).unwrap_or_default());
-            let first = (group << shift) as u32;
-            for (at, (class, place)) in classes.iter().zip(&places[span]).enumerate() {
-                self.put(first + u32::from(*place), *class, consumption.get(at).copied());
+            consumption.extend_from_slice(self.per_byte.get(span).unwrap_or_default());
+            for (at, packed) in group.iter().enumerate() {
+                let class = packed << bits >> bits;
+                self.put(first + (packed >> (32 - bits)), class, consumption.get(at).copied());
             }
         }
     }
