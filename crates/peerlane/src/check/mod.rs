@@ -9,6 +9,7 @@ mod confirm;
 mod culprit;
 mod from_run;
 mod gpu_setting;
+mod half_duplex;
 mod one_link;
 mod settings;
 mod view;
@@ -203,7 +204,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 36] = [
+const RULES: [Rule; 37] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -220,6 +221,7 @@ const RULES: [Rule; 36] = [
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,
     acs_redirect::RULE,
+    half_duplex::RULE,
     hot_or_throttled::RULE,
     missing_peer_module::RULE,
     asymmetric_cell::RULE,
