@@ -10,6 +10,22 @@ use crate::share::{Binding, Flow, share};
 
 /// A class that has not stopped yet.
 pub(super) const RISING: u32 = u32::MAX - 2;
+/// Classes that are fetched side by side.
+const AT_ONCE: usize = 64;
+/// One in so many of the other links comes into the heap at a time, which then stays in a cache. Most that come up have a
+/// higher level meanwhile, and go back.
+const PORTION: usize = 32;
+/// So many are looked at to say which these are.
+const SAMPLE: usize = 1024;
+
+/// Classes that stop.
+#[derive(Default)]
+struct Fetched {
+    /// Where the uses of each are, its mass, and the level at which it stops.
+    classes: Vec<(Range<usize>, f64, f64)>,
+    /// Their routes, one after the other.
+    routes: Vec<u32>,
+}
 
 /// A link while the level rises: what is left of it, and what still pulls. Both are kept by differences. What is left
 /// is as exact as a new sum would be; the pull is where masses are whole numbers, and is summed anew where they are not.
@@ -290,23 +306,6 @@ struct Queue {
     /// Whether the links' pulls are exact.
     exact: bool,
 }
-
-/// Classes that stop.
-#[derive(Default)]
-struct Fetched {
-    /// Where the uses of each are, its mass, and the level at which it stops.
-    classes: Vec<(Range<usize>, f64, f64)>,
-    /// Their routes, one after the other.
-    routes: Vec<u32>,
-}
-
-/// Classes that are fetched side by side.
-const AT_ONCE: usize = 64;
-/// One in so many of the other links comes into the heap at a time, which then stays in a cache. Most that come up have a
-/// higher level meanwhile, and go back.
-const PORTION: usize = 32;
-/// So many are looked at to say which these are.
-const SAMPLE: usize = 1024;
 
 impl Queue {
     fn new(involved: &[u32], rising: &[Rising], exact: bool) -> Self {
