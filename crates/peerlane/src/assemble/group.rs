@@ -265,7 +265,7 @@ impl Identity {
             Fact::Host(host) => id.host = host.name.clone(),
             Fact::NcclLog(log) => {
                 id.host = log.host.clone();
-                id.addresses = log.ranks.values().filter_map(|(_, a)| *a).map(without_function).collect();
+                id.addresses = log.ranks.values().filter_map(|r| r.address).map(without_function).collect();
             }
             _ => {}
         }

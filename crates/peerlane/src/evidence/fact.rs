@@ -405,6 +405,28 @@ pub struct NcclTransport {
     pub channels: u32,
 }
 
+/// A rank of an [`NcclLog`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NcclRank {
+    /// CUDA's number of its GPU.
+    pub cuda: Option<u32>,
+    /// The driver's.
+    pub driver: Option<u32>,
+    /// Its address.
+    pub address: Option<PciAddress>,
+}
+
+/// An adapter that NCCL uses without GPUDirect RDMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclStaged {
+    /// The adapter: its name, else NCCL's number of it.
+    pub adapter: String,
+    /// For which GPU only, where told.
+    pub gpu: Option<PciAddress>,
+    /// Why, where it is for the way between them: NCCL's number of its class, and the largest that it takes.
+    pub distance: Option<(u32, u32)>,
+}
+
 /// An `NCCL_DEBUG=INFO` log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclLog {
@@ -412,10 +434,22 @@ pub struct NcclLog {
     pub version: Option<String>,
     /// Host name.
     pub host: Option<String>,
-    /// Rank → CUDA device, PCI address.
-    pub ranks: BTreeMap<u32, (Option<u32>, Option<PciAddress>)>,
+    /// Hosts that the lines are from; 0 where the lines do not name theirs.
+    pub hosts: usize,
+    /// Ranks of the communicator, where told.
+    pub size: Option<u32>,
+    /// The ranks that the log speaks of.
+    pub ranks: BTreeMap<u32, NcclRank>,
     /// Networks in use, as the log names them: `mlx5_0:1/IB`.
     pub networks: Vec<String>,
+    /// The transport between hosts: `IB`, `Socket`.
+    pub network: Option<String>,
+    /// True where it found no device for RDMA, or no library for it.
+    pub no_rdma: bool,
+    /// Adapters that it uses without GPUDirect RDMA.
+    pub staged: Vec<NcclStaged>,
+    /// `NCCL_…` variables that the environment sets.
+    pub variables: BTreeMap<String, String>,
     /// Connections, each once.
     pub transports: Vec<NcclTransport>,
     /// Rings and trees, as printed.
