@@ -9,6 +9,7 @@ mod confirm;
 mod culprit;
 mod from_run;
 mod gpu_setting;
+mod nccl;
 mod one_link;
 mod settings;
 mod view;
@@ -36,6 +37,9 @@ mod lost_gpu;
 mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
+mod nccl_multicast;
+mod nccl_staged_network;
+mod nccl_through_host;
 mod nvlink_lanes_down;
 mod p2p_refused;
 mod p2p_slower_than_staged;
@@ -203,7 +207,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 36] = [
+const RULES: [Rule; 39] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -240,6 +244,9 @@ const RULES: [Rule; 36] = [
     kernel_errors::RULE,
     iommu_translates::RULE,
     relaxed_ordering::RULE,
+    nccl_through_host::RULE,
+    nccl_staged_network::RULE,
+    nccl_multicast::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

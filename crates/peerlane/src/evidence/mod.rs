@@ -65,8 +65,8 @@ pub(crate) use streams::LINE_PREFIX;
 pub use archive::pack;
 pub use fact::{
     Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
-    NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
-    RateRow, RateTable, SensorReading, Series, Xid,
+    NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
+    PcieError, PcieErrorKind, RateRow, RateTable, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

@@ -356,7 +356,8 @@ mod tests {
                     n1:1:2 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'not in the present state'\n\
                     Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401\n";
         scan(&Text::new("t", text.as_bytes()), &mut found);
-        let [Fact::NcclLog(log), Fact::Gpus(gpus), Fact::P2p(p2p)] = &found.evidence.iter().map(|e| e.fact.clone()).collect::<Vec<_>>()[..]
+        let [Fact::NcclLog(log), Fact::Gpus(gpus), Fact::P2p(p2p)] =
+            &found.evidence.iter().map(|e| e.fact.clone()).collect::<Vec<_>>()[..]
         else {
             panic!("{found:?}")
         };
