@@ -112,8 +112,10 @@ fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
         |i: usize, j: usize| matches!(stated(matrix, gpus[i], gpus[j]), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
+    let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::Xgmi);
+    let (shown, by) = if xgmi { ("XGMI", "joined") } else { ("NV#", "NVLinked") };
     (any && by_matrix && all.pci_classes.is_none()).then(|| {
-        format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)
+        format!("{} shows {shown} instead of the PCIe class: how {by} GPUs hang below their host bridges", origin.tool)
     })
 }
 

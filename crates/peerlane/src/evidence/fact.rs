@@ -32,6 +32,8 @@ pub enum Fact {
     Kernel(KernelFacts),
     /// Temperatures and the like.
     Sensors(Vec<SensorReading>),
+    /// `ACSCtl` lines of `lspci -vvv` without the devices that they are of.
+    Acs(AcsLines),
     /// Channels that NCCL chose.
     NcclGraph(NcclGraph),
     /// What an `NCCL_DEBUG=INFO` log says of rings and transports.
@@ -316,6 +318,15 @@ pub struct Xid {
     pub count: u32,
 }
 
+/// How many functions of a listing have Access Control Services on: `lspci -vvv | grep ACSCtl`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcsLines {
+    /// Functions that have ACS.
+    pub functions: u32,
+    /// Those that redirect requests or completions upstream.
+    pub redirecting: u32,
+}
+
 /// How bad a PCIe error is (advanced error reporting).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PcieErrorKind {
@@ -347,6 +358,8 @@ pub struct KernelFacts {
     pub iommu: Option<IommuDomain>,
     /// Errors of GPUs.
     pub xids: Vec<Xid>,
+    /// GPUs that the driver says have fallen off the bus, in other words than by an Xid error.
+    pub lost: Vec<PciAddress>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,
 }

@@ -26,6 +26,7 @@ mod config_space;
 mod cpuinfo;
 mod device_query;
 mod files_json;
+mod gpu_list;
 mod host_contention;
 mod kernel;
 mod labelled_matrix;
@@ -64,8 +65,8 @@ pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use fact::{
-    Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
-    NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
+    AcsLines, Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph,
+    NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
     PcieError, PcieErrorKind, RateRow, RateTable, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;

@@ -1,18 +1,23 @@
-//! `rocm-smi --showtopo`: link types between AMD GPUs, and their NUMA nodes.
+//! `rocm-smi --showtopo`: link types between AMD GPUs, and their NUMA nodes; with `--showproductname`, `--showbus` and
+//! `--showhw` what they are and where.
 //!
-//! Weights and hops are the driver's own costs and say nothing of a path's class; a `PCIE` link may cross one switch
-//! or two sockets. Only `XGMI` is a class.
+//! A `PCIE` link may cross one switch or two sockets, so that only `XGMI` is a class. It is printed of pairs too that reach
+//! each other over other GPUs, with one hop: the weight alone tells. The kernel gives 15 to each hop (`kfd_crat.c`:
+//! `weight_xgmi = 15 * amdgpu_xgmi_get_hops_count`), so that more than 15 is no link.
 
 use std::collections::BTreeMap;
 
 use super::words::{gpu_number, key_value, numbered, words};
-use super::{ClassMatrix, Fact, Found, Text};
+use super::{ClassMatrix, Fact, Found, GpuFacts, Text};
 use crate::fabric::{CpuList, PathClass};
 
 const TOOL: &str = "rocm-smi";
 
 /// More GPUs than any machine has.
 const MAX_GPUS: usize = 512;
+
+/// The kernel's weight of one hop over xGMI.
+const HOP: u32 = 15;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
@@ -38,8 +43,12 @@ fn title(line: &str) -> Option<&str> {
 enum Section {
     #[default]
     Other,
+    Weight,
     LinkType,
     Numa,
+    Product,
+    Bus,
+    Hardware,
 }
 
 /// One run of the tool.
@@ -52,6 +61,12 @@ struct Output {
     /// Cells that are there.
     filled: usize,
     numa: BTreeMap<u32, CpuList>,
+    /// Weights by row and column.
+    weights: BTreeMap<(String, String), u32>,
+    weight_cols: Vec<String>,
+    /// Product and address by number, and where they stand.
+    gpus: BTreeMap<u32, GpuFacts>,
+    gpu_lines: Option<(usize, usize)>,
 }
 
 impl Output {
@@ -59,8 +74,16 @@ impl Output {
         self.section = match title {
             "Link Type between two GPUs" => Section::LinkType,
             "Numa Nodes" => Section::Numa,
+            "Weight between two GPUs" => Section::Weight,
+            "Product Info" => Section::Product,
+            "PCI Bus ID" => Section::Bus,
+            "Concise Hardware Info" => Section::Hardware,
             _ => Section::Other,
         };
+        if self.section == Section::Weight {
+            self.weights.clear();
+            self.weight_cols.clear();
+        }
         if self.section == Section::LinkType {
             if !self.matrix.rows.is_empty() {
                 self.finish(text, found);
@@ -73,12 +96,60 @@ impl Output {
     fn take(&mut self, i: usize, line: &str) {
         let took = match self.section {
             Section::Other => false,
+            Section::Weight => {
+                self.take_weights(line);
+                false
+            }
             Section::LinkType => self.take_row(line),
             Section::Numa => self.take_numa(line),
+            Section::Product | Section::Bus | Section::Hardware => {
+                if self.take_gpu(line) {
+                    self.gpu_lines = Some((self.gpu_lines.map_or(i, |(first, _)| first), i));
+                }
+                false
+            }
         };
         if let Some((_, last)) = self.lines.as_mut().filter(|_| took) {
             *last = i;
         }
+    }
+
+    fn take_weights(&mut self, line: &str) {
+        let row: Vec<&str> = words(line).map(|w| w.text).collect();
+        let Some((label, cells)) = row.split_first().filter(|(label, _)| gpu_number(label).is_some()) else { return };
+        if self.weight_cols.is_empty() {
+            if row.len() <= MAX_GPUS && row.iter().all(|w| gpu_number(w).is_some()) {
+                self.weight_cols = row.iter().map(|&w| w.to_owned()).collect();
+            }
+            return;
+        }
+        let cells = self.weight_cols.iter().zip(cells).filter_map(|(col, cell)| Some((col, cell.parse().ok()?)));
+        self.weights.extend(cells.map(|(col, weight)| (((*label).to_owned(), col.clone()), weight)));
+    }
+
+    /// `GPU[0] : Card series: …`, `GPU[0] : PCI Bus: 0000:29:00.0`, and the rows of `--showhw`, which end in the address.
+    fn take_gpu(&mut self, line: &str) -> bool {
+        let row: Vec<&str> = words(line).map(|w| w.text).collect();
+        let told = match (self.section, row.as_slice()) {
+            (Section::Hardware, [number, .., bus]) => {
+                number.parse().ok().zip(bus.parse().ok()).map(|(n, address)| (n, Some(address), None))
+            }
+            _ => key_value(line).and_then(|(gpu, rest)| {
+                let number = numbered(gpu.strip_prefix("GPU")?.trim_matches(['[', ']', ' ']), "")?;
+                let (key, value) = key_value(rest)?;
+                match key.to_ascii_lowercase().as_str() {
+                    "card series" => Some((number, None, Some(value.to_owned()))),
+                    "pci bus" => Some((number, value.parse().ok(), None)),
+                    _ => None,
+                }
+            }),
+        };
+        let Some((number, address, name)) = told.filter(|_| self.gpus.len() < MAX_GPUS) else { return false };
+        let gpu = self.gpus.entry(number).or_default();
+        gpu.index = Some(number);
+        gpu.address = address.or(gpu.address);
+        gpu.name = name.filter(|n| !n.is_empty() && n != "N/A").or(gpu.name.take());
+        true
     }
 
     fn take_row(&mut self, line: &str) -> bool {
@@ -129,7 +200,10 @@ impl Output {
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let Output { lines, mut matrix, pcie, filled, numa, .. } = std::mem::take(self);
+        let Output { lines, mut matrix, pcie, filled, numa, weights, gpus, gpu_lines, .. } = std::mem::take(self);
+        if let Some((first, last)) = gpu_lines {
+            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus.into_values().collect()));
+        }
         let Some((first, last)) = lines.filter(|_| !matrix.rows.is_empty()) else { return };
         let lines = text.numbers(first, last);
         let size = matrix.cols.len() * matrix.cols.len();
@@ -145,8 +219,24 @@ impl Output {
         if filled * 4 < matrix.rows.len() * matrix.cols.len() {
             return;
         }
-        for row in &mut matrix.cells {
+        let mut relayed = 0;
+        for (label, row) in matrix.rows.iter().zip(&mut matrix.cells) {
+            for (col, cell) in matrix.cols.iter().zip(row.iter_mut()) {
+                let weight = weights.get(&(label.clone(), col.clone()));
+                if *cell == Some(PathClass::Xgmi) && weight.is_some_and(|w| *w > HOP && w % HOP == 0) {
+                    *cell = None;
+                    relayed += 1;
+                }
+            }
             row.resize(matrix.cols.len(), None);
+        }
+        if relayed > 0 {
+            let message = format!(
+                "{} of the pairs called XGMI have a weight above {HOP}: they reach each other over other GPUs, and no link \
+                 of their own is drawn",
+                relayed / 2
+            );
+            found.warn(text, TOOL, lines, message);
         }
         let node = |row: &String| gpu_number(row).and_then(|n| numa.get(&n).cloned());
         matrix.numa_affinity = matrix.rows.iter().map(node).collect();
@@ -204,5 +294,25 @@ GPU[2]\t\t: (Topology) Numa Affinity: -1
     fn weights_alone_say_no_class() {
         let cut: String = TEXT.lines().take(6).map(|l| format!("{l}\n")).collect();
         assert_eq!(scanned(&cut), Found::default());
+    }
+
+    #[test]
+    fn a_weight_of_several_hops_is_no_link() {
+        let far =
+            TEXT.replace("GPU0   0            15 ", "GPU0   0            30 ").replace("GPU1   15  ", "GPU1   30  ");
+        let found = scanned(&far);
+        let Fact::Classes(m) = &found.evidence[0].fact else { panic!() };
+        assert_eq!(m.between("GPU0", "GPU1"), None);
+        assert!(found.warnings[1].message.starts_with("1 of the pairs"), "{:?}", found.warnings);
+    }
+
+    #[test]
+    fn products_and_addresses() {
+        let text = "==== ROCm System Management Interface ====\n==== Product Info ====\n\
+                    GPU[0]\t\t: Card series: \t\tAMD Instinct MI250X\nGPU[0]\t\t: Card model: \t\t0x0b0c\n\
+                    ==== PCI Bus ID ====\nGPU[0]\t\t: PCI Bus: 0000:C1:00.0\n==== End of ROCm SMI Log ====\n";
+        let Fact::Gpus(gpus) = &scanned(text).evidence[0].fact else { panic!() };
+        assert_eq!((gpus[0].index, gpus[0].name.as_deref()), (Some(0), Some("AMD Instinct MI250X")));
+        assert_eq!(gpus[0].address.unwrap().to_string(), "0000:c1:00.0");
     }
 }
