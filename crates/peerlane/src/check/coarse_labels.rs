@@ -1,20 +1,27 @@
-//! Path classes that cannot tell what they should: every pair is SYS, although there are fewer sockets than GPUs.
+//! Path classes that cannot tell what they should: every pair is SYS, although there are fewer sockets than GPUs, or every
+//! pair hangs on the one host bridge that a virtual machine shows.
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Fact;
-use crate::fabric::{NodeKind, PathClass};
+use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run };
 
 /// From so many GPUs on all of which are SYS to each other, some must share a socket: few boards have more than two.
 const FEWEST: usize = 3;
 
+/// GPUs on x16 for which no host bridge of a server has lanes without a switch, which would read PIX or PXB.
+const MOST_ON_BRIDGE: usize = 4;
+
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let pairs = view.gpu_pairs();
     let all_sys = pairs.iter().all(|(a, b)| view.class(*a, *b) == Some(PathClass::Sys));
-    if gpus.len() < FEWEST || !all_sys {
+    if !all_sys {
+        return on_one_bridge(view, &gpus, &pairs).into_iter().collect();
+    }
+    if gpus.len() < FEWEST {
         return Vec::new();
     }
     let hosts = view.machine.evidence.iter().filter_map(|e| match &e.fact {
@@ -45,6 +52,51 @@ fn run(view: &View) -> Vec<Raised> {
     vec![Raised::new(finding, 0.0)]
 }
 
+/// Every pair reads PHB, or NODE, and a hypervisor is there: the classes are those of the guest's bus. More GPUs than a
+/// host bridge has lanes for say so without one.
+fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Option<Raised> {
+    let class =
+        view.class(pairs.first()?.0, pairs.first()?.1).filter(|c| matches!(c, PathClass::Phb | PathClass::Node))?;
+    // a tree that a listing shows is no matter of labels
+    let assumed = view.fabric().of_kind(NodeKind::RootComplex).all(|rc| view.fabric().node(rc).assumed);
+    if !assumed || pairs.iter().any(|(a, b)| view.class(*a, *b) != Some(class)) {
+        return None;
+    }
+    let hypervisor = view.machine.evidence.iter().find_map(|e| match &e.fact {
+        Fact::Host(host) => host.hypervisor.clone().map(|name| (name, &e.origin)),
+        _ => None,
+    });
+    let crowded = class == PathClass::Phb && gpus.len() > MOST_ON_BRIDGE;
+    if hypervisor.is_none() && !crowded {
+        return None;
+    }
+    let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
+    let by = hypervisor.as_ref().map_or_else(String::new, |(name, _)| format!(", in a virtual machine ({name})"));
+    let origins = view.class_origins(gpus).into_iter().chain(hypervisor.as_ref().map(|(_, origin)| *origin));
+    let finding = Finding {
+        summary: format!(
+            "All {} GPU pairs read {class}: the labels are a virtual machine's, and cannot tell which GPUs are near each other",
+            pairs.len()
+        ),
+        expected: "classes that tell GPUs of one switch or socket from others".to_owned(),
+        observed: format!("{} GPUs on one host bridge by their labels{by}", gpus.len()),
+        evidence: view.cite(origins),
+        mend: "The guest's bus has the GPUs side by side, wherever they are in the host. Ask the operator for the host's tree, \
+               or give NCCL a topology file (NCCL_TOPO_FILE); copies of several GPUs at once show which share a link."
+            .to_owned(),
+        confirm: "`systemd-detect-virt`; `lspci -tv`; `peerlane measure --tests pairs,all-host,subsets`, then `peerlane infer`"
+            .to_owned(),
+        ..Finding::of(
+            &RULE,
+            FindingKind::Measurement,
+            Severity::Info,
+            if hypervisor.is_some() { Certainty::Likely } else { Certainty::Possible },
+            subjects,
+        )
+    };
+    Some(Raised::new(finding, 0.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
@@ -63,5 +115,21 @@ mod tests {
     fn only_where_every_pair_is_sys_and_sockets_are_too_few() {
         assert_eq!((found(&[1, 1, 1, 1], None), found(&[1, 1, 1, 1], Some(2))), (1, 1));
         assert_eq!((found(&[2, 2], None), found(&[1, 1], None), found(&[1, 1, 1, 1], Some(4))), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_guests_bridge_tells_nothing() {
+        let found = |gpus: usize, hypervisor: Option<&str>| {
+            let mut b = boxes(&[gpus], false);
+            let rc = b.find("rc0").unwrap();
+            b.node_mut(rc).assumed = true;
+            let mut machine = captured(b);
+            let host = HostFacts { hypervisor: hypervisor.map(str::to_owned), ..HostFacts::default() };
+            state(&mut machine, "lscpu", Fact::Host(host));
+            findings(&machine, run).into_iter().map(|f| f.certainty).collect::<Vec<_>>()
+        };
+        assert_eq!((found(2, Some("KVM")), found(2, None)), (vec![Certainty::Likely], vec![]));
+        assert_eq!((found(8, None), found(1, Some("KVM"))), (vec![Certainty::Possible], vec![]));
+        assert!(findings(&captured(boxes(&[8], false)), run).is_empty(), "a tree that is known");
     }
 }

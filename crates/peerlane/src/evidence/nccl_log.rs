@@ -161,20 +161,28 @@ impl Log {
     }
 }
 
-/// The GPUs of a host's ranks, once each; none where a rank may be of another host, whose bus is numbered alike.
+/// The GPUs of a host's ranks, once each, by the driver's numbers, else by CUDA's, else in order of address, which is the
+/// driver's order; none where a rank may be of another host, whose bus is numbered alike.
 fn gpus(log: &NcclLog) -> Vec<GpuFacts> {
-    let mut known: BTreeMap<PciAddress, u32> = BTreeMap::new();
-    let own = log.ranks.values().filter(|r| r.driver.or(r.cuda).is_some());
-    for (rank, number) in own.filter_map(|r| Some((r.address?, r.driver.or(r.cuda)?))) {
-        known.entry(rank).or_insert(number);
+    let at = |rank: &NcclRank| Some((rank.address?, rank.driver, rank.cuda));
+    let mut known: BTreeMap<PciAddress, (Option<u32>, Option<u32>)> = BTreeMap::new();
+    for (address, driver, cuda) in log.ranks.values().filter_map(at) {
+        let of = known.entry(address).or_default();
+        *of = (of.0.or(driver), of.1.or(cuda));
     }
-    let numbers: BTreeSet<u32> = known.values().copied().collect();
-    // ranks that each see one GPU all call it 0
-    if numbers.len() < known.len() {
+    // lines without a host's name may be of any
+    if log.hosts == 0 && log.size.is_none_or(|n| n as usize != known.len()) {
         return Vec::new();
     }
+    // ranks that each see one GPU all call it 0
+    let numbers = |of: fn(&(Option<u32>, Option<u32>)) -> Option<u32>| {
+        let all: Option<Vec<u32>> = known.values().map(of).collect();
+        all.filter(|all| all.iter().collect::<BTreeSet<_>>().len() == all.len())
+    };
+    let by_order = || (0u32..).take(known.len()).collect();
+    let numbers = numbers(|of| of.0).or_else(|| numbers(|of| of.1)).unwrap_or_else(by_order);
     let gpu = |(address, index)| GpuFacts { index: Some(index), address: Some(address), ..GpuFacts::default() };
-    known.into_iter().map(gpu).collect()
+    known.into_keys().zip(numbers).map(gpu).collect()
 }
 
 /// Refused pairs laid out, both ways: the driver answers for reading and writing.
@@ -382,5 +390,21 @@ mod tests {
         let mut found = Found::default();
         scan(&Text::new("t", (line("n1", 0) + &line("n2", 1)).as_bytes()), &mut found);
         assert_eq!(found.evidence.len(), 1);
+    }
+
+    #[test]
+    fn ranks_that_each_see_one_gpu_are_numbered_by_address() {
+        let text = "NCCL INFO Channel 00 : 1[89000] -> 0[3d000] via direct shared memory\n\
+                    NCCL INFO comm 0x7f rank 1 nranks 2 cudaDev 0 busId 89000 - Init COMPLETE\n\
+                    NCCL INFO comm 0x7f rank 0 nranks 2 cudaDev 0 busId 3d000 - Init COMPLETE\n";
+        let mut found = Found::default();
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
+        let all: Vec<(Option<u32>, u8)> = gpus.iter().map(|g| (g.index, g.address.unwrap().bus)).collect();
+        assert_eq!(all, [(Some(0), 0x3d), (Some(1), 0x89)]);
+        let some = text.replace("nranks 2", "nranks 16");
+        let mut found = Found::default();
+        scan(&Text::new("t", some.as_bytes()), &mut found);
+        assert_eq!(found.evidence.len(), 1, "of several hosts, perhaps");
     }
 }
