@@ -36,8 +36,9 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
 fn missing_rows(all: &Inventory) -> Option<String> {
     let (matrix, origin) = all.classes.as_ref()?;
     let missing: Vec<&str> = matrix.cols.iter().filter(|c| !matrix.rows.contains(c)).map(String::as_str).collect();
-    (!missing.is_empty())
-        .then(|| format!("{} has no rows for {}: what stands only there is not known", origin.tool, missing.join(", ")))
+    (!missing.is_empty()).then(|| {
+        format!("{} has no rows for {}: what stands only there is not known", origin.tool, names::list(&missing))
+    })
 }
 
 fn unplaced(fabric: &Fabric) -> Vec<String> {

@@ -2,9 +2,10 @@
 //! pair hangs on the one host bridge that a virtual machine shows.
 
 use super::view::{Raised, View};
+use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Fact;
-use crate::fabric::{NodeId, NodeKind, PathClass};
+use crate::fabric::{CpuList, NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run };
 
@@ -17,7 +18,9 @@ const MOST_ON_BRIDGE: usize = 4;
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let pairs = view.gpu_pairs();
-    let all_sys = pairs.iter().all(|(a, b)| view.class(*a, *b) == Some(PathClass::Sys));
+    let classes: Vec<PathClass> = pairs.iter().filter_map(|(a, b)| view.class(*a, *b)).collect();
+    // a capture that is cut may hide some, but not most
+    let all_sys = classes.len() * 2 > pairs.len() && classes.iter().all(|c| *c == PathClass::Sys);
     if !all_sys {
         return on_one_bridge(view, &gpus, &pairs).into_iter().collect();
     }
@@ -35,10 +38,29 @@ fn run(view: &View) -> Vec<Raised> {
     }
     let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
     let told = sockets.map_or_else(String::new, |n| format!(", on {n} sockets"));
+    if let Some(nodes) = shared_nodes(view, &gpus) {
+        let finding = Finding {
+            summary: format!(
+                "All {} GPU pairs read SYS, also those of one NUMA node: {}",
+                classes.len(),
+                nodes.join(" | ")
+            ),
+            expected: "NODE or nearer between GPUs of one NUMA node".to_owned(),
+            observed: "SYS between GPUs whose NUMA or CPU affinity is the same".to_owned(),
+            evidence: view.cite(view.class_origins(&gpus)),
+            mend: "Go by the affinities: ranks that talk much belong on the GPUs of one node. Some drivers and platforms \
+                   call every way between two root complexes SYS; NCCL does not (see its topology dump), and measured pairs \
+                   tell what crossing costs."
+                .to_owned(),
+            confirm: "`peerlane measure --tests pairs`; `NCCL_TOPO_DUMP_FILE`".to_owned(),
+            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, subjects)
+        };
+        return vec![Raised::new(finding, 0.0)];
+    }
     let finding = Finding {
         summary: format!(
             "All {} GPU pairs read SYS: the labels cannot tell which GPUs are near each other",
-            pairs.len()
+            classes.len()
         ),
         expected: "classes that tell GPUs of one socket from those of another".to_owned(),
         observed: format!("{} GPUs, each in a NUMA node of its own by its label{told}", gpus.len()),
@@ -50,6 +72,24 @@ fn run(view: &View) -> Vec<Raised> {
         ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, subjects)
     };
     vec![Raised::new(finding, 0.0)]
+}
+
+/// GPUs by the NUMA node, or the CPUs, that the matrix puts them on, where several share one.
+fn shared_nodes(view: &View, gpus: &[NodeId]) -> Option<Vec<String>> {
+    let (matrix, _) = view.machine.stated_classes.as_ref()?;
+    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+    for name in gpus.iter().map(|id| view.name(*id).to_owned()) {
+        let Some(row) = matrix.rows.iter().position(|r| *r == name) else { continue };
+        let told = |list: &[Option<CpuList>]| list.get(row).and_then(Option::as_ref).map(ToString::to_string);
+        let Some(key) = told(&matrix.numa_affinity).or_else(|| told(&matrix.cpu_affinity)) else { continue };
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((key, vec![name])),
+        }
+    }
+    // one list for all is that of a guest, or of a process that is bound
+    let several = groups.len() > 1 && groups.iter().any(|(_, names)| names.len() > 1);
+    several.then(|| groups.iter().map(|(_, names)| list(names)).collect())
 }
 
 /// Every pair reads PHB, or NODE, and a hypervisor is there: the classes are those of the guest's bus. More GPUs than a
@@ -99,8 +139,9 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, state};
+    use super::super::testing::{boxes, captured, findings, origin, state};
     use super::*;
+    use crate::evidence::ClassMatrix;
     use crate::evidence::HostFacts;
 
     fn found(sockets: &[usize], stated: Option<u32>) -> usize {
@@ -131,5 +172,21 @@ mod tests {
         assert_eq!((found(2, Some("KVM")), found(2, None)), (vec![Certainty::Likely], vec![]));
         assert_eq!((found(8, None), found(1, Some("KVM"))), (vec![Certainty::Possible], vec![]));
         assert!(findings(&captured(boxes(&[8], false)), run).is_empty(), "a tree that is known");
+    }
+
+    #[test]
+    fn nodes_that_gpus_share_tell_what_labels_do_not() {
+        let mut machine = captured(boxes(&[1, 1, 1, 1], false));
+        let rows: Vec<String> = (0..4).map(|i| format!("GPU{i}")).collect();
+        let node = |n: u32| Some(n.to_string().parse().unwrap());
+        let matrix = ClassMatrix {
+            cols: rows.clone(),
+            rows,
+            numa_affinity: vec![node(0), node(0), node(1), node(1)],
+            ..ClassMatrix::default()
+        };
+        machine.stated_classes = Some((matrix, origin("nvidia-smi topo -m")));
+        let found = findings(&machine, run);
+        assert!(found[0].summary.ends_with("also those of one NUMA node: GPU0, GPU1 | GPU2, GPU3"), "{found:?}");
     }
 }

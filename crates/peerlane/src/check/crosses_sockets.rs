@@ -79,10 +79,15 @@ fn run(view: &View) -> Vec<Raised> {
              through the groups in turn; one inter-socket link is shared by all pairs that cross.",
         ),
     };
+    let amd = origins.iter().all(|o| o.tool.starts_with("rocm-smi") || o.tool.starts_with("amd-smi"));
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
-        confirm: "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned(),
+        confirm: if amd {
+            "`rocm-smi --showtopo`, `lspci -tv`".to_owned()
+        } else {
+            "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned()
+        },
         cost: slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)),
         kind: FindingKind::Design,
         severity,

@@ -21,6 +21,7 @@ pub(crate) mod tool;
 mod tree;
 mod words;
 
+mod amd_smi;
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;

@@ -83,6 +83,7 @@ const SCANNERS: &[Scanner] = &[
     super::bandwidth_test::scan,
     super::device_query::scan,
     super::gpu_list::scan,
+    super::amd_smi::scan,
     super::nvbandwidth::scan,
     super::nvbandwidth_json::scan,
     super::nccl_tests::scan,

@@ -1,9 +1,9 @@
 //! `rocm-smi --showtopo`: link types between AMD GPUs, and their NUMA nodes; with `--showproductname`, `--showbus` and
 //! `--showhw` what they are and where.
 //!
-//! A `PCIE` link may cross one switch or two sockets, so that only `XGMI` is a class. It is printed of pairs too that reach
-//! each other over other GPUs, with one hop: the weight alone tells. The kernel gives 15 to each hop (`kfd_crat.c`:
-//! `weight_xgmi = 15 * amdgpu_xgmi_get_hops_count`), so that more than 15 is no link.
+//! `XGMI` is printed of pairs too that reach each other over other GPUs, with one hop: the weight alone tells. The kernel
+//! gives 15 to each hop (`kfd_crat.c`: `weight_xgmi = 15 * amdgpu_xgmi_get_hops_count`), so that more than 15 is no link.
+//! A `PCIE` link of three hops leads between NUMA nodes; one of two may cross a switch or a root complex, and has no class.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,33 @@ const TOOL: &str = "rocm-smi";
 const MAX_GPUS: usize = 512;
 
 /// The kernel's weight of one hop over xGMI.
-const HOP: u32 = 15;
+pub(super) const HOP: u32 = 15;
+
+/// Hops of a PCIe link between NUMA nodes; 2 is one within a node (AMD, *AMD SMI CLI tool*, hops and weight).
+const HOPS_BETWEEN_NODES: u32 = 3;
+
+/// The class of a link by its type, weight and hops, where they tell it.
+pub(super) fn class_of(kind: &str, weight: Option<u32>, hops: Option<u32>) -> Option<PathClass> {
+    match kind {
+        "XGMI" if is_relayed(weight) => None,
+        "XGMI" => Some(PathClass::Xgmi),
+        "PCIE" if hops == Some(HOPS_BETWEEN_NODES) => Some(PathClass::Sys),
+        _ => None,
+    }
+}
+
+/// Whether a pair called XGMI has no link of its own.
+pub(super) fn is_relayed(weight: Option<u32>) -> bool {
+    weight.is_some_and(|w| w > HOP && w % HOP == 0)
+}
+
+/// What is to be said of pairs without a link of their own.
+pub(super) fn relayed_message(pairs: usize) -> String {
+    format!(
+        "{pairs} of the pairs called XGMI have a weight above {HOP}: they reach each other over other GPUs, and no link of \
+         their own is drawn"
+    )
+}
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
@@ -44,6 +70,7 @@ enum Section {
     #[default]
     Other,
     Weight,
+    Hops,
     LinkType,
     Numa,
     Product,
@@ -57,16 +84,44 @@ struct Output {
     section: Section,
     lines: Option<(usize, usize)>,
     matrix: ClassMatrix,
+    /// Cells whose way is not told.
     pcie: usize,
+    /// Cells of pairs that reach each other over others.
+    relayed: usize,
     /// Cells that are there.
     filled: usize,
     numa: BTreeMap<u32, CpuList>,
-    /// Weights by row and column.
-    weights: BTreeMap<(String, String), u32>,
-    weight_cols: Vec<String>,
+    weights: Costs,
+    hops: Costs,
     /// Product and address by number, and where they stand.
     gpus: BTreeMap<u32, GpuFacts>,
     gpu_lines: Option<(usize, usize)>,
+}
+
+/// A table of numbers between GPUs.
+#[derive(Default)]
+struct Costs {
+    cols: Vec<String>,
+    values: BTreeMap<(String, String), u32>,
+}
+
+impl Costs {
+    fn take(&mut self, line: &str) {
+        let row: Vec<&str> = words(line).map(|w| w.text).collect();
+        let Some((label, cells)) = row.split_first().filter(|(label, _)| gpu_number(label).is_some()) else { return };
+        if self.cols.is_empty() {
+            if row.len() <= MAX_GPUS && row.iter().all(|w| gpu_number(w).is_some()) {
+                self.cols = row.iter().map(|&w| w.to_owned()).collect();
+            }
+            return;
+        }
+        let cells = self.cols.iter().zip(cells).filter_map(|(col, cell)| Some((col, cell.parse().ok()?)));
+        self.values.extend(cells.map(|(col, value)| (((*label).to_owned(), col.clone()), value)));
+    }
+
+    fn of(&self, row: &str, col: &str) -> Option<u32> {
+        self.values.get(&(row.to_owned(), col.to_owned())).copied()
+    }
 }
 
 impl Output {
@@ -75,14 +130,16 @@ impl Output {
             "Link Type between two GPUs" => Section::LinkType,
             "Numa Nodes" => Section::Numa,
             "Weight between two GPUs" => Section::Weight,
+            "Hops between two GPUs" => Section::Hops,
             "Product Info" => Section::Product,
             "PCI Bus ID" => Section::Bus,
             "Concise Hardware Info" => Section::Hardware,
             _ => Section::Other,
         };
-        if self.section == Section::Weight {
-            self.weights.clear();
-            self.weight_cols.clear();
+        match self.section {
+            Section::Weight => self.weights = Costs::default(),
+            Section::Hops => self.hops = Costs::default(),
+            _ => {}
         }
         if self.section == Section::LinkType {
             if !self.matrix.rows.is_empty() {
@@ -97,7 +154,11 @@ impl Output {
         let took = match self.section {
             Section::Other => false,
             Section::Weight => {
-                self.take_weights(line);
+                self.weights.take(line);
+                false
+            }
+            Section::Hops => {
+                self.hops.take(line);
                 false
             }
             Section::LinkType => self.take_row(line),
@@ -112,19 +173,6 @@ impl Output {
         if let Some((_, last)) = self.lines.as_mut().filter(|_| took) {
             *last = i;
         }
-    }
-
-    fn take_weights(&mut self, line: &str) {
-        let row: Vec<&str> = words(line).map(|w| w.text).collect();
-        let Some((label, cells)) = row.split_first().filter(|(label, _)| gpu_number(label).is_some()) else { return };
-        if self.weight_cols.is_empty() {
-            if row.len() <= MAX_GPUS && row.iter().all(|w| gpu_number(w).is_some()) {
-                self.weight_cols = row.iter().map(|&w| w.to_owned()).collect();
-            }
-            return;
-        }
-        let cells = self.weight_cols.iter().zip(cells).filter_map(|(col, cell)| Some((col, cell.parse().ok()?)));
-        self.weights.extend(cells.map(|(col, weight)| (((*label).to_owned(), col.clone()), weight)));
     }
 
     /// `GPU[0] : Card series: …`, `GPU[0] : PCI Bus: 0000:29:00.0`, and the rows of `--showhw`, which end in the address.
@@ -169,15 +217,11 @@ impl Output {
         }
         let mut classes = Vec::with_capacity(cols);
         for (cell, col) in cells.iter().zip(&self.matrix.cols) {
-            classes.push(match *cell {
-                "XGMI" => Some(PathClass::Xgmi),
-                "0" if label == col => Some(PathClass::Same),
-                "PCIE" => {
-                    self.pcie += 1;
-                    None
-                }
-                _ => None,
-            });
+            let weight = self.weights.of(label, col);
+            let class = class_of(cell, weight, self.hops.of(label, col));
+            self.pcie += usize::from(*cell == "PCIE" && class.is_none());
+            self.relayed += usize::from(*cell == "XGMI" && is_relayed(weight));
+            classes.push(if *cell == "0" && label == col { Some(PathClass::Same) } else { class });
         }
         self.filled += classes.len();
         self.matrix.rows.push((*label).to_owned());
@@ -200,7 +244,7 @@ impl Output {
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
-        let Output { lines, mut matrix, pcie, filled, numa, weights, gpus, gpu_lines, .. } = std::mem::take(self);
+        let Output { lines, mut matrix, pcie, relayed, filled, numa, gpus, gpu_lines, .. } = std::mem::take(self);
         if let Some((first, last)) = gpu_lines {
             found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus.into_values().collect()));
         }
@@ -219,24 +263,11 @@ impl Output {
         if filled * 4 < matrix.rows.len() * matrix.cols.len() {
             return;
         }
-        let mut relayed = 0;
-        for (label, row) in matrix.rows.iter().zip(&mut matrix.cells) {
-            for (col, cell) in matrix.cols.iter().zip(row.iter_mut()) {
-                let weight = weights.get(&(label.clone(), col.clone()));
-                if *cell == Some(PathClass::Xgmi) && weight.is_some_and(|w| *w > HOP && w % HOP == 0) {
-                    *cell = None;
-                    relayed += 1;
-                }
-            }
+        for row in &mut matrix.cells {
             row.resize(matrix.cols.len(), None);
         }
         if relayed > 0 {
-            let message = format!(
-                "{} of the pairs called XGMI have a weight above {HOP}: they reach each other over other GPUs, and no link \
-                 of their own is drawn",
-                relayed / 2
-            );
-            found.warn(text, TOOL, lines, message);
+            found.warn(text, TOOL, lines, relayed_message(relayed / 2));
         }
         let node = |row: &String| gpu_number(row).and_then(|n| numa.get(&n).cloned());
         matrix.numa_affinity = matrix.rows.iter().map(node).collect();
@@ -314,5 +345,14 @@ GPU[2]\t\t: (Topology) Numa Affinity: -1
         let Fact::Gpus(gpus) = &scanned(text).evidence[0].fact else { panic!() };
         assert_eq!((gpus[0].index, gpus[0].name.as_deref()), (Some(0), Some("AMD Instinct MI250X")));
         assert_eq!(gpus[0].address.unwrap().to_string(), "0000:c1:00.0");
+    }
+
+    #[test]
+    fn hops_tell_a_pcie_link_between_nodes() {
+        let hops =
+            "======== Hops between two GPUs ========\n       GPU0 GPU1 GPU2\nGPU0 0 1 3\nGPU1 1 0 2\nGPU2 3 2 0\n\n";
+        let found = scanned(&TEXT.replace("======== Link Type", &format!("{hops}======== Link Type")));
+        let Fact::Classes(m) = &found.evidence[0].fact else { panic!() };
+        assert_eq!((m.between("GPU0", "GPU2"), m.between("GPU1", "GPU2")), (Some(PathClass::Sys), None));
     }
 }
