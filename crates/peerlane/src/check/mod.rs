@@ -45,6 +45,7 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod rdma_ports;
 mod relaxed_ordering;
 mod shared_limit;
 mod slow_path;
@@ -207,7 +208,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 39] = [
+const RULES: [Rule; 40] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -247,6 +248,7 @@ const RULES: [Rule; 39] = [
     nccl_through_host::RULE,
     nccl_staged_network::RULE,
     nccl_multicast::RULE,
+    rdma_ports::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

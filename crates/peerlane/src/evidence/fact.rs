@@ -32,6 +32,8 @@ pub enum Fact {
     Kernel(KernelFacts),
     /// Temperatures and the like.
     Sensors(Vec<SensorReading>),
+    /// Ports of RDMA adapters (`ibstat`, `ibstatus`, `ibv_devinfo`).
+    RdmaPorts(Vec<RdmaPort>),
     /// `ACSCtl` lines of `lspci -vvv` without the devices that they are of.
     Acs(AcsLines),
     /// Channels that NCCL chose.
@@ -316,6 +318,25 @@ pub struct Xid {
     pub code: u32,
     /// How often.
     pub count: u32,
+}
+
+/// A port of an RDMA adapter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RdmaPort {
+    /// The adapter: `mlx5_0`.
+    pub device: String,
+    /// The port's number.
+    pub port: Option<u8>,
+    /// The adapter's type, as the tool names it.
+    pub kind: Option<String>,
+    /// `active`, `down`, `initializing`, in lower case.
+    pub state: Option<String>,
+    /// `linkup`, `polling`, `disabled`, in lower case.
+    pub physical: Option<String>,
+    /// Rate in Gb/s.
+    pub gigabits: Option<f64>,
+    /// `infiniband` or `ethernet`.
+    pub layer: Option<String>,
 }
 
 /// How many functions of a listing have Access Control Services on: `lspci -vvv | grep ACSCtl`.

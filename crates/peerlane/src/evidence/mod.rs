@@ -55,6 +55,7 @@ mod osu;
 mod p2p_test;
 mod perftest;
 mod rate_table;
+mod rdma_ports;
 mod rocm_smi;
 mod sensors;
 mod sysfs;
@@ -68,7 +69,7 @@ pub use archive::pack;
 pub use fact::{
     AcsLines, Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph,
     NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
-    PcieError, PcieErrorKind, RateRow, RateTable, SensorReading, Series, Xid,
+    PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

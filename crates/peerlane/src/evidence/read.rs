@@ -84,6 +84,7 @@ const SCANNERS: &[Scanner] = &[
     super::device_query::scan,
     super::gpu_list::scan,
     super::amd_smi::scan,
+    super::rdma_ports::scan,
     super::nvbandwidth::scan,
     super::nvbandwidth_json::scan,
     super::nccl_tests::scan,
