@@ -34,6 +34,7 @@ mod iommu_translates;
 mod kernel_errors;
 mod lane_budget;
 mod lost_gpu;
+mod memory_rows;
 mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
@@ -208,7 +209,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 40] = [
+const RULES: [Rule; 41] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -249,6 +250,7 @@ const RULES: [Rule; 40] = [
     nccl_staged_network::RULE,
     nccl_multicast::RULE,
     rdma_ports::RULE,
+    memory_rows::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
 use crate::evidence::{Fact, P2pStatus, tool};
@@ -83,11 +84,14 @@ type Pair = (NodeId, NodeId, Option<PathClass>);
 
 fn run(view: &View) -> Vec<Raised> {
     let mut groups: BTreeMap<(bool, Refusal), Vec<Pair>> = BTreeMap::new();
+    // NCCL tells pairs of NVLink apart, and stops there
+    let warned = |w: &String| w.contains("disabled between NVLINK connected");
+    let nvlinked = nccl::logs(view).iter().any(|(log, _)| log.warnings.iter().any(warned));
     for (a, b) in view.gpu_pairs() {
         let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
         let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
         let class = view.class(a, b);
-        let near = class.is_some_and(|c| c <= PathClass::Pxb);
+        let near = class.map_or(nvlinked, |c| c <= PathClass::Pxb);
         groups.entry((near, refusal)).or_default().push((a, b, class));
     }
     let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access()));

@@ -185,6 +185,10 @@ pub struct GpuFacts {
     pub clock_event_reasons: Vec<String>,
     /// PCIe replays since the last reset.
     pub replays: Option<u64>,
+    /// Rows of its memory wait to be remapped, which a reset does.
+    pub remap_pending: Option<bool>,
+    /// A row of its memory could not be remapped.
+    pub remap_failed: Option<bool>,
     /// Fabric manager's state for it.
     pub fabric_state: Option<String>,
     /// NUMA node by the source.
