@@ -30,13 +30,12 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
     let far = log.staged.iter().find_map(|s| s.distance);
     let mut adapters: Vec<String> = Vec::new();
     for staged in &log.staged {
-        let name = match (staged.adapter.parse::<u32>(), &log.networks) {
-            // NCCL counts what it uses from 0
-            (Ok(n), used) => used
-                .iter()
-                .nth(n as usize)
-                .map_or_else(|| format!("adapter {n}"), |name| name.split(':').next().unwrap_or(name).to_owned()),
-            _ => staged.adapter.clone(),
+        // NCCL counts what it uses from 0
+        let number = staged.adapter.parse::<usize>().ok();
+        let name = match number.map(|n| log.networks.get(n)) {
+            Some(Some(network)) => network.split(':').next().unwrap_or(network).to_owned(),
+            Some(None) => format!("adapter {}", staged.adapter),
+            None => staged.adapter.clone(),
         };
         if !adapters.contains(&name) {
             adapters.push(name);

@@ -164,23 +164,22 @@ impl Log {
 /// The GPUs of a host's ranks, once each, by the driver's numbers, else by CUDA's, else in order of address, which is the
 /// driver's order; none where a rank may be of another host, whose bus is numbered alike.
 fn gpus(log: &NcclLog) -> Vec<GpuFacts> {
-    let at = |rank: &NcclRank| Some((rank.address?, rank.driver, rank.cuda));
-    let mut known: BTreeMap<PciAddress, (Option<u32>, Option<u32>)> = BTreeMap::new();
-    for (address, driver, cuda) in log.ranks.values().filter_map(at) {
+    let mut known: BTreeMap<PciAddress, NcclRank> = BTreeMap::new();
+    for (address, rank) in log.ranks.values().filter_map(|rank| Some((rank.address?, rank))) {
         let of = known.entry(address).or_default();
-        *of = (of.0.or(driver), of.1.or(cuda));
+        (of.driver, of.cuda) = (of.driver.or(rank.driver), of.cuda.or(rank.cuda));
     }
     // lines without a host's name may be of any
     if log.hosts == 0 && log.size.is_none_or(|n| n as usize != known.len()) {
         return Vec::new();
     }
     // ranks that each see one GPU all call it 0
-    let numbers = |of: fn(&(Option<u32>, Option<u32>)) -> Option<u32>| {
+    let numbers = |of: fn(&NcclRank) -> Option<u32>| {
         let all: Option<Vec<u32>> = known.values().map(of).collect();
         all.filter(|all| all.iter().collect::<BTreeSet<_>>().len() == all.len())
     };
     let by_order = || (0u32..).take(known.len()).collect();
-    let numbers = numbers(|of| of.0).or_else(|| numbers(|of| of.1)).unwrap_or_else(by_order);
+    let numbers = numbers(|of| of.driver).or_else(|| numbers(|of| of.cuda)).unwrap_or_else(by_order);
     let gpu = |(address, index)| GpuFacts { index: Some(index), address: Some(address), ..GpuFacts::default() };
     known.into_keys().zip(numbers).map(gpu).collect()
 }
@@ -372,9 +371,9 @@ mod tests {
         assert_eq!((log.hosts, log.size, log.network.as_deref()), (1, Some(2), Some("Socket")));
         assert_eq!(log.variables["NCCL_P2P_LEVEL"], "LOC");
         assert_eq!(log.transports[0].via, "SHM");
-        let staged: Vec<(&str, bool, Option<(u32, u32)>)> =
-            log.staged.iter().map(|s| (s.adapter.as_str(), s.gpu.is_some(), s.distance)).collect();
-        assert_eq!(staged, [("mlx5_1", false, None), ("0", true, Some((7, 4)))]);
+        let [one, far] = &log.staged[..] else { panic!() };
+        assert_eq!((one.adapter.as_str(), one.gpu, one.distance), ("mlx5_1", None, None));
+        assert_eq!((far.adapter.as_str(), far.gpu.is_some(), far.distance), ("0", true, Some((7, 4))));
         assert_eq!(log.warnings.len(), 2);
         assert!(log.warnings[0].starts_with("transport/nvls.cc:254 Cuda failure 401"));
         assert_eq!((gpus[0].index, gpus[0].address.unwrap().to_string()), (Some(4), "0000:ca:00.0".to_owned()));
