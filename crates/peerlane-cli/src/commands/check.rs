@@ -8,7 +8,7 @@ use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::machine::{Machine, Observed};
+use peerlane::machine::{Machine, MachineKind, Observed};
 use peerlane::model::Model;
 
 use super::measure::{self, Taken};
@@ -151,14 +151,29 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     numbers(out, model, verbose, if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;
-        return caveats(out, machine, true, verbose);
     }
-    if checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
-        return caveats(out, machine, false, verbose);
+    if all || checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
+        caveats(out, machine, all, verbose)?;
+    } else {
+        left_out(out, machine)?;
     }
-    left_out(out, machine)?;
+    if checked.verdict == Verdict::Unknown && machine.kind == MachineKind::Captured {
+        writeln!(out)?;
+        let amd = |tool: &str| tool.starts_with("rocm-smi") || tool.starts_with("amd-smi");
+        let other = machine.evidence.iter().any(|e| amd(e.origin.tool));
+        hang(out, "", if other { WOULD_TELL_OF_AMD } else { WOULD_TELL })?;
+    }
     Ok(())
 }
+
+/// What to add to a capture by which nothing can be judged.
+const WOULD_TELL: &str = "To judge it, put beside it what tells widths (`nvidia-smi -q`, `lspci -vvv`), peer access \
+                          (`nvidia-smi topo -p2p r`) or rates (`peerlane measure`, p2pBandwidthLatencyTest); \
+                          `peerlane gather` collects all but the rates.";
+
+/// The same where the GPUs are AMD's.
+const WOULD_TELL_OF_AMD: &str = "To judge it, put beside it what tells widths (`lspci -vvv`) or rates; `peerlane gather` collects \
+                                 all but the rates.";
 
 /// What was seen beside what is expected; where nothing is, beside what would be if links were as wide as they can be.
 fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std::io::Result<()> {

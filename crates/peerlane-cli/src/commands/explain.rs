@@ -87,12 +87,14 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
     let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {
         Ok(answers) => total(&answers, &model.interval(transfers).unwrap_or_default()),
         Err(error) => {
-            unknown.push(error.to_string());
+            let why = error.to_string();
+            if !unknown.contains(&why) {
+                unknown.push(why);
+            }
             None
         }
     };
     let (forward, backward, both) = (solve(&[ahead]), solve(&[back]), solve(&[ahead, back]));
-    unknown.dedup();
     let route = model.route(&ahead).ok();
     let hops = match &route {
         Some(route) => limited_hops(fabric, route),

@@ -74,6 +74,8 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Modules(_) => "kernel modules",
         Fact::Kernel(_) => "the kernel's command line and log",
         Fact::Sensors(_) => "temperatures",
+        Fact::RdmaPorts(_) => "ports of adapters",
+        Fact::Acs(_) => "Access Control Services",
         Fact::NcclGraph(_) => "NCCL's channels",
         Fact::NcclLog(_) => "NCCL's log",
         Fact::Rates(_) => "a table of rates",

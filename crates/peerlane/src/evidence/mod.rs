@@ -21,11 +21,13 @@ pub(crate) mod tool;
 mod tree;
 mod words;
 
+mod amd_smi;
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;
 mod device_query;
 mod files_json;
+mod gpu_list;
 mod host_contention;
 mod kernel;
 mod labelled_matrix;
@@ -53,6 +55,7 @@ mod osu;
 mod p2p_test;
 mod perftest;
 mod rate_table;
+mod rdma_ports;
 mod rocm_smi;
 mod sensors;
 mod sysfs;
@@ -64,9 +67,9 @@ pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use fact::{
-    Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
-    NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
-    RateRow, RateTable, SensorReading, Series, Xid,
+    AcsLines, Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph,
+    NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
+    PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
