@@ -142,7 +142,6 @@ pub struct PartError {
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     by_name: BTreeMap<String, Part>,
-    left_out: Option<String>,
     end: End,
     ends: OnceLock<Box<[Parts; 2]>>,
 }
@@ -203,8 +202,7 @@ impl Parts {
     /// The same parts without what was taken from this system's numbers: such constants are what other sources give,
     /// or absent.
     pub fn leaving_out(&self, system: &str) -> Parts {
-        let left_out = Some(system.to_owned());
-        let mut parts = Parts { by_name: self.by_name.clone(), left_out, end: self.end, ends: OnceLock::new() };
+        let mut parts = Parts { by_name: self.by_name.clone(), end: self.end, ends: OnceLock::new() };
         for part in parts.by_name.values_mut() {
             part.constants.retain(|_, constant| {
                 let fitted = constant.fitted_to.iter().any(|s| s == system);
@@ -239,8 +237,7 @@ impl Parts {
     }
 
     fn at(&self, end: End) -> Parts {
-        let mut parts =
-            Parts { by_name: self.by_name.clone(), left_out: self.left_out.clone(), end, ends: OnceLock::new() };
+        let mut parts = Parts { by_name: self.by_name.clone(), end, ends: OnceLock::new() };
         for part in parts.by_name.values_mut() {
             for (name, constant) in &mut part.constants {
                 let [low, high] = constant.range();
@@ -249,11 +246,6 @@ impl Parts {
             }
         }
         parts
-    }
-
-    /// The system whose numbers are left out of these parts, if one is.
-    pub fn left_out(&self) -> Option<&str> {
-        self.left_out.as_deref()
     }
 
     /// Constants that were taken from this system's numbers, each with its name: `peer_rate of xeon-e5-v2`.

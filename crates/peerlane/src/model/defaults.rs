@@ -116,21 +116,15 @@ pub(super) struct NvlinkDefault {
 /// How far the share that copies get of an NVLink may be from its default, as a share of it.
 const NVLINK_RANGE: f64 = 0.05;
 
-/// NVLink generation 1 to 5; `None` for any other. Without a system's numbers, where `left_out` names one, what else is
-/// known of the generation stands in.
+/// NVLink generation 1 to 5; `None` for any other.
 pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
     // a vendor's brick rate, and what was measured of it
-    let (brick_rate, ce, sm, bidirectional_factor, source) = match (generation, parts.left_out()) {
-        (1, Some("microway-s822lc")) => (20.0, 0.9, 0.9, 1.0, "NVLink 1 brick 20 GB/s, of which NCCL counts 18"),
-        (1, _) => (20.0, 0.8825, 0.8825, 1.0, "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2016)"),
-        (2, _) => (25.0, 0.958, 0.9, 0.98, "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)"),
-        (3, _) => (25.0, 0.921, 0.87, 0.96, "NVLink 3 brick 25 GB/s; 276.3 of 300 GB/s on A100 (nvbandwidth's README)"),
-        (4, Some("h200x4-vm")) => {
-            let source = "NVLink 4 brick 26.56 GB/s; 376.6 of 478 GB/s on H100 (NVIDIA/nccl issue 1264), NCCL's 20.6 for kernels";
-            (26.5625, 0.7877, 0.7755, 0.98, source)
-        }
-        (4, _) => (26.5625, 0.8285, 0.774, 0.989, "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200"),
-        (5, _) => (53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4"),
+    let (brick_rate, ce, sm, bidirectional_factor, source) = match generation {
+        1 => (20.0, 0.8825, 0.8825, 1.0, "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2016)"),
+        2 => (25.0, 0.958, 0.9, 0.98, "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)"),
+        3 => (25.0, 0.921, 0.87, 0.96, "NVLink 3 brick 25 GB/s; 276.3 of 300 GB/s on A100 (nvbandwidth's README)"),
+        4 => (26.5625, 0.8285, 0.774, 0.989, "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200"),
+        5 => (53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4"),
         _ => return None,
     };
     let end = parts.end();
