@@ -74,6 +74,7 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Modules(_) => "kernel modules",
         Fact::Kernel(_) => "the kernel's command line and log",
         Fact::Sensors(_) => "temperatures",
+        Fact::Corrupt(_) => "data that arrived changed",
         Fact::NcclGraph(_) => "NCCL's channels",
         Fact::NcclLog(_) => "NCCL's log",
         Fact::Rates(_) => "a table of rates",

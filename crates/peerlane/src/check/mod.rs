@@ -299,7 +299,7 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 ///
 /// Broken: an error of a rule about things that do not work, unless the design never let them.
 /// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
-/// something to judge by: a link's widths, a peer-to-peer status, or a rate that can be compared.
+/// something to judge by: a link's widths, a rate that can be compared, or a peer-to-peer status where no rates stand.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
     let breaks = |f: &Finding| {
         f.severity == Severity::Error
@@ -339,7 +339,9 @@ fn can_judge(context: &Context) -> bool {
         });
         stated || view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
     };
-    width_known || access_known() || rate_comparable()
+    // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
+    let has_rates = !context.machine.matrices.is_empty() || !context.machine.curves.is_empty();
+    width_known || (access_known() && !has_rates) || rate_comparable()
 }
 
 #[cfg(test)]

@@ -38,6 +38,17 @@ pub enum Fact {
     NcclLog(NcclLog),
     /// A published table of rates with words for rows.
     Rates(RateTable),
+    /// A test that compared what arrived with what was sent, and found it changed.
+    Corrupt(CorruptData),
+}
+
+/// A test whose data arrived changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorruptData {
+    /// The test: `device_to_device_memcpy_read_ce`.
+    pub test: String,
+    /// What the program says of it.
+    pub detail: String,
 }
 
 /// `nvidia-smi topo -m`.

@@ -15,9 +15,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     while i < text.len() {
         let line = text.line(i);
         head.take(line, i);
-        i = match columns(line) {
-            Some(columns) => table(text, i, &columns, std::mem::take(&mut head), found),
-            None => i + 1,
+        i = if let Some(columns) = columns(line) {
+            table(text, i, i + 1, &columns, std::mem::take(&mut head), found)
+        } else if is_bare_row(line) && is_bare_row(text.line(i + 1)) {
+            // rows alone, as people quote them
+            table(text, i, i, &usual_columns(), std::mem::take(&mut head), found)
+        } else {
+            i + 1
         };
     }
     head.push_ranks(text, found);
@@ -36,7 +40,8 @@ struct Head {
 
 impl Head {
     fn take(&mut self, line: &str, i: usize) {
-        let comment = line.trim().strip_prefix('#').map(str::trim);
+        // Markdown takes the sign at the start of a line for a heading, and web pages lose it
+        let comment = Some(line.trim().trim_start_matches('#').trim());
         if let Some(version) = comment.and_then(|c| c.strip_prefix("nccl-tests version ")) {
             self.version = version.split_whitespace().next().map(str::to_owned);
         } else if let Some(program) = comment.and_then(|c| c.strip_prefix("Collective test starting:")) {
@@ -112,12 +117,62 @@ struct Columns {
 /// `#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong`; older tables
 /// lack `redop` and `root` or say `error`, newer ones may add columns.
 fn columns(line: &str) -> Option<Columns> {
-    let mut words: Vec<&str> = line.trim().strip_prefix('#')?.split_whitespace().collect();
+    let mut words: Vec<&str> = line.trim().trim_start_matches('#').split_whitespace().collect();
     let lead = words.iter().position(|w| *w == "time" || *w == "cputime")?;
     let is_header = words.first() == Some(&"size") && words.contains(&"algbw") && words.contains(&"busbw");
     words.retain(|w| *w != "timestamp");
     let metrics = words.get(lead..)?.iter().map(|w| (*w).to_owned()).collect();
     is_header.then_some(Columns { lead, metrics })
+}
+
+/// The columns of today's releases.
+fn usual_columns() -> Columns {
+    let metrics = ["time", "algbw", "busbw", "#wrong"];
+    Columns { lead: 5, metrics: [metrics, metrics].concat().into_iter().map(str::to_owned).collect() }
+}
+
+/// Whether a line is a row of [`usual_columns`]: `1024 256 float sum -1 30.0 0.03 0.05 0 31.0 0.03 0.05 0`, its fourth and
+/// later columns as no other tool's table has them.
+fn is_bare_row(line: &str) -> bool {
+    const TYPES: [&str; 16] = [
+        "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2",
+        "fp8_e4m3", "fp8_e5m2", "char", "int",
+    ];
+    let line = untagged(line);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [size, count, kind, redop, root, ..] = words.as_slice() else { return false };
+    let whole = |word: &str| word.parse::<u64>().is_ok();
+    words.len() == 13
+        && whole(size)
+        && whole(count)
+        && TYPES.contains(kind)
+        && redop.bytes().all(|b| b.is_ascii_lowercase())
+        && root.parse::<i32>().is_ok()
+        && usual_columns().row(&line).is_some()
+}
+
+/// A line without the tags (`[0]`) that a launcher puts before each piece that a process writes.
+fn untagged(line: &str) -> std::borrow::Cow<'_, str> {
+    if !line.contains('[') {
+        return line.into();
+    }
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('[') {
+        plain.push_str(before);
+        match after.split_once(']') {
+            Some((tag, after)) if !tag.is_empty() && tag.bytes().all(|b| b.is_ascii_digit()) => {
+                plain.push(' ');
+                rest = after;
+            }
+            _ => {
+                plain.push('[');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain.into()
 }
 
 impl Columns {
@@ -157,18 +212,19 @@ impl Columns {
     }
 }
 
-/// Reads the rows below a header; returns the line to go on with.
-fn table(text: &Text, header: usize, columns: &Columns, mut head: Head, found: &mut Found) -> usize {
+/// Reads the rows from `first` on, of which `header` names the columns; returns the line to go on with.
+fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: Head, found: &mut Found) -> usize {
     let mut sizes = Vec::new();
     let mut series = columns.series();
     let mut last = header;
-    for i in header + 1..text.len() {
-        let line = text.line(i).trim();
+    for i in first..text.len() {
+        let line = untagged(text.line(i));
+        let line = line.trim();
         if let Some((size, values)) = columns.row(line) {
             sizes.push(size);
             series.iter_mut().zip(values).for_each(|(s, value)| s.values.push(value));
             last = i;
-        } else if !(line.contains(" NCCL ") || line.is_empty() || line.starts_with("#") && sizes.is_empty()) {
+        } else if !(line.contains(" NCCL ") || line.is_empty() || (line.starts_with(['#', '(']) && sizes.is_empty())) {
             // NCCL's own log may stand between the rows
             break;
         }
@@ -246,6 +302,32 @@ mod tests {
         assert_eq!(c.series[5].values, [Some(1.1)]);
         let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
         assert_eq!(gpus[0].address.unwrap().to_string(), "0000:1a:00.0");
+    }
+
+    #[test]
+    fn rows_alone_and_tags_of_a_launcher() {
+        let found = scanned(
+            scan,
+            "And the results\n```\n  1048576  262144  float  sum  -1[0]  300.0  3.50  6.80  0[0]  310.0  3.40  6.60  0\n\
+             [0]  2097152  524288  float  sum  -1[0]  400.0  5.20  9.80  0[0]  410.0  5.10  9.70  N/A\n# Out of bounds\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.what.as_str(), c.sizes.len()), (TOOL, 2));
+        assert_eq!((c.series[2].values[1], c.series[7].values[1]), (Some(9.8), None));
+        // one row may be prose's, and another tool's rows have other columns
+        assert_eq!(scanned(scan, "1048576 262144 float sum -1 300.0 3.50 6.80 0 310.0 3.40 6.60 0\n"), Found::default());
+    }
+
+    #[test]
+    fn a_page_that_lost_its_signs() {
+        let found = scanned(
+            scan,
+            " nThread 1 nGpus 1 minBytes 8 maxBytes 16\n Using devices\n  Rank  0 Group  0 Pid    7 on worker-0 device  0 [0x00] Card\n\n\
+             size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n\
+             8 2 float sum -1 5.0 0.0 0.0 0 0.1 0.1 0.0 0\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()), (1, "1", &["GPU0".to_owned()][..]));
     }
 
     #[test]
