@@ -53,11 +53,13 @@ mod osu;
 mod p2p_test;
 mod perftest;
 mod rate_table;
+mod rocm_bandwidth_test;
 mod rocm_smi;
 mod sensors;
 mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;
+mod transferbench;
 mod xml;
 
 pub(crate) use streams::LINE_PREFIX;

@@ -99,6 +99,8 @@ const SCANNERS: &[Scanner] = &[
     super::modules::scan,
     super::kernel::scan,
     super::rocm_smi::scan,
+    super::rocm_bandwidth_test::scan,
+    super::transferbench::scan,
     super::sysfs_listing::scan,
     super::host_contention::scan,
     super::labelled_matrix::scan,
