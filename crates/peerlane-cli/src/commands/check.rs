@@ -17,7 +17,7 @@ use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
+use crate::render::{WIDTH, comparison, curves, findings, label, matrix, tree};
 use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, html, live};
 
@@ -147,6 +147,7 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
+    curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;
         return caveats(out, machine, true, verbose);

@@ -17,13 +17,17 @@ mod words;
 mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
+mod below_own_link;
 mod coarse_labels;
+mod collective_of_one;
+mod collective_slow;
 mod contended_slow;
 mod contradictory_evidence;
 mod corrupt_data;
 mod crosses_sockets;
 mod fabric_not_ready;
 mod first_row_warm_up;
+mod gpu_memory_slow;
 mod gpu_nic_apart;
 mod hidden_pcie;
 mod host_buffers_far;
@@ -41,6 +45,7 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod rate_falls;
 mod relaxed_ordering;
 mod shared_limit;
 mod slow_path;
@@ -203,7 +208,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 36] = [
+const RULES: [Rule; 41] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -240,6 +245,11 @@ const RULES: [Rule; 36] = [
     kernel_errors::RULE,
     iommu_translates::RULE,
     relaxed_ordering::RULE,
+    below_own_link::RULE,
+    collective_of_one::RULE,
+    collective_slow::RULE,
+    rate_falls::RULE,
+    gpu_memory_slow::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

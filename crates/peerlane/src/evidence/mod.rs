@@ -6,6 +6,7 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod archive;
+mod curve;
 mod fact;
 mod grid;
 mod limits;
@@ -65,6 +66,7 @@ mod xml;
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
+pub use curve::At;
 pub use fact::{
     Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
     NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
