@@ -141,7 +141,9 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     let all = args.all || verbose;
     heading(out, machine)?;
     findings::verdict(out, checked.verdict, &checked.findings)?;
-    writeln!(out)?;
+    if !machine.fabric.nodes().is_empty() {
+        writeln!(out)?;
+    }
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::evidence::Curve;
 use peerlane::machine::Machine;
+use peerlane::units::Bytes;
 
 use super::WIDTH;
 use super::style::{self, paint};
@@ -18,7 +19,9 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::
     if curves.is_empty() || machine.measured.is_some() {
         return Ok(());
     }
-    let titles = format!("{:<BEFORE$} {:>22} {:>22}", "Seen against message size", "highest rate", "smallest message");
+    let any_time = curves.iter().any(|curve| smallest(curve).is_some());
+    let time = if any_time { "smallest message" } else { "" };
+    let titles = format!("{:<BEFORE$} {:>22} {time:>22}", "Seen against message size", "highest rate");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     for curve in curves.iter().take(most) {
         let rate = curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default();
@@ -53,12 +56,15 @@ fn name(curve: &Curve) -> String {
     words.join(", ")
 }
 
+/// Times of larger messages say no more than their rates.
+const SMALL: Bytes = Bytes(64 << 10);
+
 /// The time of the smallest message: `6.2 µs at 8 B`.
 fn smallest(curve: &Curve) -> Option<String> {
     const NAMES: [&str; 5] = ["time", "Latency", "Avg Latency", "t_typical", "t_avg"];
     let series = NAMES.iter().find_map(|name| curve.series.iter().find(|s| s.name.starts_with(name) && s.unit.is_some()))?;
     let unit = series.unit?;
-    let (size, value) = curve.sizes.iter().zip(&series.values).min_by_key(|(size, _)| **size)?;
+    let (size, value) = curve.sizes.iter().zip(&series.values).filter(|(size, _)| **size <= SMALL).min_by_key(|(size, _)| **size)?;
     let seconds = unit.time((*value)?)?;
     Some(format!("{:.2} µs at {size}", seconds.us()))
 }

@@ -47,6 +47,7 @@ mod pcie_replays;
 mod peer_access_missing;
 mod rate_falls;
 mod relaxed_ordering;
+mod runs_disagree;
 mod shared_limit;
 mod slow_path;
 mod small_bar1;
@@ -55,6 +56,7 @@ mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
 mod unsteady_rate;
+mod unsupported_peer_access;
 
 #[cfg(test)]
 mod testing;
@@ -208,7 +210,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 41] = [
+const RULES: [Rule; 43] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -250,6 +252,8 @@ const RULES: [Rule; 41] = [
     collective_slow::RULE,
     rate_falls::RULE,
     gpu_memory_slow::RULE,
+    runs_disagree::RULE,
+    unsupported_peer_access::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

@@ -57,6 +57,7 @@ mod rate_table;
 mod rocm_bandwidth_test;
 mod rocm_smi;
 mod sensors;
+mod simple_p2p;
 mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;

@@ -33,6 +33,8 @@ struct Head {
     program: Option<String>,
     version: Option<String>,
     ranks: Vec<GpuFacts>,
+    /// The highest number of a rank; greater than there are lines where the list is cut.
+    highest: u32,
     hosts: BTreeSet<String>,
     rank_lines: Option<(usize, usize)>,
     first: Option<usize>,
@@ -46,7 +48,8 @@ impl Head {
             self.version = version.split_whitespace().next().map(str::to_owned);
         } else if let Some(program) = comment.and_then(|c| c.strip_prefix("Collective test starting:")) {
             self.program = Some(program.trim().to_owned());
-        } else if let Some((host, gpu)) = comment.and_then(rank) {
+        } else if let Some((number, host, gpu)) = comment.and_then(rank) {
+            self.highest = self.highest.max(number);
             self.ranks.push(gpu);
             self.hosts.insert(host);
             self.rank_lines = Some((self.rank_lines.map_or(i, |lines| lines.0), i));
@@ -59,6 +62,11 @@ impl Head {
         self.first.get_or_insert(i);
     }
 
+    /// Whether every rank is listed.
+    fn is_whole(&self) -> bool {
+        self.ranks.len() == self.highest as usize + 1
+    }
+
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
         let gpus = std::mem::take(&mut self.ranks);
@@ -69,9 +77,10 @@ impl Head {
 }
 
 /// `Rank  0 Group  0 Pid   1078 on  HOST device  0 [0000:81:00] NAME`, older `[0x81]`, which is the bus
-/// alone; the host and the GPU.
-fn rank(comment: &str) -> Option<(String, GpuFacts)> {
+/// alone; the rank's number, the host and the GPU.
+fn rank(comment: &str) -> Option<(u32, String, GpuFacts)> {
     let (process, device) = comment.strip_prefix("Rank ")?.split_once(" device ")?;
+    let number = process.split_whitespace().next()?.parse().ok()?;
     let (_, host) = process.split_once(" on ")?;
     let (index, rest) = device.split_once('[')?;
     let (address, name) = rest.split_once(']')?;
@@ -85,7 +94,7 @@ fn rank(comment: &str) -> Option<(String, GpuFacts)> {
         address,
         ..GpuFacts::default()
     };
-    Some((host.trim().to_owned(), gpu))
+    Some((number, host.trim().to_owned(), gpu))
 }
 
 /// The program of a command line such as `mpirun -np 8 ./build/all_reduce_perf -b 8`.
@@ -235,11 +244,11 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
     } else {
         let known = [
             ("version", head.version.take()),
-            ("ranks", Some(head.ranks.len()).filter(|n| *n > 0).map(|n| n.to_string())),
-            ("hosts", Some(head.hosts.len()).filter(|n| *n > 0).map(|n| n.to_string())),
+            ("ranks", Some(head.highest as usize + 1).filter(|_| !head.ranks.is_empty()).map(|n| n.to_string())),
+            ("hosts", Some(head.hosts.len()).filter(|n| *n > 0 && head.is_whole()).map(|n| n.to_string())),
         ];
         let settings: BTreeMap<_, _> = known.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect();
-        let ends = if head.hosts.len() == 1 { rank_names(&head.ranks) } else { Vec::new() };
+        let ends = if head.hosts.len() == 1 && head.is_whole() { rank_names(&head.ranks) } else { Vec::new() };
         let what = head.program.take().unwrap_or_else(|| TOOL.to_owned());
         found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
     }
@@ -328,6 +337,17 @@ mod tests {
         );
         let c = curve(&found);
         assert_eq!((c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()), (1, "1", &["GPU0".to_owned()][..]));
+    }
+
+    #[test]
+    fn a_cut_list_of_ranks_still_tells_how_many_there_are() {
+        let found = scanned(
+            scan,
+            "#  Rank  2 Group  0 Pid  7 on node1 device  0 [0x51] Card\n#  Rank  3 Group  0 Pid  8 on node1 device  1 [0x54] Card\n\
+             # size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n 8 2 float sum -1 5 1 1 0 5 1 1 0\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.settings["ranks"].as_str(), c.settings.get("hosts"), c.ends.len()), ("4", None, 0));
     }
 
     #[test]

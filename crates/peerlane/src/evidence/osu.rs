@@ -64,6 +64,10 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
             settings.insert(key.trim().to_owned(), value.trim().to_owned());
             continue;
         }
+        // rows that somebody left out
+        if matches!(line.trim(), "..." | "[...]") && !sizes.is_empty() {
+            continue;
+        }
         let failed = line.strip_suffix("Fail");
         if failed.is_some() {
             settings.insert(VALIDATION.to_owned(), "failed".to_owned());
@@ -203,6 +207,8 @@ mod tests {
             "# OSU MPI-CUDA Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n# Datatype: MPI_CHAR.\n1   1.5\n2   3.0\n\n",
         );
         assert_eq!((c[0].sizes.len(), c[0].settings["Datatype"].as_str()), (2, "MPI_CHAR."));
+        let c = curves("# OSU MPI Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n1   1.5\n[...]\n4   3.0\nand more\n");
+        assert_eq!(c[0].sizes, [Bytes(1), Bytes(4)], "rows that are left out");
     }
 
     #[test]

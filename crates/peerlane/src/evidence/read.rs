@@ -81,6 +81,7 @@ const SCANNERS: &[Scanner] = &[
     super::files_json::scan,
     super::p2p_test::scan,
     super::bandwidth_test::scan,
+    super::simple_p2p::scan,
     super::device_query::scan,
     super::nvbandwidth::scan,
     super::nvbandwidth_json::scan,
