@@ -14,6 +14,9 @@ pub(super) const RULE: Rule = Rule { id: "below-own-link", breaks: false, run };
 /// complexes that split them, or else those through the host do.
 const BELOW: f64 = 0.4;
 
+/// The same where all numbers are host copies: half the lanes reach no more.
+const BELOW_HOST: f64 = 0.46;
+
 /// Share of a link's raw rate that large copies reach (Neugebauer et al., SIGCOMM 2018), as slow-path has it.
 const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 
@@ -25,6 +28,8 @@ struct Low<'m> {
     gpu: NodeId,
     link: PcieWidth,
     raw: Rate,
+    /// Below which share of it this is low.
+    below: f64,
     best: (&'m Observed, Cell, Rate),
 }
 
@@ -53,7 +58,7 @@ fn run(view: &View) -> Vec<Raised> {
             worst.link,
             worst.raw
         ),
-        expected: format!("with some partner or the host at least {} of the {} of PCIe {}", percent(BELOW), worst.raw, worst.link),
+        expected: format!("with some partner or the host at least {} of the {} of PCIe {}", percent(worst.below), worst.raw, worst.link),
         observed: format!("{} {best} at most ({})", view.arrow(&observed.matrix, cell), observed.matrix.describe()),
         evidence: view.cite(low.iter().map(|l| &l.best.0.origin)),
         mend: "Read the width and generation of the links under load. A slot may be wired for fewer lanes, hang below the \
@@ -82,6 +87,7 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
     let raw = link.raw_rate()?;
     let mut best: Option<(&Observed, Cell, Rate)> = None;
     let mut telling = false;
+    let mut with_peers = false;
     for (at, observed) in view.bandwidths().filter(|(_, o)| is_telling(&o.matrix)) {
         for cell in view.cells(&observed.matrix) {
             if ![cell.from, cell.to].contains(&End::Node(gpu)) {
@@ -92,6 +98,7 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
                 return None;
             }
             let direct = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
+            with_peers |= cell.nodes().is_some();
             telling |= cell.nodes().is_none() || (observed.matrix.p2p == Some(true) && direct);
             let rate = one_way(&observed.matrix, cell.rate);
             if best.as_ref().is_none_or(|(.., most)| rate > *most) {
@@ -99,8 +106,9 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
             }
         }
     }
-    let best = best.filter(|(.., rate)| telling && rate.gb() < BELOW * raw.gb())?;
-    Some(Low { gpu, link, raw, best })
+    let below = if with_peers { BELOW } else { BELOW_HOST };
+    let best = best.filter(|(.., rate)| telling && rate.gb() < below * raw.gb())?;
+    Some(Low { gpu, link, raw, below, best })
 }
 
 /// Whether a matrix is of large copies of pinned memory alone.

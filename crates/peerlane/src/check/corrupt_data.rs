@@ -4,13 +4,19 @@ use super::from_run::{Tally, tally};
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::evidence::{Curve, Fact, Origin};
+use crate::fabric::NodeKind;
 use crate::run::FlagKind;
 
 pub(super) const RULE: Rule = Rule { id: "corrupt-data", breaks: true, run };
 
-const MEND: &str = "Do not use peer access between them (NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL below their class) until it is \
-                    mended: results are wrong without an error. Look at the driver's release notes, ACS and IOMMU settings, \
-                    and PCIe errors in the kernel log (AER).";
+/// What to do meanwhile, and where the cause may be.
+fn mend(of: &str, more: &str) -> String {
+    format!(
+        "Do not use peer access{of} (NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL below their class) until it is mended: results are \
+         wrong without an error. Look at the driver's release notes, ACS and IOMMU settings, and PCIe errors in the kernel \
+         log (AER).{more}"
+    )
+}
 
 fn run(view: &View) -> Vec<Raised> {
     in_run(view).into_iter().chain(in_tests(view)).collect()
@@ -26,13 +32,14 @@ fn in_tests(view: &View) -> Option<Raised> {
     let found: Vec<(String, &Origin)> = told.chain(counted).collect();
     let (first, _) = found.first()?;
     let more = if found.len() > 1 { format!("; and {} more tests", found.len() - 1) } else { String::new() };
+    let nvlink = view.of_kind(NodeKind::Gpu).into_iter().any(|id| view.part(id).is_some_and(|p| p.nvlink_bricks.is_some()));
     let of: std::collections::BTreeSet<&str> = found.iter().map(|(_, origin)| origin.tool).collect();
     let finding = Finding {
-        summary: format!("Data arrives changed: {} compared it", of.into_iter().collect::<Vec<_>>().join(", ")),
+        summary: format!("Data arrives changed, as {} found", of.into_iter().collect::<Vec<_>>().join(" and ")),
         expected: "what arrives is what was sent".to_owned(),
         observed: format!("{first}{more}"),
         evidence: view.cite(found.iter().map(|(_, origin)| *origin)),
-        mend: format!("{MEND} On a virtual machine see that all its GPUs are of one partition of the NVSwitches."),
+        mend: mend("", if nvlink { " On a virtual machine see that all its GPUs are of one partition of the NVSwitches." } else { "" }),
         confirm: "`peerlane measure --tests pairs`, which names the pairs whose data changes".to_owned(),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Vec::new())
     };
@@ -60,7 +67,7 @@ fn in_run(view: &View) -> Option<Raised> {
         expected: "what arrives is what was sent".to_owned(),
         observed: format!("{cells} steps did not compare equal ({detail})"),
         evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
-        mend: MEND.to_owned(),
+        mend: mend(" between them", ""),
         confirm: confirm::pairs("pairs", &subjects),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
     };

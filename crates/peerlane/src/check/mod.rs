@@ -36,6 +36,7 @@ mod hung_transfer;
 mod iommu_translates;
 mod kernel_errors;
 mod lane_budget;
+mod limited_link;
 mod lost_gpu;
 mod mig_on;
 mod missing_peer_module;
@@ -210,7 +211,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 43] = [
+const RULES: [Rule; 44] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -254,6 +255,7 @@ const RULES: [Rule; 43] = [
     gpu_memory_slow::RULE,
     runs_disagree::RULE,
     unsupported_peer_access::RULE,
+    limited_link::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

@@ -194,9 +194,10 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let worst = members.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (a, b) in members.iter().filter_map(|c| c.cell.nodes()) {
-        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
         // a pair is one, whichever way
-        if !pairs.contains(&pair) && !pairs.contains(&(pair.1.clone(), pair.0.clone())) {
+        let (a, b) = if a.index() <= b.index() { (a, b) } else { (b, a) };
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) {
             pairs.push(pair);
         }
     }

@@ -360,6 +360,21 @@ pub struct KernelFacts {
     pub xids: Vec<Xid>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,
+    /// Links that are slower than their devices.
+    pub limited: Vec<LimitedLink>,
+}
+
+/// A link that the kernel found slower than a device below it, when it took the device into use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitedLink {
+    /// The device.
+    pub device: PciAddress,
+    /// The port of the slow link, at the device or above it.
+    pub at: PciAddress,
+    /// What that link runs at.
+    pub width: PcieWidth,
+    /// What the device is capable of.
+    pub capable: PcieWidth,
 }
 
 /// One line of `sensors`.

@@ -69,7 +69,7 @@ pub(crate) use streams::LINE_PREFIX;
 pub use archive::pack;
 pub use curve::At;
 pub use fact::{
-    Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph, NcclLog,
+    Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, LimitedLink, Modules, NcclGraph, NcclLog,
     NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
     RateRow, RateTable, SensorReading, Series, Xid,
 };

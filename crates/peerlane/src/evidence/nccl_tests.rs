@@ -249,11 +249,36 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
         ];
         let settings: BTreeMap<_, _> = known.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect();
         let ends = if head.hosts.len() == 1 && head.is_whole() { rank_names(&head.ranks) } else { Vec::new() };
-        let what = head.program.take().unwrap_or_else(|| TOOL.to_owned());
+        let after = (last + 1..text.len().min(last + 1 + TRAILER_LINES)).find_map(|i| concluded(text.line(i)));
+        let named = head.program.take().or(after);
+        let what = named.or_else(|| told_by_numbers(text.line(last), &series)).unwrap_or_else(|| TOOL.to_owned());
         found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
     }
     head.push_ranks(text, found);
     last + 1
+}
+
+/// Lines below a table in which its program may be named.
+const TRAILER_LINES: usize = 8;
+
+/// `# Collective test concluded: all_reduce_perf`, which releases since 2.13 print last.
+fn concluded(line: &str) -> Option<String> {
+    let name = line.trim().trim_start_matches('#').trim().strip_prefix("Collective test concluded:")?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// The program where nothing names it: one that reduces and has no root is `all_reduce_perf` where its bus bandwidth is not
+/// below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
+fn told_by_numbers(row: &str, series: &[Series]) -> Option<String> {
+    let row = untagged(row);
+    let mut words = row.split_whitespace().skip(3);
+    let (redop, root) = (words.next()?, words.next()?);
+    let last = |name: &str| series.iter().find(|s| s.name.starts_with(name))?.values.last().copied().flatten();
+    let (algorithm, bus) = (last("algbw")?, last("busbw")?);
+    if root != "-1" || !matches!(redop, "sum" | "prod" | "max" | "min" | "avg") || algorithm <= 0.0 || bus <= 0.0 {
+        return None;
+    }
+    Some(if bus >= 0.99 * algorithm { "all_reduce_perf" } else { "reduce_scatter_perf" }.to_owned())
 }
 
 fn rank_names(ranks: &[GpuFacts]) -> Vec<String> {
@@ -321,7 +346,7 @@ mod tests {
              [0]  2097152  524288  float  sum  -1[0]  400.0  5.20  9.80  0[0]  410.0  5.10  9.70  N/A\n# Out of bounds\n",
         );
         let c = curve(&found);
-        assert_eq!((c.what.as_str(), c.sizes.len()), (TOOL, 2));
+        assert_eq!((c.what.as_str(), c.sizes.len()), ("all_reduce_perf", 2), "told by its numbers");
         assert_eq!((c.series[2].values[1], c.series[7].values[1]), (Some(9.8), None));
         // one row may be prose's, and another tool's rows have other columns
         assert_eq!(scanned(scan, "1048576 262144 float sum -1 300.0 3.50 6.80 0 310.0 3.40 6.60 0\n"), Found::default());
@@ -337,6 +362,18 @@ mod tests {
         );
         let c = curve(&found);
         assert_eq!((c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()), (1, "1", &["GPU0".to_owned()][..]));
+    }
+
+    #[test]
+    fn the_program_is_named_below_or_told_by_its_numbers() {
+        let table = |op: &str, busbw: f64, after: &str| {
+            let head = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+            let row = format!(" 1048576 2 float {op} -1 50 20.0 {busbw} 0 50 20.0 {busbw} 0\n");
+            curve(&scanned(scan, &format!("{head}{row}# Avg bus bandwidth : 1\n{after}"))).what.clone()
+        };
+        assert_eq!(table("none", 17.5, "#\n# Collective test concluded: all_gather_perf\n"), "all_gather_perf");
+        assert_eq!((table("sum", 35.0, ""), table("sum", 17.5, "")), ("all_reduce_perf".into(), "reduce_scatter_perf".into()));
+        assert_eq!(table("none", 17.5, ""), TOOL);
     }
 
     #[test]

@@ -84,9 +84,9 @@ fn push_gpus(text: &Text, names: &BTreeMap<u32, (String, usize)>, until: usize, 
     found.push(text, TOOL, text.numbers(first, until), Fact::Gpus(names.iter().map(gpu).collect()));
 }
 
-/// The sample copies there and back in turns, and prints one rate.
+/// The sample copies there and back in turns, and prints one rate. One cell has it: a square of two GPUs would say that
+/// the machine has no others.
 fn matrix(a: u32, b: u32, rate: f64) -> Matrix {
-    let names: Vec<String> = [a, b].iter().map(|n| format!("GPU{n}")).collect();
     Matrix {
         quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
@@ -95,9 +95,9 @@ fn matrix(a: u32, b: u32, rate: f64) -> Matrix {
         engine: Some(Engine::Ce),
         unit: Unit::GigabytesPerSecond,
         size: None,
-        rows: names.clone(),
-        cols: names,
-        values: vec![vec![None, Some(rate)], vec![Some(rate), None]],
+        rows: vec![format!("GPU{a}")],
+        cols: vec![format!("GPU{b}")],
+        values: vec![vec![Some(rate)]],
         title: TOOL.to_owned(),
     }
 }
@@ -117,7 +117,7 @@ mod tests {
         let [gpus, rate] = found.evidence.as_slice() else { panic!("{found:#?}") };
         assert!(matches!(&gpus.fact, Fact::Gpus(g) if g.len() == 2 && g[1].name.as_deref() == Some("Card X")));
         let Fact::Matrix(m) = &rate.fact else { panic!() };
-        assert_eq!((m.between("GPU0", "GPU1"), m.between("GPU1", "GPU0"), m.value(0, 0)), (Some(21.5), Some(21.5), None));
+        assert_eq!((m.between("GPU0", "GPU1"), m.rows.len()), (Some(21.5), 1));
     }
 
     #[test]
