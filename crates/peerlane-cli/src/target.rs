@@ -27,7 +27,7 @@ const HEAD_BYTES: u64 = 64;
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
-     bandwidthTest, simpleP2P, deviceQuery, nvbandwidth, nccl-tests, OSU micro-benchmarks, perftest, rocm-smi, \
+     bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, nccl-tests, OSU micro-benchmarks, perftest, rocm-smi, \
      rocm-bandwidth-test, TransferBench, NCCL XML and logs, lstopo, lspci -vvv, dmesg, system files (.toml), and runs \
      that it has recorded (.json)";
 

@@ -62,9 +62,11 @@ const SMALL: Bytes = Bytes(64 << 10);
 /// The time of the smallest message: `6.2 µs at 8 B`.
 fn smallest(curve: &Curve) -> Option<String> {
     const NAMES: [&str; 5] = ["time", "Latency", "Avg Latency", "t_typical", "t_avg"];
-    let series = NAMES.iter().find_map(|name| curve.series.iter().find(|s| s.name.starts_with(name) && s.unit.is_some()))?;
+    let series =
+        NAMES.iter().find_map(|name| curve.series.iter().find(|s| s.name.starts_with(name) && s.unit.is_some()))?;
     let unit = series.unit?;
-    let (size, value) = curve.sizes.iter().zip(&series.values).filter(|(size, _)| **size <= SMALL).min_by_key(|(size, _)| **size)?;
+    let (size, value) =
+        curve.sizes.iter().zip(&series.values).filter(|(size, _)| **size <= SMALL).min_by_key(|(size, _)| **size)?;
     let seconds = unit.time((*value)?)?;
     Some(format!("{:.2} µs at {size}", seconds.us()))
 }

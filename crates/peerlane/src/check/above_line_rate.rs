@@ -2,7 +2,7 @@
 
 use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Matrix;
+use crate::evidence::{Fact, Matrix};
 use crate::fabric::{Link, LinkKind, PcieWidth};
 use crate::units::Rate;
 
@@ -122,7 +122,9 @@ fn judge<'m>(view: &View, matrix: &'m Matrix, evidence: Vec<String>) -> Option<A
 
 /// What PCIe carries between two GPUs of which no way is known, by their products, where these have NVLink besides.
 fn unplaced(view: &View, cell: &Cell) -> Option<(Rate, PcieWidth)> {
-    let (a, b) = cell.nodes().filter(|_| may_have_nvlink(view, cell))?;
+    // ports that are listed as active show NVLink, though not where it leads
+    let listed = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Nvlink(p) if p.iter().any(|p| p.active)));
+    let (a, b) = cell.nodes().filter(|_| !listed && may_have_nvlink(view, cell))?;
     let width = |id| view.part(id).and_then(|part| part.pcie);
     let widths = [width(a)?, width(b)?];
     let rates = widths.into_iter().filter_map(|width| Some((width.raw_rate()?, width)));
@@ -200,6 +202,29 @@ mod tests {
     use super::*;
     use crate::catalogue::Parts;
     use crate::evidence::Direction;
+
+    #[test]
+    fn gpus_of_which_no_way_is_known_show_nvlink_by_their_rates() {
+        let with = |rate: f64, part: &str| {
+            let mut b = crate::fabric::FabricBuilder::new();
+            for name in ["GPU0", "GPU1"] {
+                let mut node = crate::fabric::Node::new(name, crate::fabric::NodeKind::Gpu);
+                node.part = Some(part.to_owned());
+                b.node(node);
+            }
+            let mut machine = super::super::testing::captured(b);
+            machine.matrices.push(super::super::testing::uniform(2, rate, &[]));
+            let parts = crate::catalogue::Parts::embedded();
+            super::super::testing::see_with(&machine, parts, |view| {
+                run(view).into_iter().map(|r| r.finding).collect::<Vec<_>>()
+            })
+        };
+        let found = with(240.0, "a100-sxm4");
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert!(found[0].summary.contains("NVLink"), "{}", found[0].summary);
+        assert_eq!(with(25.0, "a100-sxm4"), vec![]);
+        assert_eq!(with(240.0, "rtx-4090"), vec![], "what it has not, nobody can show");
+    }
 
     #[test]
     fn faster_than_the_link_is_suspect() {

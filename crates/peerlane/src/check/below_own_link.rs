@@ -48,7 +48,8 @@ fn run(view: &View) -> Vec<Raised> {
     };
     let (observed, cell, best) = &worst.best;
     let fitting = fits(worst.link, *best);
-    let fits = if fitting.is_empty() { String::new() } else { format!(", as a link of PCIe {} gives", fitting.join(" or ")) };
+    let fits =
+        if fitting.is_empty() { String::new() } else { format!(", as a link of PCIe {} gives", fitting.join(" or ")) };
     let share = best.gb() / worst.raw.gb();
     let products = if names.len() == 1 { "its product has" } else { "their product has" };
     let finding = Finding {
@@ -124,12 +125,14 @@ fn is_telling(matrix: &Matrix) -> bool {
 fn fits(link: PcieWidth, rate: Rate) -> Vec<String> {
     let (Some(generation), Some(lanes)) = (link.generation, link.lanes) else { return Vec::new() };
     let generations = PcieGeneration::ALL.into_iter().rev().filter(|g| *g <= generation);
-    let all = generations.flat_map(|g| [1, 2, 4, 8, 16].into_iter().filter(|n| *n <= lanes).map(move |n| PcieWidth::new(g, n)));
+    let all = generations
+        .flat_map(|g| [1, 2, 4, 8, 16].into_iter().filter(|n| *n <= lanes).map(move |n| PcieWidth::new(g, n)));
     let fitting = all.filter(|width| {
         *width != link && width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate.gb() / raw.gb())))
     });
     // those of PCIe 1 and 2 are of boards that no such card is in, unless it is as old itself
-    let recent = |w: &PcieWidth| w.generation.is_some_and(|g| g >= PcieGeneration::Gen3) || generation <= PcieGeneration::Gen3;
+    let recent =
+        |w: &PcieWidth| w.generation.is_some_and(|g| g >= PcieGeneration::Gen3) || generation <= PcieGeneration::Gen3;
     fitting.filter(recent).take(3).map(|width| width.to_string()).collect()
 }
 

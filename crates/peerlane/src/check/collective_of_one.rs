@@ -47,7 +47,9 @@ fn is_alone(curve: &Curve) -> bool {
     let column = |name: &'static str| {
         let series = curve.series.iter().filter(move |s| s.name.starts_with(name));
         let large = &large;
-        series.flat_map(move |s| large.iter().filter_map(|at| s.values.get(*at).copied().flatten())).collect::<Vec<f64>>()
+        series
+            .flat_map(move |s| large.iter().filter_map(|at| s.values.get(*at).copied().flatten()))
+            .collect::<Vec<f64>>()
     };
     let (bus, algorithm) = (column("busbw"), column("algbw"));
     !bus.is_empty() && bus.iter().all(|v| *v == 0.0) && algorithm.iter().any(|v| *v > 0.0)
@@ -77,6 +79,10 @@ mod tests {
         let found = with(128, 0.0);
         assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
         assert!(found[0].observed.contains("210"), "{}", found[0].observed);
-        assert_eq!((with(128, 190.0), with(0, 0.0)), (vec![], vec![]), "several ranks; and small messages, which round to 0");
+        assert_eq!(
+            (with(128, 190.0), with(0, 0.0)),
+            (vec![], vec![]),
+            "several ranks; and small messages, which round to 0"
+        );
     }
 }

@@ -32,14 +32,22 @@ fn in_tests(view: &View) -> Option<Raised> {
     let found: Vec<(String, &Origin)> = told.chain(counted).collect();
     let (first, _) = found.first()?;
     let more = if found.len() > 1 { format!("; and {} more tests", found.len() - 1) } else { String::new() };
-    let nvlink = view.of_kind(NodeKind::Gpu).into_iter().any(|id| view.part(id).is_some_and(|p| p.nvlink_bricks.is_some()));
+    let nvlink =
+        view.of_kind(NodeKind::Gpu).into_iter().any(|id| view.part(id).is_some_and(|p| p.nvlink_bricks.is_some()));
     let of: std::collections::BTreeSet<&str> = found.iter().map(|(_, origin)| origin.tool).collect();
     let finding = Finding {
         summary: format!("Data arrives changed, as {} found", of.into_iter().collect::<Vec<_>>().join(" and ")),
         expected: "what arrives is what was sent".to_owned(),
         observed: format!("{first}{more}"),
         evidence: view.cite(found.iter().map(|(_, origin)| *origin)),
-        mend: mend("", if nvlink { " On a virtual machine see that all its GPUs are of one partition of the NVSwitches." } else { "" }),
+        mend: mend(
+            "",
+            if nvlink {
+                " On a virtual machine see that all its GPUs are of one partition of the NVSwitches."
+            } else {
+                ""
+            },
+        ),
         confirm: "`peerlane measure --tests pairs`, which names the pairs whose data changes".to_owned(),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Vec::new())
     };
@@ -53,7 +61,8 @@ fn wrong(curve: &Curve) -> Option<String> {
     }
     // old releases of nccl-tests print the greatest error of a floating-point sum there, which is small and no count
     let of_series = curve.series.iter().filter(|s| s.name.starts_with("wrong")).filter_map(|series| {
-        let rows = curve.sizes.iter().zip(&series.values).filter_map(|(size, v)| Some((size, v.filter(|v| *v >= 1.0)?)));
+        let rows =
+            curve.sizes.iter().zip(&series.values).filter_map(|(size, v)| Some((size, v.filter(|v| *v >= 1.0)?)));
         rows.max_by(|a, b| a.1.total_cmp(&b.1))
     });
     let (size, count) = of_series.max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -61,9 +61,9 @@ fn run(view: &View) -> Vec<Raised> {
 fn is_known(view: &View, limit: &LimitedLink) -> bool {
     let fabric = view.fabric();
     let Some(id) = fabric.ids().find(|id| fabric.node(*id).address == Some(limit.device)) else { return false };
-    fabric.upstream(id).is_some_and(|(link, _)| {
-        matches!(&fabric.link(link).kind, LinkKind::Pcie { running, .. } if running.lanes.is_some())
-    })
+    fabric.upstream(id).is_some_and(
+        |(link, _)| matches!(&fabric.link(link).kind, LinkKind::Pcie { running, .. } if running.lanes.is_some()),
+    )
 }
 
 #[cfg(test)]
@@ -92,7 +92,10 @@ mod tests {
     #[test]
     fn what_the_kernel_says_is_told_with_the_port() {
         let found = with("3.0 x8", "3.0 x16");
-        assert_eq!((found.len(), found[0].severity, found[0].subjects.join(" ")), (1, Severity::Warning, "mlx5_0".to_owned()));
+        assert_eq!(
+            (found.len(), found[0].severity, found[0].subjects.join(" ")),
+            (1, Severity::Warning, "mlx5_0".to_owned())
+        );
         assert!(found[0].observed.contains("0000:42:01.0"), "{}", found[0].observed);
         assert_eq!(with("3.0 x1", "3.0 x16")[0].severity, Severity::Error);
     }

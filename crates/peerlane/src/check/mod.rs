@@ -25,6 +25,7 @@ mod contended_slow;
 mod contradictory_evidence;
 mod corrupt_data;
 mod crosses_sockets;
+mod crowded_reads;
 mod fabric_not_ready;
 mod first_row_warm_up;
 mod gpu_memory_slow;
@@ -211,7 +212,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 44] = [
+const RULES: [Rule; 45] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -256,6 +257,7 @@ const RULES: [Rule; 44] = [
     runs_disagree::RULE,
     unsupported_peer_access::RULE,
     limited_link::RULE,
+    crowded_reads::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

@@ -127,7 +127,8 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
-        confirm: if amd { "`rocm-smi --showtopoaccess`; `dmesg | grep -i p2p`" } else { "`nvidia-smi topo -p2p r`" }.to_owned(),
+        confirm: if amd { "`rocm-smi --showtopoaccess`; `dmesg | grep -i p2p`" } else { "`nvidia-smi topo -p2p r`" }
+            .to_owned(),
         cost: None,
         kind,
         severity: if near && !product { Severity::Error } else { Severity::Warning },

@@ -70,9 +70,10 @@ fn run(view: &View) -> Vec<Raised> {
         expected: format!("the same within {}", percent(APART)),
         observed: format!("{} and {} ({})", best.rate, least.rate, high.matrix.describe()),
         evidence: view.cite([&high.origin, &low.origin]),
-        mend: "Look for what differs: the memory's NUMA node (numactl -m), buffer size, a setting or driver changed in \
+        mend:
+            "Look for what differs: the memory's NUMA node (numactl -m), buffer size, a setting or driver changed in \
                between, other load, a link or clock that sleeps. The better one is what the machine can do."
-            .to_owned(),
+                .to_owned(),
         confirm: confirm::pairs("pairs,host", &[]),
         ..Finding::of(
             &RULE,

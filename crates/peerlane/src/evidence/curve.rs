@@ -72,7 +72,8 @@ mod tests {
     fn the_column_that_counts() {
         let gb = Some(Unit::GigabytesPerSecond);
         let of = |names: &[(&str, Option<Unit>)]| curve(names).main_rates().map(|s| s.name.clone());
-        let nccl = [("time out-of-place", Some(Unit::Microseconds)), ("algbw out-of-place", gb), ("busbw out-of-place", gb)];
+        let nccl =
+            [("time out-of-place", Some(Unit::Microseconds)), ("algbw out-of-place", gb), ("busbw out-of-place", gb)];
         assert_eq!(of(&nccl).as_deref(), Some("busbw out-of-place"));
         assert_eq!(of(&[("BW peak", gb), ("BW average", gb), ("MsgRate", None)]).as_deref(), Some("BW average"));
         assert_eq!(of(&[("Avg Latency", Some(Unit::Microseconds))]), None);

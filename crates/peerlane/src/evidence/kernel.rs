@@ -186,7 +186,10 @@ mod tests {
         )
         .unwrap();
         let [limit] = facts.limited.as_slice() else { panic!("{facts:?}") };
-        assert_eq!((limit.device.to_string(), limit.at.to_string()), ("0001:43:00.0".to_owned(), "0001:42:01.0".to_owned()));
+        assert_eq!(
+            (limit.device.to_string(), limit.at.to_string()),
+            ("0001:43:00.0".to_owned(), "0001:42:01.0".to_owned())
+        );
         assert_eq!((limit.width.to_string(), limit.capable.to_string()), ("3.0 x8".to_owned(), "3.0 x16".to_owned()));
     }
 

@@ -52,6 +52,7 @@ mod nvidia_smi_topo_p2p;
 pub mod nvml;
 mod osu;
 mod p2p_test;
+mod p2pmark;
 mod perftest;
 mod rate_table;
 mod rocm_bandwidth_test;
@@ -64,14 +65,15 @@ mod sysfs_tree;
 mod transferbench;
 mod xml;
 
+pub(crate) use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use curve::At;
 pub use fact::{
-    Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, LimitedLink, Modules, NcclGraph, NcclLog,
-    NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind,
-    RateRow, RateTable, SensorReading, Series, Xid,
+    Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, LimitedLink,
+    Modules, NcclGraph, NcclLog, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
+    PcieError, PcieErrorKind, RateRow, RateTable, SensorReading, Series, Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

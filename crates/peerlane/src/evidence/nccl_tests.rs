@@ -144,8 +144,8 @@ fn usual_columns() -> Columns {
 /// later columns as no other tool's table has them.
 fn is_bare_row(line: &str) -> bool {
     const TYPES: [&str; 16] = [
-        "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2",
-        "fp8_e4m3", "fp8_e5m2", "char", "int",
+        "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3",
+        "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int",
     ];
     let line = untagged(line);
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -349,7 +349,10 @@ mod tests {
         assert_eq!((c.what.as_str(), c.sizes.len()), ("all_reduce_perf", 2), "told by its numbers");
         assert_eq!((c.series[2].values[1], c.series[7].values[1]), (Some(9.8), None));
         // one row may be prose's, and another tool's rows have other columns
-        assert_eq!(scanned(scan, "1048576 262144 float sum -1 300.0 3.50 6.80 0 310.0 3.40 6.60 0\n"), Found::default());
+        assert_eq!(
+            scanned(scan, "1048576 262144 float sum -1 300.0 3.50 6.80 0 310.0 3.40 6.60 0\n"),
+            Found::default()
+        );
     }
 
     #[test]
@@ -361,7 +364,10 @@ mod tests {
              8 2 float sum -1 5.0 0.0 0.0 0 0.1 0.1 0.0 0\n",
         );
         let c = curve(&found);
-        assert_eq!((c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()), (1, "1", &["GPU0".to_owned()][..]));
+        assert_eq!(
+            (c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()),
+            (1, "1", &["GPU0".to_owned()][..])
+        );
     }
 
     #[test]
@@ -372,7 +378,10 @@ mod tests {
             curve(&scanned(scan, &format!("{head}{row}# Avg bus bandwidth : 1\n{after}"))).what.clone()
         };
         assert_eq!(table("none", 17.5, "#\n# Collective test concluded: all_gather_perf\n"), "all_gather_perf");
-        assert_eq!((table("sum", 35.0, ""), table("sum", 17.5, "")), ("all_reduce_perf".into(), "reduce_scatter_perf".into()));
+        assert_eq!(
+            (table("sum", 35.0, ""), table("sum", 17.5, "")),
+            ("all_reduce_perf".into(), "reduce_scatter_perf".into())
+        );
         assert_eq!(table("none", 17.5, ""), TOOL);
     }
 

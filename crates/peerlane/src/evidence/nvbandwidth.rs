@@ -242,7 +242,10 @@ mod tests {
         let [gpus, wrong] = found.evidence.as_slice() else { panic!("{found:#?}") };
         assert!(matches!(&gpus.fact, Fact::Gpus(gpus) if gpus.len() == 2 && gpus[1].address.is_none()));
         let Fact::Corrupt(wrong) = &wrong.fact else { panic!() };
-        assert_eq!((wrong.test.as_str(), wrong.detail.as_str()), ("device_to_device_memcpy_write_ce", "a wrong value at offset 4096"));
+        assert_eq!(
+            (wrong.test.as_str(), wrong.detail.as_str()),
+            ("device_to_device_memcpy_write_ce", "a wrong value at offset 4096")
+        );
         assert_eq!(found.warnings, []);
         assert_eq!(scanned(scan, "Device 0: a thing\n"), Found::default(), "only below its head");
     }

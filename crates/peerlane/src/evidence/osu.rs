@@ -60,7 +60,8 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
     for i in header + 1..text.len() {
         let line = text.line(i).trim_end();
         // newer releases say the datatype below the columns
-        if let Some((key, value)) = line.strip_prefix('#').and_then(|c| c.split_once(':')).filter(|_| sizes.is_empty()) {
+        if let Some((key, value)) = line.strip_prefix('#').and_then(|c| c.split_once(':')).filter(|_| sizes.is_empty())
+        {
             settings.insert(key.trim().to_owned(), value.trim().to_owned());
             continue;
         }
@@ -207,7 +208,8 @@ mod tests {
             "# OSU MPI-CUDA Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n# Datatype: MPI_CHAR.\n1   1.5\n2   3.0\n\n",
         );
         assert_eq!((c[0].sizes.len(), c[0].settings["Datatype"].as_str()), (2, "MPI_CHAR."));
-        let c = curves("# OSU MPI Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n1   1.5\n[...]\n4   3.0\nand more\n");
+        let c =
+            curves("# OSU MPI Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n1   1.5\n[...]\n4   3.0\nand more\n");
         assert_eq!(c[0].sizes, [Bytes(1), Bytes(4)], "rows that are left out");
     }
 

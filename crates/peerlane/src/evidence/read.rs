@@ -82,6 +82,7 @@ const SCANNERS: &[Scanner] = &[
     super::p2p_test::scan,
     super::bandwidth_test::scan,
     super::simple_p2p::scan,
+    super::p2pmark::scan,
     super::device_query::scan,
     super::nvbandwidth::scan,
     super::nvbandwidth_json::scan,

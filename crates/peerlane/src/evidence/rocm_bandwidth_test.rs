@@ -111,7 +111,12 @@ impl Devices {
         }
         if let Some(cpu_model) = self.cpu.clone() {
             let sockets = Some(self.cpus).filter(|n| *n > 0);
-            found.push(text, TOOL, lines, Fact::Host(HostFacts { cpu_model: Some(cpu_model), sockets, ..HostFacts::default() }));
+            found.push(
+                text,
+                TOOL,
+                lines,
+                Fact::Host(HostFacts { cpu_model: Some(cpu_model), sockets, ..HostFacts::default() }),
+            );
         }
     }
 
@@ -143,8 +148,11 @@ fn title(line: &str) -> Option<What> {
             // spelt so in releases before 2.4
             let both = line.starts_with("Bidirectional") || line.starts_with("Bdirectional");
             let one = line.starts_with("Unidirectional");
-            (both || one)
-                .then_some(What::Rates(if both { Direction::Bidirectional } else { Direction::Unidirectional }))
+            (both || one).then_some(What::Rates(if both {
+                Direction::Bidirectional
+            } else {
+                Direction::Unidirectional
+            }))
         }
         _ => None,
     }

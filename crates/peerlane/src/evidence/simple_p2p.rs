@@ -27,9 +27,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             push_gpus(text, &names, i, found);
             found.push(text, TOOL, text.numbers(i, i), Fact::Matrix(matrix(a, b, rate)));
         } else if line.starts_with(WRONG) {
-            let last = (i..text.len().min(i + MOST_ERRORS)).take_while(|i| text.line(*i).trim().starts_with(WRONG)).last();
+            let last =
+                (i..text.len().min(i + MOST_ERRORS)).take_while(|i| text.line(*i).trim().starts_with(WRONG)).last();
             let last = last.unwrap_or(i);
-            let detail = format!("{} elements are not what was written, the first: {}", last + 1 - i, first_error(line));
+            let detail =
+                format!("{} elements are not what was written, the first: {}", last + 1 - i, first_error(line));
             let fact = Fact::Corrupt(CorruptData { test: "kernels on two GPUs".to_owned(), detail });
             found.push(text, TOOL, text.numbers(i, last), fact);
             i = last;

@@ -134,7 +134,8 @@ fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) 
         }
         // the rows of a table count up too, but hold no title
         Label::Number => {
-            let number = |&(i, _): &(usize, usize)| text.line(i).split_whitespace().next().and_then(|n| n.parse::<u32>().ok());
+            let number =
+                |&(i, _): &(usize, usize)| text.line(i).split_whitespace().next().and_then(|n| n.parse::<u32>().ok());
             let next = |a: &(usize, usize), b: &(usize, usize)| {
                 a.0 + 1 == b.0 && number(a).zip(number(b)).is_some_and(|(a, b)| a + 1 == b)
             };
@@ -297,7 +298,8 @@ mod tests {
             let body: String = body + prefix + "  0\n";
             assert_eq!(lines(&body)[..2], plain[..2], "{prefix}");
         }
-        let table = ["P2P=Enabled Latency Matrix (us)", "   GPU     0      1", "     0   1.00   2.00", "     1   3.00   1.00"];
+        let table =
+            ["P2P=Enabled Latency Matrix (us)", "   GPU     0      1", "     0   1.00   2.00", "     1   3.00   1.00"];
         let numbered: String = (8..).zip(table).map(|(n, l)| format!("{n:3} {l}\n")).collect();
         assert_eq!(lines(&numbered), table.map(|l| format!(" {l}")));
         let quoted: String = plain.iter().map(|l| format!("> {l}\n")).collect();

@@ -179,7 +179,8 @@ mod tests {
         found.evidence.into_iter().filter_map(|e| if let Fact::Matrix(m) = e.fact { Some(m) } else { None }).collect()
     }
 
-    const ROWS: &str = " CPU 00  ->  20.1  30.2  30.3\n\n GPU 00  ->  31.1  900.0  40.1\n GPU 01  ->  31.2  40.2  901.0\n";
+    const ROWS: &str =
+        " CPU 00  ->  20.1  30.2  30.3\n\n GPU 00  ->  31.1  900.0  40.1\n GPU 01  ->  31.2  40.2  901.0\n";
 
     #[test]
     fn one_way() {
