@@ -12,12 +12,13 @@ use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{between, fleet, heading, json, most};
+use super::{Assumed, between, fleet, heading, json, most, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
+use crate::render::comparison::{self, Section};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, comparison, curves, findings, label, matrix, tree};
+use crate::render::{WIDTH, curves, findings, label, matrix, tree};
 use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, html, live};
 
@@ -148,7 +149,7 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
-    comparison::write(out, &comparison::sections(model, verbose), if all { usize::MAX } else { LINES })?;
+    numbers(out, model, verbose, if all { usize::MAX } else { LINES })?;
     curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;
@@ -159,6 +160,21 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     }
     left_out(out, machine)?;
     Ok(())
+}
+
+/// What was seen beside what is expected; where nothing is, beside what would be if links were as wide as they can be.
+fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std::io::Result<()> {
+    let machine = model.machine;
+    let sections = comparison::sections(model, &machine.fabric, apart);
+    if !comparison::only_seen(&sections) {
+        return comparison::write(out, &sections, false, most);
+    }
+    let assumed = Assumed::of(machine);
+    let assuming = assumed.model(machine);
+    let sections = comparison::sections(&assuming, &machine.fabric, apart);
+    comparison::write(out, &sections, true, most)?;
+    let stands = sections.iter().any(Section::expects);
+    on_assumptions(out, &if stands { assumed.sentences(&assuming) } else { Vec::new() })
 }
 
 /// Every matrix, its numbers coloured by how they compare with what is expected.

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Matrix, Operation};
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
@@ -13,7 +12,7 @@ use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
 
-use super::{heading, json};
+use super::{Assumed, heading, json, on_assumptions};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
@@ -42,8 +41,9 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
     }
-    let model = Model::new(machine, Parts::embedded());
-    let explained = explain(&model, ends.0, ends.1);
+    let assumed = Assumed::of(machine);
+    let model = assumed.model(machine);
+    let explained = ExplanationDocument { assumptions: assumed.sentences(&model), ..explain(&model, ends.0, ends.1) };
     if args.detail.json {
         json(out, &explained)?;
     } else {
@@ -110,6 +110,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         both,
         curve: ExpectedCurve::of(model, &ahead, &SIZES),
         unknown,
+        assumptions: Vec::new(),
         lifts: lifts(model, &ahead),
         observed: observed(model, a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
@@ -244,6 +245,7 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     for why in &e.unknown {
         hang(out, "  ", why)?;
     }
+    on_assumptions(out, &e.assumptions)?;
     lifted(out, e)?;
     seen(out, &e.observed)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))

@@ -2,7 +2,6 @@
 
 use std::io::{self, Write};
 
-use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::{ExpectedMatrix, predict};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
@@ -10,7 +9,7 @@ use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use peerlane::units::Bytes;
 
-use super::{between, heading, json};
+use super::{Assumed, between, heading, json, on_assumptions};
 use crate::args::PredictArgs;
 use crate::render::comparison::{between as pairs_in_words, describe};
 use crate::render::style::{self, paint};
@@ -26,21 +25,25 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
-        let model = Model::new(machine, Parts::embedded());
+        let assumed = Assumed::of(machine);
+        let model = assumed.model(machine);
         let matrices = predict(&model);
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
+        // what is taken of links that nothing uses does not matter
+        let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
         if !args.detail.json {
             between(out, i == 0)?;
             heading(out, machine)?;
             if matrices.is_empty() {
                 writeln!(out, "Too little is known of its links to predict anything.")?;
             }
+            on_assumptions(out, &assumptions)?;
             for expected in matrices.iter().filter(|_| curves.is_empty()) {
-                show(out, &machine.fabric, expected, args.detail.verbose)?;
+                show(out, &model.machine.fabric, expected, args.detail.verbose)?;
             }
             by_size(out, &curves)?;
         }
-        predictions.push(MachinePrediction { name: machine.name.clone(), matrices, curves });
+        predictions.push(MachinePrediction { name: machine.name.clone(), assumptions, matrices, curves });
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
@@ -105,7 +108,8 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
     hang(out, "", &describe(expected))?;
     matrix::numbers(out, &expected.rows, &expected.cols, &expected.values)?;
     if let Some([below, above]) = interval(expected) {
-        let words = format!("  {} {below:.0} % below to {above:.0} % above", paint(style::DIM, "interval   "));
+        let [below, above] = [below, above].map(|share| share.round().abs());
+        let words = format!("  {} {below} % below to {above} % above", paint(style::DIM, "interval   "));
         writeln!(out, "{words}")?;
     }
     let groups = by_bottleneck(expected, |what| if verbose { what.to_owned() } else { alike(fabric, what) });

@@ -62,7 +62,7 @@ fn one(text: &mut String, finding: &Finding) {
 }
 
 fn numbers(text: &mut String, model: &Model) {
-    let rows = comparison::rows(&comparison::sections(model, false));
+    let rows = comparison::rows(&comparison::sections(model, &model.machine.fabric, false));
     if rows.is_empty() {
         return;
     }

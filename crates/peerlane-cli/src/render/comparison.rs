@@ -55,10 +55,11 @@ struct Cell {
 
 /// What was measured or published beside what was to be expected; expectations alone where nothing was.
 ///
-/// Matrices that measure the same are taken together, unless `apart`.
-pub(crate) fn sections(model: &Model, apart: bool) -> Vec<Section> {
+/// Matrices that measure the same are taken together, unless `apart`. Classes are those of `known`: a model may stand on places that
+/// nothing tells.
+pub(crate) fn sections(model: &Model, known: &Fabric, apart: bool) -> Vec<Section> {
     let machine = model.machine;
-    let mut sections = Sections { fabric: &machine.fabric, apart, all: Vec::new() };
+    let mut sections = Sections { fabric: known, apart, all: Vec::new() };
     for observed in &machine.matrices {
         if let Some(expected) = expect_like(model, &observed.matrix) {
             let seen = |i, j| observed.matrix.value(i, j).map(|v| (v, v));
@@ -133,6 +134,11 @@ impl Sections<'_> {
 }
 
 impl Section {
+    /// Whether anything of it can be expected.
+    pub(crate) fn expects(&self) -> bool {
+        self.cells.iter().any(|c| c.expected.is_some())
+    }
+
     /// What it measures and where it stands, in one line of so many columns; without what is `said` already.
     fn heading(&self, columns: usize, said: &Said) -> String {
         let what = said.prefix.map_or(self.what.as_str(), |p| self.what.strip_prefix(p).unwrap_or(&self.what));
@@ -296,14 +302,20 @@ pub(crate) fn rows(sections: &[Section]) -> Vec<Row> {
     sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
 }
 
-/// Writes the table, at most so many lines of numbers of it.
-pub(crate) fn write(out: &mut dyn Write, sections: &[Section], most: usize) -> io::Result<()> {
+/// Whether anything was seen and nothing of it can be expected.
+pub(crate) fn only_seen(sections: &[Section]) -> bool {
+    !sections.is_empty() && sections.iter().flat_map(|s| &s.cells).all(|c| c.expected.is_none() && c.seen.is_some())
+}
+
+/// Writes the table, at most so many lines of numbers of it; `assuming`, what is expected stands on widths that nothing tells.
+pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, most: usize) -> io::Result<()> {
     if sections.is_empty() {
         return Ok(());
     }
     let any_seen = sections.iter().any(|s| s.cells.iter().any(|c| c.seen.is_some()));
     let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
     let head = match (any_expected, any_seen) {
+        (true, true) if assuming => "Seen, and expected of links as wide as can be",
         (true, true) => "Expected and seen",
         (true, false) => "Expected (none of it was measured)",
         (false, _) => "Seen (too little is known to expect anything)",
@@ -439,7 +451,7 @@ mod tests {
         };
         let shown = |sections: &[Section]| {
             let mut out = Vec::new();
-            write(&mut out, sections, usize::MAX).unwrap();
+            write(&mut out, sections, false, usize::MAX).unwrap();
             let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
             assert!(text.lines().all(|line| width(line) <= WIDTH), "{text}");
             text.lines()

@@ -17,12 +17,14 @@ mod inventory;
 mod merge;
 mod nvlink;
 mod nvlink_mesh;
+mod places;
 mod platforms;
 mod renumber;
 mod skeleton;
 mod unknown;
 mod untold;
 
+pub use places::assume_places;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 pub(crate) use unknown::NVLINK_UNTOLD;

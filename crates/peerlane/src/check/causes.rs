@@ -5,7 +5,7 @@ use super::{FindingKind, Severity};
 
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
 /// not explain, slow-path sees by itself.
-const EXPLAINS: [(&str, &[&str]); 10] = [
+const EXPLAINS: [(&str, &[&str]); 11] = [
     (
         "lost-gpu",
         &[
@@ -27,7 +27,8 @@ const EXPLAINS: [(&str, &[&str]); 10] = [
         "hot-or-throttled",
         &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
     ),
-    ("acs-redirect", &["p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
+    ("acs-redirect", &["half-duplex", "p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
+    ("half-duplex", &["uneven-path-class", "slow-path"]),
     ("slow-path", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
     ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell", "contended-slow"]),
     ("p2p-slower-than-staged", &["asymmetric-cell"]),

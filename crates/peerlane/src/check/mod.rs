@@ -9,6 +9,7 @@ mod confirm;
 mod culprit;
 mod from_run;
 mod gpu_setting;
+mod half_duplex;
 mod one_link;
 mod settings;
 mod view;
@@ -212,7 +213,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 45] = [
+const RULES: [Rule; 46] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -229,6 +230,7 @@ const RULES: [Rule; 45] = [
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,
     acs_redirect::RULE,
+    half_duplex::RULE,
     hot_or_throttled::RULE,
     missing_peer_module::RULE,
     asymmetric_cell::RULE,

@@ -98,6 +98,9 @@ pub struct PredictedMatrix {
 pub struct MachinePrediction {
     /// The machine's name.
     pub name: String,
+    /// What was taken to be so in place of links' widths that no source tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<String>,
     /// Its matrices.
     pub matrices: Vec<ExpectedMatrix>,
     /// Rates by message size, where sizes were asked for.
@@ -256,6 +259,9 @@ pub struct ExplanationDocument {
     pub curve: Option<ExpectedCurve>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
+    /// What was taken to be so in place of links' widths that no source tells.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumptions: Vec<String>,
     /// What would raise the rate from `a` to `b` alone, the greatest rise first.
     pub lifts: Vec<crate::lift::Lift>,
     /// What was measured or published between the two.

@@ -1,6 +1,7 @@
 //! What is taken where no part states a constant, each with its source.
 
 use crate::catalogue::{End, Part, Parts};
+use crate::fabric::PcieGeneration;
 
 /// A constant to fall back on.
 #[derive(Debug)]
@@ -35,9 +36,11 @@ pub(super) const STAGED_COST: Fallback = Fallback { name: "staged_cost", value: 
 
 /// Answers of the data-link layer for each packet, as a share of one acknowledgement and one update of flow control: a
 /// port may join them, or send more. Both ways at once, 26.12 GB/s through one PEX 8747 are 0.75 and 25.30 another's 1.2
-/// (Exxact, 2016).
-pub(super) fn acknowledgements(parts: &Parts) -> f64 {
-    parts.end().of(1.4, 1.0, 0.6)
+/// (Exxact, 2016). Over PCIe 5.0 between root ports of EPYC, 112.3 where one way is 57.2 leave 0.3 (voipmonitor/rtx6kpro,
+/// hardware/epyc9124-direct-attach.md, 2026).
+pub(super) fn acknowledgements(parts: &Parts, generation: PcieGeneration) -> f64 {
+    let fewest = if generation < PcieGeneration::Gen5 { 0.6 } else { 0.3 };
+    parts.end().of(1.4, 1.0, fewest)
 }
 
 /// Share of a GPU's memory rate that a local copy gets, bytes read and bytes written together.
@@ -90,8 +93,11 @@ pub(super) const INFINIBAND_EFFICIENCY: f64 = 4096.0 / 4122.0;
 /// NVLink-C2C, GB/s a direction: 900 GB/s in all (NVIDIA Grace Hopper Superchip whitepaper).
 pub(super) const C2C_RATE: f64 = 450.0;
 
-/// One xGMI link between GPUs, GB/s a direction: 100 GB/s both ways (AMD CDNA 2 whitepaper).
-pub(super) const XGMI_RATE: f64 = 50.0;
+/// One xGMI link between GPUs, GB/s a direction: 100 GB/s both ways (AMD CDNA 2 whitepaper), 92 before and 128 after.
+pub(super) const XGMI_LINK_RATE: Fallback = Fallback { name: "xgmi_link_rate", value: 50.0, slow: 46.0, fast: 64.0 };
+/// Share of it that protocol and error correction leave: 48 of 64 GB/s by AMD (ROCm/rccl, issue 1210), of which MI300X reach
+/// 47.5 to 49.0 (TransferBench in AMD's guide to them); MI100 get 70 of 92 both ways (ROCm/legacy-rocm-build, issue 2499).
+pub(super) const XGMI_EFFICIENCY: Fallback = Fallback { name: "xgmi_efficiency", value: 0.755, slow: 0.7, fast: 0.82 };
 
 /// What is known of one NVLink generation.
 pub(super) struct NvlinkDefault {

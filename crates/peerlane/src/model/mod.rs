@@ -14,6 +14,7 @@ mod route;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod widths;
 
 use std::cell::OnceCell;
 
@@ -173,6 +174,8 @@ pub struct Model<'a> {
     capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
+    /// Whether links of unknown width run at what can be done there.
+    assuming: bool,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
     ends: OnceCell<Box<[Model<'a>; 2]>>,
 }
@@ -180,9 +183,25 @@ pub struct Model<'a> {
 impl<'a> Model<'a> {
     /// Builds the resources of a machine.
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
-        let Built { resources, links, nodes } = resources::build(machine, parts);
+        Self::build(machine, parts, false)
+    }
+
+    /// The same, where PCIe links of which no source tells the width run at the most that the parts at them can do, or at
+    /// half of it at the slow end of intervals. [`Model::assumptions`] says which.
+    pub fn assuming(machine: &'a Machine, parts: &'a Parts) -> Self {
+        Self::build(machine, parts, true)
+    }
+
+    fn build(machine: &'a Machine, parts: &'a Parts, assuming: bool) -> Self {
+        let Built { resources, links, nodes } = resources::build(machine, parts, assuming);
         let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-        Model { machine, parts, resources, capacities, links, nodes, ends: OnceCell::new() }
+        Model { machine, parts, resources, capacities, links, nodes, assuming, ends: OnceCell::new() }
+    }
+
+    /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
+    /// [`Model::assuming`] had to.
+    pub fn assumptions(&self) -> Vec<String> {
+        widths::sentences(&self.machine.fabric, &self.links)
     }
 
     /// How a transfer runs.
@@ -242,7 +261,7 @@ impl<'a> Model<'a> {
     pub fn ends(&self) -> [&Model<'a>; 2] {
         let ends = self.ends.get_or_init(|| {
             let [fast, slow] = [self.parts.fast(), self.parts.slow()];
-            Box::new([Model::new(self.machine, fast), Model::new(self.machine, slow)])
+            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assuming)))
         });
         [&ends[0], &ends[1]]
     }

@@ -4,7 +4,9 @@
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
-use super::defaults::{self, C2C_RATE, Known, NVLINK_REQUEST, SM_LINE, XGMI_RATE, constant};
+use super::defaults::{
+    self, C2C_RATE, Fallback, Known, NVLINK_REQUEST, SM_LINE, XGMI_EFFICIENCY, XGMI_LINK_RATE, constant,
+};
 use super::resources::{link_name, part_of};
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
@@ -66,11 +68,16 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Resul
             let why = if rate.is_some() { "as its source gives it" } else { "450 GB/s a direction by the vendor" };
             Some(Ok(plain("NVLink-C2C".to_owned(), rate.map_or(C2C_RATE, Rate::gb), why)))
         }
-        LinkKind::Xgmi { count: Some(n) } => Some(Ok(plain(
-            format!("xGMI x{n}"),
-            XGMI_RATE * f64::from(n),
-            "50 GB/s a link and direction by the vendor",
-        ))),
+        LinkKind::Xgmi { count: Some(n) } => {
+            let least = |constant: &Fallback| {
+                let ends = [link.a, link.b].map(|end| constant.or_of(part_of(fabric, parts, end), parts.end()));
+                ends.into_iter().map(|setting| setting.value).fold(f64::INFINITY, f64::min)
+            };
+            let (rate, share) = (least(&XGMI_LINK_RATE), least(&XGMI_EFFICIENCY));
+            let why = format!("{rate} GB/s a link and direction by the vendor, of which {share} is payload");
+            let words = format!("xGMI x{n}");
+            Some(Ok(Bundle { shares: [share.min(1.0); 4], ..plain(words, rate * f64::from(n), &why) }))
+        }
         LinkKind::Xgmi { count: None } => {
             Some(Err(format!("the number of xGMI links of {} is not known", link_name(fabric, id))))
         }

@@ -6,8 +6,9 @@ use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
 use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
+use super::widths;
 use crate::catalogue::{Part, Parts};
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Machine;
 use crate::units::Rate;
 
@@ -26,6 +27,8 @@ pub(super) enum Carriage {
         raw: f64,
         /// `PCIe 3.0 x16`, with what was concluded to get there.
         words: String,
+        /// What the link was taken to be, where no source tells.
+        assumed: Option<PcieWidth>,
     },
     /// NVLink, xGMI or C2C.
     Bundle(Bundle),
@@ -112,16 +115,16 @@ pub(super) fn link_name(fabric: &Fabric, id: LinkId) -> String {
 }
 
 /// Whether `node` is the end of a PCIe link that is nearer to the root complex.
-fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
+pub(super) fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
     fabric.upstream(fabric.link(id).other(node)).is_some_and(|(up, _)| up == id)
 }
 
-/// Builds the resources of a machine.
-pub(super) fn build(machine: &Machine, parts: &Parts) -> Built {
+/// Builds the resources of a machine; `assuming`, links of unknown width run at what can be done there.
+pub(super) fn build(machine: &Machine, parts: &Parts, assuming: bool) -> Built {
     let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
     let fabric = &machine.fabric;
     for id in fabric.link_ids() {
-        built.add_link(machine, parts, id);
+        built.add_link(machine, parts, id, assuming);
     }
     for id in fabric.ids() {
         built.add_node(fabric, parts, id);
@@ -138,11 +141,11 @@ impl Built {
         self.resources.len() - 1
     }
 
-    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId) {
+    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId, assuming: bool) {
         let fabric = &machine.fabric;
         let link = fabric.link(id);
         let name = link_name(fabric, id);
-        let carriage = carriage(machine, parts, id);
+        let carriage = carriage(machine, parts, id, assuming);
         let per_channel = match &carriage {
             Carriage::Pcie { raw, words, .. } => {
                 Some((*raw, words.clone(), "transfer rate × lanes × line code".to_owned()))
@@ -271,7 +274,7 @@ pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> 
     fabric.package(root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
 }
 
-fn carriage(machine: &Machine, parts: &Parts, id: LinkId) -> Carriage {
+fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assuming: bool) -> Carriage {
     let fabric = &machine.fabric;
     let link = fabric.link(id);
     if let Some(found) = bundle(fabric, parts, id) {
@@ -279,14 +282,21 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId) -> Carriage {
     }
     match &link.kind {
         LinkKind::Pcie { .. } => {
-            let (width, note) = width_under_load(&link.kind, machine.kind);
+            let (told, note) = width_under_load(&link.kind, machine.kind);
+            let assumed = assuming && told.raw_rate().is_none();
+            let assumed = assumed.then(|| widths::assumed(fabric, parts, id)).flatten();
+            let width = assumed.unwrap_or(told);
+            let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
+            // what nothing tells may be half as fast: half the lanes, or a generation less
+            let share = if assumed.is_some() { parts.end().of(0.5, 1.0, 1.0) } else { 1.0 };
             match (width.generation, width.lanes, width.raw_rate()) {
                 (Some(generation), Some(lanes), Some(raw)) => Carriage::Pcie {
                     generation,
                     lanes,
-                    raw: raw.bytes_per_second(),
+                    raw: raw.bytes_per_second() * share,
                     words: format!("PCIe {width}{note}"),
+                    assumed,
                 },
                 _ => {
                     let lower = if is_above(fabric, id, link.a) { link.b } else { link.a };

@@ -366,7 +366,7 @@ impl<'m, 'a> Laying<'m, 'a> {
     }
 
     fn pcie_hop(&mut self, hop: &Hop, link: &LinkModel, traffic: &mut Traffic) -> f64 {
-        let Carriage::Pcie { generation, lanes, raw, words } = &link.carriage else { return f64::INFINITY };
+        let Carriage::Pcie { generation, lanes, raw, words, .. } = &link.carriage else { return f64::INFINITY };
         let Model { machine, parts, .. } = self.model;
         let mut label = self.say(|| format!("{}, {words}", self.model.name_of(hop.link)));
         let mut remark = String::new();
@@ -392,7 +392,7 @@ impl<'m, 'a> Laying<'m, 'a> {
             remark.push_str(", assumed");
         }
         let fabric = &machine.fabric;
-        let answers = acknowledgements(parts);
+        let answers = acknowledgements(parts, *generation);
         let engine = match traffic.engine {
             Engine::Sm => 0.0,
             _ => traffic.engine_bytes.unwrap_or(ENGINE_BYTES * answers),

@@ -1,0 +1,94 @@
+//! Places for GPUs of which no source tells where they are, so that something can be expected of them.
+
+use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::machine::Machine;
+use crate::names::ranges;
+
+/// The machine with its GPUs at root ports of one CPU, and a sentence that says so, where no source tells where any of them is:
+/// the shortest way over PCIe that needs no switch, so that what is expected of it is the most to expect. `None` where the place of
+/// any GPU or a link between two is known.
+///
+/// A program that prints nothing but rates leaves it so (p2pBandwidthLatencyTest, nvbandwidth).
+pub fn assume_places(machine: &Machine) -> Option<(Machine, String)> {
+    let fabric = &machine.fabric;
+    let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
+    let placed = |gpu: &NodeId| !fabric.links_of(*gpu).is_empty();
+    if gpus.is_empty() || gpus.iter().any(placed) || machine.stated_classes.is_some() {
+        return None;
+    }
+    let names: Vec<&str> = gpus.iter().map(|gpu| fabric.node(*gpu).name.as_str()).collect();
+    let sentence = match names.len() {
+        1 => format!("{} at a root port of the CPU: no source tells where it is", ranges(&names)),
+        _ => format!("{} at root ports of one CPU: no source tells where they are", ranges(&names)),
+    };
+    let mut machine = machine.clone();
+    let known = |kind| fabric.of_kind(kind).next();
+    let [cpu, root, host] = [NodeKind::Cpu, NodeKind::RootComplex, NodeKind::Host].map(known);
+    let mut builder = std::mem::take(&mut machine.fabric).into_builder();
+    let [cpu, root, host] =
+        [(cpu, "cpu", NodeKind::Cpu), (root, "rc", NodeKind::RootComplex), (host, "host", NodeKind::Host)]
+            .map(|(known, stem, kind)| known.unwrap_or_else(|| add(&mut builder, stem, kind)));
+    let inside = |builder: &mut FabricBuilder, a, b| {
+        let joined = builder.links().iter().any(|l| (l.a, l.b) == (a, b) || (l.b, l.a) == (a, b));
+        if !joined {
+            builder.link(Link { assumed: true, ..Link::new(a, b, LinkKind::OnDie) });
+        }
+    };
+    inside(&mut builder, root, cpu);
+    inside(&mut builder, host, cpu);
+    for gpu in gpus {
+        builder.link(Link { assumed: true, ..Link::new(root, gpu, LinkKind::pcie(PcieWidth::default())) });
+    }
+    machine.fabric = builder.build().ok()?;
+    Some((machine, sentence))
+}
+
+fn add(builder: &mut FabricBuilder, stem: &str, kind: NodeKind) -> NodeId {
+    let name = builder.fresh_name(stem);
+    builder.node(Node { assumed: true, ..Node::new(name, kind) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::Parts;
+    use crate::evidence::{Engine, Operation};
+    use crate::fabric::PathClass;
+    use crate::machine::MachineKind;
+    use crate::model::{Model, PeerAccess, Transfer};
+
+    fn of_gpus(part: Option<&str>, linked: bool) -> Machine {
+        let mut b = FabricBuilder::new();
+        let gpus = ["GPU0", "GPU1"]
+            .map(|name| b.node(Node { part: part.map(str::to_owned), ..Node::new(name, NodeKind::Gpu) }));
+        if linked {
+            b.link(Link::new(gpus[0], gpus[1], LinkKind::Nvlink { generation: Some(3), bricks: 4 }));
+        }
+        Machine::new("m", MachineKind::Captured, b.build().unwrap())
+    }
+
+    #[test]
+    fn gpus_of_no_place_are_at_one_cpu() {
+        let (placed, sentence) = assume_places(&of_gpus(Some("rtx-a6000"), false)).unwrap();
+        assert_eq!(sentence, "GPU0, GPU1 at root ports of one CPU: no source tells where they are");
+        let [source, destination] = ["GPU0", "GPU1"].map(|name| placed.fabric.find(name).unwrap());
+        assert_eq!(placed.fabric.class(source, destination), Some(PathClass::Phb));
+        let model = Model::assuming(&placed, Parts::embedded());
+        let transfer = |peer| Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
+        let (answer, [low, high]) = model.solve_with_interval(&[transfer(PeerAccess::Enabled)]).unwrap().remove(0);
+        assert!((answer.rate.gb() - 26.35).abs() < 0.01 && low.gb() < 14.0 && high.gb() < 28.0, "{answer:?}");
+        assert_eq!(
+            model.assumptions(),
+            ["GPU0, GPU1 at PCIe 4.0 x16, the most that they can do: no source tells their widths"]
+        );
+        assert!(model.solve(&[transfer(PeerAccess::Disabled)]).unwrap()[0].rate < answer.rate);
+    }
+
+    #[test]
+    fn what_is_known_stays() {
+        assert!(assume_places(&of_gpus(Some("rtx-a6000"), true)).is_none());
+        let placed = assume_places(&of_gpus(None, false)).unwrap().0;
+        assert!(crate::expectation::predict(&Model::assuming(&placed, Parts::embedded())).is_empty(), "of no part");
+        assert!(assume_places(&placed).is_none());
+    }
+}
