@@ -43,10 +43,12 @@ fn in_tests(view: &View) -> Option<Raised> {
         evidence: view.cite(found.iter().map(|(_, origin)| *origin)),
         mend: mend(
             "",
-            if nvlink {
-                " On a virtual machine see that all its GPUs are of one partition of the NVSwitches."
-            } else {
-                ""
+            match nvlink {
+                true => {
+                    " A program that was built for other GPUs shows this, too: build it here and repeat. On a virtual machine see that \
+                         all its GPUs are of one partition of the NVSwitches."
+                }
+                false => " A program that was built for other GPUs shows this, too: build it here and repeat.",
             },
         ),
         confirm: "`peerlane measure --tests pairs`, which names the pairs whose data changes".to_owned(),

@@ -25,6 +25,7 @@ mod words;
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;
+mod dcgmi_nvlink;
 mod device_query;
 mod files_json;
 mod host_contention;

@@ -16,6 +16,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         head |= line.starts_with("nvbandwidth Version");
         if let Some(test) = running_line(line) {
             finish(text, running.replace(Running { test, line: i, answered: false }), found);
+        } else if let Some(test) = line.strip_prefix("Waiving ").and_then(|t| t.strip_suffix('.')).filter(|_| head) {
+            // releases before 0.3 say it instead of running the test
+            let message = format!("{test} was left out: no peer access, or too few GPUs");
+            found.warn(text, TOOL, text.numbers(i, i), message);
         } else if device(line, head).is_some() {
             i = devices(text, i, head, found);
             continue;
@@ -248,6 +252,8 @@ mod tests {
         );
         assert_eq!(found.warnings, []);
         assert_eq!(scanned(scan, "Device 0: a thing\n"), Found::default(), "only below its head");
+        let waived = scanned(scan, "nvbandwidth Version: v0.2\nWaiving device_to_device_memcpy_write_ce.\n");
+        assert!(waived.warnings[0].message.contains("was left out"));
     }
 
     #[test]

@@ -75,6 +75,7 @@ const SCANNERS: &[Scanner] = &[
     super::nvidia_smi_topo::scan,
     super::nvidia_smi_topo_p2p::scan,
     super::nvidia_smi_nvlink::scan,
+    super::dcgmi_nvlink::scan,
     super::nvidia_smi_q::scan,
     super::nvidia_smi_table::scan,
     super::nvml::scan,
