@@ -273,6 +273,10 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
     if both && ask.engine == Some(Engine::Sm) && (is_memory(a) || is_memory(b)) {
         return None;
     }
+    // a way that nothing tells is no way through host memory
+    if ask.p2p != Some(false) && fabric.is_untold(a, b) && fabric.path(a, b).is_none() {
+        return None;
+    }
     let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
     let peer = if ask.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
     let transfer = Transfer { source, destination, engine: ask.engine.unwrap_or(Engine::Ce), op, peer };
@@ -319,6 +323,21 @@ mod tests {
             b.link(Link::new(rc, gpu, LinkKind::pcie(width.parse().unwrap())));
         }
         Machine::new("m", MachineKind::Design, b.build().unwrap())
+    }
+
+    #[test]
+    fn a_way_that_is_not_told_is_not_predicted() {
+        let mut machine = machine();
+        let expected = |machine: &Machine, on: bool| {
+            let model = Model::new(machine, Parts::embedded());
+            let asked = Matrix { p2p: Some(on), ..measured(&["GPU0"], &["GPU1"]) };
+            expect_like(&model, &asked).unwrap().values[0][0]
+        };
+        assert!(expected(&machine, true).is_some());
+        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.fabric.set_untold([pair]);
+        assert_eq!(expected(&machine, true), None);
+        assert!(expected(&machine, false).is_some(), "through host memory, whichever way is between them");
     }
 
     fn measured(rows: &[&str], cols: &[&str]) -> Matrix {

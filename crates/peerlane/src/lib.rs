@@ -13,6 +13,7 @@
 
 pub mod accuracy;
 pub mod assemble;
+pub mod assumed;
 pub mod catalogue;
 pub mod check;
 pub mod cluster;

@@ -211,3 +211,39 @@ fn a_torus_of_many_flows_keeps_the_certificate() {
     assert_eq!(done + flows.active(), 3000);
     assert!(flows.effort().repairs > 1000, "{:?}", flows.effort());
 }
+
+/// So many flows and links that lists are sorted by groups, and links come into a fill a portion at a time.
+#[test]
+fn a_large_torus_has_the_rates_of_the_reference() {
+    let n = 64_u32;
+    let mut x = 5_u64;
+    let mut draw = |below: u32| {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (x >> 33) as u32 % below
+    };
+    let capacities: Vec<f64> = (0..n * n * 2).map(|_| f64::from(1 + draw(4))).collect();
+    let mut solver = Solver::new(&capacities).unwrap();
+    let mut flows = Vec::new();
+    for _ in 0..36_000 {
+        let (a, b, c, d) = (draw(n), draw(n), draw(n), draw(n));
+        let along = (0..(c + n - a) % n).map(|k| (b * n + (a + k) % n) * 2);
+        let across = (0..(d + n - b) % n).map(|k| (((b + k) % n) * n + c) * 2 + 1);
+        let uses: Vec<(u32, f64)> = along.chain(across).map(|link| (link, 1.0)).collect();
+        let cap = if draw(4) == 0 { 0.01 } else { f64::INFINITY };
+        let class = solver.class(&uses, 1.0, cap).unwrap();
+        let count = solver.count(class) + 1;
+        solver.set_count(class, count);
+        let uses = uses.iter().map(|(link, per_byte)| (*link as usize, *per_byte)).collect();
+        flows.push((class, Flow { uses, weight: 1.0, cap }));
+    }
+    let uses: usize = flows.iter().map(|(_, flow)| flow.uses.len()).sum();
+    assert!(uses > 1 << 20, "{uses}");
+    solver.solve();
+    solver.certify(1e-10).unwrap();
+    let (classes, flows): (Vec<u32>, Vec<Flow>) = flows.into_iter().unzip();
+    let expected = share(&capacities, &flows).unwrap().rates;
+    for (class, expected) in classes.iter().zip(expected) {
+        let got = solver.rate(*class);
+        assert!(got == expected || (got - expected).abs() <= CLOSE * expected, "{got} for {expected}");
+    }
+}

@@ -3,16 +3,17 @@
 use std::io::Write;
 use std::path::Path;
 
+use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::machine::{Machine, Observed};
+use peerlane::machine::{Machine, MachineKind, Observed};
 use peerlane::model::Model;
 
 use super::measure::{self, Taken};
 use super::site::Site;
-use super::{Assumed, between, fleet, heading, json, most, on_assumptions};
+use super::{between, fleet, heading, json, most, on_assumptions};
 use crate::args::{CheckArgs, CheckFormat, Machines, WhatIf};
 use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Section};
@@ -153,14 +154,29 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;
-        return caveats(out, machine, true, verbose);
     }
-    if checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
-        return caveats(out, machine, false, verbose);
+    if all || checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
+        caveats(out, machine, all, verbose)?;
+    } else {
+        left_out(out, machine)?;
     }
-    left_out(out, machine)?;
+    if checked.verdict == Verdict::Unknown && machine.kind == MachineKind::Captured {
+        writeln!(out)?;
+        let amd = |tool: &str| tool.starts_with("rocm-smi") || tool.starts_with("amd-smi");
+        let other = machine.evidence.iter().any(|e| amd(e.origin.tool));
+        hang(out, "", if other { WOULD_TELL_OF_AMD } else { WOULD_TELL })?;
+    }
     Ok(())
 }
+
+/// What to add to a capture by which nothing can be judged.
+const WOULD_TELL: &str = "To judge it, put beside it what tells widths (`nvidia-smi -q`, `lspci -vvv`), peer access \
+                          (`nvidia-smi topo -p2p r`) or rates (`peerlane measure`, p2pBandwidthLatencyTest); \
+                          `peerlane gather` collects all but the rates.";
+
+/// The same where the GPUs are AMD's.
+const WOULD_TELL_OF_AMD: &str = "To judge it, put beside it what tells widths (`lspci -vvv`) or rates; `peerlane gather` collects \
+                                 all but the rates.";
 
 /// What was seen beside what is expected; where nothing is, beside what would be if links were as wide as they can be.
 fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std::io::Result<()> {
@@ -170,7 +186,7 @@ fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std:
         return comparison::write(out, &sections, false, most);
     }
     let assumed = Assumed::of(machine);
-    let assuming = assumed.model(machine);
+    let assuming = assumed.model(Parts::embedded());
     let sections = comparison::sections(&assuming, &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;
     let stands = sections.iter().any(Section::expects);

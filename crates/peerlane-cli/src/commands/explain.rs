@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use peerlane::assumed::Assumed;
+use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Matrix, Operation};
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
@@ -12,7 +14,7 @@ use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
 
-use super::{Assumed, heading, json, on_assumptions};
+use super::{heading, json, on_assumptions};
 use crate::args::ExplainArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, hang, number, span, width, wrap};
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
     }
     let assumed = Assumed::of(machine);
-    let model = assumed.model(machine);
+    let model = assumed.model(Parts::embedded());
     let explained = ExplanationDocument { assumptions: assumed.sentences(&model), ..explain(&model, ends.0, ends.1) };
     if args.detail.json {
         json(out, &explained)?;
@@ -85,12 +87,14 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
     let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {
         Ok(answers) => total(&answers, &model.interval(transfers).unwrap_or_default()),
         Err(error) => {
-            unknown.push(error.to_string());
+            let why = error.to_string();
+            if !unknown.contains(&why) {
+                unknown.push(why);
+            }
             None
         }
     };
     let (forward, backward, both) = (solve(&[ahead]), solve(&[back]), solve(&[ahead, back]));
-    unknown.dedup();
     let route = model.route(&ahead).ok();
     let hops = match &route {
         Some(route) => limited_hops(fabric, route),

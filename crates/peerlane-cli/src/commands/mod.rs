@@ -22,11 +22,8 @@ pub(crate) mod systems;
 
 use std::io::{self, Write};
 
-use peerlane::assemble::assume_places;
-use peerlane::catalogue::Parts;
 use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
-use peerlane::model::Model;
 use serde::Serialize;
 
 use crate::render::WIDTH;
@@ -52,28 +49,6 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     Ok(())
-}
-
-/// A machine of which something is to be expected, as far as it can be placed, and what had to be taken to be so.
-struct Assumed {
-    /// The machine, where its GPUs had to be placed.
-    placed: Option<(Machine, String)>,
-}
-
-impl Assumed {
-    fn of(machine: &Machine) -> Self {
-        Assumed { placed: assume_places(machine) }
-    }
-
-    /// The model of it, with widths that no source tells.
-    fn model<'a>(&'a self, machine: &'a Machine) -> Model<'a> {
-        Model::assuming(self.placed.as_ref().map_or(machine, |(placed, _)| placed), Parts::embedded())
-    }
-
-    /// What was taken to be so, in sentences.
-    fn sentences(&self, model: &Model) -> Vec<String> {
-        self.placed.iter().map(|(_, sentence)| sentence.clone()).chain(model.assumptions()).collect()
-    }
 }
 
 /// What predictions stand on that no source tells.

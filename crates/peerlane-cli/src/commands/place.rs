@@ -4,11 +4,11 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::machine::Machine;
-use peerlane::model::Model;
-use peerlane::place::{self, Format, Request};
+use peerlane::place::{self, Format, PlacementDocument, Request};
 
 use super::json;
 use crate::args::{PlaceArgs, PlaceFormat};
@@ -19,7 +19,8 @@ use crate::{Failure, Outcome};
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let machine = the_only(&loaded.machines)?;
-    let model = Model::new(machine, Parts::embedded());
+    let assumed = Assumed::of(machine);
+    let model = assumed.model(Parts::embedded());
     let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
     let request = Request {
         jobs: jobs.or_else(|| args.gpus.map(|n| vec![n])).unwrap_or_default(),
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         busy: args.busy.clone(),
     };
     let document = place::place(&model, &request).map_err(|e| Failure::new(e.to_string()))?;
+    let document = PlacementDocument { assumptions: assumed.sentences(&model), ..document };
     if let Some(file) = &args.topology {
         write_topology(file, machine)?;
     }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use peerlane::assumed::Assumed;
+use peerlane::catalogue::Parts;
 use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::{ExpectedMatrix, predict};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
@@ -9,7 +11,7 @@ use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use peerlane::units::Bytes;
 
-use super::{Assumed, between, heading, json, on_assumptions};
+use super::{between, heading, json, on_assumptions};
 use crate::args::PredictArgs;
 use crate::render::comparison::{between as pairs_in_words, describe};
 use crate::render::style::{self, paint};
@@ -26,7 +28,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
         let assumed = Assumed::of(machine);
-        let model = assumed.model(machine);
+        let model = assumed.model(Parts::embedded());
         let matrices = predict(&model);
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
         // what is taken of links that nothing uses does not matter

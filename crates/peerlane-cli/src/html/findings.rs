@@ -75,6 +75,8 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Kernel(_) => "the kernel's command line and log",
         Fact::Sensors(_) => "temperatures",
         Fact::Corrupt(_) => "data that arrived changed",
+        Fact::RdmaPorts(_) => "ports of adapters",
+        Fact::Acs(_) => "Access Control Services",
         Fact::NcclGraph(_) => "NCCL's channels",
         Fact::NcclLog(_) => "NCCL's log",
         Fact::Rates(_) => "a table of rates",

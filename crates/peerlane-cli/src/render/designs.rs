@@ -193,6 +193,9 @@ fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result
                 format!("worst pair {} GB/s: {}; then bound by {}", number(lift.rate), lift.what, lift.bottleneck);
             hang(out, "  would lift   ", &text)?;
         }
+        for sentence in &design.assumptions {
+            hang(out, "  assumed      ", sentence)?;
+        }
         for why in &design.unknown {
             hang(out, "  unknown      ", why)?;
         }

@@ -19,6 +19,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     let busy = if document.busy.is_empty() { String::new() } else { format!("; busy: {}", ranges(&document.busy)) };
     let head = format!("{}: {jobs} of {} GPUs, {}{busy}", document.machine, sizes.join(" + "), document.workload);
     hang(out, "", &head)?;
+    document.assumptions.iter().try_for_each(|sentence| hang(out, "  assumed    ", sentence))?;
     if let Some(why) = &document.equal {
         writeln!(out)?;
         hang(out, "", &format!("All choices of GPUs are equal here: {why}."))?;

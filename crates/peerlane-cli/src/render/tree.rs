@@ -263,6 +263,9 @@ impl<'a> Drawing<'a> {
         }
         if self.options.verbose {
             words.extend(node.address.map(|a| a.to_string()));
+        }
+        // a package that stands for others is none that anybody has seen
+        if self.options.verbose || node.kind == NodeKind::Cpu {
             words.extend(node.note.clone());
         }
         words.extend((node.assumed && !self.all_assumed).then(|| "assumed".to_owned()));

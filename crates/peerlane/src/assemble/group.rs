@@ -263,9 +263,10 @@ impl Identity {
             }
             Fact::Rates(table) => id.host = platforms::machine_name(table).cloned(),
             Fact::Host(host) => id.host = host.name.clone(),
+            Fact::RdmaPorts(ports) => id.nics = ports.iter().map(|p| p.device.clone()).collect(),
             Fact::NcclLog(log) => {
                 id.host = log.host.clone();
-                id.addresses = log.ranks.values().filter_map(|(_, a)| *a).map(without_function).collect();
+                id.addresses = log.ranks.values().filter_map(|r| r.address).map(without_function).collect();
             }
             _ => {}
         }

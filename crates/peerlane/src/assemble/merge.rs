@@ -49,6 +49,8 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
         mig,
         performance_state,
         replays,
+        remap_pending,
+        remap_failed,
         fabric_state,
         numa,
         driver

@@ -14,6 +14,7 @@ mod from_pci;
 mod group;
 mod implied_tree;
 mod inventory;
+mod join_pci;
 mod merge;
 mod nvlink;
 mod nvlink_mesh;

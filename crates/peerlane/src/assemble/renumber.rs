@@ -12,8 +12,16 @@ use crate::fabric::PciAddress;
 use super::group::is_gpu_label;
 
 /// Programs that print CUDA's device numbers.
-const CUDA_PROGRAMS: [&str; 6] =
-    ["p2pBandwidthLatencyTest", "bandwidthTest", "deviceQuery", "nvbandwidth", "nvbandwidth -j", "nccl-tests"];
+const CUDA_PROGRAMS: [&str; 7] = [
+    "p2pBandwidthLatencyTest",
+    "bandwidthTest",
+    "deviceQuery",
+    "nvbandwidth",
+    "nvbandwidth -j",
+    "nccl-tests",
+    // its numbers are the driver's, but of what a container shows it
+    tool::NCCL_LOG,
+];
 
 /// Names by CUDA's number.
 type Names = BTreeMap<u32, u32>;

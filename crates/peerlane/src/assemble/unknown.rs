@@ -36,8 +36,9 @@ pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec
 fn missing_rows(all: &Inventory) -> Option<String> {
     let (matrix, origin) = all.classes.as_ref()?;
     let missing: Vec<&str> = matrix.cols.iter().filter(|c| !matrix.rows.contains(c)).map(String::as_str).collect();
-    (!missing.is_empty())
-        .then(|| format!("{} has no rows for {}: what stands only there is not known", origin.tool, missing.join(", ")))
+    (!missing.is_empty()).then(|| {
+        format!("{} has no rows for {}: what stands only there is not known", origin.tool, names::list(&missing))
+    })
 }
 
 fn unplaced(fabric: &Fabric) -> Vec<String> {
@@ -112,8 +113,10 @@ fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
         |i: usize, j: usize| matches!(stated(matrix, gpus[i], gpus[j]), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
+    let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::Xgmi);
+    let (shown, by) = if xgmi { ("XGMI", "joined") } else { ("NV#", "NVLinked") };
     (any && by_matrix && all.pci_classes.is_none()).then(|| {
-        format!("{} shows NV# instead of the PCIe class: how NVLinked GPUs hang below their host bridges", origin.tool)
+        format!("{} shows {shown} instead of the PCIe class: how {by} GPUs hang below their host bridges", origin.tool)
     })
 }
 

@@ -6,7 +6,7 @@ use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin, PciRole, PciTree};
-use crate::fabric::PciAddress;
+use crate::fabric::{PathClass, PciAddress};
 
 pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run };
 
@@ -17,8 +17,43 @@ fn run(view: &View) -> Vec<Raised> {
         Fact::Pci(tree) if tree.has_tree => Some((tree, &e.origin)),
         _ => None,
     });
-    trees.filter_map(|(tree, origin)| judge(view, tree, &gpus, origin)).collect()
+    let raised: Vec<Raised> = trees.filter_map(|(tree, origin)| judge(view, tree, &gpus, origin)).collect();
+    if raised.is_empty() { unplaced(view).into_iter().collect() } else { raised }
 }
+
+/// Ports that redirect in a listing that does not say which they are, as `lspci -vvv | grep ACSCtl` leaves it.
+fn unplaced(view: &View) -> Option<Raised> {
+    let (lines, origin) = view.machine.evidence.iter().find_map(|e| match &e.fact {
+        Fact::Acs(lines) if lines.redirecting > 0 => Some((lines, &e.origin)),
+        _ => None,
+    })?;
+    let below_switch =
+        view.gpu_pairs().iter().any(|(a, b)| view.class(*a, *b).is_some_and(|c| c <= PathClass::Pxb && c.is_pcie()));
+    let finding = Finding {
+        summary: format!(
+            "Access Control Services redirect peer traffic at {} of {} ports; the lines do not say which",
+            lines.redirecting, lines.functions
+        ),
+        expected: "ReqRedir- CmpltRedir- on every port between GPUs and adapters".to_owned(),
+        observed: format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting),
+        evidence: view.cite([origin]),
+        mend: MEND.to_owned(),
+        confirm: "`lspci -vvv` as root, whole, shows which ports they are, and `lspci -tv` what hangs below them"
+            .to_owned(),
+        ..Finding::of(
+            &RULE,
+            FindingKind::Design,
+            if below_switch { Severity::Warning } else { Severity::Info },
+            Certainty::Possible,
+            Vec::new(),
+        )
+    };
+    Some(Raised::new(finding, 0.0))
+}
+
+/// What to do about ports that redirect.
+const MEND: &str = "On bare metal turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \
+                    boot) and boot with `iommu=pt`; in a virtual machine the host must do it.";
 
 fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: &Origin) -> Option<Raised> {
     // GPUs at or below each function; parents stand before children
@@ -81,10 +116,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
         expected: "ReqRedir- CmpltRedir- on switch ports between GPUs".to_owned(),
         observed: format!("{bits} on {}", list(&addresses)),
         evidence: view.cite([origin]),
-        mend:
-            "On bare metal turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \
-               boot) and boot with `iommu=pt`; in a virtual machine the host must do it."
-                .to_owned(),
+        mend: MEND.to_owned(),
     };
     Some(Raised::new(finding, 0.0))
 }
@@ -93,7 +125,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{Acs, PciDevice};
+    use crate::evidence::{Acs, AcsLines, PciDevice};
 
     /// Two GPUs below a switch (or, without one, each below its own root port), with ACS at the ports above them.
     fn with_acs(switch: bool, redirect: bool) -> usize {
@@ -131,5 +163,17 @@ mod tests {
         assert_eq!(with_acs(true, true), 1);
         assert_eq!(with_acs(true, false), 0);
         assert_eq!(with_acs(false, true), 0, "between root ports the way goes up anyway");
+    }
+
+    #[test]
+    fn lines_without_devices_say_how_many() {
+        let found = |switches, redirecting| {
+            let mut machine = captured(boxes(&[2], switches));
+            state(&mut machine, "lspci -vvv", Fact::Acs(AcsLines { functions: 9, redirecting }));
+            findings(&machine, run).into_iter().map(|f| f.severity).collect::<Vec<_>>()
+        };
+        assert_eq!(found(true, 4), [Severity::Warning]);
+        assert_eq!(found(false, 4), [Severity::Info]);
+        assert_eq!(found(true, 0), []);
     }
 }

@@ -16,7 +16,8 @@ fn run(view: &View) -> Vec<Raised> {
     if across.is_empty() {
         return Vec::new();
     }
-    let near = pairs.iter().filter(|(_, _, c)| c.is_some_and(|c| c != PathClass::Sys)).map(|(a, b, _)| (*a, *b));
+    // a pair whose way is not known may be near
+    let near = pairs.iter().filter(|(_, _, c)| *c != Some(PathClass::Sys)).map(|(a, b, _)| (*a, *b));
     let groups = groups(&view.of_kind(NodeKind::Gpu), near);
     let shown: Vec<String> =
         groups.iter().map(|g| list(&g.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>())).collect();
@@ -56,11 +57,16 @@ fn run(view: &View) -> Vec<Raised> {
     origins.extend(slow.as_ref().map(|s| s.origin));
     let on_boards = if boards.len() > 1 { format!(", on {} boards", boards.len()) } else { String::new() };
     let alone = groups.iter().all(|g| g.len() == 1);
+    let xgmi = pairs.iter().any(|(_, _, c)| *c == Some(PathClass::Xgmi));
     let (summary, mend) = match groups.len() {
         // every GPU reaches every other over others, by NVLink, but not directly
         1 => (
             format!("Data crosses NUMA nodes between {}", words::pairs(&view.names(&across))),
-            "Order ranks so that neighbours have NVLink; NCCL's rings do so by themselves.",
+            if xgmi {
+                "Order ranks so that neighbours have xGMI; RCCL's rings do so by themselves."
+            } else {
+                "Order ranks so that neighbours have NVLink; NCCL's rings do so by themselves."
+            },
         ),
         _ if alone => (
             format!("Data between any two GPUs crosses NUMA nodes: {}{on_boards}", shown.join(" | ")),
@@ -73,10 +79,15 @@ fn run(view: &View) -> Vec<Raised> {
              through the groups in turn; one inter-socket link is shared by all pairs that cross.",
         ),
     };
+    let amd = origins.iter().all(|o| o.tool.starts_with("rocm-smi") || o.tool.starts_with("amd-smi"));
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
-        confirm: "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned(),
+        confirm: if amd {
+            "`rocm-smi --showtopo`, `lspci -tv`".to_owned()
+        } else {
+            "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned()
+        },
         cost: slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)),
         kind: FindingKind::Design,
         severity,

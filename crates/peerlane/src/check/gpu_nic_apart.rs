@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::evidence::Fact;
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
@@ -29,7 +30,8 @@ fn run(view: &View) -> Vec<Raised> {
         }
     }
     let coarse = labels_are_coarse(view, &gpus, &nics);
-    apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse)).collect()
+    let guest = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Host(host) if host.hypervisor.is_some()));
+    apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse, guest)).collect()
 }
 
 /// Whether SYS tells nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
@@ -44,7 +46,7 @@ fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
     all_alone || gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
 }
 
-fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool) -> Raised {
+fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool, guest: bool) -> Raised {
     let subjects: Vec<String> = gpus.iter().map(|(gpu, _)| view.name(*gpu).to_owned()).collect();
     let mut by_nics: Vec<(&Vec<String>, Vec<String>)> = Vec::new();
     for (gpu, nics) in gpus {
@@ -59,11 +61,11 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
     let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
-            certainty: Certainty::Likely,
+            certainty: if guest { Certainty::Possible } else { Certainty::Likely },
             confirm: "`ib_write_bw --use_cuda=N` from each GPU with each NIC".to_owned(),
             cost: None,
         kind: FindingKind::Design,
-        severity: if far && !coarse { Severity::Warning } else { Severity::Info },
+        severity: if far && !coarse && !guest { Severity::Warning } else { Severity::Info },
         summary: format!(
             "No NIC is below the same switch as {}; the nearest way is {class}, {}",
             list(&subjects),
@@ -73,7 +75,11 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
         observed: format!("nearest NIC of {}", nearest.join("; ")),
         evidence: view.cite(view.class_origins(&ends)),
-        mend: if far && coarse {
+        mend: if guest {
+            "A virtual machine shows GPUs and NICs on its own bus, so that the class may say nothing of the host's: ask its \
+             operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE); without one it \
+             may keep GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
+        } else if far && coarse {
             "Devices that may share a socket are SYS to each other here, so that the label cannot tell which NIC is near: measure each pair \
              (`ib_write_bw --use_cuda`), or look at NUMA nodes and affinities."
         } else if far {
@@ -90,8 +96,9 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, switched};
+    use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state, switched};
     use super::*;
+    use crate::evidence::HostFacts;
     use crate::fabric::Link;
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.
@@ -141,5 +148,15 @@ mod tests {
         b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
         let found = findings(&captured(b), run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+    }
+
+    #[test]
+    fn a_guests_bus_is_not_the_boards() {
+        let mut machine = with_nic("switch0");
+        let host = HostFacts { hypervisor: Some("KVM".to_owned()), ..HostFacts::default() };
+        state(&mut machine, "lscpu", Fact::Host(host));
+        let found = findings(&machine, run);
+        assert_eq!((found[0].severity, found[0].certainty), (Severity::Info, Certainty::Possible));
+        assert!(found[0].mend.contains("operator"));
     }
 }

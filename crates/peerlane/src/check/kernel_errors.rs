@@ -27,6 +27,10 @@ const XIDS: [(u32, &str, Severity); 9] = [
     (119, "its system processor did not answer", Severity::Warning),
 ];
 
+/// What to do about a GPU that does not answer any more.
+const FELL_OFF: &str = "Reseat the card, its riser and its power cables, and look at its temperature and power supply; a \
+                        cold restart brings it back, if anything does.";
+
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
     let logs = view.kernels();
@@ -45,10 +49,7 @@ fn run(view: &View) -> Vec<Raised> {
         let Some((_, meaning, severity)) = XIDS.iter().find(|(known, ..)| known == code) else { continue };
         let (names, counts) = named(view, devices);
         let mend = match code {
-            79 => {
-                "Reseat the card, its riser and its power cables, and look at its temperature and power supply; a cold \
-                 restart brings it back, if anything does."
-            }
+            79 => FELL_OFF,
             74 => {
                 "See `nvidia-smi nvlink -e` for the link, and the fabric manager's log where there is an NVSwitch; reset the \
                  GPU, and have it serviced if it comes again."
@@ -66,6 +67,25 @@ fn run(view: &View) -> Vec<Raised> {
             confirm: "`dmesg | grep -i xid`".to_owned(),
             evidence: view.cite(origins.iter().copied()),
             ..Finding::of(&RULE, FindingKind::Fault, *severity, Certainty::Certain, names)
+        });
+    }
+    let fell = xids.get(&79);
+    let mut lost: BTreeMap<PciAddress, u32> = BTreeMap::new();
+    for address in logs.iter().flat_map(|(log, _)| &log.lost) {
+        if !fell.is_some_and(|known| known.keys().any(|k| k.same_device(*address))) {
+            *lost.entry(*address).or_default() += 1;
+        }
+    }
+    if !lost.is_empty() {
+        let (names, _) = named(view, &lost);
+        raised.push(Finding {
+            summary: format!("{}: fell off the bus, as the driver says", list(&names)),
+            expected: "a GPU that answers the driver".to_owned(),
+            observed: "\"fallen off the bus\" in the kernel log".to_owned(),
+            mend: FELL_OFF.to_owned(),
+            confirm: "`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost one as (rev ff)".to_owned(),
+            evidence: view.cite(origins.iter().copied()),
+            ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, names)
         });
     }
     for (kind, devices) in &errors {

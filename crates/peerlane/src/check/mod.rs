@@ -10,6 +10,7 @@ mod culprit;
 mod from_run;
 mod gpu_setting;
 mod half_duplex;
+mod nccl;
 mod one_link;
 mod settings;
 mod view;
@@ -40,15 +41,20 @@ mod kernel_errors;
 mod lane_budget;
 mod limited_link;
 mod lost_gpu;
+mod memory_rows;
 mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
+mod nccl_multicast;
+mod nccl_staged_network;
+mod nccl_through_host;
 mod nvlink_lanes_down;
 mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
 mod rate_falls;
+mod rdma_ports;
 mod relaxed_ordering;
 mod runs_disagree;
 mod shared_limit;
@@ -213,7 +219,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 46] = [
+const RULES: [Rule; 51] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -260,6 +266,11 @@ const RULES: [Rule; 46] = [
     unsupported_peer_access::RULE,
     limited_link::RULE,
     crowded_reads::RULE,
+    nccl_through_host::RULE,
+    nccl_staged_network::RULE,
+    nccl_multicast::RULE,
+    rdma_ports::RULE,
+    memory_rows::RULE,
 ];
 
 /// Rules that compare runs with each other, which need more than one machine.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::catalogue::Part;
 use crate::evidence::{Fact, NvlinkPort, Origin};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
 
@@ -18,6 +19,7 @@ fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let ports = active_ports(view);
     let mut raised = if ports.is_empty() { Vec::new() } else { uneven_ports(view, &ports) };
+    raised.extend(fewer_than_built(view, &ports, &raised));
     // the same loss seen in the matrix is no second finding
     let named: Vec<&String> = raised.iter().flat_map(|r| &r.finding.subjects).collect();
     let mut lost = outcasts(view, &gpus);
@@ -80,6 +82,48 @@ fn uneven_ports(view: &View, ports: &Ports) -> Vec<Raised> {
         raised.push(report_fewer(view, &ids, (active, most), "active NVLinks", view.cite(origins)));
     }
     raised
+}
+
+/// GPUs on modules, whose boards wire every link, with some of them inactive; those that have fewer than their peers are
+/// told so already.
+fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> {
+    let mut groups: BTreeMap<(u32, u32, bool), Vec<NodeId>> = BTreeMap::new();
+    for (id, (active, inactive, _)) in ports {
+        let Some((built, generation)) = view.part(*id).and_then(module_links) else { continue };
+        let known = told.iter().any(|r| r.finding.subjects.iter().any(|s| s == view.name(*id)));
+        // boards for modules of the first generations leave some unwired, though not most
+        let sure = generation >= 3;
+        // none at all: MIG, or a guest without the switches
+        if !known
+            && *active > 0
+            && *inactive > 0
+            && *active < built
+            && active + inactive <= built
+            && (sure || active * 2 > built)
+        {
+            groups.entry((*active, built, sure)).or_default().push(*id);
+        }
+    }
+    let report = |((active, built, sure), ids): ((u32, u32, bool), Vec<NodeId>)| {
+        let origins = ids.iter().filter_map(|id| ports.get(id)).map(|(_, _, origin)| *origin);
+        let mut raised = report_fewer(view, &ids, (active, built), "active NVLinks", view.cite(origins));
+        let finding = &mut raised.finding;
+        finding.certainty = if sure { Certainty::Likely } else { Certainty::Possible };
+        finding.summary = format!("{}: {active} active NVLinks of the {built} that it has", list(&finding.subjects));
+        finding.expected = format!("{built} active NVLinks, all of which boards for this module use");
+        if !sure {
+            finding.expected.push_str(" as a rule; compare with the other GPUs");
+        }
+        raised
+    };
+    groups.into_iter().map(report).collect()
+}
+
+/// Links and generation of a GPU that is a module for boards with NVLink, not a card for bridges.
+fn module_links(part: &Part) -> Option<(u32, u8)> {
+    const MODULES: [&str; 7] = ["h200", "h20", "b200", "b300", "gb200", "gb300", "h800"];
+    let module = part.name.contains("-sxm") || MODULES.contains(&part.name.as_str());
+    Some((u32::from(part.nvlink_bricks?), part.nvlink_generation?)).filter(|_| module)
 }
 
 fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str, evidence: Vec<String>) -> Raised {
@@ -176,8 +220,9 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, state, switched};
+    use super::super::testing::{boxes, captured, findings, see_with, state, switched};
     use super::*;
+    use crate::catalogue::Parts;
     use crate::fabric::{Link, Node};
     use crate::machine::Machine;
 
@@ -233,5 +278,24 @@ mod tests {
         let mut unbridged = switched(2);
         listed(&mut unbridged, &[0, 0]);
         assert!(short(&unbridged).is_empty(), "cards without a bridge");
+    }
+
+    #[test]
+    fn a_module_alone_is_held_against_what_it_has() {
+        let found = |part: &str, active: u8| {
+            let mut b = boxes(&[1], false);
+            let gpu = b.find("GPU0").unwrap();
+            b.node_mut(gpu).part = Some(part.to_owned());
+            let mut machine = captured(b);
+            listed(&mut machine, &[active.min(4)]);
+            let Fact::Nvlink(ports) = &mut machine.evidence[0].fact else { panic!() };
+            (ports[0].count, ports[1].count) = (active, 1);
+            let raised = see_with(&machine, Parts::embedded(), |view| run(view));
+            raised.into_iter().map(|r| r.finding.certainty).collect::<Vec<_>>()
+        };
+        assert_eq!(found("v100-sxm2", 4), [Certainty::Possible]);
+        assert_eq!(found("v100-sxm2", 2), [], "a board for two");
+        assert_eq!(found("a100-sxm4", 11), [Certainty::Likely]);
+        assert_eq!((found("a100-sxm4", 12), found("h100-nvl", 12)), (vec![], vec![]));
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use crate::evidence::{Fact, P2pStatus};
+use crate::evidence::{Fact, P2pStatus, tool};
 use crate::fabric::{NodeId, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
@@ -71,16 +72,31 @@ impl Refusal {
     }
 }
 
+/// What to do where NCCL's log alone says that the driver refuses, and not why.
+const ASK_THE_DRIVER: &str = "`nvidia-smi topo -p2p r` says why. GeForce cards since Ampere have no access over PCIe (GNS); CNS is the \
+                              chipset's or the virtual machine's; TNS the way between them. MIG and confidential computing refuse it \
+                              too. NCCL copies through host memory meanwhile.";
+
+/// Whether no program but NCCL tells of peer access.
+fn only_nccl(view: &View) -> bool {
+    let mut tools = view.machine.evidence.iter().filter(|e| matches!(e.fact, Fact::P2p(_))).map(|e| e.origin.tool);
+    let first = tools.next();
+    first.is_some() && first.into_iter().chain(tools).all(|tool| tool == tool::NCCL_LOG)
+}
+
 /// A pair with its class.
 type Pair = (NodeId, NodeId, Option<PathClass>);
 
 fn run(view: &View) -> Vec<Raised> {
     let mut groups: BTreeMap<(bool, Refusal), Vec<Pair>> = BTreeMap::new();
+    // NCCL tells pairs of NVLink apart, and stops there
+    let warned = |w: &String| w.contains("disabled between NVLINK connected");
+    let nvlinked = nccl::logs(view).iter().any(|(log, _)| log.warnings.iter().any(warned));
     for (a, b) in view.gpu_pairs() {
         let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
         let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
         let class = view.class(a, b);
-        let near = class.is_some_and(|c| c <= PathClass::Pxb);
+        let near = class.map_or(nvlinked, |c| c <= PathClass::Pxb);
         groups.entry((near, refusal)).or_default().push((a, b, class));
     }
     let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access()));
@@ -143,19 +159,25 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         observed: match refusal {
             Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
             Refusal::Unsupported if amd => "no access from one to the other".to_owned(),
+            Refusal::Unsupported if only_nccl(view) => {
+                "\"P2P is disabled between connected GPUs\": NCCL asked the driver, which gives no peer access"
+                    .to_owned()
+            }
             Refusal::Unsupported => "no peer access (NS: not supported)".to_owned(),
             _ => refusal.meaning().to_owned(),
         },
         evidence: evidence.to_vec(),
-        mend: refusal.mend(near, product, amd).to_owned(),
+        mend: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.mend(near, product, amd) }
+            .to_owned(),
     };
     Raised::new(finding, 0.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, switched};
+    use super::super::testing::{boxes, captured, findings, state, switched};
     use super::*;
+    use crate::evidence::{P2pCapability, P2pMatrix};
     use crate::machine::Machine;
 
     fn refuse(machine: &mut Machine, a: &str, b: &str, status: P2pStatus) {
@@ -220,5 +242,18 @@ mod tests {
         refuse(&mut machine, "GPU0", "GPU1", P2pStatus::Ok);
         refuse(&mut machine, "GPU0", "GPU2", P2pStatus::Unknown);
         assert!(findings(&machine, run).is_empty());
+    }
+
+    #[test]
+    fn nccls_word_is_quoted_as_nccls() {
+        let mut machine = captured(boxes(&[2], false));
+        refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
+        let matrix =
+            P2pMatrix { capability: P2pCapability::Access, rows: Vec::new(), cols: Vec::new(), cells: Vec::new() };
+        state(&mut machine, tool::NCCL_LOG, Fact::P2p(matrix.clone()));
+        let found = findings(&machine, run);
+        assert!(found[0].observed.contains("NCCL asked") && found[0].mend.contains("says why"), "{found:?}");
+        state(&mut machine, "nvidia-smi topo -p2p", Fact::P2p(matrix));
+        assert!(findings(&machine, run)[0].observed.contains("NS: not supported"));
     }
 }

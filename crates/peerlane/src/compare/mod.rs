@@ -27,6 +27,7 @@ pub use remedy::Remedy;
 pub use ring::{AllReduce, Ring};
 pub use together::{AllToAll, AllToOne, Figure, Together};
 
+use crate::assumed::Assumed;
 use crate::catalogue::Parts;
 use crate::evidence::{Direction, Engine, Operation};
 use crate::flows::Flows;
@@ -104,6 +105,8 @@ pub struct Design {
     pub remedy: Option<Remedy>,
     /// Why figures are missing.
     pub unknown: Vec<String>,
+    /// What was taken to be so where no source tells, and figures stand on it.
+    pub assumptions: Vec<String>,
 }
 
 /// Compares them.
@@ -122,7 +125,8 @@ pub(crate) fn ring_bound(model: &Model) -> Option<f64> {
 /// All figures of one.
 fn design(subject: &Subject, parts: &Parts) -> Design {
     let Subject { name, machine, run } = *subject;
-    let model = Model::new(machine, parts);
+    let assumed = Assumed::of(machine);
+    let model = assumed.model(parts);
     let gpus = machine.fabric.of_kind(crate::fabric::NodeKind::Gpu).count();
     let mut design = Design {
         name: name.to_owned(),
@@ -145,6 +149,7 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
         lifts: Vec::new(),
         remedy: None,
         unknown: Vec::new(),
+        assumptions: assumed.sentences(&model),
     };
     if gpus <= MOST_COMPARED {
         design.among_gpus(&model);

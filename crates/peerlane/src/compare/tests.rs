@@ -304,13 +304,22 @@ fn the_conclusion_names_who_is_ahead_and_cites_numbers() {
 
 #[test]
 fn what_cannot_be_told_is_null_and_said() {
-    let text = "name = \"u\"\n[nodes]\ncpu0 = { part = \"xeon-e5-v3\" }\nGPU0 = { kind = \"gpu\" }\nGPU1 = { kind = \"gpu\" }\n\
-                [[links]]\nbetween = [\"cpu0\", \"GPU0\"]\npcie = \"?\"\n[[links]]\nbetween = [\"cpu0\", \"GPU1\"]\npcie = \"3.0 x16\"\n";
-    let design = design_of(&read_system(text, "u").unwrap());
-    assert!(design.pair.is_none() && design.bisection.is_none() && design.ring_all_reduce.is_none());
-    let host = design.from_host.unwrap();
-    assert_eq!((host.known, host.of), (1, 2));
-    assert!(design.unknown[0].contains("GPU0"), "{:?}", design.unknown);
+    let design = |links: &str| {
+        let nodes = "[nodes]\ncpu0 = { part = \"xeon-e5-v3\" }\nGPU0 = { kind = \"gpu\" }\nGPU1 = { kind = \"gpu\" }\n";
+        design_of(&read_system(&format!("name = \"u\"\n{nodes}{links}"), "u").unwrap())
+    };
+    // four NVLinks are of P100, A100 or A6000
+    let links = "[[links]]\nbetween = [\"GPU0\", \"GPU1\"]\nnvlink = 4\n[[links]]\nbetween = [\"cpu0\", \"GPU1\"]\npcie = \"3.0 x16\"\n";
+    let unknown = design(links);
+    assert!(unknown.pair.is_none() && unknown.bisection.is_none() && unknown.ring_all_reduce.is_none());
+    assert!(unknown.unknown[0].contains("GPU0"), "{:?}", unknown.unknown);
+    let links = "[[links]]\nbetween = [\"cpu0\", \"GPU0\"]\npcie = \"?\"\n[[links]]\nbetween = [\"cpu0\", \"GPU1\"]\npcie = \"3.0 x16\"\n";
+    let assumed = design(links);
+    assert!(
+        assumed.pair.is_some() && assumed.assumptions[0].starts_with("GPU0 at PCIe 3.0 x16"),
+        "{:?}",
+        assumed.assumptions
+    );
     let lone = of("k20-cx3-snb");
     assert_eq!((lone.gpus, lone.pair, lone.reach), (1, None, None));
 }

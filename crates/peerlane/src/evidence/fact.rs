@@ -32,6 +32,10 @@ pub enum Fact {
     Kernel(KernelFacts),
     /// Temperatures and the like.
     Sensors(Vec<SensorReading>),
+    /// Ports of RDMA adapters (`ibstat`, `ibstatus`, `ibv_devinfo`).
+    RdmaPorts(Vec<RdmaPort>),
+    /// `ACSCtl` lines of `lspci -vvv` without the devices that they are of.
+    Acs(AcsLines),
     /// Channels that NCCL chose.
     NcclGraph(NcclGraph),
     /// What an `NCCL_DEBUG=INFO` log says of rings and transports.
@@ -192,6 +196,10 @@ pub struct GpuFacts {
     pub clock_event_reasons: Vec<String>,
     /// PCIe replays since the last reset.
     pub replays: Option<u64>,
+    /// Rows of its memory wait to be remapped, which a reset does.
+    pub remap_pending: Option<bool>,
+    /// A row of its memory could not be remapped.
+    pub remap_failed: Option<bool>,
     /// Fabric manager's state for it.
     pub fabric_state: Option<String>,
     /// NUMA node by the source.
@@ -327,6 +335,34 @@ pub struct Xid {
     pub count: u32,
 }
 
+/// A port of an RDMA adapter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RdmaPort {
+    /// The adapter: `mlx5_0`.
+    pub device: String,
+    /// The port's number.
+    pub port: Option<u8>,
+    /// The adapter's type, as the tool names it.
+    pub kind: Option<String>,
+    /// `active`, `down`, `initializing`, in lower case.
+    pub state: Option<String>,
+    /// `linkup`, `polling`, `disabled`, in lower case.
+    pub physical: Option<String>,
+    /// Rate in Gb/s.
+    pub gigabits: Option<f64>,
+    /// `infiniband` or `ethernet`.
+    pub layer: Option<String>,
+}
+
+/// How many functions of a listing have Access Control Services on: `lspci -vvv | grep ACSCtl`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcsLines {
+    /// Functions that have ACS.
+    pub functions: u32,
+    /// Those that redirect requests or completions upstream.
+    pub redirecting: u32,
+}
+
 /// How bad a PCIe error is (advanced error reporting).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PcieErrorKind {
@@ -358,6 +394,8 @@ pub struct KernelFacts {
     pub iommu: Option<IommuDomain>,
     /// Errors of GPUs.
     pub xids: Vec<Xid>,
+    /// GPUs that the driver says have fallen off the bus, in other words than by an Xid error.
+    pub lost: Vec<PciAddress>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,
     /// Links that are slower than their devices.
@@ -431,6 +469,28 @@ pub struct NcclTransport {
     pub channels: u32,
 }
 
+/// A rank of an [`NcclLog`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NcclRank {
+    /// CUDA's number of its GPU.
+    pub cuda: Option<u32>,
+    /// The driver's.
+    pub driver: Option<u32>,
+    /// Its address.
+    pub address: Option<PciAddress>,
+}
+
+/// An adapter that NCCL uses without GPUDirect RDMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclStaged {
+    /// The adapter: its name, else NCCL's number of it.
+    pub adapter: String,
+    /// For which GPU only, where told.
+    pub gpu: Option<PciAddress>,
+    /// Why, where it is for the way between them: NCCL's number of its class, and the largest that it takes.
+    pub distance: Option<(u32, u32)>,
+}
+
 /// An `NCCL_DEBUG=INFO` log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclLog {
@@ -438,10 +498,22 @@ pub struct NcclLog {
     pub version: Option<String>,
     /// Host name.
     pub host: Option<String>,
-    /// Rank → CUDA device, PCI address.
-    pub ranks: BTreeMap<u32, (Option<u32>, Option<PciAddress>)>,
+    /// Hosts that the lines are from; 0 where the lines do not name theirs.
+    pub hosts: usize,
+    /// Ranks of the communicator, where told.
+    pub size: Option<u32>,
+    /// The ranks that the log speaks of.
+    pub ranks: BTreeMap<u32, NcclRank>,
     /// Networks in use, as the log names them: `mlx5_0:1/IB`.
     pub networks: Vec<String>,
+    /// The transport between hosts: `IB`, `Socket`.
+    pub network: Option<String>,
+    /// True where it found no device for RDMA, or no library for it.
+    pub no_rdma: bool,
+    /// Adapters that it uses without GPUDirect RDMA.
+    pub staged: Vec<NcclStaged>,
+    /// `NCCL_…` variables that the environment sets.
+    pub variables: BTreeMap<String, String>,
     /// Connections, each once.
     pub transports: Vec<NcclTransport>,
     /// Rings and trees, as printed.

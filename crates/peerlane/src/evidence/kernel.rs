@@ -19,8 +19,19 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut lines: Option<(usize, usize)> = None;
     let mut command_line_only = true;
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
+    // the driver's sentence on a GPU that is gone goes over three lines
+    let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
-        let by_log = read_line(line, &mut facts);
+        let mut by_log = read_line(line, &mut facts);
+        named = gpu_of_sentence(line).map(|address| (i, address)).or(named);
+        if line.contains("allen off the bus")
+            && let Some((_, address)) = named.filter(|(at, _)| i <= at + 2)
+        {
+            by_log = true;
+            if facts.lost.len() < MOST && !facts.lost.contains(&address) {
+                facts.lost.push(address);
+            }
+        }
         let words = command_line(line, alone);
         if !by_log && words.is_none() {
             continue;
@@ -38,6 +49,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let tool = if command_line_only { COMMAND_LINE } else { TOOL };
         found.push(text, tool, text.numbers(first, last), Fact::Kernel(facts));
     }
+}
+
+/// `NVRM: The NVIDIA GPU 0000:b3:00.0`, `NVRM: GPU 0000:09:00.0: GPU has fallen off the bus.`
+fn gpu_of_sentence(line: &str) -> Option<PciAddress> {
+    let (_, rest) = line.split_once("NVRM: ")?;
+    let rest = rest.strip_prefix("The NVIDIA GPU ").or_else(|| rest.strip_prefix("GPU "))?;
+    rest.split_whitespace().next()?.trim_end_matches(':').parse().ok()
 }
 
 /// Reads a line of a log; whether it was one of those that matter.

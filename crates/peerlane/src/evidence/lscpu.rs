@@ -12,7 +12,21 @@ const MAX_LINES: usize = 400;
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut i = 0;
     while i < text.len() {
-        i = if is_own(text.line(i)) { read(text, i, found) } else { i + 1 };
+        i = if is_own(text.line(i)) {
+            read(text, i, found)
+        } else {
+            hypervisor(text, i, found);
+            i + 1
+        };
+    }
+}
+
+/// `Hypervisor vendor: KVM` alone, as `grep` or a description of an environment has it (`Hypervisor vendor:: KVM`).
+fn hypervisor(text: &Text, i: usize, found: &mut Found) {
+    let value = text.line(i).trim().strip_prefix("Hypervisor vendor:").map(|v| v.trim_start_matches(':').trim());
+    if let Some(name) = value.filter(|v| !v.is_empty() && v.split_whitespace().count() < 4 && v.len() < 32) {
+        let host = HostFacts { hypervisor: Some(name.to_owned()), ..HostFacts::default() };
+        found.push(text, TOOL, text.numbers(i, i), Fact::Host(host));
     }
 }
 

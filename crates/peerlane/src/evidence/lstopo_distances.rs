@@ -99,6 +99,14 @@ pub(super) fn nvlinks(document: &Document, objects: &Objects) -> Vec<NvlinkPort>
     ports
 }
 
+/// How many GPUs xGMI joins where the hops between them do not tell which have a link of their own: hwloc took over a count
+/// that is 1 for every pair that xGMI reaches (hwloc issue 775).
+pub(super) fn untold_hops(document: &Document) -> Option<usize> {
+    let joined = |m: &&Distances<'_>| m.labels.len() > 4 && links(m).count() + m.labels.len() == m.labels.len().pow(2);
+    let matrix = matrices(document, "XGMIHops").into_iter().find(|m| joined(&m))?;
+    links(&matrix).all(|(_, _, hops)| hops == 1).then_some(matrix.labels.len())
+}
+
 /// The pairs with a bandwidth, off the diagonal.
 fn links<'a>(matrix: &'a Distances<'_>) -> impl Iterator<Item = (usize, usize, u64)> + 'a {
     let n = matrix.labels.len().max(1);

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::lstopo_distances::{numa_distances, nvlinks};
+use super::lstopo_distances::{numa_distances, nvlinks, untold_hops};
 use super::pci_tree::hex;
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
@@ -29,6 +29,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let mut host = host(&document);
         numa_distances(&document, &mut host);
         let links = nvlinks(&document, &objects);
+        if let Some(gpus) = untold_hops(&document) {
+            let message = format!(
+                "hwloc counts one hop for every pair of the {gpus} GPUs that xGMI reaches, also over other GPUs: which have a link \
+                 of their own is not told; add `rocm-smi --showtopo` or `amd-smi topology`, whose weights tell"
+            );
+            found.warn(text, TOOL, document.lines, message);
+        }
         if !objects.tree.devices.is_empty() {
             found.push(text, TOOL, document.lines, Fact::Pci(objects.tree));
         }

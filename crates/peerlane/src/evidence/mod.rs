@@ -22,12 +22,14 @@ pub(crate) mod tool;
 mod tree;
 mod words;
 
+mod amd_smi;
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;
 mod dcgmi_nvlink;
 mod device_query;
 mod files_json;
+mod gpu_list;
 mod host_contention;
 mod kernel;
 mod labelled_matrix;
@@ -56,6 +58,7 @@ mod p2p_test;
 mod p2pmark;
 mod perftest;
 mod rate_table;
+mod rdma_ports;
 mod rocm_bandwidth_test;
 mod rocm_smi;
 mod sensors;
@@ -72,9 +75,10 @@ pub(crate) use streams::LINE_PREFIX;
 pub use archive::pack;
 pub use curve::At;
 pub use fact::{
-    Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, LimitedLink,
-    Modules, NcclGraph, NcclLog, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
-    PcieError, PcieErrorKind, RateRow, RateTable, SensorReading, Series, Xid,
+    AcsLines, Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+    LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
+    P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series,
+    Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

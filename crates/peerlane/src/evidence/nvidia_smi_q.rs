@@ -151,6 +151,12 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
         ("Utilization", "GPU" | "Gpu") => gpu.utilization = number(),
         ("Temperature", "GPU Current Temp") => gpu.temperature = number(),
         ("Max Clocks", "Memory") => gpu.memory_clock_mhz = number(),
+        ("Remapped Rows", "Pending") => {
+            gpu.remap_pending = [("Yes", true), ("No", false)].into_iter().find_map(is(value))
+        }
+        ("Remapped Rows", "Remapping Failure Occurred") => {
+            gpu.remap_failed = [("Yes", true), ("No", false)].into_iter().find_map(is(value));
+        }
         ("Fabric", "State") => gpu.fabric_state = told(value),
         // drivers before 545 say `Power Draw` and `Power Limit`; newer ones add readings of the whole module
         ("GPU Power Readings" | "Power Readings", "Power Draw" | "Instantaneous Power Draw" | "Average Power Draw") => {
@@ -276,5 +282,14 @@ GPU 00000000:42:00.0
         assert_eq!((gpu.power, gpu.power_limit, gpu.utilization), (Some(39.1), Some(150.0), Some(5.0)));
         assert_eq!((gpu.index, gpu.clock_event_reasons.len()), (None, 1));
         assert_eq!(scanned("GPU 0000:05:00.0\nis a GPU\nGPU 01:00.0 : here\n"), Found::default());
+    }
+
+    #[test]
+    fn rows_that_wait_to_be_remapped() {
+        let text = "GPU 00000000:41:00.0\n    Product Name : NVIDIA A100\n    Remapped Rows\n        Correctable Error : 0\n        \
+                    Uncorrectable Error : 4\n        Pending : Yes\n        Remapping Failure Occurred : No\n";
+        let found = scanned(text);
+        let [gpu] = gpus(&found, 0) else { panic!() };
+        assert_eq!((gpu.remap_pending, gpu.remap_failed), (Some(true), Some(false)));
     }
 }

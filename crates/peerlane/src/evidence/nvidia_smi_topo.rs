@@ -262,7 +262,7 @@ impl<'a> Reading<'a> {
         if rows.iter().any(|r| r.unreadable) {
             warn("some cells are no path class: they are unknown".to_owned());
         }
-        if header.glued && header.extra.len() > 1 {
+        if header.glued && header.extra.len() > 1 && rows.iter().all(|r| r.extra.is_empty()) {
             warn("tabs are lost: the affinities cannot be told apart and are unknown".to_owned());
         }
         found.push(text, TOOL, lines, super::Fact::Classes(matrix));

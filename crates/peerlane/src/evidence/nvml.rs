@@ -221,6 +221,9 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
         performance_state: gpu.now.performance_state.clone(),
         clock_event_reasons: gpu.now.clock_event_reasons.clone().unwrap_or_default(),
         replays: gpu.pcie.replays,
+        // not asked for
+        remap_pending: None,
+        remap_failed: None,
         fabric_state: fabric,
         numa: None,
         driver: snapshot.driver.clone(),

@@ -85,6 +85,9 @@ const SCANNERS: &[Scanner] = &[
     super::simple_p2p::scan,
     super::p2pmark::scan,
     super::device_query::scan,
+    super::gpu_list::scan,
+    super::amd_smi::scan,
+    super::rdma_ports::scan,
     super::nvbandwidth::scan,
     super::nvbandwidth_json::scan,
     super::nccl_tests::scan,
@@ -373,7 +376,8 @@ fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
             continue;
         }
         let alone = (i == 0 || text.line(i - 1).trim().is_empty()) && text.line(i + 1).trim().is_empty();
-        let sharp = trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ');
+        let sharp =
+            trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ') && !is_comment(trimmed);
         marked_any |= sharp;
         // where a document has headings proper, a line such as `Output:` says less
         let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
@@ -395,6 +399,17 @@ fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
         }
     }
     all
+}
+
+/// Whether a line with `#` before it is a program's comment, as nccl-tests prints them, or what root typed.
+fn is_comment(line: &str) -> bool {
+    const TYPED: [&str; 9] =
+        ["nvidia-smi", "lspci", "lsmod", "dmesg", "ibstat", "ibv_devinfo", "lstopo", "rocm-smi", "numactl"];
+    let rest = line.trim_start_matches('#');
+    let first = rest.split_whitespace().next().unwrap_or_default();
+    // a title says no more than the tool's name, or goes on in words
+    let options = rest.contains(" -") || rest.contains('|');
+    rest.starts_with("  ") || first == "nThread" || first.starts_with("./") || (TYPED.contains(&first) && options)
 }
 
 /// `**node-a**` or `After the update:` above a code fence.

@@ -20,6 +20,8 @@ pub(crate) const LSPCI_TREE: &str = "lspci -tv";
 pub(crate) const LSTOPO_XML: &str = "lstopo XML";
 /// The same as text, without the addresses of bridges.
 pub(crate) const LSTOPO: &str = "lstopo";
+/// NCCL's log, which lists the GPUs that a job uses.
+pub(crate) const NCCL_LOG: &str = "NCCL_DEBUG=INFO";
 /// NVML, whose snapshot lists every GPU.
 pub(crate) const NVML: &str = "NVML";
 

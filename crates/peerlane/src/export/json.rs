@@ -99,7 +99,6 @@ pub struct MachinePrediction {
     /// The machine's name.
     pub name: String,
     /// What was taken to be so in place of links' widths that no source tells.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<String>,
     /// Its matrices.
     pub matrices: Vec<ExpectedMatrix>,
@@ -260,7 +259,6 @@ pub struct ExplanationDocument {
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
     /// What was taken to be so in place of links' widths that no source tells.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assumptions: Vec<String>,
     /// What would raise the rate from `a` to `b` alone, the greatest rise first.
     pub lifts: Vec<crate::lift::Lift>,

@@ -3,6 +3,7 @@
 //! [`Model`] turns the fabric into resources with capacities, and a [`Transfer`] into a [`Route`]
 //! over them; [`crate::share`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
 
+mod assumed;
 mod defaults;
 mod latency;
 mod nvlink;
@@ -14,7 +15,6 @@ mod route;
 mod staging;
 #[cfg(test)]
 mod tests;
-mod widths;
 
 use std::cell::OnceCell;
 
@@ -174,7 +174,7 @@ pub struct Model<'a> {
     capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
-    /// Whether links of unknown width run at what can be done there.
+    /// Whether links of unknown width or generation run at what can be done there.
     assuming: bool,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
     ends: OnceCell<Box<[Model<'a>; 2]>>,
@@ -186,8 +186,9 @@ impl<'a> Model<'a> {
         Self::build(machine, parts, false)
     }
 
-    /// The same, where PCIe links of which no source tells the width run at the most that the parts at them can do, or at
-    /// half of it at the slow end of intervals. [`Model::assumptions`] says which.
+    /// The same, where PCIe links of which no source tells the width run at the most that the parts at them can do, or at half of
+    /// it at the slow end of intervals; those of devices of which no part is known at 4.0 x16, from half to twice that; and
+    /// NVLinks of unknown generation at the one that their count suggests. [`Model::assumptions`] says which.
     pub fn assuming(machine: &'a Machine, parts: &'a Parts) -> Self {
         Self::build(machine, parts, true)
     }
@@ -201,7 +202,7 @@ impl<'a> Model<'a> {
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
     /// [`Model::assuming`] had to.
     pub fn assumptions(&self) -> Vec<String> {
-        widths::sentences(&self.machine.fabric, &self.links)
+        assumed::sentences(&self.machine.fabric, &self.links)
     }
 
     /// How a transfer runs.

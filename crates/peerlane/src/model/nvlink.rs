@@ -4,6 +4,7 @@
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
+use super::assumed;
 use super::defaults::{
     self, C2C_RATE, Fallback, Known, NVLINK_REQUEST, SM_LINE, XGMI_EFFICIENCY, XGMI_LINK_RATE, constant,
 };
@@ -30,6 +31,8 @@ pub(super) struct Bundle {
     requests: f64,
     /// Where the constants are from.
     pub why: String,
+    /// Its generation, where only the number of links suggests it.
+    pub assumed: Option<u8>,
 }
 
 impl Bundle {
@@ -52,8 +55,9 @@ impl Bundle {
     }
 }
 
-/// The bundle that a link is, `None` for links of other kinds, or what is not known of it.
-pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Result<Bundle, String>> {
+/// The bundle that a link is, `None` for links of other kinds, or what is not known of it; `assuming`, of a generation that the
+/// count suggests.
+pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assuming: bool) -> Option<Result<Bundle, String>> {
     let link = fabric.link(id);
     let plain = |words: String, rate: f64, why: &str| Bundle {
         words,
@@ -62,6 +66,7 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Resul
         bidirectional_factor: 1.0,
         requests: 0.0,
         why: why.to_owned(),
+        assumed: None,
     };
     match link.kind {
         LinkKind::C2c { rate } => {
@@ -81,7 +86,21 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Resul
         LinkKind::Xgmi { count: None } => {
             Some(Err(format!("the number of xGMI links of {} is not known", link_name(fabric, id))))
         }
-        LinkKind::Nvlink { generation, bricks } => Some(nvlink(fabric, parts, id, link, generation, bricks)),
+        LinkKind::Nvlink { generation, bricks } => {
+            let made = |generation| nvlink(fabric, parts, id, link, generation, bricks);
+            let found = made(generation);
+            let suggested = || {
+                let gpu = [link.a, link.b].into_iter().find(|node| fabric.node(*node).kind == NodeKind::Gpu)?;
+                let [usual, fastest] = assumed::nvlink_generations(fabric, gpu)?;
+                let generation = parts.end().of(usual.into(), usual.into(), fastest.into()) as u8;
+                let bundle = made(Some(generation)).ok()?;
+                Some(Bundle { assumed: Some(usual), ..bundle })
+            };
+            Some(match found {
+                Err(why) if assuming => suggested().ok_or(why),
+                found => found,
+            })
+        }
         _ => None,
     }
 }
@@ -129,5 +148,6 @@ fn nvlink(
         bidirectional_factor: both.value.min(1.0),
         requests: NVLINK_REQUEST / SM_LINE,
         why: why.join("; "),
+        assumed: None,
     })
 }

@@ -1,14 +1,14 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
 use super::Resource;
+use super::assumed::{self, AssumedWidth};
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
 use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
-use super::widths;
 use crate::catalogue::{Part, Parts};
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
 use crate::machine::Machine;
 use crate::units::Rate;
 
@@ -28,7 +28,7 @@ pub(super) enum Carriage {
         /// `PCIe 3.0 x16`, with what was concluded to get there.
         words: String,
         /// What the link was taken to be, where no source tells.
-        assumed: Option<PcieWidth>,
+        assumed: Option<AssumedWidth>,
     },
     /// NVLink, xGMI or C2C.
     Bundle(Bundle),
@@ -277,19 +277,18 @@ pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> 
 fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assuming: bool) -> Carriage {
     let fabric = &machine.fabric;
     let link = fabric.link(id);
-    if let Some(found) = bundle(fabric, parts, id) {
+    if let Some(found) = bundle(fabric, parts, id, assuming) {
         return found.map_or_else(Carriage::Unknown, Carriage::Bundle);
     }
     match &link.kind {
         LinkKind::Pcie { .. } => {
             let (told, note) = width_under_load(&link.kind, machine.kind);
-            let assumed = assuming && told.raw_rate().is_none();
-            let assumed = assumed.then(|| widths::assumed(fabric, parts, id)).flatten();
-            let width = assumed.unwrap_or(told);
+            let assumed = (assuming && told.raw_rate().is_none()).then(|| assumed::width(fabric, parts, id)).flatten();
+            let width = assumed.map_or(told, |assumed| assumed.width);
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
-            // what nothing tells may be half as fast: half the lanes, or a generation less
-            let share = if assumed.is_some() { parts.end().of(0.5, 1.0, 1.0) } else { 1.0 };
+            // what nothing tells may be half as fast: half the lanes, or a generation less; or else a generation more
+            let share = assumed.map_or(1.0, |a| parts.end().of(0.5, 1.0, if a.of_parts { 1.0 } else { 2.0 }));
             match (width.generation, width.lanes, width.raw_rate()) {
                 (Some(generation), Some(lanes), Some(raw)) => Carriage::Pcie {
                     generation,

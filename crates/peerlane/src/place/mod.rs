@@ -116,6 +116,8 @@ pub struct PlacementDocument {
     pub equal: Option<String>,
     /// Other ways to choose.
     pub compared: Vec<Compared>,
+    /// What was taken to be so where no source tells, and the choice stands on it.
+    pub assumptions: Vec<String>,
 }
 
 /// Where one job should go.
@@ -269,6 +271,7 @@ impl Report<'_, '_, '_, '_> {
             worst: worst.and_then(gb),
             equal,
             compared: self.compared(),
+            assumptions: Vec::new(),
         }
     }
 

@@ -106,7 +106,7 @@ impl Flows {
             catch_up(&mut progress[*class as usize], level * solver.weight(*class), *now);
         }
         let changed = solver.changed().iter().map(|(class, _)| class);
-        for class in changed.chain(touched.iter()) {
+        for class in changed.chain(touched.iter().filter(|class| !solver.has_changed(**class))) {
             let c = *class as usize;
             match ends[c].peek() {
                 None => next.remove(*class),

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::super::pci_tree::pcie_width;
-use super::super::{Acs, Fact, Found, PciDevice, PciRole, PciTree, Text};
+use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{CLASSES, named};
 use crate::fabric::PciAddress;
 
@@ -15,10 +15,17 @@ const LIST_TOOL: &str = "lspci";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list = List::default();
+    let mut acs: Option<(usize, usize, AcsLines)> = None;
     let mut i = 0;
     while i < text.len() {
         let line = text.line(i);
         let Some(device) = header(line) else {
+            if let Some(control) = acs_of_no_device(line) {
+                let (first, _, mut lines) = acs.unwrap_or((i, i, AcsLines::default()));
+                lines.functions = lines.functions.saturating_add(1);
+                lines.redirecting = lines.redirecting.saturating_add(u32::from(redirects(control)));
+                acs = Some((first, i, lines));
+            }
             i += 1;
             continue;
         };
@@ -48,6 +55,19 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         list.blocks.push(block);
     }
     list.push(text, found);
+    if let Some((first, last, lines)) = acs {
+        found.push(text, TOOL, text.numbers(first, last), Fact::Acs(lines));
+    }
+}
+
+/// What stands behind `ACSCtl:` on a line that no device's block holds, as `grep` leaves it.
+fn acs_of_no_device(line: &str) -> Option<&str> {
+    let control = line.trim_start_matches(['>', ' ', '\t']).strip_prefix("ACSCtl:")?;
+    control.contains("SrcValid").then_some(control)
+}
+
+fn redirects(control: &str) -> bool {
+    control.contains("ReqRedir+") || control.contains("CmpltRedir+")
 }
 
 fn indent(line: &str) -> usize {

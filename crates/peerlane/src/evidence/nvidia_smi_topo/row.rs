@@ -48,10 +48,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A word without the signs that make it bold or code in Markdown.
+/// A word without the signs that make it bold or code in Markdown, and without what a page that drops the escape
+/// character leaves of an underlined header.
 fn plain(word: Word<'_>) -> Word<'_> {
-    let start = word.text.trim_start_matches(['*', '`']);
-    Word { text: start.trim_end_matches(['*', '`']), at: word.at + word.text.len() - start.len() }
+    let start = word.text.trim_start_matches("[4m").trim_start_matches(['*', '`']);
+    let text = start.trim_end_matches("[0m").trim_end_matches(['*', '`']);
+    Word { text, at: word.at + word.text.len() - start.len() }
 }
 
 /// Whether a line is empty, a mark of quotation, a rule.
@@ -253,6 +255,8 @@ impl<'a> Row<'a> {
         let extra = header.extra(line);
         let values: Vec<&Word> =
             words.iter().skip(k).take(header.extra.len()).take_while(|w| is_affinity(w.text)).collect();
+        // where cells alone are stuck together, each column has its value
+        let extra = if values.len() == header.extra.len() { &header.extra } else { extra };
         if values.len() < extra.len() && aligned(&values, extra) {
             self.extra.extend(values.iter().filter_map(|v| Some((column_at(extra, v.at)?, v.text))));
         } else {

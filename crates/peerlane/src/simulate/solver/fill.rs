@@ -3,12 +3,29 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
+use std::ops::Range;
 
 use super::{AT_CAP, OVER, Solver, UNBOUND};
 use crate::share::{Binding, Flow, share};
 
 /// A class that has not stopped yet.
 pub(super) const RISING: u32 = u32::MAX - 2;
+/// Classes that are fetched side by side.
+const AT_ONCE: usize = 64;
+/// One in so many of the other links comes into the heap at a time, which then stays in a cache. Most that come up have a
+/// higher level meanwhile, and go back.
+const PORTION: usize = 32;
+/// So many are looked at to say which these are.
+const SAMPLE: usize = 1024;
+
+/// Classes that stop.
+#[derive(Default)]
+struct Fetched {
+    /// Where the uses of each are, its mass, and the level at which it stops.
+    classes: Vec<(Range<usize>, f64, f64)>,
+    /// Their routes, one after the other.
+    routes: Vec<u32>,
+}
 
 /// A link while the level rises: what is left of it, and what still pulls. Both are kept by differences. What is left
 /// is as exact as a new sum would be; the pull is where masses are whole numbers, and is summed anew where they are not.
@@ -43,8 +60,14 @@ impl Solver {
             self.ask_share(&alive, &involved);
         }
         self.alive = alive;
-        let Solver { changed, classes, .. } = self;
-        changed.retain(|(class, before)| classes[*class as usize].level != *before);
+        let Solver { changed, change_mark, classes, .. } = self;
+        changed.retain(|(class, before)| {
+            let differs = classes[*class as usize].level != *before;
+            if !differs {
+                change_mark[*class as usize] = 0;
+            }
+            differs
+        });
     }
 
     /// Makes every class with flows rise from nothing; gives the links that it concerns.
@@ -103,22 +126,21 @@ impl Solver {
         let mut by_cap: Vec<u32> = alive.iter().copied().filter(|c| cap_of(c).is_finite()).collect();
         by_cap.sort_unstable_by(|a, b| cap_of(a).total_cmp(&cap_of(b)).then(a.cmp(b)));
         let mut caps = by_cap.into_iter().peekable();
-        let entries = involved.iter().map(|i| (self.rising[*i as usize], *i)).filter(|(s, _)| s.pull > 0.0);
-        let entries: Vec<_> = entries.map(|(s, i)| Reverse((s.level().to_bits(), i))).collect();
-        let mut heap = BinaryHeap::from(entries);
-        let mut stopping = Vec::new();
+        // only where pulls are exact no link comes back with a level other than that of its differences
+        let mut queue = Queue::new(involved, &self.rising, UNIT && self.whole);
+        let (mut stopping, mut fetched) = (Vec::new(), Fetched::default());
         loop {
             while caps.next_if(|c| self.classes[*c as usize].bind != RISING).is_some() {}
-            let next = next_full(&mut heap, &self.rising, self.whole);
+            let next = queue.next(&self.rising);
             let cap = caps.peek().map(|c| self.classes[*c as usize].cap);
             let (key, link) = match (next, cap) {
                 (Some((level, link)), cap) if cap.is_none_or(|cap| level <= cap) => {
-                    heap.pop();
+                    queue.heap.pop();
                     (level, link)
                 }
                 (_, Some(cap)) => {
                     if let Some(class) = caps.next() {
-                        self.stop::<UNIT>(class, cap, AT_CAP);
+                        self.stop_all::<UNIT>(&[class], cap, AT_CAP, &mut fetched);
                     }
                     continue;
                 }
@@ -127,15 +149,15 @@ impl Solver {
             let level = self.level_of::<UNIT>(link, &mut stopping);
             // its pull may have drifted; then it comes up too early
             let early = |next: &Reverse<(u64, u32)>| level > f64::from_bits(next.0.0);
-            if level > key && !stopping.is_empty() && (heap.peek().is_some_and(early) || cap.is_some_and(|c| level > c))
+            if level > key
+                && !stopping.is_empty()
+                && (queue.heap.peek().is_some_and(early) || cap.is_some_and(|c| level > c))
             {
-                heap.push(Reverse((level.to_bits(), link)));
+                queue.heap.push(Reverse((level.to_bits(), link)));
                 continue;
             }
             self.links[link as usize].level = level;
-            for class in &stopping {
-                self.stop::<UNIT>(*class, level, link);
-            }
+            self.stop_all::<UNIT>(&stopping, level, link, &mut fetched);
         }
         for i in involved {
             self.is_involved[*i as usize] = false;
@@ -179,22 +201,37 @@ impl Solver {
         (capacity - taken).max(0.0) / pulls
     }
 
-    fn stop<const UNIT: bool>(&mut self, i: u32, level: f64, bind: u32) {
-        let range = self.range(i);
-        let class = &mut self.classes[i as usize];
-        // a link whose sum has drifted may come up late, with a class whose cap is lower
-        let (level, bind) = if class.cap < level { (class.cap, AT_CAP) } else { (level, bind) };
-        (class.level, class.bind) = (level, bind);
-        self.is_rising[i as usize] = false;
-        let mass = class.mass;
-        if let Some(link) = self.links.get_mut(bind as usize) {
-            link.bound += 1;
-        }
-        for at in range {
-            let state = &mut self.rising[self.uses[at] as usize];
-            let pull = if UNIT { mass } else { mass * self.per_byte[at] };
-            state.left -= pull * level;
-            state.pull -= pull;
+    /// Stops classes at a level. Where many stop, they and their routes, which are anywhere in memory, are fetched side by
+    /// side before any route is gone along.
+    fn stop_all<const UNIT: bool>(&mut self, all: &[u32], level: f64, bind: u32, fetched: &mut Fetched) {
+        for some in all.chunks(AT_ONCE) {
+            fetched.routes.clear();
+            fetched.classes.clear();
+            for i in some {
+                let range = self.range(*i);
+                let class = &mut self.classes[*i as usize];
+                // a link whose sum has drifted may come up late, with a class whose cap is lower
+                let (level, bind) = if class.cap < level { (class.cap, AT_CAP) } else { (level, bind) };
+                (class.level, class.bind) = (level, bind);
+                fetched.classes.push((range, class.mass, level));
+                self.is_rising[*i as usize] = false;
+                if let Some(link) = self.links.get_mut(bind as usize) {
+                    link.bound += 1;
+                }
+            }
+            let Fetched { classes, routes } = &mut *fetched;
+            for (range, _, _) in classes.iter() {
+                routes.extend_from_slice(&self.uses[range.clone()]);
+            }
+            let mut routes = routes.iter();
+            for (range, mass, level) in classes.iter() {
+                for (at, link) in range.clone().zip(&mut routes) {
+                    let state = &mut self.rising[*link as usize];
+                    let pull = if UNIT { *mass } else { mass * self.per_byte[at] };
+                    state.left -= pull * level;
+                    state.pull -= pull;
+                }
+            }
         }
     }
 
@@ -259,21 +296,74 @@ impl Solver {
     }
 }
 
-/// The link that fills up next, left on top of the heap, and its level. An entry may be too low, since others
-/// have stopped; it is put right when it comes up. `whole`: pulls are exact.
-fn next_full(heap: &mut BinaryHeap<Reverse<(u64, u32)>>, rising: &[Rising], whole: bool) -> Option<(f64, u32)> {
-    loop {
-        let mut top = heap.peek_mut()?;
-        let Reverse((bits, link)) = *top;
-        let state = &rising[link as usize];
-        if whole && state.pull == 0.0 {
-            PeekMut::pop(top);
-            continue;
+/// Links in the order of their levels, of which only the lowest are in order.
+struct Queue {
+    /// Levels and links; a level may be too low, since others have stopped.
+    heap: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Links of which none is below `limit`.
+    others: Vec<u32>,
+    limit: f64,
+    /// Whether the links' pulls are exact.
+    exact: bool,
+}
+
+impl Queue {
+    fn new(involved: &[u32], rising: &[Rising], exact: bool) -> Self {
+        let others: Vec<u32> = involved.iter().copied().filter(|i| rising[*i as usize].pull > 0.0).collect();
+        Queue { heap: BinaryHeap::new(), others, limit: 0.0, exact }
+    }
+
+    /// The link that fills up next, left on top of the heap, and its level.
+    fn next(&mut self, rising: &[Rising]) -> Option<(f64, u32)> {
+        loop {
+            let Some(mut top) = self.heap.peek_mut() else {
+                if self.others.is_empty() {
+                    return None;
+                }
+                self.refill(rising);
+                continue;
+            };
+            let Reverse((bits, link)) = *top;
+            let state = &rising[link as usize];
+            if self.exact && state.pull == 0.0 {
+                PeekMut::pop(top);
+                continue;
+            }
+            let now = state.level();
+            if now.to_bits() <= bits {
+                return Some((f64::from_bits(bits), link));
+            }
+            if now > self.limit {
+                PeekMut::pop(top);
+                self.others.push(link);
+            } else {
+                *top = Reverse((now.to_bits(), link));
+            }
         }
-        let now = state.level().to_bits();
-        if now <= bits {
-            return Some((f64::from_bits(bits), link));
+    }
+
+    /// Brings the lowest of the others into the heap.
+    fn refill(&mut self, rising: &[Rising]) {
+        let Queue { heap, others, limit, exact } = self;
+        if *exact {
+            others.retain(|i| rising[*i as usize].pull > 0.0);
         }
-        *top = Reverse((now, link));
+        let level = |i: &u32| rising[*i as usize].level();
+        *limit = f64::INFINITY;
+        if *exact && others.len() > SAMPLE {
+            let mut sample: Vec<f64> = others.iter().step_by(others.len() / SAMPLE).map(level).collect();
+            let at = sample.len() / PORTION;
+            *limit = *sample.select_nth_unstable_by(at, f64::total_cmp).1;
+        }
+        let limit = *limit;
+        let mut lowest = Vec::new();
+        others.retain(|i| {
+            let level = level(i);
+            if level <= limit {
+                lowest.push(Reverse((level.to_bits(), *i)));
+            }
+            level > limit
+        });
+        *heap = BinaryHeap::from(lowest);
     }
 }

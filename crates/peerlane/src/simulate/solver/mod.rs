@@ -17,6 +17,7 @@ mod repair;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::share::ShareError;
 use lists::Lists;
@@ -25,6 +26,9 @@ use lists::Lists;
 const SAME: f64 = 1e-13;
 /// How far above its capacity a link may be used, relative: what [`SAME`] and rounding leave.
 const OVER: f64 = 1e-12;
+
+/// In [`Solver::users`]: a link that holds nothing.
+const ENDLESS: u32 = u32::MAX;
 
 /// What holds a class's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,24 @@ struct Link {
     queued: bool,
 }
 
+/// For keys that are hashes: each is its own.
+#[derive(Default)]
+struct Ready(u64);
+
+impl Hasher for Ready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
 /// How often which method was used, and how far repairs reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Effort {
@@ -93,6 +115,8 @@ pub struct Solver {
     /// Links of class `c`: `uses[starts[c]..starts[c + 1]]`.
     starts: Vec<usize>,
     uses: Vec<u32>,
+    /// How many classes use a link, with flows or not; [`ENDLESS`] where its capacity is infinite, so that none is noted.
+    users: Vec<u32>,
     /// Consumption per byte of each of `uses`; empty while all are 1.
     per_byte: Vec<f64>,
     /// Which classes use a link.
@@ -106,7 +130,7 @@ pub struct Solver {
     alive: Vec<u32>,
     place: Vec<u32>,
     /// Classes by hash of route, weight and cap.
-    known: HashMap<u64, u32>,
+    known: HashMap<u64, u32, BuildHasherDefault<Ready>>,
     /// Classes whose number of flows has changed since the last solve, with the mass that the links know of.
     touched: Vec<(u32, f64)>,
     touch_mark: Vec<u32>,
@@ -115,7 +139,9 @@ pub struct Solver {
     /// Classes whose level this solve has changed, with the level before.
     changed: Vec<(u32, f64)>,
     change_mark: Vec<u32>,
+    /// The number of the next solve, and of the last.
     epoch: u32,
+    solved: u32,
     scratch: repair::Scratch,
     rising: Vec<fill::Rising>,
     is_rising: Vec<bool>,
@@ -138,6 +164,7 @@ impl Solver {
             weights: Vec::new(),
             starts: vec![0],
             uses: Vec::new(),
+            users: capacities.iter().map(|c| if c.is_infinite() { ENDLESS } else { 0 }).collect(),
             per_byte: Vec::new(),
             lists: Lists::new(capacities.len()),
             listed: Vec::new(),
@@ -145,13 +172,14 @@ impl Solver {
             dead: 0,
             alive: Vec::new(),
             place: Vec::new(),
-            known: HashMap::new(),
+            known: HashMap::default(),
             touched: Vec::new(),
             touch_mark: Vec::new(),
             dirty: BinaryHeap::new(),
             changed: Vec::new(),
             change_mark: Vec::new(),
             epoch: 1,
+            solved: u32::MAX,
             scratch: repair::Scratch::default(),
             rising: vec![fill::Rising::default(); capacities.len()],
             is_rising: Vec::new(),
@@ -179,7 +207,7 @@ impl Solver {
         }
         let first = self.uses.len();
         for &(link, per_byte) in uses {
-            let Some(known) = self.links.get(link as usize) else {
+            let Some(users) = self.users.get(link as usize) else {
                 self.forget_uses(first);
                 return refuse("it uses a resource that does not exist");
             };
@@ -187,10 +215,11 @@ impl Solver {
                 self.forget_uses(first);
                 return refuse("its consumption must be a positive number, also times its weight");
             }
-            if known.capacity.is_infinite() {
+            if *users == ENDLESS {
                 continue;
             }
-            let twice = self.uses[first..].iter().position(|l| *l == link);
+            let before = &self.uses[first..];
+            let twice = if before.contains(&link) { before.iter().position(|l| *l == link) } else { None };
             if per_byte != 1.0 || twice.is_some() {
                 self.need_per_byte();
             }
@@ -217,6 +246,9 @@ impl Solver {
             return refuse("all classes together have more uses than 32 bits can number");
         }
         self.known.insert(hash, class as u32);
+        for link in &self.uses[first..] {
+            self.users[*link as usize] += 1;
+        }
         self.starts.push(self.uses.len());
         self.weights.push(weight);
         self.classes.push(Class { level: 0.0, mass: 0.0, cap: cap / weight, bind: UNBOUND, count: 0 });
@@ -298,6 +330,7 @@ impl Solver {
             }
             self.touched.clear();
         }
+        self.solved = self.epoch;
         self.epoch = self.epoch.wrapping_add(1).max(1);
     }
 
@@ -305,6 +338,11 @@ impl Solver {
     /// same level again.
     pub fn changed(&self) -> &[(u32, f64)] {
         &self.changed
+    }
+
+    /// Whether a class is among [`Solver::changed`].
+    pub fn has_changed(&self, class: u32) -> bool {
+        self.change_mark.get(class as usize) == Some(&self.solved)
     }
 
     /// `UNIT`: every consumption is 1 and is not stored.
@@ -368,9 +406,11 @@ impl Solver {
 
     /// Lists the classes that have flows, and no others.
     fn list_all(&mut self) {
-        let Solver { lists, alive, starts, uses, per_byte, listed, .. } = self;
+        let Solver { lists, alive, starts, uses, users, per_byte, listed, .. } = self;
         let spans = alive.iter().map(|c| (*c, starts[*c as usize]..starts[*c as usize + 1]));
-        lists.rebuild(spans, uses, per_byte);
+        // where all classes have flows, it is known how long the lists are
+        let lens = if alive.len() == listed.len() { users.as_slice() } else { &[] };
+        lists.rebuild(spans, uses, per_byte, lens);
         listed.fill(false);
         for class in alive {
             listed[*class as usize] = true;

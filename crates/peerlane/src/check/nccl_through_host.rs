@@ -1,0 +1,160 @@
+//! GPUs of one host between which NCCL sends through host memory, and what makes it do so.
+
+use std::collections::BTreeMap;
+
+use super::nccl;
+use super::view::{Raised, View};
+use super::words::pairs;
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::evidence::{NcclLog, Origin};
+use crate::fabric::PathClass;
+
+pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run };
+
+/// Why NCCL does so.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// A variable turns peer-to-peer off, or keeps it to near pairs.
+    Variable(String),
+    /// The pair's way crosses a host bridge: NCCL's own default.
+    Default(PathClass),
+    /// The pair is near, so that something is in the way.
+    Unexpected(PathClass),
+    /// The pair's way is not known.
+    Unknown,
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    nccl::logs(view).into_iter().flat_map(|(log, origin)| of_log(view, log, origin)).collect()
+}
+
+fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
+    let off = nccl::set(log, &["NCCL_P2P_DISABLE"], |v| v != "0");
+    let level = nccl::set(log, &["NCCL_P2P_LEVEL"], |v| !matches!(v, "SYS" | "5"));
+    let variables = off.into_iter().chain(level).collect::<Vec<_>>().join(" and ");
+    let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
+    for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
+        let ends = (nccl::gpu(view, log, one.from), nccl::gpu(view, log, one.to));
+        let (known, class) = match ends {
+            (Some(a), Some(b)) => (view.p2p_works(a, b), view.class(a, b)),
+            _ => (None, None),
+        };
+        // the driver's refusal is told as such
+        if known == Some(false) && variables.is_empty() {
+            continue;
+        }
+        let cause = match class {
+            _ if !variables.is_empty() => Cause::Variable(variables.clone()),
+            Some(class) if class > PathClass::Pxb => Cause::Default(class),
+            Some(class) => Cause::Unexpected(class),
+            None => Cause::Unknown,
+        };
+        let name = |gpu, rank| match gpu {
+            Some(gpu) => view.name(gpu).to_owned(),
+            None => format!("rank {rank}"),
+        };
+        let pair = (name(ends.0, one.from), name(ends.1, one.to));
+        let group = groups.entry(cause).or_default();
+        let known = |(a, b): &(String, String)| (a, b) == (&pair.0, &pair.1) || (a, b) == (&pair.1, &pair.0);
+        if !group.iter().any(known) {
+            group.push(pair);
+        }
+    }
+    groups.into_iter().map(|(cause, of)| report(view, &cause, of, origin)).collect()
+}
+
+fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin) -> Raised {
+    let subjects = of.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+    let (severity, certainty) = match cause {
+        Cause::Variable(_) => (Severity::Warning, Certainty::Certain),
+        Cause::Unexpected(_) => (Severity::Warning, Certainty::Possible),
+        Cause::Default(_) => (Severity::Info, Certainty::Likely),
+        Cause::Unknown => (Severity::Info, Certainty::Possible),
+    };
+    let why = match cause {
+        Cause::Variable(variables) => format!(": {variables} is set"),
+        Cause::Default(class) => format!(": their way is {class}, {}", class.meaning()),
+        Cause::Unexpected(class) => format!(" although their way is {class}, {}", class.meaning()),
+        Cause::Unknown => String::new(),
+    };
+    let mend = match cause {
+        Cause::Variable(_) => {
+            "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf) unless it is there \
+             to keep a machine from hanging or corrupting data: then mend that, which is mostly ACS, the IOMMU or the driver."
+        }
+        Cause::Default(_) => {
+            "NCCL takes peer-to-peer over host bridges only where few GPUs hang on an AMD CPU. NCCL_P2P_LEVEL=SYS makes it \
+             try: keep that only if it is faster and the data arrives whole."
+        }
+        Cause::Unexpected(_) | Cause::Unknown => {
+            "See what is in the way: the driver (`nvidia-smi topo -p2p r`), containers of one GPU each or without a common \
+             IPC namespace, NCCL_P2P_DISABLE or NCCL_P2P_LEVEL, or a virtual machine that hides the switch from NCCL \
+             (give it a topology file, NCCL_TOPO_FILE)."
+        }
+    };
+    let finding = Finding {
+        summary: format!("NCCL sends between {} through host memory{why}", pairs(&of)),
+        expected: "peer-to-peer (`via P2P/…`), where it is the faster way".to_owned(),
+        observed: "channels via SHM, shared memory of the host".to_owned(),
+        evidence: view.cite([origin]),
+        mend: mend.to_owned(),
+        confirm: "`nvidia-smi topo -p2p r`; `env | grep NCCL_`; `NCCL_DEBUG=INFO` again, with NCCL_P2P_LEVEL=SYS"
+            .to_owned(),
+        ..Finding::of(&RULE, FindingKind::Design, severity, certainty, subjects)
+    };
+    Raised::new(finding, 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, findings, state, switched};
+    use super::*;
+    use crate::evidence::{Fact, NcclRank, NcclTransport, P2pStatus};
+    use crate::machine::Machine;
+
+    fn logged(machine: &mut Machine, via: &str, variables: &[(&str, &str)]) {
+        let rank = |n| (n, NcclRank { driver: Some(n), ..NcclRank::default() });
+        let transport = |from, to| NcclTransport { from, to, via: via.to_owned(), channels: 2 };
+        let log = NcclLog {
+            ranks: [rank(0), rank(1)].into(),
+            transports: vec![transport(0, 1), transport(1, 0)],
+            variables: variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+            ..NcclLog::default()
+        };
+        state(machine, "NCCL_DEBUG=INFO", Fact::NcclLog(log));
+    }
+
+    fn found(mut machine: Machine, via: &str, variables: &[(&str, &str)]) -> Vec<(Severity, String)> {
+        logged(&mut machine, via, variables);
+        findings(&machine, run).into_iter().map(|f| (f.severity, f.summary)).collect()
+    }
+
+    #[test]
+    fn a_variable_is_named_as_the_cause() {
+        let off = found(switched(2), "SHM/direct/direct", &[("NCCL_P2P_DISABLE", "1")]);
+        assert_eq!(
+            off,
+            [(
+                Severity::Warning,
+                "NCCL sends between GPU0 and GPU1 through host memory: NCCL_P2P_DISABLE=1 is set".to_owned()
+            )]
+        );
+        let on = found(switched(2), "SHM/direct/direct", &[("NCCL_P2P_DISABLE", "0"), ("NCCL_P2P_LEVEL", "SYS")]);
+        assert!(on[0].1.contains("although their way is PIX"), "{on:?}");
+    }
+
+    #[test]
+    fn over_a_host_bridge_it_is_nccls_way() {
+        let over = found(captured(boxes(&[2], false)), "SHM", &[]);
+        assert!(over[0].0 == Severity::Info && over[0].1.contains("their way is PHB"), "{over:?}");
+        assert_eq!(found(switched(2), "P2P/CUMEM/read", &[]), []);
+    }
+
+    #[test]
+    fn what_the_driver_refuses_is_told_once() {
+        let mut machine = switched(2);
+        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.insert(pair, P2pStatus::NotSupported);
+        assert_eq!(found(machine, "SHM", &[]), []);
+    }
+}

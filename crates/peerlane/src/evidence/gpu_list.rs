@@ -1,0 +1,105 @@
+//! Lists of GPUs by number and product: `nvidia-smi -L`, and the same lines as PyTorch, vLLM and SGLang print them in
+//! descriptions of their environment.
+
+use super::words::numbered;
+use super::{Fact, Found, GpuFacts, Text};
+
+const TOOL: &str = "nvidia-smi -L";
+
+/// More GPUs than any machine has.
+const MAX_GPUS: usize = 512;
+
+/// Words that a product's name begins with, where no UUID shows that the line is one of a list.
+const BRANDS: [&str; 9] = ["NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "TITAN ", "RTX ", "GRID ", "A100", "H100"];
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut list: Vec<GpuFacts> = Vec::new();
+    let mut lines: Option<(usize, usize)> = None;
+    for (i, line) in text.iter() {
+        let line = line.trim_start_matches(['>', ' ', '\t']);
+        // instances of MIG stand below their GPU
+        if let Some(gpu) = list.last_mut().filter(|_| line.starts_with("MIG ")) {
+            gpu.mig = Some(true);
+            lines = lines.map(|(first, _)| (first, i));
+            continue;
+        }
+        let Some((numbers, name, uuid)) = gpus(line).filter(|_| !lists_links(text, i)) else {
+            push(text, found, &mut list, &mut lines);
+            continue;
+        };
+        // a number again begins another list
+        if list.iter().any(|g| g.index.is_some_and(|n| numbers.contains(&n))) {
+            push(text, found, &mut list, &mut lines);
+        }
+        for number in numbers {
+            let (name, uuid) = (Some(name.to_owned()), uuid.map(str::to_owned));
+            list.push(GpuFacts { index: Some(number), name, uuid, ..GpuFacts::default() });
+        }
+        lines = Some((lines.map_or(i, |(first, _)| first), i));
+    }
+    push(text, found, &mut list, &mut lines);
+}
+
+fn push(text: &Text, found: &mut Found, list: &mut Vec<GpuFacts>, lines: &mut Option<(usize, usize)>) {
+    let gpus = std::mem::take(list);
+    if let Some((first, last)) = lines.take().filter(|_| !gpus.is_empty()) {
+        found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
+    }
+}
+
+/// `nvidia-smi nvlink` prints the same line above the links of each GPU.
+fn lists_links(text: &Text, i: usize) -> bool {
+    let next = (i + 1..text.len().min(i + 3)).map(|k| text.line(k).trim_start()).find(|line| !line.is_empty());
+    next.is_some_and(|line| line.starts_with("Link ") || line.contains("inActive") || line.contains("links are"))
+}
+
+/// `GPU 0: NVIDIA L40S (UUID: GPU-…)`, `GPU 0: Tesla V100-SXM2-32GB`, `GPU 0,1: NVIDIA H200`.
+fn gpus(line: &str) -> Option<(Vec<u32>, &str, Option<&str>)> {
+    let (numbers, rest) = line.strip_prefix("GPU ")?.split_once(':')?;
+    let numbers: Vec<u32> = numbers.split(',').map(|n| numbered(n, "")).collect::<Option<_>>()?;
+    let (name, uuid) = match rest.split_once(" (UUID: ") {
+        Some((name, uuid)) => (name.trim(), uuid.trim_end().strip_suffix(')')),
+        None => (rest.trim(), None),
+    };
+    let known = uuid.is_some() || BRANDS.iter().any(|brand| name.starts_with(brand));
+    (known && !name.is_empty() && name.len() < 64 && numbers.len() <= MAX_GPUS).then_some((numbers, name, uuid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(text: &str) -> Vec<Vec<(u32, String)>> {
+        let mut found = Found::default();
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let list = |fact| match fact {
+            Fact::Gpus(gpus) => gpus.into_iter().map(|g| (g.index.unwrap(), g.name.unwrap())).collect(),
+            _ => Vec::new(),
+        };
+        found.evidence.into_iter().map(|e| list(e.fact)).collect()
+    }
+
+    #[test]
+    fn lists_of_all_kinds() {
+        let gpu = |n, name: &str| (n, name.to_owned());
+        let smi = "GPU 0: NVIDIA L40S (UUID: GPU-11-22)\nGPU 1: NVIDIA L40S (UUID: GPU-11-23)\n";
+        assert_eq!(lists(smi), [[gpu(0, "NVIDIA L40S"), gpu(1, "NVIDIA L40S")]]);
+        assert_eq!(lists("Nvidia driver\nGPU 0,3: NVIDIA H200\nGPU 0,3 Compute Capability: 9.0\n").concat().len(), 2);
+        assert_eq!(lists("  GPU 0: Tesla V100-SXM2-32GB\n\nGPU 0: Tesla T4\n").len(), 2);
+        assert!(lists("GPU 0: 45 C\nGPU 1: utilization NVIDIA\nGPU memory: NVIDIA\n").is_empty());
+    }
+
+    #[test]
+    fn the_heads_of_links_are_left_to_their_reader() {
+        assert!(lists("GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: 25 GB/s\n").is_empty());
+    }
+
+    #[test]
+    fn instances_tell_of_mig() {
+        let mut found = Found::default();
+        let text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n";
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
+        assert_eq!((gpus[0].mig, found.evidence[0].origin.lines), (Some(true), Some((1, 2))));
+    }
+}

@@ -1,0 +1,174 @@
+//! The ports of RDMA adapters: `ibstat`, `ibstatus` and `ibv_devinfo`.
+
+use super::words::{key_value, number_and_unit};
+use super::{Fact, Found, RdmaPort, Text};
+
+const IBSTAT: &str = "ibstat";
+const IBSTATUS: &str = "ibstatus";
+const IBV_DEVINFO: &str = "ibv_devinfo";
+
+/// More ports than any machine has, virtual functions included.
+const MAX_PORTS: usize = 1024;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut output = Output::default();
+    for (i, line) in text.iter() {
+        let line = line.trim();
+        if let Some((tool, device)) = device(line) {
+            if output.tool != Some(tool) || output.seen(device) {
+                std::mem::take(&mut output).finish(text, found);
+            }
+            output.begin(tool, device, line, i);
+        } else if output.tool.is_some() {
+            output.take(line, i);
+        }
+    }
+    output.finish(text, found);
+}
+
+/// The line that names an adapter: `CA 'mlx5_0'`, `Infiniband device 'mlx5_0' port 1 status:`, `hca_id: mlx5_0`.
+fn device(line: &str) -> Option<(&'static str, &str)> {
+    let quoted = |rest: &'_ str| rest.strip_prefix('\'').and_then(|r| r.split_once('\'')).map(|(name, _)| name.len());
+    let (tool, name) = if let Some(rest) = line.strip_prefix("CA ") {
+        (IBSTAT, rest.get(1..1 + quoted(rest)?)?)
+    } else if let Some(rest) = line.strip_prefix("Infiniband device ") {
+        (IBSTATUS, rest.get(1..1 + quoted(rest)?)?)
+    } else {
+        (IBV_DEVINFO, line.strip_prefix("hca_id:")?.trim())
+    };
+    (!name.is_empty() && name.len() <= 32 && !name.contains(char::is_whitespace)).then_some((tool, name))
+}
+
+/// One run of a tool.
+#[derive(Default)]
+struct Output {
+    tool: Option<&'static str>,
+    lines: Option<(usize, usize)>,
+    /// The adapter's name and type.
+    device: String,
+    kind: Option<String>,
+    ports: Vec<RdmaPort>,
+    /// A port is being told of.
+    within: bool,
+}
+
+impl Output {
+    /// Whether the adapter is there already; `ibstatus` names it once a port.
+    fn seen(&self, device: &str) -> bool {
+        self.tool != Some(IBSTATUS) && self.ports.iter().any(|p| p.device == device)
+    }
+
+    fn begin(&mut self, tool: &'static str, device: &str, line: &str, i: usize) {
+        (self.tool, self.kind, self.within) = (Some(tool), None, false);
+        self.device = device.to_owned();
+        self.lines = Some((self.lines.map_or(i, |(first, _)| first), i));
+        if let Some((_, port)) = line.split_once("' port ") {
+            self.port(port.split_whitespace().next().and_then(|n| n.parse().ok()));
+        }
+    }
+
+    fn port(&mut self, number: Option<u8>) {
+        self.within = self.ports.len() < MAX_PORTS;
+        if self.within {
+            let (device, kind) = (self.device.clone(), self.kind.clone());
+            self.ports.push(RdmaPort { device, kind, port: number, ..RdmaPort::default() });
+        }
+    }
+
+    fn take(&mut self, line: &str, i: usize) {
+        let Some((key, value)) = key_value(line) else { return };
+        let known = match key {
+            "CA type" | "vendor_part_id" => {
+                self.kind = Some(value.to_owned());
+                true
+            }
+            "port" => {
+                self.port(value.parse().ok());
+                true
+            }
+            _ if key.strip_prefix("Port ").is_some_and(|n| n.parse::<u8>().is_ok()) => {
+                self.port(key.strip_prefix("Port ").and_then(|n| n.parse().ok()));
+                true
+            }
+            _ => false,
+        };
+        let port = self.ports.last_mut().filter(|_| self.within);
+        let known = known || port.is_some_and(|port| set(port, key, value));
+        if let Some((_, last)) = self.lines.as_mut().filter(|_| known) {
+            *last = i;
+        }
+    }
+
+    fn finish(self, text: &Text, found: &mut Found) {
+        let Output { tool: Some(tool), lines: Some((first, last)), ports, .. } = self else { return };
+        let told: Vec<RdmaPort> = ports.into_iter().filter(|p| p.state.is_some()).collect();
+        if !told.is_empty() {
+            found.push(text, tool, text.numbers(first, last), Fact::RdmaPorts(told));
+        }
+    }
+}
+
+/// Takes what is said of a port; whether it was one of what matters.
+fn set(port: &mut RdmaPort, key: &str, value: &str) -> bool {
+    // `4: ACTIVE`, `PORT_ACTIVE (4)`, `Active`
+    let word = || {
+        let text = value.split_once(": ").map_or(value, |(_, text)| text);
+        let text = text.split(" (").next().unwrap_or(text).trim();
+        text.strip_prefix("PORT_").unwrap_or(text).to_lowercase()
+    };
+    match key {
+        "State" | "state" => port.state = Some(word()),
+        "Physical state" | "phys state" | "phys_state" => port.physical = Some(word().replace('_', "")),
+        "Link layer" | "link_layer" => port.layer = Some(value.to_lowercase()),
+        "Rate" | "rate" => {
+            let first = value.split_whitespace().next().and_then(|n| n.parse().ok());
+            port.gigabits = first.or_else(|| number_and_unit(value).map(|(n, _)| n)).filter(|n: &f64| *n > 0.0);
+        }
+        _ => return false,
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ports(text: &str) -> Vec<(&'static str, Vec<RdmaPort>)> {
+        let mut found = Found::default();
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let of = |fact| if let Fact::RdmaPorts(ports) = fact { ports } else { panic!() };
+        found.evidence.into_iter().map(|e| (e.origin.tool, of(e.fact))).collect()
+    }
+
+    #[test]
+    fn ibstat() {
+        let text = "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\
+                    \t\tRate: 400\n\t\tLink layer: InfiniBand\nCA 'mlx5_1'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\
+                    \t\tPhysical state: Polling\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n";
+        let [(IBSTAT, all)] = &ports(text)[..] else { panic!() };
+        assert_eq!(
+            (all[0].state.as_deref(), all[0].gigabits, all[0].kind.as_deref()),
+            (Some("active"), Some(400.0), Some("MT4129"))
+        );
+        assert_eq!((all[1].physical.as_deref(), all[1].layer.as_deref()), (Some("polling"), Some("infiniband")));
+        assert_eq!(ports(&text.repeat(2)).len(), 2);
+    }
+
+    #[test]
+    fn ibstatus_and_ibv_devinfo() {
+        let status = "Infiniband device 'mlx5_0' port 1 status:\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\
+                      \trate:\t\t 100 Gb/sec (4X EDR)\n\tlink_layer:\t Ethernet\n\n\
+                      Infiniband device 'mlx5_0' port 2 status:\n\tstate:\t\t 1: DOWN\n";
+        let [(IBSTATUS, all)] = &ports(status)[..] else { panic!() };
+        let told: Vec<_> = all.iter().map(|p| (p.port, p.state.as_deref(), p.gigabits)).collect();
+        assert_eq!(told, [(Some(1), Some("active"), Some(100.0)), (Some(2), Some("down"), None)]);
+        let info = "hca_id:\tmlx5_2\n\tvendor_part_id:\t\t4123\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_DOWN (1)\n\t\t\tlink_layer:\tInfiniBand\n";
+        let [(IBV_DEVINFO, all)] = &ports(info)[..] else { panic!() };
+        assert_eq!((all[0].device.as_str(), all[0].state.as_deref()), ("mlx5_2", Some("down")));
+    }
+
+    #[test]
+    fn an_adapter_without_ports_is_nothing() {
+        assert!(ports("CA 'mlx5_0'\n\tCA type: MT4129\nState: Down\n").is_empty());
+    }
+}

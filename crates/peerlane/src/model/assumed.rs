@@ -1,0 +1,143 @@
+//! What is taken to be so where no source tells: widths of PCIe links, generations of NVLinks.
+
+use super::nvlink::Bundle;
+use super::resources::{Carriage, LinkModel, is_above, part_of, root_part};
+use crate::catalogue::Parts;
+use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::names::{natural, ranges};
+
+/// Levels of switches of unknown make that are looked through.
+const LEVELS: usize = 4;
+
+/// A width that no source tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct AssumedWidth {
+    /// The width.
+    pub width: PcieWidth,
+    /// Whether it is what the parts at the link can do at most, and not only usual.
+    pub of_parts: bool,
+}
+
+/// The width of a link of which it is not known, where both ends run at what they can do.
+pub(super) fn width(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<AssumedWidth> {
+    let link = fabric.link(id);
+    let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return None };
+    let (upper, lower) = if is_above(fabric, id, link.a) { (link.a, link.b) } else { (link.b, link.a) };
+    let able = ability(fabric, parts, lower, LEVELS);
+    let above = match fabric.node(upper).kind {
+        NodeKind::RootComplex => root_part(fabric, parts, upper),
+        _ => part_of(fabric, parts, upper),
+    };
+    let below = able.unwrap_or_else(|| usual(fabric));
+    let generations = [below.generation, above.and_then(|part| part.pcie).and_then(|width| width.generation)];
+    let width = PcieWidth {
+        generation: running.generation.or(allowed.generation).or(generations.into_iter().flatten().min()),
+        lanes: running.lanes.or(allowed.lanes).or(below.lanes),
+    };
+    Some(AssumedWidth { width, of_parts: able.is_some() })
+}
+
+/// The links of a machine of which not even the GPUs' product is known: those of the time of its NVLinks, else what has been sold
+/// most since 2020, of which PCIe 3.0 is half and 5.0 twice.
+fn usual(fabric: &Fabric) -> PcieWidth {
+    let nvlink = fabric.of_kind(NodeKind::Gpu).find_map(|gpu| nvlink_generations(fabric, gpu));
+    let generation = match nvlink {
+        Some([older, _]) if older < 3 => PcieGeneration::Gen3,
+        Some([newer, _]) if newer > 3 => PcieGeneration::Gen5,
+        _ => PcieGeneration::Gen4,
+    };
+    PcieWidth::new(generation, 16)
+}
+
+/// What a device can do: by its part, else the widest of what is below it.
+fn ability(fabric: &Fabric, parts: &Parts, node: NodeId, levels: usize) -> Option<PcieWidth> {
+    let own = part_of(fabric, parts, node).and_then(|part| part.pcie);
+    if own.is_some() || levels == 0 {
+        return own;
+    }
+    let below = fabric.links_of(node).iter().filter_map(|(id, next)| {
+        let link = fabric.link(*id);
+        match &link.kind {
+            LinkKind::Pcie { running, .. } if is_above(fabric, *id, node) => Some(*running)
+                .filter(|width| width.raw_rate().is_some())
+                .or_else(|| ability(fabric, parts, *next, levels - 1)),
+            LinkKind::OnCard => part_of(fabric, parts, *next)?.pcie,
+            _ => None,
+        }
+    });
+    let rate = |width: &PcieWidth| width.raw_rate().map_or(0.0, |rate| rate.bytes_per_second());
+    below.max_by(|a, b| rate(a).total_cmp(&rate(b)))
+}
+
+/// The generations that a GPU's NVLinks may be of, the usual first, by how many it has in all: V100 have 6, A100 12, H100 and
+/// H200 18, as Blackwell has. `None` where other counts leave too much open.
+pub(super) fn nvlink_generations(fabric: &Fabric, gpu: NodeId) -> Option<[u8; 2]> {
+    let bricks = fabric.links_of(gpu).iter().map(|(id, _)| match fabric.link(*id).kind {
+        LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
+        _ => 0,
+    });
+    match bricks.sum() {
+        6 => Some([2, 2]),
+        12 => Some([3, 4]),
+        18 => Some([4, 5]),
+        _ => None,
+    }
+}
+
+/// Sentences that say what was taken of which links.
+pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel]) -> Vec<String> {
+    let mut widths: Vec<(AssumedWidth, Vec<NodeId>)> = Vec::new();
+    let mut generations: Vec<(u8, Vec<NodeId>)> = Vec::new();
+    for (id, model) in fabric.link_ids().zip(links) {
+        let link = fabric.link(id);
+        match &model.carriage {
+            Carriage::Pcie { assumed: Some(width), .. } => {
+                note(&mut widths, *width, if is_above(fabric, id, link.a) { link.b } else { link.a });
+            }
+            Carriage::Bundle(Bundle { assumed: Some(generation), .. }) => {
+                let gpus = [link.a, link.b].into_iter().filter(|node| fabric.node(*node).kind == NodeKind::Gpu);
+                gpus.for_each(|gpu| note(&mut generations, *generation, gpu));
+            }
+            _ => {}
+        }
+    }
+    let widths = widths.iter().map(|(AssumedWidth { width, of_parts }, nodes)| {
+        let (they, widths) = if nodes.len() == 1 { ("it", "its width") } else { ("they", "their widths") };
+        let why = match of_parts {
+            true => format!("the most that {they} can do: no source tells {widths}"),
+            false => format!("as is usual: no source tells {widths}, nor what can be done there"),
+        };
+        format!("{} at PCIe {width}, {why}", named(fabric, nodes))
+    });
+    let generations = generations.iter().map(|(generation, gpus)| {
+        let they = if gpus.len() == 1 { "it is" } else { "they are" };
+        format!(
+            "NVLink {generation} at {}, by the number of links: no source tells what GPUs {they}",
+            named(fabric, gpus)
+        )
+    });
+    widths.chain(generations).collect()
+}
+
+fn note<K: PartialEq>(groups: &mut Vec<(K, Vec<NodeId>)>, key: K, node: NodeId) {
+    match groups.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, nodes)) if nodes.contains(&node) => {}
+        Some((_, nodes)) => nodes.push(node),
+        None => groups.push((key, vec![node])),
+    }
+}
+
+/// `GPU0–GPU3, mlx5_0 and 2 switches`.
+fn named(fabric: &Fabric, nodes: &[NodeId]) -> String {
+    let is_switch = |node: &&NodeId| fabric.node(**node).kind == NodeKind::Switch;
+    let mut names: Vec<&str> =
+        nodes.iter().filter(|node| !is_switch(node)).map(|node| fabric.node(*node).name.as_str()).collect();
+    names.sort_by_key(|name| natural(name));
+    match (names.is_empty(), nodes.iter().filter(is_switch).count()) {
+        (_, 0) => ranges(&names),
+        (true, 1) => "the switch".to_owned(),
+        (true, n) => format!("{n} switches"),
+        (false, 1) => format!("{} and the switch above", ranges(&names)),
+        (false, n) => format!("{} and {n} switches above", ranges(&names)),
+    }
+}
