@@ -27,8 +27,9 @@ const HEAD_BYTES: u64 = 64;
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
-     bandwidthTest, deviceQuery, nvbandwidth, nccl-tests, perftest, NCCL XML and logs, lstopo, lspci -vvv, dmesg, \
-     system files (.toml), and runs that it has recorded (.json)";
+     bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, nccl-tests, OSU micro-benchmarks, perftest, rocm-smi, \
+     rocm-bandwidth-test, TransferBench, NCCL XML and logs, lstopo, lspci -vvv, dmesg, system files (.toml), and runs \
+     that it has recorded (.json)";
 
 /// What the targets amount to.
 pub(crate) struct Loaded {

@@ -19,7 +19,7 @@ use crate::formats::{junit, markdown, prometheus};
 use crate::render::comparison::{self, Section};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
-use crate::render::{WIDTH, findings, label, matrix, tree};
+use crate::render::{WIDTH, curves, findings, label, matrix, tree};
 use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome, html, live};
 
@@ -143,12 +143,15 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     let all = args.all || verbose;
     heading(out, machine)?;
     findings::verdict(out, checked.verdict, &checked.findings)?;
-    writeln!(out)?;
+    if !machine.fabric.nodes().is_empty() {
+        writeln!(out)?;
+    }
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     numbers(out, model, verbose, if all { usize::MAX } else { LINES })?;
+    curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     if all {
         heat_maps(out, model)?;
     }

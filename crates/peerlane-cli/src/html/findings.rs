@@ -74,6 +74,7 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Modules(_) => "kernel modules",
         Fact::Kernel(_) => "the kernel's command line and log",
         Fact::Sensors(_) => "temperatures",
+        Fact::Corrupt(_) => "data that arrived changed",
         Fact::RdmaPorts(_) => "ports of adapters",
         Fact::Acs(_) => "Access Control Services",
         Fact::NcclGraph(_) => "NCCL's channels",

@@ -2,6 +2,7 @@
 //! drops where it is no terminal.
 
 pub(crate) mod comparison;
+pub(crate) mod curves;
 pub(crate) mod designs;
 pub(crate) mod dot;
 pub(crate) mod drawing;

@@ -2,8 +2,8 @@
 
 use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Matrix;
-use crate::fabric::{Link, LinkKind};
+use crate::evidence::{Fact, Matrix};
+use crate::fabric::{Link, LinkKind, PcieWidth};
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run };
@@ -85,7 +85,18 @@ fn judge<'m>(view: &View, matrix: &'m Matrix, evidence: Vec<String>) -> Option<A
     let mut fast = Vec::new();
     let mut worst: Option<(f64, &Matrix, Cell, Rate, String)> = None;
     for cell in view.cells(matrix) {
-        let Some(path) = view.path(&cell, matrix.p2p) else { continue };
+        let Some(path) = view.path(&cell, matrix.p2p) else {
+            if let Some((limit, width)) = unplaced(view, &cell) {
+                let excess = one_way(matrix, cell.rate).bytes_per_second() / limit.bytes_per_second();
+                if excess > ALLOWANCE {
+                    fast.push(cell);
+                    if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
+                        worst = Some((excess, matrix, cell, limit, format!("the products' PCIe {width}")));
+                    }
+                }
+            }
+            continue;
+        };
         let links = path.hops.iter().map(|hop| view.fabric().link(hop.link));
         let tightest = links
             .filter_map(|link| Some((most(view, link)?, link)))
@@ -107,6 +118,17 @@ fn judge<'m>(view: &View, matrix: &'m Matrix, evidence: Vec<String>) -> Option<A
     ends.sort_by_key(|(a, b)| (order(*a), order(*b)));
     ends.dedup();
     Some(Above { ends, nvlink, matrices: vec![(matrix, fast)], evidence, worst: worst? })
+}
+
+/// What PCIe carries between two GPUs of which no way is known, by their products, where these have NVLink besides.
+fn unplaced(view: &View, cell: &Cell) -> Option<(Rate, PcieWidth)> {
+    // ports that are listed as active show NVLink, though not where it leads
+    let listed = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Nvlink(p) if p.iter().any(|p| p.active)));
+    let (a, b) = cell.nodes().filter(|_| !listed && may_have_nvlink(view, cell))?;
+    let width = |id| view.part(id).and_then(|part| part.pcie);
+    let widths = [width(a)?, width(b)?];
+    let rates = widths.into_iter().filter_map(|width| Some((width.raw_rate()?, width)));
+    rates.min_by(|(x, _), (y, _)| x.bytes_per_second().total_cmp(&y.bytes_per_second()))
 }
 
 fn order(end: End) -> usize {
@@ -180,6 +202,29 @@ mod tests {
     use super::*;
     use crate::catalogue::Parts;
     use crate::evidence::Direction;
+
+    #[test]
+    fn gpus_of_which_no_way_is_known_show_nvlink_by_their_rates() {
+        let with = |rate: f64, part: &str| {
+            let mut b = crate::fabric::FabricBuilder::new();
+            for name in ["GPU0", "GPU1"] {
+                let mut node = crate::fabric::Node::new(name, crate::fabric::NodeKind::Gpu);
+                node.part = Some(part.to_owned());
+                b.node(node);
+            }
+            let mut machine = super::super::testing::captured(b);
+            machine.matrices.push(super::super::testing::uniform(2, rate, &[]));
+            let parts = crate::catalogue::Parts::embedded();
+            super::super::testing::see_with(&machine, parts, |view| {
+                run(view).into_iter().map(|r| r.finding).collect::<Vec<_>>()
+            })
+        };
+        let found = with(240.0, "a100-sxm4");
+        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert!(found[0].summary.contains("NVLink"), "{}", found[0].summary);
+        assert_eq!(with(25.0, "a100-sxm4"), vec![]);
+        assert_eq!(with(240.0, "rtx-4090"), vec![], "what it has not, nobody can show");
+    }
 
     #[test]
     fn faster_than_the_link_is_suspect() {

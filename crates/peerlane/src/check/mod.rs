@@ -19,13 +19,18 @@ mod words;
 mod above_line_rate;
 mod acs_redirect;
 mod asymmetric_cell;
+mod below_own_link;
 mod coarse_labels;
+mod collective_of_one;
+mod collective_slow;
 mod contended_slow;
 mod contradictory_evidence;
 mod corrupt_data;
 mod crosses_sockets;
+mod crowded_reads;
 mod fabric_not_ready;
 mod first_row_warm_up;
+mod gpu_memory_slow;
 mod gpu_nic_apart;
 mod hidden_pcie;
 mod host_buffers_far;
@@ -34,6 +39,7 @@ mod hung_transfer;
 mod iommu_translates;
 mod kernel_errors;
 mod lane_budget;
+mod limited_link;
 mod lost_gpu;
 mod memory_rows;
 mod mig_on;
@@ -47,8 +53,10 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod rate_falls;
 mod rdma_ports;
 mod relaxed_ordering;
+mod runs_disagree;
 mod shared_limit;
 mod slow_path;
 mod small_bar1;
@@ -57,6 +65,7 @@ mod uneven_host_copies;
 mod uneven_local_copies;
 mod uneven_path_class;
 mod unsteady_rate;
+mod unsupported_peer_access;
 
 #[cfg(test)]
 mod testing;
@@ -210,7 +219,7 @@ struct Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 42] = [
+const RULES: [Rule; 51] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -248,6 +257,15 @@ const RULES: [Rule; 42] = [
     kernel_errors::RULE,
     iommu_translates::RULE,
     relaxed_ordering::RULE,
+    below_own_link::RULE,
+    collective_of_one::RULE,
+    collective_slow::RULE,
+    rate_falls::RULE,
+    gpu_memory_slow::RULE,
+    runs_disagree::RULE,
+    unsupported_peer_access::RULE,
+    limited_link::RULE,
+    crowded_reads::RULE,
     nccl_through_host::RULE,
     nccl_staged_network::RULE,
     nccl_multicast::RULE,
@@ -312,7 +330,7 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 ///
 /// Broken: an error of a rule about things that do not work, unless the design never let them.
 /// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
-/// something to judge by: a link's widths, a peer-to-peer status, or a rate that can be compared.
+/// something to judge by: a link's widths, a rate that can be compared, or a peer-to-peer status where no rates stand.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
     let breaks = |f: &Finding| {
         f.severity == Severity::Error
@@ -352,7 +370,9 @@ fn can_judge(context: &Context) -> bool {
         });
         stated || view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
     };
-    width_known || access_known() || rate_comparable()
+    // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
+    let has_rates = !context.machine.matrices.is_empty() || !context.machine.curves.is_empty();
+    width_known || (access_known() && !has_rates) || rate_comparable()
 }
 
 #[cfg(test)]

@@ -42,8 +42,13 @@ impl Refusal {
         }
     }
 
-    fn mend(self, should_work: bool, product: bool) -> &'static str {
+    fn mend(self, should_work: bool, product: bool, amd: bool) -> &'static str {
         match self {
+            _ if amd => {
+                "amdgpu gives access over PCIe only where the whole memory stands in BAR 0 (Resizable BAR, Above 4G Decoding), the \
+                 kernel is built with CONFIG_HSA_AMD_P2P, and the root complex is one that is known to pass it; an IOMMU that \
+                 translates and ACS are in the way. Until then data is staged in host memory."
+            }
             _ if product && self != Self::Disabled => {
                 "NVIDIA's driver offers no peer-to-peer access over PCIe to GeForce cards of this generation: plan with copies \
                  through host memory, which NCCL does by itself, or use GPUs that support peer-to-peer."
@@ -100,7 +105,7 @@ fn run(view: &View) -> Vec<Raised> {
 
 /// GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe (NCCL issues 1127 and 1309);
 /// those with NVLink have it over that.
-fn is_product_without(view: &View, gpu: NodeId) -> bool {
+pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
     let product = view.fabric().node(gpu).product.as_deref().unwrap_or_default().to_lowercase();
     let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let card = words.windows(2).any(|w| match w {
@@ -123,6 +128,11 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
     classes.dedup();
     let classes: Vec<String> = classes.iter().map(|c| format!("{c}, {}", c.meaning())).collect();
     let on = if classes.is_empty() { String::new() } else { format!(" ({})", classes.join("; ")) };
+    let is_amd = |id: &NodeId| {
+        let product = view.fabric().node(*id).product.as_deref().unwrap_or_default();
+        ["Radeon", "Instinct", "AMD", "Vega", "Navi"].iter().any(|name| product.contains(name))
+    };
+    let amd = ends.iter().all(|(a, b)| is_amd(a) && is_amd(b));
     let product = ends.iter().all(|(a, b)| is_product_without(view, *a) || is_product_without(view, *b));
     // what a product cannot do is its design, wherever it is plugged in
     let kind = match (near, refusal) {
@@ -133,7 +143,8 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
-        confirm: "`nvidia-smi topo -p2p r`".to_owned(),
+        confirm: if amd { "`rocm-smi --showtopoaccess`; `dmesg | grep -i p2p`" } else { "`nvidia-smi topo -p2p r`" }
+            .to_owned(),
         cost: None,
         kind,
         severity: if near && !product { Severity::Error } else { Severity::Warning },
@@ -147,6 +158,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         // a description says no and no more; the status words are those of programs
         observed: match refusal {
             Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
+            Refusal::Unsupported if amd => "no access from one to the other".to_owned(),
             Refusal::Unsupported if only_nccl(view) => {
                 "\"P2P is disabled between connected GPUs\": NCCL asked the driver, which gives no peer access"
                     .to_owned()
@@ -155,7 +167,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
             _ => refusal.meaning().to_owned(),
         },
         evidence: evidence.to_vec(),
-        mend: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.mend(near, product) }
+        mend: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.mend(near, product, amd) }
             .to_owned(),
     };
     Raised::new(finding, 0.0)

@@ -194,11 +194,14 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let worst = members.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
     let mut pairs: Vec<(String, String)> = Vec::new();
     for (a, b) in members.iter().filter_map(|c| c.cell.nodes()) {
+        // a pair is one, whichever way
+        let (a, b) = if a.index() <= b.index() { (a, b) } else { (b, a) };
         let pair = (view.name(a).to_owned(), view.name(b).to_owned());
         if !pairs.contains(&pair) {
             pairs.push(pair);
         }
     }
+    let classes_known = members.iter().all(|c| c.cell.nodes().is_some_and(|(a, b)| view.class(a, b).is_some()));
     let (shown, subjects) = match culprit {
         Some(End::Node(id)) => {
             (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.name(id).to_owned()])
@@ -221,18 +224,28 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
         evidence: view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])),
         mend: if fault {
             "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
-        } else {
+        } else if classes_known {
             "The root complex splits what goes between its ports into small packets: turn P2P off for these pairs \
-             (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency."
+             (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency. An IOMMU that translates looks alike: \
+             `iommu=pt`."
+        } else {
+            "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) while large copies matter more than latency. Between root \
+             ports a root complex that splits packets does this, and nothing mends it; ACS redirection and an IOMMU that \
+             translates do the same anywhere: turn both off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i \
+             iommu`) and measure again. On GeForce cards see whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
         }
         .to_owned(),
-        confirm: confirm::pairs("staged,pairs", &subjects),
+        confirm: match classes_known {
+            true => confirm::pairs("staged,pairs", &subjects),
+            false => format!("`nvidia-smi topo -m` for the ways; {}", confirm::pairs("staged,pairs", &subjects)),
+        },
         cost: Cost::of_rate(worst.staged, worst.direct),
         ..Finding::of(
             &RULE,
             kind,
             if fault || worst.share() < LITTLE { Severity::Warning } else { Severity::Info },
-            Certainty::Likely,
+            // which of several causes it is hangs on the way
+            if classes_known { Certainty::Likely } else { Certainty::Possible },
             subjects,
         )
     };

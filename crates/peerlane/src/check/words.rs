@@ -26,6 +26,7 @@ pub(super) fn pairs(pairs: &[(String, String)]) -> String {
     // the partners of each end, then the ends of equal partners
     let mut partners: BTreeMap<&String, Vec<String>> = BTreeMap::new();
     pairs.iter().for_each(|(a, b)| partners.entry(a).or_default().push(b.clone()));
+    partners.values_mut().for_each(|names| names.sort_by(|a, b| natural(a).cmp(&natural(b))));
     let mut equal: Vec<(Vec<String>, Vec<String>)> = Vec::new();
     let mut at: HashMap<Vec<String>, usize> = HashMap::new();
     for (end, partners) in partners {
@@ -81,6 +82,8 @@ mod tests {
         let across = [("GPU0", "GPU2"), ("GPU0", "GPU3"), ("GPU1", "GPU2"), ("GPU1", "GPU3")];
         assert_eq!(of(&across), "GPU0, GPU1 and GPU2, GPU3");
         assert_eq!(of(&[("GPU0", "GPU3"), ("GPU1", "GPU2")]), "GPU0 and GPU3; GPU1 and GPU2");
+        let unsorted = [("GPU0", "GPU7"), ("GPU0", "GPU5"), ("GPU0", "GPU6"), ("GPU1", "GPU2")];
+        assert_eq!(of(&unsorted), "GPU0 and GPU5–GPU7; GPU1 and GPU2");
     }
 
     #[test]

@@ -116,6 +116,12 @@ pub fn compare(subjects: &[Subject], parts: &Parts) -> ComparisonDocument {
     ComparisonDocument { schema: "peerlane/comparison/1", designs, conclusion }
 }
 
+/// The bus bandwidth, in GB/s as nccl-tests counts it, that rings through all GPUs of a machine carry; `None` where a
+/// pair's rate is not known.
+pub(crate) fn ring_bound(model: &Model) -> Option<f64> {
+    ring::all_reduce(&Flows::new(model, Engine::Sm)).map(|rings| rings.figure.rate).filter(|rate| *rate > 0.0)
+}
+
 /// All figures of one.
 fn design(subject: &Subject, parts: &Parts) -> Design {
     let Subject { name, machine, run } = *subject;

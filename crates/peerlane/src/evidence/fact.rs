@@ -42,6 +42,17 @@ pub enum Fact {
     NcclLog(NcclLog),
     /// A published table of rates with words for rows.
     Rates(RateTable),
+    /// A test that compared what arrived with what was sent, and found it changed.
+    Corrupt(CorruptData),
+}
+
+/// A test whose data arrived changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CorruptData {
+    /// The test: `device_to_device_memcpy_read_ce`.
+    pub test: String,
+    /// What the program says of it.
+    pub detail: String,
 }
 
 /// `nvidia-smi topo -m`.
@@ -387,6 +398,21 @@ pub struct KernelFacts {
     pub lost: Vec<PciAddress>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,
+    /// Links that are slower than their devices.
+    pub limited: Vec<LimitedLink>,
+}
+
+/// A link that the kernel found slower than a device below it, when it took the device into use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitedLink {
+    /// The device.
+    pub device: PciAddress,
+    /// The port of the slow link, at the device or above it.
+    pub at: PciAddress,
+    /// What that link runs at.
+    pub width: PcieWidth,
+    /// What the device is capable of.
+    pub capable: PcieWidth,
 }
 
 /// One line of `sensors`.

@@ -1,9 +1,9 @@
 //! What the Linux kernel says: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that speak of GPUs,
-//! PCIe errors and the IOMMU.
+//! PCIe errors, slow links and the IOMMU.
 
-use super::fact::{IommuDomain, KernelFacts, PcieError, PcieErrorKind, Xid};
+use super::fact::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 use super::{Fact, Found, Text};
-use crate::fabric::PciAddress;
+use crate::fabric::{PciAddress, PcieWidth};
 
 const TOOL: &str = "kernel log";
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -66,6 +66,9 @@ fn read_line(line: &str, facts: &mut KernelFacts) -> bool {
     if let Some((device, rest)) = line.split_once(": PCIe Bus Error: severity=") {
         return bus_error(device, rest, facts).is_some();
     }
+    if let Some((device, rest)) = line.split_once(" Gb/s available PCIe bandwidth, limited by ") {
+        return limited(device, rest, facts).is_some();
+    }
     if let Some((_, kind)) = line.split_once("iommu: Default domain type: ") {
         facts.iommu = match kind.split_whitespace().next() {
             Some("Translated") => Some(IommuDomain::Translated),
@@ -89,6 +92,36 @@ fn xid(rest: &str, facts: &mut KernelFacts) -> Option<()> {
         facts.xids.push(Xid { address, code, count: 1 });
     }
     Some(())
+}
+
+/// `mlx5_core 0001:43:00.0: 63.008` before, `8.0 GT/s PCIe x8 link at 0001:42:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe
+/// x16 link)` after; what a device is capable of may stand on the port itself.
+fn limited(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
+    let device: PciAddress = device.rsplit_once(": ")?.0.split_whitespace().next_back()?.parse().ok()?;
+    let (running, rest) = rest.split_once(" link at ")?;
+    let (at, rest) = rest.split_once(" (capable of ")?;
+    let capable = rest.split_once(" with ")?.1.split_once(" link")?.0;
+    let limit = LimitedLink { device, at: at.trim().parse().ok()?, width: width(running)?, capable: width(capable)? };
+    facts.limited.retain(|known| known.device != device);
+    if facts.limited.len() < MOST {
+        facts.limited.push(limit);
+    }
+    Some(())
+}
+
+/// `8.0 GT/s PCIe x8`.
+fn width(text: &str) -> Option<PcieWidth> {
+    let (rate, lanes) = text.split_once(" GT/s PCIe x")?;
+    let generation = match rate.trim() {
+        "2.5" => "1.0",
+        "5.0" => "2.0",
+        "8.0" => "3.0",
+        "16.0" => "4.0",
+        "32.0" => "5.0",
+        "64.0" => "6.0",
+        _ => return None,
+    };
+    format!("{generation} x{}", lanes.trim()).parse().ok()
 }
 
 /// `nvidia 0000:17:00.0` before, `Corrected, type=Data Link Layer, (Transmitter ID)` after.
@@ -160,6 +193,22 @@ mod tests {
         assert_eq!(xids, [("0000:65:00.0".to_owned(), 79), ("0000:06:00.0".to_owned(), 31)]);
         let errors: Vec<(PcieErrorKind, u32)> = facts.pcie_errors.iter().map(|e| (e.kind, e.count)).collect();
         assert_eq!(errors, [(PcieErrorKind::Corrected, 2), (PcieErrorKind::NonFatal, 1)]);
+    }
+
+    #[test]
+    fn links_that_are_slower_than_their_devices() {
+        let (_, facts) = scanned(
+            "[    8.3] mlx5_core 0001:43:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0001:42:01.0 \
+             (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)\n\
+             [    8.4] mlx5_core 0001:44:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)\n",
+        )
+        .unwrap();
+        let [limit] = facts.limited.as_slice() else { panic!("{facts:?}") };
+        assert_eq!(
+            (limit.device.to_string(), limit.at.to_string()),
+            ("0001:43:00.0".to_owned(), "0001:42:01.0".to_owned())
+        );
+        assert_eq!((limit.width.to_string(), limit.capable.to_string()), ("3.0 x8".to_owned(), "3.0 x16".to_owned()));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod archive;
+mod curve;
 mod fact;
 mod grid;
 mod limits;
@@ -25,6 +26,7 @@ mod amd_smi;
 mod bandwidth_test;
 mod config_space;
 mod cpuinfo;
+mod dcgmi_nvlink;
 mod device_query;
 mod files_json;
 mod gpu_list;
@@ -53,23 +55,30 @@ mod nvidia_smi_topo_p2p;
 pub mod nvml;
 mod osu;
 mod p2p_test;
+mod p2pmark;
 mod perftest;
 mod rate_table;
 mod rdma_ports;
+mod rocm_bandwidth_test;
 mod rocm_smi;
 mod sensors;
+mod simple_p2p;
 mod sysfs;
 mod sysfs_listing;
 mod sysfs_tree;
+mod transferbench;
 mod xml;
 
+pub(crate) use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
+pub use curve::At;
 pub use fact::{
-    AcsLines, Channel, ClassMatrix, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts, Modules, NcclGraph,
-    NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus,
-    PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series, Xid,
+    AcsLines, Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+    LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
+    P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series,
+    Xid,
 };
 pub use limits::MAX_STATEMENTS;
 pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};

@@ -2,22 +2,32 @@
 
 use super::grid;
 use super::nvbandwidth_tests::TestTable;
-use super::{Fact, Found, GpuFacts, Text};
+use super::{CorruptData, Fact, Found, GpuFacts, Text};
 
 const TOOL: &str = super::tool::NVBANDWIDTH;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut running: Option<Running> = None;
+    // releases before 0.5 print no addresses, so that their lists are told by what stands above
+    let mut head = false;
     let mut i = 0;
     while i < text.len() {
         let line = text.line(i).trim();
+        head |= line.starts_with("nvbandwidth Version");
         if let Some(test) = running_line(line) {
             finish(text, running.replace(Running { test, line: i, answered: false }), found);
-        } else if device(line).is_some() {
-            i = devices(text, i, found);
+        } else if let Some(test) = line.strip_prefix("Waiving ").and_then(|t| t.strip_suffix('.')).filter(|_| head) {
+            // releases before 0.3 say it instead of running the test
+            let message = format!("{test} was left out: no peer access, or too few GPUs");
+            found.warn(text, TOOL, text.numbers(i, i), message);
+        } else if device(line, head).is_some() {
+            i = devices(text, i, head, found);
             continue;
         } else if let Some(test) = &mut running {
-            if let Some(status) = failure(line) {
+            if line.starts_with(WRONG_DATA) {
+                test.answered = true;
+                corrupt(text, i, test.test, found);
+            } else if let Some(status) = failure(line) {
                 // newer releases do not say which test they leave out, and it is not one that gave numbers
                 if test.answered {
                     i += 1;
@@ -31,7 +41,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             {
                 test.answered = true;
                 i = last;
+            } else if test.answered
+                && let Some(last) = quoted(text, i, found)
+            {
+                i = last;
             }
+        } else if let Some(last) = quoted(text, i, found) {
+            i = last;
         }
         i += 1;
     }
@@ -53,8 +69,64 @@ fn finish(text: &Text, running: Option<Running>, found: &mut Found) {
     }
 }
 
-/// `Running host_to_device_memcpy_ce.`
+/// What a test prints whose copy does not compare equal, before it gives up.
+const WRONG_DATA: &str = "Invalid value when checking the pattern";
+
+/// Lines in which the program tells more of data that is wrong.
+const WRONG_LINES: usize = 2;
+
+fn corrupt(text: &Text, line: usize, test: &str, found: &mut Found) {
+    let last = (line + 1..=line + WRONG_LINES).take_while(|i| !text.line(*i).trim().is_empty()).last().unwrap_or(line);
+    let offset = (line..=last).find_map(|i| text.line(i).trim().strip_prefix("Current offset"));
+    let offset = offset.map(|o| o.trim_matches([' ', ':', '[', ']']));
+    let detail = match offset {
+        Some(offset) => format!("a wrong value at offset {offset}"),
+        None => "a wrong value".to_owned(),
+    };
+    let fact = Fact::Corrupt(CorruptData { test: test.to_owned(), detail });
+    found.push(text, TOOL, text.numbers(line, last), fact);
+}
+
+/// Lines from a table to its sum, a blank one between.
+const SUM_GAP: usize = 3;
+
+/// A table of which the line with the test's name is not quoted: its sum below tells the test, else its own line over it
+/// does, by the arrows that [`super::nvbandwidth_tests`] explains. Returns its last line.
+fn quoted(text: &Text, description: usize, found: &mut Found) -> Option<usize> {
+    let line = text.line(description).trim();
+    if !is_description(line) || !line.starts_with("memcpy ") {
+        return None;
+    }
+    let grid = grid::read(text, description + 1, "")?;
+    let sum = (grid.last + 1..=grid.last + SUM_GAP).find_map(|i| {
+        let (test, total) = text.line(i).trim().strip_prefix("SUM ")?.split_once(' ')?;
+        total.trim().parse::<f64>().ok().map(|_| test)
+    });
+    let test = sum.or_else(|| test_of(line))?;
+    table(text, description, test, found)
+}
+
+/// The test that prints this line over its table.
+fn test_of(description: &str) -> Option<&'static str> {
+    let sm = description.starts_with("memcpy SM ");
+    if !sm && !description.starts_with("memcpy CE ") {
+        return None;
+    }
+    let pick = |ce, sm_name| Some(if sm { sm_name } else { ce });
+    let ends = description.split_whitespace().skip(2).take(3).collect::<Vec<_>>().join(" ");
+    match ends.as_str() {
+        "CPU(row) -> GPU(column)" => pick("host_to_device_memcpy_ce", "host_to_device_memcpy_sm"),
+        "CPU(row) <- GPU(column)" => pick("device_to_host_memcpy_ce", "device_to_host_memcpy_sm"),
+        "GPU(row) -> GPU(column)" => pick("device_to_device_memcpy_read_ce", "device_to_device_memcpy_read_sm"),
+        "GPU(row) <- GPU(column)" => pick("device_to_device_memcpy_write_ce", "device_to_device_memcpy_write_sm"),
+        // which of the two directions is counted is not told
+        _ => None,
+    }
+}
+
+/// `Running host_to_device_memcpy_ce.`, behind the mark of a quotation that has no other line.
 fn running_line(line: &str) -> Option<&str> {
+    let line = line.trim_start_matches(['>', ' ']);
     let test = line.strip_prefix("Running ")?.strip_suffix('.')?;
     let name = test.contains('_') && test.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     name.then_some(test)
@@ -84,9 +156,13 @@ fn table(text: &Text, description: usize, test: &str, found: &mut Found) -> Opti
     Some(last)
 }
 
-/// `Device 0: NVIDIA H200 (00000000:00:06)`.
-fn device(line: &str) -> Option<GpuFacts> {
-    named_device(line.strip_prefix("Device ")?)
+/// `Device 0: NVIDIA H200 (00000000:00:06)`; without the address below the head of an old release.
+fn device(line: &str, head: bool) -> Option<GpuFacts> {
+    let words = line.strip_prefix("Device ")?;
+    named_device(words).or_else(|| {
+        let (index, name) = words.split_once(": ").filter(|_| head)?;
+        Some(GpuFacts { index: Some(index.parse().ok()?), name: Some(name.trim().to_owned()), ..GpuFacts::default() })
+    })
 }
 
 /// `0: NVIDIA H200 (00000000:00:06)`.
@@ -102,8 +178,8 @@ pub(super) fn named_device(words: &str) -> Option<GpuFacts> {
 }
 
 /// Reads the list of devices; returns the line to go on with.
-fn devices(text: &Text, first: usize, found: &mut Found) -> usize {
-    let gpus: Vec<GpuFacts> = (first..text.len()).map_while(|i| device(text.line(i).trim())).collect();
+fn devices(text: &Text, first: usize, head: bool, found: &mut Found) -> usize {
+    let gpus: Vec<GpuFacts> = (first..text.len()).map_while(|i| device(text.line(i).trim(), head)).collect();
     let end = first + gpus.len();
     found.push(text, TOOL, text.numbers(first, end - 1), Fact::Gpus(gpus));
     end
@@ -143,6 +219,41 @@ mod tests {
              \x20          0\n 0     10.00\n\nSUM device_to_host_memcpy_ce 10.00\n\nWaived:\nWaived:\n",
         );
         assert_eq!((found.evidence.len(), found.warnings.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_table_without_its_heading() {
+        let table = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n 0 N/A 26.0\n 1 25.0 N/A\n";
+        let read = scanned(scan, &format!("It says:\n\n{table}\nSUM device_to_device_memcpy_read_ce 51.00\n"));
+        assert_eq!(read, scanned(scan, &format!("It says:\n\n{table}\nDone, 1\n")), "its own line tells it too");
+        let Fact::Matrix(m) = &read.evidence[0].fact else { panic!() };
+        assert_eq!((m.title.as_str(), m.between("GPU0", "GPU1")), ("device_to_device_memcpy_read_ce", Some(26.0)));
+        let both = "memcpy CE CPU(row) <-> GPU(column) bandwidth (GB/s)\n 0\n 0 20.0\n";
+        assert_eq!(scanned(scan, both), Found::default(), "which direction is counted is not told");
+        let named = scanned(scan, &format!("{both}\nSUM device_to_host_bidirectional_memcpy_ce 20.00\n"));
+        assert_eq!(named.evidence.len(), 1);
+        let marked = "> Running host_to_device_memcpy_sm.\nmemcpy SM CPU(row) -> GPU(column) bandwidth (GB/s)\n0 1\n0 35.1 35.2\n";
+        assert_eq!(scanned(scan, marked).evidence.len(), 1);
+    }
+
+    #[test]
+    fn data_that_is_wrong_is_said() {
+        let found = scanned(
+            scan,
+            "nvbandwidth Version: v0.2\nDevice 0: Card\nDevice 1: Card\n\nRunning device_to_device_memcpy_write_ce.\n \
+             Invalid value when checking the pattern at 0x7f00\n Current offset : 4096 \nASSERT in expression\n",
+        );
+        let [gpus, wrong] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        assert!(matches!(&gpus.fact, Fact::Gpus(gpus) if gpus.len() == 2 && gpus[1].address.is_none()));
+        let Fact::Corrupt(wrong) = &wrong.fact else { panic!() };
+        assert_eq!(
+            (wrong.test.as_str(), wrong.detail.as_str()),
+            ("device_to_device_memcpy_write_ce", "a wrong value at offset 4096")
+        );
+        assert_eq!(found.warnings, []);
+        assert_eq!(scanned(scan, "Device 0: a thing\n"), Found::default(), "only below its head");
+        let waived = scanned(scan, "nvbandwidth Version: v0.2\nWaiving device_to_device_memcpy_write_ce.\n");
+        assert!(waived.warnings[0].message.contains("was left out"));
     }
 
     #[test]

@@ -59,6 +59,16 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
     let mut last = header;
     for i in header + 1..text.len() {
         let line = text.line(i).trim_end();
+        // newer releases say the datatype below the columns
+        if let Some((key, value)) = line.strip_prefix('#').and_then(|c| c.split_once(':')).filter(|_| sizes.is_empty())
+        {
+            settings.insert(key.trim().to_owned(), value.trim().to_owned());
+            continue;
+        }
+        // rows that somebody left out
+        if matches!(line.trim(), "..." | "[...]") && !sizes.is_empty() {
+            continue;
+        }
         let failed = line.strip_suffix("Fail");
         if failed.is_some() {
             settings.insert(VALIDATION.to_owned(), "failed".to_owned());
@@ -190,6 +200,17 @@ mod tests {
         let (good, bad) = (curves(&table("Pass")), curves(&table("Fail")));
         assert_eq!((good[0].sizes.len(), good[0].series.len()), (2, 1));
         assert_eq!((good[0].settings.get("Validation"), bad[0].settings["Validation"].as_str()), (None, "failed"));
+    }
+
+    #[test]
+    fn a_datatype_may_stand_below_the_columns() {
+        let c = curves(
+            "# OSU MPI-CUDA Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n# Datatype: MPI_CHAR.\n1   1.5\n2   3.0\n\n",
+        );
+        assert_eq!((c[0].sizes.len(), c[0].settings["Datatype"].as_str()), (2, "MPI_CHAR."));
+        let c =
+            curves("# OSU MPI Bandwidth Test v7.2\n# Size      Bandwidth (MB/s)\n1   1.5\n[...]\n4   3.0\nand more\n");
+        assert_eq!(c[0].sizes, [Bytes(1), Bytes(4)], "rows that are left out");
     }
 
     #[test]

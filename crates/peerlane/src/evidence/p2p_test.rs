@@ -241,9 +241,10 @@ fn table_below(text: &Text, above: usize, corners: &[&str]) -> Option<(usize, Gr
 fn warn_if_cut(text: &Text, first: usize, grid: &Grid, found: &mut Found) {
     if grid.cut || grid.rows.len() < grid.cols.len() {
         let (rows, cols) = (grid.rows.len(), grid.cols.len());
-        let message = match rows > cols {
-            true => format!("the matrix is cut at its right edge: {cols} columns can be read"),
-            false => format!("the matrix is cut: {rows} of {cols} rows can be read"),
+        let message = match rows.cmp(&cols) {
+            std::cmp::Ordering::Greater => format!("the matrix is cut at its right edge: {cols} columns can be read"),
+            std::cmp::Ordering::Equal => "the matrix is cut within a row".to_owned(),
+            std::cmp::Ordering::Less => format!("the matrix is cut: {rows} of {cols} rows can be read"),
         };
         found.warn(text, TOOL, text.numbers(first, grid.last), message);
     }

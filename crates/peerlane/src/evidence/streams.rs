@@ -62,6 +62,8 @@ enum Label {
     Quote,
     /// `# `.
     Comment,
+    /// `  12 `, the number that an editor shows before a line.
+    Number,
     /// A launcher's number of a task, which may share its host with others.
     Task(String),
     /// A host, container or pod.
@@ -130,6 +132,16 @@ fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) 
             };
             *lines = runs.filter(good).flatten().copied().collect();
         }
+        // the rows of a table count up too, but hold no title
+        Label::Number => {
+            let number =
+                |&(i, _): &(usize, usize)| text.line(i).split_whitespace().next().and_then(|n| n.parse::<u32>().ok());
+            let next = |a: &(usize, usize), b: &(usize, usize)| {
+                a.0 + 1 == b.0 && number(a).zip(number(b)).is_some_and(|(a, b)| a + 1 == b)
+            };
+            let good = |run: &&[(usize, usize)]| run.len() > MIN_LINES && run.iter().any(|l| hallmark(rest(l)));
+            *lines = lines.chunk_by(next).filter(good).flatten().copied().collect();
+        }
         Label::Time | Label::Task(_) | Label::Host(_) => {}
     }
 }
@@ -158,6 +170,16 @@ fn layer(rest: &str, inner: bool) -> Option<(Label, usize)> {
         .or_else(|| syslog(rest))
         .or_else(|| word(rest).filter(|_| !inner))
         .or_else(|| comment(rest).filter(|_| !inner))
+        .or_else(|| line_number(rest).filter(|_| !inner))
+}
+
+/// `  12 `, and a number alone on an empty line.
+fn line_number(line: &str) -> Option<(Label, usize)> {
+    let start = line.len() - line.trim_start().len();
+    let digits = line.get(start..)?.bytes().take_while(u8::is_ascii_digit).count();
+    let rest = line.get(start + digits..)?;
+    let parted = rest.is_empty() || rest.starts_with([' ', '\t']);
+    ((1..=5).contains(&digits) && parted).then_some((Label::Number, start + digits))
 }
 
 /// `> `, `>> `, `> > `.
@@ -276,6 +298,10 @@ mod tests {
             let body: String = body + prefix + "  0\n";
             assert_eq!(lines(&body)[..2], plain[..2], "{prefix}");
         }
+        let table =
+            ["P2P=Enabled Latency Matrix (us)", "   GPU     0      1", "     0   1.00   2.00", "     1   3.00   1.00"];
+        let numbered: String = (8..).zip(table).map(|(n, l)| format!("{n:3} {l}\n")).collect();
+        assert_eq!(lines(&numbered), table.map(|l| format!(" {l}")));
         let quoted: String = plain.iter().map(|l| format!("> {l}\n")).collect();
         assert_eq!(lines(&quoted)[..2], plain[..2]);
         let comment = "# \tGPU0\tCPU Affinity\n# GPU0\t X \t0-3\n#\n";
@@ -302,6 +328,7 @@ mod tests {
             "GPU0: 1\nGPU0: GPU0\nGPU0: 3\n",
             "temp1: +40\ntemp1: +41\ntemp1: +42\n",
             "processor\t: 0\nprocessor\t: 1\nprocessor\t: 2\n",
+            "P2P=Enabled\n 0 1 2\n 1 2 3\n 2 3 4\n 3 4 5\n 4 5 6\n",
         ] {
             assert!(parts(body).is_empty(), "{body}");
         }

@@ -1,0 +1,90 @@
+//! What a table of numbers against message size amounts to: the rate it is of, and the highest.
+
+use super::{Curve, Series};
+use crate::units::{Bytes, Rate};
+
+/// Names of the columns that a benchmark is judged by, the foremost first: nccl-tests compares bus bandwidths, perftest's
+/// peak is of one message.
+const FOREMOST: [&str; 5] = ["busbw out-of-place", "busbw in-place", "bus bandwidth", "BW average", "Bandwidth"];
+
+/// Columns of rates that others say better: the share of one rank, the peak of one message.
+const SECONDARY: [&str; 3] = ["algbw", "algorithm bandwidth", "BW peak"];
+
+/// A rate of a table at a message size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct At {
+    /// Message size.
+    pub size: Bytes,
+    /// Rate there.
+    pub rate: Rate,
+}
+
+impl Curve {
+    /// The column of rates that its program is judged by; `None` in a table of times.
+    pub fn main_rates(&self) -> Option<&Series> {
+        let is_rate = |s: &&Series| s.unit.is_some_and(|unit| unit.rate(1.0).is_some());
+        let named = |name: &str| self.series.iter().filter(is_rate).find(|s| s.name.eq_ignore_ascii_case(name));
+        let secondary = |s: &Series| SECONDARY.iter().any(|name| s.name.starts_with(name));
+        let other = || self.series.iter().filter(is_rate).find(|s| !secondary(s));
+        FOREMOST.iter().find_map(|name| named(name)).or_else(other)
+    }
+
+    /// The rates of [`Curve::main_rates`], by message size.
+    pub fn rates(&self) -> Vec<At> {
+        let Some(series) = self.main_rates() else { return Vec::new() };
+        let at = |(size, value): (&Bytes, &Option<f64>)| {
+            let rate = series.unit?.rate((*value)?).filter(|r| r.bytes_per_second().is_finite())?;
+            Some(At { size: *size, rate })
+        };
+        let mut all: Vec<At> = self.sizes.iter().zip(&series.values).filter_map(at).collect();
+        all.sort_by_key(|at| at.size);
+        all
+    }
+
+    /// The highest of [`Curve::rates`], of the smallest message that has it.
+    pub fn best(&self) -> Option<At> {
+        let by_rate = |a: &At, b: &At| a.rate.bytes_per_second().total_cmp(&b.rate.bytes_per_second());
+        // the last of equal ones is taken, hence the order
+        self.rates().into_iter().rev().max_by(by_rate)
+    }
+
+    /// Whether one of its ends is a GPU by name.
+    pub fn has_gpu(&self) -> bool {
+        self.ends.iter().any(|end| super::gpu_number(end).is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Unit;
+    use super::*;
+
+    fn curve(names: &[(&str, Option<Unit>)]) -> Curve {
+        let series = names.iter().map(|(name, unit)| Series {
+            name: (*name).to_owned(),
+            unit: *unit,
+            values: vec![Some(1.0), None, Some(3.0), Some(3.0)],
+        });
+        Curve { sizes: [8, 16, 64, 32].map(Bytes).to_vec(), series: series.collect(), ..Curve::default() }
+    }
+
+    #[test]
+    fn the_column_that_counts() {
+        let gb = Some(Unit::GigabytesPerSecond);
+        let of = |names: &[(&str, Option<Unit>)]| curve(names).main_rates().map(|s| s.name.clone());
+        let nccl =
+            [("time out-of-place", Some(Unit::Microseconds)), ("algbw out-of-place", gb), ("busbw out-of-place", gb)];
+        assert_eq!(of(&nccl).as_deref(), Some("busbw out-of-place"));
+        assert_eq!(of(&[("BW peak", gb), ("BW average", gb), ("MsgRate", None)]).as_deref(), Some("BW average"));
+        assert_eq!(of(&[("Avg Latency", Some(Unit::Microseconds))]), None);
+    }
+
+    #[test]
+    fn the_highest_and_its_size() {
+        let c = curve(&[("Bandwidth", Some(Unit::GigabytesPerSecond))]);
+        assert_eq!(c.rates().iter().map(|at| at.size.0).collect::<Vec<_>>(), [8, 32, 64]);
+        assert_eq!(c.best(), Some(At { size: Bytes(32), rate: Rate::from_gb(3.0) }));
+        assert!(!c.has_gpu());
+        assert!(Curve { ends: vec!["mlx5_0".into(), "GPU3".into()], ..c }.has_gpu());
+    }
+}

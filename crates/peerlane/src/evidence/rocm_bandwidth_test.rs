@@ -1,0 +1,337 @@
+//! Reads the output of AMD's `rocm-bandwidth-test` (`rocm_bandwidth_test` in old releases), of one run or several.
+//!
+//! Devices are numbered through CPUs and GPUs; here the GPUs are counted for themselves, from 0, as `rocm-smi` does, and
+//! the CPUs are host memory. A cell is a copy from row to column by a DMA engine; a bidirectional one is the sum of
+//! both directions, as its near-doubling of the PCIe rates shows. `N/A` is a pair without access.
+
+use std::collections::BTreeMap;
+
+use super::grid::{cell, gpu_names};
+use super::{
+    Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Quantity, Text,
+    Unit,
+};
+
+const TOOL: &str = "rocm-bandwidth-test";
+
+/// More devices than any machine has.
+const MAX_DEVICES: usize = 512;
+
+/// Lines between a title and its header, most of them blank.
+const TITLE_GAP: usize = 4;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut run = Devices::default();
+    let mut i = 0;
+    while i < text.len() {
+        let line = text.line(i).trim().trim_start_matches('>').trim();
+        if line.starts_with("RocmBandwidthTest Version") {
+            run = Devices { begun: true, ..Devices::default() };
+        } else if run.begun && run.take(line, i) {
+            if text.line(i + 1).trim().starts_with("Device:") {
+                i += 1;
+                continue;
+            }
+            run.push(text, found);
+        } else if let Some(what) = title(line).filter(|_| run.begun) {
+            if let Some(last) = table(text, i, line, what, &run, found) {
+                i = last;
+            } else {
+                found.warn(text, TOOL, text.numbers(i, i), "a title without a table; the text may be cut");
+            }
+        }
+        i += 1;
+    }
+}
+
+/// What a device is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Cpu(u32),
+    Gpu(u32),
+}
+
+/// The devices of one run.
+#[derive(Default)]
+struct Devices {
+    /// Whether a run has begun.
+    begun: bool,
+    kinds: BTreeMap<u32, Kind>,
+    gpus: Vec<GpuFacts>,
+    cpu: Option<String>,
+    cpus: u32,
+    lines: Option<(usize, usize)>,
+}
+
+impl Devices {
+    /// `Device: 1,  AMD Instinct MI210,  GPU-06c9,  05:0.0`; a CPU has neither UUID nor address.
+    fn take(&mut self, line: &str, i: usize) -> bool {
+        let Some(rest) = line.strip_prefix("Device:") else { return false };
+        let mut words = rest.split(",  ").map(str::trim);
+        let first = words.next().unwrap_or_default();
+        // one blank after the comma where somebody retyped it
+        let (number, name) = match first.split_once(',') {
+            Some((number, name)) => (number.trim(), Some(name.trim())),
+            None => (first, words.next()),
+        };
+        let (Ok(number), Some(name)) = (number.parse::<u32>(), name) else { return false };
+        if self.kinds.len() >= MAX_DEVICES {
+            return false;
+        }
+        let rest: Vec<&str> = words.collect();
+        let address = rest.iter().rev().find_map(|w| w.parse().ok());
+        let uuid = rest.iter().find(|w| w.starts_with("GPU-")).map(|w| (*w).to_owned());
+        let is_cpu = address.is_none() && uuid.is_none() && is_cpu(name);
+        let kind = if is_cpu {
+            self.cpu.get_or_insert_with(|| name.to_owned());
+            self.cpus += 1;
+            Kind::Cpu(self.cpus - 1)
+        } else {
+            let index = self.gpus.len() as u32;
+            let uuid = uuid.filter(|u| u != "GPU-XX");
+            self.gpus.push(GpuFacts {
+                index: Some(index),
+                name: Some(name.to_owned()),
+                address,
+                uuid,
+                ..GpuFacts::default()
+            });
+            Kind::Gpu(index)
+        };
+        self.kinds.insert(number, kind);
+        self.lines = Some((self.lines.map_or(i, |l| l.0), i));
+        true
+    }
+
+    fn push(&mut self, text: &Text, found: &mut Found) {
+        let Some((first, last)) = self.lines.take() else { return };
+        let lines = text.numbers(first, last);
+        if !self.gpus.is_empty() {
+            found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
+        }
+        if let Some(cpu_model) = self.cpu.clone() {
+            let sockets = Some(self.cpus).filter(|n| *n > 0);
+            found.push(
+                text,
+                TOOL,
+                lines,
+                Fact::Host(HostFacts { cpu_model: Some(cpu_model), sockets, ..HostFacts::default() }),
+            );
+        }
+    }
+
+    fn name(&self, number: u32) -> Option<String> {
+        Some(match self.kinds.get(&number)? {
+            Kind::Gpu(n) => format!("GPU{n}"),
+            Kind::Cpu(_) if self.cpus == 1 => "host".to_owned(),
+            Kind::Cpu(n) => format!("host{n}"),
+        })
+    }
+}
+
+/// Whether a device without an address is a CPU, by its name.
+fn is_cpu(name: &str) -> bool {
+    ["CPU", "Processor", "EPYC", "Xeon", "Ryzen", "Threadripper"].iter().any(|w| name.contains(w))
+}
+
+/// What a table holds.
+#[derive(Clone, Copy)]
+enum What {
+    Access,
+    Rates(Direction),
+}
+
+fn title(line: &str) -> Option<What> {
+    match line {
+        "Device Access" | "Inter-Device Access" => Some(What::Access),
+        _ if line.ends_with("GB/s") && line.contains("copy") && line.contains("bandwidth") => {
+            // spelt so in releases before 2.4
+            let both = line.starts_with("Bidirectional") || line.starts_with("Bdirectional");
+            let one = line.starts_with("Unidirectional");
+            (both || one).then_some(What::Rates(if both {
+                Direction::Bidirectional
+            } else {
+                Direction::Unidirectional
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// A table with a blank line between rows.
+struct Table {
+    cols: Vec<u32>,
+    rows: Vec<(u32, Vec<Option<f64>>)>,
+    last: usize,
+    cut: bool,
+}
+
+fn read(text: &Text, title: usize) -> Option<Table> {
+    let line = |i: usize| text.line(i).trim().trim_start_matches('>').trim();
+    let header = (title + 1..=title + TITLE_GAP).find(|i| line(*i).starts_with("D/D"))?;
+    let cols: Vec<u32> = line(header).strip_prefix("D/D")?.split_whitespace().map_while(|w| w.parse().ok()).collect();
+    let mut table = Table { cols, rows: Vec::new(), last: header, cut: false };
+    for i in header + 1..text.len() {
+        if line(i).is_empty() {
+            continue;
+        }
+        let mut words = line(i).split_whitespace();
+        let Some(number) = words.next().and_then(|w| w.parse().ok()).filter(|n| table.cols.contains(n)) else { break };
+        let cells: Option<Vec<_>> = words.map(cell).collect();
+        let Some(mut cells) = cells.filter(|c| !c.is_empty() && c.len() <= table.cols.len()) else { break };
+        table.cut |= cells.len() < table.cols.len();
+        cells.resize(table.cols.len(), None);
+        table.rows.push((number, cells));
+        table.last = i;
+        if table.rows.len() == table.cols.len() {
+            break;
+        }
+    }
+    table.cut |= table.rows.len() < table.cols.len();
+    (!table.rows.is_empty() && table.cols.len() <= MAX_DEVICES).then_some(table)
+}
+
+impl Table {
+    /// The cell of a row's device and a column's.
+    fn at(&self, row: u32, col: u32) -> Option<f64> {
+        let j = self.cols.iter().position(|c| *c == col)?;
+        let (_, cells) = self.rows.iter().find(|(number, _)| *number == row)?;
+        cells.get(j).copied().flatten()
+    }
+}
+
+/// Reads the table below a title; returns its last line.
+fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: &mut Found) -> Option<usize> {
+    let table = read(text, at)?;
+    let lines = text.numbers(at, table.last);
+    if table.cut {
+        let message = format!("the table is cut: {} of {} rows", table.rows.len(), table.cols.len());
+        found.warn(text, TOOL, lines, message);
+    }
+    let of = |gpu: bool| {
+        let chosen = run.kinds.iter().filter(|(_, kind)| matches!(kind, Kind::Gpu(_)) == gpu).map(|(n, _)| *n);
+        chosen.filter(|n| table.cols.contains(n)).collect::<Vec<u32>>()
+    };
+    let (gpus, hosts) = (of(true), of(false));
+    match what {
+        What::Access => {
+            let status = |a: &u32, b: &u32| {
+                let can = table.at(*a, *b).filter(|_| a != b)?;
+                Some(if can != 0.0 { P2pStatus::Ok } else { P2pStatus::NotSupported })
+            };
+            let cells = gpus.iter().map(|a| gpus.iter().map(|b| status(a, b)).collect()).collect();
+            let numbers: Vec<u32> = (0..gpus.len() as u32).collect();
+            let (rows, cols) = (gpu_names(&numbers), gpu_names(&numbers));
+            if gpus.len() > 1 {
+                let matrix = P2pMatrix { capability: P2pCapability::Access, rows, cols, cells };
+                found.push(text, TOOL, lines, Fact::P2p(matrix));
+            }
+        }
+        What::Rates(direction) => {
+            for (rows, cols, p2p) in [(&gpus, &gpus, Some(true)), (&hosts, &gpus, None), (&gpus, &hosts, None)] {
+                let values: Vec<Vec<Option<f64>>> =
+                    rows.iter().map(|a| cols.iter().map(|b| table.at(*a, *b)).collect()).collect();
+                if values.iter().flatten().all(Option::is_none) {
+                    continue;
+                }
+                let names = |of: &[u32]| of.iter().filter_map(|n| run.name(*n)).collect::<Vec<String>>();
+                let matrix = Matrix {
+                    quantity: Quantity::Bandwidth,
+                    direction: Some(direction),
+                    p2p,
+                    op: None,
+                    engine: Some(Engine::Ce),
+                    unit: Unit::GigabytesPerSecond,
+                    size: None,
+                    rows: names(rows),
+                    cols: names(cols),
+                    values,
+                    title: title.to_owned(),
+                };
+                found.push(text, TOOL, lines, Fact::Matrix(matrix));
+            }
+        }
+    }
+    Some(table.last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::scanned;
+    use super::*;
+
+    const RUN: &str = "\
+          RocmBandwidthTest Version: 2.5.1
+
+          Launch Command is: rocm-bandwidth-test (rocm_bandwidth -a)
+
+          Device: 0,  Some EPYC 64-Core Processor
+          Device: 1,  Card A,  GPU-0123,  0d:0.0
+          Device: 2,  Card A,  GPU-4567,  10:0.0
+
+          Inter-Device Access
+
+          D/D       0         1         2
+
+          0         1         1         1
+
+          1         1         1         1
+
+          2         1         0         1
+
+
+          Inter-Device Numa Distance
+
+          D/D       0         1         2
+
+          0         0         20        20
+
+          Unidirectional copy peak bandwidth GB/s
+
+          D/D       0           1           2
+
+          0         N/A         25.100      25.200
+
+          1         26.300      900.000     21.400
+
+          2         26.500      N/A         901.000
+
+          Bdirectional copy peak bandwidth GB/s
+
+          D/D       0           1           2
+
+          0         N/A         48.000      48.100
+";
+
+    #[test]
+    fn a_run() {
+        let found = scanned(scan, RUN);
+        let [gpus, host, access, pairs, down, up, both] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::Gpus(gpus) = &gpus.fact else { panic!() };
+        assert_eq!((gpus[1].address.unwrap().to_string(), gpus[1].index), ("0000:10:00.0".to_owned(), Some(1)));
+        assert!(matches!(&host.fact, Fact::Host(h) if h.sockets == Some(1)));
+        let Fact::P2p(access) = &access.fact else { panic!() };
+        assert_eq!(access.cells, [[None, Some(P2pStatus::Ok)], [Some(P2pStatus::NotSupported), None]]);
+        let matrix = |e: &super::super::Evidence| match &e.fact {
+            Fact::Matrix(m) => m.clone(),
+            other => panic!("{other:?}"),
+        };
+        let (pairs, down, up, both) = (matrix(pairs), matrix(down), matrix(up), matrix(both));
+        assert_eq!((pairs.between("GPU0", "GPU1"), pairs.between("GPU1", "GPU0")), (Some(21.4), None));
+        assert_eq!((down.between("host", "GPU1"), up.between("GPU0", "host")), (Some(25.2), Some(26.3)));
+        assert_eq!((both.direction, both.between("host", "GPU0")), (Some(Direction::Bidirectional), Some(48.0)));
+        assert_eq!(found.warnings.len(), 1, "the last table is cut");
+    }
+
+    #[test]
+    fn two_cpus_are_two_host_memories_and_prose_is_nothing() {
+        let found = scanned(
+            scan,
+            "RocmBandwidthTest Version: 2.6.0\nDevice: 0,  X CPU\nDevice: 1,  X CPU\nDevice: 2,  C,  05:0.0\n\
+             Unidirectional copy peak bandwidth GB/s\nD/D 0 1 2\n0 N/A N/A 20\n1 N/A N/A 21\n2 22 23 700\n",
+        );
+        let Fact::Matrix(m) = &found.evidence[3].fact else { panic!("{found:#?}") };
+        assert_eq!((m.rows.as_slice(), m.value(1, 0)), (&["host0".to_owned(), "host1".to_owned()][..], Some(21.0)));
+        assert_eq!(scanned(scan, "Device Access\n D/D 0 1\n 0 1 1\n 1 1 1\n"), Found::default());
+    }
+}
