@@ -3,7 +3,7 @@
 use crate::assemble::assume_places;
 use crate::catalogue::Parts;
 use crate::machine::Machine;
-use crate::model::Model;
+use crate::model::{Assume, Model};
 
 /// A machine with what has to be taken to be so before anything can be expected of it.
 #[derive(Clone, Debug)]
@@ -13,14 +13,14 @@ pub struct Assumed<'m> {
 }
 
 impl<'m> Assumed<'m> {
-    /// Places the GPUs of a machine, where no source does ([`assume_places`]).
-    pub fn of(machine: &'m Machine) -> Self {
-        Assumed { machine, placed: assume_places(machine) }
+    /// Places the GPUs of a machine, where no source does and their parts are known ([`assume_places`]).
+    pub fn of(machine: &'m Machine, parts: &Parts) -> Self {
+        Assumed { machine, placed: assume_places(machine, parts) }
     }
 
     /// The model of it, with widths and generations that no source tells ([`Model::assuming`]).
-    pub fn model<'a>(&'a self, parts: &'a Parts) -> Model<'a> {
-        Model::assuming(self.placed.as_ref().map_or(self.machine, |(placed, _)| placed), parts)
+    pub fn model<'a>(&'a self, parts: &'a Parts, assume: Assume) -> Model<'a> {
+        Model::assuming(self.placed.as_ref().map_or(self.machine, |(placed, _)| placed), parts, assume)
     }
 
     /// What was taken to be so, in sentences; none where sources tell all that matters.

@@ -9,7 +9,7 @@ use peerlane::assumed::Assumed;
 use peerlane::catalogue::{Parts, read_system};
 use peerlane::evidence::{Engine, Operation};
 use peerlane::fabric::NodeId;
-use peerlane::model::{Model, PeerAccess, Transfer};
+use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 
 const RTX6KPRO: &str = "github.com/voipmonitor/rtx6kpro, hardware";
 
@@ -441,8 +441,8 @@ fn what_programs_leave_out_is_assumed() {
         for text in less.into_iter().flatten() {
             let machine = read_system(&text, "elsewhere.toml").unwrap();
             assert!(Model::new(&machine, Parts::embedded()).assumptions().is_empty());
-            let assumed = Assumed::of(&machine);
-            let model = assumed.model(Parts::embedded());
+            let assumed = Assumed::of(&machine, Parts::embedded());
+            let model = assumed.model(Parts::embedded(), Assume::Parts);
             let [low, high] = figure.published;
             // a faster card than the slot counts as far as half
             let Told { value, interval } = of(figure, &model);

@@ -9,7 +9,7 @@ use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
 use peerlane::export::json::{CheckDocument, MachineCheck};
 use peerlane::machine::{Machine, MachineKind, Observed};
-use peerlane::model::Model;
+use peerlane::model::{Assume, Model};
 
 use super::measure::{self, Taken};
 use super::site::Site;
@@ -185,8 +185,8 @@ fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std:
     if !comparison::only_seen(&sections) {
         return comparison::write(out, &sections, false, most);
     }
-    let assumed = Assumed::of(machine);
-    let assuming = assumed.model(Parts::embedded());
+    let assumed = Assumed::of(machine, Parts::embedded());
+    let assuming = assumed.model(Parts::embedded(), Assume::Parts);
     let sections = comparison::sections(&assuming, &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;
     let stands = sections.iter().any(Section::expects);

@@ -10,7 +10,7 @@ use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, Explanat
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::lift::{Lift, lifts};
 use peerlane::machine::Machine;
-use peerlane::model::{Answer, Model, PeerAccess, Route, Transfer};
+use peerlane::model::{Answer, Assume, Model, PeerAccess, Route, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
 
@@ -43,8 +43,8 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
     }
-    let assumed = Assumed::of(machine);
-    let model = assumed.model(Parts::embedded());
+    let assumed = Assumed::of(machine, Parts::embedded());
+    let model = assumed.model(Parts::embedded(), Assume::Usual);
     let explained = ExplanationDocument { assumptions: assumed.sentences(&model), ..explain(&model, ends.0, ends.1) };
     if args.detail.json {
         json(out, &explained)?;

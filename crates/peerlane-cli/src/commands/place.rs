@@ -8,6 +8,7 @@ use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::machine::Machine;
+use peerlane::model::Assume;
 use peerlane::place::{self, Format, PlacementDocument, Request};
 
 use super::json;
@@ -19,8 +20,8 @@ use crate::{Failure, Outcome};
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let machine = the_only(&loaded.machines)?;
-    let assumed = Assumed::of(machine);
-    let model = assumed.model(Parts::embedded());
+    let assumed = Assumed::of(machine, Parts::embedded());
+    let model = assumed.model(Parts::embedded(), Assume::Usual);
     let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
     let request = Request {
         jobs: jobs.or_else(|| args.gpus.map(|n| vec![n])).unwrap_or_default(),

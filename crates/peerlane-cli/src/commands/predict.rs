@@ -8,7 +8,7 @@ use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::{ExpectedMatrix, predict};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
-use peerlane::model::{Model, PeerAccess, Transfer};
+use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::units::Bytes;
 
 use super::{between, heading, json, on_assumptions};
@@ -27,8 +27,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines.iter().enumerate() {
-        let assumed = Assumed::of(machine);
-        let model = assumed.model(Parts::embedded());
+        let assumed = Assumed::of(machine, Parts::embedded());
+        let model = assumed.model(Parts::embedded(), Assume::Usual);
         let matrices = predict(&model);
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
         // what is taken of links that nothing uses does not matter

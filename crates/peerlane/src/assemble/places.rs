@@ -1,19 +1,25 @@
 //! Places for GPUs of which no source tells where they are, so that something can be expected of them.
 
+use crate::catalogue::Parts;
+use crate::evidence::{Direction, Quantity};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::Machine;
 use crate::names::ranges;
+use crate::units::Rate;
 
 /// The machine with its GPUs at root ports of one CPU, and a sentence that says so, where no source tells where any of them is:
 /// the shortest way over PCIe that needs no switch, so that what is expected of it is the most to expect. `None` where the place of
-/// any GPU or a link between two is known.
+/// any GPU or a link between two is known, where the part of one is not, and where direct copies are faster than PCIe.
 ///
 /// A program that prints nothing but rates leaves it so (p2pBandwidthLatencyTest, nvbandwidth).
-pub fn assume_places(machine: &Machine) -> Option<(Machine, String)> {
+pub fn assume_places(machine: &Machine, parts: &Parts) -> Option<(Machine, String)> {
     let fabric = &machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
     let placed = |gpu: &NodeId| !fabric.links_of(*gpu).is_empty();
-    if gpus.is_empty() || gpus.iter().any(placed) || machine.stated_classes.is_some() {
+    let links: Option<Vec<PcieWidth>> =
+        gpus.iter().map(|gpu| fabric.node(*gpu).part.as_deref().and_then(|key| parts.get(key)?.pcie)).collect();
+    let fastest = links?.iter().filter_map(|width| width.raw_rate()).map(Rate::gb).fold(0.0, f64::max);
+    if gpus.is_empty() || gpus.iter().any(placed) || machine.stated_classes.is_some() || outruns(machine, fastest) {
         return None;
     }
     let names: Vec<&str> = gpus.iter().map(|gpu| fabric.node(*gpu).name.as_str()).collect();
@@ -43,6 +49,21 @@ pub fn assume_places(machine: &Machine) -> Option<(Machine, String)> {
     Some((machine, sentence))
 }
 
+/// Whether copies between two GPUs go faster than a link of so many GB/s a direction lets them.
+fn outruns(machine: &Machine, fastest: f64) -> bool {
+    let mut matrices = machine.matrices.iter().map(|observed| &observed.matrix);
+    matrices.any(|m| {
+        let ways = if m.direction == Some(Direction::Bidirectional) { 2.0 } else { 1.0 };
+        let faster = |value: &f64| m.unit.rate(*value).is_some_and(|rate| rate.gb() > ways * fastest);
+        let between = m
+            .rows
+            .iter()
+            .zip(&m.values)
+            .flat_map(|(row, values)| m.cols.iter().zip(values).filter(move |(col, _)| *col != row));
+        m.quantity == Quantity::Bandwidth && between.filter_map(|(_, value)| value.as_ref()).any(faster)
+    })
+}
+
 fn add(builder: &mut FabricBuilder, stem: &str, kind: NodeKind) -> NodeId {
     let name = builder.fresh_name(stem);
     builder.node(Node { assumed: true, ..Node::new(name, kind) })
@@ -51,11 +72,10 @@ fn add(builder: &mut FabricBuilder, stem: &str, kind: NodeKind) -> NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::Parts;
     use crate::evidence::{Engine, Operation};
     use crate::fabric::PathClass;
     use crate::machine::MachineKind;
-    use crate::model::{Model, PeerAccess, Transfer};
+    use crate::model::{Assume, Model, PeerAccess, Transfer};
 
     fn of_gpus(part: Option<&str>, linked: bool) -> Machine {
         let mut b = FabricBuilder::new();
@@ -69,11 +89,11 @@ mod tests {
 
     #[test]
     fn gpus_of_no_place_are_at_one_cpu() {
-        let (placed, sentence) = assume_places(&of_gpus(Some("rtx-a6000"), false)).unwrap();
+        let (placed, sentence) = assume_places(&of_gpus(Some("rtx-a6000"), false), Parts::embedded()).unwrap();
         assert_eq!(sentence, "GPU0, GPU1 at root ports of one CPU: no source tells where they are");
         let [source, destination] = ["GPU0", "GPU1"].map(|name| placed.fabric.find(name).unwrap());
         assert_eq!(placed.fabric.class(source, destination), Some(PathClass::Phb));
-        let model = Model::assuming(&placed, Parts::embedded());
+        let model = Model::assuming(&placed, Parts::embedded(), Assume::Parts);
         let transfer = |peer| Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
         let (answer, [low, high]) = model.solve_with_interval(&[transfer(PeerAccess::Enabled)]).unwrap().remove(0);
         assert!((answer.rate.gb() - 26.35).abs() < 0.01 && low.gb() < 14.0 && high.gb() < 28.0, "{answer:?}");
@@ -86,10 +106,12 @@ mod tests {
 
     #[test]
     fn what_is_known_stays() {
-        assert!(assume_places(&of_gpus(Some("rtx-a6000"), true)).is_none());
-        let placed = assume_places(&of_gpus(None, false)).unwrap().0;
-        let usual = Model::assuming(&placed, Parts::embedded()).assumptions();
-        assert!(usual[0].starts_with("GPU0, GPU1 at PCIe 4.0 x16, as is usual"), "{usual:?}");
-        assert!(assume_places(&placed).is_none());
+        let placed = |machine: &Machine| assume_places(machine, Parts::embedded()).map(|(placed, _)| placed);
+        assert!(placed(&of_gpus(Some("rtx-a6000"), true)).is_none(), "a link is known");
+        assert!(placed(&of_gpus(None, false)).is_none(), "of no part");
+        let mut machine = of_gpus(Some("rtx-a6000"), false);
+        assert!(placed(&placed(&machine).unwrap()).is_none());
+        machine.matrices = vec![crate::check::testing::uniform(2, 52.0, &[])];
+        assert!(placed(&machine).is_none(), "no PCIe 4.0");
     }
 }

@@ -33,7 +33,7 @@ use crate::evidence::{Direction, Engine, Operation};
 use crate::flows::Flows;
 use crate::lift::{Lift, lifts};
 use crate::machine::{Facts, Machine};
-use crate::model::{Model, PeerAccess, Transfer};
+use crate::model::{Assume, Model, PeerAccess, Transfer};
 use crate::run::Run;
 
 /// Up to so many GPUs all pairs, splits and rings are looked at; of more, only what goes with host memory.
@@ -125,8 +125,8 @@ pub(crate) fn ring_bound(model: &Model) -> Option<f64> {
 /// All figures of one.
 fn design(subject: &Subject, parts: &Parts) -> Design {
     let Subject { name, machine, run } = *subject;
-    let assumed = Assumed::of(machine);
-    let model = assumed.model(parts);
+    let assumed = Assumed::of(machine, parts);
+    let model = assumed.model(parts, Assume::Usual);
     let gpus = machine.fabric.of_kind(crate::fabric::NodeKind::Gpu).count();
     let mut design = Design {
         name: name.to_owned(),

@@ -3,11 +3,29 @@
 use super::nvlink::Bundle;
 use super::resources::{Carriage, LinkModel, is_above, part_of, root_part};
 use crate::catalogue::Parts;
+use crate::evidence::{Direction, Quantity};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
-use crate::names::{natural, ranges};
+use crate::machine::Machine;
+use crate::names::{is_host, natural, ranges};
 
 /// Levels of switches of unknown make that are looked through.
 const LEVELS: usize = 4;
+
+/// Lanes of a link that nothing tells: GPUs and adapters for which rates matter have no fewer.
+const LANES: u8 = 16;
+
+/// How much may be taken to be so of links that no source tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Assume {
+    /// Nothing: what is not known has no rate.
+    #[default]
+    Nothing,
+    /// Of PCIe links, the most that the parts at them can do, or at the slow end of intervals half of it; of NVLinks, the
+    /// generation that their number suggests.
+    Parts,
+    /// Also that devices of which no part is known have the links that are usual, within half and twice their rate.
+    Usual,
+}
 
 /// A width that no source tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +37,8 @@ pub(super) struct AssumedWidth {
 }
 
 /// The width of a link of which it is not known, where both ends run at what they can do.
-pub(super) fn width(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<AssumedWidth> {
+pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<AssumedWidth> {
+    let fabric = &machine.fabric;
     let link = fabric.link(id);
     let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return None };
     let (upper, lower) = if is_above(fabric, id, link.a) { (link.a, link.b) } else { (link.b, link.a) };
@@ -28,7 +47,7 @@ pub(super) fn width(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Assume
         NodeKind::RootComplex => root_part(fabric, parts, upper),
         _ => part_of(fabric, parts, upper),
     };
-    let below = able.unwrap_or_else(|| usual(fabric));
+    let below = able.unwrap_or_else(|| usual(machine));
     let generations = [below.generation, above.and_then(|part| part.pcie).and_then(|width| width.generation)];
     let width = PcieWidth {
         generation: running.generation.or(allowed.generation).or(generations.into_iter().flatten().min()),
@@ -38,15 +57,32 @@ pub(super) fn width(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<Assume
 }
 
 /// The links of a machine of which not even the GPUs' product is known: those of the time of its NVLinks, else what has been sold
-/// most since 2020, of which PCIe 3.0 is half and 5.0 twice.
-fn usual(fabric: &Fabric) -> PcieWidth {
+/// most since 2020, of which PCIe 3.0 is half and 5.0 twice; and no less than copies of host memory need.
+fn usual(machine: &Machine) -> PcieWidth {
+    let fabric = &machine.fabric;
     let nvlink = fabric.of_kind(NodeKind::Gpu).find_map(|gpu| nvlink_generations(fabric, gpu));
     let generation = match nvlink {
         Some([older, _]) if older < 3 => PcieGeneration::Gen3,
         Some([newer, _]) if newer > 3 => PcieGeneration::Gen5,
         _ => PcieGeneration::Gen4,
     };
-    PcieWidth::new(generation, 16)
+    let seen = host_copies(machine).fold(0.0, f64::max);
+    let carries = |width: &PcieWidth| width.raw_rate().is_some_and(|raw| raw.bytes_per_second() > seen);
+    let faster = PcieGeneration::ALL.into_iter().filter(|g| *g >= generation).map(|g| PcieWidth::new(g, LANES));
+    faster.into_iter().find(carries).unwrap_or(PcieWidth::new(generation, LANES))
+}
+
+/// Rates of copies from and to host memory one way, in bytes a second.
+fn host_copies(machine: &Machine) -> impl Iterator<Item = f64> {
+    let one_way = machine.matrices.iter().map(|observed| &observed.matrix).filter(|m| {
+        let hosts = |names: &[String]| names.iter().any(|name| is_host(name));
+        m.quantity == Quantity::Bandwidth
+            && m.direction == Some(Direction::Unidirectional)
+            && (hosts(&m.rows) || hosts(&m.cols))
+    });
+    one_way.flat_map(|m| {
+        m.values.iter().flatten().flatten().filter_map(|value| Some(m.unit.rate(*value)?.bytes_per_second()))
+    })
 }
 
 /// What a device can do: by its part, else the widest of what is below it.

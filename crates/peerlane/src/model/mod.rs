@@ -24,6 +24,7 @@ use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
 use crate::share::{Binding, ShareError};
 use crate::units::Rate;
+pub use assumed::Assume;
 pub use latency::{Curve, Latency};
 pub use queue::Wait;
 pub(crate) use queue::{Problem, caps};
@@ -174,8 +175,8 @@ pub struct Model<'a> {
     capacities: Vec<f64>,
     links: Vec<LinkModel>,
     nodes: Vec<NodeModel>,
-    /// Whether links of unknown width or generation run at what can be done there.
-    assuming: bool,
+    /// What is taken of links that no source tells.
+    assume: Assume,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
     ends: OnceCell<Box<[Model<'a>; 2]>>,
 }
@@ -183,20 +184,19 @@ pub struct Model<'a> {
 impl<'a> Model<'a> {
     /// Builds the resources of a machine.
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
-        Self::build(machine, parts, false)
+        Self::build(machine, parts, Assume::Nothing)
     }
 
-    /// The same, where PCIe links of which no source tells the width run at the most that the parts at them can do, or at half of
-    /// it at the slow end of intervals; those of devices of which no part is known at 4.0 x16, from half to twice that; and
-    /// NVLinks of unknown generation at the one that their count suggests. [`Model::assumptions`] says which.
-    pub fn assuming(machine: &'a Machine, parts: &'a Parts) -> Self {
-        Self::build(machine, parts, true)
+    /// The same, where links of which no source tells the width or generation are taken to be so wide and fast.
+    /// [`Model::assumptions`] says which.
+    pub fn assuming(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
+        Self::build(machine, parts, assume)
     }
 
-    fn build(machine: &'a Machine, parts: &'a Parts, assuming: bool) -> Self {
-        let Built { resources, links, nodes } = resources::build(machine, parts, assuming);
+    fn build(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
+        let Built { resources, links, nodes } = resources::build(machine, parts, assume);
         let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-        Model { machine, parts, resources, capacities, links, nodes, assuming, ends: OnceCell::new() }
+        Model { machine, parts, resources, capacities, links, nodes, assume, ends: OnceCell::new() }
     }
 
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
@@ -262,7 +262,7 @@ impl<'a> Model<'a> {
     pub fn ends(&self) -> [&Model<'a>; 2] {
         let ends = self.ends.get_or_init(|| {
             let [fast, slow] = [self.parts.fast(), self.parts.slow()];
-            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assuming)))
+            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assume)))
         });
         [&ends[0], &ends[1]]
     }

@@ -4,7 +4,7 @@
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
-use super::assumed;
+use super::assumed::{self, Assume};
 use super::defaults::{
     self, C2C_RATE, Fallback, Known, NVLINK_REQUEST, SM_LINE, XGMI_EFFICIENCY, XGMI_LINK_RATE, constant,
 };
@@ -55,9 +55,9 @@ impl Bundle {
     }
 }
 
-/// The bundle that a link is, `None` for links of other kinds, or what is not known of it; `assuming`, of a generation that the
-/// count suggests.
-pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assuming: bool) -> Option<Result<Bundle, String>> {
+/// The bundle that a link is, `None` for links of other kinds, or what is not known of it; of the generation that the
+/// number suggests, where that may be assumed.
+pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume) -> Option<Result<Bundle, String>> {
     let link = fabric.link(id);
     let plain = |words: String, rate: f64, why: &str| Bundle {
         words,
@@ -97,7 +97,7 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assuming: bool)
                 Some(Bundle { assumed: Some(usual), ..bundle })
             };
             Some(match found {
-                Err(why) if assuming => suggested().ok_or(why),
+                Err(why) if assume != Assume::Nothing => suggested().ok_or(why),
                 found => found,
             })
         }

@@ -1,7 +1,7 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
 use super::Resource;
-use super::assumed::{self, AssumedWidth};
+use super::assumed::{self, Assume, AssumedWidth};
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
@@ -119,12 +119,12 @@ pub(super) fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
     fabric.upstream(fabric.link(id).other(node)).is_some_and(|(up, _)| up == id)
 }
 
-/// Builds the resources of a machine; `assuming`, links of unknown width run at what can be done there.
-pub(super) fn build(machine: &Machine, parts: &Parts, assuming: bool) -> Built {
+/// Builds the resources of a machine, with what may be assumed of links that no source tells.
+pub(super) fn build(machine: &Machine, parts: &Parts, assume: Assume) -> Built {
     let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
     let fabric = &machine.fabric;
     for id in fabric.link_ids() {
-        built.add_link(machine, parts, id, assuming);
+        built.add_link(machine, parts, id, assume);
     }
     for id in fabric.ids() {
         built.add_node(fabric, parts, id);
@@ -141,11 +141,11 @@ impl Built {
         self.resources.len() - 1
     }
 
-    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId, assuming: bool) {
+    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) {
         let fabric = &machine.fabric;
         let link = fabric.link(id);
         let name = link_name(fabric, id);
-        let carriage = carriage(machine, parts, id, assuming);
+        let carriage = carriage(machine, parts, id, assume);
         let per_channel = match &carriage {
             Carriage::Pcie { raw, words, .. } => {
                 Some((*raw, words.clone(), "transfer rate × lanes × line code".to_owned()))
@@ -274,16 +274,18 @@ pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> 
     fabric.package(root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
 }
 
-fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assuming: bool) -> Carriage {
+fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) -> Carriage {
     let fabric = &machine.fabric;
     let link = fabric.link(id);
-    if let Some(found) = bundle(fabric, parts, id, assuming) {
+    if let Some(found) = bundle(fabric, parts, id, assume) {
         return found.map_or_else(Carriage::Unknown, Carriage::Bundle);
     }
     match &link.kind {
         LinkKind::Pcie { .. } => {
             let (told, note) = width_under_load(&link.kind, machine.kind);
-            let assumed = (assuming && told.raw_rate().is_none()).then(|| assumed::width(fabric, parts, id)).flatten();
+            let untold = assume != Assume::Nothing && told.raw_rate().is_none();
+            let assumed = untold.then(|| assumed::width(machine, parts, id)).flatten();
+            let assumed = assumed.filter(|width| width.of_parts || assume == Assume::Usual);
             let width = assumed.map_or(told, |assumed| assumed.width);
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
