@@ -72,7 +72,7 @@ fn add(builder: &mut FabricBuilder, stem: &str, kind: NodeKind) -> NodeId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::{Engine, Operation};
+    use crate::evidence::{Engine, Operation, Text, scan_text};
     use crate::fabric::PathClass;
     use crate::machine::MachineKind;
     use crate::model::{Assume, Model, PeerAccess, Transfer};
@@ -109,9 +109,23 @@ mod tests {
         let placed = |machine: &Machine| assume_places(machine, Parts::embedded()).map(|(placed, _)| placed);
         assert!(placed(&of_gpus(Some("rtx-a6000"), true)).is_none(), "a link is known");
         assert!(placed(&of_gpus(None, false)).is_none(), "of no part");
-        let mut machine = of_gpus(Some("rtx-a6000"), false);
-        assert!(placed(&placed(&machine).unwrap()).is_none());
-        machine.matrices = vec![crate::check::testing::uniform(2, 52.0, &[])];
-        assert!(placed(&machine).is_none(), "no PCIe 4.0");
+        assert!(placed(&placed(&of_gpus(Some("rtx-a6000"), false)).unwrap()).is_none());
+    }
+
+    #[test]
+    fn rates_above_pcie_are_of_another_link() {
+        let placed = |rate: &str| {
+            let text = format!(
+                "[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\n\
+                 Device: 0, NVIDIA RTX A6000, pciBusID: 1, pciDeviceID: 0, pciDomainID:0\n\
+                 Device: 1, NVIDIA RTX A6000, pciBusID: 2, pciDeviceID: 0, pciDomainID:0\n\
+                 Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n   D\\D     0      1\n     \
+                 0 670.00  {rate}\n     1  {rate} 670.00\n"
+            );
+            let machine = super::super::assemble(scan_text(&Text::new("p2p.txt", text.as_bytes()))).remove(0);
+            assume_places(&machine, Parts::embedded()).is_some()
+        };
+        assert!(placed("26.30"));
+        assert!(!placed("52.70"), "an NVLink bridge");
     }
 }

@@ -68,7 +68,7 @@ mod unsteady_rate;
 mod unsupported_peer_access;
 
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
