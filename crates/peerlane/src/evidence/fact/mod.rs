@@ -1,6 +1,12 @@
 //! What a piece of evidence can say.
 
+mod kernel;
+mod nccl;
+
 use std::collections::BTreeMap;
+
+pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
+pub use nccl::{Channel, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 
 use super::matrix::{Matrix, Unit};
 use super::pci_tree::PciTree;
@@ -315,26 +321,6 @@ pub struct Modules {
     pub loaded: BTreeMap<String, u32>,
 }
 
-/// What the IOMMU does with the accesses of devices that the kernel drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IommuDomain {
-    /// Each is translated.
-    Translated,
-    /// They pass.
-    Passthrough,
-}
-
-/// Errors of one code that NVIDIA's driver logged of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Xid {
-    /// The GPU.
-    pub address: PciAddress,
-    /// The code, by NVIDIA's list of Xid errors.
-    pub code: u32,
-    /// How often.
-    pub count: u32,
-}
-
 /// A port of an RDMA adapter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RdmaPort {
@@ -363,58 +349,6 @@ pub struct AcsLines {
     pub redirecting: u32,
 }
 
-/// How bad a PCIe error is (advanced error reporting).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PcieErrorKind {
-    /// The link repeated what was broken.
-    Corrected,
-    /// A transaction was lost.
-    NonFatal,
-    /// The link is not to be trusted.
-    Fatal,
-}
-
-/// PCIe errors of one kind that the kernel logged of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PcieError {
-    /// The device.
-    pub address: PciAddress,
-    /// How bad they are.
-    pub kind: PcieErrorKind,
-    /// How many.
-    pub count: u32,
-}
-
-/// What the kernel says of GPUs, PCIe and the IOMMU.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KernelFacts {
-    /// Words of its command line that matter to ways between devices: `iommu=pt`.
-    pub parameters: Vec<String>,
-    /// What the IOMMU does by default, as the log has it.
-    pub iommu: Option<IommuDomain>,
-    /// Errors of GPUs.
-    pub xids: Vec<Xid>,
-    /// GPUs that the driver says have fallen off the bus, in other words than by an Xid error.
-    pub lost: Vec<PciAddress>,
-    /// Errors of PCIe links.
-    pub pcie_errors: Vec<PcieError>,
-    /// Links that are slower than their devices.
-    pub limited: Vec<LimitedLink>,
-}
-
-/// A link that the kernel found slower than a device below it, when it took the device into use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LimitedLink {
-    /// The device.
-    pub device: PciAddress,
-    /// The port of the slow link, at the device or above it.
-    pub at: PciAddress,
-    /// What that link runs at.
-    pub width: PcieWidth,
-    /// What the device is capable of.
-    pub capable: PcieWidth,
-}
-
 /// One line of `sensors`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SensorReading {
@@ -426,100 +360,6 @@ pub struct SensorReading {
     pub value: f64,
     /// `°C`, `W`, `V`, `RPM`.
     pub unit: String,
-}
-
-/// A channel of an [`NcclGraph`]: device order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Channel {
-    /// GPUs by NCCL's device number.
-    pub gpus: Vec<u32>,
-    /// Networks by NCCL's device number.
-    pub nets: Vec<u32>,
-}
-
-/// One graph of an NCCL graph dump.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NcclGraph {
-    /// Graph number: 0 ring, 1 tree, 2 collnet …
-    pub id: u32,
-    /// NCCL's pattern number.
-    pub pattern: u32,
-    /// GB/s that NCCL gives each channel inside the node.
-    pub speed_intra: f64,
-    /// GB/s to the network.
-    pub speed_inter: f64,
-    /// Worst path type inside the node.
-    pub type_intra: Option<String>,
-    /// Worst path type to the network.
-    pub type_inter: Option<String>,
-    /// The channels.
-    pub channels: Vec<Channel>,
-}
-
-/// A connection that NCCL's log reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NcclTransport {
-    /// Sending rank.
-    pub from: u32,
-    /// Receiving rank.
-    pub to: u32,
-    /// `P2P/CUMEM`, `SHM/direct`, `NET/IB/0` …
-    pub via: String,
-    /// How many channels say so.
-    pub channels: u32,
-}
-
-/// A rank of an [`NcclLog`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NcclRank {
-    /// CUDA's number of its GPU.
-    pub cuda: Option<u32>,
-    /// The driver's.
-    pub driver: Option<u32>,
-    /// Its address.
-    pub address: Option<PciAddress>,
-}
-
-/// An adapter that NCCL uses without GPUDirect RDMA.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NcclStaged {
-    /// The adapter: its name, else NCCL's number of it.
-    pub adapter: String,
-    /// For which GPU only, where told.
-    pub gpu: Option<PciAddress>,
-    /// Why, where it is for the way between them: NCCL's number of its class, and the largest that it takes.
-    pub distance: Option<(u32, u32)>,
-}
-
-/// An `NCCL_DEBUG=INFO` log.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NcclLog {
-    /// NCCL version.
-    pub version: Option<String>,
-    /// Host name.
-    pub host: Option<String>,
-    /// Hosts that the lines are from; 0 where the lines do not name theirs.
-    pub hosts: usize,
-    /// Ranks of the communicator, where told.
-    pub size: Option<u32>,
-    /// The ranks that the log speaks of.
-    pub ranks: BTreeMap<u32, NcclRank>,
-    /// Networks in use, as the log names them: `mlx5_0:1/IB`.
-    pub networks: Vec<String>,
-    /// The transport between hosts: `IB`, `Socket`.
-    pub network: Option<String>,
-    /// True where it found no device for RDMA, or no library for it.
-    pub no_rdma: bool,
-    /// Adapters that it uses without GPUDirect RDMA.
-    pub staged: Vec<NcclStaged>,
-    /// `NCCL_…` variables that the environment sets.
-    pub variables: BTreeMap<String, String>,
-    /// Connections, each once.
-    pub transports: Vec<NcclTransport>,
-    /// Rings and trees, as printed.
-    pub rings: Vec<Vec<u32>>,
-    /// WARN lines.
-    pub warnings: Vec<String>,
 }
 
 /// A published table of rates whose rows are named in words.

@@ -1,0 +1,99 @@
+//! What NCCL says of its channels.
+
+use std::collections::BTreeMap;
+
+use crate::fabric::PciAddress;
+
+/// A channel of an [`NcclGraph`]: device order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Channel {
+    /// GPUs by NCCL's device number.
+    pub gpus: Vec<u32>,
+    /// Networks by NCCL's device number.
+    pub nets: Vec<u32>,
+}
+
+/// One graph of an NCCL graph dump.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NcclGraph {
+    /// Graph number: 0 ring, 1 tree, 2 collnet …
+    pub id: u32,
+    /// NCCL's pattern number.
+    pub pattern: u32,
+    /// GB/s that NCCL gives each channel inside the node.
+    pub speed_intra: f64,
+    /// GB/s to the network.
+    pub speed_inter: f64,
+    /// Worst path type inside the node.
+    pub type_intra: Option<String>,
+    /// Worst path type to the network.
+    pub type_inter: Option<String>,
+    /// The channels.
+    pub channels: Vec<Channel>,
+}
+
+/// A connection that NCCL's log reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclTransport {
+    /// Sending rank.
+    pub from: u32,
+    /// Receiving rank.
+    pub to: u32,
+    /// `P2P/CUMEM`, `SHM/direct`, `NET/IB/0` …
+    pub via: String,
+    /// How many channels say so.
+    pub channels: u32,
+}
+
+/// A rank of an [`NcclLog`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NcclRank {
+    /// CUDA's number of its GPU.
+    pub cuda: Option<u32>,
+    /// The driver's.
+    pub driver: Option<u32>,
+    /// Its address.
+    pub address: Option<PciAddress>,
+}
+
+/// An adapter that NCCL uses without GPUDirect RDMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NcclStaged {
+    /// The adapter: its name, else NCCL's number of it.
+    pub adapter: String,
+    /// For which GPU only, where told.
+    pub gpu: Option<PciAddress>,
+    /// Why, where it is for the way between them: NCCL's number of its class, and the largest that it takes.
+    pub distance: Option<(u32, u32)>,
+}
+
+/// An `NCCL_DEBUG=INFO` log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NcclLog {
+    /// NCCL version.
+    pub version: Option<String>,
+    /// Host name.
+    pub host: Option<String>,
+    /// Hosts that the lines are from; 0 where the lines do not name theirs.
+    pub hosts: usize,
+    /// Ranks of the communicator, where told.
+    pub size: Option<u32>,
+    /// The ranks that the log speaks of.
+    pub ranks: BTreeMap<u32, NcclRank>,
+    /// Networks in use, as the log names them: `mlx5_0:1/IB`.
+    pub networks: Vec<String>,
+    /// The transport between hosts: `IB`, `Socket`.
+    pub network: Option<String>,
+    /// True where it found no device for RDMA, or no library for it.
+    pub no_rdma: bool,
+    /// Adapters that it uses without GPUDirect RDMA.
+    pub staged: Vec<NcclStaged>,
+    /// `NCCL_…` variables that the environment sets.
+    pub variables: BTreeMap<String, String>,
+    /// Connections, each once.
+    pub transports: Vec<NcclTransport>,
+    /// Rings and trees, as printed.
+    pub rings: Vec<Vec<u32>>,
+    /// WARN lines.
+    pub warnings: Vec<String>,
+}
