@@ -10,7 +10,7 @@ use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
 use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
 use peerlane::machine::{Machine, MachineKind};
-use peerlane::model::Model;
+use peerlane::model::{Assume, Model};
 use peerlane::run::{Cell, Run};
 
 use super::document::{
@@ -20,6 +20,7 @@ use super::tables::{MOST_DEVICES, Tables, short};
 use super::{charts, comparison, facts, findings, matrices};
 use crate::commands::inventory;
 use crate::formats::markdown;
+use crate::render::comparison::{only_seen, sections};
 use crate::render::drawing::{Drawing, rates};
 use crate::render::{findings as words, label, plain, tree};
 
@@ -54,10 +55,20 @@ pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> Re
 }
 
 fn machine(subject: &Subject) -> MachineReport {
+    let model = subject.model;
+    // where nothing of what was seen can be expected otherwise, it stands beside what parts can do
+    if only_seen(&sections(model, &model.machine.fabric, false)) {
+        return beside(subject, &Model::assuming(model.machine, model.parts, Assume::Parts));
+    }
+    beside(subject, model)
+}
+
+/// A machine's report, its numbers beside what a model expects.
+fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
     let Subject { model, run, verdict, findings: found, waived } = *subject;
     let machine = model.machine;
     let fabric = &machine.fabric;
-    let mut tables = Tables::new(model);
+    let mut tables = Tables::new(expecting);
     for evidence in &machine.evidence {
         let at = tables.source(&evidence.origin.to_string());
         tables.tells(at, findings::tells(&evidence.fact));
@@ -106,7 +117,7 @@ fn machine(subject: &Subject) -> MachineReport {
         facts: facts::all(machine, run),
         contradictions: machine.contradictions.iter().map(|c| c.message.clone()).collect(),
         unknown: machine.unknown.clone(),
-        assumptions: machine.assumptions.clone(),
+        assumptions: expecting.assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
         warnings: machine.warnings.iter().map(ToString::to_string).collect(),
         notes: machine.notes.clone(),
         record: run.and_then(record),
