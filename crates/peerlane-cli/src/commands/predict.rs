@@ -109,15 +109,12 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
     writeln!(out)?;
     hang(out, "", &describe(expected))?;
     matrix::numbers(out, &expected.rows, &expected.cols, &expected.values)?;
-    if let Some([below, above]) = interval(expected) {
-        let [below, above] = [below, above].map(|share| share.round().abs());
-        let words = format!("  {} {below} % below to {above} % above", paint(style::DIM, "interval   "));
-        writeln!(out, "{words}")?;
-    }
     let groups = by_bottleneck(expected, |what| if verbose { what.to_owned() } else { alike(fabric, what) });
     let most = if verbose { usize::MAX } else { BOTTLENECKS };
-    for (what, pairs) in groups.iter().take(most) {
-        for (i, line) in wrap(&format!("{}: {what}", pairs_in_words(pairs)), WIDTH - 14).iter().enumerate() {
+    for Bound { what, pairs, interval: [below, above] } in groups.iter().take(most) {
+        let [below, above] = [below, above].map(|share| share.round());
+        let text = format!("{}: {what}; interval −{below} to +{above} %", pairs_in_words(pairs));
+        for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
             writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { "bound by" } else { "" })))?;
         }
     }
@@ -125,16 +122,6 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
         writeln!(out, "  {}", paint(style::DIM, &format!("and {} more bottlenecks (-v)", groups.len() - most)))?;
     }
     Ok(())
-}
-
-/// How far the ends of the intervals are from the values, in % at most.
-fn interval(expected: &ExpectedMatrix) -> Option<[f64; 2]> {
-    let most = |ends: &[Vec<Option<f64>>], sign: f64| {
-        let pairs = ends.iter().flatten().zip(expected.values.iter().flatten());
-        let shares = pairs.filter_map(|(end, value)| Some(sign * ((*end)? / (*value)? - 1.0) * 100.0));
-        shares.fold(None, |most: Option<f64>, share| Some(most.map_or(share, |m| m.max(share))))
-    };
-    Some([most(&expected.low, -1.0)?, most(&expected.high, 1.0)?])
 }
 
 /// The text with `#` for the numbers of nodes, so that what binds many pairs alike is said once.
@@ -159,19 +146,34 @@ fn alike(fabric: &Fabric, what: &str) -> String {
     out
 }
 
+/// Pairs that the same binds.
+struct Bound<'e> {
+    what: String,
+    pairs: Vec<(&'e str, &'e str)>,
+    /// How far the ends of their intervals are from their values, in % at most.
+    interval: [f64; 2],
+}
+
 /// What binds, with the pairs that it binds; the most common first.
-fn by_bottleneck(expected: &ExpectedMatrix, said: impl Fn(&str) -> String) -> Vec<(String, Vec<(&str, &str)>)> {
-    let mut groups: Vec<(String, Vec<(&str, &str)>)> = Vec::new();
-    for (row, line) in expected.rows.iter().zip(&expected.bottlenecks) {
-        for (col, what) in expected.cols.iter().zip(line) {
+fn by_bottleneck(expected: &ExpectedMatrix, said: impl Fn(&str) -> String) -> Vec<Bound<'_>> {
+    let mut groups: Vec<Bound> = Vec::new();
+    for (i, (row, line)) in expected.rows.iter().zip(&expected.bottlenecks).enumerate() {
+        for (j, (col, what)) in expected.cols.iter().zip(line).enumerate() {
             let Some(what) = what else { continue };
+            let at = |grid: &[Vec<Option<f64>>]| grid.get(i).and_then(|row| row.get(j)).copied().flatten();
+            let value = at(&expected.values);
+            let off = |end: Option<f64>| end.zip(value).map_or(0.0, |(end, value)| (end / value - 1.0).abs() * 100.0);
+            let [below, above] = [off(at(&expected.low)), off(at(&expected.high))];
             let what = said(what);
-            match groups.iter_mut().find(|(w, _)| *w == what) {
-                Some((_, pairs)) => pairs.push((row, col)),
-                None => groups.push((what, vec![(row, col)])),
+            match groups.iter_mut().find(|group| group.what == what) {
+                Some(group) => {
+                    group.pairs.push((row, col));
+                    group.interval = [group.interval[0].max(below), group.interval[1].max(above)];
+                }
+                None => groups.push(Bound { what, pairs: vec![(row, col)], interval: [below, above] }),
             }
         }
     }
-    groups.sort_by_key(|(_, pairs)| std::cmp::Reverse(pairs.len()));
+    groups.sort_by_key(|group| std::cmp::Reverse(group.pairs.len()));
     groups
 }
