@@ -5,7 +5,7 @@ use super::view::{Cell, Raised, View};
 use super::words::{self, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Direction, Matrix};
-use crate::fabric::PathClass;
+use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
 
 pub(super) const RULE: Rule = Rule { id: "half-duplex", breaks: false, run };
@@ -34,7 +34,7 @@ fn run(view: &View) -> Vec<Raised> {
         let Some((one_at, one_way)) = counterpart(view, both) else { continue };
         for cell in view.gpu_cells(&both.matrix) {
             let Some((a, b)) = cell.nodes() else { continue };
-            let below = matches!(view.class(a, b), Some(PathClass::Pix | PathClass::Pxb));
+            let below = matches!(view.class(a, b), Some(PathClass::Pix | PathClass::Pxb)) && is_direct(view, a, b);
             let Some(one) = slower_way(&one_way.matrix, both, &cell).filter(|_| below) else { continue };
             let sum = cell.rate.gb() * ways;
             let expected = |at| view.expected_rate(at, &cell).map(|r| r.gb());
@@ -45,6 +45,12 @@ fn run(view: &View) -> Vec<Raised> {
         }
     }
     report(view, &shared).into_iter().collect()
+}
+
+/// Whether the pair may copy directly: without peer access the driver stages what the program calls P2P, in turns.
+fn is_direct(view: &View, a: NodeId, b: NodeId) -> bool {
+    let offered = |gpu| view.is_offered_peer_access(gpu) != Some(false);
+    view.p2p_works(a, b).unwrap_or_else(|| offered(a) && offered(b))
 }
 
 /// How many such numbers make the sum of both ways; `None` for one way.
@@ -106,8 +112,10 @@ fn report(view: &View, shared: &[Pair]) -> Option<Raised> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, switched, uniform};
+    use super::super::testing::{boxes, captured, findings, see_with, switched, uniform};
     use super::*;
+    use crate::catalogue::Parts;
+    use crate::evidence::P2pStatus;
 
     fn both(mut observed: Observed, direction: Direction) -> Observed {
         observed.matrix.direction = Some(direction);
@@ -128,6 +136,22 @@ mod tests {
         assert!(found(true, 25.1, Direction::Bidirectional).is_empty());
         assert!(found(true, 12.6, Direction::BidirectionalShare).is_empty());
         assert!(found(false, 13.1, Direction::Bidirectional).is_empty(), "a root complex may carry less both ways");
+    }
+
+    #[test]
+    fn pairs_without_peer_access_are_staged_in_turns() {
+        let found = |part: &str, status: Option<P2pStatus>| {
+            let mut b = boxes(&[2], true);
+            let gpus = ["GPU0", "GPU1"].map(|name| b.find(name).unwrap());
+            gpus.iter().for_each(|gpu| b.node_mut(*gpu).part = Some(part.to_owned()));
+            let mut machine = captured(b);
+            machine.p2p.extend(status.map(|status| ((gpus[0], gpus[1]), status)));
+            machine.matrices = vec![uniform(2, 12.9, &[]), both(uniform(2, 13.1, &[]), Direction::Bidirectional)];
+            see_with(&machine, Parts::embedded(), |view| run(view).len())
+        };
+        assert_eq!((found("rtx-a6000", None), found("rtx-4090", None)), (1, 0), "by the product");
+        assert_eq!(found("rtx-a6000", Some(P2pStatus::ChipsetNotSupported)), 0, "by the driver's word");
+        assert_eq!(found("rtx-4090", Some(P2pStatus::Ok)), 1, "the driver's word comes first");
     }
 
     #[test]
