@@ -103,9 +103,14 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
-/// GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe (NCCL issues 1127 and 1309);
-/// those with NVLink have it over that.
+/// GeForce cards to which NVIDIA's driver gives no access to a peer over PCIe; those with NVLink have it over that. The
+/// part says so, where it is known.
 pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
+    view.is_offered_peer_access(gpu).map_or_else(|| is_named_without(view, gpu), |offered| !offered)
+}
+
+/// GeForce cards since Ampere by their names (NCCL issues 1127 and 1309).
+fn is_named_without(view: &View, gpu: NodeId) -> bool {
     let product = view.fabric().node(gpu).product.as_deref().unwrap_or_default().to_lowercase();
     let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
     let card = words.windows(2).any(|w| match w {
@@ -175,8 +180,9 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, state, switched};
+    use super::super::testing::{boxes, captured, findings, see_with, state, switched};
     use super::*;
+    use crate::catalogue::Parts;
     use crate::evidence::{P2pCapability, P2pMatrix};
     use crate::machine::Machine;
 
@@ -214,6 +220,36 @@ mod tests {
         assert_eq!(found("NVIDIA GeForce RTX 4090"), (FindingKind::Design, true));
         assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (FindingKind::Fault, false));
         assert_eq!(found("NVIDIA RTX A6000"), (FindingKind::Fault, false));
+    }
+
+    #[test]
+    fn a_part_knows_better_than_its_name() {
+        let kind = |part: &str, product: &str| {
+            let mut b = boxes(&[2], true);
+            for name in ["GPU0", "GPU1"] {
+                let id = b.find(name).unwrap();
+                let node = b.node_mut(id);
+                (node.part, node.product) = (Some(part.to_owned()), Some(product.to_owned()));
+            }
+            let mut machine = captured(b);
+            refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
+            see_with(&machine, Parts::embedded(), |view| run(view).remove(0).finding.kind)
+        };
+        assert_eq!(kind("rtx-2080-ti", "NVIDIA GeForce RTX 2080 Ti"), FindingKind::Design);
+        assert_eq!(kind("gtx-1080-ti", "NVIDIA GeForce GTX 1080 Ti"), FindingKind::Fault);
+    }
+
+    #[test]
+    fn parts_and_names_agree_since_ampere() {
+        for part in Parts::embedded().iter().filter(|part| part.kind == crate::catalogue::PartKind::Gpu) {
+            let mut b = boxes(&[1], true);
+            let gpu = b.find("GPU0").unwrap();
+            b.node_mut(gpu).product = part.title.split(" (").next().map(str::to_owned);
+            let machine = captured(b);
+            let named = see_with(&machine, Parts::embedded(), |view| is_named_without(view, gpu));
+            let without = part.constant("peer_access") == Some(0.0);
+            assert_eq!(named, without && part.name != "rtx-2080-ti", "{}", part.title);
+        }
     }
 
     #[test]
