@@ -14,8 +14,10 @@ pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run
 /// Why NCCL does so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
-    /// A variable turns peer-to-peer off, or keeps it to near pairs.
+    /// A variable turns peer-to-peer off, or keeps it to nearer pairs.
     Variable(String),
+    /// A variable keeps it to near pairs, and how near this one is is not known.
+    PerhapsVariable(String),
     /// The pair's way crosses a host bridge: NCCL's own default.
     Default(PathClass),
     /// The pair is near, so that something is in the way.
@@ -28,10 +30,49 @@ fn run(view: &View) -> Vec<Raised> {
     nccl::logs(view).into_iter().flat_map(|(log, origin)| of_log(view, log, origin)).collect()
 }
 
+/// The farthest way over which NCCL_P2P_LEVEL allows peer-to-peer, in NCCL's order of ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Local,
+    Nvlink,
+    Switch,
+    Switches,
+    /// Host bridges of one NUMA node, which NCCL takes as one.
+    HostBridge,
+    System,
+}
+
+impl Level {
+    /// By its name, or the number that older releases had (NCCL's `ncclGetLevel`); other names NCCL passes over.
+    fn of(value: &str) -> Option<Self> {
+        Some(match value {
+            "LOC" | "0" => Self::Local,
+            "NVL" | "NVB" | "C2C" => Self::Nvlink,
+            "PIX" | "1" => Self::Switch,
+            "PXB" | "P2C" | "PXN" | "2" => Self::Switches,
+            "PHB" | "3" => Self::HostBridge,
+            "SYS" => Self::System,
+            _ => value.parse::<u32>().ok().map(|_| Self::System)?,
+        })
+    }
+
+    /// The least that allows a pair of this class.
+    fn for_class(class: PathClass) -> Self {
+        match class {
+            PathClass::Same => Self::Local,
+            PathClass::Nvlink(_) | PathClass::Xgmi => Self::Nvlink,
+            PathClass::Pix => Self::Switch,
+            PathClass::Pxb => Self::Switches,
+            PathClass::Phb | PathClass::Node => Self::HostBridge,
+            PathClass::Sys => Self::System,
+        }
+    }
+}
+
 fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
-    let off = nccl::set(log, &["NCCL_P2P_DISABLE"], |v| v != "0");
-    let level = nccl::set(log, &["NCCL_P2P_LEVEL"], |v| !matches!(v, "SYS" | "5"));
-    let variables = off.into_iter().chain(level).collect::<Vec<_>>().join(" and ");
+    // turned off, the level is not read
+    let off = nccl::set(log, &["NCCL_P2P_DISABLE"], |v| v == "1").pop();
+    let level = log.variables.get("NCCL_P2P_LEVEL").and_then(|value| Some((Level::of(value)?, value)));
     let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
     for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
         let ends = (nccl::gpu(view, log, one.from), nccl::gpu(view, log, one.to));
@@ -40,14 +81,19 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
             _ => (None, None),
         };
         // the driver's refusal is told as such
-        if known == Some(false) && variables.is_empty() {
+        if known == Some(false) {
             continue;
         }
-        let cause = match class {
-            _ if !variables.is_empty() => Cause::Variable(variables.clone()),
-            Some(class) if class > PathClass::Pxb => Cause::Default(class),
-            Some(class) => Cause::Unexpected(class),
-            None => Cause::Unknown,
+        let variable = |value: &str| format!("NCCL_P2P_LEVEL={value}");
+        let cause = match (&off, level, class) {
+            (Some(off), ..) => Cause::Variable(off.clone()),
+            (None, Some((level, value)), Some(class)) if level < Level::for_class(class) => {
+                Cause::Variable(variable(value))
+            }
+            (None, Some((level, value)), None) if level < Level::System => Cause::PerhapsVariable(variable(value)),
+            (None, None, Some(class)) if class > PathClass::Pxb => Cause::Default(class),
+            (None, _, Some(class)) => Cause::Unexpected(class),
+            (None, _, None) => Cause::Unknown,
         };
         let name = |gpu, rank| match gpu {
             Some(gpu) => view.name(gpu).to_owned(),
@@ -67,18 +113,24 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
     let subjects = of.iter().map(|(a, b)| format!("{a}-{b}")).collect();
     let (severity, certainty) = match cause {
         Cause::Variable(_) => (Severity::Warning, Certainty::Certain),
-        Cause::Unexpected(_) => (Severity::Warning, Certainty::Possible),
+        // a way that is long and allowed is mostly one that the driver refuses
+        Cause::Unexpected(class) if *class > PathClass::Pxb => (Severity::Info, Certainty::Possible),
+        Cause::PerhapsVariable(_) | Cause::Unexpected(_) => (Severity::Warning, Certainty::Possible),
         Cause::Default(_) => (Severity::Info, Certainty::Likely),
         Cause::Unknown => (Severity::Info, Certainty::Possible),
     };
     let why = match cause {
-        Cause::Variable(variables) => format!(": {variables} is set"),
+        Cause::Variable(variable) => format!(": {variable} is set"),
+        Cause::PerhapsVariable(variable) => format!(": {variable} is set, which may forbid their way"),
         Cause::Default(class) => format!(": their way is {class}, {}", class.meaning()),
+        Cause::Unexpected(class) if *class > PathClass::Pxb => {
+            format!(" although NCCL_P2P_LEVEL allows their way, {class}, {}", class.meaning())
+        }
         Cause::Unexpected(class) => format!(" although their way is {class}, {}", class.meaning()),
         Cause::Unknown => String::new(),
     };
     let mend = match cause {
-        Cause::Variable(_) => {
+        Cause::Variable(_) | Cause::PerhapsVariable(_) => {
             "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf) unless it is there \
              to keep a machine from hanging or corrupting data: then mend that, which is mostly ACS, the IOMMU or the driver."
         }
@@ -144,6 +196,37 @@ mod tests {
     }
 
     #[test]
+    fn a_level_is_the_cause_only_of_what_it_forbids() {
+        let below_a_switch = |level| found(switched(2), "SHM", &[("NCCL_P2P_LEVEL", level)]).remove(0).1;
+        for level in ["PIX", "PXB", "PHB", "SYS", "1", "5", "9", "NODE"] {
+            assert!(below_a_switch(level).contains("although their way is PIX"), "{level}: {}", below_a_switch(level));
+        }
+        for level in ["LOC", "NVL", "0"] {
+            assert!(below_a_switch(level).ends_with(&format!("NCCL_P2P_LEVEL={level} is set")), "{level}");
+        }
+        let apart = |level| found(captured(boxes(&[1, 1], false)), "SHM", &[("NCCL_P2P_LEVEL", level)]).remove(0);
+        assert!(apart("PHB").1.ends_with("NCCL_P2P_LEVEL=PHB is set") && apart("3").0 == Severity::Warning);
+        let allowed = apart("4");
+        assert!(allowed.0 == Severity::Info && allowed.1.contains("allows their way, SYS"), "{allowed:?}");
+    }
+
+    #[test]
+    fn without_the_pairs_class_a_level_is_a_possible_cause() {
+        let unplaced = |level| {
+            let mut b = crate::fabric::FabricBuilder::new();
+            for name in ["GPU0", "GPU1"] {
+                b.node(crate::fabric::Node::new(name, crate::fabric::NodeKind::Gpu));
+            }
+            let mut machine = captured(b);
+            logged(&mut machine, "SHM", &[("NCCL_P2P_LEVEL", level)]);
+            let found = findings(&machine, run).remove(0);
+            (found.certainty, found.summary.contains("may forbid their way"))
+        };
+        assert_eq!(unplaced("PIX"), (Certainty::Possible, true));
+        assert_eq!(unplaced("SYS"), (Certainty::Possible, false), "which forbids none");
+    }
+
+    #[test]
     fn over_a_host_bridge_it_is_nccls_way() {
         let over = found(captured(boxes(&[2], false)), "SHM", &[]);
         assert!(over[0].0 == Severity::Info && over[0].1.contains("their way is PHB"), "{over:?}");
@@ -155,6 +238,7 @@ mod tests {
         let mut machine = switched(2);
         let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
         machine.p2p.insert(pair, P2pStatus::NotSupported);
-        assert_eq!(found(machine, "SHM", &[]), []);
+        assert_eq!(found(machine.clone(), "SHM", &[]), []);
+        assert_eq!(found(machine, "SHM", &[("NCCL_P2P_DISABLE", "1")]), [], "the driver's refusal comes first");
     }
 }
