@@ -109,16 +109,18 @@ fn limited(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
     Some(())
 }
 
-/// `8.0 GT/s PCIe x8`.
+/// `8.0 GT/s PCIe x8`; `8 GT/s x8` of older kernels.
 fn width(text: &str) -> Option<PcieWidth> {
-    let (rate, lanes) = text.split_once(" GT/s PCIe x")?;
-    let generation = match rate.trim() {
+    let (rate, lanes) = text.split_once(" GT/s ")?;
+    let lanes = lanes.strip_prefix("PCIe ").unwrap_or(lanes).strip_prefix('x')?;
+    let rate = rate.trim();
+    let generation = match rate.strip_suffix(".0").unwrap_or(rate) {
         "2.5" => "1.0",
-        "5.0" => "2.0",
-        "8.0" => "3.0",
-        "16.0" => "4.0",
-        "32.0" => "5.0",
-        "64.0" => "6.0",
+        "5" => "2.0",
+        "8" => "3.0",
+        "16" => "4.0",
+        "32" => "5.0",
+        "64" => "6.0",
         _ => return None,
     };
     format!("{generation} x{}", lanes.trim()).parse().ok()
@@ -209,6 +211,7 @@ mod tests {
             ("0001:43:00.0".to_owned(), "0001:42:01.0".to_owned())
         );
         assert_eq!((limit.width.to_string(), limit.capable.to_string()), ("3.0 x8".to_owned(), "3.0 x16".to_owned()));
+        assert_eq!((width("8 GT/s x8"), width("2.5 GT/s x4")), ("3.0 x8".parse().ok(), "1.0 x4".parse().ok()));
     }
 
     #[test]
