@@ -33,7 +33,12 @@ fn run(view: &View) -> Vec<Raised> {
     }
     let all: Vec<(&RdmaPort, &Origin)> = ports.into_values().collect();
     let active = |p: &RdmaPort| p.state.as_deref() == Some("active");
-    let mut groups: BTreeMap<Trouble, Vec<(&RdmaPort, &Origin)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Trouble, Vec<(String, &Origin)>> = BTreeMap::new();
+    let several = |p: &RdmaPort| all.iter().filter(|(other, _)| other.device == p.device).count() > 1;
+    let label = |p: &RdmaPort| match p.port.filter(|_| several(p)) {
+        Some(port) => format!("{}/{port}", p.device),
+        None => p.device.clone(),
+    };
     for (port, origin) in &all {
         let peers = || all.iter().map(|(p, _)| *p).filter(|p| active(p) && p.layer == port.layer);
         let trouble = match port.state.as_deref() {
@@ -48,13 +53,13 @@ fn run(view: &View) -> Vec<Raised> {
                 let disabled = port.physical.as_deref() == Some("disabled");
                 let ethernet = port.layer.as_deref() != Some("infiniband");
                 let physical = || port.physical.clone().unwrap_or_else(|| "down".to_owned());
-                let alone = ethernet || disabled || peers().next().is_none();
+                let alone = ethernet || disabled || is_uncabled(port) || peers().next().is_none();
                 Some(if alone { Trouble::Unused } else { Trouble::Down(physical()) })
             }
             _ => None,
         };
         if let Some(trouble) = trouble {
-            groups.entry(trouble).or_default().push((port, origin));
+            groups.entry(trouble).or_default().push((label(port), origin));
         }
     }
     // without one port that is up, none serves
@@ -62,29 +67,32 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|(trouble, of)| report(view, &trouble, &of, none_up)).collect()
 }
 
-fn report(view: &View, trouble: &Trouble, of: &[(&RdmaPort, &Origin)], none_up: bool) -> Raised {
-    let names: Vec<String> = of.iter().map(|(p, _)| p.device.clone()).collect();
-    let is = verb(&names, "is", "are");
+/// Whether a port waits for a link and no subnet manager has ever given it an address, as a spare one without a cable.
+fn is_uncabled(port: &RdmaPort) -> bool {
+    let waits = matches!(port.physical.as_deref(), Some("polling" | "disabled"));
+    waits && matches!(port.lid, Some(0 | u16::MAX)) && port.manager_lid == Some(0)
+}
+
+fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: bool) -> Raised {
+    let names: Vec<String> = of.iter().map(|(name, _)| name.clone()).collect();
+    let port_is = verb(&names, "the port is", "the ports are");
     let shown = list(&names);
     let (summary, expected, observed, mend) = match trouble {
         Trouble::Down(physical) => (
-            format!("{shown}: the port {is} down ({physical}), where others of the InfiniBand network are up"),
+            format!("{shown}: {port_is} down ({physical}), where others of the InfiniBand network are up"),
             "state Active, as of the others".to_owned(),
             format!("state Down, physical state {physical}"),
             "Look at cable, transceiver and the switch's port; `mlxlink -d DEVICE` tells what it waits for. Leave it out of \
              NCCL_IB_HCA meanwhile.",
         ),
         Trouble::Unused => (
-            format!(
-                "{shown}: the port {is} down{}",
-                if none_up { ", and none is up: RDMA has no way out" } else { "" }
-            ),
+            format!("{shown}: {port_is} down{}", if none_up { ", and none is up: RDMA has no way out" } else { "" }),
             "state Active, if it is to be used".to_owned(),
             "state Down".to_owned(),
             "See whether it is cabled and enabled (`ip link`, `ibportstate`); one that is not to be used may stay so.",
         ),
         Trouble::Initializing => (
-            format!("{shown}: the port {is} linked and not active: no subnet manager has seen it"),
+            format!("{shown}: {port_is} linked and not active: no subnet manager has answered"),
             "state Active".to_owned(),
             "state Initializing or Armed".to_owned(),
             "Start a subnet manager for the network (opensm, or the switch's own) and see with `sminfo` that it answers.",
@@ -93,8 +101,8 @@ fn report(view: &View, trouble: &Trouble, of: &[(&RdmaPort, &Origin)], none_up: 
             format!("{shown}: {own} Gb/s, where others of the same type run at {best} Gb/s"),
             format!("{best} Gb/s"),
             format!("{own} Gb/s"),
-            "See whether cable, transceiver and the switch's port are of that rate, and with `mlxlink -d DEVICE` which one \
-             they agreed on.",
+            "If it is meant to be of the same network, see whether cable, transceiver and the switch's port are of that rate, \
+             and with `mlxlink -d DEVICE` which one they agreed on; a network of its own may be slower.",
         ),
     };
     let warns = !matches!(trouble, Trouble::Unused) || none_up;
@@ -107,9 +115,17 @@ fn report(view: &View, trouble: &Trouble, of: &[(&RdmaPort, &Origin)], none_up: 
         confirm: "`ibstat`; `mlxlink -d DEVICE`; `ib_write_bw` to another host".to_owned(),
         ..Finding::of(
             &RULE,
-            if matches!(trouble, Trouble::Unused) { FindingKind::Design } else { FindingKind::Fault },
+            if matches!(trouble, Trouble::Unused | Trouble::Slow(..)) {
+                FindingKind::Design
+            } else {
+                FindingKind::Fault
+            },
             if warns { Severity::Warning } else { Severity::Info },
-            if matches!(trouble, Trouble::Initializing) { Certainty::Certain } else { Certainty::Likely },
+            match trouble {
+                Trouble::Initializing => Certainty::Certain,
+                Trouble::Down(_) | Trouble::Unused => Certainty::Likely,
+                Trouble::Slow(..) => Certainty::Possible,
+            },
             names,
         )
     };
@@ -137,15 +153,20 @@ mod tests {
             physical: Some("polling".to_owned()),
             gigabits: Some(gigabits),
             layer: Some(layer.to_owned()),
+            ..RdmaPort::default()
         }
     }
 
     fn found(ports: &[RdmaPort]) -> Vec<(Severity, String)> {
+        told(ports).into_iter().map(|f| (f.severity, f.subjects.concat())).collect()
+    }
+
+    fn told(ports: &[RdmaPort]) -> Vec<Finding> {
         let mut machine = switched(1);
         state(&mut machine, "ibstat", Fact::RdmaPorts(ports.to_vec()));
         // again by another tool
         state(&mut machine, "ibstatus", Fact::RdmaPorts(ports.to_vec()));
-        findings(&machine, run).into_iter().map(|f| (f.severity, f.subjects.concat())).collect()
+        findings(&machine, run)
     }
 
     #[test]
@@ -164,6 +185,34 @@ mod tests {
         let up = port("mlx5_0", "active", 400.0, "infiniband");
         assert_eq!(found(&[up, down.clone()]), [(Severity::Info, "mlx5_1".to_owned())]);
         assert_eq!(found(&[down]), [(Severity::Warning, "mlx5_1".to_owned())], "none is up");
+    }
+
+    #[test]
+    fn a_second_port_that_no_subnet_manager_has_ever_seen_is_unused() {
+        let up = port("mlx4_0", "active", 56.0, "infiniband");
+        let second = |lid, manager_lid| {
+            let down = port("mlx4_0", "down", 10.0, "infiniband");
+            told(&[up.clone(), RdmaPort { port: Some(2), lid, manager_lid, ..down }]).remove(0)
+        };
+        for lid in [0, 65535] {
+            let spare = second(Some(lid), Some(0));
+            assert_eq!((spare.severity, spare.kind), (Severity::Info, FindingKind::Design));
+            assert_eq!(spare.summary, "mlx4_0/2: the port is down");
+        }
+        let lost = second(Some(868), Some(334));
+        assert_eq!((lost.severity, lost.kind), (Severity::Warning, FindingKind::Fault));
+        assert!(lost.summary.starts_with("mlx4_0/2: the port is down (polling)"), "{}", lost.summary);
+        assert_eq!(second(None, None).kind, FindingKind::Fault, "not told");
+    }
+
+    #[test]
+    fn several_ports_are_down_and_a_slow_one_may_be_meant_so() {
+        let down = |name| port(name, "down", 10.0, "ethernet");
+        let found = told(&[down("mlx5_0"), down("mlx5_1")]);
+        assert!(found[0].summary.starts_with("mlx5_0, mlx5_1: the ports are down"), "{}", found[0].summary);
+        let of = |name, gigabits| port(name, "active", gigabits, "infiniband");
+        let slow = told(&[of("mlx5_0", 400.0), of("mlx5_1", 200.0)]);
+        assert_eq!((slow[0].kind, slow[0].certainty), (FindingKind::Design, Certainty::Possible));
     }
 
     #[test]

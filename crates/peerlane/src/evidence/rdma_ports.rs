@@ -120,6 +120,8 @@ fn set(port: &mut RdmaPort, key: &str, value: &str) -> bool {
         "State" | "state" => port.state = Some(word()),
         "Physical state" | "phys state" | "phys_state" => port.physical = Some(word().replace('_', "")),
         "Link layer" | "link_layer" => port.layer = Some(value.to_lowercase()),
+        "Base lid" | "base lid" | "port_lid" => port.lid = lid(value),
+        "SM lid" | "sm lid" | "sm_lid" => port.manager_lid = lid(value),
         "Rate" | "rate" => {
             let first = value.split_whitespace().next().and_then(|n| n.parse().ok());
             port.gigabits = first.or_else(|| number_and_unit(value).map(|(n, _)| n)).filter(|n: &f64| *n > 0.0);
@@ -127,6 +129,12 @@ fn set(port: &mut RdmaPort, key: &str, value: &str) -> bool {
         _ => return false,
     }
     true
+}
+
+/// `867`, `0x363`.
+fn lid(value: &str) -> Option<u16> {
+    let value = value.split_whitespace().next()?;
+    value.strip_prefix("0x").map_or_else(|| value.parse().ok(), |hex| u16::from_str_radix(hex, 16).ok())
 }
 
 #[cfg(test)]
@@ -144,27 +152,30 @@ mod tests {
     fn ibstat() {
         let text = "CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tPhysical state: LinkUp\n\
                     \t\tRate: 400\n\t\tLink layer: InfiniBand\nCA 'mlx5_1'\n\tCA type: MT4129\n\tPort 1:\n\t\tState: Down\n\
-                    \t\tPhysical state: Polling\n\t\tRate: 10\n\t\tLink layer: InfiniBand\n";
+                    \t\tPhysical state: Polling\n\t\tRate: 10\n\t\tBase lid: 65535\n\t\tSM lid: 0\n\t\tLink layer: InfiniBand\n";
         let [(IBSTAT, all)] = &ports(text)[..] else { panic!() };
         assert_eq!(
             (all[0].state.as_deref(), all[0].gigabits, all[0].kind.as_deref()),
             (Some("active"), Some(400.0), Some("MT4129"))
         );
         assert_eq!((all[1].physical.as_deref(), all[1].layer.as_deref()), (Some("polling"), Some("infiniband")));
+        assert_eq!((all[0].lid, all[1].lid, all[1].manager_lid), (None, Some(65535), Some(0)));
         assert_eq!(ports(&text.repeat(2)).len(), 2);
     }
 
     #[test]
     fn ibstatus_and_ibv_devinfo() {
-        let status = "Infiniband device 'mlx5_0' port 1 status:\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\
+        let status = "Infiniband device 'mlx5_0' port 1 status:\n\tbase lid:\t 0x1f\n\tsm lid:\t\t 0x1\n\tstate:\t\t 4: ACTIVE\n\tphys state:\t 5: LinkUp\n\
                       \trate:\t\t 100 Gb/sec (4X EDR)\n\tlink_layer:\t Ethernet\n\n\
                       Infiniband device 'mlx5_0' port 2 status:\n\tstate:\t\t 1: DOWN\n";
         let [(IBSTATUS, all)] = &ports(status)[..] else { panic!() };
         let told: Vec<_> = all.iter().map(|p| (p.port, p.state.as_deref(), p.gigabits)).collect();
         assert_eq!(told, [(Some(1), Some("active"), Some(100.0)), (Some(2), Some("down"), None)]);
-        let info = "hca_id:\tmlx5_2\n\tvendor_part_id:\t\t4123\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_DOWN (1)\n\t\t\tlink_layer:\tInfiniBand\n";
+        assert_eq!((all[0].lid, all[0].manager_lid), (Some(31), Some(1)));
+        let info = "hca_id:\tmlx5_2\n\tvendor_part_id:\t\t4123\n\t\tport:\t1\n\t\t\tstate:\t\t\tPORT_DOWN (1)\n\t\t\tsm_lid:\t\t\t0\n\t\t\tport_lid:\t\t\t0\n\t\t\tlink_layer:\tInfiniBand\n";
         let [(IBV_DEVINFO, all)] = &ports(info)[..] else { panic!() };
         assert_eq!((all[0].device.as_str(), all[0].state.as_deref()), ("mlx5_2", Some("down")));
+        assert_eq!((all[0].lid, all[0].manager_lid), (Some(0), Some(0)));
     }
 
     #[test]

@@ -338,6 +338,10 @@ pub struct RdmaPort {
     pub gigabits: Option<f64>,
     /// `infiniband` or `ethernet`.
     pub layer: Option<String>,
+    /// The port's local identifier: 0 or 65535 where no subnet manager gave it one.
+    pub lid: Option<u16>,
+    /// The subnet manager's; 0 where the port has heard of none.
+    pub manager_lid: Option<u16>,
 }
 
 /// How many functions of a listing have Access Control Services on: `lspci -vvv | grep ACSCtl`.
