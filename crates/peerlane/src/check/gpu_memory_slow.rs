@@ -16,7 +16,7 @@ const LARGE: Bytes = Bytes(64 << 10);
 
 /// Which memory a benchmark's messages are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Memory {
+pub(super) enum Memory {
     Host,
     /// On at least one side; whether data is read from a GPU, where that is told.
     Gpu {
@@ -102,7 +102,7 @@ fn nic(curve: &Curve) -> Option<&String> {
 }
 
 /// The memory of a benchmark's messages, by what it says: OSU names both buffers, perftest the GPU.
-fn memory(curve: &Curve) -> Option<Memory> {
+pub(super) fn memory(curve: &Curve) -> Option<Memory> {
     if let Some(buffers) = curve.settings.get("buffers") {
         let (send, receive) = buffers.split_once("Receive")?;
         let (from, to) = (send.contains("DEVICE"), receive.contains("DEVICE"));

@@ -1,5 +1,6 @@
 //! Benchmarks whose rate falls again as messages grow.
 
+use super::gpu_memory_slow::{Memory, memory};
 use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
@@ -29,7 +30,8 @@ fn run(view: &View) -> Vec<Raised> {
     if !view.is_captured() || view.machine.measured.is_some() {
         return Vec::new();
     }
-    let fallen = view.machine.curves.iter().filter_map(|(curve, origin)| Some((curve, origin, fall(curve)?)));
+    let judged = view.machine.curves.iter().filter(|(curve, _)| !is_of_host_memory(curve));
+    let fallen = judged.filter_map(|(curve, origin)| Some((curve, origin, fall(curve)?)));
     let fallen: Vec<(&Curve, &Origin, Fall)> = fallen.collect();
     let share = |fall: &Fall| fall.lowest.rate.gb() / fall.best.rate.gb();
     let Some((curve, _, worst)) = fallen.iter().min_by(|a, b| share(&a.2).total_cmp(&share(&b.2))) else {
@@ -58,6 +60,12 @@ fn run(view: &View) -> Vec<Raised> {
     vec![Raised::new(finding, 1.0 - share(worst))]
 }
 
+/// Whether it is one of OSU's that names neither GPU nor adapter: within one machine, as most are run, its rate falls where
+/// messages outgrow the CPU's cache.
+fn is_of_host_memory(curve: &Curve) -> bool {
+    curve.what.starts_with("osu_") && curve.ends.is_empty() && memory(curve) == Some(Memory::Host)
+}
+
 fn fall(curve: &Curve) -> Option<Fall> {
     let rates = curve.rates();
     let best = curve.best().filter(|best| best.size >= LARGE && best.rate.gb() > 0.0)?;
@@ -77,8 +85,13 @@ mod tests {
     use crate::evidence::{Series, Unit};
 
     fn with(rates: &[f64]) -> Vec<Finding> {
+        of("all_reduce_perf", None, rates)
+    }
+
+    fn of(what: &str, buffers: Option<&str>, rates: &[f64]) -> Vec<Finding> {
         let curve = Curve {
-            what: "all_reduce_perf".into(),
+            what: what.into(),
+            settings: buffers.map(|b| ("buffers".to_owned(), b.to_owned())).into_iter().collect(),
             sizes: (0..rates.len()).map(|i| Bytes(1 << (20 + i))).collect(),
             series: vec![Series {
                 name: "busbw out-of-place".into(),
@@ -97,6 +110,16 @@ mod tests {
         let found = with(&[10.0, 20.0, 31.0, 6.0, 5.0, 5.5]);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
         assert!(found[0].summary.contains("from messages of 8 MiB on"), "{}", found[0].summary);
+    }
+
+    #[test]
+    fn host_memory_falls_where_the_cache_ends() {
+        let rates = [10.0, 20.0, 31.0, 6.0, 5.0, 5.5];
+        let host = "Send Buffer on HOST (H) and Receive Buffer on HOST (H)";
+        let gpu = "Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)";
+        let count = |what, buffers| of(what, buffers, &rates).len();
+        assert_eq!((count("osu_bw", None), count("osu_bibw", Some(host))), (0, 0));
+        assert_eq!((count("osu_bw", Some(gpu)), count("ib_write_bw", None)), (1, 1));
     }
 
     #[test]
