@@ -19,7 +19,7 @@ fn run(view: &View) -> Vec<Raised> {
             "{} ran with one rank each: no data went between GPUs, and its times are of nothing",
             first.what
         ),
-        expected: "a bus bandwidth above 0, which only a communicator of one rank has: it counts (n − 1) / n".to_owned(),
+        expected: "a bus bandwidth above 0: it counts (n − 1) / n, which is 0 only where n, the ranks of a communicator, is 1".to_owned(),
         observed: format!(
             "busbw 0.00 at every size, algbw {} ({ranks})",
             most(first, "algbw").map_or("above 0".to_owned(), |gb| format!("up to {gb:.0} GB/s"))
@@ -79,6 +79,7 @@ mod tests {
         let found = with(128, 0.0);
         assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
         assert!(found[0].observed.contains("210"), "{}", found[0].observed);
+        assert!(found[0].expected.contains("is 0 only where n"), "{}", found[0].expected);
         assert_eq!(
             (with(128, 190.0), with(0, 0.0)),
             (vec![], vec![]),
