@@ -113,12 +113,15 @@ fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
     }
 }
 
+/// What every line on stderr begins with.
+const SAYS: &str = "peerlane: ";
+
 /// A message for the user, beside the result.
 fn say(message: &str) {
     let mut err = anstream::stderr().lock();
     for line in message.lines() {
         // with stderr closed there is nobody to tell
-        let _ = writeln!(err, "peerlane: {line}");
+        let _ = writeln!(err, "{SAYS}{line}");
     }
 }
 

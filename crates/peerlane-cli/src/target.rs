@@ -12,7 +12,8 @@ use peerlane::machine::Machine;
 use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 
-use crate::{Failure, live};
+use crate::render::{WIDTH, text::wrap};
+use crate::{Failure, SAYS, live};
 
 /// The system that stands in where there is no GPU and no TARGET.
 const SHOWCASE: &str = "7gforce";
@@ -26,10 +27,16 @@ const HEAD_BYTES: u64 = 64;
 /// How many warnings are shown of a target that says nothing else.
 const FEW: usize = 3;
 
-const READS: &str = "peerlane reads nvidia-smi (topo -m, topo -p2p, nvlink, -q), p2pBandwidthLatencyTest, \
-     bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, nccl-tests, OSU micro-benchmarks, perftest, rocm-smi, \
-     rocm-bandwidth-test, TransferBench, NCCL XML and logs, lstopo, lspci -vvv, dmesg, system files (.toml), and runs \
-     that it has recorded (.json)";
+const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2p, nvlink, -q), dcgmi nvlink, amd-smi, \
+     rocm-smi, p2pBandwidthLatencyTest, bandwidthTest, simpleP2P, deviceQuery, p2pmark, nvbandwidth, \
+     rocm-bandwidth-test, TransferBench, nccl-tests, OSU micro-benchmarks, perftest, ibstat, ibstatus, ibv_devinfo, \
+     NCCL XML and logs, lstopo, lspci (-vvv, -tv), lscpu, numactl -H, lsmod, sensors, dmesg, system files (.toml), and \
+     runs that it has recorded (.json)";
+
+/// The same in lines, beside the name that each gets on stderr.
+fn reads() -> String {
+    wrap(READS, WIDTH - SAYS.len()).join("\n")
+}
 
 /// What the targets amount to.
 pub(crate) struct Loaded {
@@ -78,7 +85,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
                     problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
                 }
                 problems.push(format!("{target}: nothing recognised"));
-                problems.push(READS.to_owned());
+                problems.push(reads());
             }
             Ok(Source::Text(found)) => captured.append(found),
             Err(problem) => problems.push(problem),

@@ -218,6 +218,15 @@ fn broken_input_is_said_and_is_status_2() {
 }
 
 #[test]
+fn what_is_read_is_listed_in_lines_of_100_columns() {
+    let said = err(&with_input(&["check", "-"], b"The weather is fine.\n"));
+    for tool in ["ibstat", "amd-smi", "dcgmi", "-L", "nvidia-smi", "lspci"] {
+        assert!(said.contains(tool), "{tool}: {said}");
+    }
+    assert!(said.lines().count() > 2 && said.lines().all(|line| line.chars().count() <= 100), "{said}");
+}
+
+#[test]
 fn what_can_be_read_of_several_targets_is_shown() {
     let output = peerlane(&["map", &file("topo.txt", TOPO.as_bytes()), "/no/such/file"]);
     assert_eq!(status(&output), 2);
