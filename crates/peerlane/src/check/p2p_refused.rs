@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
+use crate::catalogue::without_peer_access;
 use crate::evidence::{Fact, P2pStatus, tool};
 use crate::fabric::{NodeId, PathClass};
 
@@ -103,21 +104,9 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
-/// GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe (NCCL issues 1127 and 1309);
-/// those with NVLink have it over that.
+/// Whether NVIDIA's driver gives a product no access to a peer over PCIe.
 pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
-    let product = view.fabric().node(gpu).product.as_deref().unwrap_or_default().to_lowercase();
-    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let card = words.windows(2).any(|w| match w {
-        ["rtx", number] => {
-            number.len() == 4
-                && ["30", "40", "50"].iter().any(|start| number.starts_with(start))
-                && number.ends_with('0')
-                && !number.ends_with("000")
-        }
-        _ => false,
-    });
-    card && !words.contains(&"ada") && !words.contains(&"generation") && !words.contains(&"quadro")
+    without_peer_access(view.fabric().node(gpu).product.as_deref().unwrap_or_default())
 }
 
 fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
