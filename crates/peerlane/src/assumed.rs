@@ -3,7 +3,7 @@
 use crate::assemble::assume_places;
 use crate::catalogue::Parts;
 use crate::machine::Machine;
-use crate::model::{Assume, Model};
+use crate::model::{Assume, Model, Route};
 
 /// A machine with what has to be taken to be so before anything can be expected of it.
 #[derive(Clone, Debug)]
@@ -25,6 +25,15 @@ impl<'m> Assumed<'m> {
 
     /// What was taken to be so, in sentences; none where sources tell all that matters.
     pub fn sentences(&self, model: &Model) -> Vec<String> {
-        self.placed.iter().map(|(_, sentence)| sentence.clone()).chain(model.assumptions()).collect()
+        self.with_places(model.assumptions())
+    }
+
+    /// The same of what a route goes over.
+    pub fn sentences_of(&self, model: &Model, route: &Route) -> Vec<String> {
+        self.with_places(model.assumptions_of(route))
+    }
+
+    fn with_places(&self, others: Vec<String>) -> Vec<String> {
+        self.placed.iter().map(|(_, sentence)| sentence.clone()).chain(others).collect()
     }
 }

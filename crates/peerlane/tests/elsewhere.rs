@@ -203,6 +203,15 @@ const FIGURES: &[Figure] = &[
         RTX6KPRO,
     ),
     row(
+        "two EPYC 9575F, RTX PRO 6000 below PEX 890xx",
+        turin_switched,
+        ["GPU0", "GPU6"],
+        How::Read,
+        [35.9, 42.4],
+        "peer_smp_rate",
+        RTX6KPRO,
+    ),
+    row(
         "two EPYC 9124, RTX PRO 6000 at root ports",
         genoa,
         ["GPU0", "GPU1"],
@@ -492,7 +501,8 @@ const HEAD: &str = "\
 # Machines that the catalogue does not have
 
 What owners published of their machines, beside what `peerlane predict` says of a design of the same parts. Made by
-`UPDATE_DOCS=1 cargo test -p peerlane --test elsewhere`, which also holds each figure to its interval. Rates in GB/s; both ways they
+`UPDATE_DOCS=1 cargo test -p peerlane --test elsewhere`, which also holds each figure to its interval, but
+those that say why they are outside. Rates in GB/s; both ways they
 are the sum. Where a constant was taken from a figure, it is named: that row confirms nothing. Widths, sockets and switches are
 as the sources tell; what they leave open (which CPU, which switch) is a guess that does not bind the pair in question.
 

@@ -45,7 +45,10 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     }
     let assumed = Assumed::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
-    let explained = ExplanationDocument { assumptions: assumed.sentences(&model), ..explain(&model, ends.0, ends.1) };
+    let mut explained = explain(&model, ends.0, ends.1);
+    if let Ok(route) = model.route(&ahead(&model, ends.0, ends.1)) {
+        explained.assumptions = assumed.sentences_of(&model, &route);
+    }
     if args.detail.json {
         json(out, &explained)?;
     } else {
@@ -74,14 +77,18 @@ fn find(fabric: &Fabric, a: &str, b: &str) -> Result<(NodeId, NodeId), String> {
     Ok((one(a, b)?, one(b, a)?))
 }
 
+/// A copy from `a` to `b`, or what a NIC at one of them moves.
+fn ahead(model: &Model, a: NodeId, b: NodeId) -> Transfer {
+    let nic = [a, b].iter().any(|n| model.machine.fabric.node(*n).kind == NodeKind::Nic);
+    let engine = if nic { Engine::Nic } else { Engine::Ce };
+    Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled }
+}
+
 /// Everything there is to say about the way from `a` to `b`.
 fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
     let machine = model.machine;
     let fabric = &machine.fabric;
-    let kind = |n| fabric.node(n).kind;
-    let nic = kind(a) == NodeKind::Nic || kind(b) == NodeKind::Nic;
-    let engine = if nic { Engine::Nic } else { Engine::Ce };
-    let ahead = Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled };
+    let ahead = ahead(model, a, b);
     let back = Transfer { source: b, destination: a, ..ahead };
     let mut unknown = Vec::new();
     let mut solve = |transfers: &[Transfer]| match model.solve(transfers) {

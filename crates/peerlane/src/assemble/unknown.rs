@@ -9,7 +9,15 @@ use super::inventory::Inventory;
 use super::nvlink::Outcome;
 
 /// How what is unknown begins where GPUs may be joined by NVLinks that no source could show.
-pub(crate) const NVLINK_UNTOLD: &str = "whether NVLink joins";
+const NVLINK_UNTOLD: &str = "whether NVLink joins";
+
+/// How what is unknown begins where NVLinks are up and no source tells where they lead.
+const NVLINKS_LEAD: &str = "where the NVLinks of";
+
+/// Whether GPUs of a machine may be joined by NVLinks that no source shows.
+pub(crate) fn nvlinks_untold(unknown: &[String]) -> bool {
+    unknown.iter().any(|sentence| sentence.starts_with(NVLINK_UNTOLD) || sentence.starts_with(NVLINKS_LEAD))
+}
 
 /// Sentences for the reader, most general first.
 pub(super) fn unknown(all: &Inventory, fabric: &Fabric, nvlink: &Outcome) -> Vec<String> {
@@ -153,9 +161,8 @@ fn nvlinks_to_nowhere(all: &Inventory, fabric: &Fabric) -> Option<String> {
     up.sort_unstable();
     up.dedup();
     let names: Vec<String> = up.iter().map(|n| format!("GPU{n}")).collect();
-    (!joined && !names.is_empty()).then(|| {
-        format!("where the NVLinks of {} lead: `nvidia-smi nvlink -R` or `topo -m` would tell", names::list(&names))
-    })
+    (!joined && !names.is_empty())
+        .then(|| format!("{NVLINKS_LEAD} {} lead: `nvidia-smi nvlink -R` or `topo -m` would tell", names::list(&names)))
 }
 
 fn packages(fabric: &Fabric) -> Option<String> {

@@ -6,6 +6,7 @@ mod part;
 mod system;
 
 pub use constant::{Basis, Constant, Elsewhere};
+pub(crate) use part::without_peer_access;
 pub use part::{End, Part, PartError, PartKind, Parts};
 pub use system::{SystemError, read_system};
 pub(crate) use system::{common_nvlink, common_width};

@@ -110,10 +110,35 @@ fn write_pcie_width<S: serde::Serializer>(width: &Option<PcieWidth>, s: S) -> Re
     }
 }
 
+/// Whether a product's name is of the GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe
+/// (NCCL issues 1127 and 1309); those with NVLink have it over that.
+pub(crate) fn without_peer_access(product: &str) -> bool {
+    let product = product.to_lowercase();
+    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let card = words.windows(2).any(|w| match w {
+        ["rtx", number] => {
+            number.len() == 4
+                && ["30", "40", "50"].iter().any(|start| number.starts_with(start))
+                && number.ends_with('0')
+                && !number.ends_with("000")
+        }
+        _ => false,
+    });
+    card && !words.contains(&"ada") && !words.contains(&"generation") && !words.contains(&"quadro")
+}
+
 impl Part {
     /// A constant's value, if the part has it.
     pub fn constant(&self, name: &str) -> Option<f64> {
         self.constants.get(name).map(|c| c.value)
+    }
+
+    /// NVLinks and their generation of a GPU that is a module for boards with NVLink, and not a card for bridges: such boards join
+    /// all of them.
+    pub fn module_nvlinks(&self) -> Option<(u32, u8)> {
+        const MODULES: [&str; 7] = ["h200", "h20", "b200", "b300", "gb200", "gb300", "h800"];
+        let module = self.name.contains("-sxm") || MODULES.contains(&self.name.as_str());
+        Some((u32::from(self.nvlink_bricks?), self.nvlink_generation?)).filter(|_| module)
     }
 
     /// How many words of a product name single this part out; `None` where the name means another.

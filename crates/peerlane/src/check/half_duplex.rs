@@ -1,6 +1,7 @@
 //! Pairs below switches that carry no more both ways than one way, as if a link had one direction.
 
 use super::confirm;
+use super::p2p_refused::is_product_without;
 use super::view::{Cell, Raised, View};
 use super::words::{self, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
@@ -49,8 +50,7 @@ fn run(view: &View) -> Vec<Raised> {
 
 /// Whether the pair may copy directly: without peer access the driver stages what the program calls P2P, in turns.
 fn is_direct(view: &View, a: NodeId, b: NodeId) -> bool {
-    let offered = |gpu| view.is_offered_peer_access(gpu) != Some(false);
-    view.p2p_works(a, b).unwrap_or_else(|| offered(a) && offered(b))
+    view.p2p_works(a, b).unwrap_or_else(|| !is_product_without(view, a) && !is_product_without(view, b))
 }
 
 /// How many such numbers make the sum of both ways; `None` for one way.

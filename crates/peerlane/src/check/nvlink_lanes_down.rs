@@ -89,7 +89,7 @@ fn uneven_ports(view: &View, ports: &Ports) -> Vec<Raised> {
 fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> {
     let mut groups: BTreeMap<(u32, u32, bool), Vec<NodeId>> = BTreeMap::new();
     for (id, (active, inactive, _)) in ports {
-        let Some((built, generation)) = view.part(*id).and_then(module_links) else { continue };
+        let Some((built, generation)) = view.part(*id).and_then(Part::module_nvlinks) else { continue };
         let known = told.iter().any(|r| r.finding.subjects.iter().any(|s| s == view.name(*id)));
         // boards for modules of the first generations leave some unwired, though not most
         let sure = generation >= 3;
@@ -117,13 +117,6 @@ fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> 
         raised
     };
     groups.into_iter().map(report).collect()
-}
-
-/// Links and generation of a GPU that is a module for boards with NVLink, not a card for bridges.
-fn module_links(part: &Part) -> Option<(u32, u8)> {
-    const MODULES: [&str; 7] = ["h200", "h20", "b200", "b300", "gb200", "gb300", "h800"];
-    let module = part.name.contains("-sxm") || MODULES.contains(&part.name.as_str());
-    Some((u32::from(part.nvlink_bricks?), part.nvlink_generation?)).filter(|_| module)
 }
 
 fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str, evidence: Vec<String>) -> Raised {

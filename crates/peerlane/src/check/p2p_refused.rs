@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
+use crate::catalogue::without_peer_access;
 use crate::evidence::{Fact, P2pStatus, tool};
 use crate::fabric::{NodeId, PathClass};
 
@@ -103,26 +104,12 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
-/// GeForce cards to which NVIDIA's driver gives no access to a peer over PCIe; those with NVLink have it over that. The
-/// part says so, where it is known.
+/// Whether NVIDIA's driver gives a product no access to a peer over PCIe: by its part, else by its name.
 pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
-    view.is_offered_peer_access(gpu).map_or_else(|| is_named_without(view, gpu), |offered| !offered)
-}
-
-/// GeForce cards since Ampere by their names (NCCL issues 1127 and 1309).
-fn is_named_without(view: &View, gpu: NodeId) -> bool {
-    let product = view.fabric().node(gpu).product.as_deref().unwrap_or_default().to_lowercase();
-    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let card = words.windows(2).any(|w| match w {
-        ["rtx", number] => {
-            number.len() == 4
-                && ["30", "40", "50"].iter().any(|start| number.starts_with(start))
-                && number.ends_with('0')
-                && !number.ends_with("000")
-        }
-        _ => false,
-    });
-    card && !words.contains(&"ada") && !words.contains(&"generation") && !words.contains(&"quadro")
+    match view.part(gpu) {
+        Some(part) => part.constant("peer_access") == Some(0.0),
+        None => without_peer_access(view.fabric().node(gpu).product.as_deref().unwrap_or_default()),
+    }
 }
 
 fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
@@ -242,11 +229,7 @@ mod tests {
     #[test]
     fn parts_and_names_agree_since_ampere() {
         for part in Parts::embedded().iter().filter(|part| part.kind == crate::catalogue::PartKind::Gpu) {
-            let mut b = boxes(&[1], true);
-            let gpu = b.find("GPU0").unwrap();
-            b.node_mut(gpu).product = part.title.split(" (").next().map(str::to_owned);
-            let machine = captured(b);
-            let named = see_with(&machine, Parts::embedded(), |view| is_named_without(view, gpu));
+            let named = without_peer_access(part.title.split(" (").next().unwrap());
             let without = part.constant("peer_access") == Some(0.0);
             assert_eq!(named, without && part.name != "rtx-2080-ti", "{}", part.title);
         }

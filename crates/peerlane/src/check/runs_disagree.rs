@@ -1,6 +1,8 @@
 //! One test that was run twice on a machine, with other results.
 
-use super::view::{Cell, Raised, View};
+use std::collections::HashMap;
+
+use super::view::{Cell, End, Raised, View};
 use super::words::percent;
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
 use crate::evidence::Matrix;
@@ -40,10 +42,10 @@ fn run(view: &View) -> Vec<Raised> {
     let mut worst: Option<Twice> = None;
     for (i, one) in runs.iter().enumerate() {
         for other in runs.iter().skip(i + 1).filter(|o| is_same(one, o)) {
+            let others: HashMap<(End, End), Cell> =
+                view.cells(&other.matrix).into_iter().map(|cell| ((cell.from, cell.to), cell)).collect();
             for a in view.cells(&one.matrix) {
-                let Some(b) = view.cells(&other.matrix).into_iter().find(|b| (a.from, a.to) == (b.from, b.to)) else {
-                    continue;
-                };
+                let Some(b) = others.get(&(a.from, a.to)).copied() else { continue };
                 let twice = if a.rate > b.rate {
                     Twice { high: (one, a), low: (other, b) }
                 } else {

@@ -204,11 +204,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether the driver gives a product peer access over PCIe; `None` where its part is not known.
-    pub(super) fn is_offered_peer_access(&self, gpu: NodeId) -> Option<bool> {
-        self.part(gpu).map(|part| part.constant("peer_access") != Some(0.0))
-    }
-
     /// The bandwidth matrices with their index.
     pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
         let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();

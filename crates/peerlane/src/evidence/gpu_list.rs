@@ -61,7 +61,9 @@ fn gpus(line: &str) -> Option<(Vec<u32>, &str, Option<&str>)> {
         Some((name, uuid)) => (name.trim(), uuid.trim_end().strip_suffix(')')),
         None => (rest.trim(), None),
     };
-    let known = uuid.is_some() || BRANDS.iter().any(|brand| name.starts_with(brand));
+    // a product has a number, and prose has no brand's name with one
+    let product = || name.contains(|c: char| c.is_ascii_digit()) && name.split(' ').count() <= 8;
+    let known = uuid.is_some() || (BRANDS.iter().any(|brand| name.starts_with(brand)) && product());
     (known && !name.is_empty() && name.len() < 64 && numbers.len() <= MAX_GPUS).then_some((numbers, name, uuid))
 }
 

@@ -24,7 +24,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     for (i, line) in text.iter() {
         let mut by_log = read_line(line, &mut facts);
         named = gpu_of_sentence(line).map(|address| (i, address)).or(named);
+        // an Xid names its GPU itself
         if line.contains("allen off the bus")
+            && !line.contains("Xid (")
             && let Some((_, address)) = named.filter(|(at, _)| i <= at + 2)
         {
             by_log = true;

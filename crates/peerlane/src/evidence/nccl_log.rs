@@ -69,6 +69,8 @@ struct Log {
     channels: BTreeMap<(u32, u32, String), BTreeSet<String>>,
     /// Pairs of GPUs, by the driver's numbers, to which the driver gives no access.
     refused: BTreeSet<(u32, u32)>,
+    /// Adapters that get GPUDirect RDMA, or the GPUs that get it of them.
+    direct: Vec<NcclStaged>,
     lines: Option<(usize, usize)>,
 }
 
@@ -108,7 +110,11 @@ impl Log {
             known.address = rank.address.or(known.address);
         } else if let Some(pair) = refused(words) {
             self.refused.insert(pair);
-        } else if let Some(staged) = staged(words) {
+        } else if let Some(direct) = of_adapter(words, "GPU Direct RDMA Enabled for ") {
+            if self.direct.len() < MAX_NETWORKS {
+                self.direct.push(direct);
+            }
+        } else if let Some(staged) = of_adapter(words, "GPU Direct RDMA Disabled for ") {
             if self.result.staged.len() < MAX_NETWORKS && !self.result.staged.contains(&staged) {
                 self.result.staged.push(staged);
             }
@@ -141,6 +147,11 @@ impl Log {
         let Some((first, last)) = self.lines else { return };
         let lines = text.numbers(first, last);
         let mut log = self.result;
+        // a GPU that gets it of one adapter needs it of no other, and an adapter that gives it to one GPU can
+        let direct = |s: &NcclStaged| {
+            self.direct.iter().any(|d| if s.gpu.is_some() { d.gpu == s.gpu } else { d.adapter == s.adapter })
+        };
+        log.staged.retain(|staged| !direct(staged));
         log.hosts = self.hosts.len();
         let mut hosts = self.hosts.into_iter();
         // one name only: ranks of several hosts have none in common
@@ -212,14 +223,19 @@ fn refused(words: &str) -> Option<(u32, u32)> {
 
 /// `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`, or for one GPU `GPU Direct RDMA Disabled for GPU ca000 / HCA 0
 /// (distance 7 > 4)`.
-fn staged(words: &str) -> Option<NcclStaged> {
-    let (_, of) = words.split_once("GPU Direct RDMA Disabled for ")?;
+fn of_adapter(words: &str, said: &str) -> Option<NcclStaged> {
+    let (of_net, of) = words.split_once(said)?;
+    // sockets have no RDMA to disable
+    if of_net.contains("Socket") {
+        return None;
+    }
     let (before, hca) = of.split_once("HCA ")?;
     let gpu = before.strip_prefix("GPU ").and_then(|w| bus_id(w.split_whitespace().next()?));
     let name = hca.split('\'').nth(1).map(str::to_owned);
     let adapter = name.or_else(|| hca.split_whitespace().next().map(str::to_owned))?;
     let distance = hca.split_once("(distance ").and_then(|(_, d)| {
-        let (far, most) = d.trim_end_matches(')').split_once(" > ")?;
+        let d = d.trim_end_matches(')');
+        let (far, most) = d.split_once(" > ").or_else(|| d.split_once(" <= "))?;
         Some((far.trim().parse().ok()?, most.trim().parse().ok()?))
     });
     Some(NcclStaged { adapter, gpu, distance })
@@ -379,6 +395,22 @@ mod tests {
         assert_eq!((gpus[0].index, gpus[0].address.unwrap().to_string()), (Some(4), "0000:ca:00.0".to_owned()));
         assert_eq!(p2p.rows, ["GPU4", "GPU5"]);
         assert_eq!(p2p.cells, [[None, Some(P2pStatus::NotSupported)], [Some(P2pStatus::NotSupported), None]]);
+    }
+
+    #[test]
+    fn what_gets_gpudirect_somewhere_is_not_staged() {
+        let staged = |lines: &[&str]| {
+            let text: String = lines.iter().map(|line| format!("n1:1:2 [0] NCCL INFO {line}\n")).collect();
+            let mut found = Found::default();
+            scan(&Text::new("t", text.as_bytes()), &mut found);
+            let Fact::NcclLog(log) = &found.evidence[0].fact else { panic!() };
+            log.staged.len()
+        };
+        let far = "GPU Direct RDMA Disabled for GPU ca000 / HCA 3 (distance 7 > 5)";
+        assert_eq!(staged(&[far]), 1);
+        assert_eq!(staged(&["GPU Direct RDMA Enabled for GPU ca000 / HCA 0 (distance 4 <= 5), read 1", far]), 0);
+        assert_eq!(staged(&["GPU Direct RDMA Enabled for GPU cb000 / HCA 0 (distance 4 <= 5), read 1", far]), 1);
+        assert_eq!(staged(&["NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth0'"]), 0, "TCP has none");
     }
 
     #[test]

@@ -76,6 +76,9 @@ impl Output {
     }
 
     fn take(&mut self, line: &str, i: usize) {
+        // what another tool prints begins with a line of its own
+        let foreign = !line.is_empty() && (line.starts_with('=') || line.starts_with('$') || line.starts_with('+'));
+        self.within &= !foreign;
         let Some((key, value)) = key_value(line) else { return };
         let known = match key {
             "CA type" | "vendor_part_id" => {

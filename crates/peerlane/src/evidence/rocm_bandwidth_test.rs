@@ -110,13 +110,9 @@ impl Devices {
             found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
         }
         if let Some(cpu_model) = self.cpu.clone() {
-            let sockets = Some(self.cpus).filter(|n| *n > 0);
-            found.push(
-                text,
-                TOOL,
-                lines,
-                Fact::Host(HostFacts { cpu_model: Some(cpu_model), sockets, ..HostFacts::default() }),
-            );
+            // its CPUs are NUMA nodes, of which a socket may have several
+            let host = HostFacts { cpu_model: Some(cpu_model), ..HostFacts::default() };
+            found.push(text, TOOL, lines, Fact::Host(host));
         }
     }
 
@@ -309,7 +305,7 @@ mod tests {
         let [gpus, host, access, pairs, down, up, both] = found.evidence.as_slice() else { panic!("{found:#?}") };
         let Fact::Gpus(gpus) = &gpus.fact else { panic!() };
         assert_eq!((gpus[1].address.unwrap().to_string(), gpus[1].index), ("0000:10:00.0".to_owned(), Some(1)));
-        assert!(matches!(&host.fact, Fact::Host(h) if h.sockets == Some(1)));
+        assert!(matches!(&host.fact, Fact::Host(h) if h.sockets.is_none() && h.cpu_model.is_some()));
         let Fact::P2p(access) = &access.fact else { panic!() };
         assert_eq!(access.cells, [[None, Some(P2pStatus::Ok)], [Some(P2pStatus::NotSupported), None]]);
         let matrix = |e: &super::super::Evidence| match &e.fact {

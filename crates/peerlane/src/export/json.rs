@@ -51,13 +51,17 @@ pub struct PredictionDocument {
     /// The machine's name, where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
+    /// What was taken to be so where no source tells, of the only machine.
+    pub assumptions: Vec<String>,
     /// The matrices of all machines.
     pub matrices: Vec<PredictedMatrix>,
     /// Rates by message size, where sizes were asked for: one way of each kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
     /// The same by machine, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub machines: Vec<MachinePrediction>,
 }
 
@@ -69,8 +73,8 @@ impl PredictionDocument {
             && let Some(only) = predictions.pop()
         {
             let matrices = only.matrices.into_iter().map(|matrix| PredictedMatrix { machine: None, matrix }).collect();
-            let (machine, curves) = (Some(only.name), only.curves);
-            return PredictionDocument { schema, machine, matrices, curves, machines: Vec::new() };
+            let (machine, assumptions, curves) = (Some(only.name), only.assumptions, only.curves);
+            return PredictionDocument { schema, machine, assumptions, matrices, curves, machines: Vec::new() };
         }
         let named = |p: &MachinePrediction| {
             let name = p.name.clone();
@@ -78,7 +82,8 @@ impl PredictionDocument {
             p.matrices.clone().into_iter().map(label).collect::<Vec<_>>()
         };
         let matrices = predictions.iter().flat_map(named).collect();
-        PredictionDocument { schema, machine: None, matrices, curves: Vec::new(), machines: predictions }
+        let assumptions = Vec::new();
+        PredictionDocument { schema, machine: None, assumptions, matrices, curves: Vec::new(), machines: predictions }
     }
 }
 
@@ -104,6 +109,7 @@ pub struct MachinePrediction {
     pub matrices: Vec<ExpectedMatrix>,
     /// Rates by message size, where sizes were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
 }
 
@@ -119,9 +125,11 @@ pub struct CheckDocument {
     pub findings: Vec<MachineFinding>,
     /// What the site's settings accept, of all machines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub waived: Vec<Waived>,
     /// Each machine's verdict and findings, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub machines: Vec<MachineCheck>,
 }
 
@@ -170,6 +178,7 @@ pub struct MachineCheck {
     pub findings: Vec<Finding>,
     /// What the site's settings accept.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub waived: Vec<Waived>,
 }
 

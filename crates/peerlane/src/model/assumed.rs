@@ -36,6 +36,18 @@ pub(super) struct AssumedWidth {
     pub of_parts: bool,
 }
 
+/// What no source tells of links between GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AssumedBundle {
+    /// Their generation, which their number suggests.
+    Generation(u8),
+    /// How many xGMI links there are: one at least, and [`MOST_XGMI`] at most.
+    OneXgmi,
+}
+
+/// xGMI links between two dies of one MI250X package.
+pub(super) const MOST_XGMI: u8 = 4;
+
 /// The width of a link of which it is not known, where both ends run at what they can do.
 pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<AssumedWidth> {
     let fabric = &machine.fabric;
@@ -62,26 +74,29 @@ fn usual(machine: &Machine) -> PcieWidth {
     let fabric = &machine.fabric;
     let nvlink = fabric.of_kind(NodeKind::Gpu).find_map(|gpu| nvlink_generations(fabric, gpu));
     let generation = match nvlink {
-        Some([older, _]) if older < 3 => PcieGeneration::Gen3,
-        Some([newer, _]) if newer > 3 => PcieGeneration::Gen5,
+        Some([_, older, _]) if older < 3 => PcieGeneration::Gen3,
+        Some([_, newer, _]) if newer > 3 => PcieGeneration::Gen5,
         _ => PcieGeneration::Gen4,
     };
-    let seen = host_copies(machine).fold(0.0, f64::max);
+    let seen = over_pcie(machine, nvlink.is_some()).fold(0.0, f64::max);
     let carries = |width: &PcieWidth| width.raw_rate().is_some_and(|raw| raw.bytes_per_second() > seen);
+    // what no PCIe carries tells nothing of it
     let faster = PcieGeneration::ALL.into_iter().filter(|g| *g >= generation).map(|g| PcieWidth::new(g, LANES));
     faster.into_iter().find(carries).unwrap_or(PcieWidth::new(generation, LANES))
 }
 
-/// Rates of copies from and to host memory one way, in bytes a second.
-fn host_copies(machine: &Machine) -> impl Iterator<Item = f64> {
-    let one_way = machine.matrices.iter().map(|observed| &observed.matrix).filter(|m| {
-        let hosts = |names: &[String]| names.iter().any(|name| is_host(name));
-        m.quantity == Quantity::Bandwidth
-            && m.direction == Some(Direction::Unidirectional)
-            && (hosts(&m.rows) || hosts(&m.cols))
-    });
-    one_way.flat_map(|m| {
-        m.values.iter().flatten().flatten().filter_map(|value| Some(m.unit.rate(*value)?.bytes_per_second()))
+/// Rates one way of copies from and to host memory, and of those between GPUs that nothing but PCIe joins, in bytes a second.
+fn over_pcie(machine: &Machine, nvlinks: bool) -> impl Iterator<Item = f64> {
+    let matrices = machine.matrices.iter().map(|observed| &observed.matrix);
+    matrices.filter(|m| m.quantity == Quantity::Bandwidth).flat_map(move |m| {
+        let ways = if m.direction == Some(Direction::Bidirectional) { 0.5 } else { 1.0 };
+        let cells = m
+            .rows
+            .iter()
+            .zip(&m.values)
+            .flat_map(|(row, line)| m.cols.iter().zip(line).map(move |(col, value)| (row, col, value)));
+        let over = cells.filter(move |(row, col, _)| row != col && (is_host(row) != is_host(col) || !nvlinks));
+        over.filter_map(move |(.., value)| Some(m.unit.rate((*value)?)?.bytes_per_second() * ways))
     })
 }
 
@@ -105,34 +120,35 @@ fn ability(fabric: &Fabric, parts: &Parts, node: NodeId, levels: usize) -> Optio
     below.max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
-/// The generations that a GPU's NVLinks may be of, the usual first, by how many it has in all: V100 have 6, A100 12, H100 and
-/// H200 18, as Blackwell has. `None` where other counts leave too much open.
-pub(super) fn nvlink_generations(fabric: &Fabric, gpu: NodeId) -> Option<[u8; 2]> {
+/// The generations that a GPU's NVLinks may be of, the slowest first and the usual in the middle, by how many it has in all: V100
+/// have 6, as slices of an H100 board do, A100 12, H100 and H200 18, as Blackwell has. Other counts leave more open.
+pub(super) fn nvlink_generations(fabric: &Fabric, gpu: NodeId) -> Option<[u8; 3]> {
     let bricks = fabric.links_of(gpu).iter().map(|(id, _)| match fabric.link(*id).kind {
         LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
         _ => 0,
     });
     match bricks.sum() {
-        6 => Some([2, 2]),
-        12 => Some([3, 4]),
-        18 => Some([4, 5]),
-        _ => None,
+        0 => None,
+        6 => Some([2, 2, 4]),
+        12 => Some([3, 3, 4]),
+        18 => Some([4, 4, 5]),
+        _ => Some([1, 3, 4]),
     }
 }
 
-/// Sentences that say what was taken of which links.
-pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel]) -> Vec<String> {
+/// Sentences that say what was taken of which links, of those that matter.
+pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(LinkId) -> bool) -> Vec<String> {
     let mut widths: Vec<(AssumedWidth, Vec<NodeId>)> = Vec::new();
-    let mut generations: Vec<(u8, Vec<NodeId>)> = Vec::new();
-    for (id, model) in fabric.link_ids().zip(links) {
+    let mut bundles: Vec<(AssumedBundle, Vec<NodeId>)> = Vec::new();
+    for (id, model) in fabric.link_ids().zip(links).filter(|(id, _)| matters(*id)) {
         let link = fabric.link(id);
         match &model.carriage {
             Carriage::Pcie { assumed: Some(width), .. } => {
                 note(&mut widths, *width, if is_above(fabric, id, link.a) { link.b } else { link.a });
             }
-            Carriage::Bundle(Bundle { assumed: Some(generation), .. }) => {
+            Carriage::Bundle(Bundle { assumed: Some(what), .. }) => {
                 let gpus = [link.a, link.b].into_iter().filter(|node| fabric.node(*node).kind == NodeKind::Gpu);
-                gpus.for_each(|gpu| note(&mut generations, *generation, gpu));
+                gpus.for_each(|gpu| note(&mut bundles, *what, gpu));
             }
             _ => {}
         }
@@ -140,19 +156,22 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel]) -> Vec<String> {
     let widths = widths.iter().map(|(AssumedWidth { width, of_parts }, nodes)| {
         let (they, widths) = if nodes.len() == 1 { ("it", "its width") } else { ("they", "their widths") };
         let why = match of_parts {
-            true => format!("the most that {they} can do: no source tells {widths}"),
-            false => format!("as is usual: no source tells {widths}, nor what can be done there"),
+            true => format!("the most that can be done there: no source tells {widths}"),
+            false => format!("as is usual: no source tells {widths}, nor what {they} can do"),
         };
         format!("{} at PCIe {width}, {why}", named(fabric, nodes))
     });
-    let generations = generations.iter().map(|(generation, gpus)| {
-        let they = if gpus.len() == 1 { "it is" } else { "they are" };
-        format!(
-            "NVLink {generation} at {}, by the number of links: no source tells what GPUs {they}",
-            named(fabric, gpus)
-        )
+    let bundles = bundles.iter().map(|(what, gpus)| match what {
+        AssumedBundle::Generation(generation) => {
+            let they = if gpus.len() == 1 { "it is" } else { "they are" };
+            let gpus = named(fabric, gpus);
+            format!("NVLink {generation} at {gpus}, by the number of links: no source tells what GPUs {they}")
+        }
+        AssumedBundle::OneXgmi => {
+            format!("one xGMI link a pair among {}: no source tells how many", named(fabric, gpus))
+        }
     });
-    widths.chain(generations).collect()
+    widths.chain(bundles).collect()
 }
 
 fn note<K: PartialEq>(groups: &mut Vec<(K, Vec<NodeId>)>, key: K, node: NodeId) {

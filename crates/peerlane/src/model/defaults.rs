@@ -114,7 +114,7 @@ pub(super) struct NvlinkDefault {
 }
 
 /// How far the share that copies get of an NVLink may be from its default, as a share of it.
-const NVLINK_RANGE: f64 = 0.05;
+const NVLINK_RANGE: f64 = 0.08;
 
 /// NVLink generation 1 to 5; `None` for any other.
 pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
@@ -134,8 +134,8 @@ pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
 }
 
 /// GB/s a direction between CPU packages, by what is known of the CPU, its part's key or its product name: NCCL's
-/// constants (src/graph/topo.h).
-pub(super) fn smp_rate(cpu: &str) -> (f64, &'static str) {
+/// constants (src/graph/topo.h). Of a CPU of which nothing is known, `is_new` says whether it has PCIe 5.0.
+pub(super) fn smp_rate(cpu: &str, is_new: impl FnOnce() -> bool) -> (f64, &'static str) {
     let cpu = cpu.to_lowercase();
     let is = |words: &[&str]| words.iter().any(|w| cpu.contains(w));
     if is(&["epyc", "amd", "ryzen", "threadripper"]) {
@@ -150,6 +150,8 @@ pub(super) fn smp_rate(cpu: &str) -> (f64, &'static str) {
         (22.0, "NCCL's constant for Sapphire Rapids")
     } else if is(&["e5-", "e5 ", "e7-", "e7 ", "x56xx"]) {
         (6.0, "NCCL's constant for QPI")
+    } else if cpu.trim().is_empty() && is_new() {
+        (22.0, "NCCL's constant for Sapphire Rapids, for want of a known CPU of PCIe 5.0")
     } else {
         (10.0, "NCCL's constant for UPI, for want of a known CPU")
     }
@@ -212,11 +214,12 @@ mod tests {
 
     #[test]
     fn a_socket_link_goes_by_what_is_known_of_the_cpu() {
-        let rate = |cpu| smp_rate(cpu).0;
+        let rate = |cpu| smp_rate(cpu, || true).0;
         assert_eq!(rate("sapphire-rapids Intel(R) Xeon(R) Platinum 8480+"), 22.0);
         assert_eq!(rate("emerald-rapids INTEL(R) XEON(R) PLATINUM 8568Y+"), 40.0);
         assert_eq!(rate("xeon-e5-v4 Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz"), 6.0);
         assert_eq!(rate("xeon-scalable "), 10.0);
         assert_eq!(rate("epyc-turin AMD EPYC 9575F"), 16.0);
+        assert_eq!((rate(" "), smp_rate(" ", || false).0), (22.0, 10.0));
     }
 }

@@ -202,7 +202,17 @@ impl<'a> Model<'a> {
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
     /// [`Model::assuming`] had to.
     pub fn assumptions(&self) -> Vec<String> {
-        assumed::sentences(&self.machine.fabric, &self.links)
+        assumed::sentences(&self.machine.fabric, &self.links, |_| true)
+    }
+
+    /// The same of the links that a route goes over.
+    pub fn assumptions_of(&self, route: &Route) -> Vec<String> {
+        let fabric = &self.machine.fabric;
+        let joins = |link: LinkId, hop: &HopLimit| {
+            let link = fabric.link(link);
+            [(link.a, link.b), (link.b, link.a)].contains(&(hop.from, hop.to))
+        };
+        assumed::sentences(fabric, &self.links, |link| route.hops.iter().any(|hop| joins(link, hop)))
     }
 
     /// How a transfer runs.

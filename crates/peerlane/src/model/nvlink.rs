@@ -4,7 +4,7 @@
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
-use super::assumed::{self, Assume};
+use super::assumed::{self, Assume, AssumedBundle};
 use super::defaults::{
     self, C2C_RATE, Fallback, Known, NVLINK_REQUEST, SM_LINE, XGMI_EFFICIENCY, XGMI_LINK_RATE, constant,
 };
@@ -31,8 +31,8 @@ pub(super) struct Bundle {
     requests: f64,
     /// Where the constants are from.
     pub why: String,
-    /// Its generation, where only the number of links suggests it.
-    pub assumed: Option<u8>,
+    /// What of it no source tells.
+    pub assumed: Option<AssumedBundle>,
 }
 
 impl Bundle {
@@ -59,29 +59,16 @@ impl Bundle {
 /// number suggests, where that may be assumed.
 pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume) -> Option<Result<Bundle, String>> {
     let link = fabric.link(id);
-    let plain = |words: String, rate: f64, why: &str| Bundle {
-        words,
-        raw: rate * GB,
-        shares: [1.0; 4],
-        bidirectional_factor: 1.0,
-        requests: 0.0,
-        why: why.to_owned(),
-        assumed: None,
-    };
     match link.kind {
         LinkKind::C2c { rate } => {
             let why = if rate.is_some() { "as its source gives it" } else { "450 GB/s a direction by the vendor" };
-            Some(Ok(plain("NVLink-C2C".to_owned(), rate.map_or(C2C_RATE, Rate::gb), why)))
+            let words = "NVLink-C2C".to_owned();
+            Some(Ok(lossless(words, rate.map_or(C2C_RATE, Rate::gb), why.to_owned())))
         }
-        LinkKind::Xgmi { count: Some(n) } => {
-            let least = |constant: &Fallback| {
-                let ends = [link.a, link.b].map(|end| constant.or_of(part_of(fabric, parts, end), parts.end()));
-                ends.into_iter().map(|setting| setting.value).fold(f64::INFINITY, f64::min)
-            };
-            let (rate, share) = (least(&XGMI_LINK_RATE), least(&XGMI_EFFICIENCY));
-            let why = format!("{rate} GB/s a link and direction by the vendor, of which {share} is payload");
-            let words = format!("xGMI x{n}");
-            Some(Ok(Bundle { shares: [share.min(1.0); 4], ..plain(words, rate * f64::from(n), &why) }))
+        LinkKind::Xgmi { count: Some(n) } => Some(Ok(xgmi(fabric, parts, link, f64::from(n)))),
+        LinkKind::Xgmi { count: None } if assume == Assume::Usual => {
+            let most = parts.end().of(1.0, 1.0, f64::from(assumed::MOST_XGMI));
+            Some(Ok(Bundle { assumed: Some(AssumedBundle::OneXgmi), ..xgmi(fabric, parts, link, most) }))
         }
         LinkKind::Xgmi { count: None } => {
             Some(Err(format!("the number of xGMI links of {} is not known", link_name(fabric, id))))
@@ -91,10 +78,12 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume)
             let found = made(generation);
             let suggested = || {
                 let gpu = [link.a, link.b].into_iter().find(|node| fabric.node(*node).kind == NodeKind::Gpu)?;
-                let [usual, fastest] = assumed::nvlink_generations(fabric, gpu)?;
-                let generation = parts.end().of(usual.into(), usual.into(), fastest.into()) as u8;
+                let generations = assumed::nvlink_generations(fabric, gpu)?;
+                let usual = generations[1];
+                let [slow, value, fast] = generations.map(f64::from);
+                let generation = parts.end().of(slow, value, fast) as u8;
                 let bundle = made(Some(generation)).ok()?;
-                Some(Bundle { assumed: Some(usual), ..bundle })
+                Some(Bundle { assumed: Some(AssumedBundle::Generation(usual)), ..bundle })
             };
             Some(match found {
                 Err(why) if assume != Assume::Nothing => suggested().ok_or(why),
@@ -103,6 +92,23 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume)
         }
         _ => None,
     }
+}
+
+/// A link of which no losses are known.
+fn lossless(words: String, rate: f64, why: String) -> Bundle {
+    Bundle { words, raw: rate * GB, shares: [1.0; 4], bidirectional_factor: 1.0, requests: 0.0, why, assumed: None }
+}
+
+/// So many xGMI links.
+fn xgmi(fabric: &Fabric, parts: &Parts, link: &Link, count: f64) -> Bundle {
+    let least = |constant: &Fallback| {
+        let ends = [link.a, link.b].map(|end| constant.or_of(part_of(fabric, parts, end), parts.end()));
+        ends.into_iter().map(|setting| setting.value).fold(f64::INFINITY, f64::min)
+    };
+    let (rate, share) = (least(&XGMI_LINK_RATE), least(&XGMI_EFFICIENCY));
+    let why = format!("{rate} GB/s a link and direction by the vendor, of which {share} is payload");
+    let bundle = lossless(format!("xGMI x{count}"), rate * count, why);
+    Bundle { shares: [share.min(1.0); 4], ..bundle }
 }
 
 fn nvlink(

@@ -6,6 +6,7 @@ use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer, Wait};
+use crate::assemble::nvlinks_untold;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use crate::units::Rate;
@@ -74,6 +75,16 @@ pub(super) fn plan_by(
         (Some(path), true) => access(model.machine, model.parts, source, destination, path),
         (Some(_), false) => Access::Direct(None),
     };
+    let over_pcie = path.as_ref().is_some_and(|path| path.class.is_pcie());
+    if gpu_pair && over_pcie && transfer.peer == PeerAccess::Enabled && matches!(allowed, Access::Direct(_)) {
+        // boards join all modules; a card may have no bridge
+        let module = |gpu| part_of(fabric, model.parts, gpu).is_some_and(|part| part.module_nvlinks().is_some());
+        if module(source) && module(destination) && nvlinks_untold(&model.machine.unknown) {
+            return Err(unknown(
+                "no source shows the NVLinks that such modules have (nvidia-smi topo -m does)".to_owned(),
+            ));
+        }
+    }
     let class = path.as_ref().map(|p| p.class).unwrap_or_else(|| {
         if fabric.package(source) == fabric.package(destination) { PathClass::Node } else { PathClass::Sys }
     });

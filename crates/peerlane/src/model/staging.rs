@@ -2,9 +2,9 @@
 
 use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant, smp_rate};
 use super::resources::{link_name, part_of, root_part};
-use crate::catalogue::Parts;
+use crate::catalogue::{Parts, without_peer_access};
 use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, Path};
+use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, Path, PcieGeneration};
 use crate::machine::Machine;
 
 const GB: f64 = 1e9;
@@ -40,7 +40,7 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let part = link.part.as_deref().and_then(|key| parts.get(key));
     let of_cpu = || constant(part_of(fabric, parts, link.a), "peer_smp_rate");
     let rate = of_cpu().or_else(|| constant(part, "rate")).unwrap_or_else(|| {
-        let (value, source) = smp_rate(&cpu_words(fabric, link.a));
+        let (value, source) = smp_rate(&cpu_words(fabric, link.a), || is_of_pcie_5(fabric, parts, link.a));
         let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
@@ -95,8 +95,12 @@ pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destinati
 }
 
 fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
-    let offers = part_of(fabric, parts, source).and_then(|p| p.constant("peer_access"));
-    if path.class.is_pcie() && offers == Some(0.0) {
+    let product = fabric.node(source).product.as_deref().unwrap_or_default();
+    let offers = match part_of(fabric, parts, source) {
+        Some(part) => part.constant("peer_access") != Some(0.0),
+        None => !without_peer_access(product),
+    };
+    if path.class.is_pcie() && !offers {
         return Access::Staged("no peer-to-peer: the driver does not offer it to this product over PCIe".to_owned());
     }
     let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
@@ -139,7 +143,19 @@ fn status_words(status: P2pStatus) -> &'static str {
 /// What is known of a CPU package in words: key, product.
 /// NCCL's constant for the link between two CPU packages, in GB/s a direction.
 pub(crate) fn nccl_smp_rate(fabric: &Fabric, link: &Link) -> f64 {
-    smp_rate(&cpu_words(fabric, link.a)).0
+    smp_rate(&cpu_words(fabric, link.a), || false).0
+}
+
+/// Whether a CPU has a link of PCIe 5.0, or a GPU that can do it.
+fn is_of_pcie_5(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> bool {
+    fabric.of_kind(NodeKind::Gpu).filter(|gpu| fabric.package(*gpu) == Some(cpu)).any(|gpu| {
+        let part = part_of(fabric, parts, gpu).and_then(|part| part.pcie?.generation);
+        let link = fabric.upstream(gpu).and_then(|(id, _)| match &fabric.link(id).kind {
+            LinkKind::Pcie { running, allowed, .. } => running.generation.max(allowed.generation),
+            _ => None,
+        });
+        link.or(part) >= Some(PcieGeneration::Gen5)
+    })
 }
 
 fn cpu_words(fabric: &Fabric, cpu: NodeId) -> String {
