@@ -11,6 +11,9 @@ pub(super) const RULE: Rule = Rule { id: "limited-link", breaks: false, run };
 /// A loss of this much, and more, is an error.
 const MUCH: f64 = 0.7;
 
+/// GPUs and fast adapters are made for so many lanes; disks for fewer.
+const FEWEST: u8 = 8;
+
 /// What links must share to be one finding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
@@ -24,7 +27,7 @@ struct Key {
 enum Device {
     /// A GPU or an adapter of it.
     Peer,
-    /// Perhaps one of those whose addresses are not known.
+    /// Perhaps one of those whose addresses are not known, by its lanes.
     Unknown,
     /// A disk, a sound card.
     Other,
@@ -95,7 +98,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
             &RULE,
             if narrow { FindingKind::Fault } else { FindingKind::Measurement },
             match device {
-                Device::Peer | Device::Unknown if lost >= MUCH => Severity::Error,
+                Device::Peer if lost >= MUCH => Severity::Error,
                 Device::Peer | Device::Unknown if narrow => Severity::Warning,
                 _ => Severity::Info,
             },
@@ -115,7 +118,11 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
     let nodes = view.fabric().nodes();
     match nodes.iter().find(|node| node.address == Some(limit.device)) {
         Some(node) if peer(node.kind) => Device::Peer,
-        None if nodes.iter().any(|node| peer(node.kind) && node.address.is_none()) => Device::Unknown,
+        None if limit.capable.lanes >= Some(FEWEST)
+            && nodes.iter().any(|node| peer(node.kind) && node.address.is_none()) =>
+        {
+            Device::Unknown
+        }
         _ => Device::Other,
     }
 }
@@ -204,6 +211,9 @@ mod tests {
         b.node(Node::new("mlx5_0", NodeKind::Nic));
         let found = told_of(b, &[("0000:43:00.0", "3.0 x8", "3.0 x16")]);
         assert_eq!((found[0].severity, found[0].certainty), (Severity::Warning, Certainty::Possible));
+        let mut b = FabricBuilder::new();
+        b.node(Node::new("mlx5_0", NodeKind::Nic));
+        assert_eq!(told_of(b, &[("0000:81:00.0", "3.0 x1", "4.0 x4")])[0].severity, Severity::Info, "a disk's lanes");
     }
 
     #[test]
