@@ -37,7 +37,7 @@ const EXPLAINS: [(&str, &[&str]); 11] = [
 
 /// Leaves out what a cause explains. The cause takes over the evidence, and the cost where it had none or less.
 pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
-    let mut all: Vec<Option<Raised>> = raised.into_iter().map(Some).collect();
+    let mut all: Vec<Option<Raised>> = once(raised).into_iter().map(Some).collect();
     for (rule, symptoms) in EXPLAINS {
         for at in 0..all.len() {
             let Some(mut cause) = all.get_mut(at).and_then(|slot| slot.take_if(|r| is_cause(r, rule))) else {
@@ -55,6 +55,22 @@ pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
         }
     }
     all.into_iter().flatten().collect()
+}
+
+/// The same of two logs or runs of one machine is one finding, which cites both.
+fn once(raised: Vec<Raised>) -> Vec<Raised> {
+    let mut all: Vec<Raised> = Vec::with_capacity(raised.len());
+    for another in raised {
+        let is_same = |known: &&mut Raised| {
+            let (a, b) = (&known.finding, &another.finding);
+            (&a.rule, &a.summary, &a.subjects) == (&b.rule, &b.summary, &b.subjects)
+        };
+        match all.iter_mut().find(is_same) {
+            Some(known) => adopt(known, another),
+            None => all.push(another),
+        }
+    }
+    all
 }
 
 /// A finding strong enough to explain others: what is only good to know explains nothing, save labels that cannot tell.

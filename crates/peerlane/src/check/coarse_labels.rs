@@ -115,8 +115,9 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
     let origins = view.class_origins(gpus).into_iter().chain(hypervisor.as_ref().map(|(_, origin)| *origin));
     let finding = Finding {
         summary: format!(
-            "All {} GPU pairs read {class}: the labels are a virtual machine's, and cannot tell which GPUs are near each other",
-            pairs.len()
+            "All {} GPU pairs read {class}: the labels {} a virtual machine's, and cannot tell which GPUs are near each other",
+            pairs.len(),
+            if hypervisor.is_some() { "are" } else { "may be" }
         ),
         expected: "classes that tell GPUs of one switch or socket from others".to_owned(),
         observed: format!("{} GPUs on one host bridge by their labels{by}", gpus.len()),

@@ -98,7 +98,8 @@ impl Log {
             self.channels.entry((from.rank, to.rank, via.to_owned())).or_default().insert(channel.to_owned());
             for end in [from, to] {
                 let rank = self.result.ranks.entry(end.rank).or_default();
-                rank.address = rank.address.or(end.address);
+                // over the network the other end is on a host of its own
+                rank.address = rank.address.or(end.address.filter(|_| !via.starts_with("NET/")));
             }
         } else if let Some(ring) = ring(words) {
             self.result.rings.push(ring);
