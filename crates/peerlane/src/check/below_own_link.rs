@@ -1,5 +1,6 @@
 //! GPUs of which no number comes near what the PCIe link of the product carries, where nothing tells their links.
 
+use super::slow_path::{PAYLOAD, is_payload_of};
 use super::view::{Cell, End, Raised, View, one_way};
 use super::words::{list, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
@@ -16,9 +17,6 @@ const BELOW: f64 = 0.4;
 
 /// The same where all numbers are host copies: half the lanes reach no more.
 const BELOW_HOST: f64 = 0.46;
-
-/// Share of a link's raw rate that large copies reach (Neugebauer et al., SIGCOMM 2018), as slow-path has it.
-const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 
 /// Smaller copies are mostly start-up.
 const LARGE: Bytes = Bytes::from_mib(4);
@@ -127,9 +125,7 @@ fn fits(link: PcieWidth, rate: Rate) -> Vec<String> {
     let generations = PcieGeneration::ALL.into_iter().rev().filter(|g| *g <= generation);
     let all = generations
         .flat_map(|g| [1, 2, 4, 8, 16].into_iter().filter(|n| *n <= lanes).map(move |n| PcieWidth::new(g, n)));
-    let fitting = all.filter(|width| {
-        *width != link && width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate.gb() / raw.gb())))
-    });
+    let fitting = all.filter(|width| *width != link && is_payload_of(*width, rate));
     // those of PCIe 1 and 2 are of boards that no such card is in, unless it is as old itself
     let recent =
         |w: &PcieWidth| w.generation.is_some_and(|g| g >= PcieGeneration::Gen3) || generation <= PcieGeneration::Gen3;

@@ -102,10 +102,7 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
     if !assumed || pairs.iter().any(|(a, b)| view.class(*a, *b) != Some(class)) {
         return None;
     }
-    let hypervisor = view.machine.evidence.iter().find_map(|e| match &e.fact {
-        Fact::Host(host) => host.hypervisor.clone().map(|name| (name, &e.origin)),
-        _ => None,
-    });
+    let hypervisor = view.hypervisor();
     let crowded = class == PathClass::Phb && gpus.len() > MOST_ON_BRIDGE;
     if hypervisor.is_none() && !crowded {
         return None;

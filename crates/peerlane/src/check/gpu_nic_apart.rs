@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Fact;
 use crate::fabric::{NodeId, NodeKind, PathClass};
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
@@ -30,7 +29,7 @@ fn run(view: &View) -> Vec<Raised> {
         }
     }
     let coarse = labels_are_coarse(view, &gpus, &nics);
-    let guest = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Host(host) if host.hypervisor.is_some()));
+    let guest = view.hypervisor().is_some();
     apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse, guest)).collect()
 }
 
@@ -98,7 +97,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state, switched};
     use super::*;
-    use crate::evidence::HostFacts;
+    use crate::evidence::{Fact, HostFacts};
     use crate::fabric::Link;
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.

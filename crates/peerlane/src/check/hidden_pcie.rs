@@ -28,13 +28,9 @@ fn run(view: &View) -> Vec<Raised> {
         }
         _ => false,
     });
-    let hypervisor = view.machine.evidence.iter().find_map(|e| match &e.fact {
-        Fact::Host(host) => host.hypervisor.clone(),
-        _ => None,
-    });
     let Some(listing) = listing.filter(|_| gpus.iter().all(|id| unread(*id))) else { return Vec::new() };
     let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
-    let by = hypervisor.map_or_else(String::new, |h| format!(" ({h})"));
+    let by = view.hypervisor().map_or_else(String::new, |(name, _)| format!(" ({name})"));
     let finding = Finding {
         summary: format!("The PCIe links of all {} GPUs are hidden: their widths cannot be judged", gpus.len()),
         expected: "a speed and a width of each link".to_owned(),

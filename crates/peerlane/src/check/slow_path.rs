@@ -24,7 +24,7 @@ const FEW_CELLS: usize = 4;
 /// Share of a link's raw rate that large copies reach: 64-byte packets at the low end (0.645 at Gen3 x16), 256-byte
 /// reads over x1 at the high end (0.89). Neugebauer et al., "Understanding PCIe performance for end host
 /// networking", SIGCOMM 2018.
-const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
+pub(super) const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 
 /// A number with what should stand in its place.
 #[derive(Clone, Copy)]
@@ -341,10 +341,15 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     Some(Raised::new(finding, 1.0 - worst.share()).shown_by(shown))
 }
 
+/// Whether large copies over such a link reach a rate one way, and no more than it.
+pub(super) fn is_payload_of(width: PcieWidth, rate: Rate) -> bool {
+    width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate.bytes_per_second() / raw.bytes_per_second())))
+}
+
 /// The narrower PCIe links whose payload rate the slow cell has: fewer lanes of the same generation, or the
 /// same lanes at a lower one, of the narrowest link on its way.
 fn fits(view: &View, slow: &Slow) -> Vec<String> {
-    let rate = one_way(slow.matrix, slow.cell.rate).bytes_per_second();
+    let rate = one_way(slow.matrix, slow.cell.rate);
     let hops = view.path(&slow.cell, slow.matrix.p2p).map(|p| p.hops).unwrap_or_default();
     let known = |link: LinkId| match &view.fabric().link(link).kind {
         LinkKind::Pcie { running, allowed, .. } => {
@@ -363,7 +368,7 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
     let older = PcieGeneration::ALL.into_iter().filter(|g| *g < generation).map(|g| PcieWidth::new(g, lanes));
     let mut fitting = Vec::new();
     for width in fewer.chain(older) {
-        if width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate / raw.bytes_per_second()))) {
+        if is_payload_of(width, rate) {
             fitting.push(format!("PCIe {width}"));
         }
     }

@@ -347,6 +347,14 @@ impl<'a> View<'a> {
         self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
     }
 
+    /// The hypervisor that a source names, and where.
+    pub(super) fn hypervisor(&self) -> Option<(&'a str, &'a Origin)> {
+        self.machine.evidence.iter().find_map(|e| match &e.fact {
+            Fact::Host(host) => Some((host.hypervisor.as_deref()?, &e.origin)),
+            _ => None,
+        })
+    }
+
     /// What the kernel's log and command line tell, each with where it stands.
     pub(super) fn kernels(&self) -> Vec<(&'a KernelFacts, &'a Origin)> {
         let kernel = |e: &'a Evidence| match &e.fact {

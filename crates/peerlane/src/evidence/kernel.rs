@@ -2,6 +2,7 @@
 //! PCIe errors, slow links and the IOMMU.
 
 use super::fact::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
+use super::pci_tree::pcie_width;
 use super::{Fact, Found, Text};
 use crate::fabric::{PciAddress, PcieWidth};
 
@@ -115,17 +116,8 @@ fn limited(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
 fn width(text: &str) -> Option<PcieWidth> {
     let (rate, lanes) = text.split_once(" GT/s ")?;
     let lanes = lanes.strip_prefix("PCIe ").unwrap_or(lanes).strip_prefix('x')?;
-    let rate = rate.trim();
-    let generation = match rate.strip_suffix(".0").unwrap_or(rate) {
-        "2.5" => "1.0",
-        "5" => "2.0",
-        "8" => "3.0",
-        "16" => "4.0",
-        "32" => "5.0",
-        "64" => "6.0",
-        _ => return None,
-    };
-    format!("{generation} x{}", lanes.trim()).parse().ok()
+    let width = pcie_width(&format!("{rate} GT/s"), lanes);
+    width.raw_rate().map(|_| width)
 }
 
 /// `nvidia 0000:17:00.0` before, `Corrected, type=Data Link Layer, (Transmitter ID)` after.
