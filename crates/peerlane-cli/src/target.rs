@@ -304,28 +304,13 @@ fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str>
     let mut near: Vec<(usize, &str)> = names
         .filter_map(|candidate| {
             let contains = name.len() >= 3 && (candidate.contains(&name) || name.contains(candidate));
-            let distance = if contains { 0 } else { edits(&name, candidate) };
+            let distance = if contains { 0 } else { strsim::levenshtein(&name, candidate) };
             (distance <= 1 + name.chars().count() / 4).then_some((distance, candidate))
         })
         .collect();
     near.sort();
     near.truncate(3);
     near.into_iter().map(|(_, candidate)| candidate).collect()
-}
-
-/// Levenshtein's distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for (j, y) in b.iter().enumerate() {
-            let replaced = row[j] + usize::from(x != *y);
-            next.push(replaced.min(row[j + 1] + 1).min(next[j] + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -339,10 +324,5 @@ mod tests {
         assert_eq!(closest("exxact", names()), ["exxact-devbox", "exxact-tensor"]);
         assert!(closest("zebra", names()).is_empty());
         assert!(closest("", names()).is_empty());
-    }
-
-    #[test]
-    fn distance() {
-        assert_eq!((edits("", "abc"), edits("kitten", "sitting"), edits("a", "a")), (3, 3, 0));
     }
 }

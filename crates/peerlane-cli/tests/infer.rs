@@ -8,7 +8,7 @@ use common::{json, out, peerlane};
 use serde_json::Value;
 
 const RUN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/h200x4-vm-runs/subsets.json");
-const CAPTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/h200x4-vm");
+const AT_ONCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../captures/h200x4-vm-runs/host-contention.json");
 
 /// `device-to-host GPU0 GPU1` for each group.
 fn groups(document: &Value) -> Vec<String> {
@@ -65,19 +65,19 @@ fn a_machine_that_hides_all_shows_what_its_host_allows() {
 }
 
 #[test]
-fn recorded_sets_and_captures_are_used_as_far_as_they_go() {
+fn recorded_sets_are_used_as_far_as_they_go() {
     assert_eq!(
         groups(&json(&["infer", "--json", RUN])),
         ["device-to-host GPU0 GPU1 GPU2 GPU3", "both GPU0 GPU1 GPU2 GPU3"]
     );
-    let capture = json(&["infer", "--json", CAPTURE]);
+    let other = json(&["infer", "--json", AT_ONCE]);
     let all = "GPU0 GPU1 GPU2 GPU3";
     let expected = ["host-to-device", "device-to-host", "both"].map(|way| format!("{way} {all}"));
-    assert_eq!(groups(&capture), expected);
-    let down = capture["groups"][0]["capacity"].as_f64().unwrap();
+    assert_eq!(groups(&other), expected);
+    let down = other["groups"][0]["capacity"].as_f64().unwrap();
     assert!((down / 176.2 - 1.0).abs() < 0.01, "{down}");
     // three at once were never tried there
-    let open = capture["unidentifiable"].as_array().unwrap();
+    let open = other["unidentifiable"].as_array().unwrap();
     assert!(open.iter().any(|o| o["would_tell"] == serde_json::json!([["GPU0", "GPU1", "GPU2"]])), "{open:?}");
 }
 
@@ -98,7 +98,7 @@ fn published_matrices_give_groups_and_what_lone_pairs_cannot_tell() {
 
 #[test]
 fn text_fits_the_terminal() {
-    for args in [&["infer", "exxact-txr414-20", "-v", "--directions", "host-to-device"][..], &["infer", CAPTURE, "-v"]]
+    for args in [&["infer", "exxact-txr414-20", "-v", "--directions", "host-to-device"][..], &["infer", AT_ONCE, "-v"]]
     {
         let text = out(args);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");

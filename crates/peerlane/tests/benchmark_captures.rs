@@ -70,14 +70,6 @@ fn all_reduce_of_four_h200() {
 }
 
 #[test]
-fn host_contention_of_four_h200() {
-    let found = own("host-contention.txt");
-    assert_eq!(matrices(&found, "host contention run").len(), 2);
-    let rates = found.evidence.iter().find_map(|e| if let Fact::Rates(r) = &e.fact { Some(r) } else { None });
-    assert_eq!(rates.unwrap().rows.len(), 31);
-}
-
-#[test]
 fn device_query_cut_after_two_devices() {
     let found = own("deviceQuery.txt");
     let gpus = found.evidence.iter().find_map(|e| if let Fact::Gpus(g) = &e.fact { Some(g) } else { None }).unwrap();
@@ -102,7 +94,7 @@ fn graphs_of_a_cloud_machine() {
 #[test]
 fn a_cut_anywhere_is_no_panic_and_invents_nothing() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm");
-    for file in ["nvbandwidth.txt", "p2pBandwidthLatencyTest.txt", "all_reduce_perf.txt", "host-contention.txt"] {
+    for file in ["nvbandwidth.txt", "p2pBandwidthLatencyTest.txt", "all_reduce_perf.txt"] {
         let bytes = std::fs::read(folder.join(file)).unwrap();
         let whole = scan_text(&Text::new(file, &bytes)).evidence.len();
         for end in (0..bytes.len()).step_by(97) {

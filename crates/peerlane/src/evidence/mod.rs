@@ -30,7 +30,6 @@ mod dcgmi_nvlink;
 mod device_query;
 mod files_json;
 mod gpu_list;
-mod host_contention;
 mod kernel;
 mod labelled_matrix;
 mod lscpu;

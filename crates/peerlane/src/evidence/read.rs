@@ -108,7 +108,6 @@ const SCANNERS: &[Scanner] = &[
     super::rocm_bandwidth_test::scan,
     super::transferbench::scan,
     super::sysfs_listing::scan,
-    super::host_contention::scan,
     super::labelled_matrix::scan,
     super::rate_table::scan,
 ];

@@ -1,4 +1,4 @@
-//! Inference from what was measured before: the sets that a run or a capture happens to hold, and matrices of pairs.
+//! Inference from what was measured before: the sets that a run happens to hold, and matrices of pairs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::hypothesis::Group;
 use super::members::Members;
 use super::pairs::rate_groups;
 use super::trials::Trial;
-use crate::evidence::{Engine, Fact, Quantity, RateRow};
+use crate::evidence::{Engine, Quantity};
 use crate::fabric::NodeKind;
 use crate::machine::Machine;
 use crate::names::{is_host, natural};
@@ -31,9 +31,6 @@ pub fn recorded(machine: &Machine, source: &str) -> Inference {
         if let Some((way, set)) = of_cell(cell) {
             sets.entry(way).or_default().push(set);
         }
-    }
-    for (way, set) in of_tables(machine) {
-        sets.entry(way).or_default().push(set);
     }
     for way in Way::ALL {
         if let Some(sets) = sets.remove(&way) {
@@ -158,46 +155,6 @@ fn classified(transfers: &[(&str, &str, f64)]) -> Option<(Way, Set)> {
         }
         _ => None,
     }
-}
-
-/// Sets in tables of copies between host and GPUs at once, and the lone rates in the matrices beside them.
-fn of_tables(machine: &Machine) -> Vec<(Way, Set)> {
-    let mut sets = Vec::new();
-    let table = |columns: &[String]| columns == ["set", "direction", "GPUs"];
-    for (rates, _) in machine.rates.iter().filter(|(rates, _)| table(&rates.word_columns)) {
-        sets.extend(rates.rows.iter().filter_map(of_row));
-    }
-    if sets.is_empty() {
-        return sets;
-    }
-    for evidence in &machine.evidence {
-        let Fact::Matrix(matrix) = &evidence.fact else { continue };
-        if !matrix.title.starts_with("solo ") {
-            continue;
-        }
-        for (i, row) in matrix.rows.iter().enumerate() {
-            for (j, col) in matrix.cols.iter().enumerate() {
-                let rate = matrix.rate(i, j).map(|r| r.gb());
-                sets.extend(rate.and_then(|rate| classified(&[(row.as_str(), col.as_str(), rate)])));
-            }
-        }
-    }
-    sets
-}
-
-/// A row `pair`, `h2d`, `0 1` with its rates; of both directions each GPU's two rates stand together.
-fn of_row(row: &RateRow) -> Option<(Way, Set)> {
-    let [_, direction, gpus] = row.words.as_slice() else { return None };
-    let gpus: Vec<String> = gpus.split_whitespace().map(|n| format!("GPU{n}")).collect();
-    let rates: Vec<f64> = row.rates.iter().flatten().map(|r| r.gb()).collect();
-    let (way, each) = match direction.as_str() {
-        "h2d" => (Way::HostToDevice, 1),
-        "d2h" => (Way::DeviceToHost, 1),
-        "h2d+d2h" => (Way::Both, 2),
-        _ => return None,
-    };
-    let sums: Vec<f64> = rates.chunks(each).map(|c| c.iter().sum()).collect();
-    (sums.len() == gpus.len()).then(|| (way, gpus.into_iter().zip(sums).collect()))
 }
 
 /// What nobody has measured yet.
