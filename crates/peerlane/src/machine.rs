@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{
-    ClassMatrix, Curve, Direction, Evidence, Matrix, Origin, P2pStatus, Quantity, RateTable, Unit, Warning,
-};
+use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
+use crate::fact::{ClassMatrix, Evidence, P2pStatus, RateTable};
 use crate::infer::Inference;
+use crate::matrix::{Direction, Matrix, Quantity, Unit};
+use crate::origin::{Origin, Warning};
 use crate::run::{Cell, Conditions};
 use crate::virtual_machine::Virtual;
 

@@ -9,6 +9,15 @@ pub(crate) fn numbered(name: &str) -> Option<(&str, u64)> {
     Some((stem, digits.parse().ok()?))
 }
 
+/// The number of `GPU7`; signs and overlong numbers are none.
+pub(crate) fn gpu_number(name: &str) -> Option<u32> {
+    let digits = name.strip_prefix("GPU")?;
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
 /// Whether a name means host memory: `host`, `host0` …, on one machine or as `node3/host0`.
 pub fn is_host(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);

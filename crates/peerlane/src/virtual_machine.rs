@@ -9,7 +9,6 @@
 
 mod effects;
 mod fault;
-pub(crate) mod random;
 mod rates;
 mod startup;
 #[cfg(test)]
@@ -28,9 +27,9 @@ use crate::machine::Machine;
 use crate::measure::{Executor, Failure, Sample, Verdict};
 use crate::model::Model;
 use crate::plan::{Method, Step, Transfer, Work};
+use crate::random::Random;
 use crate::run::{FlagKind, GpuState};
 use crate::units::{Bytes, Seconds};
-use random::Random;
 use work::{Site, Task};
 
 /// Relative standard deviation of a sample where nothing else is asked for.

@@ -1,9 +1,9 @@
 //! What the Linux kernel says: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that speak of GPUs,
 //! PCIe errors, slow links and the IOMMU.
 
-use super::fact::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
-use super::pci_tree::pcie_width;
+use super::words::pcie_width;
 use super::{Fact, Found, Text};
+use super::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 use crate::fabric::{PciAddress, PcieWidth};
 
 const TOOL: &str = "kernel log";

@@ -7,7 +7,7 @@
 mod tree;
 mod verbose;
 
-use super::pci_tree::hex;
+use super::words::hex;
 use super::{Found, Text};
 
 /// Finds `lspci` output in the text.

@@ -13,7 +13,7 @@
 //!
 //! Sizes are rounded there and so not used. Bridges have no address, and devices no vendor.
 
-use super::pci_tree::hex;
+use super::words::hex;
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::{Bytes, Rate};

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::lstopo_distances::{numa_distances, nvlinks, untold_hops};
-use super::pci_tree::hex;
+use super::words::hex;
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
 use crate::fabric::CpuList;

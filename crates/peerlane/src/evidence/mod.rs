@@ -6,13 +6,9 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod archive;
-mod curve;
-mod fact;
 mod grid;
 mod limits;
 mod markup;
-mod matrix;
-mod pci_tree;
 mod read;
 mod streams;
 #[cfg(test)]
@@ -71,74 +67,26 @@ mod xml;
 pub(crate) use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
+pub(crate) use crate::names::gpu_number;
 pub use archive::pack;
-pub use curve::At;
-pub use fact::{
-    AcsLines, Channel, ClassMatrix, CorruptData, Curve, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
-    LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
-    P2pCapability, P2pMatrix, P2pStatus, PcieError, PcieErrorKind, RateRow, RateTable, RdmaPort, SensorReading, Series,
-    Xid,
-};
 pub use limits::MAX_STATEMENTS;
-pub use matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-pub use pci_tree::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_files, read_path, read_stream, scan_text};
 pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};
 pub use tree::{Files, Item};
-pub(crate) use words::gpu_number;
 
-use std::fmt;
+// at their old place until all imports name the modules
+pub use crate::curve::{At, Curve, Series};
+pub use crate::fact::{
+    Acs, AcsLines, Channel, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+    LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
+    OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind, RateRow,
+    RateTable, RdmaPort, SensorReading, Xid,
+};
+pub use crate::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+pub use crate::origin::{Origin, Warning};
+
 use std::sync::Arc;
-
-/// Where a statement comes from: a source, the tool that printed it, and the lines it stands on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Origin {
-    /// File name, `-` for standard input, or a catalogue entry.
-    pub source: Arc<str>,
-    /// What printed it, as a user would type it: `nvidia-smi topo -m`.
-    pub tool: &'static str,
-    /// First and last line, from 1; `None` where the source has no lines.
-    pub lines: Option<(u32, u32)>,
-}
-
-impl fmt::Display for Origin {
-    /// `topo.txt:12-17 (nvidia-smi topo -m)`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.lines {
-            Some((a, b)) if a == b => write!(f, "{}:{a} ({})", self.source, self.tool),
-            Some((a, b)) => write!(f, "{}:{a}-{b} ({})", self.source, self.tool),
-            None => write!(f, "{} ({})", self.source, self.tool),
-        }
-    }
-}
-
-/// One statement about a machine, and where it came from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Evidence {
-    /// Where it came from.
-    pub origin: Origin,
-    /// What it says.
-    pub fact: Fact,
-}
-
-/// Something a reader of the result should know: what could not be read, or does not add up.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// Where.
-    pub origin: Option<Origin>,
-    /// What, and what to do.
-    pub message: String,
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.origin {
-            Some(origin) => write!(f, "{origin}: {}", self.message),
-            None => f.write_str(&self.message),
-        }
-    }
-}
 
 /// A heading in a document, which may name the machine that the following blocks describe.
 #[derive(Clone, Debug, PartialEq, Eq)]

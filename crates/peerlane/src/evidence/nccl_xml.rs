@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::pci_tree::{hex, pcie_width};
+use super::words::{hex, pcie_width};
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, NvlinkEnd, NvlinkPort, OsDevice, PciDevice, PciRole, PciTree, Text};
 use crate::fabric::{CpuList, PciAddress};

@@ -9,9 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config_space;
-use super::pci_tree::{hex, pcie_width};
 use super::sysfs_tree::{Function, address, function_of, tree};
 use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
+use super::words::{hex, pcie_width};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use crate::fabric::{CpuList, PciAddress};
 use crate::units::Bytes;

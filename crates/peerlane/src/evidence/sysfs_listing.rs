@@ -4,8 +4,8 @@
 //! 0000:00:06.0 class=0x030200 ven=0x10de dev=0x2335 numa=-1 spd=32.0 GT/s PCIe w=16 max=32.0 GT/s PCIe/16 path=/sys/devices/…
 //! ```
 
-use super::pci_tree::{hex, pcie_width};
 use super::sysfs_tree::{Function, address, tree};
+use super::words::{hex, pcie_width};
 use super::{Fact, Found, PciDevice, PciRole, Text};
 
 const TOOL: &str = super::tool::SYSFS_LISTING;

@@ -1,5 +1,8 @@
 //! Words of a line and the names of devices, as the tables of several tools need them.
 
+use crate::fabric::{PcieGeneration, PcieWidth};
+pub(super) use crate::names::gpu_number;
+
 /// A word and where it starts in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word<'a> {
@@ -17,11 +20,6 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = Word<'_>> {
         let at = text.as_ptr() as usize - line.as_ptr() as usize;
         Word { text, at }
     })
-}
-
-/// The number of `GPU7`.
-pub(crate) fn gpu_number(word: &str) -> Option<u32> {
-    numbered(word, "GPU")
 }
 
 /// The number of `NIC7`, `Link7` and so on; signs and overlong numbers are none.
@@ -63,6 +61,26 @@ pub(super) fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     number.is_finite().then_some((number, unit.trim()))
 }
 
+/// A link from the spellings of its speed (`16.0 GT/s PCIe`, `8 GT/s`, `2.5GT/s`, `Unknown`) and width
+/// (`16`, `x16`; 0 and 255 mean unknown).
+pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
+    let speed = speed.trim();
+    let digits = speed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(speed.len());
+    let (number, unit) = speed.split_at(digits);
+    let gigatransfers: Option<f64> = number.parse().ok().filter(|_| unit.trim_start().starts_with("GT/s"));
+    let lanes: Option<u8> = width.trim().trim_start_matches('x').parse().ok();
+    PcieWidth {
+        generation: gigatransfers.and_then(PcieGeneration::from_gigatransfers),
+        lanes: lanes.filter(|n| [1, 2, 4, 8, 12, 16, 32].contains(n)),
+    }
+}
+
+/// A hexadecimal number with or without `0x`.
+pub(super) fn hex(text: &str) -> Option<u32> {
+    let text = text.trim();
+    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,5 +109,17 @@ mod tests {
         for other in ["GPU", "GPU+1", "GPU0:", "X", "NV18", "0-19", "Legend:", "mlx5_0:", "nvidia-smi", "NODE"] {
             assert!(!is_device(other), "{other}");
         }
+    }
+
+    #[test]
+    fn links_in_every_spelling() {
+        assert_eq!(pcie_width("16.0 GT/s PCIe", "16").to_string(), "4.0 x16");
+        assert_eq!(pcie_width("8 GT/s", "x8").to_string(), "3.0 x8");
+        assert_eq!(pcie_width("2.5GT/s", "1").to_string(), "1.0 x1");
+        assert_eq!(pcie_width("32.0 GT/s PCIe", "0").to_string(), "5.0 x?");
+        for (speed, width) in [("Unknown", "255"), ("", ""), ("16.0", "0"), ("GT/s", "x")] {
+            assert!(pcie_width(speed, width).is_unknown(), "{speed}");
+        }
+        assert_eq!((hex("0x10de"), hex("10de"), hex("")), (Some(0x10de), Some(0x10de), None));
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
 use super::pci::{PciAddress, PcieWidth};
-use crate::evidence::Origin;
+use crate::origin::Origin;
 use crate::units::Rate;
 
 /// Names a node within one fabric.

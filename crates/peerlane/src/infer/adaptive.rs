@@ -10,7 +10,7 @@ use super::members::Members;
 use super::questions::{most_telling, open, suspicions, units};
 use super::search::search;
 use super::trials::{Noise, Trial};
-use crate::virtual_machine::random::Random;
+use crate::random::Random;
 
 /// What each single trial allows, many together may not: so it is searched now and then without any odd trial.
 const SEARCH_EVERY: usize = 20;

@@ -5,7 +5,7 @@ use super::fit::{Data, Fit, GROUP_COST};
 use super::hypothesis::{Group, sum_of};
 use super::members::Members;
 use super::questions::alternatives;
-use crate::virtual_machine::random::Random;
+use crate::random::Random;
 
 /// Half the width of a normal deviate's 95 % interval, in standard deviations.
 const INTERVAL: f64 = 1.96;

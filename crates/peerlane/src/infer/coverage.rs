@@ -4,7 +4,7 @@
 use super::hypothesis::{Group, Hypothesis, sum_of};
 use super::members::Members;
 use super::questions::shuffled;
-use crate::virtual_machine::random::Random;
+use crate::random::Random;
 
 /// A subset is driven if it carries this share of what it could by what is known: a limit of its own that is lower would
 /// have shown. Sets that drive it less hold more subsets, so that comes first.

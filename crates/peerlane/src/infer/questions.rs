@@ -8,7 +8,7 @@ use super::fit::{Data, Fit};
 use super::hypothesis::{Group, Hypothesis};
 use super::members::Members;
 use super::trials::distance;
-use crate::virtual_machine::random::Random;
+use crate::random::Random;
 
 /// A hypothesis is excluded where it is by so much farther from the trials than the present one: a likelihood ratio
 /// of more than 1,000.

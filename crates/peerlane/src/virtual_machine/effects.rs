@@ -2,10 +2,10 @@
 //! against itself.
 
 use super::contends;
-use super::random::Random;
 use crate::fabric::Fabric;
 use crate::names::is_host;
 use crate::plan::{Step, Transfer, Via, Work};
+use crate::random::Random;
 
 /// By how much a virtual machine differs from its model although nothing is wrong with it. Shares of a rate or a time;
 /// each difference stays the same for one seed, as it would on one machine.

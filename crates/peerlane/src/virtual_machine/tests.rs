@@ -133,7 +133,7 @@ fn every_catalogue_system_answers_everything_and_nothing_above_a_link() {
     for name in system_names() {
         let machine = system(name).unwrap().unwrap();
         let settings = Virtual::default();
-        let most = (settings.noise * random::MOST_DEVIATION).exp();
+        let most = (settings.noise * crate::random::MOST_DEVIATION).exp();
         let (mut answered, mut refused) = (0, 0);
         for step in everything(&machine) {
             let values = match ask(&machine, &settings, &step) {

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::super::pci_tree::pcie_width;
+use super::super::words::pcie_width;
 use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{CLASSES, named};
 use crate::fabric::PciAddress;

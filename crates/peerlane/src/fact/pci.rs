@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::fabric::{CpuList, PciAddress, PcieGeneration, PcieWidth};
+use crate::fabric::{CpuList, PciAddress, PcieWidth};
 use crate::units::Rate;
 
 /// PCI vendors that make GPUs, and AMD's number for everything else.
@@ -207,26 +207,6 @@ impl PciTree {
     }
 }
 
-/// A link from the spellings of its speed (`16.0 GT/s PCIe`, `8 GT/s`, `2.5GT/s`, `Unknown`) and width
-/// (`16`, `x16`; 0 and 255 mean unknown).
-pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
-    let speed = speed.trim();
-    let digits = speed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(speed.len());
-    let (number, unit) = speed.split_at(digits);
-    let gigatransfers: Option<f64> = number.parse().ok().filter(|_| unit.trim_start().starts_with("GT/s"));
-    let lanes: Option<u8> = width.trim().trim_start_matches('x').parse().ok();
-    PcieWidth {
-        generation: gigatransfers.and_then(PcieGeneration::from_gigatransfers),
-        lanes: lanes.filter(|n| [1, 2, 4, 8, 12, 16, 32].contains(n)),
-    }
-}
-
-/// A hexadecimal number with or without `0x`.
-pub(super) fn hex(text: &str) -> Option<u32> {
-    let text = text.trim();
-    u32::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,17 +253,5 @@ mod tests {
         assert_eq!(gpus(&all), ["0000:41:00.0"]);
         // a virtual machine's GPUs are devices of one bus
         assert_eq!(gpus(&["00:04.0", "00:05.0"].map(|a| display(a, NVIDIA, 0x20b5))).len(), 2);
-    }
-
-    #[test]
-    fn links_in_every_spelling() {
-        assert_eq!(pcie_width("16.0 GT/s PCIe", "16").to_string(), "4.0 x16");
-        assert_eq!(pcie_width("8 GT/s", "x8").to_string(), "3.0 x8");
-        assert_eq!(pcie_width("2.5GT/s", "1").to_string(), "1.0 x1");
-        assert_eq!(pcie_width("32.0 GT/s PCIe", "0").to_string(), "5.0 x?");
-        for (speed, width) in [("Unknown", "255"), ("", ""), ("16.0", "0"), ("GT/s", "x")] {
-            assert!(pcie_width(speed, width).is_unknown(), "{speed}");
-        }
-        assert_eq!((hex("0x10de"), hex("10de"), hex("")), (Some(0x10de), Some(0x10de), None));
     }
 }

@@ -1,17 +1,29 @@
-//! What a piece of evidence can say.
+//! What a piece of evidence can say of a machine: facts, each with its origin.
 
 mod kernel;
 mod nccl;
+mod pci;
 
 use std::collections::BTreeMap;
 
 pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 pub use nccl::{Channel, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
+pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 
-use super::matrix::{Matrix, Unit};
-use super::pci_tree::PciTree;
+use crate::curve::Curve;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
+use crate::matrix::Matrix;
+use crate::origin::Origin;
 use crate::units::{Bytes, Rate};
+
+/// One statement about a machine, and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evidence {
+    /// Where it came from.
+    pub origin: Origin,
+    /// What it says.
+    pub fact: Fact,
+}
 
 /// One statement about a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -246,32 +258,6 @@ pub struct NvlinkPort {
     pub remote_class: Option<u32>,
     /// True for AMD's xGMI (RCCL XML).
     pub xgmi: bool,
-}
-
-/// Numbers against message size: nccl-tests, OSU, perftest, bandwidthTest's ranges.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Curve {
-    /// Program or test: `ib_write_bw`, `all_reduce_perf`, `osu_bw`.
-    pub what: String,
-    /// Ends by name, where told: `mlx5_2`, `GPU0`, `host`.
-    pub ends: Vec<String>,
-    /// Message sizes.
-    pub sizes: Vec<Bytes>,
-    /// Columns.
-    pub series: Vec<Series>,
-    /// Settings the source prints that matter to a reader: MTU, link type, number of ranks.
-    pub settings: BTreeMap<String, String>,
-}
-
-/// One column of a [`Curve`], as long as its sizes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Series {
-    /// `BW average`, `busbw out-of-place`, `MsgRate`.
-    pub name: String,
-    /// Unit, where it is one of ours; a count has none.
-    pub unit: Option<Unit>,
-    /// The values.
-    pub values: Vec<Option<f64>>,
 }
 
 /// One NUMA node.

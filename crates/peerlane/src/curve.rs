@@ -1,6 +1,9 @@
-//! What a table of numbers against message size amounts to: the rate it is of, and the highest.
+//! Numbers against message size, and what they amount to: the rate that a table is of, and the highest.
 
-use super::{Curve, Series};
+use std::collections::BTreeMap;
+
+use crate::matrix::Unit;
+use crate::names::gpu_number;
 use crate::units::{Bytes, Rate};
 
 /// Names of the columns that a benchmark is judged by, the foremost first: nccl-tests compares bus bandwidths, perftest's
@@ -9,6 +12,32 @@ const FOREMOST: [&str; 5] = ["busbw out-of-place", "busbw in-place", "bus bandwi
 
 /// Columns of rates that others say better: the share of one rank, the peak of one message.
 const SECONDARY: [&str; 3] = ["algbw", "algorithm bandwidth", "BW peak"];
+
+/// Numbers against message size: nccl-tests, OSU, perftest, bandwidthTest's ranges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curve {
+    /// Program or test: `ib_write_bw`, `all_reduce_perf`, `osu_bw`.
+    pub what: String,
+    /// Ends by name, where told: `mlx5_2`, `GPU0`, `host`.
+    pub ends: Vec<String>,
+    /// Message sizes.
+    pub sizes: Vec<Bytes>,
+    /// Columns.
+    pub series: Vec<Series>,
+    /// Settings the source prints that matter to a reader: MTU, link type, number of ranks.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// One column of a [`Curve`], as long as its sizes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// `BW average`, `busbw out-of-place`, `MsgRate`.
+    pub name: String,
+    /// Unit, where it is one of ours; a count has none.
+    pub unit: Option<Unit>,
+    /// The values.
+    pub values: Vec<Option<f64>>,
+}
 
 /// A rate of a table at a message size.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,13 +79,12 @@ impl Curve {
 
     /// Whether one of its ends is a GPU by name.
     pub fn has_gpu(&self) -> bool {
-        self.ends.iter().any(|end| super::gpu_number(end).is_some())
+        self.ends.iter().any(|end| gpu_number(end).is_some())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Unit;
     use super::*;
 
     fn curve(names: &[(&str, Option<Unit>)]) -> Curve {

@@ -1,0 +1,44 @@
+//! Where a statement comes from, and what a reader of it should be warned of.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Where a statement comes from: a source, the tool that printed it, and the lines it stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// File name, `-` for standard input, or a catalogue entry.
+    pub source: Arc<str>,
+    /// What printed it, as a user would type it: `nvidia-smi topo -m`.
+    pub tool: &'static str,
+    /// First and last line, from 1; `None` where the source has no lines.
+    pub lines: Option<(u32, u32)>,
+}
+
+impl fmt::Display for Origin {
+    /// `topo.txt:12-17 (nvidia-smi topo -m)`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lines {
+            Some((a, b)) if a == b => write!(f, "{}:{a} ({})", self.source, self.tool),
+            Some((a, b)) => write!(f, "{}:{a}-{b} ({})", self.source, self.tool),
+            None => write!(f, "{} ({})", self.source, self.tool),
+        }
+    }
+}
+
+/// Something a reader of the result should know: what could not be read, or does not add up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// Where.
+    pub origin: Option<Origin>,
+    /// What, and what to do.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Some(origin) => write!(f, "{origin}: {}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
