@@ -8,9 +8,10 @@
 //! Intel root complex takes 6/5 of its rate, in 64-byte packets. A path has its slowest link's rate; both ways is twice
 //! that; transfers through host memory are not slowed by it; C2C and a NIC's line are as their source gives them.
 
+use crate::catalogue::vendor_of;
 use crate::evidence::{Direction, Engine, Matrix, Operation};
-use crate::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration};
-use crate::model::{Model, PeerAccess, Route, Transfer};
+use crate::fabric::{CpuVendor, LinkKind, NodeId, NodeKind, PcieGeneration};
+use crate::model::{Model, PeerAccess, Route, Transfer, nccl_smp_rate};
 
 /// A rule to compare the model with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +111,7 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
             };
             Some(each * f64::from(bricks))
         }
-        LinkKind::Smp => {
-            let node = fabric.node(from);
-            let words = [node.part.as_deref(), node.product.as_deref()];
-            Some(between_sockets(&words.into_iter().flatten().collect::<Vec<_>>().join(" ")))
-        }
+        LinkKind::Smp => Some(nccl_smp_rate(fabric, model.parts, from).0),
         LinkKind::C2c { .. } | LinkKind::Xgmi { .. } => raw(model, from, to),
         _ => None,
     }
@@ -123,32 +120,6 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
 /// Whether a route between GPUs crosses the root complex of a CPU that is taken as Intel's.
 fn crosses_intel_root(model: &Model, route: &Route) -> bool {
     let fabric = &model.machine.fabric;
-    let intel = |root: NodeId| {
-        let cpu = fabric.package(root).map(|c| fabric.node(c));
-        let words = cpu.map(|c| format!("{} {}", c.part.as_deref().unwrap_or(""), c.product.as_deref().unwrap_or("")));
-        let words = words.unwrap_or_default().to_lowercase();
-        ["xeon", "intel", "lake", "rapids", "core-i"].iter().any(|w| words.contains(w))
-    };
+    let intel = |root| vendor_of(fabric, model.parts, root) == Some(CpuVendor::Intel);
     route.hops.iter().any(|h| fabric.node(h.to).kind == NodeKind::RootComplex && intel(h.to))
-}
-
-/// NCCL's rate between the packages of a CPU of which these words are known.
-fn between_sockets(cpu: &str) -> f64 {
-    let cpu = cpu.to_lowercase();
-    let is = |words: &[&str]| words.iter().any(|w| cpu.contains(w));
-    if is(&["epyc", "amd", "ryzen", "threadripper"]) {
-        16.0
-    } else if is(&["power"]) {
-        32.0
-    } else if is(&["aarch64", "neoverse", "grace", "altra", "-arm"]) {
-        6.0
-    } else if is(&["emerald-rapids", "granite-rapids"]) {
-        40.0
-    } else if is(&["sapphire-rapids"]) {
-        22.0
-    } else if is(&["xeon-scalable", "ice-lake"]) {
-        10.0
-    } else {
-        6.0
-    }
 }

@@ -2,7 +2,7 @@
 
 use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{NumaNode, Origin};
-use crate::fabric::{CpuList, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
+use crate::fabric::{CpuList, CpuVendor, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
 
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
@@ -82,6 +82,8 @@ impl Emit<'_> {
         };
         let part = model.and_then(|m| parts.for_product(PartKind::Cpu, m)).or_else(by_id);
         node.part = part.map(|p| p.name.clone());
+        let by_id = self.all.host.cpu_ids.as_ref().and_then(|(vendor, ..)| CpuVendor::of_id(vendor));
+        node.vendor = by_id.or_else(|| CpuVendor::of_id(self.all.host.arch.as_deref()?));
         if let [numa] = package.numa.as_slice() {
             node.numa = Some(*numa);
         }

@@ -4,12 +4,14 @@ mod constant;
 mod embedded;
 mod part;
 mod system;
+mod vendor;
 
 pub use constant::{Basis, Constant, Elsewhere};
 pub(crate) use part::without_peer_access;
-pub use part::{End, Part, PartError, PartKind, Parts};
+pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
 pub use system::{SystemError, read_system};
 pub(crate) use system::{common_nvlink, common_width};
+pub use vendor::vendor_of;
 
 use crate::machine::{Machine, MachineKind};
 

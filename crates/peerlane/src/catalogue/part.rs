@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::constant::Constant;
-use crate::fabric::{NodeKind, PcieWidth};
+use crate::fabric::{CpuVendor, NodeKind, PcieWidth};
 
 /// What kind of component a part describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +43,20 @@ impl PartKind {
     }
 }
 
+/// Generations of Intel's CPUs, as far as NCCL's constants tell them apart; newer ones count as the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuGeneration {
+    /// Broadwell and all before it: QPI.
+    Broadwell,
+    /// Skylake to Ice Lake.
+    Skylake,
+    /// Sapphire Rapids.
+    SapphireRapids,
+    /// Emerald Rapids and all after it.
+    EmeraldRapids,
+}
+
 /// Whether more of a constant makes a transfer slower.
 fn is_slower_when_greater(name: &str) -> bool {
     ["_latency", "_cost", "_packet"].iter().any(|end| name.ends_with(end))
@@ -60,6 +74,12 @@ pub struct Part {
     pub kind: PartKind,
     /// Where its facts are from.
     pub source: String,
+    /// Who makes a CPU. Every CPU of the catalogue names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<CpuVendor>,
+    /// The generation of a CPU, where constants go by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<CpuGeneration>,
     /// Key of a part, earlier in the alphabet, whose width, lanes and constants hold where this one states none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
@@ -214,11 +234,16 @@ impl Parts {
         let mut part: Part = toml::from_str(text).map_err(|e| refused(e.to_string()))?;
         if let Some(key) = &part.extends {
             let base = self.by_name.get(key).ok_or_else(|| refused(format!("it extends {key}, which no part is")))?;
+            part.vendor = part.vendor.or(base.vendor);
+            part.generation = part.generation.or(base.generation);
             part.pcie = part.pcie.or(base.pcie);
             part.lanes = part.lanes.or(base.lanes);
             for (name, constant) in &base.constants {
                 part.constants.entry(name.clone()).or_insert_with(|| constant.clone());
             }
+        }
+        if part.kind != PartKind::Cpu && (part.vendor.is_some() || part.generation.is_some()) {
+            return Err(refused("`vendor` and `generation` belong to parts of kind = \"cpu\"".to_owned()));
         }
         self.by_name.insert(part.name.clone(), part);
         Ok(())
@@ -446,6 +471,24 @@ mod tests {
                 assert_eq!(seen.insert(id, &part.name), None, "{id} means two parts");
             }
         }
+    }
+
+    #[test]
+    fn every_cpu_names_its_vendor_and_nothing_else_does() {
+        for part in Parts::embedded().iter() {
+            assert_eq!(part.vendor.is_some(), part.kind == PartKind::Cpu, "{}", part.name);
+            assert_eq!(part.generation.is_some(), part.vendor == Some(CpuVendor::Intel), "{}", part.name);
+        }
+        let part = |kind, vendor| {
+            let text =
+                format!("name = \"x\"\ntitle = \"t\"\nkind = \"{kind}\"\nsource = \"s\"\nvendor = \"{vendor}\"\n");
+            Parts::default().add("x.toml", &text).map_err(|e| e.to_string())
+        };
+        assert_eq!(part("cpu", "amd"), Ok(()));
+        let error = part("cpu", "intle").unwrap_err();
+        assert!(error.contains("line 5") && error.contains("intle") && error.contains("`intel`, `amd`"), "{error}");
+        let error = part("gpu", "nvidia").unwrap_err();
+        assert_eq!(error, "part x.toml: `vendor` and `generation` belong to parts of kind = \"cpu\"");
     }
 
     #[test]

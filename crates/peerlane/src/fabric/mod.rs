@@ -12,6 +12,7 @@ mod lanes;
 mod node;
 mod path;
 mod pci;
+mod vendor;
 
 pub use class::{NoPathClass, PathClass};
 pub use cpu_list::{CpuList, NoCpuList};
@@ -20,3 +21,4 @@ pub use lanes::{LaneBudget, LaneOwner, lane_budgets};
 pub use node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 pub use path::{Hop, Path};
 pub use pci::{NoPciAddress, NoPcieWidth, PciAddress, PcieGeneration, PcieWidth};
+pub use vendor::CpuVendor;

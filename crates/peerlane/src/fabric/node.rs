@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
 use super::pci::{PciAddress, PcieWidth};
+use super::vendor::CpuVendor;
 use crate::origin::Origin;
 use crate::units::Rate;
 
@@ -87,6 +88,8 @@ pub struct Node {
     pub part: Option<String>,
     /// Product name as the evidence gives it.
     pub product: Option<String>,
+    /// For a CPU: its maker as the evidence states it, beside what its part and product tell.
+    pub vendor: Option<CpuVendor>,
     /// Its PCI address (a switch's is its upstream port's).
     pub address: Option<PciAddress>,
     /// NUMA node as the machine numbers it.
@@ -115,6 +118,7 @@ impl Node {
             aliases: Vec::new(),
             part: None,
             product: None,
+            vendor: None,
             address: None,
             numa: None,
             cpus: None,

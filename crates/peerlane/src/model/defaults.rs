@@ -1,7 +1,7 @@
 //! What is taken where no part states a constant, each with its source.
 
-use crate::catalogue::{End, Part, Parts};
-use crate::fabric::PcieGeneration;
+use crate::catalogue::{CpuGeneration, End, Part, Parts};
+use crate::fabric::{CpuVendor, PcieGeneration};
 
 /// A constant to fall back on.
 #[derive(Debug)]
@@ -133,27 +133,23 @@ pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
     Some(NvlinkDefault { brick_rate, ce_efficiency, sm_efficiency, bidirectional_factor, source })
 }
 
-/// GB/s a direction between CPU packages, by what is known of the CPU, its part's key or its product name: NCCL's
-/// constants (src/graph/topo.h). Of a CPU of which nothing is known, `is_new` says whether it has PCIe 5.0.
-pub(super) fn smp_rate(cpu: &str, is_new: impl FnOnce() -> bool) -> (f64, &'static str) {
-    let cpu = cpu.to_lowercase();
-    let is = |words: &[&str]| words.iter().any(|w| cpu.contains(w));
-    if is(&["epyc", "amd", "ryzen", "threadripper"]) {
-        (16.0, "NCCL's constant for AMD; newer generations are faster")
-    } else if is(&["power9"]) {
-        (32.0, "NCCL's constant for POWER9")
-    } else if is(&["aarch64", "neoverse", "grace", "altra", "-arm"]) {
-        (6.0, "NCCL's constant for ARM")
-    } else if is(&["emerald-rapids", "granite-rapids"]) {
-        (40.0, "NCCL's constant for Emerald Rapids")
-    } else if is(&["sapphire-rapids"]) {
-        (22.0, "NCCL's constant for Sapphire Rapids")
-    } else if is(&["e5-", "e5 ", "e7-", "e7 ", "x56xx"]) {
-        (6.0, "NCCL's constant for QPI")
-    } else if cpu.trim().is_empty() && is_new() {
-        (22.0, "NCCL's constant for Sapphire Rapids, for want of a known CPU of PCIe 5.0")
-    } else {
-        (10.0, "NCCL's constant for UPI, for want of a known CPU")
+/// GB/s a direction between CPU packages, by who makes the CPU and which generation of Intel's it is: NCCL's constants
+/// (src/graph/topo.h). Of a CPU of which no generation is known, `is_new` says whether it has PCIe 5.0.
+pub(super) fn smp_rate(
+    vendor: Option<CpuVendor>,
+    generation: Option<CpuGeneration>,
+    is_new: impl FnOnce() -> bool,
+) -> (f64, &'static str) {
+    match (vendor, generation) {
+        (Some(CpuVendor::Amd), _) => (16.0, "NCCL's constant for AMD; newer generations are faster"),
+        (Some(CpuVendor::Ibm), _) => (32.0, "NCCL's constant for POWER9"),
+        (Some(CpuVendor::Arm | CpuVendor::Nvidia), _) => (6.0, "NCCL's constant for ARM"),
+        (_, Some(CpuGeneration::EmeraldRapids)) => (40.0, "NCCL's constant for Emerald Rapids"),
+        (_, Some(CpuGeneration::SapphireRapids)) => (22.0, "NCCL's constant for Sapphire Rapids"),
+        (_, Some(CpuGeneration::Skylake)) => (10.0, "NCCL's constant for UPI"),
+        (_, Some(CpuGeneration::Broadwell)) => (6.0, "NCCL's constant for QPI"),
+        (_, None) if is_new() => (22.0, "NCCL's constant for Sapphire Rapids, for want of a known CPU of PCIe 5.0"),
+        (_, None) => (10.0, "NCCL's constant for UPI, for want of a known CPU"),
     }
 }
 
@@ -210,16 +206,20 @@ impl Fallback {
 
 #[cfg(test)]
 mod tests {
-    use super::smp_rate;
+    use super::*;
 
     #[test]
     fn a_socket_link_goes_by_what_is_known_of_the_cpu() {
-        let rate = |cpu| smp_rate(cpu, || true).0;
-        assert_eq!(rate("sapphire-rapids Intel(R) Xeon(R) Platinum 8480+"), 22.0);
-        assert_eq!(rate("emerald-rapids INTEL(R) XEON(R) PLATINUM 8568Y+"), 40.0);
-        assert_eq!(rate("xeon-e5-v4 Intel(R) Xeon(R) CPU E5-2698 v4 @ 2.20GHz"), 6.0);
-        assert_eq!(rate("xeon-scalable "), 10.0);
-        assert_eq!(rate("epyc-turin AMD EPYC 9575F"), 16.0);
-        assert_eq!((rate(" "), smp_rate(" ", || false).0), (22.0, 10.0));
+        let rate = |key: &str| {
+            let part = Parts::embedded().get(key).unwrap();
+            smp_rate(part.vendor, part.generation, || true).0
+        };
+        assert_eq!(rate("sapphire-rapids"), 22.0);
+        assert_eq!(rate("emerald-rapids-h200x4-vm"), 40.0);
+        assert_eq!(rate("xeon-e5-v4"), 6.0);
+        assert_eq!(rate("xeon-scalable"), 10.0);
+        assert_eq!(rate("epyc-turin"), 16.0);
+        assert_eq!((rate("power9"), rate("grace")), (32.0, 6.0));
+        assert_eq!((smp_rate(None, None, || true).0, smp_rate(None, None, || false).0), (22.0, 10.0));
     }
 }

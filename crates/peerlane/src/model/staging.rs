@@ -2,9 +2,9 @@
 
 use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant, smp_rate};
 use super::resources::{link_name, part_of, root_part};
-use crate::catalogue::{Parts, without_peer_access};
+use crate::catalogue::{Parts, vendor_of, without_peer_access};
 use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, Path, PcieGeneration};
+use crate::fabric::{CpuVendor, Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, Path, PcieGeneration};
 use crate::machine::Machine;
 
 const GB: f64 = 1e9;
@@ -40,7 +40,7 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let part = link.part.as_deref().and_then(|key| parts.get(key));
     let of_cpu = || constant(part_of(fabric, parts, link.a), "peer_smp_rate");
     let rate = of_cpu().or_else(|| constant(part, "rate")).unwrap_or_else(|| {
-        let (value, source) = smp_rate(&cpu_words(fabric, link.a), || is_of_pcie_5(fabric, parts, link.a));
+        let (value, source) = nccl_smp_rate(fabric, parts, link.a);
         let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
@@ -69,8 +69,7 @@ pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Optio
     if let Some(stated) = INTEL_PEER_PACKET.stated(root_part(fabric, parts, root)) {
         return Some(stated);
     }
-    let words = fabric.package(root).map(|c| cpu_words(fabric, c)).unwrap_or_default().to_lowercase();
-    (words.contains("intel") || words.contains("xeon")).then(|| INTEL_PEER_PACKET.assumed(parts.end()))
+    (vendor_of(fabric, parts, root) == Some(CpuVendor::Intel)).then(|| INTEL_PEER_PACKET.assumed(parts.end()))
 }
 
 /// Whether a pair may go directly, and how that is known.
@@ -140,10 +139,10 @@ fn status_words(status: P2pStatus) -> &'static str {
     }
 }
 
-/// What is known of a CPU package in words: key, product.
-/// NCCL's constant for the link between two CPU packages, in GB/s a direction.
-pub(crate) fn nccl_smp_rate(fabric: &Fabric, link: &Link) -> f64 {
-    smp_rate(&cpu_words(fabric, link.a), || false).0
+/// NCCL's constant for the link between this CPU package and another, in GB/s a direction, and what it is.
+pub(crate) fn nccl_smp_rate(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> (f64, &'static str) {
+    let generation = part_of(fabric, parts, cpu).and_then(|part| part.generation);
+    smp_rate(vendor_of(fabric, parts, cpu), generation, || is_of_pcie_5(fabric, parts, cpu))
 }
 
 /// Whether a CPU has a link of PCIe 5.0, or a GPU that can do it.
@@ -156,9 +155,4 @@ fn is_of_pcie_5(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> bool {
         });
         link.or(part) >= Some(PcieGeneration::Gen5)
     })
-}
-
-fn cpu_words(fabric: &Fabric, cpu: NodeId) -> String {
-    let node = fabric.node(cpu);
-    format!("{} {}", node.part.as_deref().unwrap_or_default(), node.product.as_deref().unwrap_or_default())
 }

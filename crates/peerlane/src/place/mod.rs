@@ -320,7 +320,7 @@ impl Report<'_, '_, '_, '_> {
             let mut gpus = order.clone();
             gpus.sort_unstable();
             let nodes: Vec<NodeId> = gpus.iter().map(|gpu| node(*gpu)).collect();
-            Some(nccl::ring(fabric, &nodes)?.into_iter().map(|at| gpus[at]).collect())
+            Some(nccl::ring(fabric, problem.flows.model.parts, &nodes)?.into_iter().map(|at| gpus[at]).collect())
         };
         let rings = (problem.workload == Workload::Ring && self.found.jobs.iter().all(|order| order.len() > 1))
             .then(|| self.found.jobs.iter().map(ring).collect::<Option<Vec<Vec<usize>>>>())

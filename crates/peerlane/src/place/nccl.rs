@@ -9,7 +9,8 @@
 
 use std::collections::HashMap;
 
-use crate::fabric::{Fabric, Hop, LinkId, LinkKind, NodeId, PathClass};
+use crate::catalogue::{Parts, vendor_of};
+use crate::fabric::{CpuVendor, Fabric, Hop, LinkId, LinkKind, NodeId, PathClass};
 use crate::model::nccl_smp_rate;
 
 /// Speeds that are tried, in GB/s: until sm80, and from sm90 on.
@@ -39,20 +40,21 @@ struct Way {
 }
 
 /// The order of the first ring; `None` where NCCL would know no width of a link, or finds none.
-pub(super) fn ring(fabric: &Fabric, gpus: &[NodeId]) -> Option<Vec<usize>> {
+pub(super) fn ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Vec<usize>> {
     let n = gpus.len();
     if n < 2 {
         return None;
     }
     let mut ways = Vec::with_capacity(n * n);
     for (a, b) in gpus.iter().flat_map(|a| gpus.iter().map(move |b| (*a, *b))) {
-        ways.push(if a == b { None } else { Some(way(fabric, a, b)?) });
+        ways.push(if a == b { None } else { Some(way(fabric, parts, a, b)?) });
     }
     let most = ways.iter().flatten().map(|way| way.width).fold(0.0, f64::max);
     let speeds = SPEEDS[usize::from(has_nvlink_4(fabric, gpus))];
     for speed in speeds.iter().copied().filter(|speed| *speed <= most) {
         for rank in 0..5 {
-            let mut search = Search { fabric, ways: &ways, n, speed, rank, left: HashMap::new(), steps: MOST_STEPS };
+            let mut search =
+                Search { fabric, parts, ways: &ways, n, speed, rank, left: HashMap::new(), steps: MOST_STEPS };
             let found = search.ring(vec![0], Some(&(0..n).collect::<Vec<_>>()));
             let found = found.or_else(|| (0..n).find_map(|start| search.ring(vec![start], None)));
             if found.is_some() {
@@ -68,9 +70,9 @@ fn has_nvlink_4(fabric: &Fabric, gpus: &[NodeId]) -> bool {
     links.into_iter().any(|(link, _)| matches!(fabric.link(*link).kind, LinkKind::Nvlink { generation: Some(4..), .. }))
 }
 
-fn way(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<Way> {
+fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
     let path = fabric.path(a, b)?;
-    let width = path.hops.iter().map(|hop| width(fabric, hop.link)).collect::<Option<Vec<_>>>()?;
+    let width = path.hops.iter().map(|hop| width(fabric, parts, hop.link)).collect::<Option<Vec<_>>>()?;
     let rank = match path.class {
         PathClass::Nvlink(_) => 0,
         PathClass::Pix => 1,
@@ -78,17 +80,13 @@ fn way(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<Way> {
         PathClass::Phb => 3,
         _ => 4,
     };
-    let words = |node: NodeId| {
-        let node = fabric.node(node);
-        format!("{} {}", node.part.as_deref().unwrap_or_default(), node.product.as_deref().unwrap_or_default())
-    };
-    let is_intel = |node: NodeId| ["xeon", "intel", "x56xx"].iter().any(|w| words(node).to_lowercase().contains(w));
-    let intel = path.class == PathClass::Phb && fabric.package(a).is_some_and(is_intel);
+    let through_root = path.class == PathClass::Phb;
+    let intel = through_root && vendor_of(fabric, parts, a) == Some(CpuVendor::Intel);
     Some(Way { width: width.into_iter().fold(f64::INFINITY, f64::min), hops: path.hops, rank, intel })
 }
 
 /// A link's bandwidth as NCCL counts it, in GB/s; `None` where it is not known, or no NVIDIA GPU has such.
-fn width(fabric: &Fabric, link: LinkId) -> Option<f64> {
+fn width(fabric: &Fabric, parts: &Parts, link: LinkId) -> Option<f64> {
     let link = fabric.link(link);
     match &link.kind {
         LinkKind::Pcie { running, .. } => {
@@ -104,7 +102,7 @@ fn width(fabric: &Fabric, link: LinkId) -> Option<f64> {
             };
             Some(brick * f64::from(*bricks))
         }
-        LinkKind::Smp => Some(nccl_smp_rate(fabric, link)),
+        LinkKind::Smp => Some(nccl_smp_rate(fabric, parts, link.a).0),
         LinkKind::OnDie | LinkKind::OnCard => Some(f64::INFINITY),
         LinkKind::Xgmi { .. } | LinkKind::C2c { .. } => None,
     }
@@ -112,6 +110,7 @@ fn width(fabric: &Fabric, link: LinkId) -> Option<f64> {
 
 struct Search<'s> {
     fabric: &'s Fabric,
+    parts: &'s Parts,
     ways: &'s [Option<Way>],
     n: usize,
     speed: f64,
@@ -188,7 +187,7 @@ impl Search<'_> {
     }
 
     fn left_of(&self, channel: (LinkId, NodeId)) -> f64 {
-        let whole = || width(self.fabric, channel.0).unwrap_or(0.0);
+        let whole = || width(self.fabric, self.parts, channel.0).unwrap_or(0.0);
         self.left.get(&channel).copied().unwrap_or_else(whole)
     }
 
@@ -214,7 +213,7 @@ mod tests {
     fn of(name: &str) -> Option<Vec<usize>> {
         let machine = system(name).unwrap().unwrap();
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
-        ring(&machine.fabric, &gpus)
+        ring(&machine.fabric, Parts::embedded(), &gpus)
     }
 
     #[test]
