@@ -7,7 +7,7 @@ use crate::assemble::nvlinks_untold;
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
-use crate::plan::{self, HostMemory, Via};
+use crate::transfer::{self, HostMemory, Via};
 use crate::units::{Bytes, Rate};
 
 /// A matrix of expected rates; the `matrices` of `predict --json`.
@@ -181,7 +181,7 @@ pub fn expect_latency_like(model: &Model, measured: &Matrix) -> Option<ExpectedM
 ///
 /// The driver's staging and a pipeline of one's own are predicted alike. A direct transfer between GPUs without peer
 /// access is, too: a driver stages it.
-pub fn expect_set(model: &Model, transfers: &[plan::Transfer]) -> Option<Vec<Answer>> {
+pub fn expect_set(model: &Model, transfers: &[transfer::Transfer]) -> Option<Vec<Answer>> {
     let fabric = &model.machine.fabric;
     if transfers.iter().any(|t| t.memory != HostMemory::Pinned) {
         return None;
@@ -191,8 +191,8 @@ pub fn expect_set(model: &Model, transfers: &[plan::Transfer]) -> Option<Vec<Ans
 }
 
 /// A plan's transfer by its nodes; `None` where a name is unknown, or `host` has no nearest.
-pub(crate) fn resolve(fabric: &Fabric, transfer: &plan::Transfer) -> Option<Transfer> {
-    let plan::Transfer { source, destination, engine, op, via, .. } = transfer;
+pub(crate) fn resolve(fabric: &Fabric, transfer: &transfer::Transfer) -> Option<Transfer> {
+    let transfer::Transfer { source, destination, engine, op, via, .. } = transfer;
     let peer = if *via == Via::Direct { PeerAccess::Enabled } else { PeerAccess::Disabled };
     let (source, destination) = (end(fabric, source, destination)?, end(fabric, destination, source)?);
     Some(Transfer { source, destination, engine: *engine, op: *op, peer })
@@ -453,8 +453,8 @@ mod tests {
     fn a_set_of_transfers_shares_the_machine() {
         let machine = machine();
         let model = Model::new(&machine, Parts::embedded());
-        let copy = plan::Transfer::new;
-        let gb = |set: &[plan::Transfer]| {
+        let copy = transfer::Transfer::new;
+        let gb = |set: &[transfer::Transfer]| {
             let answers = expect_set(&model, set)?;
             Some(answers.iter().map(|a| format!("{:.2}", a.rate.gb())).collect::<Vec<_>>())
         };
@@ -466,13 +466,13 @@ mod tests {
         let shared = expect_set(&model, &[copy("GPU1", "GPU0"), copy("host", "GPU0")]).unwrap();
         assert!(shared[1].rate.gb() < 0.6 * alone);
         // the one that reads drives
-        let read = plan::Transfer { op: Operation::Read, ..copy("GPU1", "GPU0") };
+        let read = transfer::Transfer { op: Operation::Read, ..copy("GPU1", "GPU0") };
         assert_eq!(gb(&[read]), Some(vec!["0.71".to_owned()]));
-        let staged = plan::Transfer { via: Via::Driver, ..copy("GPU1", "GPU0") };
+        let staged = transfer::Transfer { via: Via::Driver, ..copy("GPU1", "GPU0") };
         let bottleneck = expect_set(&model, &[staged]).unwrap().remove(0).bottleneck;
         assert!(bottleneck.contains("staging"), "{bottleneck}");
         assert_eq!(gb(&[copy("GPU0", "GPU9")]), None);
         assert_eq!(gb(&[copy("host", "host")]), None);
-        assert_eq!(gb(&[plan::Transfer { memory: HostMemory::Pageable, ..copy("host", "GPU0") }]), None);
+        assert_eq!(gb(&[transfer::Transfer { memory: HostMemory::Pageable, ..copy("host", "GPU0") }]), None);
     }
 }

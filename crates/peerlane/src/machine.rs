@@ -3,6 +3,9 @@
 //! Evidence ([`crate::assemble`]) and system files ([`crate::catalogue`]) both end here, so that
 //! nothing downstream needs to know which it was.
 
+pub mod description;
+mod numbers;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -11,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
 use crate::fact::{ClassMatrix, Evidence, P2pStatus, RateTable};
+use crate::fault::Planted;
 use crate::infer::Inference;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
 use crate::run::{Cell, Conditions};
-use crate::virtual_machine::Virtual;
 
 /// Where a machine's description comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -192,7 +195,7 @@ pub struct Machine {
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// Noise and faults that a virtual machine of it has. No part of the design: nothing above is changed by them.
-    pub planted: Virtual,
+    pub planted: Planted,
     /// The run that its latest numbers are from, if it was measured by this program.
     pub measured: Option<Box<Measured>>,
     /// What sets of transfers were found to share, and where that stands. It changes nothing above.
@@ -227,7 +230,7 @@ impl Machine {
             facts: Facts::default(),
             notes: Vec::new(),
             p2p: BTreeMap::new(),
-            planted: Virtual::default(),
+            planted: Planted::default(),
             measured: None,
             inferred: Vec::new(),
             evidence: Vec::new(),

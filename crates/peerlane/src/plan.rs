@@ -11,12 +11,13 @@ mod steps;
 pub use scope::{PlanError, Scope};
 pub use selection::Selection;
 
+pub use crate::transfer::{Collective, HostMemory, Transfer, Via};
+
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{Engine, Operation};
 use crate::names::is_host;
 use crate::units::{Bytes, Seconds};
 
@@ -123,152 +124,6 @@ impl Test {
 impl fmt::Display for Test {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
-    }
-}
-
-/// What kind of host memory a transfer uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum HostMemory {
-    /// Page-locked, so that a GPU reaches it by itself.
-    #[default]
-    Pinned,
-    /// Ordinary memory, which the driver copies through its own buffers.
-    Pageable,
-    /// Managed, moved by page faults as a kernel touches it.
-    ManagedFaults,
-    /// Managed, moved by a prefetch.
-    ManagedPrefetch,
-}
-
-/// Which way a transfer between GPUs takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Via {
-    /// Directly: peer access on.
-    #[default]
-    Direct,
-    /// Through host memory by the driver: peer access off.
-    Driver,
-    /// Through pinned host memory by a double-buffered pipeline of our own.
-    Pipeline,
-}
-
-/// Data to be moved from one node to another, by name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct Transfer {
-    /// Where the data is: `GPU0`, `host0`, or `host` for the memory nearest to the other end.
-    pub source: String,
-    /// Where it goes.
-    pub destination: String,
-    /// What drives it.
-    pub engine: Engine,
-    /// Whether the source pushes or the destination pulls.
-    pub op: Operation,
-    /// Its way, between GPUs.
-    #[serde(default)]
-    pub via: Via,
-    /// The host's kind of memory, where the host is an end.
-    #[serde(default)]
-    pub memory: HostMemory,
-}
-
-impl Transfer {
-    /// A direct copy by a copy engine that the source drives; with the host, from or to pinned memory.
-    pub fn new(source: impl Into<String>, destination: impl Into<String>) -> Self {
-        Transfer {
-            source: source.into(),
-            destination: destination.into(),
-            engine: Engine::Ce,
-            op: Operation::Write,
-            via: Via::Direct,
-            memory: HostMemory::Pinned,
-        }
-    }
-
-    /// The same data the other way, driven in the same manner.
-    pub fn reversed(&self) -> Self {
-        Transfer { source: self.destination.clone(), destination: self.source.clone(), ..self.clone() }
-    }
-
-    /// The node whose engine moves the data: the reader of a read, the writer of a write, and always the GPU
-    /// where the other end is host memory.
-    pub fn driver(&self) -> &str {
-        match (is_host(&self.source), is_host(&self.destination), self.op) {
-            (true, _, _) => &self.destination,
-            (_, true, _) | (_, _, Operation::Write) => &self.source,
-            (_, _, Operation::Read) => &self.destination,
-        }
-    }
-
-    /// Its ends that are GPUs.
-    pub fn gpus(&self) -> impl Iterator<Item = &str> {
-        let both = [self.source.as_str(), self.destination.as_str()];
-        let ends = if self.source == self.destination { 1 } else { 2 };
-        both.into_iter().take(ends).filter(|n| !is_host(n))
-    }
-}
-
-impl fmt::Display for Transfer {
-    /// `GPU0 → GPU1`
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} → {}", self.source, self.destination)
-    }
-}
-
-/// One of NCCL's operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Collective {
-    /// Everyone gets the sum.
-    AllReduce,
-    /// Everyone gets everyone's part.
-    AllGather,
-    /// Everyone gets a part of the sum.
-    ReduceScatter,
-    /// Everyone sends everyone a part.
-    AllToAll,
-    /// One sends to all.
-    Broadcast,
-    /// Everyone sends to the next and receives from the one before.
-    SendReceive,
-}
-
-impl Collective {
-    /// All of them.
-    pub const ALL: [Collective; 6] = [
-        Collective::AllReduce,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-        Collective::AllToAll,
-        Collective::Broadcast,
-        Collective::SendReceive,
-    ];
-
-    /// Bus bandwidth over algorithm bandwidth among `ranks`, which makes a ring's rate comparable with a link's
-    /// (nccl-tests, doc/PERFORMANCE.md): 2(n−1)/n for all-reduce, (n−1)/n for the three that move n−1 parts of n, 1
-    /// for the rest.
-    ///
-    /// The size that goes with it is the larger of what a rank sends and receives in all.
-    pub fn bus_factor(self, ranks: usize) -> f64 {
-        let n = ranks.max(1) as f64;
-        match self {
-            Collective::AllReduce => 2.0 * (n - 1.0) / n,
-            Collective::AllGather | Collective::ReduceScatter | Collective::AllToAll => (n - 1.0) / n,
-            Collective::Broadcast | Collective::SendReceive => 1.0,
-        }
-    }
-
-    /// As the record writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Collective::AllReduce => "all-reduce",
-            Collective::AllGather => "all-gather",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::AllToAll => "all-to-all",
-            Collective::Broadcast => "broadcast",
-            Collective::SendReceive => "send-receive",
-        }
     }
 }
 

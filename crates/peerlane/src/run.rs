@@ -25,8 +25,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::{Quantity, Unit};
-use crate::export::json::MachineDescription;
 use crate::machine::Machine;
+use crate::machine::description::MachineDescription;
 use crate::plan::{Plan, Step, Test, Work};
 use crate::units::{Bytes, Seconds};
 
@@ -208,6 +208,20 @@ pub struct GpuState {
     pub pcie_replays: Option<u64>,
 }
 
+/// What happens while a plan is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A round begins: its index in the plan.
+    Started(usize),
+    /// Steps are answered.
+    Cells(Vec<Cell>),
+    /// State of the GPUs, before the first round and after the last.
+    States(Vec<GpuState>),
+    /// All rounds are answered, or the time for them is over; time since the executor was made.
+    Finished(Seconds),
+}
+
 /// What else could matter for the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
@@ -274,7 +288,7 @@ pub struct Run {
     /// Who answered.
     pub machine: Subject,
     /// The machine's nodes, links and classes, as `map --json` writes them; for readers, and derived from `machine`.
-    #[schemars(with = "crate::export::json::MachineDescription")]
+    #[schemars(with = "MachineDescription")]
     #[serde(default)]
     pub fabric: serde_json::Value,
     /// What was asked.

@@ -18,8 +18,8 @@ mod work;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+pub use crate::fault::{Fault, NOISE, Planted as Virtual};
 pub use effects::Effects;
-pub use fault::Fault;
 
 use crate::catalogue::Parts;
 use crate::fabric::NodeKind;
@@ -32,32 +32,10 @@ use crate::run::{FlagKind, GpuState};
 use crate::units::{Bytes, Seconds};
 use work::{Site, Task};
 
-/// Relative standard deviation of a sample where nothing else is asked for.
-pub const NOISE: f64 = 0.003;
-
 /// How many times a sample's deviation transfers that contend for a memory deviate by where theirs lies: differences of
 /// up to 10 % between allocations were seen on four H200. Always towards less: some placements are worse than what
 /// the model knows, none is better.
 const ALLOCATION_NOISE: f64 = 5.0;
-
-/// How a virtual machine of a design answers, beside what the design says: the tables `[virtual]` and `[[faults]]` of
-/// a system file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Virtual {
-    /// Relative standard deviation of a sample.
-    pub noise: f64,
-    /// What the noise follows from: the same seed gives the same answers, whatever was asked before.
-    pub seed: u64,
-    /// What is wrong with the machine.
-    pub faults: Vec<Fault>,
-}
-
-impl Default for Virtual {
-    /// No faults, and [`NOISE`].
-    fn default() -> Self {
-        Virtual { noise: NOISE, seed: 0, faults: Vec::new() }
-    }
-}
 
 /// A virtual machine.
 pub struct VirtualMachine<'a> {

@@ -18,7 +18,6 @@ use super::nvidia_smi_nvlink::far_end;
 use super::nvidia_smi_topo_p2p::status;
 use super::{ClassMatrix, Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, Text};
 use crate::fabric::PathClass;
-use crate::run::GpuState;
 use crate::units::Rate;
 
 const TOOL: &str = super::tool::NVML;
@@ -112,32 +111,6 @@ fn troubles(snapshot: &Snapshot) -> Vec<String> {
     .into_iter()
     .flatten()
     .collect()
-}
-
-impl Snapshot {
-    /// The state of each GPU at that moment, by the names `GPU0` … that NVML's numbers give.
-    pub fn states(&self) -> Vec<GpuState> {
-        let state = |gpu: &Gpu| GpuState {
-            gpu: format!("GPU{}", gpu.index),
-            temperature_c: gpu.now.temperature_c,
-            power_w: gpu.now.power_w,
-            sm_clock_mhz: gpu.now.sm_clock_mhz,
-            memory_clock_mhz: gpu.now.memory_clock_mhz,
-            utilization: gpu.now.utilization,
-            memory_used: gpu.memory.map(|m| m.used),
-            processes: gpu.processes.as_ref().and_then(|all| u32::try_from(all.len()).ok()),
-            clock_event_reasons: gpu
-                .now
-                .clock_event_reasons
-                .iter()
-                .flatten()
-                .filter(|r| *r != "Idle")
-                .cloned()
-                .collect(),
-            pcie_replays: gpu.pcie.replays,
-        };
-        self.gpus.iter().map(state).collect()
-    }
 }
 
 /// What the snapshot says, in the words that other sources use.

@@ -3,9 +3,6 @@
 //! Every document has a `schema` field. A number after the last slash rises when a field changes its
 //! meaning or goes away; new fields may come at any time.
 
-mod machine;
-mod numbers;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -15,14 +12,13 @@ use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
 use crate::machine::Machine;
+pub use crate::machine::description::{
+    Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
+    ObservedCurve, ObservedMatrix, ObservedRateRow, ObservedRates, ObservedSeries,
+};
 use crate::model::rdma::RdmaDescription;
 use crate::model::{Model, Transfer};
 use crate::units::Bytes;
-pub use machine::{
-    Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
-    ObservedMatrix,
-};
-pub use numbers::{ObservedCurve, ObservedRateRow, ObservedRates, ObservedSeries};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

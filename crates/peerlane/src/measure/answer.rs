@@ -10,13 +10,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use serde::{Deserialize, Serialize};
-
 use super::take::{Effort, Taken, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
 use crate::evidence::{Engine, Operation};
 use crate::plan::{Plan, Step, Test, Via, Work};
-use crate::run::{Cell, Flag, FlagKind, GpuState};
+use crate::run::{Event, Flag, FlagKind, GpuState};
 use crate::stats::Median;
 use crate::units::Seconds;
 
@@ -28,20 +26,6 @@ const LOOK_EVERY: f64 = 0.25;
 
 /// Steps that are named as company; more are counted.
 const NAMED: usize = 3;
-
-/// What happens while a plan is answered.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Event {
-    /// A round begins: its index in the plan.
-    Started(usize),
-    /// Steps are answered.
-    Cells(Vec<Cell>),
-    /// State of the GPUs, before the first round and after the last.
-    States(Vec<GpuState>),
-    /// All rounds are answered, or the time for them is over; time since the executor was made.
-    Finished(Seconds),
-}
 
 /// Answers all rounds of a plan that have steps outside `done` (indices into [`Plan::steps`]), telling of each event
 /// as it happens. A step's cells come in one event.

@@ -7,9 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Deserialize;
 
-use super::{Cell, Run, SCHEMA};
+use super::{Cell, Event, Run, SCHEMA};
 use crate::evidence::{MAX_SOURCE_BYTES, Quantity};
-use crate::measure::Event;
 use crate::plan::Work;
 
 /// The longest record that is read: as much as of any source, and some 50,000 cells with all their samples.

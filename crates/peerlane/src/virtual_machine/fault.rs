@@ -1,83 +1,10 @@
-//! What can be wrong with a virtual machine, and the machine that its faults make of a design.
+//! The machine that faults make of a design.
 
-use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, FabricBuilder, LinkId, LinkKind, PcieWidth};
+use crate::fabric::{Fabric, FabricBuilder, LinkId, LinkKind};
+use crate::fact::P2pStatus;
+use crate::fault::Fault;
 use crate::machine::Machine;
 use crate::plan::{Collective, Transfer, Via, Work};
-
-/// Something that is wrong with a virtual machine. Names are those of nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
-    /// A PCIe link runs narrower or at a lower generation than the design says.
-    Width {
-        /// Its two ends.
-        link: [String; 2],
-        /// What it runs at; what is not given stays as designed.
-        width: PcieWidth,
-    },
-    /// Bricks of an NVLink bundle are down.
-    Bricks {
-        /// Its two ends.
-        link: [String; 2],
-        /// Bricks that are left; with none, data takes the way that the ends have beside the bundle.
-        bricks: u8,
-    },
-    /// One direction is slow: of a link, for everything that goes through it, or between two endpoints that no link
-    /// joins, for direct transfers between them.
-    Slow {
-        /// Where data comes from.
-        from: String,
-        /// Where it goes.
-        to: String,
-        /// Share of the rate that is left.
-        factor: f64,
-    },
-    /// Two GPUs have no peer access to each other.
-    PeerOff {
-        /// The GPUs.
-        pair: [String; 2],
-    },
-    /// Whatever two GPUs do directly with each other never ends.
-    Hang {
-        /// The GPUs.
-        pair: [String; 2],
-    },
-    /// What two GPUs send each other directly arrives changed.
-    Corrupt {
-        /// The GPUs.
-        pair: [String; 2],
-    },
-    /// A GPU falls off the bus.
-    Lost {
-        /// The GPU.
-        gpu: String,
-        /// Steps that the machine answers before, whoever takes part in them.
-        after: usize,
-    },
-    /// Heat holds a GPU's clocks down.
-    Throttle {
-        /// The GPU.
-        gpu: String,
-        /// Share of the rate that is left to what it drives.
-        factor: f64,
-    },
-    /// Where memory lies matters: in every second allocation, transfers with a GPU among others at once are slower.
-    Bimodal {
-        /// The GPU.
-        gpu: String,
-        /// Share of the rate that is left then.
-        factor: f64,
-    },
-    /// A GPU starts cold: its first samples of each step are slow, and come nearer to the true rate one by one.
-    Cold {
-        /// The GPU.
-        gpu: String,
-        /// Share of the rate that the first sample has.
-        factor: f64,
-        /// Samples until it is warm.
-        samples: usize,
-    },
-}
 
 /// The design with those faults that change its links and its peer access.
 ///

@@ -9,7 +9,7 @@ use super::fabric::{listed, unknown_node};
 use super::file::{FaultEntry, SystemFile, VirtualEntry};
 use super::source::Source;
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
-use crate::virtual_machine::{Fault, Virtual};
+use crate::fault::{Fault, Planted};
 
 /// Samples until a cold GPU is warm, where a file does not say.
 const COLD_SAMPLES: usize = 20;
@@ -18,8 +18,8 @@ const COLD_SAMPLES: usize = 20;
 const MOST_NOISE: f64 = 0.5;
 
 /// What a file says of its virtual machine. Faults are checked against the design, which they leave as it is.
-pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Virtual, SystemError> {
-    let mut planted = Virtual::default();
+pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Planted, SystemError> {
+    let mut planted = Planted::default();
     if let Some(VirtualEntry { noise, seed }) = &system.virtual_machine {
         if let Some(noise) = noise {
             if !(0.0..=MOST_NOISE).contains(noise.get_ref()) {
@@ -236,8 +236,8 @@ impl Reading<'_> {
 mod tests {
     use crate::catalogue::{read_system, system_text};
     use crate::export::system_toml::to_system_toml;
+    use crate::fault::{Fault, NOISE, Planted};
     use crate::machine::Machine;
-    use crate::virtual_machine::{Fault, NOISE, Virtual};
 
     fn with(system: &str, faults: &str) -> Result<Machine, String> {
         let text = format!("{}\n{faults}", system_text(system).unwrap());
@@ -307,9 +307,9 @@ mod tests {
     #[test]
     fn noise_and_seed_are_read_and_have_defaults() {
         let plain = with("h200x4-vm", "").unwrap().planted;
-        assert_eq!(plain, Virtual { noise: NOISE, seed: 0, faults: Vec::new() });
+        assert_eq!(plain, Planted { noise: NOISE, seed: 0, faults: Vec::new() });
         let set = with("h200x4-vm", "[virtual]\nnoise = 0.02\nseed = 7\n").unwrap().planted;
-        assert_eq!(set, Virtual { noise: 0.02, seed: 7, faults: Vec::new() });
+        assert_eq!(set, Planted { noise: 0.02, seed: 7, faults: Vec::new() });
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(kinds(&faulty), kinds(&sound));
         let written = to_system_toml(&faulty);
         assert_eq!(written, to_system_toml(&sound));
-        assert_eq!(read_system(&written, "x").unwrap().planted, Virtual::default());
+        assert_eq!(read_system(&written, "x").unwrap().planted, Planted::default());
     }
 
     #[test]

@@ -109,18 +109,6 @@ fn facts_of_a_gpu_and_its_troubles() {
 }
 
 #[test]
-fn states_are_told_without_idleness() {
-    let mut one = gpu(3, Vec::new());
-    let reasons = ["Idle", "SW Power Cap"].map(str::to_owned).to_vec();
-    one.now = Now { utilization: Some(87), clock_event_reasons: Some(reasons), ..Now::default() };
-    one.processes = Some(vec![Process { pid: 7, memory: None }]);
-    let states = snapshot(vec![one, gpu(4, Vec::new())], Vec::new()).states();
-    assert_eq!((states[0].gpu.as_str(), states[0].processes, states[0].utilization), ("GPU3", Some(1), Some(87)));
-    assert_eq!(states[0].clock_event_reasons, ["SW Power Cap"]);
-    assert_eq!((states[1].processes, states[1].memory_used), (None, None));
-}
-
-#[test]
 fn the_document_is_found_in_any_layout_and_among_text() {
     let one = snapshot(vec![gpu(0, Vec::new())], Vec::new());
     let line = serde_json::to_string(&one).unwrap();

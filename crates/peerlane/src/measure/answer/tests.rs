@@ -6,6 +6,7 @@ use self::mock::Mock;
 use super::*;
 use crate::evidence::{Quantity, Unit};
 use crate::plan::{Collective, Method, Size, Transfer};
+use crate::run::Cell;
 use crate::units::Bytes;
 
 fn step(test: Test, work: Work) -> Step {

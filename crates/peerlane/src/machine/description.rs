@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::numbers::{ObservedCurve, ObservedRates};
-use crate::evidence::{Matrix, Origin};
+pub use super::numbers::{ObservedCurve, ObservedRateRow, ObservedRates, ObservedSeries};
+use super::{Facts, Machine, MachineKind, Observed, Slot, Spread, Statement};
 use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
-use crate::machine::{Facts, Machine, MachineKind, Observed, Slot, Spread, Statement};
+use crate::matrix::Matrix;
+use crate::origin::Origin;
 use crate::units::Rate;
 
 /// One machine as far as it is known.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::evidence::{Curve, Origin, RateTable, Unit};
+use crate::curve::{Curve, Series};
+use crate::fact::RateTable;
+use crate::matrix::Unit;
+use crate::origin::Origin;
 use crate::units::{Bytes, Rate};
 
 /// Numbers against message size.
@@ -38,11 +41,7 @@ pub struct ObservedSeries {
 
 impl ObservedCurve {
     pub(super) fn of((curve, origin): &(Curve, Origin)) -> Self {
-        let series = |s: &crate::evidence::Series| ObservedSeries {
-            name: s.name.clone(),
-            unit: s.unit,
-            values: s.values.clone(),
-        };
+        let series = |s: &Series| ObservedSeries { name: s.name.clone(), unit: s.unit, values: s.values.clone() };
         ObservedCurve {
             what: curve.what.clone(),
             ends: curve.ends.clone(),
