@@ -4,7 +4,7 @@
 //! Data walks through the modules one way:
 //!
 //! ```text
-//! evidence ─→ assemble ─→ fabric ─→ model (+ share) ─→ check ─→ a report
+//! evidence ─→ assemble ─→ fabric ─→ model (+ solve) ─→ check ─→ a report
 //!                            ↑ │                        ↑
 //!                    catalogue └──→ plan ─→ measure ─→ run
 //! ```
@@ -41,8 +41,8 @@ pub mod plan;
 mod random;
 pub mod run;
 pub mod selftest;
-pub mod share;
 pub mod simulate;
+pub mod solve;
 pub mod stats;
 pub mod transfer;
 pub mod units;

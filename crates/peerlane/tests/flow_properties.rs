@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use peerlane::share::{Flow, share};
 use peerlane::simulate::flows::Flows;
-use peerlane::simulate::solver::Solver;
+use peerlane::solve::incremental::Solver;
+use peerlane::solve::{Flow, share};
 use proptest::prelude::*;
 
 const CLOSE: f64 = 1e-9;

@@ -81,7 +81,7 @@ impl<'a> Oracle<'a> {
     fn truth(&self) -> Hypothesis {
         let mut users: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
         for (i, transfer) in self.flows.iter().enumerate() {
-            for (resource, each) in self.model.route(transfer).unwrap().uses {
+            for (resource, each) in self.model.route(transfer).unwrap().demand.uses {
                 users.entry(resource).or_default().push((i, each));
             }
         }

@@ -294,7 +294,7 @@ fn the_resources_of_a_path_are_those_that_bind_it() {
         for way in [Way::ToNetwork, Way::FromNetwork] {
             for (method, path) in nic_paths(&model, bench.find("GPU0"), bench.find(nic), way) {
                 let Ok(path) = path else { continue };
-                let lone = path.uses.iter().map(|(r, per_byte)| model.resources[*r].capacity.gb() / per_byte);
+                let lone = path.demand.uses.iter().map(|(r, per_byte)| model.resources[*r].capacity.gb() / per_byte);
                 let lone = lone.fold(f64::INFINITY, f64::min);
                 assert!((lone / path.rate.gb() - 1.0).abs() < 1e-9, "{name} {method}: {lone} {}", path.rate);
             }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
-use peerlane::share::{Binding, Flow, share};
+use peerlane::solve::{Binding, Flow, share};
 use proptest::prelude::*;
 
 const CLOSE: f64 = 1e-9;

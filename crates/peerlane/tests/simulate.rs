@@ -40,15 +40,15 @@ fn ring_by_hand(cluster: &Cluster, order: &[usize]) -> (f64, f64) {
         .map(|i| router.way(places[order[i]], places[order[(i + 1) % order.len()]], Engine::Sm).unwrap())
         .collect();
     let capacities: Vec<f64> = router.capacities().to_vec();
-    let flows: Vec<peerlane::share::Flow> = ways
+    let flows: Vec<peerlane::solve::Flow> = ways
         .iter()
-        .map(|w| peerlane::share::Flow {
+        .map(|w| peerlane::solve::Flow {
             uses: w.uses.iter().map(|(r, k)| (*r as usize, *k)).collect(),
             weight: 1.0,
             cap: w.cap,
         })
         .collect();
-    let rates = peerlane::share::share(&capacities, &flows).unwrap().rates;
+    let rates = peerlane::solve::share(&capacities, &flows).unwrap().rates;
     let latency = ways.iter().map(|w| w.latency).fold(0.0, f64::max);
     (rates.into_iter().fold(f64::INFINITY, f64::min), latency)
 }

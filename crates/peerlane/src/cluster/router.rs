@@ -355,14 +355,17 @@ impl<'a> Router<'a> {
             }
         };
         let path = path(way, method)?;
-        let carried =
-            path.uses.iter().map(|(r, per_byte)| self.model.resources[*r].capacity.bytes_per_second() / per_byte);
+        let carried = path
+            .demand
+            .uses
+            .iter()
+            .map(|(r, per_byte)| self.model.resources[*r].capacity.bytes_per_second() / per_byte);
         let carried = carried.fold(f64::INFINITY, f64::min);
         // what no resource stands for: waiting for copies, a cap
         let rate = path.rate.bytes_per_second();
         let capped = rate < carried * (1.0 - 1e-9);
         let (cap, cap_why) = if capped { (rate, Some(path.bottleneck.clone())) } else { (f64::INFINITY, None) };
-        let uses = path.uses.clone();
+        let uses = path.demand.uses.clone();
         Ok(Leg { uses, cap, cap_why, staged: method == Method::Staged, fabric: false, end: Some(Box::new(path)) })
     }
 
@@ -376,7 +379,7 @@ impl<'a> Router<'a> {
             Some((rate, why)) => (rate.bytes_per_second(), Some(why)),
             None => (f64::INFINITY, None),
         };
-        Ok(Leg { uses: route.uses, cap, cap_why, staged: route.staged, fabric: over_fabric, end: None })
+        Ok(Leg { uses: route.demand.uses, cap, cap_why, staged: route.staged, fabric: over_fabric, end: None })
     }
 
     fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {

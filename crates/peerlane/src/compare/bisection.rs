@@ -38,7 +38,7 @@ pub(super) fn bisection(flows: &Flows) -> Option<Bisection> {
     let search = Search { flows, kinds: &kinds };
     let pairs = (n / 2 * n.div_ceil(2) * 2) as u64;
     let uses =
-        (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter_map(|p| flows.flow(p)).map(|f| f.flow.uses.len());
+        (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter_map(|p| flows.flow(p)).map(|f| f.demand.uses.len());
     let per_split = pairs * (uses.sum::<usize>() as u64 / (n * (n - 1)) as u64).max(1);
     let affordable = (MOST_WORK / per_split).max(16);
     let exact = search.count(n / 2) <= affordable;

@@ -71,7 +71,7 @@ pub(super) fn all_reduce(flows: &Flows) -> Option<AllReduce> {
         let set = ring_pairs(&found.order);
         for pair in &set {
             let Some(flow) = flows.flow(*pair) else { continue };
-            for &(r, per_byte) in &flow.flow.uses {
+            for &(r, per_byte) in &flow.demand.uses {
                 if let Some(left) = capacities.get_mut(r) {
                     *left = (*left - per_byte * found.rate).max(0.0);
                 }

@@ -198,7 +198,7 @@ fn rings_together_take_no_more_than_there_is() {
         for ring in &found.rings {
             let at = |name: &String| flows.ends.iter().position(|g| machine.fabric.node(*g).name == *name).unwrap();
             for pair in ring_pairs(&ring.order.iter().map(at).collect::<Vec<_>>()) {
-                for (r, per_byte) in &flows.flow(pair).unwrap().flow.uses {
+                for (r, per_byte) in &flows.flow(pair).unwrap().demand.uses {
                     used[*r] += per_byte * ring.rate * 1e9;
                 }
             }

@@ -27,7 +27,7 @@ fn owners(flows: &Flows) -> Vec<Option<[usize; 2]>> {
     let mut owners: Vec<Option<Option<[usize; 2]>>> = vec![None; flows.capacities.len()];
     for pair in with_others(flows) {
         let Some(flow) = flows.flow(pair) else { continue };
-        for (r, _) in &flow.flow.uses {
+        for (r, _) in &flow.demand.uses {
             let Some(owner) = owners.get_mut(*r) else { continue };
             let ends = [pair.0, pair.1];
             *owner = Some(match owner {
@@ -66,13 +66,12 @@ fn can_swap(flows: &Flows, owners: &[Option<[usize; 2]>], i: usize, j: usize) ->
             (None, None) if pair.0.max(pair.1) >= flows.len() => continue,
             _ => return false,
         };
-        let (over_x, over_y) = (&x.route.overheads, &y.route.overheads);
-        let (x, y) = (&x.flow, &y.flow);
-        let as_many = x.uses.len() == y.uses.len() && over_x.len() == over_y.len();
-        if !as_many || x.cap != y.cap || x.weight != y.weight {
+        let (x, y) = (&x.demand, &y.demand);
+        let as_many = x.uses.len() == y.uses.len() && x.burdens.len() == y.burdens.len();
+        if !as_many || x.own_cap() != y.own_cap() || x.weight != y.weight {
             return false;
         }
-        for (&(r, per_byte), &(s, other)) in x.uses.iter().zip(&y.uses).chain(over_x.iter().zip(over_y)) {
+        for (&(r, per_byte), &(s, other)) in x.uses.iter().zip(&y.uses).chain(x.burdens.iter().zip(&y.burdens)) {
             let alike = per_byte == other && flows.capacities.get(r) == flows.capacities.get(s);
             // what others use stays where it is
             let moves = r == s || (of_pair(r) && of_pair(s));

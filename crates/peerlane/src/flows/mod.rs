@@ -7,22 +7,11 @@ pub(crate) use alike::interchangeable;
 
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
-use crate::model::{Model, PeerAccess, Problem, Route, Transfer, caps};
-use crate::share::{Allocation, Flow};
+use crate::model::{Model, PeerAccess, Route, Transfer};
+use crate::solve::{Demand, Problem, Resource};
 
 /// A pair of ends by their places among all, GPUs first, source before destination.
 pub(crate) type Pair = (usize, usize);
-
-/// The flow of one transfer.
-#[derive(Clone, Debug)]
-pub(crate) struct PairFlow {
-    /// What it consumes, and its cap while it is alone.
-    pub flow: Flow,
-    /// Where it goes.
-    pub route: Route,
-    /// Whether it goes through host memory.
-    pub staged: bool,
-}
 
 /// All pairs' flows by one engine.
 pub(crate) struct Flows<'m, 'a> {
@@ -32,7 +21,7 @@ pub(crate) struct Flows<'m, 'a> {
     pub ends: Vec<NodeId>,
     gpus: usize,
     engine: Engine,
-    flows: Vec<Option<PairFlow>>,
+    flows: Vec<Option<Route>>,
     /// Capacities of the model's resources in bytes a second.
     pub capacities: Vec<f64>,
     /// Why a pair has no flow; the first such reason.
@@ -62,13 +51,11 @@ impl<'m, 'a> Flows<'m, 'a> {
         flows
     }
 
-    fn routed(&mut self, pair: Pair) -> Option<PairFlow> {
+    fn routed(&mut self, pair: Pair) -> Option<Route> {
         match self.model.route(&self.transfer(pair)) {
             Ok(route) => {
-                let cap = route.cap.as_ref().map_or(f64::INFINITY, |(rate, _)| rate.bytes_per_second());
-                let bound = cap.is_finite() || route.uses.iter().any(|(r, _)| self.capacities.get(*r).is_some());
-                let flow = Flow { uses: route.uses.clone(), weight: route.weight, cap };
-                bound.then_some(PairFlow { flow, staged: route.staged, route })
+                let bound = route.cap.is_some() || route.demand.uses.iter().any(|(r, _)| *r < self.capacities.len());
+                bound.then_some(route)
             }
             Err(error) => {
                 // which GPUs reach which NIC or memory is asked of each by itself
@@ -92,7 +79,7 @@ impl<'m, 'a> Flows<'m, 'a> {
     }
 
     /// The flow of a pair.
-    pub(crate) fn flow(&self, (i, j): Pair) -> Option<&PairFlow> {
+    pub(crate) fn flow(&self, (i, j): Pair) -> Option<&Route> {
         self.flows.get(i * self.ends.len() + j)?.as_ref()
     }
 
@@ -118,20 +105,16 @@ impl<'m, 'a> Flows<'m, 'a> {
         &self.model.machine.fabric.node(self.ends[end]).name
     }
 
+    /// What all of a set ask for at once, on these capacities; `None` where one has no flow.
+    fn problem(&self, capacities: &[f64], set: &[Pair]) -> Option<Problem> {
+        let demands: Vec<&Demand> = set.iter().map(|pair| Some(&self.flow(*pair)?.demand)).collect::<Option<_>>()?;
+        let resource = |r: usize| Resource { capacity: capacities[r], ..self.model.resource(r) };
+        Some(Problem::of(demands, resource))
+    }
+
     /// Rates in bytes a second, in order, while all of the set run on these capacities; `None` where one has no flow.
     pub(crate) fn rates_on(&self, capacities: &[f64], set: &[Pair]) -> Option<Vec<f64>> {
-        let flows = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>()?;
-        // a few flows use few of a large machine's resources
-        let mut used: Vec<usize> = flows.iter().flat_map(|f| f.flow.uses.iter().map(|(r, _)| *r)).collect();
-        used.sort_unstable();
-        used.dedup();
-        let here = |r: &usize| Some((*capacities.get(*r)?, self.model.resources.get(*r)?.service));
-        let mut problem = Problem::new(used.iter().filter_map(here));
-        let caps = caps(flows.iter().map(|f| &f.route));
-        for (flow, cap) in flows.iter().zip(caps) {
-            problem.add(&flow.route, cap, |r| used.binary_search(&r).ok());
-        }
-        problem.solve().ok().map(|Allocation { rates, .. }| rates)
+        self.problem(capacities, set)?.solve().ok().map(|solution| solution.rates)
     }
 
     /// The same on the machine's own capacities.
@@ -139,22 +122,14 @@ impl<'m, 'a> Flows<'m, 'a> {
         self.rates_on(&self.capacities, set)
     }
 
-    /// No rate is higher at which all of a few can go at once; 0 where one is not known. What each takes of a resource
-    /// without waiting for it counts, too.
+    /// No rate is higher at which all of a few can go at once; 0 where one is not known. Where they are alike, they do.
     pub(crate) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
-        let Some(flows) = set.iter().map(|pair| self.flow(*pair)).collect::<Option<Vec<_>>>() else { return 0.0 };
-        let uses = flows.iter().flat_map(|f| f.route.uses.iter().chain(&f.route.overheads));
-        let mut taken: Vec<(usize, f64)> = uses.copied().collect();
-        taken.sort_unstable_by_key(|(r, _)| *r);
-        let limits = taken.chunk_by(|(a, _), (b, _)| a == b).filter_map(|uses| {
-            let sum: f64 = uses.iter().map(|(_, per_byte)| per_byte).sum();
-            Some(capacities.get(uses.first()?.0)? / sum)
-        });
-        limits.chain(caps(flows.iter().map(|f| &f.route))).fold(f64::INFINITY, f64::min)
+        self.problem(capacities, set).map_or(0.0, |problem| problem.evenly())
     }
 
     /// Rate of one pair alone on these capacities; 0 where it is not known.
     pub(crate) fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
-        self.rates_on(capacities, &[pair]).and_then(|rates| rates.first().copied()).unwrap_or(0.0)
+        let resource = |r: usize| Resource { capacity: capacities[r], ..self.model.resource(r) };
+        self.flow(pair).map_or(0.0, |route| route.demand.alone(resource).0)
     }
 }

@@ -1,6 +1,6 @@
 //! What may stand behind the measurements: each flow's rate alone, and groups of flows that share a limit.
 //!
-//! The forward model is weighted max-min sharing with equal weights, as in [`crate::share`], specialised to sets of
+//! The forward model is weighted max-min sharing with equal weights, as in [`crate::solve::share()`], specialised to sets of
 //! bits, since the search solves it some hundred thousand times.
 
 use super::members::Members;
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::share::{Flow, share};
+    use crate::solve::{Flow, share};
 
     proptest! {
         #[test]

@@ -1,14 +1,13 @@
 //! From a machine's parts and links to the rate of a transfer and what binds it.
 //!
 //! [`Model`] turns the fabric into resources with capacities, and a [`Transfer`] into a [`Route`]
-//! over them; [`crate::share`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
+//! over them; [`crate::solve`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
 
 mod assumed;
 mod defaults;
 mod latency;
 mod nvlink;
 mod pcie;
-mod queue;
 pub mod rdma;
 mod resources;
 mod route;
@@ -22,12 +21,10 @@ use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
-use crate::share::{Binding, ShareError};
+use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 use crate::units::Rate;
 pub use assumed::Assume;
 pub use latency::{Curve, Latency};
-pub use queue::Wait;
-pub(crate) use queue::{Problem, caps};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
 pub(crate) use staging::nccl_smp_rate;
@@ -89,19 +86,10 @@ pub struct HopLimit {
 /// How a transfer runs: what it consumes, and its own limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// `(index into [`Model::resources`], consumption per byte)`.
-    pub uses: Vec<(usize, f64)>,
-    /// The same for what it takes without waiting: requests, acknowledgements. They make the resource smaller for
-    /// those who use it.
-    pub overheads: Vec<(usize, f64)>,
-    /// Where its requests wait in a queue, and what that takes of the room for requests on their way.
-    pub waits: Vec<Wait>,
-    /// Share relative to others.
-    pub weight: f64,
-    /// Its own cap, with the reason.
+    /// What it asks of [`Model::resources`], in bytes.
+    pub demand: Demand,
+    /// Its own cap while it is alone, with the reason.
     pub cap: Option<(Rate, String)>,
-    /// What its stages allow, where it goes through host memory and they are known.
-    pub staging: Option<Staging>,
     /// True where it goes through host memory.
     pub staged: bool,
     /// Why it is staged, where peer access was asked for.
@@ -110,25 +98,6 @@ pub struct Route {
     pub class: PathClass,
     /// Its hops, in order, with their limits. A staged transfer's lead to host memory and on from it.
     pub hops: Vec<HopLimit>,
-}
-
-/// How fast a transfer goes through host memory: piece after piece, of which one is read while the next is written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Staging {
-    /// What the slower of its two stages allows.
-    pub slower: Rate,
-    /// Microseconds that are lost with each MiB.
-    pub per_mib: f64,
-    /// The GPUs.
-    pub ends: [NodeId; 2],
-}
-
-impl Staging {
-    /// The rate, where this many staged transfers of these GPUs are attended to at once: 1 ÷ (1 ÷ slower + n · cost ÷ MiB).
-    pub fn rate(&self, at_once: usize) -> Rate {
-        let lost = self.per_mib * 1e-6 / 1_048_576.0 * at_once.max(1) as f64;
-        Rate::from_bytes_per_second(1.0 / (1.0 / self.slower.bytes_per_second() + lost))
-    }
 }
 
 /// Rate of one transfer among others.
@@ -242,30 +211,29 @@ impl<'a> Model<'a> {
             let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
             ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
         };
-        // a few transfers use few of a large machine's resources
-        let mut used: Vec<usize> = planned.iter().flat_map(|p| p.route.uses.iter().map(|(r, _)| *r)).collect();
-        used.sort_unstable();
-        used.dedup();
-        let mut problem = Problem::new(
-            used.iter().filter_map(|r| Some((*self.capacities.get(*r)?, self.resources.get(*r)?.service))),
-        );
-        let caps = caps(planned.iter().map(|p| &p.route));
-        for ((transfer, Planned { route, .. }), cap) in transfers.iter().zip(&planned).zip(caps) {
-            if route.uses.is_empty() && cap.is_infinite() {
+        for (transfer, Planned { route, .. }) in transfers.iter().zip(&planned) {
+            if route.demand.uses.is_empty() && route.cap.is_none() {
                 return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
             }
-            problem.add(route, cap, |r| used.binary_search(&r).ok());
         }
         // only constants of a part that are out of all proportion get here
-        let allocation = problem.solve().map_err(|e| match e {
+        let solution = self.problem(planned.iter().map(|p| &p.route.demand)).solve().map_err(|e| match e {
             ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
             ShareError::Capacity(..) => unknown(first, e.to_string()),
         })?;
-        let of_machine = |binding| match binding {
-            Binding::Resource(r) => used.get(r).map_or(Binding::Nothing, |r| Binding::Resource(*r)),
-            other => other,
-        };
-        Ok((planned, allocation.rates, allocation.bindings.into_iter().map(of_machine).collect()))
+        let Solution { rates, bindings, .. } = solution;
+        Ok((planned, rates, bindings))
+    }
+
+    /// The problem that transfers pose which run at once. The one place that makes one of a machine.
+    pub fn problem<'d>(&self, demands: impl IntoIterator<Item = &'d Demand> + Clone) -> Problem {
+        Problem::of(demands, |r| self.resource(r))
+    }
+
+    /// A resource as it is solved for.
+    pub(crate) fn resource(&self, number: usize) -> solve::Resource {
+        let service = self.resources.get(number).map_or(0.0, |r| r.service);
+        solve::Resource { capacity: self.capacities.get(number).copied().unwrap_or(f64::INFINITY), service }
     }
 
     /// The same machine with all constants at the fast ends of their ranges, and at the slow ones.
@@ -306,7 +274,8 @@ impl<'a> Model<'a> {
         let Planned { route, labels } = planned;
         let (bottleneck, link) = match binding {
             Binding::Resource(r) => {
-                let label = route.uses.iter().zip(labels).find(|((used, _), _)| *used == r).map(|(_, label)| label);
+                let label =
+                    route.demand.uses.iter().zip(labels).find(|((used, _), _)| *used == r).map(|(_, label)| label);
                 (label.unwrap_or_else(|| self.resources[r].name.clone()), self.resources[r].link)
             }
             Binding::Cap => (route.cap.map_or_else(String::new, |(_, why)| why), None),

@@ -5,17 +5,18 @@ use super::pcie::{ENGINE_BYTES, Origin, Packets};
 use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
-use super::{HopLimit, Model, ModelError, PeerAccess, Route, Staging, Transfer, Wait};
+use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
 use crate::assemble::nvlinks_untold;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
+use crate::solve::{Demand, Turns, Wait};
 use crate::units::Rate;
 
 /// A route, and for each of its uses what to call it where it binds.
 pub(super) struct Planned {
     /// The route.
     pub route: Route,
-    /// One for each of `route.uses`.
+    /// One for each of `route.demand.uses`.
     pub labels: Vec<String>,
 }
 
@@ -110,29 +111,25 @@ pub(super) fn plan_by(
 struct Laying<'m, 'a> {
     model: &'m Model<'a>,
     method: Option<Method>,
-    uses: Vec<(usize, f64)>,
-    overheads: Vec<(usize, f64)>,
-    waits: Vec<Wait>,
+    demand: Demand,
     labels: Vec<String>,
     hops: Vec<HopLimit>,
     cap: Option<(Rate, String)>,
-    staging: Option<Staging>,
+    /// Whether it goes through host memory at a known rate.
+    staged: bool,
     /// Whether it is to be put in words.
     words: bool,
 }
 
 impl<'m, 'a> Laying<'m, 'a> {
     fn new(model: &'m Model<'a>, method: Option<Method>, words: bool) -> Self {
-        let (uses, overheads, waits) = (Vec::new(), Vec::new(), Vec::new());
         let (labels, hops) = (Vec::new(), Vec::new());
-        Laying { model, method, uses, overheads, waits, labels, hops, cap: None, staging: None, words }
+        Laying { model, method, demand: Demand::default(), labels, hops, cap: None, staged: false, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
-        let Laying { uses, overheads, waits, labels, hops, cap, staging, .. } = self;
-        let staged = staging.is_some();
-        let (weight, staged_because) = (1.0, None);
-        let route = Route { uses, overheads, waits, weight, cap, staging, staged, staged_because, class, hops };
+        let Laying { demand, labels, hops, cap, staged, .. } = self;
+        let route = Route { demand, cap, staged, staged_because: None, class, hops };
         Planned { route, labels }
     }
 
@@ -142,10 +139,10 @@ impl<'m, 'a> Laying<'m, 'a> {
 
     /// A resource that stands twice is consumed twice.
     fn consume(&mut self, resource: usize, per_byte: f64, label: impl FnOnce() -> String) {
-        match self.uses.iter_mut().find(|(r, _)| *r == resource) {
+        match self.demand.uses.iter_mut().find(|(r, _)| *r == resource) {
             Some((_, before)) => *before += per_byte,
             None => {
-                self.uses.push((resource, per_byte));
+                self.demand.uses.push((resource, per_byte));
                 let label = self.say(label);
                 self.labels.push(label);
             }
@@ -154,10 +151,10 @@ impl<'m, 'a> Laying<'m, 'a> {
 
     /// What a transfer takes of a resource without waiting for it: requests and answers to packets.
     fn burden(&mut self, resource: usize, per_byte: f64) {
-        match self.overheads.iter_mut().find(|(r, _)| *r == resource) {
+        match self.demand.burdens.iter_mut().find(|(r, _)| *r == resource) {
             _ if per_byte <= 0.0 => {}
             Some((_, before)) => *before += per_byte,
-            None => self.overheads.push((resource, per_byte)),
+            None => self.demand.burdens.push((resource, per_byte)),
         }
     }
 
@@ -219,15 +216,17 @@ impl<'m, 'a> Laying<'m, 'a> {
             if limits[0] < limits[1] { (limits[0], "device→host") } else { (limits[1], "host→device") };
         let assumed = if cost.assumed { ", assumed" } else { "" };
         if slower.is_finite() {
-            let staging = Staging {
-                slower: Rate::from_bytes_per_second(slower),
-                per_mib: cost.value,
-                ends: [source, destination],
+            // the driver attends to all staged transfers of a GPU piece by piece
+            let turns = Turns {
+                rate: slower,
+                seconds: cost.value * 1e-6 / 1_048_576.0,
+                places: [source, destination].map(|gpu| gpu.index() as u64),
             };
             let words =
                 self.say(|| format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value));
-            self.cap = Some((staging.rate(1), words));
-            self.staging = Some(staging);
+            self.cap = Some((Rate::from_bytes_per_second(turns.cap(1)), words));
+            self.demand.turns = Some(turns);
+            self.staged = true;
         }
         let within = fabric.package(source).is_some() && fabric.package(source) == fabric.package(destination);
         self.consume_named(self.model.nodes[host.index()].staged_both.filter(|_| within), 1.0);
@@ -254,6 +253,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         let queues = self.model.nodes[source.index()].round_trips.is_some();
         if from == NodeKind::Host && to == NodeKind::Gpu && pcie && !queues {
             let known = self.reads_outstanding(source, destination);
+            self.demand.cap = known.as_ref().map_or(f64::INFINITY, |(rate, _)| *rate);
             self.cap = known.map(|(rate, words)| (Rate::from_bytes_per_second(rate), words));
         }
     }
@@ -276,7 +276,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         if let (Some(window), Some([read, write]), Some(server)) = (window, host.round_trips, host.memory) {
             let round_trip = if written && engine != Engine::Sm { write } else { read };
             self.consume_named(Some(window.resource), round_trip / window.round_trip);
-            self.waits.push(Wait { server, window: window.resource, per_ns: 1.0 / window.round_trip });
+            self.demand.waits.push(Wait { server, window: window.resource, per_ns: 1.0 / window.round_trip });
         }
     }
 

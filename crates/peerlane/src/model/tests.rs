@@ -282,29 +282,6 @@ fn a_copy_within_a_gpu_gets_the_share_that_its_part_states() {
 }
 
 #[test]
-fn staged_transfers_of_one_gpu_wait_for_each_other() {
-    let staging = |a, b| Staging { slower: Rate::from_gb(12.0), per_mib: 9.0, ends: [a, b] };
-    let m = traditional();
-    let [a, b, c, d] = ["GPU0", "GPU1", "GPU2", "GPU3"].map(|n| m.fabric.find(n).unwrap());
-    let route = |staging| Route {
-        uses: Vec::new(),
-        overheads: Vec::new(),
-        waits: Vec::new(),
-        weight: 1.0,
-        cap: None,
-        staging: Some(staging),
-        staged: true,
-        staged_because: None,
-        class: PathClass::Sys,
-        hops: Vec::new(),
-    };
-    let routes = [route(staging(a, b)), route(staging(b, a)), route(staging(c, d))];
-    let got = caps(routes.iter());
-    let with = |n: f64| 1.0 / (1.0 / 12e9 + n * 9e-6 / 1_048_576.0);
-    assert!((got[0] - with(2.0)).abs() < 1.0 && (got[1] - with(2.0)).abs() < 1.0 && (got[2] - with(1.0)).abs() < 1.0);
-}
-
-#[test]
 fn leaving_a_system_out_forgets_what_was_taken_from_it() {
     let embedded = Parts::embedded();
     let without = embedded.leaving_out("exxact-txr550");

@@ -4,8 +4,8 @@
 //! included, has r · Σ uᵢ ≤ C. Each further transfer only adds to the sum, so that the bound of a set holds for every set
 //! that contains it: this is what a search prunes by.
 
-use crate::flows::{Flows, Pair, PairFlow};
-use crate::model::caps;
+use crate::flows::{Flows, Pair};
+use crate::solve::{Attended, Demand};
 
 /// A set of transfers, last in first out.
 pub(super) struct Load<'f, 'm, 'a> {
@@ -15,6 +15,8 @@ pub(super) struct Load<'f, 'm, 'a> {
     /// Of each resource, how many wait for it. What is only burdened makes nobody wait.
     users: Vec<u32>,
     set: Vec<Pair>,
+    /// Those that go through host memory.
+    attended: Attended,
     staged: Vec<Pair>,
     /// The bound before each of the set was added.
     bounds: Vec<f64>,
@@ -26,8 +28,9 @@ impl<'f, 'm, 'a> Load<'f, 'm, 'a> {
     /// An empty set.
     pub(super) fn new(flows: &'f Flows<'m, 'a>) -> Self {
         let n = flows.capacities.len();
-        let (set, staged, bounds) = (Vec::new(), Vec::new(), Vec::new());
-        Load { flows, taken: vec![0.0; n], users: vec![0; n], set, staged, bounds, bound: f64::INFINITY, sum: 0.0 }
+        let (set, attended, staged, bounds) = (Vec::new(), Attended::default(), Vec::new(), Vec::new());
+        let bound = f64::INFINITY;
+        Load { flows, taken: vec![0.0; n], users: vec![0; n], set, attended, staged, bounds, bound, sum: 0.0 }
     }
 
     /// No member of any set that contains this one can be faster while the others keep pace, in bytes a second.
@@ -50,23 +53,23 @@ impl<'f, 'm, 'a> Load<'f, 'm, 'a> {
         self.bounds.push(self.bound);
         self.set.push(pair);
         self.sum += alone;
-        let Some(flow) = self.flows.flow(pair) else {
+        let Some(demand) = self.flows.flow(pair).map(|route| &route.demand) else {
             self.bound = 0.0;
             return;
         };
-        self.add(flow, 1.0);
-        flow.flow.uses.iter().for_each(|(r, _)| self.users[*r] += 1);
-        for (r, _) in flow.flow.uses.iter().chain(&flow.route.overheads) {
+        self.add(demand, 1.0);
+        demand.uses.iter().for_each(|(r, _)| self.users[*r] += 1);
+        for (r, _) in demand.uses.iter().chain(&demand.burdens) {
             if self.users[*r] > 0 {
                 self.bound = self.bound.min(self.flows.capacities[*r] / self.taken[*r]);
             }
         }
-        if flow.staged {
+        self.bound = self.bound.min(demand.cap);
+        if let Some(turns) = &demand.turns {
+            self.attended.add(turns, 1);
             self.staged.push(pair);
-            let routes = self.staged.iter().filter_map(|p| self.flows.flow(*p)).map(|f| &f.route);
-            self.bound = caps(routes).into_iter().fold(self.bound, f64::min);
-        } else {
-            self.bound = self.bound.min(flow.flow.cap);
+            let all = self.staged.iter().filter_map(|p| self.flows.flow(*p)?.demand.turns.as_ref());
+            self.bound = all.map(|t| self.attended.cap(t)).fold(self.bound, f64::min);
         }
     }
 
@@ -75,16 +78,17 @@ impl<'f, 'm, 'a> Load<'f, 'm, 'a> {
         let (Some(pair), Some(bound)) = (self.set.pop(), self.bounds.pop()) else { return };
         self.bound = bound;
         self.sum -= alone;
-        let Some(flow) = self.flows.flow(pair) else { return };
-        self.add(flow, -1.0);
-        flow.flow.uses.iter().for_each(|(r, _)| self.users[*r] -= 1);
-        if flow.staged {
+        let Some(demand) = self.flows.flow(pair).map(|route| &route.demand) else { return };
+        self.add(demand, -1.0);
+        demand.uses.iter().for_each(|(r, _)| self.users[*r] -= 1);
+        if let Some(turns) = &demand.turns {
+            self.attended.add(turns, -1);
             self.staged.pop();
         }
     }
 
-    fn add(&mut self, flow: &PairFlow, sign: f64) {
-        for (r, per_byte) in flow.flow.uses.iter().chain(&flow.route.overheads) {
+    fn add(&mut self, demand: &Demand, sign: f64) {
+        for (r, per_byte) in demand.uses.iter().chain(&demand.burdens) {
             self.taken[*r] += sign * per_byte;
         }
     }

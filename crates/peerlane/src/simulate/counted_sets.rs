@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use super::SimulateError;
 use super::flows::Flows;
-use super::solver::Hold;
+use crate::solve::incremental::Hold;
 
 /// A transfer of a set.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +74,7 @@ impl Described {
 
     /// Plays it.
     pub(super) fn solve(&self) -> Result<Solved, SimulateError> {
-        let network = |e: crate::share::ShareError| SimulateError::Network(e.to_string());
+        let network = |e: crate::solve::ShareError| SimulateError::Network(e.to_string());
         let n = self.transfers.len();
         let mut flows = Flows::new(&self.capacities).map_err(network)?;
         let mut classes = Vec::with_capacity(n);

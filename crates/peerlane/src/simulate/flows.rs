@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::heap::TimeHeap;
-use super::solver::{Effort, Hold, Solver};
-use crate::share::ShareError;
+use crate::solve::ShareError;
+use crate::solve::incremental::{Effort, Hold, Solver};
 
 /// Ends that are no further apart than this part of the clock are one moment.
 const MOMENT: f64 = 1e-12;

@@ -1,7 +1,8 @@
 //! Workloads in time, at the level of flows: each transfer moves at its max-min fair rate, which changes when another
 //! starts or ends.
 //!
-//! [`solver`] finds rates and [`flows`] keeps the clock; both know resources, and nothing of machines. A [`workload`]
+//! [`solve::incremental`](crate::solve::incremental) finds rates and [`flows`] keeps the clock; both know resources, and nothing of
+//! machines. A [`workload`]
 //! becomes a [`program`] of steps; [`play`] lets it run over the ways that a [`Router`](crate::cluster::Router) finds, and
 //! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told; [`scaling`] asks for it with
 //! more and more nodes.
@@ -16,7 +17,6 @@ pub mod picture;
 pub mod play;
 pub mod program;
 pub mod scaling;
-pub mod solver;
 pub mod workload;
 
 use crate::cluster::ClusterError;

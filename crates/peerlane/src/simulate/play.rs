@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use super::SimulateError;
 use super::flows::Flows;
 use super::program::Step;
-use super::solver::Hold;
 use crate::cluster::{Place, Router, Via, Way};
 use crate::evidence::Engine;
+use crate::solve::incremental::Hold;
 
 /// Moments that are no further apart than this part of the clock are one.
 const MOMENT: f64 = 1e-12;

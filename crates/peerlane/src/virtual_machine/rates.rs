@@ -2,7 +2,7 @@
 
 use super::Fault;
 use crate::fabric::NodeId;
-use crate::model::{Model, ModelError, Problem, Route, Transfer, caps};
+use crate::model::{Model, ModelError, Route, Transfer};
 
 /// A transfer, and who drives it.
 #[derive(Clone, Copy, Debug)]
@@ -23,18 +23,16 @@ pub(super) fn rates(model: &Model, all: &[Driven], faults: &[Fault]) -> Result<V
     if limits.is_empty() {
         return Ok(free);
     }
-    let mut problem = Problem::new(model.resources.iter().map(|r| (r.capacity.bytes_per_second(), r.service)));
     let routes = transfers.iter().map(|t| model.route(t)).collect::<Result<Vec<Route>, _>>()?;
-    let own = caps(routes.iter());
-    for (((route, own), throttle), free) in routes.iter().zip(own).zip(&limits.throttles).zip(&free) {
-        let cap = if *throttle < 1.0 { own.min(throttle * free) } else { own };
-        problem.add(route, cap, Some);
+    let mut problem = model.problem(routes.iter().map(|route| &route.demand));
+    for (flow, (throttle, free)) in limits.throttles.iter().zip(&free).enumerate().filter(|(_, (t, _))| **t < 1.0) {
+        problem.hold(flow, throttle * free);
     }
     for (factor, uses) in limits.slow {
         problem.limit(factor, uses);
     }
     // the model has solved the same without the limits, which are in range by their making
-    Ok(problem.solve().map_or(free, |allocation| allocation.rates))
+    Ok(problem.solve().map_or(free, |solution| solution.rates))
 }
 
 /// What faults add to a set of transfers.

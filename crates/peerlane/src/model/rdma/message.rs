@@ -114,8 +114,8 @@ pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -
     } else {
         (out.rate, out.bottleneck.clone())
     };
-    for (resource, per_byte) in &out.uses {
-        let Some((_, more)) = back.uses.iter().find(|(r, _)| r == resource) else { continue };
+    for (resource, per_byte) in &out.demand.uses {
+        let Some((_, more)) = back.demand.uses.iter().find(|(r, _)| r == resource) else { continue };
         let rate = Rate::from_bytes_per_second(model.capacities[*resource] / (per_byte + more));
         if rate.bytes_per_second() < slowest.0.bytes_per_second() {
             slowest = (rate, format!("{}, out and back", model.resources[*resource].name));

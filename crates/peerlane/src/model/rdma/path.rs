@@ -7,6 +7,7 @@ use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
 use crate::model::route::{self, Planned};
 use crate::model::{Model, ModelError, PeerAccess, Transfer};
+use crate::solve::Demand;
 use crate::units::{Bytes, Rate, Seconds};
 
 /// How a NIC moves data between one memory and its line, by one method, with nothing else going on.
@@ -30,9 +31,8 @@ pub struct NicPath {
     pub streams: Vec<Stream>,
     /// The shortest time between two messages.
     pub gap: Seconds,
-    /// `(index into [`Model::resources`], consumption per byte)`: what it takes of the machine while it runs, for
-    /// [`crate::share`].
-    pub uses: Vec<(usize, f64)>,
+    /// What it asks of [`Model::resources`] while it runs, in bytes.
+    pub demand: Demand,
     /// What else to know.
     pub remarks: Vec<String>,
 }
@@ -188,8 +188,8 @@ impl<'m, 'a> End<'m, 'a> {
     fn path(&self, ways: Vec<(Planned, bool)>) -> NicPath {
         let engines = &self.model.nodes[self.nic.index()].engines;
         let of_engine = |r: usize| [engines.receive, engines.gpu_read, engines.dma].contains(&Some(r));
-        let mut uses: Vec<(usize, f64)> = Vec::new();
-        // one for each of `uses`
+        let mut demand = Demand::default();
+        // one for each of its uses
         let mut limits: Vec<Limit> = Vec::new();
         let mut caps: Vec<Limit> = Vec::new();
         let (mut links, mut copy) = (f64::INFINITY, f64::INFINITY);
@@ -204,17 +204,17 @@ impl<'m, 'a> End<'m, 'a> {
             if cap.is_finite() {
                 caps.push(Limit { what: why, rate: Rate::from_bytes_per_second(cap) });
             }
-            for ((resource, per_byte), label) in planned.route.uses.into_iter().zip(planned.labels) {
-                let at = uses.iter().position(|(r, _)| *r == resource).unwrap_or_else(|| {
-                    uses.push((resource, 0.0));
+            let known = demand.uses.len();
+            demand.join(&planned.route.demand);
+            for (&(resource, _), label) in planned.route.demand.uses.iter().zip(planned.labels) {
+                let Some(at) = demand.uses.iter().position(|(r, _)| *r == resource) else { continue };
+                if at >= known {
                     // the requests of a read take the other channel of the same link
                     let again = limits.iter().any(|l| l.what == label);
                     let what = if again { self.model.resources[resource].name.clone() } else { label };
                     limits.push(Limit { what, rate: Rate::ZERO });
-                    uses.len() - 1
-                });
-                uses[at].1 += per_byte;
-                let rate = self.model.capacities[resource] / uses[at].1;
+                }
+                let rate = self.model.capacities[resource] / demand.uses[at].1;
                 limits[at].rate = Rate::from_bytes_per_second(rate);
                 if !nics {
                     copy = copy.min(rate);
@@ -229,6 +229,7 @@ impl<'m, 'a> End<'m, 'a> {
             let sync = Seconds::from_us(MEMCPY_SYNC[1]);
             streams.push(Stream::Chunks { chunk: CHUNK, sync, rate: Rate::from_bytes_per_second(copy) });
             let rate = Rate::from_bytes_per_second(CHUNK.0 as f64 / sync.seconds());
+            demand.cap = demand.cap.min(rate.bytes_per_second());
             limits.push(Limit { what: format!("waiting for each copy of {CHUNK}"), rate });
         }
         if links.is_finite() {
@@ -247,7 +248,7 @@ impl<'m, 'a> End<'m, 'a> {
             remarks: self.remarks(),
             limits,
             streams,
-            uses,
+            demand,
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
 use super::{AT_CAP, OVER, Solver, UNBOUND};
-use crate::share::{Binding, Flow, share};
+use crate::solve::{Binding, Flow, share};
 
 /// A class that has not stopped yet.
 pub(super) const RISING: u32 = u32::MAX - 2;

@@ -1,6 +1,6 @@
 //! Weighted max-min fair rates of a set of flows that changes all the time.
 //!
-//! The same question as [`crate::share`], asked again and again with a few flows more or less. Flows of one route,
+//! The same question as [`share()`](super::share()), asked again and again with a few flows more or less. Flows of one route,
 //! weight and cap are one *class*. A change is repaired from the links of the classes that it concerns:
 //! a link whose flows changed shares its capacity anew, taking the rates that other links hold its flows to as given;
 //! that moves other links, the lowest level first, until none is left (`repair`). What then stands has the
@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use crate::share::ShareError;
+use super::ShareError;
 use lists::Lists;
 
 /// Relative change of a level that is not passed on: rounding, and below every figure that anyone is shown.

@@ -1,0 +1,287 @@
+//! Rates of flows that burden each other's resources and wait for each other in queues.
+//!
+//! [`share()`] divides what is there. What is there hangs on the rates themselves in two ways, each found by fixed
+//! point: requests and answers make a channel smaller for those who use it, and whoever has only so many bytes on their
+//! way goes slower the longer each is on its way (Little's law). `docs/model.md`, sections 1 and 5.
+
+use super::problem::{LEAST, Problem, Solution};
+use super::share::{Allocation, Binding, Flow, ShareError, share};
+
+/// Rounds that more than suffice: each shrinks the change by the burdens, which are fractions.
+const ROUNDS: usize = 60;
+/// From this round on the change is halved, for burdens that make each other swing.
+const DAMPED_FROM: usize = 20;
+/// Relative change of what is left of a resource that ends the rounds; the rates then agree with it to a fraction of that.
+const SETTLED: f64 = 1e-9;
+/// Steps in which a wait is found: mostly less than ten are taken.
+const STEPS: usize = 60;
+/// Relative width of an interval in which a wait is found.
+const NARROW: f64 = 1e-12;
+/// Times that all queues are gone through where there are several: what waits at one gives way at the others.
+const PASSES: usize = 40;
+/// Relative change of all waits that ends them.
+const AGREED: f64 = 1e-10;
+
+impl Problem {
+    /// The rates of all flows at once.
+    ///
+    /// A server that is busy for a share ρ of its time makes each request wait for service · ρ ÷ (1 − ρ), as one queue with
+    /// independent arrivals does (Kleinrock, *Queueing Systems*, vol. 1, §3.2). Waiting slows those who wait, which
+    /// empties the queue: there is one wait that agrees with itself.
+    pub fn solve(&self) -> Result<Solution, ShareError> {
+        let mut flows = self.flows.clone();
+        flows.iter_mut().zip(self.caps()).for_each(|(flow, cap)| flow.cap = cap);
+        let mut servers: Vec<usize> = self.waits.iter().flatten().map(|w| w.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers.retain(|s| self.services.get(*s).is_some_and(|ns| *ns > 0.0));
+        let mut contention = Contention { problem: self, flows, waits: vec![0.0; self.capacities.len()] };
+        let mut allocation = contention.allocate()?;
+        for _ in 0..if servers.len() > 1 { PASSES } else { 1 } {
+            let before = contention.waits.clone();
+            for &server in &servers {
+                allocation = contention.settle(server, allocation)?;
+            }
+            let agrees = |s: &usize| (contention.waits[*s] - before[*s]).abs() <= AGREED * before[*s];
+            if servers.iter().all(agrees) {
+                break;
+            }
+        }
+        let named = |binding| match binding {
+            Binding::Resource(r) => self.name(r).map_or(Binding::Cap, Binding::Resource),
+            other => other,
+        };
+        let Allocation { rates, bindings } = allocation;
+        let waits = servers.iter().filter_map(|s| Some((self.name(*s)?, contention.waits[*s]))).collect();
+        Ok(Solution { rates, bindings: bindings.into_iter().map(named).collect(), waits })
+    }
+}
+
+/// The rates in the making.
+struct Contention<'p> {
+    problem: &'p Problem,
+    /// With the caps that they have among each other.
+    flows: Vec<Flow>,
+    /// How long requests wait at each resource, in ns.
+    waits: Vec<f64>,
+}
+
+impl Contention<'_> {
+    /// The wait at a server that its flows cause at these rates.
+    fn caused(&self, server: usize, all: &Allocation) -> f64 {
+        self.problem.wait(server, self.problem.load(server, &all.rates))
+    }
+
+    /// Finds the wait at one server while the others keep theirs. `now`: the rates as they are.
+    fn settle(&mut self, server: usize, now: Allocation) -> Result<Allocation, ShareError> {
+        let before = self.waits[server];
+        let other = self.caused(server, &now);
+        if other == before {
+            return Ok(now);
+        }
+        self.waits[server] = other;
+        let mut allocation = self.allocate()?;
+        let mut missed = self.caused(server, &allocation) - other;
+        // the longer all wait, the shorter the queue: the wait that causes itself is between one and what that causes.
+        // It is found by regula falsi, in the Illinois variant; by how much a wait falls short of what it causes is
+        // known at both ends
+        let (mut low, mut high) = if before < other {
+            ((before, other - before), (other, missed))
+        } else {
+            ((other, missed), (before, other - before))
+        };
+        for step in 1..STEPS {
+            if missed == 0.0 || high.0 - low.0 <= NARROW * high.0 {
+                break;
+            }
+            let inner = low.0 + (high.0 - low.0) * low.1 / (low.1 - high.1);
+            // now and then the middle, so that no shape of the curve can hold it up
+            let next = if step % 4 > 0 && inner > low.0 && inner < high.0 { inner } else { 0.5 * (low.0 + high.0) };
+            self.waits[server] = next;
+            allocation = self.allocate()?;
+            missed = self.caused(server, &allocation) - next;
+            if missed > 0.0 {
+                (low, high.1) = ((next, missed), 0.5 * high.1);
+            } else {
+                (high, low.1) = ((next, missed), 0.5 * low.1);
+            }
+        }
+        Ok(allocation)
+    }
+
+    /// Rates while requests wait so long: a resource of capacity C has C − Σ burden · rate left for those who use it.
+    fn allocate(&self) -> Result<Allocation, ShareError> {
+        let Problem { capacities, burdens, .. } = self.problem;
+        let mut waiting = Vec::new();
+        let flows = if self.waits.iter().any(|ns| *ns > 0.0) {
+            waiting.extend_from_slice(&self.flows);
+            for (flow, waits) in waiting.iter_mut().zip(&self.problem.waits) {
+                for wait in waits {
+                    let more = wait.per_ns * self.waits[wait.server];
+                    if let Some((_, per_byte)) = flow.uses.iter_mut().find(|(r, _)| *r == wait.window) {
+                        *per_byte += more;
+                    }
+                }
+            }
+            &waiting
+        } else {
+            &self.flows
+        };
+        let mut allocation = share(capacities, flows)?;
+        if burdens.iter().all(Vec::is_empty) {
+            return Ok(allocation);
+        }
+        let mut left = capacities.clone();
+        for round in 0..ROUNDS {
+            let mut next = capacities.clone();
+            for (rate, burdens) in allocation.rates.iter().zip(burdens).filter(|(rate, _)| rate.is_finite()) {
+                burdens.iter().for_each(|&(r, per_byte)| next[r] -= per_byte * rate);
+            }
+            let mut moved = 0.0_f64;
+            for ((left, next), whole) in left.iter_mut().zip(next).zip(capacities) {
+                let next = next.max(LEAST * whole);
+                let next = if round < DAMPED_FROM { next } else { 0.5 * (next + *left) };
+                let change = (*left - next).abs() / next.max(f64::MIN_POSITIVE);
+                moved = if change.is_finite() { moved.max(change) } else { moved };
+                *left = next;
+            }
+            if moved == 0.0 {
+                break;
+            }
+            allocation = share(&left, flows)?;
+            if moved < SETTLED {
+                break;
+            }
+        }
+        Ok(allocation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::{Demand, Resource, Turns, Wait, certify};
+    use super::*;
+
+    fn uses(uses: &[(usize, f64)]) -> Demand {
+        Demand { uses: uses.to_vec(), ..Demand::default() }
+    }
+
+    fn problem(resources: &[(f64, f64)], demands: &[Demand]) -> Problem {
+        Problem::of(demands, |r| Resource { capacity: resources[r].0, service: resources[r].1 })
+    }
+
+    #[test]
+    fn what_goes_back_shrinks_a_channel_and_waits_for_nobody() {
+        // x + 0.1 y = 10, y + 0.2 x = 8
+        let x = Demand { burdens: vec![(1, 0.2)], ..uses(&[(0, 1.0)]) };
+        let y = Demand { burdens: vec![(0, 0.1)], ..uses(&[(1, 1.0)]) };
+        let resources = [(10.0, 0.0), (8.0, 0.0)];
+        let got = problem(&resources, &[x.clone(), y]).solve().unwrap();
+        let y = (8.0 - 0.2 * 10.0) / (1.0 - 0.02);
+        assert!((got.rates[1] - y).abs() < 1e-8 && (got.rates[0] - (10.0 - 0.1 * y)).abs() < 1e-8, "{got:?}");
+        // alone, nothing
+        assert_eq!(problem(&resources, &[x]).solve().unwrap().rates, [10.0]);
+        // what it uses and burdens itself it takes of its own part
+        let both = Demand { burdens: vec![(0, 0.25)], ..uses(&[(0, 1.0)]) };
+        assert_eq!(problem(&resources, &[both]).solve().unwrap().rates, [8.0]);
+    }
+
+    /// Flows of 100 over a round trip of 1 to a server of 300 that serves one request in 0.1, each over a link of its own.
+    fn queueing(flows: usize, link: f64) -> (Vec<(f64, f64)>, Vec<Demand>) {
+        let mut resources = vec![(300.0, 0.1)];
+        let mut all = Vec::new();
+        for _ in 0..flows {
+            let (window, own) = (resources.len(), resources.len() + 1);
+            resources.extend([(100.0, 0.0), (link, 0.0)]);
+            let waits = vec![Wait { server: 0, window, per_ns: 1.0 }];
+            all.push(Demand { waits, ..uses(&[(0, 1.0), (window, 1.0), (own, 1.0)]) });
+        }
+        (resources, all)
+    }
+
+    fn solved(flows: usize, link: f64) -> Solution {
+        let (resources, all) = queueing(flows, link);
+        problem(&resources, &all).solve().unwrap()
+    }
+
+    #[test]
+    fn a_wait_agrees_with_the_rates_that_it_leaves() {
+        let got = solved(4, 90.0);
+        let x = got.rates[0];
+        let busy = 4.0 * x / 300.0;
+        // Little's law: rate × (round trip + wait) = window
+        assert!((x * (1.0 + 0.1 * busy / (1.0 - busy)) - 100.0).abs() < 1e-8, "{got:?}");
+        assert!(got.rates.iter().all(|r| r == &x) && got.bindings[0] == Binding::Resource(1));
+        assert!(matches!(got.waits[..], [(0, wait)] if (wait - 0.1 * busy / (1.0 - busy)).abs() < 1e-8));
+        // two have room enough, and keep what their links give
+        assert_eq!(solved(2, 80.0).rates, [80.0, 80.0]);
+    }
+
+    #[test]
+    fn who_does_not_wait_leaves_the_rest() {
+        let (resources, mut all) = queueing(3, 90.0);
+        all[2].waits.clear();
+        let mut some = problem(&resources, &all);
+        some.limit(40.0, [(1, 1.0)]);
+        let got = some.solve().unwrap();
+        assert_eq!(&got.rates[1..], [40.0, 90.0]);
+        let busy = (got.rates[0] + 130.0) / 300.0;
+        assert!(got.rates[0] * (1.0 + 0.1 * busy / (1.0 - busy)) <= 100.0 + 1e-6);
+    }
+
+    #[test]
+    fn turns_fall_with_those_who_take_them() {
+        let turns = |places| Some(Turns { rate: 10.0, seconds: 0.1, places });
+        let all = [[0, 1], [1, 2], [3, 4]].map(|places| Demand { turns: turns(places), ..Demand::default() });
+        let got = problem(&[], &all).solve().unwrap();
+        assert!(got.rates.iter().zip([1.0 / 0.3, 1.0 / 0.3, 5.0]).all(|(a, b)| (a - b).abs() < 1e-12), "{got:?}");
+        assert_eq!(got.bindings, [Binding::Cap; 3]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_queue_is_overrun_and_every_wait_is_one_of_a_queue(
+            shape in prop::collection::vec((0usize..2, 1.0f64..200.0, 1.0f64..200.0, 0.5f64..3.0), 1..12),
+            services in prop::array::uniform2(0.01f64..0.5),
+        ) {
+            let mut resources = vec![(300.0, services[0]), (200.0, services[1])];
+            let mut all: Vec<Demand> = Vec::new();
+            for &(server, room, link, cost) in &shape {
+                let (window, own) = (resources.len(), resources.len() + 1);
+                resources.extend([(room, 0.0), (link, 0.0)]);
+                let waits = vec![Wait { server, window, per_ns: 1.0 }];
+                all.push(Demand { waits, ..uses(&[(server, cost), (window, 1.0), (own, 1.0)]) });
+            }
+            let problem = problem(&resources, &all);
+            let got = problem.solve().unwrap();
+            certify(&problem, &got, 1e-8).map_err(TestCaseError::fail)?;
+            for (server, (capacity, service)) in resources.iter().take(2).enumerate() {
+                let own = shape.iter().zip(&got.rates).filter(|(f, _)| f.0 == server);
+                let busy = own.map(|(f, rate)| f.3 * rate).sum::<f64>() / capacity;
+                prop_assert!(busy < 1.0 + 1e-12);
+                let wait = service * busy.min(0.995) / (1.0 - busy.min(0.995));
+                for (flow, rate) in shape.iter().zip(&got.rates).filter(|(f, _)| f.0 == server) {
+                    prop_assert!(*rate > 0.0 && *rate <= flow.2 * (1.0 + 1e-12));
+                    prop_assert!(rate * (1.0 + wait) <= flow.1 * (1.0 + 1e-4), "{} of {:?}", rate, flow);
+                    // whom its link does not stop, its window does
+                    let stopped = *rate > flow.2 * (1.0 - 1e-9) || rate * (1.0 + wait) > flow.1 * (1.0 - 1e-4);
+                    prop_assert!(stopped || busy > 0.99, "{} of {:?}", rate, flow);
+                }
+            }
+        }
+
+        #[test]
+        fn a_wider_link_slows_no_lone_flow(link in 1.0f64..400.0, more in 1.0f64..4.0) {
+            let rate = |link| solved(1, link).rates[0];
+            prop_assert!(rate(link * more) >= rate(link) * (1.0 - 1e-9));
+        }
+
+        #[test]
+        fn company_makes_nobody_faster(flows in 1usize..9, link in 1.0f64..400.0) {
+            let rate = |flows| solved(flows, link).rates[0];
+            prop_assert!(rate(flows + 1) <= rate(flows) * (1.0 + 1e-9));
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What is solved: resources, and what flows ask of them.
+
+use super::share::{Binding, Flow};
+use super::turns::{Attended, Turns};
+
+/// A resource keeps at least this share of itself, whatever goes back over it.
+pub(super) const LEAST: f64 = 0.05;
+
+/// Something of finite capacity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resource {
+    /// Its units a second; may be infinite.
+    pub capacity: f64,
+    /// How long it serves one request in ns, 0 where it makes nobody wait.
+    pub service: f64,
+}
+
+impl Resource {
+    /// One that makes nobody wait.
+    pub fn of(capacity: f64) -> Self {
+        Resource { capacity, service: 0.0 }
+    }
+}
+
+/// A queue on the way of a flow's requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wait {
+    /// What is waited for: a resource with a time of service.
+    pub server: usize,
+    /// The room for requests on their way, a resource that the flow uses.
+    pub window: usize,
+    /// How much more of the window a byte takes for each ns of waiting.
+    pub per_ns: f64,
+}
+
+/// What a flow asks of resources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// `(resource, consumption per unit of its own rate)`. Each can stop it.
+    pub uses: Vec<(usize, f64)>,
+    /// The same for what it takes without waiting: requests, acknowledgements. They make the resource smaller for those
+    /// who use it, and stop nobody else.
+    pub burdens: Vec<(usize, f64)>,
+    /// Where its requests wait in a queue, and what that takes of the room for requests on their way.
+    pub waits: Vec<Wait>,
+    /// Share of a full resource relative to others; positive.
+    pub weight: f64,
+    /// The most it can go by itself; infinite where nothing else limits it.
+    pub cap: f64,
+    /// A further cap, which falls with the number of flows that wait for each other's pieces.
+    pub turns: Option<Turns>,
+}
+
+impl Default for Demand {
+    /// Asks for nothing, with a weight of 1.
+    fn default() -> Self {
+        Demand {
+            uses: Vec::new(),
+            burdens: Vec::new(),
+            waits: Vec::new(),
+            weight: 1.0,
+            cap: f64::INFINITY,
+            turns: None,
+        }
+    }
+}
+
+impl Demand {
+    /// Its cap where it is the only flow.
+    pub fn own_cap(&self) -> f64 {
+        self.turns.map_or(self.cap, |turns| turns.cap(1).min(self.cap))
+    }
+
+    /// Whether it asks for nothing but uses: then [`share()`](super::share()) alone gives its rate.
+    pub fn is_plain(&self) -> bool {
+        self.burdens.is_empty() && self.waits.is_empty() && self.turns.is_none()
+    }
+
+    /// The same with its resources called otherwise; what has no name is left out.
+    pub fn renamed(&self, name: impl Fn(usize) -> Option<usize>) -> Demand {
+        let all = |of: &[(usize, f64)]| of.iter().filter_map(|&(r, k)| Some((name(r)?, k))).collect();
+        let wait = |w: &Wait| Some(Wait { server: name(w.server)?, window: name(w.window)?, per_ns: w.per_ns });
+        Demand {
+            uses: all(&self.uses),
+            burdens: all(&self.burdens),
+            waits: self.waits.iter().filter_map(wait).collect(),
+            ..*self
+        }
+    }
+
+    /// Takes what another takes, too: both are parts of one flow.
+    pub fn join(&mut self, other: &Demand) {
+        let add = |to: &mut Vec<(usize, f64)>, of: &[(usize, f64)]| {
+            for &(r, per_byte) in of {
+                match to.iter_mut().find(|(known, _)| *known == r) {
+                    Some((_, before)) => *before += per_byte,
+                    None => to.push((r, per_byte)),
+                }
+            }
+        };
+        add(&mut self.uses, &other.uses);
+        add(&mut self.burdens, &other.burdens);
+        self.waits.extend_from_slice(&other.waits);
+        self.cap = self.cap.min(other.cap);
+        self.turns = self.turns.or(other.turns);
+    }
+
+    /// Its rate where it is the only flow, and what stops it.
+    ///
+    /// Where it waits in queues, the problem with it alone is solved.
+    pub fn alone(&self, resource: impl Fn(usize) -> Resource) -> (f64, Binding) {
+        if !self.waits.is_empty() {
+            let solved = Problem::of([self], resource).solve();
+            let first = solved.ok().and_then(|s| Some((*s.rates.first()?, *s.bindings.first()?)));
+            return first.unwrap_or((0.0, Binding::Nothing));
+        }
+        let cap = self.own_cap();
+        let mut slowest = (cap, if cap.is_finite() { Binding::Cap } else { Binding::Nothing });
+        for &(r, _) in &self.uses {
+            let capacity = resource(r).capacity;
+            let sum = |of: &[(usize, f64)]| of.iter().filter(|(o, _)| *o == r).map(|(_, k)| k).sum::<f64>();
+            let rate = capacity / (sum(&self.uses) + sum(&self.burdens));
+            if rate < slowest.0 {
+                slowest = (rate, Binding::Resource(r));
+            }
+        }
+        slowest
+    }
+}
+
+/// Flows over resources. All numbers of resources are places in this problem's list.
+#[derive(Clone, Debug, Default)]
+pub struct Problem {
+    pub(super) capacities: Vec<f64>,
+    pub(super) services: Vec<f64>,
+    /// What the caller calls each resource.
+    names: Vec<usize>,
+    /// Without the caps that [`Turns`] give, which the whole set decides.
+    pub(super) flows: Vec<Flow>,
+    pub(super) burdens: Vec<Vec<(usize, f64)>>,
+    pub(super) waits: Vec<Vec<Wait>>,
+    pub(super) turns: Vec<Option<Turns>>,
+}
+
+/// Rates of all flows of a problem at once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Solution {
+    /// Rate of each flow; infinite where nothing stops it.
+    pub rates: Vec<f64>,
+    /// What binds each, in the caller's names.
+    pub bindings: Vec<Binding>,
+    /// How long requests wait where they do: `(resource, ns)`.
+    pub waits: Vec<(usize, f64)>,
+}
+
+impl Problem {
+    /// These demands, on those resources alone that they use: a few flows use few of a large machine's.
+    pub fn of<'d>(demands: impl IntoIterator<Item = &'d Demand> + Clone, resource: impl Fn(usize) -> Resource) -> Self {
+        let mut names: Vec<usize> = demands.clone().into_iter().flat_map(|d| d.uses.iter().map(|(r, _)| *r)).collect();
+        names.sort_unstable();
+        names.dedup();
+        let (capacities, services) = names.iter().map(|r| resource(*r)).map(|r| (r.capacity, r.service)).unzip();
+        let mut problem = Problem { capacities, services, names, ..Problem::default() };
+        demands.into_iter().for_each(|demand| problem.add(demand));
+        problem
+    }
+
+    /// Adds a flow. What is only burdened by all, and used by none, stops nobody, and is not kept.
+    fn add(&mut self, demand: &Demand) {
+        let place = |r: usize| self.names.binary_search(&r).ok();
+        let placed = |of: &[(usize, f64)]| -> Vec<(usize, f64)> {
+            of.iter().filter_map(|&(r, k)| Some((place(r)?, k))).collect()
+        };
+        let mut uses = placed(&demand.uses);
+        let mut burdens = placed(&demand.burdens);
+        // what it burdens and uses itself, it takes of its own part
+        burdens.retain(|(r, k)| match uses.iter_mut().find(|(used, _)| used == r) {
+            Some((_, own)) => {
+                *own += k;
+                false
+            }
+            None => true,
+        });
+        let wait = |w: &Wait| Some(Wait { server: place(w.server)?, window: place(w.window)?, per_ns: w.per_ns });
+        self.waits.push(demand.waits.iter().filter_map(wait).collect());
+        self.flows.push(Flow { uses, weight: demand.weight, cap: demand.cap });
+        self.burdens.push(burdens);
+        self.turns.push(demand.turns);
+    }
+
+    /// Adds a resource of this capacity, of which flows take this much for each byte: `(flow, per byte)`. It has no name.
+    pub fn limit(&mut self, capacity: f64, uses: impl IntoIterator<Item = (usize, f64)>) {
+        for (flow, per_byte) in uses {
+            if let Some(flow) = self.flows.get_mut(flow) {
+                flow.uses.push((self.capacities.len(), per_byte));
+            }
+        }
+        self.capacities.push(capacity);
+        self.services.push(0.0);
+    }
+
+    /// Holds a flow to this rate.
+    pub fn hold(&mut self, flow: usize, cap: f64) {
+        if let Some(flow) = self.flows.get_mut(flow) {
+            flow.cap = flow.cap.min(cap);
+        }
+    }
+
+    /// How many flows it has.
+    pub fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Whether it has no flows.
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// What the caller calls a resource.
+    pub(super) fn name(&self, place: usize) -> Option<usize> {
+        self.names.get(place).copied()
+    }
+
+    /// Each flow's cap while all are under way.
+    pub(super) fn caps(&self) -> Vec<f64> {
+        let attended = Attended::of(self.turns.iter().flatten());
+        let cap = |(flow, turns): (&Flow, &Option<Turns>)| match turns {
+            Some(turns) => flow.cap.min(attended.cap(turns)),
+            None => flow.cap,
+        };
+        self.flows.iter().zip(&self.turns).map(cap).collect()
+    }
+
+    /// The wait in ns at a server that is busy for this share of its time: that of one queue with independent arrivals,
+    /// service · ρ ÷ (1 − ρ) (Kleinrock, *Queueing Systems*, vol. 1, §3.2).
+    pub(super) fn wait(&self, server: usize, busy: f64) -> f64 {
+        let busy = busy.clamp(0.0, FULLEST);
+        self.services[server] * busy / (1.0 - busy)
+    }
+
+    /// The share of a server's time that flows of these rates take.
+    pub(super) fn load(&self, server: usize, rates: &[f64]) -> f64 {
+        let taken = |(flow, rate): (&Flow, &f64)| {
+            flow.uses.iter().filter(|(r, _)| *r == server).map(|(_, per_byte)| per_byte * rate).sum::<f64>()
+        };
+        self.flows.iter().zip(rates).map(taken).sum::<f64>() / self.capacities[server]
+    }
+
+    /// The most at which all flows can go at once, each at its weight; infinite where nothing stops any. No solution gives
+    /// every flow more, and it gives flows that are all alike this.
+    pub fn evenly(&self) -> f64 {
+        let mut used = vec![0.0; self.capacities.len()];
+        let mut burdened = vec![0.0; self.capacities.len()];
+        for (flow, burdens) in self.flows.iter().zip(&self.burdens) {
+            flow.uses.iter().for_each(|(r, k)| used[*r] += k * flow.weight);
+            burdens.iter().for_each(|(r, k)| burdened[*r] += k * flow.weight);
+        }
+        let carries = |r: usize| {
+            let (capacity, used) = (self.capacities[r], used[r]);
+            if used > 0.0 { (capacity / (used + burdened[r])).max(LEAST * capacity / used) } else { f64::INFINITY }
+        };
+        let carried = (0..used.len()).map(carries);
+        let caps = self.caps().into_iter().zip(&self.flows).map(|(cap, flow)| cap / flow.weight);
+        let level = carried.chain(caps).fold(f64::INFINITY, f64::min);
+        self.waited_for(level, &used)
+    }
+
+    /// What is left of this level where requests have to wait.
+    fn waited_for(&self, level: f64, used: &[f64]) -> f64 {
+        let fits = |level: f64| {
+            let mut windows: Vec<(usize, f64)> = Vec::new();
+            for (flow, waits) in self.flows.iter().zip(&self.waits) {
+                windows.extend(waits.iter().map(|w| {
+                    let busy = used[w.server] * level / self.capacities[w.server];
+                    (w.window, flow.weight * w.per_ns * self.wait(w.server, busy))
+                }));
+            }
+            windows.sort_unstable_by_key(|(window, _)| *window);
+            windows.chunk_by(|(a, _), (b, _)| a == b).all(|same| {
+                let window = same[0].0;
+                let more: f64 = same.iter().map(|(_, more)| more).sum();
+                level * (used[window] + more) <= self.capacities[window]
+            })
+        };
+        if self.waits.iter().all(Vec::is_empty) || !level.is_finite() || fits(level) {
+            return level;
+        }
+        let (mut low, mut high) = (0.0, level);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if fits(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+}
+
+/// Where all that waits has given way and a queue still grows, it is taken to be this full: 200 services long.
+pub(super) const FULLEST: f64 = 0.995;
