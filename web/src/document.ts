@@ -572,6 +572,10 @@ title: string
  */
 export interface FindingView {
 /**
+ * Indices of the nodes it is about, which the drawing has as boxes.
+ */
+boxes: number[]
+/**
  * Cells it is about.
  */
 cells: CellRef[]
@@ -608,9 +612,9 @@ links: number[]
  */
 mend: string
 /**
- * Indices of nodes it is about.
+ * Names of all nodes that it is about, each once, in order.
  */
-nodes: number[]
+nodes?: string[]
 /**
  * What is observed, with unit.
  */
@@ -628,7 +632,7 @@ severity: ("info" | "warning" | "error")
  */
 sources: number[]
 /**
- * Names of the nodes or pairs (`GPU0-GPU2`) it is about.
+ * The nodes, pairs or links it is about, as printed: `GPU0-GPU2`.
  */
 subjects: string[]
 /**
@@ -956,6 +960,10 @@ reason: string
  */
 export interface FindingView1 {
 /**
+ * Indices of the nodes it is about, which the drawing has as boxes.
+ */
+boxes: number[]
+/**
  * Cells it is about.
  */
 cells: CellRef[]
@@ -992,9 +1000,9 @@ links: number[]
  */
 mend: string
 /**
- * Indices of nodes it is about.
+ * Names of all nodes that it is about, each once, in order.
  */
-nodes: number[]
+nodes?: string[]
 /**
  * What is observed, with unit.
  */
@@ -1012,7 +1020,7 @@ severity: ("info" | "warning" | "error")
  */
 sources: number[]
 /**
- * Names of the nodes or pairs (`GPU0-GPU2`) it is about.
+ * The nodes, pairs or links it is about, as printed: `GPU0-GPU2`.
  */
 subjects: string[]
 /**

@@ -22,7 +22,7 @@ export function marks(machine: MachineReport): Marks {
     if (known === undefined || RANK[severity] > RANK[known]) map.set(at, severity);
   };
   for (const finding of machine.findings.filter((f) => f.severity !== "info")) {
-    finding.nodes.forEach((node) => mark(found.nodes, node, finding.severity));
+    finding.boxes.forEach((node) => mark(found.nodes, node, finding.severity));
     finding.links.forEach((link) => mark(found.links, link, finding.severity));
   }
   return found;

@@ -54,7 +54,7 @@ function item(
 ): HTMLElement {
   const { machine } = state;
   const severity = SEVERITY[finding.severity];
-  const lights = at !== undefined && finding.nodes.length + finding.links.length > 0;
+  const lights = at !== undefined && finding.boxes.length + finding.links.length > 0;
   const cells: Child[] = finding.cells.slice(0, NAMED).map((cell) => {
     const matrix = machine.matrices[cell.matrix];
     const label = `${matrix?.rows[cell.row] ?? ""} → ${matrix?.cols[cell.col] ?? ""}`;

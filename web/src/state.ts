@@ -78,7 +78,7 @@ export function lit(machine: MachineReport, choice: Choice | null): Lit | null {
     }
     case "finding": {
       const finding = machine.findings[choice.finding];
-      finding?.nodes.forEach((node) => nodes.add(node));
+      finding?.boxes.forEach((node) => nodes.add(node));
       finding?.links.forEach((link) => links.add(link));
     }
   }

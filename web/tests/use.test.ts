@@ -102,7 +102,7 @@ test("a finding leads to the drawing, to its cells and to where it stands", asyn
   assert.ok(at >= 0, "no finding is about cells");
   const finding = page.locator(`#finding-${at}`);
   await finding.getByRole("button", { name: "Show in the drawing" }).click();
-  assert.equal(await page.locator(".box.lit").count(), machine.findings[at]?.nodes.length);
+  assert.equal(await page.locator(".box.lit").count(), machine.findings[at]?.boxes.length);
   await finding.locator("button.chip").first().click();
   assert.ok((await page.locator('td.cell[aria-selected="true"]').count()) >= 1);
   assert.ok((await page.locator(".wire.lit").count()) > 0);

@@ -71,7 +71,7 @@ fn points_at_what_is_there(machine: &serde_json::Value, name: &str) {
     walk(machine, "", &mut |key, at| {
         let most = match key {
             "sources" => evidence,
-            "from" | "to" | "node" | "a" | "b" => nodes,
+            "from" | "to" | "node" | "boxes" | "a" | "b" => nodes,
             "link" => links,
             "bound" | "why" | "because" | "word" => words,
             _ => return,

@@ -44,6 +44,7 @@ pub mod selftest;
 pub mod simulate;
 pub mod solve;
 pub mod stats;
+pub mod subject;
 pub mod transfer;
 pub mod units;
 pub mod virtual_machine;

@@ -19,6 +19,7 @@ use crate::infer::Inference;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
 use crate::run::{Cell, Conditions};
+use crate::subject::Subject;
 
 /// Where a machine's description comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -157,8 +158,8 @@ pub struct Measured {
 pub struct Contradiction {
     /// What contradicts what.
     pub message: String,
-    /// Names of the nodes it is about.
-    pub subjects: Vec<String>,
+    /// What it is about.
+    pub subjects: Vec<Subject>,
     /// The statements.
     pub origins: Vec<Origin>,
 }

@@ -6,6 +6,7 @@ mod make;
 use make::Maker;
 use peerlane::check::{Settings, Severity};
 use peerlane::fleet::{Dictionary, Node, against, compare};
+use peerlane::subject::join;
 use peerlane::virtual_machine::Fault;
 
 /// Every so many machines one is sick.
@@ -30,10 +31,7 @@ fn the_sick_are_found_and_no_others() {
     assert_eq!(found, sick, "{:#?}", fleet.odd);
     // GPU2 and GPU3 hang in the third of them
     let hung = fleet.odd.iter().find(|odd| odd.machine == "node23").unwrap();
-    assert_eq!(
-        (hung.finding.severity, hung.finding.subjects.as_slice()),
-        (Severity::Error, &["GPU2-GPU3".to_owned()][..])
-    );
+    assert_eq!((hung.finding.severity, join(&hung.finding.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
     assert!(hung.finding.observed.contains("hung"), "{}", hung.finding.observed);
 }
 
@@ -61,7 +59,7 @@ fn what_changed_since_is_told_and_what_did_not_is_not() {
     let slow = Fault::Throttle { gpu: "GPU2".to_owned(), factor: 0.6 };
     let now = read(Some(slow), "now.json");
     let findings = against(&before, &now, &dictionary, &Settings::default());
-    assert_eq!((findings.len(), findings[0].subjects.as_slice()), (1, &["GPU2".to_owned()][..]));
+    assert_eq!((findings.len(), join(&findings[0].subjects, " ")), (1, "GPU2".to_owned()));
     assert!(findings[0].summary.contains("worse than before by up to 4"), "{}", findings[0].summary);
     let back = against(&now, &before, &dictionary, &Settings::default());
     assert_eq!((back.len(), back[0].severity), (1, Severity::Info));

@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 2] = [
     (
         "peerlane",
-        "units names stats fit random origin fabric matrix curve fact transfer fault machine : evidence catalogue assemble : share model assumed flows expectation \
+        "units names subject stats fit random origin fabric matrix curve fact transfer fault machine : evidence catalogue assemble : share model assumed flows expectation \
          : plan run measure virtual_machine : cluster simulate infer what_if lift compare place \
          : check fleet selftest accuracy : export",
     ),

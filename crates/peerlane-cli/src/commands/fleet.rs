@@ -13,6 +13,7 @@ use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check_w
 use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Odd, compare};
 use peerlane::model::Model;
 use peerlane::run::{MAX_RUN_BYTES, Run, looks_like_run};
+use peerlane::subject::join;
 
 use super::json;
 use crate::args::CheckArgs;
@@ -125,7 +126,7 @@ fn one(out: &mut dyn Write, odd: &Odd, settings: &Settings) -> Result<(), Failur
     let Finding { severity, summary, subjects, observed, .. } = &odd.finding;
     let label = if *severity == Severity::Error { "error" } else { "warning" };
     writeln!(out)?;
-    let who = format!("{summary}; {}", subjects.join(", "));
+    let who = format!("{summary}; {}", join(subjects, ", "));
     for (i, line) in wrap(&who, WIDTH - 9).iter().enumerate() {
         let label = format!("{:8}", if i == 0 { label } else { "" });
         writeln!(out, "{} {line}", paint(style::of_severity(*severity), &label))?;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use peerlane::check::{Finding, Severity, rule_ids};
 use peerlane::export::json::MachineCheck;
+use peerlane::subject::join;
 
 use crate::args::FailOn;
 use crate::render::svg::escape;
@@ -52,7 +53,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
         Severity::Error => "error",
     };
     let subjects =
-        if finding.subjects.is_empty() { String::new() } else { format!(": {}", finding.subjects.join(", ")) };
+        if finding.subjects.is_empty() { String::new() } else { format!(": {}", join(&finding.subjects, ", ")) };
     let _ = writeln!(
         text,
         "    <testcase classname=\"{machine}\" name=\"{}\">",
@@ -79,6 +80,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
 mod tests {
     use super::*;
     use peerlane::check::{Certainty, FindingKind, Verdict};
+    use peerlane::subject::Subject;
 
     #[test]
     fn what_fails_is_what_the_exit_status_says() {
@@ -86,7 +88,7 @@ mod tests {
             rule: "narrow-link".into(),
             kind: FindingKind::Fault,
             severity,
-            subjects: vec!["<GPU\"0\u{0}>".into()],
+            subjects: Subject::nodes_of(["<GPU\"0\u{0}>"]),
             summary: "a & b".into(),
             expected: String::new(),
             observed: String::new(),

@@ -11,6 +11,7 @@ use peerlane::evidence::{Direction, Engine, Matrix, Operation};
 use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
+use peerlane::subject::join;
 
 /// One machine, judged.
 pub(crate) struct Judged<'a> {
@@ -76,7 +77,7 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
         expectations(&mut expected, model);
         let name = machine.name.as_str();
         for finding in *findings {
-            let subjects = finding.subjects.join(" ");
+            let subjects = join(&finding.subjects, " ");
             let (kind, severity) = (kind(finding.kind), severity(finding.severity));
             let labels = [
                 ("machine", name),

@@ -96,8 +96,8 @@ pub(crate) struct FindingView {
     /// The finding.
     #[serde(flatten)]
     pub(crate) finding: Finding,
-    /// Indices of nodes it is about.
-    pub(crate) nodes: Vec<usize>,
+    /// Indices of the nodes it is about, which the drawing has as boxes.
+    pub(crate) boxes: Vec<usize>,
     /// Indices of links it is about.
     pub(crate) links: Vec<usize>,
     /// Cells it is about.

@@ -14,15 +14,14 @@ const MOST_CELLS: usize = 200;
 /// Finds the subjects' nodes, links and cells.
 pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Finding) -> FindingView {
     let fabric = tables.fabric();
-    let (mut nodes, mut links, mut cells) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut boxes, mut links, mut cells) = (Vec::new(), Vec::new(), Vec::new());
     for subject in &finding.subjects {
-        if let Some(id) = fabric.find(subject) {
-            nodes.push(id.index());
-            links.extend(above(tables, id).map(|link| link.index()));
+        let ids: Vec<NodeId> = subject.nodes().into_iter().filter_map(|name| fabric.find(name)).collect();
+        boxes.extend(ids.iter().map(|id| id.index()));
+        let Some((a, b)) = subject.ends() else {
+            links.extend(ids.iter().flat_map(|id| above(tables, *id)).map(|link| link.index()));
             continue;
-        }
-        let Some((a, b)) = pair(tables, subject) else { continue };
-        nodes.extend([a, b].into_iter().filter_map(|name| fabric.find(name)).map(NodeId::index));
+        };
         for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.seen.is_empty()) {
             for (from, to) in [(a, b), (b, a)] {
                 let row = matrix.rows.iter().position(|name| name == from);
@@ -41,23 +40,12 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
         cells.retain(named);
     }
     cells.truncate(MOST_CELLS);
-    nodes.sort_unstable();
-    nodes.dedup();
+    boxes.sort_unstable();
+    boxes.dedup();
     links.sort_unstable();
     links.dedup();
     let sources = finding.evidence.iter().map(|place| tables.source(place)).collect();
-    FindingView { finding: finding.clone(), nodes, links, cells, sources }
-}
-
-/// The ends of `GPU0-GPU2`, where names may have hyphens of their own; one may be host memory.
-fn pair<'s>(tables: &Tables, subject: &'s str) -> Option<(&'s str, &'s str)> {
-    let is_end = |name: &str| peerlane::names::is_host(name) || tables.fabric().find(name).is_some();
-    let at = subject.match_indices('-').map(|(at, _)| at).find(|at| {
-        let (a, b) = subject.split_at(*at);
-        is_end(a) && is_end(b.trim_start_matches('-'))
-    })?;
-    let (a, b) = subject.split_at(at);
-    Some((a, b.trim_start_matches('-')))
+    FindingView { finding: finding.clone(), boxes, links, cells, sources }
 }
 
 /// What a statement is about.

@@ -3,6 +3,7 @@
 use crate::evidence::{ClassMatrix, Origin};
 use crate::fabric::{Fabric, NodeId, PathClass};
 use crate::machine::Contradiction;
+use crate::subject::Subject;
 
 use super::from_classes::stated;
 use super::inventory::Inventory;
@@ -53,7 +54,7 @@ pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contra
             "{}: {a} to {b} is {x}, but {b} to {a} is {y}; a path has one class both ways",
             plural(odd.len(), "cell differs from its mirror", "cells differ from their mirrors")
         ),
-        subjects: odd.iter().map(|(a, b, _, _)| format!("{a}-{b}")).collect(),
+        subjects: odd.iter().map(|(a, b, _, _)| Subject::Pair(a.clone(), b.clone())).collect(),
         origins: vec![origin.clone()],
     })
 }
@@ -70,7 +71,7 @@ pub(super) fn not_nested(wrong: &[Mismatch], origin: &Origin) -> Option<Contradi
             first.pair.1,
             first.stated,
         ),
-        subjects: wrong.iter().map(|m| format!("{}-{}", m.pair.0, m.pair.1)).collect(),
+        subjects: Subject::pairs_of(wrong.iter().map(|m| &m.pair)),
         origins: vec![origin.clone()],
     })
 }
@@ -89,7 +90,7 @@ pub(super) fn sources_disagree(wrong: &[Mismatch], matrix: &Origin, listing: &Or
             listing.tool,
             plural(wrong.len(), "pair disagrees", "pairs disagree")
         ),
-        subjects: wrong.iter().map(|m| format!("{}-{}", m.pair.0, m.pair.1)).collect(),
+        subjects: Subject::pairs_of(wrong.iter().map(|m| &m.pair)),
         origins: vec![matrix.clone(), listing.clone()],
     })
 }

@@ -4,6 +4,7 @@ use crate::catalogue::Parts;
 use crate::evidence::{NvlinkEnd, NvlinkPort, Origin};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
 use crate::machine::Contradiction;
+use crate::subject::Subject;
 
 use super::from_classes::stated;
 use super::inventory::Inventory;
@@ -64,7 +65,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
                 "{} would need {bricks} NVLinks for its NV# cells, more than such a GPU has, and the cells are not those of a switch",
                 all.devices[worst].name
             ),
-            subjects: mesh.impossible.iter().map(|(d, _)| name(d)).collect(),
+            subjects: Subject::nodes_of(mesh.impossible.iter().map(|(d, _)| name(d))),
             origins: add.origin.iter().cloned().collect(),
         });
     }

@@ -4,6 +4,7 @@ use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Matrix};
 use crate::fabric::{Link, LinkKind, PcieWidth};
+use crate::subject::Subject;
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run };
@@ -140,7 +141,7 @@ fn order(end: End) -> usize {
 
 fn report(view: &View, above: &Above) -> Raised {
     let (excess, matrix, cell, limit, link) = &above.worst;
-    let mut subjects: Vec<String> = Vec::new();
+    let mut subjects: Vec<Subject> = Vec::new();
     for (matrix, cells) in &above.matrices {
         for subject in cells.iter().map(|cell| view.subject(matrix, cell)) {
             if !subjects.contains(&subject) {

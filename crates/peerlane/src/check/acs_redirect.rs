@@ -7,6 +7,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run };
 
@@ -112,7 +113,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
             "ACS redirect is on below a switch: peer traffic of {} goes up to the root complex and back",
             list(&subjects)
         ),
-        subjects,
+        subjects: Subject::nodes_of(subjects),
         expected: "ReqRedir- CmpltRedir- on switch ports between GPUs".to_owned(),
         observed: format!("{bits} on {}", list(&addresses)),
         evidence: view.cite([origin]),

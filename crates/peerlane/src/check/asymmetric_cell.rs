@@ -8,6 +8,7 @@ use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run };
 
@@ -49,7 +50,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         .collect();
     odd.sort_by(|a, b| b.difference.total_cmp(&a.difference));
     let worst = odd.first()?;
-    let subjects: Vec<String> = odd.iter().map(|m| view.subject(matrix, &m.one)).collect();
+    let subjects: Vec<Subject> = odd.iter().map(|m| view.subject(matrix, &m.one)).collect();
     let has_like = mirrored.iter().any(|m| m.class == worst.class && !std::ptr::eq(m, *worst));
     let class = worst.class.filter(|_| has_like).map_or("other".to_owned(), |c| c.to_string());
     let peers = mirrored.iter().position(|m| std::ptr::eq(m, *worst)).and_then(|at| usual(&mirrored, at));

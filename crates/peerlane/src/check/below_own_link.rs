@@ -7,6 +7,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
 use crate::evidence::{Direction, Engine, Matrix};
 use crate::fabric::{NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
+use crate::subject::Subject;
 use crate::units::{Bytes, Rate};
 
 pub(super) const RULE: Rule = Rule { id: "below-own-link", breaks: false, run };
@@ -67,7 +68,7 @@ fn run(view: &View) -> Vec<Raised> {
             .to_owned(),
         confirm: confirm::width(),
         cost: Cost::of_rate(worst.raw.gb() * PAYLOAD.start, best.gb()),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, names)
+        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, Subject::nodes_of(names))
     };
     vec![Raised::new(finding, 1.0 - share / PAYLOAD.start)]
 }
@@ -139,6 +140,7 @@ mod tests {
     use crate::catalogue::Parts;
     use crate::evidence::P2pStatus;
     use crate::fabric::{FabricBuilder, Node};
+    use crate::subject::join;
 
     fn with(rate: f64, works: bool, product: Option<&str>) -> Vec<Finding> {
         let mut b = FabricBuilder::new();
@@ -160,7 +162,7 @@ mod tests {
     #[test]
     fn a_quarter_of_the_products_link_is_told_with_what_it_fits() {
         let found = with(6.5, true, Some("rtx-4090"));
-        assert_eq!((found.len(), found[0].subjects.join(" ")), (1, "GPU0 GPU1".to_owned()));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0 GPU1".to_owned()));
         assert!(found[0].summary.contains("4.0 x4 or 3.0 x8"), "{}", found[0].summary);
     }
 

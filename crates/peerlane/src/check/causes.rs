@@ -2,6 +2,7 @@
 
 use super::view::Raised;
 use super::{FindingKind, Severity};
+use crate::subject::Subject;
 
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
 /// not explain, slow-path sees by itself.
@@ -79,11 +80,6 @@ fn is_cause(raised: &Raised, rule: &str) -> bool {
     f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))
 }
 
-/// The ends of a subject.
-fn ends(subject: &str) -> Vec<&str> {
-    subject.split('-').collect()
-}
-
 /// Whether everything that shows a symptom is at the cause.
 fn covers(cause: &Raised, symptom: &Raised) -> bool {
     if cause.finding.rule == "coarse-labels" {
@@ -91,9 +87,9 @@ fn covers(cause: &Raised, symptom: &Raised) -> bool {
     }
     let at_cause = |a: &str, b: &str| {
         let is_pair = |x: &str, y: &str| (x, y) == (a, b) || (x, y) == (b, a);
-        let subject = |s: &String| match ends(s).as_slice() {
-            [one] => *one == a || *one == b,
-            [x, y] => is_pair(x, y),
+        let subject = |s: &Subject| match (s, s.ends()) {
+            (_, Some((x, y))) => is_pair(x, y),
+            (Subject::Node(one), _) => one == a || one == b,
             _ => false,
         };
         cause.finding.subjects.iter().any(subject) || cause.pairs.iter().any(|(x, y)| is_pair(x, y))
@@ -101,9 +97,9 @@ fn covers(cause: &Raised, symptom: &Raised) -> bool {
     if !symptom.pairs.is_empty() {
         return symptom.pairs.iter().all(|(a, b)| at_cause(a, b));
     }
-    let subject = |s: &String| match ends(s).as_slice() {
-        [a, b] => at_cause(a, b),
-        _ => cause.finding.subjects.contains(s),
+    let subject = |s: &Subject| match s.ends() {
+        Some((a, b)) => at_cause(a, b),
+        None => cause.finding.subjects.contains(s),
     };
     !symptom.finding.subjects.is_empty() && symptom.finding.subjects.iter().all(subject)
 }
@@ -127,13 +123,16 @@ mod tests {
     use super::super::{Certainty, Finding, Rule};
     use super::*;
 
-    fn raised(id: &'static str, kind: FindingKind, subjects: &[&str], pairs: &[(&str, &str)]) -> Raised {
+    fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
         let rule = Rule { id, breaks: false, run: |_| Vec::new() };
-        let subjects = subjects.iter().map(|s| (*s).to_owned()).collect();
         let mut finding = Finding::of(&rule, kind, Severity::Warning, Certainty::Likely, subjects);
         finding.evidence = vec![format!("{id}.txt")];
         let pairs = pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
         Raised::new(finding, 0.5).shown_by(pairs)
+    }
+
+    fn nodes(name: &str) -> Vec<Subject> {
+        Subject::nodes_of([name])
     }
 
     fn rules(all: Vec<Raised>) -> Vec<String> {
@@ -143,23 +142,28 @@ mod tests {
     #[test]
     fn a_narrow_link_explains_what_is_slow_behind_it() {
         let (fault, design) = (FindingKind::Fault, FindingKind::Design);
-        let uneven = || raised("uneven-path-class", design, &["GPU0"], &[("GPU0", "GPU1"), ("GPU1", "GPU2")]);
-        let narrow = raised("narrow-link", fault, &["GPU1"], &[]);
+        let uneven = || raised("uneven-path-class", design, nodes("GPU0"), &[("GPU0", "GPU1"), ("GPU1", "GPU2")]);
+        let narrow = raised("narrow-link", fault, nodes("GPU1"), &[]);
         let left = fold(vec![uneven(), narrow]);
         assert_eq!(left.len(), 1);
         assert_eq!(left[0].finding.evidence, ["narrow-link.txt", "uneven-path-class.txt"]);
-        let elsewhere = raised("narrow-link", fault, &["GPU0"], &[]);
+        let elsewhere = raised("narrow-link", fault, nodes("GPU0"), &[]);
         assert_eq!(rules(vec![uneven(), elsewhere]), ["uneven-path-class", "narrow-link"]);
-        let by_design = raised("narrow-link", design, &["GPU1"], &[]);
+        let by_design = raised("narrow-link", design, nodes("GPU1"), &[]);
         assert_eq!(rules(vec![uneven(), by_design]).len(), 2);
     }
 
     #[test]
     fn chains_end_at_the_first_cause() {
         let fault = FindingKind::Fault;
-        let slow = raised("slow-path", fault, &["GPU1"], &[("GPU0", "GPU1")]);
-        let odd = raised("asymmetric-cell", FindingKind::Measurement, &["GPU0-GPU1"], &[]);
-        let hot = raised("hot-or-throttled", fault, &["GPU1"], &[]);
+        let slow = raised("slow-path", fault, nodes("GPU1"), &[("GPU0", "GPU1")]);
+        let odd = raised(
+            "asymmetric-cell",
+            FindingKind::Measurement,
+            vec![Subject::Pair("GPU0".to_owned(), "GPU1".to_owned())],
+            &[],
+        );
+        let hot = raised("hot-or-throttled", fault, nodes("GPU1"), &[]);
         assert_eq!(rules(vec![odd, slow, hot]), ["hot-or-throttled"]);
     }
 }

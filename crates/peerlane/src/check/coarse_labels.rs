@@ -6,6 +6,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Fact;
 use crate::fabric::{CpuList, NodeId, NodeKind, PathClass};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run };
 
@@ -53,7 +54,7 @@ fn run(view: &View) -> Vec<Raised> {
                    tell what crossing costs."
                 .to_owned(),
             confirm: "`peerlane measure --tests pairs`; `NCCL_TOPO_DUMP_FILE`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, subjects)
+            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, Subject::nodes_of(subjects))
         };
         return vec![Raised::new(finding, 0.0)];
     }
@@ -69,7 +70,7 @@ fn run(view: &View) -> Vec<Raised> {
                pairs, or read the PCIe tree (`lspci -tv`) of the host; NPS1 in the BIOS makes the labels mean sockets."
             .to_owned(),
         confirm: "`peerlane measure --tests pairs`; `lscpu | grep -e NUMA -e Socket`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, subjects)
+        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 0.0)]
 }
@@ -129,7 +130,7 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
             FindingKind::Measurement,
             Severity::Info,
             if hypervisor.is_some() { Certainty::Likely } else { Certainty::Possible },
-            subjects,
+            Subject::nodes_of(subjects),
         )
     };
     Some(Raised::new(finding, 0.0))

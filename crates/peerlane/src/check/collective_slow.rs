@@ -6,6 +6,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::compare::ring_bound;
 use crate::evidence::{At, Curve, Origin};
 use crate::fabric::{LinkKind, NodeKind};
+use crate::subject::Subject;
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule { id: "collective-slow", breaks: false, run };
@@ -67,7 +68,7 @@ fn run(view: &View) -> Vec<Raised> {
         confirm: "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,P2P` with the same command; `peerlane measure --tests pairs,collectives`"
             .to_owned(),
         cost: Cost::of_rate(bound, best.rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 1.0 - share)]
 }

@@ -7,6 +7,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
 use crate::expectation::expect_set;
 use crate::fabric::NodeKind;
 use crate::run::{self, TransferSet};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "contended-slow", breaks: false, run };
 
@@ -63,7 +64,7 @@ fn run(view: &View) -> Vec<Raised> {
             .to_owned(),
         confirm: confirm::pairs("one-to-all,all-to-one,permutations", &[]),
         cost: Cost::of_rate(expected, value),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 1.0 - value / expected).shown_by(pairs)]
 }

@@ -41,6 +41,7 @@ mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
     use crate::machine::Contradiction;
+    use crate::subject::Subject;
 
     #[test]
     fn a_contradiction_is_an_error() {
@@ -48,7 +49,7 @@ mod tests {
         assert!(findings(&machine, run).is_empty());
         machine.contradictions.push(Contradiction {
             message: "GPU0 reports NV4 to GPU1, GPU1 reports SYS to GPU0".to_owned(),
-            subjects: vec!["GPU0-GPU1".to_owned()],
+            subjects: Subject::pairs_of(&[("GPU0".to_owned(), "GPU1".to_owned())]),
             origins: vec![origin("nvidia-smi topo -m")],
         });
         let found = findings(&machine, run);

@@ -6,6 +6,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{ALL_READERS, Matrix, ONE_READER};
 use crate::fabric::NodeKind;
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "crowded-reads", breaks: false, run };
 
@@ -42,7 +43,7 @@ fn run(view: &View) -> Vec<Raised> {
             .to_owned(),
         confirm: "`peerlane measure --tests subsets,all-to-one`, then `peerlane infer` on the run".to_owned(),
         cost: Cost::of_rate(alone, together),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 1.0 - share)]
 }

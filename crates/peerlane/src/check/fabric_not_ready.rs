@@ -4,6 +4,7 @@ use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", breaks: true, run };
 
@@ -24,7 +25,7 @@ fn run(view: &View) -> Vec<Raised> {
                virtual machine the host has to."
             .to_owned(),
         confirm: "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, names)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
     })
 }
 

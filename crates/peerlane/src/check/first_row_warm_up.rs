@@ -6,6 +6,7 @@ use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::tool;
 use crate::fabric::NodeId;
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "first-row-warm-up", breaks: false, run };
 
@@ -53,7 +54,7 @@ fn run(view: &View) -> Vec<Raised> {
         kind: FindingKind::Measurement,
         severity: Severity::Info,
         summary: format!("{first}'s row is low as a whole: the program starts cold and measures it first"),
-        subjects: vec![first],
+        subjects: vec![Subject::Node(first)],
         expected: "a first row like the others, as its mirror column is".to_owned(),
         observed: format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()),
         evidence: view.cite(cold.iter().flat_map(|(o, _)| std::iter::once(&o.origin).chain(&o.also))),

@@ -7,6 +7,7 @@ use crate::machine::Measured;
 use crate::names::{is_host, natural};
 use crate::plan::{Transfer, Via, Work};
 use crate::run::{Cell, FlagKind};
+use crate::subject::Subject;
 
 /// Pairs that share one GPU need to be this many for the GPU to be the cause.
 const FEWEST_PAIRS: usize = 3;
@@ -65,7 +66,7 @@ pub(super) struct Tally<'a> {
     /// How many cells of them have the flag.
     pub(super) cells: usize,
     /// What the pairs amount to.
-    pub(super) subjects: Vec<String>,
+    pub(super) subjects: Vec<Subject>,
     /// What the first flag says.
     pub(super) detail: &'a str,
 }
@@ -80,14 +81,14 @@ pub(super) fn tally<'a>(view: &View<'a>, kind: FlagKind) -> Option<Tally<'a>> {
 }
 
 /// The subjects that pairs amount to: the GPU that they all share, where there are several, else the pairs.
-pub(super) fn subjects(pairs: &[(String, String)]) -> Vec<String> {
+pub(super) fn subjects(pairs: &[(String, String)]) -> Vec<Subject> {
     if let Some((first, others)) = pairs.split_first().filter(|(_, others)| others.len() + 1 >= FEWEST_PAIRS) {
         let shared = |name: &String| others.iter().all(|(a, b)| a == name || b == name);
         if let Some(name) = [&first.0, &first.1].into_iter().find(|name| shared(name)) {
-            return vec![name.clone()];
+            return Subject::nodes_of([name]);
         }
     }
-    pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect()
+    Subject::pairs_of(pairs)
 }
 
 #[cfg(test)]
@@ -100,7 +101,7 @@ mod tests {
         let of_three = [pair("GPU3", "GPU0"), pair("GPU3", "GPU10"), pair("GPU1", "GPU3")];
         assert_eq!(subjects(&of_three), ["GPU3"]);
         assert_eq!(subjects(&of_three[..2]), ["GPU0-GPU3", "GPU3-GPU10"]);
-        assert_eq!(subjects(&[]), Vec::<String>::new());
+        assert_eq!(subjects(&[]), Vec::<Subject>::new());
     }
 
     #[test]

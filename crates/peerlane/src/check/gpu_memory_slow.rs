@@ -4,6 +4,7 @@ use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{At, Curve, Origin};
+use crate::subject::Subject;
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule { id: "gpu-memory-slow", breaks: false, run };
@@ -81,7 +82,7 @@ fn run(view: &View) -> Vec<Raised> {
             .to_owned(),
         confirm: "`nvidia-smi topo -m`; `ib_write_bw -d NIC --use_cuda=N` for each NIC, beside one without `--use_cuda`".to_owned(),
         cost: Cost::of_rate(other.best.rate.gb(), one.best.rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 1.0 - share(worst))]
 }
@@ -122,6 +123,7 @@ mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
     use crate::evidence::{Series, Unit};
+    use crate::subject::join;
 
     fn curve(what: &str, ends: &[&str], buffers: Option<&str>, gb: f64) -> Curve {
         let series = Series { name: "BW average".into(), unit: Some(Unit::GigabytesPerSecond), values: vec![Some(gb)] };
@@ -149,7 +151,7 @@ mod tests {
             ])
         };
         let found = of(11.5);
-        assert_eq!((found.len(), found[0].subjects.join(" ")), (1, "mlx5_0 GPU0".to_owned()));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "mlx5_0 GPU0".to_owned()));
         assert!(found[0].summary.contains("48 %"), "{}", found[0].summary);
         assert_eq!(of(23.0), vec![]);
         let other =

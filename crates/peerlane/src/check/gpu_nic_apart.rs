@@ -6,6 +6,7 @@ use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::{NodeId, NodeKind, PathClass};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
 
@@ -70,7 +71,7 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
             list(&subjects),
             class.meaning()
         ),
-        subjects,
+        subjects: Subject::nodes_of(subjects),
         expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
         observed: format!("nearest NIC of {}", nearest.join("; ")),
         evidence: view.cite(view.class_origins(&ends)),
@@ -99,6 +100,7 @@ mod tests {
     use super::*;
     use crate::evidence::{Fact, HostFacts};
     use crate::fabric::Link;
+    use crate::subject::join;
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.
     fn with_nic(port: &str) -> crate::machine::Machine {
@@ -127,8 +129,8 @@ mod tests {
     #[test]
     fn through_the_root_complex_is_good_to_know() {
         let found = findings(&with_nic("rc0"), run);
-        let severities: Vec<(Severity, &str)> = found.iter().map(|f| (f.severity, f.subjects[0].as_str())).collect();
-        assert_eq!(severities, [(Severity::Info, "GPU0"), (Severity::Warning, "GPU1")]);
+        let severities: Vec<(Severity, String)> = found.iter().map(|f| (f.severity, join(&f.subjects, " "))).collect();
+        assert_eq!(severities, [(Severity::Info, "GPU0".to_owned()), (Severity::Warning, "GPU1".to_owned())]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Direction, Matrix};
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "half-duplex", breaks: false, run };
 
@@ -89,7 +90,7 @@ fn report(view: &View, shared: &[Pair]) -> Option<Raised> {
             pairs.push(pair);
         }
     }
-    let subjects: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+    let subjects = Subject::pairs_of(&pairs);
     let typical = median(shared.iter().map(|p| p.sum / p.one)).unwrap_or(worst.sum / worst.one);
     let finding = Finding {
         summary: format!(

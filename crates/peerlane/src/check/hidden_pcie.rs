@@ -4,6 +4,7 @@ use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, PciRole};
 use crate::fabric::{LinkKind, NodeKind};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hidden-pcie", breaks: false, run };
 
@@ -40,7 +41,7 @@ fn run(view: &View) -> Vec<Raised> {
                GPUs at once show which of them share an uplink."
             .to_owned(),
         confirm: "`peerlane measure --tests host,all-host,subsets`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, subjects)
+        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 0.0)]
 }

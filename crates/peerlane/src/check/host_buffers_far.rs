@@ -7,6 +7,7 @@ use super::words::{list, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, NodeKind};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "host-buffers-far", breaks: false, run };
 
@@ -46,7 +47,7 @@ fn run(view: &View) -> Vec<Raised> {
                 .to_owned(),
             confirm: "`peerlane measure --tests host,numa`".to_owned(),
             cost: Cost::of_rate(usual, worst.rate.gb()),
-            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, subjects)
+            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, Subject::nodes_of(subjects))
         };
         raised.push(Raised::new(finding, share));
         // one matrix is enough to say it
@@ -107,7 +108,7 @@ mod tests {
         observed.matrix.values = vec![rates.map(Some).to_vec()];
         observed.matrix.p2p = None;
         machine.matrices.push(observed);
-        findings(&machine, run).into_iter().flat_map(|f| f.subjects).collect()
+        findings(&machine, run).into_iter().flat_map(|f| f.subjects).map(|s| s.to_string()).collect()
     }
 
     #[test]

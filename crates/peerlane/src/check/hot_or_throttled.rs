@@ -7,6 +7,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
 use crate::fabric::{NodeId, PciAddress};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
 
@@ -131,7 +132,7 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
         cost: None,
         kind,
         severity,
-        subjects: patients.names,
+        subjects: Subject::nodes_of(patients.names),
         summary,
         expected: expected.to_owned(),
         observed: list(&patients.signs),
@@ -145,19 +146,20 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
+    use crate::subject::join;
 
-    fn found(change: impl Fn(&mut GpuFacts)) -> Vec<(Severity, Vec<String>)> {
+    fn found(change: impl Fn(&mut GpuFacts)) -> Vec<(Severity, String)> {
         let mut machine = switched(2);
         let gpu = |index| GpuFacts { index: Some(index), temperature: Some(60.0), ..GpuFacts::default() };
         let mut gpus = vec![gpu(0), gpu(1)];
         change(&mut gpus[1]);
         state(&mut machine, "nvidia-smi -q", Fact::Gpus(gpus));
-        findings(&machine, run).into_iter().map(|f| (f.severity, f.subjects)).collect()
+        findings(&machine, run).into_iter().map(|f| (f.severity, join(&f.subjects, " "))).collect()
     }
 
     #[test]
     fn heat_and_brakes_are_warnings() {
-        let one = || vec!["GPU1".to_owned()];
+        let one = || "GPU1".to_owned();
         assert_eq!(found(|g| g.temperature = Some(87.0)), [(Severity::Warning, one())]);
         let slowed = found(|g| g.clock_event_reasons = vec!["HW Thermal Slowdown".to_owned()]);
         assert_eq!(slowed, [(Severity::Warning, one())]);

@@ -29,6 +29,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{measured, switched};
     use super::*;
+    use crate::subject::join;
 
     #[test]
     fn a_pair_that_hangs_is_named_once() {
@@ -36,7 +37,7 @@ mod tests {
         let hung = [("GPU0", "GPU1"), ("GPU1", "GPU0")].map(|ends| (ends, Err((FlagKind::Hung, "no sign of life"))));
         measured(&mut machine, hung.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
         let found = super::super::testing::findings(&machine, run);
-        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU0-GPU1".to_owned()][..]));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
         assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 never end");
         assert!(found[0].observed.starts_with("2 steps"));
     }

@@ -7,6 +7,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Origin, PcieErrorKind};
 use crate::fabric::PciAddress;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run };
 
@@ -66,7 +67,7 @@ fn run(view: &View) -> Vec<Raised> {
             mend: mend.to_owned(),
             confirm: "`dmesg | grep -i xid`".to_owned(),
             evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, *severity, Certainty::Certain, names)
+            ..Finding::of(&RULE, FindingKind::Fault, *severity, Certainty::Certain, Subject::nodes_of(names))
         });
     }
     let fell = xids.get(&79);
@@ -85,7 +86,7 @@ fn run(view: &View) -> Vec<Raised> {
             mend: FELL_OFF.to_owned(),
             confirm: "`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost one as (rev ff)".to_owned(),
             evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, names)
+            ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
         });
     }
     for (kind, devices) in &errors {
@@ -108,7 +109,7 @@ fn run(view: &View) -> Vec<Raised> {
             confirm: "`dmesg | grep -i aer`, and whether the count rises under `peerlane measure --tests host`"
                 .to_owned(),
             evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, severity, Certainty::Certain, names)
+            ..Finding::of(&RULE, FindingKind::Fault, severity, Certainty::Certain, Subject::nodes_of(names))
         });
     }
     raised.into_iter().map(|finding| Raised::new(finding, 0.0)).collect()
@@ -129,6 +130,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
     use crate::evidence::{Fact, KernelFacts, PcieError, Xid};
+    use crate::subject::join;
 
     #[test]
     fn what_the_hardware_did_and_not_what_programs_do() {
@@ -143,13 +145,13 @@ mod tests {
             KernelFacts { xids: vec![xid(79), xid(31)], pcie_errors: vec![error(2)], ..KernelFacts::default() };
         state(&mut machine, "kernel log", Fact::Kernel(kernel));
         let found = findings(&machine, run);
-        let said: Vec<(&str, Severity, &str)> =
-            found.iter().map(|f| (f.summary.as_str(), f.severity, f.subjects[0].as_str())).collect();
+        let said: Vec<(&str, Severity, String)> =
+            found.iter().map(|f| (f.summary.as_str(), f.severity, join(&f.subjects, " "))).collect();
         assert_eq!(
             said,
             [
-                ("GPU1: fell off the bus (Xid 79)", Severity::Error, "GPU1"),
-                ("The kernel logged corrected PCIe errors of 0000:17:00.0", Severity::Info, "0000:17:00.0"),
+                ("GPU1: fell off the bus (Xid 79)", Severity::Error, "GPU1".to_owned()),
+                ("The kernel logged corrected PCIe errors of 0000:17:00.0", Severity::Info, "0000:17:00.0".to_owned()),
             ]
         );
         let kernel = KernelFacts { pcie_errors: vec![error(400)], ..KernelFacts::default() };

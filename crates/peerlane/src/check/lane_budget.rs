@@ -5,6 +5,7 @@ use super::words::percent;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::{LaneOwner, LinkKind, NodeId, lane_budgets};
 use crate::machine::Slot;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "lane-budget", breaks: true, run };
 
@@ -37,7 +38,7 @@ fn overdrawn(view: &View) -> Vec<Raised> {
     .collect()
 }
 
-fn over_budget(view: &View, subjects: Vec<String>, summary: String, (used, offered): (u32, u32)) -> Raised {
+fn over_budget(view: &View, names: Vec<String>, summary: String, (used, offered): (u32, u32)) -> Raised {
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
@@ -45,7 +46,7 @@ fn over_budget(view: &View, subjects: Vec<String>, summary: String, (used, offer
         cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Error,
-        subjects,
+        subjects: Subject::nodes_of(names),
         summary,
         expected: format!("at most {offered} lanes"),
         observed: format!("{used} lanes"),
@@ -85,7 +86,7 @@ fn slots(view: &View) -> Vec<Raised> {
             cost: None,
             kind: FindingKind::Design,
             severity: Severity::Warning,
-            subjects: narrow,
+            subjects: Subject::nodes_of(narrow),
             summary: format!("{used} of {offered} lanes that the slots offer are used ({})", percent(share)),
             expected: format!("links as wide as their slots, {offered} lanes in all"),
             observed: format!("{used} lanes"),

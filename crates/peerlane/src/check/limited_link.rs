@@ -5,6 +5,7 @@ use super::words::{list, verb};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{LimitedLink, Origin};
 use crate::fabric::{LinkKind, NodeKind, PcieWidth};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "limited-link", breaks: false, run };
 
@@ -103,7 +104,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
                 _ => Severity::Info,
             },
             if narrow && device == Device::Peer { Certainty::Likely } else { Certainty::Possible },
-            names,
+            Subject::nodes_of(names),
         )
     };
     Some(Raised::new(finding, if device == Device::Other { 0.0 } else { lost }))
@@ -142,6 +143,7 @@ mod tests {
     use super::*;
     use crate::evidence::{Fact, KernelFacts};
     use crate::fabric::{FabricBuilder, Node, NodeKind};
+    use crate::subject::join;
 
     /// What is found of limited devices, by address and widths, beside an adapter at 43:00.0.
     fn told(limits: &[(&str, &str, &str)]) -> Vec<Finding> {
@@ -173,7 +175,7 @@ mod tests {
     fn what_the_kernel_says_is_told_with_the_port() {
         let found = with("3.0 x8", "3.0 x16");
         assert_eq!(
-            (found.len(), found[0].severity, found[0].subjects.join(" ")),
+            (found.len(), found[0].severity, join(&found[0].subjects, " ")),
             (1, Severity::Warning, "mlx5_0".to_owned())
         );
         assert!(found[0].observed.contains("0000:42:01.0"), "{}", found[0].observed);
@@ -199,7 +201,7 @@ mod tests {
     fn unlike_widths_are_findings_of_their_own_and_other_devices_info() {
         let nvme = ("0000:81:00.0", "3.0 x1", "4.0 x4");
         let found = told(&[("0000:43:00.0", "3.0 x8", "3.0 x16"), nvme]);
-        let told: Vec<_> = found.iter().map(|f| (f.severity, f.subjects.concat())).collect();
+        let told: Vec<_> = found.iter().map(|f| (f.severity, join(&f.subjects, ""))).collect();
         assert_eq!(told, [(Severity::Warning, "mlx5_0".to_owned()), (Severity::Info, "0000:81:00.0".to_owned())]);
         assert!(found[0].summary.contains("3.0 x8 that could be 3.0 x16"), "{}", found[0].summary);
         assert!(found[1].summary.contains("3.0 x1 that could be 4.0 x4"), "{}", found[1].summary);

@@ -6,6 +6,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::fabric::NodeKind;
 use crate::run::{Cell, FlagKind};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "lost-gpu", breaks: true, run };
 
@@ -46,7 +47,7 @@ fn run(view: &View) -> Vec<Raised> {
                back, if anything does."
             .to_owned(),
         confirm: "`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, names)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
     };
     vec![Raised::new(finding, 1.0)]
 }
@@ -55,6 +56,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, measured, switched};
     use super::*;
+    use crate::subject::join;
 
     type Told = ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>);
 
@@ -75,7 +77,7 @@ mod tests {
         ];
         measured(&mut machine, steps.clone());
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU2".to_owned()][..]));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU2".to_owned()));
         assert_eq!(found[0].observed, "GPU2 has fallen off the bus");
         let back = steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]);
         measured(&mut machine, back);
@@ -97,7 +99,7 @@ mod tests {
         ];
         measured(&mut machine, steps);
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU0".to_owned()][..]));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0".to_owned()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::GpuFacts;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "memory-rows", breaks: true, run };
 
@@ -19,7 +20,7 @@ fn run(view: &View) -> Vec<Raised> {
         evidence: view.cite(origins),
         mend: "Take it out of service and have it replaced: this is one of NVIDIA's criteria for that.".to_owned(),
         confirm: confirm.clone(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, names)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
     });
     raised.extend(raise(gpus_with(view, pending), |names, _, origins| Finding {
         summary: format!(
@@ -34,7 +35,7 @@ fn run(view: &View) -> Vec<Raised> {
                stopped by errors until then."
             .to_owned(),
         confirm,
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Certain, names)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Certain, Subject::nodes_of(names))
     }));
     raised
 }

@@ -4,6 +4,7 @@ use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "mig-on", breaks: false, run };
 
@@ -21,7 +22,7 @@ fn run(view: &View) -> Vec<Raised> {
             "`nvidia-smi -i N -mig 0` and a GPU reset, unless the GPUs are meant to be shared in parts: then nothing."
                 .to_owned(),
         confirm: "`nvidia-smi --query-gpu=index,mig.mode.current --format=csv`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Certain, names)
+        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Certain, Subject::nodes_of(names))
     })
 }
 

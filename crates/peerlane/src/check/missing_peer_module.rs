@@ -4,6 +4,7 @@ use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Modules};
 use crate::fabric::NodeKind;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "missing-peer-module", breaks: false, run };
 
@@ -34,7 +35,7 @@ fn run(view: &View) -> Vec<Raised> {
         cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Info,
-        subjects: nics,
+        subjects: Subject::nodes_of(nics),
         summary: "Neither nvidia_peermem nor nv_peer_mem is loaded: GPUDirect RDMA works only through dma-buf"
             .to_owned(),
         expected: format!("one of {} loaded, or dma-buf in use", PEER_MODULES.join(", ")),

@@ -77,6 +77,7 @@ use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
 use crate::machine::Machine;
 use crate::model::Model;
+use crate::subject::{Printed, Subject};
 pub use settings::{Settings, SettingsError, Waiver};
 use view::{Raised, View};
 
@@ -145,8 +146,10 @@ pub struct Finding {
     pub kind: FindingKind,
     /// How much it matters.
     pub severity: Severity,
-    /// Names of the nodes or pairs (`GPU0-GPU2`) it is about.
-    pub subjects: Vec<String>,
+    /// The nodes, pairs or links it is about.
+    #[serde(flatten, with = "Printed")]
+    #[schemars(with = "Printed")]
+    pub subjects: Vec<Subject>,
     /// One sentence.
     pub summary: String,
     /// What was to be expected, with unit and why.
@@ -168,7 +171,7 @@ pub struct Finding {
 
 impl Finding {
     /// A finding of a rule about these subjects, to be filled in.
-    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<String>) -> Self {
+    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<Subject>) -> Self {
         Finding {
             rule: rule.id.to_owned(),
             kind,

@@ -10,6 +10,7 @@ use super::words::{list, verb};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "narrow-link", breaks: false, run };
 
@@ -114,7 +115,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
                  of this slot; else a wider slot is what it takes."
             ),
             confirm: confirm::width(),
-            ..Finding::of(&RULE, FindingKind::Fault, by_loss(factor), Certainty::Possible, names)
+            ..Finding::of(&RULE, FindingKind::Fault, by_loss(factor), Certainty::Possible, Subject::nodes_of(names))
         };
         Raised::new(finding, 1.0 - 1.0 / factor)
     };
@@ -246,7 +247,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         cost: cost.filter(|_| reason != Reason::Idle),
         kind,
         severity,
-        subjects,
+        subjects: Subject::nodes_of(subjects),
         summary,
         expected: format!("{}{}", describe(could), rate(could)),
         observed: format!("{now}{}", rate(running)),
@@ -299,6 +300,7 @@ mod tests {
     use crate::catalogue::Parts;
     use crate::fabric::Node;
     use crate::machine::{MachineKind, Slot};
+    use crate::subject::join;
 
     const CARD: &str = "name='gtx'\ntitle='t'\nkind='gpu'\nsource='s'\npcie='3.0 x16'\n";
 
@@ -348,7 +350,7 @@ mod tests {
             Fact::Gpus(vec![gpu(0, "1.0 x16"), gpu(1, "4.0 x8")]),
         );
         let found = super::super::testing::findings(&machine, run);
-        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU1".to_owned()][..]));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU1".to_owned()));
         assert!(found[0].summary.starts_with("GPU1 runs at PCIe x8 where the card"), "{}", found[0].summary);
     }
 

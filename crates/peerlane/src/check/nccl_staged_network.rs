@@ -5,6 +5,7 @@ use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, NcclLog, Origin};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", breaks: false, run };
 
@@ -83,7 +84,7 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
             if far.is_some() { FindingKind::Design } else { FindingKind::Fault },
             Severity::Warning,
             if far.is_some() || peer == Some(false) { Certainty::Certain } else { Certainty::Likely },
-            adapters,
+            Subject::nodes_of(adapters),
         )
     };
     Some(Raised::new(finding, 0.0))
@@ -128,7 +129,7 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
             FindingKind::Design,
             if nics.is_empty() && off.is_empty() { Severity::Info } else { Severity::Warning },
             Certainty::Certain,
-            nics,
+            Subject::nodes_of(nics),
         )
     };
     Some(Raised::new(finding, 0.0))

@@ -8,6 +8,7 @@ use super::words::pairs;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{NcclLog, Origin};
 use crate::fabric::PathClass;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run };
 
@@ -110,7 +111,7 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
 }
 
 fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin) -> Raised {
-    let subjects = of.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+    let subjects = Subject::pairs_of(&of);
     let (severity, certainty) = match cause {
         Cause::Variable(_) => (Severity::Warning, Certainty::Certain),
         // a way that is long and allowed is mostly one that the driver refuses

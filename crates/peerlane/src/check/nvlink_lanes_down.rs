@@ -8,6 +8,7 @@ use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::catalogue::Part;
 use crate::evidence::{Fact, NvlinkPort, Origin};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run };
 
@@ -21,9 +22,9 @@ fn run(view: &View) -> Vec<Raised> {
     let mut raised = if ports.is_empty() { Vec::new() } else { uneven_ports(view, &ports) };
     raised.extend(fewer_than_built(view, &ports, &raised));
     // the same loss seen in the matrix is no second finding
-    let named: Vec<&String> = raised.iter().flat_map(|r| &r.finding.subjects).collect();
+    let known: Vec<&Subject> = raised.iter().flat_map(|r| &r.finding.subjects).collect();
     let mut lost = outcasts(view, &gpus);
-    lost.retain(|id| !named.iter().any(|name| *name == view.name(*id)));
+    lost.retain(|id| !known.contains(&&view.node(*id)));
     raised.extend(report_outcasts(view, &lost));
     if ports.is_empty() {
         raised.extend(uneven_bricks(view, &gpus, &lost));
@@ -90,7 +91,7 @@ fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> 
     let mut groups: BTreeMap<(u32, u32, bool), Vec<NodeId>> = BTreeMap::new();
     for (id, (active, inactive, _)) in ports {
         let Some((built, generation)) = view.part(*id).and_then(Part::module_nvlinks) else { continue };
-        let known = told.iter().any(|r| r.finding.subjects.iter().any(|s| s == view.name(*id)));
+        let known = told.iter().any(|r| r.finding.subjects.contains(&view.node(*id)));
         // boards for modules of the first generations leave some unwired, though not most
         let sure = generation >= 3;
         // none at all: MIG, or a guest without the switches
@@ -109,7 +110,7 @@ fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> 
         let mut raised = report_fewer(view, &ids, (active, built), "active NVLinks", view.cite(origins));
         let finding = &mut raised.finding;
         finding.certainty = if sure { Certainty::Likely } else { Certainty::Possible };
-        finding.summary = format!("{}: {active} active NVLinks of the {built} that it has", list(&finding.subjects));
+        finding.summary = format!("{}: {active} active NVLinks of the {built} that it has", names(view, &ids));
         finding.expected = format!("{built} active NVLinks, all of which boards for this module use");
         if !sure {
             finding.expected.push_str(" as a rule; compare with the other GPUs");
@@ -120,7 +121,6 @@ fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> 
 }
 
 fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str, evidence: Vec<String>) -> Raised {
-    let subjects: Vec<String> = ids.iter().map(|id| view.name(*id).to_owned()).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
@@ -128,14 +128,18 @@ fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str
         cost: None,
         kind: FindingKind::Fault,
         severity: if now == 0 { Severity::Error } else { Severity::Warning },
-        summary: format!("{}: {now} {what} where the other GPUs have {most}", list(&subjects)),
-        subjects,
+        summary: format!("{}: {now} {what} where the other GPUs have {most}", names(view, ids)),
+        subjects: ids.iter().map(|id| view.node(*id)).collect(),
         expected: format!("{most} {what}, as its peers have"),
         observed: format!("{now} {what}"),
         evidence,
         mend: mend(),
     };
     Raised::new(finding, 1.0 - f64::from(now) / f64::from(most.max(1)))
+}
+
+fn names(view: &View, ids: &[NodeId]) -> String {
+    list(&ids.iter().map(|id| view.name(*id)).collect::<Vec<_>>())
 }
 
 fn mend() -> String {
@@ -166,7 +170,7 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
     if lost.is_empty() {
         return None;
     }
-    let subjects: Vec<String> = lost.iter().map(|id| view.name(*id).to_owned()).collect();
+
     let class = |a: NodeId| view.of_kind(NodeKind::Gpu).into_iter().find(|b| *b != a).and_then(|b| view.class(a, b));
     let now = lost.first().and_then(|id| class(*id)).map_or("another way".to_owned(), |c| c.to_string());
     let finding = Finding {
@@ -176,8 +180,8 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         cost: None,
         kind: FindingKind::Fault,
         severity: Severity::Error,
-        summary: format!("{} lost its NVLinks: all other GPUs are joined by NVLink", list(&subjects)),
-        subjects,
+        summary: format!("{} lost its NVLinks: all other GPUs are joined by NVLink", names(view, lost)),
+        subjects: lost.iter().map(|id| view.node(*id)).collect(),
         expected: "NVLink between all GPUs".to_owned(),
         observed: format!("{now} to the other GPUs"),
         evidence: view.cite(view.class_origins(lost)),
@@ -218,6 +222,7 @@ mod tests {
     use crate::catalogue::Parts;
     use crate::fabric::{Link, Node};
     use crate::machine::Machine;
+    use crate::subject::join;
 
     /// GPUs on an NVSwitch with the given bricks each; 0 is not joined.
     fn joined(bricks: &[u8]) -> Machine {
@@ -230,14 +235,14 @@ mod tests {
         captured(b)
     }
 
-    fn short(machine: &Machine) -> Vec<(Severity, Vec<String>)> {
-        findings(machine, run).into_iter().map(|f| (f.severity, f.subjects)).collect()
+    fn short(machine: &Machine) -> Vec<(Severity, String)> {
+        findings(machine, run).into_iter().map(|f| (f.severity, join(&f.subjects, " "))).collect()
     }
 
     #[test]
     fn a_gpu_off_the_nvswitch_is_an_error_and_fewer_bricks_a_warning() {
-        assert_eq!(short(&joined(&[18, 18, 0, 18])), [(Severity::Error, vec!["GPU2".to_owned()])]);
-        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Severity::Warning, vec!["GPU2".to_owned()])]);
+        assert_eq!(short(&joined(&[18, 18, 0, 18])), [(Severity::Error, "GPU2".to_owned())]);
+        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Severity::Warning, "GPU2".to_owned())]);
     }
 
     #[test]
@@ -267,7 +272,7 @@ mod tests {
     fn listed_ports_are_compared_among_peers() {
         let mut machine = switched(3);
         listed(&mut machine, &[4, 3, 4]);
-        assert_eq!(short(&machine), [(Severity::Warning, vec!["GPU1".to_owned()])]);
+        assert_eq!(short(&machine), [(Severity::Warning, "GPU1".to_owned())]);
         let mut unbridged = switched(2);
         listed(&mut unbridged, &[0, 0]);
         assert!(short(&unbridged).is_empty(), "cards without a bridge");

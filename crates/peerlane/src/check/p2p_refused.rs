@@ -8,6 +8,7 @@ use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
 use crate::catalogue::without_peer_access;
 use crate::evidence::{Fact, P2pStatus, tool};
 use crate::fabric::{NodeId, PathClass};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
 
@@ -113,7 +114,7 @@ pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
 }
 
 fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
-    let subjects: Vec<String> = pairs.iter().map(|(a, b, _)| view.pair(*a, *b)).collect();
+    let subjects: Vec<Subject> = pairs.iter().map(|(a, b, _)| view.pair(*a, *b)).collect();
     let ends: Vec<(NodeId, NodeId)> = pairs.iter().map(|(a, b, _)| (*a, *b)).collect();
     let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(_, _, class)| *class).collect();
     classes.sort_unstable();

@@ -9,6 +9,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Direction, Matrix, Operation};
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
 
@@ -133,7 +134,7 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
             pairs.push(pair);
         }
     }
-    let subjects: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+    let subjects = Subject::pairs_of(&pairs);
     let finding = Finding {
         summary: format!(
             "Peer-to-peer between {} is far slower than copies through host memory would be: {} where the host gets {least:.2} GB/s",
@@ -203,13 +204,8 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     }
     let classes_known = members.iter().all(|c| c.cell.nodes().is_some_and(|(a, b)| view.class(a, b).is_some()));
     let (shown, subjects) = match culprit {
-        Some(End::Node(id)) => {
-            (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.name(id).to_owned()])
-        }
-        _ => (
-            format!("transfers between {}", words::pairs(&pairs)),
-            pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect(),
-        ),
+        Some(End::Node(id)) => (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.node(id)]),
+        _ => (format!("transfers between {}", words::pairs(&pairs)), Subject::pairs_of(&pairs)),
     };
     let fault = kind == FindingKind::Fault;
     let finding = Finding {
@@ -284,7 +280,7 @@ fn no_effect(
             ("rate", format!("rates within {}", percent(SAME)))
         }
     };
-    let subjects: Vec<String> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
+    let subjects: Vec<Subject> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
     let finding = Finding {
         rule: RULE.id.to_owned(),
             certainty: Certainty::Likely,
@@ -328,6 +324,7 @@ mod tests {
     use super::*;
     use crate::evidence::{P2pStatus, Quantity, Unit};
     use crate::machine::Machine;
+    use crate::subject::join;
 
     fn off(mut observed: Observed) -> Observed {
         observed.matrix.p2p = Some(false);
@@ -379,7 +376,7 @@ mod tests {
         machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 3.0)]), off(uniform(4, 9.0, &[]))];
         let found = findings(&machine, run);
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].subjects.as_slice(), found[0].kind), (&["GPU0-GPU1".to_owned()][..], FindingKind::Fault));
+        assert_eq!((join(&found[0].subjects, " "), found[0].kind), ("GPU0-GPU1".to_owned(), FindingKind::Fault));
         machine.matrices[1].origin.source = "another.txt".into();
         assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
     }

@@ -5,6 +5,7 @@ use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "pcie-replays", breaks: false, run };
 
@@ -40,7 +41,7 @@ fn run(view: &View) -> Vec<Raised> {
         confirm: "`nvidia-smi --query-gpu=index,pcie.link.gen.current --format=csv` and the replay counter of \
                   `nvidia-smi -q` before and after `peerlane measure --tests host`"
             .to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, names)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, Subject::nodes_of(names))
     };
     vec![Raised::new(finding, 0.0)]
 }
@@ -59,7 +60,7 @@ fn since_reset(view: &View) -> Vec<Raised> {
                    try a lower link speed in the BIOS."
                 .to_owned(),
             confirm: "the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, names)
+            ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(names))
         }
     })
 }

@@ -76,6 +76,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, measured, switched};
     use super::*;
     use crate::machine::MachineKind;
+    use crate::subject::join;
 
     const REFUSED: Result<f64, (FlagKind, &str)> = Err((FlagKind::NotApplicable, "no peer access"));
 
@@ -87,7 +88,7 @@ mod tests {
         assert!(findings(&machine, run).is_empty(), "perhaps no pair has it");
         machine.kind = MachineKind::Design;
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].subjects.as_slice()), (1, &["GPU0-GPU1".to_owned()][..]));
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
         machine.kind = MachineKind::Captured;
         measured(&mut machine, steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
         assert_eq!(findings(&machine, run).len(), 1);

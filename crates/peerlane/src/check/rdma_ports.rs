@@ -6,6 +6,7 @@ use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin, RdmaPort};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "rdma-port", breaks: false, run };
 
@@ -126,7 +127,7 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                 Trouble::Down(_) | Trouble::Unused => Certainty::Likely,
                 Trouble::Slow(..) => Certainty::Possible,
             },
-            names,
+            Subject::nodes_of(names),
         )
     };
     let loss = match trouble {
@@ -143,6 +144,7 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
+    use crate::subject::join;
 
     fn port(device: &str, state: &str, gigabits: f64, layer: &str) -> RdmaPort {
         RdmaPort {
@@ -158,7 +160,7 @@ mod tests {
     }
 
     fn found(ports: &[RdmaPort]) -> Vec<(Severity, String)> {
-        told(ports).into_iter().map(|f| (f.severity, f.subjects.concat())).collect()
+        told(ports).into_iter().map(|f| (f.severity, join(&f.subjects, ""))).collect()
     }
 
     fn told(ports: &[RdmaPort]) -> Vec<Finding> {

@@ -7,6 +7,7 @@ use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PciAddress};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "relaxed-ordering", breaks: false, run };
 
@@ -42,7 +43,7 @@ fn run(view: &View) -> Vec<Raised> {
                matter."
                 .to_owned(),
         confirm: "`ib_write_bw --use_cuda=N` with relaxed ordering on and off".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Possible, strict)
+        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Possible, Subject::nodes_of(strict))
     };
     vec![Raised::new(finding, 0.0)]
 }

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Finding, rule_ids};
+use crate::subject::Subject;
 
 /// Settings of the rules.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -213,13 +214,10 @@ impl Settings {
 
 impl Waiver {
     fn covers(&self, machine: &str, finding: &Finding) -> bool {
-        let named = |subject: &String| {
-            let is = |own: &String| {
-                own == subject || own.split_once('-').is_some_and(|(a, b)| format!("{b}-{a}") == *subject)
-            };
-            let ends: Vec<&str> = subject.split('-').collect();
-            self.subjects.iter().any(is)
-                || ends.len() == 2 && ends.iter().any(|end| self.subjects.iter().any(|own| own == end))
+        let written = |name: &str| self.subjects.iter().any(|own| own == name);
+        let named = |subject: &Subject| {
+            self.subjects.iter().any(|own| subject.is_written(own))
+                || subject.ends().is_some_and(|(a, b)| written(a) || written(b))
         };
         self.rule == finding.rule
             && (self.machines.is_empty() || self.machines.iter().any(|pattern| matches(pattern, machine)))
@@ -245,9 +243,9 @@ mod tests {
     use super::super::{Certainty, FindingKind, RULES, Severity};
     use super::*;
 
-    fn finding(subjects: &[&str]) -> Finding {
+    fn finding(pairs: &[(&str, &str)]) -> Finding {
         let rule = RULES.iter().find(|r| r.id == "p2p-refused").unwrap();
-        let subjects = subjects.iter().map(|s| (*s).to_owned()).collect();
+        let subjects = pairs.iter().map(|(a, b)| Subject::Pair((*a).to_owned(), (*b).to_owned())).collect();
         Finding::of(rule, FindingKind::Design, Severity::Warning, Certainty::Certain, subjects)
     }
 
@@ -273,9 +271,10 @@ mod tests {
         let text = "[[waive]]\nrule = \"p2p-refused\"\nsubjects = [\"GPU1-GPU0\", \"GPU7\"]\nmachines = [\"node*\"]\n\
                     reason = \"as bought\"";
         let settings = Settings::read(text).unwrap();
-        let waived = |machine: &str, subjects: &[&str]| settings.waiver(machine, &finding(subjects)).is_some();
-        assert!(waived("node3", &["GPU0-GPU1"]) && waived("node3", &["GPU7-GPU2", "GPU0-GPU1"]));
-        assert!(!waived("other", &["GPU0-GPU1"]) && !waived("node3", &["GPU0-GPU2"]));
+        let waived = |machine: &str, pairs: &[(&str, &str)]| settings.waiver(machine, &finding(pairs)).is_some();
+        let one = ("GPU0", "GPU1");
+        assert!(waived("node3", &[one]) && waived("node3", &[("GPU7", "GPU2"), one]));
+        assert!(!waived("other", &[one]) && !waived("node3", &[("GPU0", "GPU2")]));
     }
 
     #[test]

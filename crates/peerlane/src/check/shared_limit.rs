@@ -7,6 +7,7 @@ use crate::expectation::expect_set;
 use crate::infer::{Inference, InferredGroup, Way};
 use crate::names::ranges;
 use crate::plan::Transfer;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "shared-limit", breaks: false, run };
 
@@ -69,7 +70,7 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
             .to_owned(),
         confirm: "`peerlane infer`".to_owned(),
         cost: Cost::of_rate(expected, group.capacity),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Likely, group.members.clone())
+        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Likely, Subject::nodes_of(&group.members))
     };
     Some(Raised::new(finding, 1.0 - group.capacity / expected))
 }

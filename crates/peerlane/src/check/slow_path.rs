@@ -11,6 +11,7 @@ use crate::evidence::{Direction, Matrix, Operation, Origin};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
+use crate::subject::Subject;
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run };
@@ -253,25 +254,24 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     let (what, subjects) = match cause {
         Cause::Device(id, role) => {
             let name = view.name(*id);
-            (format!("{count} rates {} {name}", role.preposition()), vec![name.to_owned()])
+            (format!("{count} rates {} {name}", role.preposition()), Subject::nodes_of([name]))
         }
         Cause::Link(link, from) => {
             let ends = [fabric.link(*link).a, fabric.link(*link).b];
             let [a, b] = if *from == Some(ends[1]) { [ends[1], ends[0]] } else { ends };
             let way = if from.is_some() { "→" } else { "–" };
-            (format!("{count} rates over {}{way}{}", view.name(a), view.name(b)), vec![view.pair(a, b)])
+            (format!("{count} rates over {}{way}{}", view.name(a), view.name(b)), vec![view.link(a, b)])
         }
         Cause::Bound(_) => {
-            let mut pairs: Vec<String> = Vec::new();
+            let mut pairs: Vec<Subject> = Vec::new();
             for s in slow {
                 let subject = view.subject(s.matrix, &s.cell);
-                let known = |p: &String| *p == subject || p.split('-').rev().eq(subject.split('-'));
-                if !pairs.iter().any(known) {
+                if !pairs.iter().any(|known| known.is(&subject)) {
                     pairs.push(subject);
                 }
             }
-            let ends: Vec<(String, String)> =
-                pairs.iter().filter_map(|p| p.split_once('-')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+            let ends = pairs.iter().filter_map(Subject::ends);
+            let ends: Vec<(String, String)> = ends.map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
             (format!("Rates between {}", words::pairs(&ends)), pairs)
         }
     };
@@ -380,6 +380,7 @@ mod tests {
     use super::super::testing::{matrix, pcie, see, switched, uniform, with_link};
     use super::*;
     use crate::machine::Machine;
+    use crate::subject::join;
 
     /// The expectation of `value` everywhere.
     fn expect(observed: &Observed, value: Option<f64>) -> ExpectedMatrix {
@@ -413,7 +414,7 @@ mod tests {
         machine.matrices.push(matrix(&[&[0.0, 12.9, 0.75], &[12.9, 0.0, 0.75], &[0.75, 0.75, 0.0]]));
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].subjects.as_slice(), found[0].severity), (&["GPU2".to_owned()][..], Severity::Error));
+        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Severity::Error));
         assert!(found[0].summary.ends_with("0.75 GB/s is what PCIe 3.0 x1 gives"), "{}", found[0].summary);
         assert!(found[0].expected.contains("the switch"));
     }

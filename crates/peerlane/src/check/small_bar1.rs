@@ -4,6 +4,7 @@ use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "small-bar1", breaks: false, run };
 
@@ -31,7 +32,7 @@ fn run(view: &View) -> Vec<Raised> {
                    and GPUDirect RDMA registrations are limited to that window."
                     .to_owned(),
             confirm: "`nvidia-smi -q -d MEMORY`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Certain, names)
+            ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Certain, Subject::nodes_of(names))
         }
     })
 }

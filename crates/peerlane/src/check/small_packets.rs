@@ -5,6 +5,7 @@ use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, PciDevice};
 use crate::fabric::NodeKind;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "small-packets", breaks: false, run };
 
@@ -59,7 +60,7 @@ fn run(view: &View) -> Vec<Raised> {
                    request of a NIC with `setpci` or its vendor's tool: 128 bytes cost 9 % of a link beside 256."
                 .to_owned(),
             confirm: "`lspci -vvv | grep -e MaxPayload -e MaxReadReq`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Certain, small)
+            ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Certain, Subject::nodes_of(small))
         };
         raised.push(Raised::new(finding, 0.0));
     }

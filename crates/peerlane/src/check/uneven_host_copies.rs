@@ -9,6 +9,7 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::evidence::Direction;
 use crate::fabric::{NodeId, NodeKind};
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", breaks: false, run };
 
@@ -60,7 +61,7 @@ fn run(view: &View) -> Vec<Raised> {
             .to_owned(),
         confirm: confirm::width(),
         cost: Cost::of_rate(best.gb(), rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     let share = 1.0 - worst.share();
     vec![Raised::new(finding, share)]

@@ -7,6 +7,7 @@ use crate::evidence::{Direction, Matrix, Origin};
 use crate::machine::Observed;
 use crate::names::natural;
 use crate::stats::modes;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-local-copies", breaks: false, run };
 
@@ -68,7 +69,7 @@ fn run(view: &View) -> Vec<Raised> {
             "`peerlane measure --tests local`; `nvidia-smi --query-gpu=index,clocks.mem,pstate --format=csv` meanwhile"
                 .to_owned(),
         cost: Cost::of_rate(high, low),
-        ..Finding::of(&RULE, kind, Severity::Warning, Certainty::Possible, subjects)
+        ..Finding::of(&RULE, kind, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
     };
     vec![Raised::new(finding, 1.0 - low / high)]
 }

@@ -9,6 +9,7 @@ use super::words::{self, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
 use crate::machine::Observed;
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
 
@@ -172,12 +173,12 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
                         exchange it with a neighbour to see whether the card or the place is slow."
             };
             let name = view.name(*id);
-            (kind, vec![name.to_owned()], format!("{of}rates {} {name}", role.preposition()), mend)
+            (kind, vec![view.node(*id)], format!("{of}rates {} {name}", role.preposition()), mend)
         }
         _ => {
             let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
             let who = format!("{of}rates between {}", words::pairs(&pairs));
-            let subjects = pairs.iter().map(|(a, b)| format!("{a}-{b}")).collect();
+            let subjects = Subject::pairs_of(&pairs);
             (FindingKind::Measurement, subjects, who, mend)
         }
     };

@@ -8,6 +8,7 @@ use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
 use crate::names::is_host;
 use crate::plan::{Transfer, Work};
 use crate::run::{self, FlagKind};
+use crate::subject::Subject;
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "unsteady-rate", breaks: false, run };
@@ -68,6 +69,12 @@ fn ends(view: &View, transfer: &Transfer) -> Option<(End, End)> {
     Some((end(&transfer.source)?, end(&transfer.destination)?)).filter(|(a, b)| a != b)
 }
 
+/// The pair that transfers are between.
+fn pair(work: &Work) -> Option<Subject> {
+    let Work::Transfers(all) = work else { return None };
+    all.first().map(|t| Subject::Pair(t.source.clone(), t.destination.clone()))
+}
+
 /// By what share of the highest a cell's levels differ; 0 where it has one level.
 fn change(cell: &run::Cell) -> f64 {
     if cell.flag(FlagKind::Modes).is_none() {
@@ -81,11 +88,9 @@ fn report(view: &View, culprit: Option<End>, unsteady: &[&Unsteady]) -> Option<R
     let worst = unsteady.iter().max_by(|a, b| a.by.total_cmp(&b.by))?;
     let pairs: Vec<String> = unsteady.iter().map(|u| run::ends(&u.cell.work)).collect();
     let (who, subjects) = match culprit {
-        Some(End::Node(id)) => {
-            (format!("{} rates of {}", unsteady.len(), view.name(id)), vec![view.name(id).to_owned()])
-        }
+        Some(End::Node(id)) => (format!("{} rates of {}", unsteady.len(), view.name(id)), vec![view.node(id)]),
         _ => {
-            let mut subjects: Vec<String> = pairs.iter().map(|p| p.replace(['→', '↔'], "-")).collect();
+            let mut subjects: Vec<Subject> = unsteady.iter().filter_map(|u| pair(&u.cell.work)).collect();
             subjects.dedup();
             (format!("{} rates ({})", unsteady.len(), super::words::list(&pairs)), subjects)
         }

@@ -5,6 +5,7 @@ use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::evidence::{Fact, P2pStatus};
 use crate::fabric::{NodeId, PathClass};
+use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", breaks: false, run };
 
@@ -23,7 +24,7 @@ fn run(view: &View) -> Vec<Raised> {
     if odd.is_empty() {
         return Vec::new();
     }
-    let subjects: Vec<String> = odd.iter().map(|(a, b)| view.pair(*a, *b)).collect();
+    let subjects: Vec<Subject> = odd.iter().map(|(a, b)| view.pair(*a, *b)).collect();
     let finding = Finding {
         summary: format!(
             "Peer access is granted between {}, GeForce cards to which NVIDIA's driver gives none over PCIe",

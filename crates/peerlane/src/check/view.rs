@@ -11,6 +11,7 @@ use crate::expectation::{ExpectedMatrix, expect_like};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
 use crate::model::Model;
+use crate::subject::Subject;
 use crate::units::Rate;
 
 /// Rules that look at every pair stay silent on machines with more GPUs or NICs than this: no machine
@@ -140,9 +141,19 @@ impl<'a> View<'a> {
         &self.fabric().node(id).name
     }
 
+    /// A node as a subject.
+    pub(super) fn node(&self, id: NodeId) -> Subject {
+        Subject::Node(self.name(id).to_owned())
+    }
+
     /// A pair as a subject: `GPU0-GPU2`.
-    pub(super) fn pair(&self, a: NodeId, b: NodeId) -> String {
-        format!("{}-{}", self.name(a), self.name(b))
+    pub(super) fn pair(&self, a: NodeId, b: NodeId) -> Subject {
+        Subject::Pair(self.name(a).to_owned(), self.name(b).to_owned())
+    }
+
+    /// The link between two neighbours as a subject.
+    pub(super) fn link(&self, a: NodeId, b: NodeId) -> Subject {
+        Subject::Link(self.name(a).to_owned(), self.name(b).to_owned())
     }
 
     /// The component model of a node, where known.
@@ -260,13 +271,14 @@ impl<'a> View<'a> {
 
     /// A cell in words: `GPU0→GPU1`.
     pub(super) fn arrow(&self, matrix: &Matrix, cell: &Cell) -> String {
-        let name = |names: &[String], at: usize| names.get(at).cloned().unwrap_or_default();
-        format!("{}→{}", name(&matrix.rows, cell.i), name(&matrix.cols, cell.j))
+        let [from, to] = ends(matrix, cell);
+        format!("{from}→{to}")
     }
 
     /// A cell as a subject, either end first as the matrix has it: `GPU0-GPU1`, `host-GPU3`.
-    pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> String {
-        self.arrow(matrix, cell).replace('→', "-")
+    pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> Subject {
+        let [from, to] = ends(matrix, cell).map(str::to_owned);
+        Subject::Pair(from, to)
     }
 
     /// The ends of cells in words, whichever way their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
@@ -363,6 +375,12 @@ impl<'a> View<'a> {
         };
         self.machine.evidence.iter().filter_map(kernel).collect()
     }
+}
+
+/// The names of a cell's row and column.
+fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
+    let name = |names: &'m [String], at: usize| names.get(at).map_or("", String::as_str);
+    [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
 }
 
 /// The least that may stand in a cell, by the ranges of the model's constants; what should stand there, where no range

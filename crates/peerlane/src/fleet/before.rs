@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::{Dictionary, Node, What, subjects};
 use crate::check::{Certainty, Cost, Finding, FindingKind, Settings, Severity};
 use crate::run::FlagKind;
+use crate::subject::Subject;
 
 /// From this loss on it is an error.
 const MUCH: f64 = 0.5;
@@ -110,7 +111,7 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
     })
 }
 
-fn note(before: &Node, now: &Node, summary: String, subjects: Vec<String>) -> Finding {
+fn note(before: &Node, now: &Node, summary: String, subjects: Vec<Subject>) -> Finding {
     Finding {
         rule: "worse-than-before".to_owned(),
         kind: FindingKind::Measurement,

@@ -12,8 +12,10 @@ pub use odd::{Fleet, Kind, Odd, compare};
 pub use read::{Dictionary, Node};
 
 use crate::evidence::{Quantity, Unit};
+use crate::names::natural;
 use crate::plan::Test;
 use crate::run::FlagKind;
+use crate::subject::Subject;
 
 /// One number of a run, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,18 +59,20 @@ impl What {
         format!("{} ({}, {})", self.words, self.test, self.quantity.name())
     }
 
-    /// As a subject: both GPUs, or the one with the host.
-    fn subject(&self) -> String {
-        match self.gpus.as_slice() {
-            [a, b] => format!("{a}-{b}"),
-            [one] => one.clone(),
-            _ => self.words.clone(),
+    /// As a subject: both GPUs, in the order of their names, or the one with the host.
+    fn subject(&self) -> Subject {
+        let mut nodes = self.gpus.clone();
+        nodes.sort_by(|a, b| natural(a).cmp(&natural(b)));
+        match nodes.as_slice() {
+            [a, b] => Subject::Pair(a.clone(), b.clone()),
+            [one] => Subject::Node(one.clone()),
+            _ => Subject::Group { nodes, words: self.words.clone() },
         }
     }
 }
 
 /// The GPU that all of these have in common, if there is one; else what they are between, each once.
-fn subjects<'a>(all: impl Iterator<Item = &'a What> + Clone) -> Vec<String> {
+fn subjects<'a>(all: impl Iterator<Item = &'a What> + Clone) -> Vec<Subject> {
     let mut common: Option<Vec<&String>> = None;
     for what in all.clone() {
         common = Some(match common {
@@ -76,18 +80,15 @@ fn subjects<'a>(all: impl Iterator<Item = &'a What> + Clone) -> Vec<String> {
             Some(known) => known.into_iter().filter(|gpu| what.gpus.contains(gpu)).collect(),
         });
     }
-    let mut named: Vec<String> = Vec::new();
-    for what in all {
-        let mut gpus = what.gpus.clone();
-        gpus.sort_by(|a, b| crate::names::natural(a).cmp(&crate::names::natural(b)));
-        let subject = What { gpus, ..what.clone() }.subject();
+    let mut named: Vec<Subject> = Vec::new();
+    for subject in all.map(What::subject) {
         if !named.contains(&subject) {
             named.push(subject);
         }
     }
     match common.as_deref() {
         // several pairs share one GPU: that one
-        Some([one]) if named.len() > 1 => vec![(*one).clone()],
+        Some([one]) if named.len() > 1 => Subject::nodes_of([*one]),
         _ => named,
     }
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{Dictionary, Node, What, subjects};
 use crate::check::{Certainty, Cost, Finding, FindingKind, Settings, Severity};
 use crate::run::FlagKind;
+use crate::subject::Subject;
 
 /// So many machines of a kind make something usual.
 const FEWEST: usize = 4;
@@ -248,7 +249,7 @@ fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Odd> {
             rule: "odd-one-out".to_owned(),
             kind: FindingKind::Fault,
             severity: Severity::Error,
-            subjects: vec![node.name.clone()],
+            subjects: vec![Subject::Machine(node.name.clone())],
             summary: format!("{}: {} GPUs where {others} machines with such GPUs have {}", node.name, node.gpus, usual.gpus),
             expected: format!("{} GPUs", usual.gpus),
             observed: format!("{} GPUs", node.gpus),

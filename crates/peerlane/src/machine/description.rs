@@ -82,7 +82,7 @@ impl MachineDescription {
                 .iter()
                 .map(|c| ContradictionDescription {
                     message: c.message.clone(),
-                    subjects: c.subjects.clone(),
+                    subjects: c.subjects.iter().map(ToString::to_string).collect(),
                     evidence: origins(&c.origins),
                 })
                 .collect(),

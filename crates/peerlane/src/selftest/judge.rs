@@ -7,6 +7,7 @@ use crate::check::{Context, Finding, FindingKind, Severity, check};
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::run::Run;
+use crate::subject::Subject;
 
 fn findings(machine: &Machine) -> Vec<Finding> {
     let model = Model::new(machine, Parts::embedded());
@@ -17,7 +18,7 @@ fn findings(machine: &Machine) -> Vec<Finding> {
 pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Plant>, seed: u64) -> Case {
     let said = run.machine().map(|machine| findings(&machine)).unwrap_or_default();
     // what the catalogue's own text shows is true of the machine whatever is planted
-    let known: Vec<(String, Vec<String>)> =
+    let known: Vec<(String, Vec<Subject>)> =
         findings(design).into_iter().filter(|f| f.kind == FindingKind::Fault).map(|f| (f.rule, f.subjects)).collect();
     let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && *subjects == f.subjects);
     let fresh: Vec<&Finding> = said.iter().filter(|f| !is_known(f)).collect();

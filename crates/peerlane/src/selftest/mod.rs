@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalogue;
+use crate::subject::Subject;
 use crate::virtual_machine::Effects;
 
 /// Relative standard deviation of a sample.
@@ -81,7 +82,7 @@ pub struct Alarm {
     /// Its rule.
     pub rule: String,
     /// What it names.
-    pub subjects: Vec<String>,
+    pub subjects: Vec<Subject>,
     /// What it says.
     pub summary: String,
 }

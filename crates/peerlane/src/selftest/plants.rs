@@ -8,6 +8,7 @@ use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Machine;
 use crate::model::{Model, PeerAccess, Transfer};
+use crate::subject::Subject;
 use crate::virtual_machine::Fault;
 
 /// Cases of each kind.
@@ -111,15 +112,11 @@ impl Plant {
     }
 
     /// Whether a subject of a finding (`GPU0`, `GPU0-GPU1`, `host-GPU3`) speaks of it.
-    pub(super) fn touches(&self, subject: &str) -> bool {
-        if self.place.contains(subject) {
-            return true;
-        }
-        // names of nodes hold no hyphens in the catalogue
-        let mut ends = subject.split('-');
-        match (ends.next(), ends.next()) {
-            (Some(a), Some(b)) if self.pair => self.place.contains(a) && self.place.contains(b),
-            (Some(a), Some(b)) => self.place.contains(a) || self.place.contains(b),
+    pub(super) fn touches(&self, subject: &Subject) -> bool {
+        match (subject, subject.ends()) {
+            (_, Some((a, b))) if self.pair => self.place.contains(a) && self.place.contains(b),
+            (_, Some((a, b))) => self.place.contains(a) || self.place.contains(b),
+            (Subject::Node(name), None) => self.place.contains(name),
             _ => false,
         }
     }
@@ -279,18 +276,34 @@ mod tests {
     use super::*;
     use crate::catalogue::system;
 
+    fn pair_of(a: &str, b: &str) -> Subject {
+        Subject::Pair(a.to_owned(), b.to_owned())
+    }
+
     #[test]
     fn a_plant_is_where_it_is_and_nowhere_else() {
         let machine = system("exxact-devbox").unwrap().unwrap();
         let of = |kind| plants(kind, &machine);
         let gpu = &of(Kind::Width)[1];
         assert_eq!(gpu.words, "GPU1 at 3.0 x4 instead of 3.0 x16");
-        assert!(gpu.touches("GPU1") && gpu.touches("GPU1-GPU3") && gpu.touches("host-GPU1"));
-        assert!(!gpu.touches("GPU2") && !gpu.touches("GPU2-GPU3"));
+        assert!(
+            gpu.touches(&Subject::Node("GPU1".to_owned()))
+                && gpu.touches(&pair_of("GPU1", "GPU3"))
+                && gpu.touches(&pair_of("host", "GPU1"))
+        );
+        assert!(!gpu.touches(&Subject::Node("GPU2".to_owned())) && !gpu.touches(&pair_of("GPU2", "GPU3")));
         let pair = &of(Kind::Hang)[0];
-        assert!(pair.touches("GPU1-GPU0") && pair.touches("GPU0") && !pair.touches("GPU0-GPU2"));
+        assert!(
+            pair.touches(&pair_of("GPU1", "GPU0"))
+                && pair.touches(&Subject::Node("GPU0".to_owned()))
+                && !pair.touches(&pair_of("GPU0", "GPU2"))
+        );
         let uplink = &of(Kind::Uplink)[0];
-        assert!(uplink.touches("plx0-rc0") && uplink.touches("GPU0-GPU2") && !uplink.touches("GPU2-GPU3"));
+        assert!(
+            uplink.touches(&pair_of("plx0", "rc0"))
+                && uplink.touches(&pair_of("GPU0", "GPU2"))
+                && !uplink.touches(&pair_of("GPU2", "GPU3"))
+        );
         assert!(of(Kind::Bricks).is_empty());
     }
 
