@@ -315,10 +315,7 @@ impl Seeking<'_, '_> {
         let spare = spare(source)?.min(spare(destination)?);
         let now =
             fabric.links_of(source).iter().find(|(_, far)| *far == destination).map(|(l, _)| &fabric.link(*l).kind);
-        let now = match now {
-            Some(LinkKind::Nvlink { bricks, .. }) => u32::from(*bricks),
-            _ => 0,
-        };
+        let now = now.map_or(0, LinkKind::nvlinks);
         let (a, b) = (self.name(source), self.name(destination));
         let to = now + spare;
         (gpus && !hub).then(|| Candidate {

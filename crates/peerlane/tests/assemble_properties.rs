@@ -4,7 +4,7 @@
 
 use peerlane::assemble::assemble;
 use peerlane::evidence::{ClassMatrix, Evidence, Fact, Found, Origin};
-use peerlane::fabric::{Fabric, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PcieWidth};
+use peerlane::fabric::{Fabric, FabricBuilder, GpuLink, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PcieWidth};
 use proptest::prelude::*;
 
 /// Below a root complex: a device, or a switch over more.
@@ -87,7 +87,7 @@ fn grow(sockets: &[Vec<Vec<Branch>>], nvlink: Option<u8>) -> (Fabric, Vec<NodeId
         let switch = grown.builder.node(Node::new("nvswitch0", NodeKind::NvSwitch));
         for device in grown.devices.clone() {
             if grown.builder.nodes()[device.index()].kind == NodeKind::Gpu {
-                grown.builder.link(Link::new(switch, device, LinkKind::Nvlink { generation: None, bricks }));
+                grown.builder.link(Link::new(switch, device, LinkKind::Gpu(GpuLink::nvlink(None, bricks))));
             }
         }
     }

@@ -95,7 +95,7 @@ fn all_files_of_one_machine_make_one_machine() {
     assert_eq!(fabric.of_kind(NodeKind::Gpu).count(), 4);
     assert_eq!(fabric.of_kind(NodeKind::NvSwitch).count(), 1);
     let gpus: Vec<_> = fabric.of_kind(NodeKind::Gpu).collect();
-    assert_eq!(fabric.class(gpus[0], gpus[3]), Some(PathClass::Nvlink(18)));
+    assert_eq!(fabric.class(gpus[0], gpus[3]), Some(PathClass::nvlink(18)));
     // sysfs knows the width that NCCL's file does not
     for gpu in gpus {
         let (link, _) = fabric.upstream(gpu).expect("hangs below a root complex");

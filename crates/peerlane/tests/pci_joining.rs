@@ -7,7 +7,7 @@ use peerlane::assemble::assemble;
 use peerlane::evidence::{Text, scan_text};
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::export::system_toml::to_system_toml;
-use peerlane::fabric::{LinkKind, NodeKind};
+use peerlane::fabric::{Interconnect, LinkKind, NodeKind};
 use peerlane::machine::Machine;
 
 fn machines(text: &str) -> Vec<Machine> {
@@ -266,8 +266,9 @@ fn xgmi_survives_an_nccl_file() {
     let text = to_nccl_xml(&first);
     assert!(text.contains("<system version=\"2\">"), "{text}");
     let again = machine(&text);
-    let xgmi =
-        |m: &Machine| m.fabric.links().iter().find(|l| matches!(l.kind, LinkKind::Xgmi { .. })).unwrap().kind.clone();
+    let xgmi = |m: &Machine| {
+        m.fabric.links().iter().find(|l| l.kind.bundle(Interconnect::Xgmi).is_some()).unwrap().kind.clone()
+    };
     assert_eq!((xgmi(&first), class(&again, "GPU0", "GPU1")), (xgmi(&again), "XGMI".into()));
 }
 

@@ -132,10 +132,7 @@ pub(crate) fn origin(origin: &Origin) -> String {
 /// A GPU's own link as topology matrices call it: `NV2`, `XGMI`, `C2C`.
 pub(crate) fn bundle(kind: &LinkKind) -> String {
     match kind {
-        LinkKind::Nvlink { bricks, .. } => format!("NV{bricks}"),
-        LinkKind::Xgmi { count: Some(n) } => format!("XGMI×{n}"),
-        LinkKind::Xgmi { count: None } => "XGMI".to_owned(),
-        LinkKind::C2c { .. } => "C2C".to_owned(),
+        LinkKind::Gpu(bundle) => bundle.label(),
         other => other.name().to_owned(),
     }
 }

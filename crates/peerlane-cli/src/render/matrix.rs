@@ -177,7 +177,7 @@ fn keyed(fabric: &Fabric, devices: &[NodeId], rows: &[String]) -> (Vec<String>, 
 fn of_class(class: PathClass) -> anstyle::Style {
     match class {
         PathClass::Same => style::DIM,
-        PathClass::Nvlink(_) | PathClass::Xgmi | PathClass::Pix | PathClass::Pxb => style::GOOD,
+        PathClass::Gpu(..) | PathClass::Pix | PathClass::Pxb => style::GOOD,
         PathClass::Phb | PathClass::Node => style::PLAIN,
         PathClass::Sys => style::WARN,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::fabric::{FAMILIES, Fabric, Family, NodeId, NodeKind};
 use peerlane::names::ranges;
 
 use super::style::{self, paint};
@@ -16,25 +16,17 @@ pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     if lines.is_empty() {
         return Ok(());
     }
-    writeln!(out, "  {}", paint(style::HEADING, title(fabric)))?;
+    writeln!(out, "  {}", paint(style::HEADING, &title(fabric)))?;
     for line in lines {
         hang(out, "    ", &line)?;
     }
     Ok(())
 }
 
-fn title(fabric: &Fabric) -> &'static str {
-    let mut names: Vec<&str> =
-        fabric.links().iter().filter(|l| l.kind.is_gpu_fabric()).map(|l| l.kind.name()).collect();
-    names.sort_unstable();
-    names.dedup();
-    match names.as_slice() {
-        ["nvlink"] => "NVLink",
-        ["xgmi"] => "xGMI",
-        ["c2c"] => "NVLink-C2C",
-        ["c2c", "nvlink"] => "NVLink and NVLink-C2C",
-        _ => "GPU links",
-    }
+fn title(fabric: &Fabric) -> String {
+    let has = |family: &&Family| fabric.links().iter().any(|l| l.kind.bundle(family.interconnect).is_some());
+    let titles: Vec<&str> = FAMILIES.iter().filter(has).map(|family| family.title).collect();
+    if titles.len() > 2 { "GPU links".to_owned() } else { titles.join(" and ") }
 }
 
 /// Lines such as `GPU0–GPU7 ══ NV18 ══ nvswitch`: links to what is no GPU, those alike together.
@@ -94,7 +86,7 @@ fn among_gpus(fabric: &Fabric) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use peerlane::fabric::{FabricBuilder, Link, LinkKind, Node};
+    use peerlane::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node};
 
     fn drawn(b: FabricBuilder) -> String {
         let mut out = Vec::new();
@@ -104,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_switch_has_one_line_and_a_mesh_one_a_gpu() {
-        let nv = |bricks| LinkKind::Nvlink { generation: None, bricks };
+        let nv = |bricks| LinkKind::Gpu(GpuLink::nvlink(None, bricks));
         let mut b = FabricBuilder::new();
         let hub = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
         for i in 0..4 {

@@ -1,7 +1,7 @@
 //! 'Hardware', keras-multi-gpu, Rossum, 2017.
 
 use peerlane::compare::Design;
-use peerlane::fabric::{LinkKind, NodeKind};
+use peerlane::fabric::{Interconnect, NodeKind};
 
 use super::figures::{System, constant, lanes, number, of, percent, raw, what_if};
 use super::{Claim, verdict};
@@ -35,7 +35,8 @@ pub(crate) fn claims() -> Vec<Claim> {
             let links = fabric.links_of(gpu).iter();
             links
                 .filter(|(l, far)| {
-                    matches!(fabric.link(*l).kind, LinkKind::Nvlink { .. }) && fabric.node(*far).kind == NodeKind::Gpu
+                    fabric.link(*l).kind.bundle(Interconnect::Nvlink).is_some()
+                        && fabric.node(*far).kind == NodeKind::Gpu
                 })
                 .count()
         };

@@ -10,7 +10,7 @@
 
 use crate::catalogue::vendor_of;
 use crate::evidence::{Direction, Engine, Matrix, Operation};
-use crate::fabric::{CpuVendor, LinkKind, NodeId, NodeKind, PcieGeneration};
+use crate::fabric::{CpuVendor, GpuLink, Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration};
 use crate::model::{Model, PeerAccess, Route, Transfer, nccl_smp_rate};
 
 /// A rule to compare the model with.
@@ -93,7 +93,7 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
             };
             Some(f64::from(running.lanes?) * per_lane / 80.0)
         }
-        LinkKind::Nvlink { generation, bricks } => {
+        LinkKind::Gpu(GpuLink { interconnect: Interconnect::Nvlink, generation, links, .. }) => {
             let part = |n: NodeId| fabric.node(n).part.as_deref().and_then(|key| model.parts.get(key));
             let known = [from, to].into_iter().filter_map(part).filter_map(|p| p.nvlink_generation).min();
             let slow = [from, to]
@@ -109,10 +109,10 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
                 4 => 20.6,
                 _ => 40.1,
             };
-            Some(each * f64::from(bricks))
+            Some(each * f64::from(links?))
         }
         LinkKind::Smp => Some(nccl_smp_rate(fabric, model.parts, from).0),
-        LinkKind::C2c { .. } | LinkKind::Xgmi { .. } => raw(model, from, to),
+        LinkKind::Gpu(_) => raw(model, from, to),
         _ => None,
     }
 }

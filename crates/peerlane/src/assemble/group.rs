@@ -177,12 +177,11 @@ fn same_classes(a: &ClassMatrix, b: &ClassMatrix) -> bool {
 
 /// Whether the classes that both know are the same, or differ as those of `topo -m` and `topo -mp` do.
 fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
-    let nvlink = |c: PathClass| matches!(c, PathClass::Nvlink(_));
     a.rows.iter().enumerate().all(|(i, row)| {
         a.cols.iter().enumerate().all(|(j, col)| {
             let own = a.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
             let both = own.zip(b.cell(row, col));
-            both.is_none_or(|(x, y)| x == y || nvlink(x) != nvlink(y))
+            both.is_none_or(|(x, y)| x == y || x.is_nvlink() != y.is_nvlink())
         })
     })
 }
@@ -208,7 +207,7 @@ pub(super) fn two_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
 }
 
 fn nvlinks(m: &ClassMatrix) -> usize {
-    m.cells.iter().flatten().filter(|c| matches!(c, Some(PathClass::Nvlink(_)))).count()
+    m.cells.iter().flatten().filter(|c| c.is_some_and(PathClass::is_nvlink)).count()
 }
 
 impl Identity {

@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn hidden_classes_join_by_numa_node_only() {
-        let hidden = |_: usize, _: usize| Some(Nvlink(18));
+        let hidden = |_: usize, _: usize| Some(PathClass::nvlink(18));
         assert_eq!(tree(4, hidden).len(), 4);
         let domains = implied_tree(&Devices {
             count: 4,

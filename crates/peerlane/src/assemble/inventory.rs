@@ -102,7 +102,7 @@ impl Inventory {
         match &self.classes {
             None => self.classes = Some((m.clone(), origin.clone())),
             Some((first, _)) if self.pci_classes.is_none() && two_views(first, m) => {
-                let nvlinked = m.cells.iter().flatten().any(|c| matches!(c, Some(PathClass::Nvlink(_))));
+                let nvlinked = m.cells.iter().flatten().any(|c| c.is_some_and(PathClass::is_nvlink));
                 if nvlinked {
                     self.pci_classes = self.classes.replace((m.clone(), origin.clone())).map(|(m, _)| m);
                 } else {

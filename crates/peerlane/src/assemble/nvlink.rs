@@ -2,7 +2,7 @@
 
 use crate::catalogue::Parts;
 use crate::evidence::{NvlinkEnd, NvlinkPort, Origin};
-use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
+use crate::fabric::{FabricBuilder, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
 use crate::machine::Contradiction;
 use crate::subject::Subject;
 
@@ -26,7 +26,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
     let by_matrix = |a: usize, b: usize| -> Option<u8> {
         let (matrix, _) = all.classes.as_ref()?;
         match stated(matrix, &all.devices[a], &all.devices[b])? {
-            PathClass::Nvlink(n) => Some(n),
+            PathClass::Gpu(Interconnect::Nvlink, n) => Some(n),
             _ => None,
         }
     };
@@ -92,7 +92,7 @@ impl Add<'_> {
 
     fn mesh(&self, mesh: &Mesh, ports: &Ports, builder: &mut FabricBuilder) {
         for &(a, b, bricks) in &mesh.bundles {
-            let kind = LinkKind::Nvlink { generation: self.generation(a, ports), bricks };
+            let kind = LinkKind::Gpu(GpuLink::nvlink(self.generation(a, ports), bricks));
             self.link(builder, self.nodes[a], self.nodes[b], kind);
         }
         for group in &mesh.switched {
@@ -102,7 +102,7 @@ impl Add<'_> {
             node.origins.extend(self.origin.clone());
             let switch = builder.node(node);
             for &(gpu, bricks) in group {
-                let kind = LinkKind::Nvlink { generation: self.generation(gpu, ports), bricks };
+                let kind = LinkKind::Gpu(GpuLink::nvlink(self.generation(gpu, ports), bricks));
                 self.link(builder, switch, self.nodes[gpu], kind);
             }
         }
@@ -112,7 +112,7 @@ impl Add<'_> {
     fn c2c(&self, builder: &mut FabricBuilder) {
         for (device, &node) in self.all.devices.iter().zip(self.nodes).filter(|(d, _)| d.gpu) {
             let Some((rate, cpu)) = device.c2c.zip(cpu_above(builder, node)) else { continue };
-            let mut link = Link::new(cpu, node, LinkKind::C2c { rate: Some(rate) });
+            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(Some(rate))));
             link.origins.clone_from(&device.origins);
             builder.link(link);
         }
@@ -126,8 +126,8 @@ impl Add<'_> {
                 let cell =
                     self.all.classes.as_ref().and_then(|(m, _)| stated(m, &self.all.devices[a], &self.all.devices[b]));
                 let links = ports.between(a, b, true);
-                if links > 0 || cell == Some(PathClass::Xgmi) {
-                    let kind = LinkKind::Xgmi { count: (links > 0).then_some(links) };
+                if links > 0 || cell == Some(PathClass::XGMI) {
+                    let kind = LinkKind::Gpu(GpuLink::xgmi((links > 0).then_some(links)));
                     self.link(builder, self.nodes[a], self.nodes[b], kind);
                 }
             }
@@ -219,7 +219,7 @@ impl<'a> Ports<'a> {
                 continue;
             }
             let Some(cpu) = cpu_above(builder, node) else { continue };
-            let mut link = Link::new(cpu, node, LinkKind::Nvlink { generation: self.generation(gpu), bricks });
+            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::nvlink(self.generation(gpu), bricks)));
             link.origins.extend(origin.cloned());
             builder.link(link);
         }
@@ -229,11 +229,7 @@ impl<'a> Ports<'a> {
     fn generation(&self, gpu: usize) -> Option<u8> {
         let rates = self.all.nvlinks.iter().flat_map(|(ports, _)| ports);
         let own = |p: &&NvlinkPort| p.gpu.and_then(|n| self.all.find(&format!("GPU{n}"))) == Some(gpu);
-        let gb = rates.filter(own).find_map(|p| p.rate)?.gb();
-        [(1u8, 20.0), (2, 25.781), (3, 25.0), (4, 26.5625), (5, 53.125), (5, 50.0)]
-            .into_iter()
-            .find(|(_, rate)| (gb - rate).abs() < 0.2)
-            .map(|(generation, _)| generation)
+        Interconnect::Nvlink.generation_of_rate(rates.filter(own).find_map(|p| p.rate)?)
     }
 }
 

@@ -73,7 +73,7 @@ fn add(builder: &mut FabricBuilder, stem: &str, kind: NodeKind) -> NodeId {
 mod tests {
     use super::*;
     use crate::evidence::{Engine, Operation, Text, scan_text};
-    use crate::fabric::PathClass;
+    use crate::fabric::{GpuLink, PathClass};
     use crate::machine::MachineKind;
     use crate::model::{Assume, Model, PeerAccess, Transfer};
 
@@ -82,7 +82,7 @@ mod tests {
         let gpus = ["GPU0", "GPU1"]
             .map(|name| b.node(Node { part: part.map(str::to_owned), ..Node::new(name, NodeKind::Gpu) }));
         if linked {
-            b.link(Link::new(gpus[0], gpus[1], LinkKind::Nvlink { generation: Some(3), bricks: 4 }));
+            b.link(Link::new(gpus[0], gpus[1], LinkKind::Gpu(GpuLink::nvlink(Some(3), 4))));
         }
         Machine::new("m", MachineKind::Captured, b.build().unwrap())
     }

@@ -1,6 +1,6 @@
 use super::{assemble, name};
 use crate::evidence::{Curve, Evidence, Fact, Found, Origin, P2pStatus, Text, Warning, scan_text};
-use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
+use crate::fabric::{Fabric, GpuLink, LinkKind, NodeKind, PathClass};
 use crate::machine::{Machine, MachineKind};
 use crate::units::Rate;
 
@@ -40,7 +40,7 @@ fn topo_mp_tells_what_nvlink_hides() {
         let all = machines(&text);
         let [machine] = &all[..] else { panic!("{:?}", names(&all)) };
         let gpus: Vec<_> = machine.fabric.of_kind(NodeKind::Gpu).collect();
-        assert_eq!(machine.fabric.class(gpus[0], gpus[1]), Some(PathClass::Nvlink(12)));
+        assert_eq!(machine.fabric.class(gpus[0], gpus[1]), Some(PathClass::nvlink(12)));
         let above = |g| machine.fabric.upstream(g).map(|(_, up)| up);
         assert_eq!(above(gpus[0]), above(gpus[1]), "both below one switch");
         assert!(!machine.unknown.iter().any(|u| u.contains("instead of the PCIe class")), "{:?}", machine.unknown);
@@ -156,7 +156,7 @@ fn a_gpu_on_its_cpus_c2c_takes_it_to_memory() {
     let fabric = &machines[0].fabric;
     let path = fabric.path(fabric.find("GPU0").unwrap(), fabric.find("host0").unwrap()).unwrap();
     let first = fabric.link(path.hops[0].link);
-    assert_eq!(first.kind, LinkKind::C2c { rate: Some(Rate::from_gb(400.0)) });
+    assert_eq!(first.kind, LinkKind::Gpu(GpuLink::c2c(Some(Rate::from_gb(400.0)))));
 }
 
 #[test]

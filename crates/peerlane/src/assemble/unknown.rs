@@ -1,7 +1,7 @@
 //! What the evidence cannot tell, in sentences.
 
 use crate::catalogue::Parts;
-use crate::fabric::{Fabric, LinkKind, NodeKind, PathClass};
+use crate::fabric::{Fabric, Interconnect, LinkKind, NodeKind, PathClass};
 use crate::names;
 
 use super::from_classes::stated;
@@ -117,11 +117,10 @@ fn guessed_cards(fabric: &Fabric) -> Vec<String> {
 fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<String> {
     let (matrix, origin) = all.classes.as_ref()?;
     let gpus: Vec<_> = all.devices.iter().filter(|d| d.gpu).collect();
-    let hidden =
-        |i: usize, j: usize| matches!(stated(matrix, gpus[i], gpus[j]), Some(PathClass::Nvlink(_) | PathClass::Xgmi));
+    let hidden = |i: usize, j: usize| stated(matrix, gpus[i], gpus[j]).is_some_and(PathClass::is_gpu_link);
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
-    let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::Xgmi);
+    let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::XGMI);
     let (shown, by) = if xgmi { ("XGMI", "joined") } else { ("NV#", "NVLinked") };
     (any && by_matrix && all.pci_classes.is_none()).then(|| {
         format!("{} shows {shown} instead of the PCIe class: how {by} GPUs hang below their host bridges", origin.tool)
@@ -155,7 +154,7 @@ fn nvlinks_left_out(all: &Inventory) -> Option<String> {
 
 /// `nvlink -s` lists links that are up, but not where they lead.
 fn nvlinks_to_nowhere(all: &Inventory, fabric: &Fabric) -> Option<String> {
-    let joined = fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Nvlink { .. }));
+    let joined = fabric.links().iter().any(|l| l.kind.bundle(Interconnect::Nvlink).is_some());
     let mut up: Vec<u32> =
         all.nvlinks.iter().flat_map(|(ports, _)| ports).filter(|p| p.active && !p.xgmi).filter_map(|p| p.gpu).collect();
     up.sort_unstable();

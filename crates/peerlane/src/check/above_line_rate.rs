@@ -3,7 +3,7 @@
 use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, Matrix};
-use crate::fabric::{Link, LinkKind, PcieWidth};
+use crate::fabric::{Interconnect, Link, LinkKind, PcieWidth};
 use crate::subject::Subject;
 use crate::units::Rate;
 
@@ -11,10 +11,6 @@ pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run }
 
 /// Allowance for clocks, rounding and MB against MiB.
 const ALLOWANCE: f64 = 1.05;
-
-/// GB/s each way of one NVLink brick by generation, as `nvidia-smi nvlink -s` prints them (NVLink 1: NVIDIA's P100 white
-/// paper); the highest of a generation where products differ.
-const BRICK: [f64; 5] = [20.0, 25.781, 25.781, 26.562, 53.125];
 
 /// Numbers of all matrices that one limit explains.
 struct Above<'m> {
@@ -62,7 +58,7 @@ fn add<'m>(all: &mut Vec<Above<'m>>, new: Option<Above<'m>>) {
 /// Whether both ends have NVLink by their products, and nothing shows what their NVLinks join: then a rate that PCIe cannot
 /// carry is what NVLink gives.
 fn may_have_nvlink(view: &View, cell: &Cell) -> bool {
-    let shown = view.fabric().links().iter().any(|l| matches!(l.kind, LinkKind::Nvlink { .. }));
+    let shown = view.fabric().links().iter().any(|l| l.kind.bundle(Interconnect::Nvlink).is_some());
     let has = |id| view.part(id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0);
     !shown && view.machine.stated_classes.is_none() && cell.nodes().is_some_and(|(a, b)| has(a) && has(b))
 }
@@ -74,9 +70,9 @@ fn most(view: &View, link: &Link) -> Option<Rate> {
     }
     match &link.kind {
         LinkKind::Pcie { running, allowed, .. } => line_rate(*running, *allowed, view.is_captured()),
-        LinkKind::Nvlink { generation, bricks } => {
-            let brick = BRICK.get(usize::from((*generation)?).checked_sub(1)?)?;
-            Some(Rate::from_gb(brick * f64::from(*bricks)))
+        LinkKind::Gpu(bundle) => {
+            let each = bundle.interconnect.generation(Some(bundle.generation?))?.highest_rate()?;
+            Some(Rate::from_gb(each * f64::from(bundle.links?)))
         }
         _ => None,
     }
@@ -192,7 +188,7 @@ fn describe(kind: &LinkKind) -> String {
         LinkKind::Pcie { running, allowed, .. } => {
             format!("PCIe {}", if allowed.raw_rate().is_some() { allowed } else { running })
         }
-        LinkKind::Nvlink { bricks, .. } => format!("NVLink, {bricks} bricks"),
+        LinkKind::Gpu(bundle) => format!("{}, {}", bundle.interconnect.family().title, bundle.counted()),
         other => other.name().to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::compare::ring_bound;
 use crate::evidence::{At, Curve, Origin};
-use crate::fabric::{LinkKind, NodeKind};
+use crate::fabric::{Interconnect, NodeKind};
 use crate::subject::Subject;
 use crate::units::Bytes;
 
@@ -47,7 +47,7 @@ fn run(view: &View) -> Vec<Raised> {
     let Some((curve, _, best)) = slow.iter().min_by(|a, b| a.2.rate.gb().total_cmp(&b.2.rate.gb())) else {
         return Vec::new();
     };
-    let nvlink = view.fabric().links().iter().any(|l| matches!(l.kind, LinkKind::Nvlink { .. }));
+    let nvlink = view.fabric().links().iter().any(|l| l.kind.bundle(Interconnect::Nvlink).is_some());
     let mend = if nvlink {
         "See which way NCCL goes (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). Through SHM or NET it does not use the \
          NVLinks: NCCL_P2P_DISABLE may be set, a container may part the GPUs' processes (`--ipc=host`, one IPC namespace), \

@@ -57,7 +57,7 @@ fn run(view: &View) -> Vec<Raised> {
     origins.extend(slow.as_ref().map(|s| s.origin));
     let on_boards = if boards.len() > 1 { format!(", on {} boards", boards.len()) } else { String::new() };
     let alone = groups.iter().all(|g| g.len() == 1);
-    let xgmi = pairs.iter().any(|(_, _, c)| *c == Some(PathClass::Xgmi));
+    let xgmi = pairs.iter().any(|(_, _, c)| *c == Some(PathClass::XGMI));
     let (summary, mend) = match groups.len() {
         // every GPU reaches every other over others, by NVLink, but not directly
         1 => (
@@ -185,7 +185,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, switched, uniform};
     use super::*;
     use crate::evidence::P2pStatus;
-    use crate::fabric::{Link, LinkKind};
+    use crate::fabric::{GpuLink, Link, LinkKind};
 
     #[test]
     fn two_sockets_are_two_groups() {
@@ -213,7 +213,7 @@ mod tests {
         let mut b = boxes(&[2, 2], false);
         let gpus: Vec<_> = (0..4).map(|i| b.find(&format!("GPU{i}")).unwrap()).collect();
         for (x, y) in [(0, 2), (1, 3)] {
-            b.link(Link::new(gpus[x], gpus[y], LinkKind::Nvlink { generation: Some(2), bricks: 1 }));
+            b.link(Link::new(gpus[x], gpus[y], LinkKind::Gpu(GpuLink::nvlink(Some(2), 1))));
         }
         let found = findings(&captured(b), run);
         assert_eq!(found[0].summary, "Data crosses NUMA nodes between GPU0 and GPU3; GPU1 and GPU2");

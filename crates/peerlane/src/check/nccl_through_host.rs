@@ -61,7 +61,7 @@ impl Level {
     fn for_class(class: PathClass) -> Self {
         match class {
             PathClass::Same => Self::Local,
-            PathClass::Nvlink(_) | PathClass::Xgmi => Self::Nvlink,
+            PathClass::Gpu(..) => Self::Nvlink,
             PathClass::Pix => Self::Switch,
             PathClass::Pxb => Self::Switches,
             PathClass::Phb | PathClass::Node => Self::HostBridge,

@@ -151,7 +151,7 @@ fn mend() -> String {
 /// GPUs without NVLink to any other, although all the others are joined to each other. Silent where any
 /// class between GPUs is unknown.
 fn outcasts(view: &View, gpus: &[NodeId]) -> Vec<NodeId> {
-    let nvlinked = |a: NodeId, b: NodeId| matches!(view.class(a, b), Some(PathClass::Nvlink(_)));
+    let nvlinked = |a: NodeId, b: NodeId| view.class(a, b).is_some_and(PathClass::is_nvlink);
     let degree = |a: NodeId| gpus.iter().filter(|b| **b != a && nvlinked(a, **b)).count();
     let degrees: Vec<usize> = gpus.iter().map(|id| degree(*id)).collect();
     let (lost, others): (Vec<_>, Vec<_>) = gpus.iter().zip(&degrees).partition(|(_, degree)| **degree == 0);
@@ -195,10 +195,10 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
     let fabric = view.fabric();
     let bricks = |id: NodeId| -> u32 {
         let own = fabric.links_of(id).iter().map(|(link, _)| &fabric.link(*link).kind);
-        own.map(|kind| if let LinkKind::Nvlink { bricks, .. } = kind { u32::from(*bricks) } else { 0 }).sum()
+        own.map(LinkKind::nvlinks).sum()
     };
     let joined: Vec<NodeId> = gpus.iter().copied().filter(|id| !lost.contains(id)).collect();
-    let nvlinked = |a: NodeId, b: NodeId| matches!(view.class(a, b), Some(PathClass::Nvlink(_)));
+    let nvlinked = |a: NodeId, b: NodeId| view.class(a, b).is_some_and(PathClass::is_nvlink);
     let all_to_all = joined.len() > FEWEST_OTHERS
         && view.gpu_pairs().iter().all(|(a, b)| lost.contains(a) || lost.contains(b) || nvlinked(*a, *b));
     if !all_to_all {
@@ -220,7 +220,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, see_with, state, switched};
     use super::*;
     use crate::catalogue::Parts;
-    use crate::fabric::{Link, Node};
+    use crate::fabric::{GpuLink, Link, Node};
     use crate::machine::Machine;
     use crate::subject::join;
 
@@ -230,7 +230,7 @@ mod tests {
         let switch = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
         for (i, n) in bricks.iter().enumerate().filter(|(_, n)| **n > 0) {
             let gpu = b.find(&format!("GPU{i}")).unwrap();
-            b.link(Link::new(gpu, switch, LinkKind::Nvlink { generation: Some(4), bricks: *n }));
+            b.link(Link::new(gpu, switch, LinkKind::Gpu(GpuLink::nvlink(Some(4), *n))));
         }
         captured(b)
     }

@@ -4,7 +4,7 @@ use super::p2p_refused::is_product_without;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::evidence::{Fact, P2pStatus};
-use crate::fabric::{NodeId, PathClass};
+use crate::fabric::NodeId;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", breaks: false, run };
@@ -15,7 +15,7 @@ fn run(view: &View) -> Vec<Raised> {
     let is_odd = |(a, b): &(NodeId, NodeId)| {
         // a bridge would give access over NVLink; classes tell whether there is one
         let bridged = match view.class(*a, *b) {
-            Some(class) => matches!(class, PathClass::Nvlink(_)),
+            Some(class) => class.is_nvlink(),
             None => bricks(*a) > 0 && bricks(*b) > 0,
         };
         !bridged && granted(*a, *b) && is_product_without(view, *a) && is_product_without(view, *b)

@@ -154,7 +154,7 @@ mod tests {
         assert_eq!((found.evidence.len(), found.warnings.len()), (4, 2));
         let [Fact::Gpus(gpus), Fact::Classes(m)] = [&found.evidence[0].fact, &found.evidence[1].fact] else { panic!() };
         assert_eq!((gpus[2].index, gpus[2].address.unwrap().bus), (Some(2), 0xc6));
-        assert_eq!(m.between("GPU0", "GPU1"), Some(PathClass::Xgmi));
+        assert_eq!(m.between("GPU0", "GPU1"), Some(PathClass::XGMI));
         assert_eq!((m.between("GPU0", "GPU2"), m.between("GPU1", "GPU2")), (None, Some(PathClass::Sys)));
     }
 

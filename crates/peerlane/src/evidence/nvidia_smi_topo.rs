@@ -195,7 +195,8 @@ impl<'a> Reading<'a> {
         let Some(last_known) = (0..width).rev().find(|&j| names.get(j).is_some_and(|n| is_gpu_at(n, j))) else {
             return names;
         };
-        let nvlink = |j: usize| self.rows.iter().any(|r| matches!(r.cells.get(j), Some(Some(PathClass::Nvlink(_)))));
+        let nvlink =
+            |j: usize| self.rows.iter().any(|r| r.cells.get(j).is_some_and(|c| c.is_some_and(PathClass::is_nvlink)));
         let last_gpu = (0..width).rev().find(|&j| nvlink(j)).map_or(last_known, |j| j.max(last_known));
         for (j, name) in names.iter_mut().enumerate().take(last_gpu + 1) {
             name.get_or_insert_with(|| format!("GPU{j}"));
@@ -319,7 +320,7 @@ fn drop_cut_class(matrix: &mut ClassMatrix, rows: &[Row]) {
     let Some(j) = row.cells.len().checked_sub(1) else { return };
     let cell = matrix.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
     let mirror = matrix.cols.get(j).and_then(|name| matrix.cell(name, row.label));
-    if matches!(cell, Some(PathClass::Nvlink(_)))
+    if cell.is_some_and(PathClass::is_nvlink)
         && cell != mirror
         && let Some(cell) = matrix.cells.get_mut(i).and_then(|r| r.get_mut(j))
     {

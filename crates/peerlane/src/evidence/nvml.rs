@@ -135,7 +135,7 @@ fn facts(snapshot: &Snapshot) -> Vec<Fact> {
     let pcie = class_matrix(snapshot, &names, |a, b| ancestor(&pairs, a, b));
     let class = |a: usize, b: usize| match nvlinks(snapshot, &pairs, a, b) {
         0 => ancestor(&pairs, a, b),
-        n => Some(PathClass::Nvlink(n)),
+        n => Some(PathClass::nvlink(n)),
     };
     let both = class_matrix(snapshot, &names, class);
     let telling = pcie.cells.iter().flatten().any(|c| c.is_some_and(PathClass::is_pcie));

@@ -26,7 +26,7 @@ const HOPS_BETWEEN_NODES: u32 = 3;
 pub(super) fn class_of(kind: &str, weight: Option<u32>, hops: Option<u32>) -> Option<PathClass> {
     match kind {
         "XGMI" if is_relayed(weight) => None,
-        "XGMI" => Some(PathClass::Xgmi),
+        "XGMI" => Some(PathClass::XGMI),
         "PCIE" if hops == Some(HOPS_BETWEEN_NODES) => Some(PathClass::Sys),
         _ => None,
     }
@@ -315,7 +315,7 @@ GPU[2]\t\t: (Topology) Numa Affinity: -1
         assert_eq!((found.evidence.len(), found.warnings.len()), (2, 2));
         assert_eq!(found.evidence[0].origin.lines, Some((8, 19)));
         let Fact::Classes(m) = &found.evidence[0].fact else { panic!() };
-        assert_eq!(m.between("GPU0", "GPU1"), Some(PathClass::Xgmi));
+        assert_eq!(m.between("GPU0", "GPU1"), Some(PathClass::XGMI));
         assert_eq!(m.between("GPU0", "GPU2"), None);
         assert_eq!(m.cell("GPU2", "GPU2"), Some(PathClass::Same));
         assert_eq!(m.numa_affinity, [Some("0".parse().unwrap()), Some("3".parse().unwrap()), None]);

@@ -13,7 +13,7 @@ use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
 use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole, gpu_number};
-use crate::fabric::{CpuList, Fabric, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
+use crate::fabric::{CpuList, Fabric, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
 use crate::machine::Machine;
 
 /// NCCL's stand-in for an NVSwitch, or another far end, whose address is not known.
@@ -220,9 +220,9 @@ impl<'a> Writer<'a> {
             let _ = writeln!(out, "{pad}  <nvlink target=\"{target}\" count=\"{count}\" tclass=\"{class}\"/>");
         }
         for (link, far) in self.fabric.links_of(id) {
-            let LinkKind::Xgmi { count } = self.fabric.link(*link).kind else { continue };
+            let Some(bundle) = self.fabric.link(*link).kind.bundle(Interconnect::Xgmi) else { continue };
             if let Some(target) = self.bus_ids.of(*far) {
-                let (count, class) = (count.unwrap_or(1), self.class(*far));
+                let (count, class) = (bundle.links.unwrap_or(1), self.class(*far));
                 let _ = writeln!(out, "{pad}  <xgmi target=\"{target}\" count=\"{count}\" tclass=\"0x{class:06x}\"/>");
             }
         }
@@ -237,7 +237,10 @@ impl<'a> Writer<'a> {
     fn nvlinks(&self, id: NodeId) -> BTreeMap<(String, &'static str), u32> {
         let mut links = BTreeMap::new();
         for (link, far) in self.fabric.links_of(id) {
-            let LinkKind::Nvlink { bricks, .. } = self.fabric.link(*link).kind else { continue };
+            let bricks = self.fabric.link(*link).kind.nvlinks();
+            if bricks == 0 {
+                continue;
+            }
             let node = self.fabric.node(*far);
             let class = match node.kind {
                 NodeKind::Gpu => "0x030200",
@@ -248,7 +251,7 @@ impl<'a> Writer<'a> {
             };
             let address = self.bus_ids.of(*far).or(node.address);
             let target = address.map_or(HIDDEN.to_owned(), |a| a.to_string());
-            *links.entry((target, class)).or_insert(0) += u32::from(bricks);
+            *links.entry((target, class)).or_insert(0) += bricks;
         }
         links
     }
@@ -271,7 +274,7 @@ impl<'a> Writer<'a> {
     }
 
     fn has_xgmi(&self) -> bool {
-        self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { .. }))
+        self.fabric.links().iter().any(|l| l.kind.bundle(Interconnect::Xgmi).is_some())
     }
 
     /// What a reader of the file must know; two hyphens would end an XML comment.
@@ -296,9 +299,22 @@ impl<'a> Writer<'a> {
         }
         if self.has_xgmi() {
             text.push_str("xGMI links make this RCCL's version of the format.\n");
-            if self.fabric.links().iter().any(|l| matches!(l.kind, LinkKind::Xgmi { count: None })) {
+            let uncounted = |l: &Link| l.kind.bundle(Interconnect::Xgmi).is_some_and(|b| b.links.is_none());
+            if self.fabric.links().iter().any(uncounted) {
                 text.push_str("How many xGMI links join a pair is not known; one is written.\n");
             }
+        }
+        let left_out = self.fabric.links().iter().filter_map(|l| match &l.kind {
+            LinkKind::Gpu(b) if b.interconnect == Interconnect::Nvlink && b.links.is_some() => None,
+            LinkKind::Gpu(b) if matches!(b.interconnect, Interconnect::Xgmi | Interconnect::C2c) => None,
+            LinkKind::Gpu(b) => Some(b.interconnect.family().title),
+            _ => None,
+        });
+        if let Some(title) = left_out.min() {
+            let _ = writeln!(
+                text,
+                "Links of {title} are left out, which this format has no words for or whose number is not known."
+            );
         }
         text
     }
@@ -326,7 +342,7 @@ mod tests {
 
     use super::*;
     use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciTree, Text, scan_text};
-    use crate::fabric::{FabricBuilder, Link, PcieGeneration};
+    use crate::fabric::{FabricBuilder, GpuLink, Link, PcieGeneration};
     use crate::machine::MachineKind;
 
     fn pcie(generation: PcieGeneration, lanes: u8) -> LinkKind {
@@ -336,7 +352,7 @@ mod tests {
     /// Two sockets; on the first a switch with two GPUs, on the second a NIC of unknown address.
     fn machine() -> Machine {
         let mut b = FabricBuilder::new();
-        let nvlink = LinkKind::Nvlink { generation: None, bricks: 4 };
+        let nvlink = LinkKind::Gpu(GpuLink::nvlink(None, 4));
         let mut roots = Vec::new();
         for socket in 0..2_u32 {
             let cpu = b.node(Node::new(format!("cpu{socket}"), NodeKind::Cpu));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::catalogue::{Part, PartKind, Parts, common_nvlink, common_width};
 use crate::evidence::{Curve, Matrix, P2pStatus, RateTable};
-use crate::fabric::{Fabric, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets};
+use crate::fabric::{Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets};
 use crate::machine::{Machine, Statement};
 
 /// The machine as the TOML of a system file.
@@ -53,10 +53,7 @@ fn overfull(fabric: &Fabric, parts: &Parts) -> HashSet<NodeId> {
     let mut all: HashSet<NodeId> =
         budgets.filter(|b| b.used > b.offered).filter_map(|b| fabric.find(&b.name)).collect();
     all.extend(fabric.ids().filter(|&id| {
-        let bricks = fabric.links_of(id).iter().map(|(link, _)| match fabric.link(*link).kind {
-            LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
-            _ => 0,
-        });
+        let bricks = fabric.links_of(id).iter().map(|(link, _)| fabric.link(*link).kind.nvlinks());
         let taken: u32 = bricks.sum();
         part_of(id).and_then(|p| p.nvlink_bricks).is_some_and(|has| taken > u32::from(has))
     }));
@@ -216,17 +213,7 @@ impl Writer<'_> {
                     let slot = slot.as_deref().filter(|s| taken.insert((*s).to_owned()));
                     self.pcie(link, *running, *allowed, slot)
                 }
-                LinkKind::Nvlink { generation, bricks } => {
-                    let by_parts = common_nvlink(self.part_of(link.a), self.part_of(link.b));
-                    let generation = generation.filter(|g| by_parts != Some(*g));
-                    let bricks = ("nvlink", bricks.to_string());
-                    std::iter::once(bricks).chain(generation.map(|g| ("nvlink_generation", g.to_string()))).collect()
-                }
-                LinkKind::Xgmi { count } => vec![("xgmi", count.unwrap_or(0).to_string())],
-                LinkKind::C2c { rate } => {
-                    let rate = rate.map(|r| ("c2c_rate", r.gb().to_string()));
-                    std::iter::once(("c2c", "true".to_owned())).chain(rate).collect()
-                }
+                LinkKind::Gpu(bundle) => self.gpu_link(link, *bundle),
                 LinkKind::Smp => {
                     let part = link.part.as_deref().and_then(|key| self.parts.get(key));
                     let known = part.filter(|p| p.kind == PartKind::Smp).map_or("?", |p| &p.name);
@@ -242,6 +229,27 @@ impl Writer<'_> {
                 self.set("assumed", true);
             }
             self.set_text("note", link.note.as_deref());
+        }
+    }
+
+    /// In the short form where that says all: bricks, links, or that there is C2C.
+    fn gpu_link(&self, link: &Link, bundle: GpuLink) -> Vec<(&'static str, String)> {
+        let key = bundle.interconnect.family().key;
+        let by_parts = || common_nvlink(self.part_of(link.a), self.part_of(link.b));
+        match bundle {
+            GpuLink { interconnect: Interconnect::Nvlink, generation, links: Some(bricks), rate: None } => {
+                let generation = generation.filter(|g| by_parts() != Some(*g));
+                let generation = generation.map(|g| ("nvlink_generation", g.to_string()));
+                std::iter::once((key, bricks.to_string())).chain(generation).collect()
+            }
+            GpuLink { interconnect: Interconnect::Xgmi, generation: None, links, rate: None } => {
+                vec![(key, links.unwrap_or(0).to_string())]
+            }
+            GpuLink { interconnect: Interconnect::C2c, generation: None, links: None, rate } => {
+                let rate = rate.map(|r| ("c2c_rate", r.gb().to_string()));
+                std::iter::once((key, "true".to_owned())).chain(rate).collect()
+            }
+            _ => vec![(key, quoted(&bundle.written()))],
         }
     }
 

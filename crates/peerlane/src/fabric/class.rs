@@ -6,6 +6,8 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::interconnect::{FAMILIES, Family, Interconnect, Label};
+
 /// The class of a path between two devices, nearest first, as NVIDIA defines them.
 ///
 /// Printed as `nvidia-smi topo -m` prints it today; the older `SOC` reads as [`PathClass::Sys`].
@@ -14,10 +16,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub enum PathClass {
     /// `X`: the device itself.
     Same,
-    /// `NV#`: a bonded set of # NVLinks, directly or through NVSwitch.
-    Nvlink(u8),
-    /// `XGMI`: AMD's GPU-to-GPU links, of a count that `rocm-smi` does not print.
-    Xgmi,
+    /// GPUs' own links, so many of them (0 where their number is not known), directly or through a switch of theirs: `NV#`, a bonded
+    /// set of # NVLinks; `XGMI`, of a count that `rocm-smi` does not print.
+    Gpu(Interconnect, u8),
     /// `PIX`: at most a single PCIe bridge (one switch, or two functions of one card).
     Pix,
     /// `PXB`: several PCIe bridges, without a host bridge.
@@ -31,6 +32,24 @@ pub enum PathClass {
 }
 
 impl PathClass {
+    /// `XGMI`.
+    pub const XGMI: Self = Self::Gpu(Interconnect::Xgmi, 0);
+
+    /// `NV#`.
+    pub const fn nvlink(bricks: u8) -> Self {
+        Self::Gpu(Interconnect::Nvlink, bricks)
+    }
+
+    /// Whether it is `NV#`.
+    pub fn is_nvlink(self) -> bool {
+        matches!(self, Self::Gpu(Interconnect::Nvlink, _))
+    }
+
+    /// Whether GPUs' own links are the way, which hide the PCIe hierarchy.
+    pub fn is_gpu_link(self) -> bool {
+        matches!(self, Self::Gpu(..))
+    }
+
     /// Whether the class speaks of the PCIe hierarchy, which NVLink and xGMI hide.
     pub fn is_pcie(self) -> bool {
         matches!(self, Self::Pix | Self::Pxb | Self::Phb | Self::Node | Self::Sys)
@@ -40,8 +59,8 @@ impl PathClass {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Same => "the device itself",
-            Self::Nvlink(_) => "NVLink",
-            Self::Xgmi => "xGMI between GPUs",
+            Self::Gpu(Interconnect::Xgmi, _) => "xGMI between GPUs",
+            Self::Gpu(interconnect, _) => interconnect.family().title,
             Self::Pix => "one PCIe switch",
             Self::Pxb => "several PCIe switches, no host bridge",
             Self::Phb => "through a PCIe host bridge",
@@ -55,8 +74,11 @@ impl fmt::Display for PathClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Same => f.pad("X"),
-            Self::Nvlink(n) => f.pad(&format!("NV{n}")),
-            Self::Xgmi => f.pad("XGMI"),
+            Self::Gpu(interconnect, n) => match interconnect.family().label {
+                Label::Counted(label) if *n == 0 => f.pad(&format!("{label}?")),
+                Label::Counted(label) => f.pad(&format!("{label}{n}")),
+                Label::Plain(label) | Label::Drawn(label) => f.pad(label),
+            },
             Self::Pix => f.pad("PIX"),
             Self::Pxb => f.pad("PXB"),
             Self::Phb => f.pad("PHB"),
@@ -82,13 +104,21 @@ impl FromStr for PathClass {
             "PHB" => Self::Phb,
             "NODE" => Self::Node,
             "SYS" | "SOC" => Self::Sys,
-            "XGMI" => Self::Xgmi,
-            _ => match s.strip_prefix("NV").map(str::parse::<u8>) {
-                Some(Ok(n)) if n > 0 => Self::Nvlink(n),
-                _ => return Err(NoPathClass(s.to_owned())),
-            },
+            _ => FAMILIES.iter().find_map(|family| of_family(family, s)).ok_or_else(|| NoPathClass(s.to_owned()))?,
         })
     }
+}
+
+fn of_family(family: &Family, s: &str) -> Option<PathClass> {
+    let links = match family.label {
+        Label::Counted(label) => match s.strip_prefix(label)? {
+            "?" => 0,
+            count => count.parse().ok().filter(|n| *n > 0)?,
+        },
+        Label::Plain(label) => (s == label).then_some(0)?,
+        Label::Drawn(_) => return None,
+    };
+    Some(PathClass::Gpu(family.interconnect, links))
 }
 
 impl Serialize for PathClass {
@@ -110,7 +140,7 @@ mod tests {
     #[test]
     fn old_and_new_names() {
         assert_eq!("SOC".parse(), Ok(PathClass::Sys));
-        assert_eq!("NV18".parse(), Ok(PathClass::Nvlink(18)));
+        assert_eq!("NV18".parse(), Ok(PathClass::nvlink(18)));
         assert!("NV".parse::<PathClass>().is_err());
         assert!("NV0".parse::<PathClass>().is_err());
         assert!("GPU0".parse::<PathClass>().is_err());

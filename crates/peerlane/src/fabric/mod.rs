@@ -8,6 +8,7 @@
 mod class;
 mod cpu_list;
 mod graph;
+mod interconnect;
 mod lanes;
 mod node;
 mod path;
@@ -17,6 +18,7 @@ mod vendor;
 pub use class::{NoPathClass, PathClass};
 pub use cpu_list::{CpuList, NoCpuList};
 pub use graph::{Fabric, FabricBuilder, FabricError};
+pub use interconnect::{FAMILIES, Family, Generation, GpuLink, Interconnect, Label, NoGpuLink};
 pub use lanes::{LaneBudget, LaneOwner, lane_budgets};
 pub use node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 pub use path::{Hop, Path};

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
+use super::interconnect::{GpuLink, Interconnect};
 use super::pci::{PciAddress, PcieWidth};
 use super::vendor::CpuVendor;
 use crate::origin::Origin;
-use crate::units::Rate;
 
 /// Names a node within one fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -144,23 +144,8 @@ pub enum LinkKind {
         /// The slot it passes through, by the board's name for it.
         slot: Option<String>,
     },
-    /// NVLink: a bundle of bricks (a brick is what `nvidia-smi` calls a link).
-    Nvlink {
-        /// NVLink generation, 1 to 5, if known.
-        generation: Option<u8>,
-        /// Bricks in the bundle.
-        bricks: u8,
-    },
-    /// AMD's GPU-to-GPU link.
-    Xgmi {
-        /// Links in the bundle, if known.
-        count: Option<u8>,
-    },
-    /// NVLink-C2C between a CPU and a GPU of one module.
-    C2c {
-        /// Rate of the whole bundle in one direction, where a source gives it.
-        rate: Option<Rate>,
-    },
+    /// A GPU's own interconnect beside PCIe: NVLink, xGMI, C2C.
+    Gpu(GpuLink),
     /// Between CPU packages: QPI, UPI, xGMI, X-bus.
     Smp,
     /// Inside a CPU package: root complex or memory to the package.
@@ -179,9 +164,7 @@ impl LinkKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Pcie { .. } => "pcie",
-            Self::Nvlink { .. } => "nvlink",
-            Self::Xgmi { .. } => "xgmi",
-            Self::C2c { .. } => "c2c",
+            Self::Gpu(link) => link.interconnect.family().key,
             Self::Smp => "smp",
             Self::OnDie => "on-die",
             Self::OnCard => "on-card",
@@ -195,7 +178,20 @@ impl LinkKind {
 
     /// Whether it is a GPU's own interconnect, beside PCIe.
     pub fn is_gpu_fabric(&self) -> bool {
-        matches!(self, Self::Nvlink { .. } | Self::Xgmi { .. } | Self::C2c { .. })
+        matches!(self, Self::Gpu(_))
+    }
+
+    /// The bundle, if it is of this interconnect.
+    pub fn bundle(&self, interconnect: Interconnect) -> Option<&GpuLink> {
+        match self {
+            Self::Gpu(link) if link.interconnect == interconnect => Some(link),
+            _ => None,
+        }
+    }
+
+    /// Bricks of NVLink in it, as far as known; 0 for other links.
+    pub fn nvlinks(&self) -> u32 {
+        self.bundle(Interconnect::Nvlink).and_then(|link| link.links).map_or(0, u32::from)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::class::PathClass;
 use super::graph::{Fabric, is_root};
+use super::interconnect::Label;
 use super::node::{LinkId, LinkKind, NodeId, NodeKind};
 
 /// One link of a path, in the direction it is travelled.
@@ -33,6 +34,21 @@ impl Path {
     }
 }
 
+/// The class of a way over bundles of GPUs' own links, one after another: with as many links as the fewest.
+fn label_of(links: &[&LinkKind]) -> PathClass {
+    let bundle = |kind: &&LinkKind| if let LinkKind::Gpu(link) = kind { Some(*link) } else { None };
+    let Some(first) = links.iter().find_map(bundle) else { return PathClass::Phb };
+    match first.interconnect.family().label {
+        Label::Counted(_) => {
+            let fewest = links.iter().filter_map(bundle).map(|link| link.links.unwrap_or(0)).min();
+            PathClass::Gpu(first.interconnect, fewest.unwrap_or(0))
+        }
+        Label::Plain(_) => PathClass::Gpu(first.interconnect, 0),
+        // no label of its own in the vendor's matrix; a CPU is never a column there
+        Label::Drawn(_) => PathClass::Phb,
+    }
+}
+
 impl Fabric {
     /// The way data takes from `a` to `b`: over NVLink, xGMI or C2C where they join the two, else over
     /// PCIe. `None` where the fabric knows no way.
@@ -52,21 +68,12 @@ impl Fabric {
     pub fn gpu_fabric_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         let own = |n: NodeId| self.links_of(n).iter().copied().filter(|(l, _)| self.link(*l).kind.is_gpu_fabric());
         if let Some((link, _)) = own(a).find(|(_, next)| *next == b) {
-            let class = match self.link(link).kind {
-                LinkKind::Nvlink { bricks, .. } => PathClass::Nvlink(bricks),
-                LinkKind::Xgmi { .. } => PathClass::Xgmi,
-                // no label of its own in the vendor's matrix; a CPU is never a column there
-                _ => PathClass::Phb,
-            };
+            let class = label_of(&[&self.link(link).kind]);
             return Some(Path { class, hops: vec![Hop { from: a, link, to: b }] });
         }
         own(a).filter(|(_, mid)| self.node(*mid).kind == NodeKind::NvSwitch).find_map(|(up, mid)| {
             let (down, _) = own(b).find(|(_, next)| *next == mid)?;
-            let bricks = |l| match self.link(l).kind {
-                LinkKind::Nvlink { bricks, .. } => bricks,
-                _ => 0,
-            };
-            let class = PathClass::Nvlink(bricks(up).min(bricks(down)));
+            let class = label_of(&[up, down].map(|l| &self.link(l).kind));
             let hops = vec![Hop { from: a, link: up, to: mid }, Hop { from: mid, link: down, to: b }];
             Some(Path { class, hops })
         })
@@ -205,7 +212,7 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{FabricBuilder, FabricError, Link, Node, PcieWidth};
+    use crate::fabric::{FabricBuilder, FabricError, GpuLink, Link, Node, PcieWidth};
 
     /// Two sockets; two cascaded switches and a lone GPU on the first, NVLink to the CPU on the second.
     fn two_sockets() -> Fabric {
@@ -232,7 +239,7 @@ mod tests {
             (rc0, gpus[2], pcie()),
             (rc1, gpus[3], pcie()),
             (rc2, gpus[4], pcie()),
-            (cpu1, gpus[4], LinkKind::Nvlink { generation: Some(1), bricks: 2 }),
+            (cpu1, gpus[4], LinkKind::Gpu(GpuLink::nvlink(Some(1), 2))),
         ] {
             b.link(Link::new(x, y, kind));
         }

@@ -5,7 +5,9 @@ use serde::Serialize;
 
 pub use super::numbers::{ObservedCurve, ObservedRateRow, ObservedRates, ObservedSeries};
 use super::{Facts, Machine, MachineKind, Observed, Slot, Spread, Statement};
-use crate::fabric::{CpuList, Fabric, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth};
+use crate::fabric::{
+    CpuList, Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth,
+};
 use crate::matrix::Matrix;
 use crate::origin::Origin;
 use crate::units::Rate;
@@ -203,6 +205,17 @@ pub enum LinkKindDescription {
         /// GB/s of the whole bundle in one direction, where a source gives it.
         rate: Option<f64>,
     },
+    /// A GPU's own interconnect of any other kind, or of which more or less is known.
+    GpuLink {
+        /// Its name in system files: `nvlink`.
+        interconnect: String,
+        /// Its generation.
+        generation: Option<u8>,
+        /// Links in the bundle.
+        links: Option<u8>,
+        /// GB/s of the whole bundle in one direction, where a source gives it.
+        rate: Option<f64>,
+    },
     /// Between CPU packages.
     Smp,
     /// Inside a CPU package.
@@ -212,15 +225,28 @@ pub enum LinkKindDescription {
 }
 
 impl LinkKindDescription {
+    fn gpu(link: &GpuLink) -> Self {
+        let GpuLink { interconnect, generation, links, rate } = *link;
+        match (interconnect, links, rate) {
+            (Interconnect::Nvlink, Some(bricks), None) => Self::Nvlink { generation, bricks },
+            (Interconnect::Xgmi, count, None) if generation.is_none() => Self::Xgmi { count },
+            (Interconnect::C2c, None, rate) if generation.is_none() => Self::C2c { rate: rate.map(Rate::gb) },
+            _ => Self::GpuLink {
+                interconnect: interconnect.family().key.to_owned(),
+                generation,
+                links,
+                rate: rate.map(Rate::gb),
+            },
+        }
+    }
+
     fn of(kind: &LinkKind) -> Self {
         let known = |width: PcieWidth| (!width.is_unknown()).then_some(width);
         match kind {
             LinkKind::Pcie { running, allowed, slot } => {
                 Self::Pcie { running: known(*running), allowed: known(*allowed), slot: slot.clone() }
             }
-            LinkKind::Nvlink { generation, bricks } => Self::Nvlink { generation: *generation, bricks: *bricks },
-            LinkKind::Xgmi { count } => Self::Xgmi { count: *count },
-            LinkKind::C2c { rate } => Self::C2c { rate: rate.map(Rate::gb) },
+            LinkKind::Gpu(link) => Self::gpu(link),
             LinkKind::Smp => Self::Smp,
             LinkKind::OnDie => Self::OnDie,
             LinkKind::OnCard => Self::OnCard,

@@ -4,7 +4,7 @@ use super::nvlink::Bundle;
 use super::resources::{Carriage, LinkModel, is_above, part_of, root_part};
 use crate::catalogue::Parts;
 use crate::evidence::{Direction, Quantity};
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Machine;
 use crate::names::{is_host, natural, ranges};
 
@@ -41,12 +41,12 @@ pub(super) struct AssumedWidth {
 pub(super) enum AssumedBundle {
     /// Their generation, which their number suggests.
     Generation(u8),
-    /// How many xGMI links there are: one at least, and [`MOST_XGMI`] at most.
-    OneXgmi,
+    /// How many links there are: one at least, and [`MOST_LINKS`] at most.
+    OneLink(Interconnect),
 }
 
 /// xGMI links between two dies of one MI250X package.
-pub(super) const MOST_XGMI: u8 = 4;
+pub(super) const MOST_LINKS: u8 = 4;
 
 /// The width of a link of which it is not known, where both ends run at what they can do.
 pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<AssumedWidth> {
@@ -123,10 +123,7 @@ fn ability(fabric: &Fabric, parts: &Parts, node: NodeId, levels: usize) -> Optio
 /// The generations that a GPU's NVLinks may be of, the slowest first and the usual in the middle, by how many it has in all: V100
 /// have 6, as slices of an H100 board do, A100 12, H100 and H200 18, as Blackwell has. Other counts leave more open.
 pub(super) fn nvlink_generations(fabric: &Fabric, gpu: NodeId) -> Option<[u8; 3]> {
-    let bricks = fabric.links_of(gpu).iter().map(|(id, _)| match fabric.link(*id).kind {
-        LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
-        _ => 0,
-    });
+    let bricks = fabric.links_of(gpu).iter().map(|(id, _)| fabric.link(*id).kind.nvlinks());
     match bricks.sum() {
         0 => None,
         6 => Some([2, 2, 4]),
@@ -167,8 +164,14 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
             let gpus = named(fabric, gpus);
             format!("NVLink {generation} at {gpus}, by the number of links: no source tells what GPUs {they}")
         }
-        AssumedBundle::OneXgmi => {
-            format!("one xGMI link a pair among {}: no source tells how many", named(fabric, gpus))
+        AssumedBundle::OneLink(interconnect) => {
+            let family = interconnect.family();
+            format!(
+                "one {} {} a pair among {}: no source tells how many",
+                family.title,
+                family.link,
+                named(fabric, gpus)
+            )
         }
     });
     widths.chain(bundles).collect()

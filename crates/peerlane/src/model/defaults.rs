@@ -80,58 +80,12 @@ pub(super) const LOAD_PER_SWITCH: Fallback = Fallback { name: "load_per_switch",
 /// Bytes that a warp of a kernel moves at once: one line of the GPU's cache.
 pub(super) const SM_LINE: f64 = 128.0;
 
-/// Bytes of an NVLink request: one flit.
-pub(super) const NVLINK_REQUEST: f64 = 16.0;
-
 /// Bytes that one request of a read asks for. 55.5 GB/s to an H200 by its copy engine, 51.4 to its kernels, and 6.4 to 6.5 over
 /// PCIe 3.0 x8 are met with it within 1.5 %; with 512, the specification's first value of the most allowed, within 4 %.
 pub(super) const READ_REQUEST: Fallback = Fallback { name: "read_request", value: 256.0, slow: 128.0, fast: 512.0 };
 
 /// InfiniBand payload of a 4096-byte packet with its headers and checksums.
 pub(super) const INFINIBAND_EFFICIENCY: f64 = 4096.0 / 4122.0;
-
-/// NVLink-C2C, GB/s a direction: 900 GB/s in all (NVIDIA Grace Hopper Superchip whitepaper).
-pub(super) const C2C_RATE: f64 = 450.0;
-
-/// One xGMI link between GPUs, GB/s a direction: 100 GB/s both ways (AMD CDNA 2 whitepaper), 92 before and 128 after.
-pub(super) const XGMI_LINK_RATE: Fallback = Fallback { name: "xgmi_link_rate", value: 50.0, slow: 46.0, fast: 64.0 };
-/// Share of it that protocol and error correction leave: 48 of 64 GB/s by AMD (ROCm/rccl, issue 1210), of which MI300X reach
-/// 47.5 to 49.0 (TransferBench in AMD's guide to them); MI100 get 70 of 92 both ways (ROCm/legacy-rocm-build, issue 2499).
-pub(super) const XGMI_EFFICIENCY: Fallback = Fallback { name: "xgmi_efficiency", value: 0.755, slow: 0.7, fast: 0.82 };
-
-/// What is known of one NVLink generation.
-pub(super) struct NvlinkDefault {
-    /// GB/s of one brick and direction.
-    pub brick_rate: f64,
-    /// Share of it that copy engines get.
-    pub ce_efficiency: f64,
-    /// Share of it that kernels get.
-    pub sm_efficiency: f64,
-    /// What both directions at once leave of twice one direction.
-    pub bidirectional_factor: f64,
-    /// Where these are from.
-    pub source: &'static str,
-}
-
-/// How far the share that copies get of an NVLink may be from its default, as a share of it.
-const NVLINK_RANGE: f64 = 0.08;
-
-/// NVLink generation 1 to 5; `None` for any other.
-pub(super) fn nvlink(generation: u8, parts: &Parts) -> Option<NvlinkDefault> {
-    // a vendor's brick rate, and what was measured of it
-    let (brick_rate, ce, sm, bidirectional_factor, source) = match generation {
-        1 => (20.0, 0.8825, 0.8825, 1.0, "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2016)"),
-        2 => (25.0, 0.958, 0.9, 0.98, "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)"),
-        3 => (25.0, 0.921, 0.87, 0.96, "NVLink 3 brick 25 GB/s; 276.3 of 300 GB/s on A100 (nvbandwidth's README)"),
-        4 => (26.5625, 0.8285, 0.774, 0.989, "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200"),
-        5 => (53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4"),
-        _ => return None,
-    };
-    let end = parts.end();
-    let ranged = |share: f64| end.of(share * (1.0 - NVLINK_RANGE), share, (share * (1.0 + NVLINK_RANGE)).min(1.0));
-    let [ce_efficiency, sm_efficiency] = [ce, sm].map(ranged);
-    Some(NvlinkDefault { brick_rate, ce_efficiency, sm_efficiency, bidirectional_factor, source })
-}
 
 /// GB/s a direction between CPU packages, by who makes the CPU and which generation of Intel's it is: NCCL's constants
 /// (src/graph/topo.h). Of a CPU of which no generation is known, `is_new` says whether it has PCIe 5.0.

@@ -15,7 +15,7 @@ use super::resources::part_of;
 use super::{Model, Transfer};
 use crate::catalogue::Part;
 use crate::evidence::{Engine, Operation};
-use crate::fabric::{NodeId, NodeKind, PathClass, PcieGeneration};
+use crate::fabric::{Interconnect, NodeId, NodeKind, PathClass, PcieGeneration};
 use crate::units::{Bytes, Rate, Seconds};
 
 /// A time that the model gives, with its reason.
@@ -94,7 +94,7 @@ impl Model<'_> {
         let part = part_of(fabric, self.parts, reader);
         let path = fabric.path(memory, reader)?;
         let (name, kind) = match path.class {
-            PathClass::Nvlink(_) => ("peer_load_latency", "a load over NVLink"),
+            PathClass::Gpu(Interconnect::Nvlink, _) => ("peer_load_latency", "a load over NVLink"),
             _ if self.is(memory, NodeKind::Host) => ("host_load_latency", "a load from host memory"),
             _ => return None,
         };

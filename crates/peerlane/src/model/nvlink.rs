@@ -1,18 +1,15 @@
 //! What a bundle of NVLink bricks, xGMI links or a C2C link carries.
 //!
-//! raw = bricks × brick rate, a direction; payload = raw × the engine's share. Each transfer also takes a little of the
+//! raw = links × rate of one, a direction; payload = raw × the engine's share. Each transfer also takes a little of the
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
 use super::assumed::{self, Assume, AssumedBundle};
-use super::defaults::{
-    self, C2C_RATE, Fallback, Known, NVLINK_REQUEST, SM_LINE, XGMI_EFFICIENCY, XGMI_LINK_RATE, constant,
-};
+use super::defaults::{Known, constant};
 use super::resources::{link_name, part_of};
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
-use crate::fabric::{Fabric, Link, LinkId, LinkKind, NodeKind};
-use crate::units::Rate;
+use crate::fabric::{Fabric, Generation, GpuLink, Interconnect, Link, LinkId, LinkKind, NodeId, NodeKind};
 
 const GB: f64 = 1e9;
 
@@ -55,104 +52,100 @@ impl Bundle {
     }
 }
 
+/// Why a bundle's rate is not known.
+enum Missing {
+    /// Its generation is not, nor do parts tell its rates.
+    Generation,
+    /// How many links there are is not.
+    Links,
+}
+
 /// The bundle that a link is, `None` for links of other kinds, or what is not known of it; of the generation that the
 /// number suggests, where that may be assumed.
 pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume) -> Option<Result<Bundle, String>> {
-    let link = fabric.link(id);
-    match link.kind {
-        LinkKind::C2c { rate } => {
-            let why = if rate.is_some() { "as its source gives it" } else { "450 GB/s a direction by the vendor" };
-            let words = "NVLink-C2C".to_owned();
-            Some(Ok(lossless(words, rate.map_or(C2C_RATE, Rate::gb), why.to_owned())))
-        }
-        LinkKind::Xgmi { count: Some(n) } => Some(Ok(xgmi(fabric, parts, link, f64::from(n)))),
-        LinkKind::Xgmi { count: None } if assume == Assume::Usual => {
-            let most = parts.end().of(1.0, 1.0, f64::from(assumed::MOST_XGMI));
-            Some(Ok(Bundle { assumed: Some(AssumedBundle::OneXgmi), ..xgmi(fabric, parts, link, most) }))
-        }
-        LinkKind::Xgmi { count: None } => {
-            Some(Err(format!("the number of xGMI links of {} is not known", link_name(fabric, id))))
-        }
-        LinkKind::Nvlink { generation, bricks } => {
-            let made = |generation| nvlink(fabric, parts, id, link, generation, bricks);
-            let found = made(generation);
+    let LinkKind::Gpu(link) = fabric.link(id).kind else { return None };
+    let made = |link: GpuLink| carried(fabric, parts, fabric.link(id), link);
+    let missing = match made(link) {
+        Ok(bundle) => return Some(Ok(bundle)),
+        Err(missing) => missing,
+    };
+    let family = link.interconnect.family();
+    let (assumed, why) = match missing {
+        Missing::Generation => {
             let suggested = || {
-                let gpu = [link.a, link.b].into_iter().find(|node| fabric.node(*node).kind == NodeKind::Gpu)?;
+                let gpu = gpus(fabric, fabric.link(id)).next().filter(|_| link.interconnect == Interconnect::Nvlink)?;
                 let generations = assumed::nvlink_generations(fabric, gpu)?;
                 let usual = generations[1];
                 let [slow, value, fast] = generations.map(f64::from);
                 let generation = parts.end().of(slow, value, fast) as u8;
-                let bundle = made(Some(generation)).ok()?;
+                let bundle = made(GpuLink { generation: Some(generation), ..link }).ok()?;
                 Some(Bundle { assumed: Some(AssumedBundle::Generation(usual)), ..bundle })
             };
-            Some(match found {
-                Err(why) if assume != Assume::Nothing => suggested().ok_or(why),
-                found => found,
-            })
+            let why = format!("the {} generation of {} is not known", family.title, link_name(fabric, id));
+            (if assume == Assume::Nothing { None } else { suggested() }, why)
         }
-        _ => None,
-    }
-}
-
-/// A link of which no losses are known.
-fn lossless(words: String, rate: f64, why: String) -> Bundle {
-    Bundle { words, raw: rate * GB, shares: [1.0; 4], bidirectional_factor: 1.0, requests: 0.0, why, assumed: None }
-}
-
-/// So many xGMI links.
-fn xgmi(fabric: &Fabric, parts: &Parts, link: &Link, count: f64) -> Bundle {
-    let least = |constant: &Fallback| {
-        let ends = [link.a, link.b].map(|end| constant.or_of(part_of(fabric, parts, end), parts.end()));
-        ends.into_iter().map(|setting| setting.value).fold(f64::INFINITY, f64::min)
+        Missing::Links => {
+            let one = || {
+                let links = parts.end().of(1.0, 1.0, f64::from(assumed::MOST_LINKS)) as u8;
+                let bundle = made(GpuLink { links: Some(links), ..link }).ok()?;
+                Some(Bundle { assumed: Some(AssumedBundle::OneLink(link.interconnect)), ..bundle })
+            };
+            let why =
+                format!("the number of {} {}s of {} is not known", family.title, family.link, link_name(fabric, id));
+            (if assume == Assume::Usual { one() } else { None }, why)
+        }
     };
-    let (rate, share) = (least(&XGMI_LINK_RATE), least(&XGMI_EFFICIENCY));
-    let why = format!("{rate} GB/s a link and direction by the vendor, of which {share} is payload");
-    let bundle = lossless(format!("xGMI x{count}"), rate * count, why);
-    Bundle { shares: [share.min(1.0); 4], ..bundle }
+    Some(assumed.ok_or(why))
 }
 
-fn nvlink(
-    fabric: &Fabric,
-    parts: &Parts,
-    id: LinkId,
-    link: &Link,
-    generation: Option<u8>,
-    bricks: u8,
-) -> Result<Bundle, String> {
-    let ends = [link.a, link.b].into_iter().filter(|n| fabric.node(*n).kind == NodeKind::Gpu);
-    let gpus: Vec<_> = ends.filter_map(|n| part_of(fabric, parts, n)).collect();
+fn gpus<'f>(fabric: &'f Fabric, link: &Link) -> impl Iterator<Item = NodeId> + use<'f> {
+    [link.a, link.b].into_iter().filter(|n| fabric.node(*n).kind == NodeKind::Gpu)
+}
+
+/// What a bundle carries: by the constants of the parts at its ends, the lesser of two, else by the table of interconnects.
+fn carried(fabric: &Fabric, parts: &Parts, link: &Link, bundle: GpuLink) -> Result<Bundle, Missing> {
+    let ends: Vec<_> = gpus(fabric, link).filter_map(|n| part_of(fabric, parts, n)).collect();
+    let family = bundle.interconnect.family();
     // two ends of different generations run at the older one's
-    let generation = generation.or_else(|| gpus.iter().filter_map(|p| p.nvlink_generation).min());
-    let default = generation.and_then(|g| defaults::nvlink(g, parts));
+    let of_parts = || ends.iter().filter_map(|p| p.nvlink_generation).min();
+    let generation = bundle.generation.or_else(|| of_parts().filter(|_| bundle.interconnect == Interconnect::Nvlink));
+    let known = bundle.interconnect.generation(generation);
     let least = |name: &str| {
-        let known = gpus.iter().filter_map(|p| constant(Some(p), name));
-        known.min_by(|a, b| a.value.total_cmp(&b.value))
+        let name = format!("{}_{name}", family.key);
+        let stated = ends.iter().filter_map(|p| constant(Some(p), &name));
+        stated.min_by(|a, b| a.value.total_cmp(&b.value))
     };
-    let fall_back = |name: &str, value: fn(&defaults::NvlinkDefault) -> f64| {
-        least(name)
-            .or_else(|| default.as_ref().map(|d| Known { value: value(d), why: d.source.to_owned(), assumed: true }))
+    let or = |stated: Option<Known>, default: fn(&Generation) -> Option<[f64; 3]>| {
+        let fall_back = |g: &Generation| {
+            let [slow, value, fast] = default(g)?;
+            Some(Known { value: parts.end().of(slow, value, fast), why: g.source.to_owned(), assumed: true })
+        };
+        stated.or_else(|| known.and_then(fall_back)).ok_or(Missing::Generation)
     };
-    let unknown = || format!("the NVLink generation of {} is not known", link_name(fabric, id));
-    let brick = fall_back("nvlink_brick_rate", |d| d.brick_rate).ok_or_else(unknown)?;
-    let ce = fall_back("nvlink_ce_efficiency", |d| d.ce_efficiency).ok_or_else(unknown)?;
-    let sm = fall_back("nvlink_sm_efficiency", |d| d.sm_efficiency).ok_or_else(unknown)?;
-    let ce_read = least("nvlink_ce_read_efficiency").unwrap_or_else(|| ce.clone());
-    let sm_read = least("nvlink_sm_read_efficiency").unwrap_or_else(|| sm.clone());
-    let both = fall_back("nvlink_bidirectional_factor", |d| d.bidirectional_factor).ok_or_else(unknown)?;
-    let words = match generation {
-        Some(generation) => format!("NVLink {generation} x{bricks}"),
-        None => format!("NVLink x{bricks}"),
+    let all = || least("efficiency");
+    let copies = or(least("ce_efficiency").or_else(all), |g| Some(g.copies))?;
+    let kernels = or(least("sm_efficiency").or_else(all), |g| Some(g.kernels))?;
+    let both = or(least("bidirectional_factor"), |g| Some([g.both_ways; 3]))?;
+    let copies_read = least("ce_read_efficiency").unwrap_or_else(|| copies.clone());
+    let kernels_read = least("sm_read_efficiency").unwrap_or_else(|| kernels.clone());
+    let each = || or(least(&format!("{}_rate", family.link)), |g| g.link_rate);
+    let whole = known.and_then(|g| Some((g.device_rate?, g.source)));
+    let (raw, raw_why) = match (bundle.rate, bundle.links) {
+        (Some(rate), _) => (rate.gb(), "as its source gives it".to_owned()),
+        (None, Some(links)) => each().map(|each| (each.value * f64::from(links), each.why))?,
+        (None, None) if bundle.interconnect.is_single() => each().map(|each| (each.value, each.why))?,
+        (None, None) => whole.map(|(rate, why)| (rate, why.to_owned())).ok_or(Missing::Links)?,
     };
-    let shares = [ce.value, ce_read.value, sm.value, sm_read.value].map(|share| share.min(1.0));
-    let mut why = vec![brick.why];
-    why.extend([ce.why, ce_read.why, sm.why, sm_read.why, both.why]);
+    let shares = [copies.value, copies_read.value, kernels.value, kernels_read.value].map(|share| share.min(1.0));
+    let mut why = vec![raw_why];
+    why.extend([copies, copies_read, kernels, kernels_read, both.clone()].map(|known| known.why));
     why.dedup();
     Ok(Bundle {
-        words,
-        raw: brick.value * GB * f64::from(bricks),
+        words: GpuLink { generation, ..bundle }.to_string(),
+        raw: raw * GB,
         shares,
         bidirectional_factor: both.value.min(1.0),
-        requests: NVLINK_REQUEST / SM_LINE,
+        requests: family.request,
         why: why.join("; "),
         assumed: None,
     })

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, FabricBuilder, Link, LinkKind, Node, NodeKind, PcieGeneration, PcieWidth};
+use crate::fabric::{Fabric, FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::MachineKind;
 
 /// Builds machines in few words.
@@ -201,7 +201,7 @@ fn unknown_widths_give_no_rate_but_nvlink_needs_none() {
     for n in 0..2 {
         let gpu = b.gpu(n, rc, "?");
         b.builder.node_mut(gpu).part = Some("h200".to_owned());
-        b.link(switch, gpu, LinkKind::Nvlink { generation: None, bricks: 18 });
+        b.link(switch, gpu, LinkKind::Gpu(GpuLink::nvlink(None, 18)));
     }
     let m = b.machine();
     near(one(&m, "GPU0", "GPU1"), 396.13);

@@ -7,7 +7,7 @@
 //! GPUs are divided into sets of the size asked for; the first division with the highest sum wins, and of its sets the
 //! first with the highest score. A rest that fills no set is one set, padded.
 
-use crate::fabric::{Fabric, LinkKind, NodeId, PathClass};
+use crate::fabric::{Fabric, NodeId, PathClass};
 
 /// The most divisions that are gone through.
 const MOST_DIVISIONS: u64 = 200_000;
@@ -25,10 +25,7 @@ pub(super) fn pair_score(fabric: &Fabric, a: NodeId, b: NodeId) -> u32 {
         PathClass::Node => 20,
         _ => 10,
     };
-    let bricks = |link| match fabric.link(link).kind {
-        LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
-        _ => 0,
-    };
+    let bricks = |link| fabric.link(link).kind.nvlinks();
     let straight = fabric.links_of(a).iter().filter(|(_, far)| *far == b).map(|(link, _)| bricks(*link)).sum::<u32>();
     near + 100 * straight
 }

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::fabric::{CpuVendor, Fabric, Hop, LinkId, LinkKind, NodeId, PathClass};
+use crate::fabric::{CpuVendor, Fabric, GpuLink, Hop, Interconnect, LinkId, LinkKind, NodeId, PathClass};
 use crate::model::nccl_smp_rate;
 
 /// Speeds that are tried, in GB/s: until sm80, and from sm90 on.
@@ -67,14 +67,16 @@ pub(super) fn ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Ve
 
 fn has_nvlink_4(fabric: &Fabric, gpus: &[NodeId]) -> bool {
     let links = gpus.iter().flat_map(|gpu| fabric.links_of(*gpu));
-    links.into_iter().any(|(link, _)| matches!(fabric.link(*link).kind, LinkKind::Nvlink { generation: Some(4..), .. }))
+    links
+        .into_iter()
+        .any(|(link, _)| fabric.link(*link).kind.bundle(Interconnect::Nvlink).is_some_and(|l| l.generation >= Some(4)))
 }
 
 fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
     let path = fabric.path(a, b)?;
     let width = path.hops.iter().map(|hop| width(fabric, parts, hop.link)).collect::<Option<Vec<_>>>()?;
     let rank = match path.class {
-        PathClass::Nvlink(_) => 0,
+        PathClass::Gpu(Interconnect::Nvlink, _) => 0,
         PathClass::Pix => 1,
         PathClass::Pxb => 2,
         PathClass::Phb => 3,
@@ -93,18 +95,18 @@ fn width(fabric: &Fabric, parts: &Parts, link: LinkId) -> Option<f64> {
             let (generation, lanes) = (running.generation?, running.lanes?);
             Some(0.75 * f64::from(lanes) * f64::powi(2.0, i32::from(generation.number()) - 3))
         }
-        LinkKind::Nvlink { generation, bricks } => {
+        LinkKind::Gpu(GpuLink { interconnect: Interconnect::Nvlink, generation, links, .. }) => {
             let brick = match generation {
                 Some(1) => 18.0,
                 Some(4) => 20.6,
                 Some(5..) => 40.1,
                 _ => 20.0,
             };
-            Some(brick * f64::from(*bricks))
+            Some(brick * f64::from((*links)?))
         }
         LinkKind::Smp => Some(nccl_smp_rate(fabric, parts, link.a).0),
         LinkKind::OnDie | LinkKind::OnCard => Some(f64::INFINITY),
-        LinkKind::Xgmi { .. } | LinkKind::C2c { .. } => None,
+        LinkKind::Gpu(_) => None,
     }
 }
 

@@ -137,7 +137,7 @@ fn rings_of_the_hybrid_cube_mesh_go_over_double_links() {
     let machine = machine("dgx-1v");
     let double = |a: &str, b: &str| {
         let [a, b] = [a, b].map(|name| machine.fabric.find(name).unwrap());
-        matches!(machine.fabric.class(a, b), Some(crate::fabric::PathClass::Nvlink(2)))
+        machine.fabric.class(a, b) == Some(crate::fabric::PathClass::nvlink(2))
     };
     let doubles = |jobs: &[usize]| -> Vec<usize> {
         let placed = placed("dgx-1v", &request(Workload::Ring, jobs));

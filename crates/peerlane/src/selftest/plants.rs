@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::course::USUAL_GPUS;
 use crate::catalogue::Parts;
 use crate::evidence::{Engine, Operation};
-use crate::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::fabric::{Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Machine;
 use crate::model::{Model, PeerAccess, Transfer};
 use crate::subject::Subject;
@@ -259,7 +259,7 @@ fn uplinks(machine: &Machine) -> Vec<Plant> {
 fn bricks(machine: &Machine) -> Vec<Plant> {
     let fabric = &machine.fabric;
     let plant = |(i, link): (usize, &crate::fabric::Link)| {
-        let LinkKind::Nvlink { bricks, .. } = link.kind else { return None };
+        let bricks = link.kind.bundle(Interconnect::Nvlink)?.links?;
         let left = if i % 2 == 1 && bricks >= 4 { bricks - bricks / 4 } else { bricks / 2 };
         let ends = [link.a, link.b].map(|id| fabric.node(id).name.clone());
         let words = format!("{left} of {bricks} NVLinks left between {} and {}", ends[0], ends[1]);

@@ -1,6 +1,6 @@
 //! The machine that faults make of a design.
 
-use crate::fabric::{Fabric, FabricBuilder, LinkId, LinkKind};
+use crate::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
 use crate::fact::P2pStatus;
 use crate::fault::Fault;
 use crate::machine::Machine;
@@ -27,12 +27,12 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
                 }
             }
             Fault::Bricks { link, bricks: left } => {
-                let id = link_between(&design.fabric, link, |kind| matches!(kind, LinkKind::Nvlink { .. }));
+                let id = link_between(&design.fabric, link, |kind| kind.bundle(Interconnect::Nvlink).is_some());
                 if *left == 0 {
                     gone.extend(id);
                     rebuild = true;
-                } else if let Some(LinkKind::Nvlink { bricks, .. }) = id.map(|id| &mut builder.link_mut(id).kind) {
-                    *bricks = (*left).min(*bricks);
+                } else if let Some(LinkKind::Gpu(bundle)) = id.map(|id| &mut builder.link_mut(id).kind) {
+                    bundle.links = bundle.links.map(|links| links.min(*left));
                     rebuild = true;
                 }
             }

@@ -198,7 +198,7 @@ impl Site<'_, '_> {
                 self.gpu(memory)?;
                 // measured over NVLink, which says nothing of loads over PCIe
                 let route = self.model.route(&transfer).map_err(|_| unknown())?;
-                let nvlink = matches!(route.class, crate::fabric::PathClass::Nvlink(_));
+                let nvlink = route.class.is_nvlink();
                 if nvlink { load.peer } else { return Err(unknown()) }
             }
             _ => return Err(unknown()),

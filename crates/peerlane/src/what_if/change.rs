@@ -7,9 +7,10 @@ use super::graph::{below_of, described, is_kind, part_of, pcie_above};
 use super::{Edit, WhatIfError};
 use crate::catalogue::{PartKind, Parts, common_nvlink, common_width};
 use crate::evidence::P2pStatus;
-use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::fabric::{
+    Fabric, FabricBuilder, GpuLink, Interconnect, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth,
+};
 use crate::machine::{Machine, MachineKind};
-use crate::units::Rate;
 
 /// What stands on links and nodes that an edit has made.
 const NOTE: &str = "what if";
@@ -212,15 +213,12 @@ impl<'p> Changing<'p> {
                 }
                 LinkKind::Pcie { running, allowed, slot }
             }
-            LinkTo::Nvlink(bricks) => {
-                let was = match before {
-                    Some(LinkKind::Nvlink { generation, .. }) => *generation,
-                    _ => None,
-                };
-                LinkKind::Nvlink { generation: was.or_else(|| common_nvlink(part(a), part(b))), bricks: *bricks }
+            LinkTo::Gpu(bundle) => {
+                let was = before.and_then(|kind| kind.bundle(bundle.interconnect)?.generation);
+                let of_parts =
+                    || common_nvlink(part(a), part(b)).filter(|_| bundle.interconnect == Interconnect::Nvlink);
+                LinkKind::Gpu(GpuLink { generation: bundle.generation.or(was).or_else(of_parts), ..*bundle })
             }
-            LinkTo::Xgmi(count) => LinkKind::Xgmi { count: Some(*count) },
-            LinkTo::C2c(rate) => LinkKind::C2c { rate: rate.map(Rate::from_gb) },
             LinkTo::Smp(key) => {
                 if let Some(key) = key {
                     self.part_key(edit, key, PartKind::Smp)?;

@@ -2,7 +2,7 @@
 
 use super::Edit;
 use super::WhatIfError;
-use crate::fabric::{Fabric, NodeId, PcieWidth};
+use crate::fabric::{FAMILIES, Fabric, GpuLink, Interconnect, NodeId, PcieWidth};
 use crate::names::ranges;
 
 /// What an edit changes, looked up in the fabric.
@@ -33,12 +33,8 @@ pub(super) enum LinkTo {
     None,
     /// PCIe; what is not said stays as it is.
     Pcie(PcieWidth),
-    /// So many bricks.
-    Nvlink(u8),
-    /// So many links.
-    Xgmi(u8),
-    /// NVLink-C2C, of so many GB/s if said.
-    C2c(Option<f64>),
+    /// A GPU's own interconnect.
+    Gpu(GpuLink),
     /// Between CPUs, by a part's key if said.
     Smp(Option<String>),
 }
@@ -105,26 +101,21 @@ fn pair(text: &str, fabric: &Fabric) -> Result<Option<(NodeId, NodeId)>, String>
 /// Reads the right side of an edit of a link.
 pub(super) fn link_to(edit: &Edit) -> Result<LinkTo, WhatIfError> {
     let usage = || {
-        edit.refused(format!(
-            "'{}' is no link; write pcie 3.0 x16, nvlink 2, xgmi 1, c2c 450, smp PART or none",
-            edit.to
-        ))
+        let examples: Vec<&str> = FAMILIES.iter().map(|family| family.example).collect();
+        let examples = examples.join(", ");
+        edit.refused(format!("'{}' is no link; write pcie 3.0 x16, {examples}, smp PART or none", edit.to))
     };
     let (kind, rest) = edit.to.split_once(char::is_whitespace).unwrap_or((&edit.to, ""));
     let rest = rest.trim();
-    let count = || rest.parse::<u8>().ok().filter(|n| *n > 0).ok_or_else(usage);
+    if let Some(interconnect) = Interconnect::by_key(kind) {
+        let bundle = GpuLink::parse(interconnect, rest).map_err(|e| edit.refused(e.to_string()))?;
+        return Ok(LinkTo::Gpu(bundle));
+    }
     match kind.to_ascii_lowercase().as_str() {
         "none" if rest.is_empty() => Ok(LinkTo::None),
         "pcie" => {
             let width = rest.parse::<PcieWidth>().map_err(|e| edit.refused(e.to_string()))?;
             if width.is_unknown() { Err(usage()) } else { Ok(LinkTo::Pcie(width)) }
-        }
-        "nvlink" => count().map(LinkTo::Nvlink),
-        "xgmi" => count().map(LinkTo::Xgmi),
-        "c2c" if rest.is_empty() => Ok(LinkTo::C2c(None)),
-        "c2c" => {
-            let rate = rest.parse::<f64>().ok().filter(|gb| gb.is_finite() && *gb > 0.0);
-            rate.map(|gb| LinkTo::C2c(Some(gb))).ok_or_else(usage)
         }
         "smp" if rest.is_empty() || rest == "?" => Ok(LinkTo::Smp(None)),
         "smp" => Ok(LinkTo::Smp(Some(rest.to_owned()))),

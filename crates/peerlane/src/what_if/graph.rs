@@ -32,23 +32,19 @@ pub(crate) fn part_of<'p>(fabric: &Fabric, parts: &'p Parts, id: NodeId) -> Opti
 }
 
 pub(super) fn is_kind(kind: &LinkKind, to: &LinkTo) -> bool {
-    matches!(
-        (kind, to),
-        (LinkKind::Pcie { .. }, LinkTo::Pcie(_))
-            | (LinkKind::Nvlink { .. }, LinkTo::Nvlink(_))
-            | (LinkKind::Xgmi { .. }, LinkTo::Xgmi(_))
-            | (LinkKind::C2c { .. }, LinkTo::C2c(_))
-            | (LinkKind::Smp, LinkTo::Smp(_))
-    )
+    match (kind, to) {
+        (LinkKind::Pcie { .. }, LinkTo::Pcie(_)) | (LinkKind::Smp, LinkTo::Smp(_)) => true,
+        (LinkKind::Gpu(is), LinkTo::Gpu(wanted)) => is.interconnect == wanted.interconnect,
+        _ => false,
+    }
 }
 
-/// `PCIe 3.0 x8`, `NVLink x2`.
+/// `PCIe 3.0 x8`, `NVLink 2 x2`.
 pub(super) fn described(link: &Link) -> String {
     match &link.kind {
         LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe of unknown width".to_owned(),
         LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
-        LinkKind::Nvlink { bricks, .. } => format!("NVLink x{bricks}"),
-        LinkKind::Xgmi { count: Some(n) } => format!("xGMI x{n}"),
+        LinkKind::Gpu(bundle) => bundle.to_string(),
         LinkKind::Smp => link.part.clone().unwrap_or_else(|| "a socket link".to_owned()),
         other => other.name().to_owned(),
     }

@@ -111,9 +111,6 @@ pub(crate) fn bricks_of(fabric: &Fabric, parts: &Parts, id: NodeId) -> Option<u3
 
 /// NVLink bricks that its links take.
 pub(crate) fn bricks_used(fabric: &Fabric, id: NodeId) -> u32 {
-    let bricks = fabric.links_of(id).iter().map(|(link, _)| match fabric.link(*link).kind {
-        LinkKind::Nvlink { bricks, .. } => u32::from(bricks),
-        _ => 0,
-    });
+    let bricks = fabric.links_of(id).iter().map(|(link, _)| fabric.link(*link).kind.nvlinks());
     bricks.sum()
 }

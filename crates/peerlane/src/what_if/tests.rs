@@ -64,7 +64,7 @@ fn nodes_and_links_go_and_come() {
     assert_eq!(half.fabric.of_kind(NodeKind::Gpu).count(), 4);
     assert!(half.fabric.find("host1").is_none() && half.fabric.find("plx2").is_none());
     let apart = edited("microway-s822lc", &["GPU0-GPU1=none"]).unwrap();
-    assert_ne!(class(&apart, "GPU0", "GPU1"), Some(PathClass::Nvlink(2)));
+    assert_ne!(class(&apart, "GPU0", "GPU1"), Some(PathClass::nvlink(2)));
     let joined =
         edited("exxact-traditional", &["sw=pex8747", "sw.at=cpu0 3.0 x16", "GPU0.at=sw", "GPU1.at=sw"]).unwrap();
     assert_eq!(class(&joined, "GPU0", "GPU1"), Some(PathClass::Pix));

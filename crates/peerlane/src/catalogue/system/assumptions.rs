@@ -25,7 +25,7 @@ pub(super) fn sentences(own: &[String], fabric: &Fabric, parts: &Parts) -> Vec<S
         let is = match &link.kind {
             LinkKind::Pcie { running, .. } if running.is_unknown() => "PCIe of unknown width".to_owned(),
             LinkKind::Pcie { running, .. } => format!("PCIe {running}"),
-            LinkKind::Nvlink { bricks, .. } => format!("NVLink of {bricks} bricks"),
+            LinkKind::Gpu(bundle) => format!("{} of {}", bundle.interconnect.family().title, bundle.counted()),
             LinkKind::Smp => {
                 let part = link.part.as_deref().and_then(|key| parts.get(key));
                 part.map_or_else(|| "an inter-socket link".to_owned(), |p| p.title.clone())

@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use toml::Spanned;
 
-use super::file::{LinkEntry, NodeEntry, SystemFile};
+use super::file::{BundleEntry, LinkEntry, NodeEntry, SystemFile};
 use super::source::Source;
 use super::widths::{common_nvlink, common_width, exceeds};
 use super::{SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
-use crate::fabric::{Fabric, FabricBuilder, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::fabric::{
+    FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId, NodeKind,
+    PcieWidth,
+};
 use crate::machine::Slot;
 use crate::units::Rate;
 
@@ -251,17 +254,20 @@ impl<'a> Building<'a> {
         let (at, entry) = (entry.span(), entry.get_ref());
         let [first, second] = &entry.between;
         let (mut a, mut b) = (self.find(first)?, self.find(second)?);
-        let given =
-            [entry.pcie.is_some(), entry.nvlink.is_some(), entry.smp.is_some(), entry.xgmi.is_some(), entry.c2c];
-        if given.iter().filter(|g| **g).count() != 1 {
-            let message = "a link needs exactly one of pcie = \"3.0 x16\", nvlink = 2, smp = \"qpi-haswell\", \
-                           xgmi = 1, c2c = true";
+        let bundle = entry.bundles().next();
+        if usize::from(entry.pcie.is_some()) + usize::from(entry.smp.is_some()) + entry.bundles().count() != 1 {
+            let keys = FAMILIES.iter().map(|family| match family.label {
+                Label::Drawn(_) => format!("{} = true", family.key),
+                _ => format!("{} = 2", family.key),
+            });
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            let message = format!("a link needs exactly one of pcie = \"3.0 x16\", smp = \"qpi-haswell\", {keys}");
             return Err(self.source.error(at, message));
         }
         if entry.pcie.is_none() && (entry.allowed.is_some() || entry.slot.is_some()) {
             return Err(self.source.error(at, "`allowed` and `slot` belong to PCIe links"));
         }
-        if !entry.c2c && entry.c2c_rate.is_some() {
+        if bundle.is_none_or(|(interconnect, _)| interconnect != Interconnect::C2c) && entry.c2c_rate.is_some() {
             return Err(self.source.error(at, "`c2c_rate` belongs to links with c2c = true"));
         }
         let mut part = None;
@@ -269,26 +275,14 @@ impl<'a> Building<'a> {
             a = self.pcie_end(a, first.span())?;
             b = self.pcie_end(b, second.span())?;
             self.pcie(a, b, running, entry)?
-        } else if let Some(bricks) = entry.nvlink {
-            if bricks == 0 {
-                return Err(self.source.error(at, "an NVLink bundle has at least one brick: nvlink = 1"));
-            }
-            let generation = entry.nvlink_generation.or_else(|| common_nvlink(self.part_of(a), self.part_of(b)));
-            LinkKind::Nvlink { generation, bricks }
         } else if let Some(smp) = &entry.smp {
             part = self.smp_part(smp)?;
             if [a, b].iter().any(|n| self.builder.nodes()[n.index()].kind != NodeKind::Cpu) {
                 return Err(self.source.error(at, "an inter-socket link joins two CPUs"));
             }
             LinkKind::Smp
-        } else if let Some(count) = entry.xgmi {
-            LinkKind::Xgmi { count: Some(count).filter(|n| *n > 0) }
         } else {
-            let usable = entry.c2c_rate.is_none_or(|gb| gb.is_finite() && gb > 0.0);
-            if !usable {
-                return Err(self.source.error(at, "`c2c_rate` is a rate in GB/s, above 0"));
-            }
-            LinkKind::C2c { rate: entry.c2c_rate.map(Rate::from_gb) }
+            LinkKind::Gpu(self.gpu_link(entry, a, b).map_err(|message| self.source.error(at.clone(), message))?)
         };
         if a == b {
             return Err(self.source.error(at, format!("this link joins '{}' to itself", first.get_ref())));
@@ -300,6 +294,36 @@ impl<'a> Building<'a> {
         link.note.clone_from(&entry.note);
         self.join(link, at);
         Ok(())
+    }
+
+    /// The bundle that a link names, or what is wrong with it.
+    fn gpu_link(&self, entry: &LinkEntry, a: NodeId, b: NodeId) -> Result<GpuLink, String> {
+        let Some((interconnect, said)) = entry.bundles().next() else {
+            return Err("this link says nothing".to_owned());
+        };
+        let family = interconnect.family();
+        let mut bundle = match said {
+            BundleEntry::Words(words) => GpuLink::parse(interconnect, words).map_err(|e| e.to_string())?,
+            // a number that is not known, where a usual one can be taken
+            BundleEntry::Links(0) if family.usual.is_some() => GpuLink::new(interconnect),
+            BundleEntry::Links(links @ 1..) => GpuLink { links: Some(*links), ..GpuLink::new(interconnect) },
+            BundleEntry::There(_) if interconnect.is_single() => GpuLink::new(interconnect),
+            _ => {
+                return Err(format!(
+                    "a bundle of {} has at least one {}: {} = 1",
+                    family.title, family.link, family.key
+                ));
+            }
+        };
+        if interconnect == Interconnect::Nvlink {
+            let by_parts = || common_nvlink(self.part_of(a), self.part_of(b));
+            bundle.generation = bundle.generation.or(entry.nvlink_generation).or_else(by_parts);
+        }
+        if entry.c2c_rate.is_some_and(|gb| !gb.is_finite() || gb <= 0.0) {
+            return Err("`c2c_rate` is a rate in GB/s, above 0".to_owned());
+        }
+        bundle.rate = bundle.rate.or(entry.c2c_rate.map(Rate::from_gb));
+        Ok(bundle)
     }
 
     /// Refuses what a path could take only one of: a second link of a kind between two nodes, or a GPU at two NVSwitches.

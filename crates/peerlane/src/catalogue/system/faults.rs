@@ -8,7 +8,7 @@ use super::SystemError;
 use super::fabric::{listed, unknown_node};
 use super::file::{FaultEntry, SystemFile, VirtualEntry};
 use super::source::Source;
-use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
+use crate::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use crate::fault::{Fault, Planted};
 
 /// Samples until a cold GPU is warm, where a file does not say.
@@ -198,12 +198,9 @@ impl Reading<'_> {
     }
 
     fn bricks(&self, names: &[Spanned<String>; 2], left: &Spanned<u8>) -> Result<Fault, SystemError> {
-        let (id, link) = self.link(names, "NVLink", |kind| matches!(kind, LinkKind::Nvlink { .. }))?;
+        let (id, link) = self.link(names, "NVLink", |kind| kind.bundle(Interconnect::Nvlink).is_some())?;
         let bricks = *left.get_ref();
-        let design = match self.fabric.link(id).kind {
-            LinkKind::Nvlink { bricks, .. } => bricks,
-            _ => 0,
-        };
+        let design = self.fabric.link(id).kind.bundle(Interconnect::Nvlink).and_then(|b| b.links).unwrap_or(0);
         if bricks >= design {
             let message = format!("the link has {design} bricks by design; write how many of them are left, or 0");
             return Err(self.source.error(left.span(), message));

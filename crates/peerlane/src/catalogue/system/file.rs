@@ -6,7 +6,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
-use crate::fabric::{CpuList, NodeKind, PciAddress};
+use crate::fabric::{CpuList, Interconnect, NodeKind, PciAddress};
 use crate::machine::{Facts, Slot};
 
 /// A system file.
@@ -77,16 +77,34 @@ pub(super) struct LinkEntry {
     pub(super) pcie: Option<Spanned<String>>,
     pub(super) allowed: Option<Spanned<String>>,
     pub(super) slot: Option<Spanned<String>>,
-    pub(super) nvlink: Option<u8>,
+    pub(super) nvlink: Option<BundleEntry>,
     pub(super) nvlink_generation: Option<u8>,
     pub(super) smp: Option<Spanned<String>>,
-    pub(super) xgmi: Option<u8>,
-    #[serde(default)]
-    pub(super) c2c: bool,
+    pub(super) xgmi: Option<BundleEntry>,
+    pub(super) c2c: Option<BundleEntry>,
     pub(super) c2c_rate: Option<f64>,
     #[serde(default)]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
+}
+
+/// What a link says of its bundle: how many links, that it is there, or words as in `"4 x18"`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(super) enum BundleEntry {
+    Links(u8),
+    There(bool),
+    Words(String),
+}
+
+impl LinkEntry {
+    /// The GPU interconnects that it names.
+    pub(super) fn bundles(&self) -> impl Iterator<Item = (Interconnect, &BundleEntry)> {
+        let given =
+            [(Interconnect::Nvlink, &self.nvlink), (Interconnect::Xgmi, &self.xgmi), (Interconnect::C2c, &self.c2c)];
+        let given = given.into_iter().filter_map(|(interconnect, entry)| Some((interconnect, entry.as_ref()?)));
+        given.filter(|(_, entry)| **entry != BundleEntry::There(false))
+    }
 }
 
 /// `[topology]`: the class matrix that the source prints.

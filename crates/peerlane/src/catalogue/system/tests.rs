@@ -3,7 +3,7 @@
 use super::*;
 use crate::catalogue::{system, system_names};
 use crate::evidence::P2pStatus;
-use crate::fabric::{LinkKind, NodeKind, PathClass};
+use crate::fabric::{GpuLink, LinkKind, NodeKind, PathClass};
 
 const SMALL: &str = r#"
 name = "small"
@@ -90,12 +90,12 @@ fn systems_without_a_printed_matrix_have_the_classes_of_their_drawings() {
     assert_eq!(class("hpcac-sys", "GPU0", "mlx5_0"), Some(PathClass::Sys));
     assert_eq!(class("exxact-txr414", "GPU0", "GPU9"), Some(PathClass::Pxb));
     assert_eq!(class("exxact-txr414-20", "GPU0", "GPU19"), Some(PathClass::Pxb));
-    assert_eq!(class("microway-s822lc", "GPU0", "GPU1"), Some(PathClass::Nvlink(2)));
+    assert_eq!(class("microway-s822lc", "GPU0", "GPU1"), Some(PathClass::nvlink(2)));
     assert_eq!(class("microway-s822lc", "GPU0", "GPU2"), Some(PathClass::Sys));
-    assert_eq!(class("dgx-1", "GPU0", "GPU4"), Some(PathClass::Nvlink(1)));
-    assert_eq!(class("dgx-1v", "GPU0", "GPU3"), Some(PathClass::Nvlink(2)));
+    assert_eq!(class("dgx-1", "GPU0", "GPU4"), Some(PathClass::nvlink(1)));
+    assert_eq!(class("dgx-1v", "GPU0", "GPU3"), Some(PathClass::nvlink(2)));
     assert_eq!(class("dgx-1v", "GPU0", "GPU7"), Some(PathClass::Sys));
-    assert_eq!(class("hgx-h200", "GPU0", "GPU7"), Some(PathClass::Nvlink(18)));
+    assert_eq!(class("hgx-h200", "GPU0", "GPU7"), Some(PathClass::nvlink(18)));
     assert_eq!(class("hgx-h200", "GPU3", "mlx5_3"), Some(PathClass::Pix));
     assert_eq!(class("az-4x-m60", "GPU0", "GPU1"), Some(PathClass::Pix));
     assert_eq!(class("quong-node", "GPU0", "apenet0"), Some(PathClass::Phb));
@@ -109,7 +109,7 @@ fn every_gpu_of_a_dgx_1_uses_all_its_bricks() {
         let fabric = system(name).unwrap().unwrap().fabric;
         for gpu in fabric.of_kind(NodeKind::Gpu) {
             let used = fabric.links_of(gpu).iter().map(|(l, _)| match fabric.link(*l).kind {
-                LinkKind::Nvlink { bricks, .. } => bricks,
+                LinkKind::Gpu(bundle) => bundle.links.unwrap_or(0),
                 _ => 0,
             });
             assert_eq!(used.sum::<u8>(), bricks, "{name} {}", fabric.node(gpu).name);
@@ -295,7 +295,7 @@ fn nvlink_bricks_are_counted() {
     let text = "name = \"n\"\n[nodes]\nGPU0 = { part = \"tesla-p100-sxm2\" }\nGPU1 = { part = \"tesla-p100-sxm2\" }\n\
                 [[links]]\nbetween = [\"GPU0\", \"GPU1\"]\nnvlink = 4\n";
     let machine = read_system(text, "x").unwrap();
-    assert!(matches!(machine.fabric.links()[0].kind, LinkKind::Nvlink { generation: Some(1), bricks: 4 }));
+    assert_eq!(machine.fabric.links()[0].kind, LinkKind::Gpu(GpuLink::nvlink(Some(1), 4)));
     let said = refusal(&text.replace("= 4", "= 5"));
     assert!(said.contains("'GPU0' has 4 NVLink bricks, but its links take 5"), "{said}");
 }

@@ -64,7 +64,7 @@ pub(super) fn is_blank(line: &str) -> bool {
 
 /// A class that `topo -m` prints.
 fn class(word: &str) -> Option<PathClass> {
-    word.parse().ok().filter(|c| *c != PathClass::Xgmi)
+    word.parse().ok().filter(|c: &PathClass| c.is_nvlink() || !c.is_gpu_link())
 }
 
 /// Whether a device and a class stand at `p`.

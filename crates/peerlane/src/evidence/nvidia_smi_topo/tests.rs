@@ -93,7 +93,7 @@ fn everything_glued_and_signs_of_markdown() {
     let m = clean(
         "| | **GPU0** | GPU1 | CPU Affinity |\n|---|---|---|---|\n| **GPU0** | X | `NV4` | 0-3 |\n| **GPU1** | `NV4` | **X** | 4-7 |\n",
     );
-    assert_eq!((m.cell("GPU1", "GPU0"), m.cpu_affinity[1].clone()), (Some(PathClass::Nvlink(4)), list("4-7")));
+    assert_eq!((m.cell("GPU1", "GPU0"), m.cpu_affinity[1].clone()), (Some(PathClass::nvlink(4)), list("4-7")));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn affinities_with_gaps() {
 fn a_cut_last_row() {
     let found = scanned("\tGPU0\tGPU1\tGPU2\tNIC0\nGPU0\t X \tNV18\tNV18\tPIX\nGPU1\tNV18\t X \tNV1");
     let m = &matrices(&found)[0];
-    assert_eq!(m.cells[1], [Some(PathClass::Nvlink(18)), Some(PathClass::Same), None, None]);
+    assert_eq!(m.cells[1], [Some(PathClass::nvlink(18)), Some(PathClass::Same), None, None]);
     assert_eq!(found.warnings.len(), 2);
 }
 
@@ -180,7 +180,7 @@ fn what_is_no_topology() {
 /// Random matrices of GPUs and NICs; affinities are told for all GPUs or for none.
 fn any_matrix() -> impl Strategy<Value = ClassMatrix> {
     let class = prop_oneof![
-        (1u8..=36).prop_map(PathClass::Nvlink),
+        (1u8..=36).prop_map(PathClass::nvlink),
         Just(PathClass::Pix),
         Just(PathClass::Pxb),
         Just(PathClass::Phb),

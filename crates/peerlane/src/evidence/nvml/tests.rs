@@ -54,7 +54,7 @@ fn nvlinks_count_where_they_join_a_pair() {
         let all: Vec<_> = classes(&found).iter().map(|m| m.between("GPU0", "GPU1").unwrap()).collect();
         all
     };
-    let both = |n| vec![PathClass::Nvlink(n), PathClass::Sys];
+    let both = |n| vec![PathClass::nvlink(n), PathClass::Sys];
     assert_eq!(nv(joined, Vec::new(), "OK"), both(2));
     assert_eq!(nv(switched(18), switched(17), "OK"), both(17));
     assert_eq!(nv(switched(18), switched(18), "U"), both(18));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::catalogue;
-use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeKind};
+use crate::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind};
 use crate::machine::MachineKind;
 use crate::plan::{Size, Via, Work};
 
@@ -20,7 +20,7 @@ fn switched(gpus: usize) -> Machine {
     for i in 0..gpus {
         let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
         b.link(Link::new(cpu, gpu, LinkKind::pcie("5.0 x16".parse().unwrap())));
-        b.link(Link::new(switch, gpu, LinkKind::Nvlink { generation: Some(4), bricks: 18 }));
+        b.link(Link::new(switch, gpu, LinkKind::Gpu(GpuLink::nvlink(Some(4), 18))));
     }
     Machine::new("switched", MachineKind::Design, b.build().unwrap())
 }
