@@ -5,11 +5,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use peerlane::assemble::assemble;
+use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found, Warning};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
-use peerlane::run::{MAX_RUN_BYTES, Partial, Run, looks_like_run};
+use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 
 use crate::render::{WIDTH, text::wrap};
@@ -40,12 +41,29 @@ fn reads() -> String {
 
 /// What the targets amount to.
 pub(crate) struct Loaded {
-    /// The machines; at least one.
-    pub(crate) machines: Vec<Machine>,
-    /// For each of them the run that it was rebuilt from, if it was.
-    pub(crate) runs: Vec<Option<Run>>,
+    /// The machines with what was given about each; at least one.
+    pub(crate) cases: Vec<Case>,
     /// True where a target could not be read; stderr has been told.
     pub(crate) incomplete: bool,
+}
+
+impl Loaded {
+    /// The machines.
+    pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
+        self.cases.iter().map(|case| &case.machine)
+    }
+
+    /// The case of a command that takes one; `what` says so: `this format holds one machine`.
+    pub(crate) fn the_only(&self, what: &str) -> Result<&Case, Failure> {
+        match self.cases.as_slice() {
+            [one] => Ok(one),
+            cases => {
+                let names: Vec<&str> = self.machines().map(|m| m.name.as_str()).collect();
+                let (n, names) = (cases.len(), names.join(", "));
+                Err(Failure::new(format!("{what} and there are {n}; choose with --machine: {names}")))
+            }
+        }
+    }
 }
 
 /// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
@@ -60,22 +78,15 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     if targets.iter().filter(|t| *t == "-").count() > 1 {
         return Err(Failure::new("'-' is named twice; standard input can be read once"));
     }
-    let mut machines = Vec::new();
-    let mut runs = Vec::new();
+    let mut cases = Vec::new();
     let mut inferred: Vec<(Inference, &str)> = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
     for target in targets {
         match read(target) {
-            Ok(Source::Machine(machine)) => {
-                machines.push(*machine);
-                runs.push(None);
-            }
+            Ok(Source::Case(case)) => cases.push(*case),
             Ok(Source::Run(partial)) => match of_run(*partial, target) {
-                Ok((machine, run)) => {
-                    machines.push(machine);
-                    runs.push(Some(run));
-                }
+                Ok(case) => cases.push(case),
                 Err(problem) => problems.push(problem),
             },
             Ok(Source::Inference(found)) => inferred.push((*found, target)),
@@ -97,33 +108,32 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         if assembled.is_empty() {
             problems.push("what was recognised tells of no GPU, NIC or path".to_owned());
         }
-        machines.extend(assembled);
+        cases.extend(assembled.into_iter().map(Case::from));
     }
-    if let (true, Some((found, file))) = (machines.is_empty(), inferred.first()) {
+    if let (true, Some((found, file))) = (cases.is_empty(), inferred.first()) {
         problems.push(format!("{file} tells what {} shares; name that machine, too", found.machine));
     }
-    if machines.is_empty() {
+    if cases.is_empty() {
         return Err(Failure::new(problems.join("\n")));
     }
-    problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, file, &mut machines).err()));
+    problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, file, &mut cases).err()));
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
-    runs.resize_with(machines.len(), || None);
     if let Some(wanted) = only {
-        let at = pick(&machines, wanted)?;
-        (machines, runs) = (vec![machines.swap_remove(at)], vec![runs.swap_remove(at)]);
+        let at = pick(&cases, wanted)?;
+        cases = vec![cases.swap_remove(at)];
     }
-    Ok(Loaded { machines, runs, incomplete: !problems.is_empty() })
+    Ok(Loaded { cases, incomplete: !problems.is_empty() })
 }
 
 /// The same, with the machines changed as asked. What was measured on a machine says nothing of the changed one.
 pub(crate) fn load_changed(targets: &[String], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
     let mut loaded = load(targets, only)?;
-    known_names(edits, &loaded.machines)?;
-    for (machine, run) in loaded.machines.iter_mut().zip(&mut loaded.runs) {
-        if let Some(changed) = changed(machine, edits)? {
-            (*machine, *run) = (changed, None);
+    known_names(edits, loaded.machines())?;
+    for case in &mut loaded.cases {
+        if let Some(changed) = changed(&case.machine, edits)? {
+            *case = Case::from(changed);
         }
     }
     Ok(loaded)
@@ -138,10 +148,10 @@ pub(crate) fn changed(machine: &Machine, edits: &[Edit]) -> Result<Option<Machin
 }
 
 /// Refuses edits for machines that are not there.
-pub(crate) fn known_names(edits: &[Edit], machines: &[Machine]) -> Result<(), Failure> {
-    let stray = edits.iter().find(|e| !machines.iter().any(|m| e.is_for(&m.name)));
+pub(crate) fn known_names<'m>(edits: &[Edit], machines: impl Iterator<Item = &'m Machine>) -> Result<(), Failure> {
+    let names: Vec<&str> = machines.map(|m| m.name.as_str()).collect();
+    let stray = edits.iter().find(|e| !names.iter().any(|name| e.is_for(name)));
     stray.map_or(Ok(()), |edit| {
-        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
         let wanted = edit.machine.as_deref().unwrap_or_default();
         Err(Failure::new(format!("what if '{edit}': no machine '{wanted}' here; there are: {}", names.join(", "))))
     })
@@ -162,7 +172,7 @@ pub(crate) fn is_target(word: &str) -> bool {
 
 /// What one target is.
 enum Source {
-    Machine(Box<Machine>),
+    Case(Box<Case>),
     Text(Found),
     Run(Box<Partial>),
     Inference(Box<Inference>),
@@ -176,7 +186,7 @@ fn read(target: &str) -> Result<Source, String> {
         return read_stream("-", io::stdin().lock());
     }
     if let Some(system) = catalogue::system(target) {
-        return system.map(|m| Source::Machine(Box::new(m))).map_err(|e| e.to_string());
+        return system.map(|m| Source::Case(Box::new(m.into()))).map_err(|e| e.to_string());
     }
     let path = Path::new(target);
     match path.try_exists() {
@@ -185,7 +195,7 @@ fn read(target: &str) -> Result<Source, String> {
         Err(error) => return Err(format!("{target}: {error}")),
     }
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
-        return read_system(path, target).map(|m| Source::Machine(Box::new(m)));
+        return read_system(path, target).map(|case| Source::Case(Box::new(case)));
     }
     // a file that is too large is refused before it is read
     if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {
@@ -216,32 +226,32 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
 }
 
 /// The machine of a run, which says what of its record is not there.
-fn of_run(partial: Partial, name: &str) -> Result<(Machine, Run), String> {
+fn of_run(partial: Partial, name: &str) -> Result<Case, String> {
     let Partial { run, unreadable } = partial;
-    let mut machine = run.machine_of(name).map_err(|e| format!("{name}: {e}"))?;
+    let mut case = Case::of_run(run, name).map_err(|e| format!("{name}: {e}"))?;
     if unreadable > 0 {
         let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
         let message = format!("{name}: {lines} cut or unreadable, and left out");
-        machine.warnings.push(Warning { origin: None, message });
+        case.machine.warnings.push(Warning { origin: None, message });
     }
-    Ok((machine, run))
+    Ok(case)
 }
 
 /// Adds an inference to the machine that it is of: the only one, or the one of that name.
-fn join(found: Inference, file: &str, machines: &mut [Machine]) -> Result<(), String> {
-    let at = match &*machines {
+fn join(found: Inference, file: &str, cases: &mut [Case]) -> Result<(), String> {
+    let at = match &*cases {
         [_] => Some(0),
-        many => many.iter().position(|m| m.name == found.machine),
+        many => many.iter().position(|case| case.machine.name == found.machine),
     };
-    match at.and_then(|at| machines.get_mut(at)) {
-        Some(machine) => found.join(machine, file).map_err(|e| format!("{file}: {e}")),
+    match at.and_then(|at| cases.get_mut(at)) {
+        Some(case) => case.join(found, file).map_err(|e| format!("{file}: {e}")),
         None => Err(format!("{file} is of {}, and no machine here has that name", found.machine)),
     }
 }
 
-fn read_system(path: &Path, name: &str) -> Result<Machine, String> {
+fn read_system(path: &Path, name: &str) -> Result<Case, String> {
     let text = system_file(path, name)?;
-    catalogue::read_system(&text, name).map_err(|e| e.to_string())
+    catalogue::read_design(&text, name).map(Case::from).map_err(|e| e.to_string())
 }
 
 /// The text of a system file.
@@ -272,11 +282,11 @@ fn default_target() -> String {
 }
 
 /// Which machine is meant by a name, or by a number from 1.
-fn pick(machines: &[Machine], wanted: &str) -> Result<usize, Failure> {
-    let by_name = machines.iter().position(|m| m.name == wanted);
-    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < machines.len());
+fn pick(cases: &[Case], wanted: &str) -> Result<usize, Failure> {
+    let by_name = cases.iter().position(|case| case.machine.name == wanted);
+    let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < cases.len());
     by_name.or(by_number).ok_or_else(|| {
-        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
+        let names: Vec<&str> = cases.iter().map(|case| case.machine.name.as_str()).collect();
         Failure::new(format!("no machine '{wanted}' here; there are: {}", names.join(", ")))
     })
 }

@@ -14,6 +14,7 @@
 pub mod accuracy;
 pub mod assemble;
 pub mod assumed;
+pub mod case;
 pub mod catalogue;
 pub mod check;
 pub mod cluster;

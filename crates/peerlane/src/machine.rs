@@ -14,11 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
 use crate::fact::{ClassMatrix, Evidence, P2pStatus, RateTable};
-use crate::fault::Planted;
-use crate::infer::Inference;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
-use crate::run::{Cell, Conditions};
 use crate::subject::Subject;
 
 /// Where a machine's description comes from.
@@ -141,18 +138,6 @@ pub struct Slot {
     pub shares: Vec<String>,
 }
 
-/// What a recorded run adds to its machine beside the matrices: steps that gave no number, sets of transfers, what was
-/// odd about a number.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measured {
-    /// The run's cells without their samples, void ones too.
-    pub cells: Vec<Cell>,
-    /// Under which conditions.
-    pub conditions: Conditions,
-    /// Where the run stands.
-    pub origin: Origin,
-}
-
 /// Two statements that cannot both be true, or one that no machine can fulfil.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contradiction {
@@ -195,12 +180,6 @@ pub struct Machine {
     pub notes: Vec<String>,
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
-    /// Noise and faults that a virtual machine of it has. No part of the design: nothing above is changed by them.
-    pub planted: Planted,
-    /// The run that its latest numbers are from, if it was measured by this program.
-    pub measured: Option<Box<Measured>>,
-    /// What sets of transfers were found to share, and where that stands. It changes nothing above.
-    pub inferred: Vec<(Inference, Origin)>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
     /// What the evidence cannot tell, in sentences.
@@ -231,9 +210,6 @@ impl Machine {
             facts: Facts::default(),
             notes: Vec::new(),
             p2p: BTreeMap::new(),
-            planted: Planted::default(),
-            measured: None,
-            inferred: Vec::new(),
             evidence: Vec::new(),
             unknown: Vec::new(),
             assumptions: Vec::new(),

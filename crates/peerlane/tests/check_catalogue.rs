@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
 use peerlane::check::{Context, Finding, FindingKind, Severity, check};
 use peerlane::evidence::{Text, scan_text};
@@ -10,8 +11,9 @@ use peerlane::subject::join;
 
 fn findings(system: &str) -> Vec<Finding> {
     let Some(Ok(machine)) = catalogue::system(system) else { return Vec::new() };
-    let model = Model::new(&machine, Parts::embedded());
-    check(&Context { machine: &machine, model: &model })
+    let case = Case::from(machine);
+    let model = Model::new(&case.machine, Parts::embedded());
+    check(&Context { case: &case, model: &model })
 }
 
 fn one<'f>(findings: &'f [Finding], rule: &str) -> &'f Finding {
@@ -83,9 +85,9 @@ fn what_no_run_shows_is_no_fault_of_any_machine() {
 /// What is said of a text, as rules with their subjects.
 fn said(text: &str) -> Vec<(String, Severity, Vec<String>)> {
     let mut machines = peerlane::assemble::assemble(scan_text(&Text::new("text", text.as_bytes())));
-    let machine = machines.remove(0);
-    let model = Model::new(&machine, Parts::embedded());
-    let all = check(&Context { machine: &machine, model: &model });
+    let case = Case::from(machines.remove(0));
+    let model = Model::new(&case.machine, Parts::embedded());
+    let all = check(&Context { case: &case, model: &model });
     all.into_iter().map(|f| (f.rule, f.severity, f.subjects.iter().map(ToString::to_string).collect())).collect()
 }
 

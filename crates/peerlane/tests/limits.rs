@@ -10,6 +10,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use peerlane::assemble::assemble;
+use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, check};
 use peerlane::evidence::{Found, MAX_STATEMENTS, ReadError, Text, read_path, read_stream, scan_text};
@@ -31,8 +32,9 @@ fn machines(text: String) -> Vec<Machine> {
     in_time(move || {
         let machines = assemble(scan(&text));
         for machine in &machines {
-            let model = Model::new(machine, Parts::embedded());
-            check(&Context { machine, model: &model });
+            let case = Case::from(machine.clone());
+            let model = Model::new(&case.machine, Parts::embedded());
+            check(&Context { case: &case, model: &model });
         }
         machines
     })

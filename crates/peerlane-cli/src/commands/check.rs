@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use peerlane::assumed::Assumed;
+use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
 use peerlane::expectation::expect_like;
@@ -34,11 +35,11 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let models = models(&loaded);
     let mut checks = Vec::new();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    for (i, (model, run)) in models.iter().zip(&loaded.runs).enumerate() {
-        let checked = site.judge(model, run.as_ref())?;
+    for (i, (case, model)) in loaded.cases.iter().zip(&models).enumerate() {
+        let checked = site.judge(case, model)?;
         if format == CheckFormat::Text {
             between(out, i == 0)?;
-            report(out, model, &checked, args)?;
+            report(out, case, model, &checked, args)?;
         }
         checks.push(checked);
     }
@@ -57,12 +58,12 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             }
         }
         CheckFormat::Prometheus => {
-            let judged = |((model, checked), run): ((_, _), &Option<peerlane::run::Run>)| {
+            let judged = |((model, checked), case): ((_, _), &Case)| {
                 let (model, checked): (&Model, &MachineCheck) = (model, checked);
-                let began = run.as_ref().map(|run| run.conditions.began);
+                let began = case.run().map(|run| run.conditions.began);
                 prometheus::Judged { model, verdict: checked.verdict, findings: &checked.findings, began }
             };
-            let all: Vec<_> = models.iter().zip(&checks).zip(&loaded.runs).map(judged).collect();
+            let all: Vec<_> = models.iter().zip(&checks).zip(&loaded.cases).map(judged).collect();
             out.write_all(prometheus::exposition(&all).as_bytes())?;
         }
     }
@@ -80,7 +81,7 @@ pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, passive: bool, force
 
 /// A model of each machine.
 pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
-    loaded.machines.iter().map(|machine| Model::new(machine, Parts::embedded())).collect()
+    loaded.cases.iter().map(|case| Model::new(&case.machine, Parts::embedded())).collect()
 }
 
 /// Writes the page of some machines to a file, or to standard output for `-`.
@@ -90,12 +91,11 @@ pub(super) fn write_page<'a>(
     models: &'a [Model<'a>],
     checks: &'a [MachineCheck],
 ) -> Result<(), Failure> {
-    let subject = |((model, checked), run)| {
-        let (checked, run): (&'a MachineCheck, &'a Option<_>) = (checked, run);
-        let MachineCheck { verdict, findings, waived, .. } = checked;
-        html::Subject { model, run: run.as_ref(), verdict: *verdict, findings, waived }
+    let subject = |((model, checked), case)| {
+        let MachineCheck { verdict, findings, waived, .. }: &'a MachineCheck = checked;
+        html::Subject { case, model, verdict: *verdict, findings, waived }
     };
-    let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.runs).map(subject).collect();
+    let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.cases).map(subject).collect();
     write_document(file, &html::document(&subjects))
 }
 
@@ -122,8 +122,8 @@ fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Load
     }
     match measure::take_live(force) {
         Ok(Taken { run, incomplete }) => {
-            let machine = run.machine().map_err(|e| Failure::new(e.to_string()))?;
-            Ok(Some(Loaded { machines: vec![machine], runs: vec![Some(run)], incomplete }))
+            let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
+            Ok(Some(Loaded { cases: vec![case], incomplete }))
         }
         Err(Failure::Message(why)) => {
             crate::say(&format!("{why}\nNothing was measured: this is judged by what the machine says of itself."));
@@ -137,8 +137,14 @@ fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Load
 const LINES: usize = 14;
 
 /// Verdict, drawing, the few findings that matter, numbers: about a screen, or all of it.
-fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &CheckArgs) -> Result<(), Failure> {
-    let machine = model.machine;
+fn report(
+    out: &mut dyn Write,
+    case: &Case,
+    model: &Model,
+    checked: &MachineCheck,
+    args: &CheckArgs,
+) -> Result<(), Failure> {
+    let machine = &case.machine;
     let verbose = args.detail.verbose;
     let all = args.all || verbose;
     heading(out, machine)?;
@@ -151,7 +157,10 @@ fn report(out: &mut dyn Write, model: &Model, checked: &MachineCheck, args: &Che
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     numbers(out, model, verbose, if all { usize::MAX } else { LINES })?;
-    curves::write(out, machine, if all { usize::MAX } else { LINES })?;
+    // those of a run are shown with it
+    if case.run.is_none() {
+        curves::write(out, machine, if all { usize::MAX } else { LINES })?;
+    }
     if all {
         heat_maps(out, model)?;
     }

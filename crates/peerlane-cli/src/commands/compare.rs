@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
+use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::compare::{Subject, compare};
 use peerlane::export::json::MachineCheck;
-use peerlane::machine::Machine;
 use peerlane::model::Model;
-use peerlane::run::Run;
 
 use super::check::write_document;
 use super::json;
@@ -21,38 +20,37 @@ use crate::{Failure, Outcome, html};
 const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let mut all: Vec<(String, Machine, Option<Run>)> = Vec::new();
+    let mut all: Vec<(String, Case)> = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
         // each target is a machine of its own
         let loaded = load(std::slice::from_ref(target), None)?;
         incomplete |= loaded.incomplete;
-        for (machine, run) in loaded.machines.into_iter().zip(loaded.runs) {
-            let name = free_name(&all, &machine.name, target);
-            all.push((name, machine, run));
+        for case in loaded.cases {
+            let name = free_name(&all, &case.machine.name, target);
+            all.push((name, case));
         }
     }
     let edits = &args.what_if.edits;
-    let machines: Vec<Machine> = all.iter().map(|(_, machine, _)| machine.clone()).collect();
-    known_names(edits, &machines)?;
+    known_names(edits, all.iter().map(|(_, case)| &case.machine))?;
     let mut compared = Vec::with_capacity(all.len());
-    for (name, machine, run) in all {
-        let after = changed(&machine, edits)?;
-        compared.push((name.clone(), machine, run));
-        compared.extend(after.map(|machine| (format!("{name}{CHANGED}"), machine, None)));
+    for (name, case) in all {
+        let after = changed(&case.machine, edits)?;
+        compared.push((name.clone(), case));
+        compared.extend(after.map(|machine| (format!("{name}{CHANGED}"), Case::from(machine))));
     }
     let subjects: Vec<Subject> =
-        compared.iter().map(|(name, machine, run)| Subject { name, machine, run: run.as_ref() }).collect();
+        compared.iter().map(|(name, case)| Subject { name, machine: &case.machine, run: case.run() }).collect();
     let document = compare(&subjects, Parts::embedded());
     if let Some(file) = &args.html {
         let models: Vec<Model> =
-            compared.iter().map(|(_, machine, _)| Model::new(machine, Parts::embedded())).collect();
+            compared.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
         let site = Site::read(None)?;
-        let judged = compared.iter().zip(&models).map(|((_, _, run), model)| site.judge(model, run.as_ref()));
+        let judged = compared.iter().zip(&models).map(|((_, case), model)| site.judge(case, model));
         let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
-        let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, _, run), model), checked)| {
+        let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, case), model), checked)| {
             let MachineCheck { verdict, findings, waived, .. } = checked;
-            html::Subject { model, run: run.as_ref(), verdict: *verdict, findings, waived }
+            html::Subject { case, model, verdict: *verdict, findings, waived }
         });
         let judged: Vec<html::Subject> = judged.collect();
         write_document(file, &html::compared(&judged, &document))?;
@@ -66,8 +64,8 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
 }
 
 /// A name that no other design here has: its own, else the file it is from, else a number.
-fn free_name(all: &[(String, Machine, Option<Run>)], own: &str, target: &str) -> String {
-    let taken = |name: &str| all.iter().any(|(n, ..)| n == name);
+fn free_name(all: &[(String, Case)], own: &str, target: &str) -> String {
+    let taken = |name: &str| all.iter().any(|(n, _)| n == name);
     let file = target.rsplit('/').next().unwrap_or(target);
     let numbered = (2..).map(|i| format!("{own} #{i}"));
     [own.to_owned(), file.to_owned()].into_iter().chain(numbered).find(|n| !taken(n)).unwrap_or_default()

@@ -37,8 +37,8 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     }
     let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;
     let has_both = |m: &&Machine| find(&m.fabric, a, b).is_ok();
-    let Some(first) = loaded.machines.first() else { return Err(Failure::new("no machine found")) };
-    let machine = loaded.machines.iter().find(has_both).unwrap_or(first);
+    let Some(first) = loaded.machines().next() else { return Err(Failure::new("no machine found")) };
+    let machine = loaded.machines().find(has_both).unwrap_or(first);
     let ends = find(&machine.fabric, a, b).map_err(Failure::Message)?;
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if args.detail.json {
         json(out, &explained)?;
     } else {
-        let others = loaded.machines.iter().filter(has_both).count();
+        let others = loaded.machines().filter(has_both).count();
         if others > 1 {
             crate::say(&format!(
                 "{others} machines here have both; this is '{}' (--machine takes another)",

@@ -8,6 +8,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
 use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Odd, compare};
@@ -145,10 +146,10 @@ fn one(out: &mut dyn Write, odd: &Odd, settings: &Settings) -> Result<(), Failur
 
 /// What the rules say of one machine, its faults.
 fn why(file: &str, settings: &Settings) -> Vec<String> {
-    let machine = text(file).ok().and_then(|text| Run::from_json(&text).ok()?.machine_of(file).ok());
-    let Some(machine) = machine else { return Vec::new() };
-    let model = Model::new(&machine, Parts::embedded());
-    let found = check_with(&Context { machine: &machine, model: &model }, settings).findings;
+    let case = text(file).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
+    let Some(case) = case else { return Vec::new() };
+    let model = Model::new(&case.machine, Parts::embedded());
+    let found = check_with(&Context { case: &case, model: &model }, settings).findings;
     let faults = found.into_iter().filter(|f| f.kind == FindingKind::Fault && f.severity >= Severity::Warning);
     faults.map(|f| format!("{} [{}]", f.summary, f.rule)).collect()
 }

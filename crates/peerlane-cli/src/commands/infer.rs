@@ -6,9 +6,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use peerlane::case::Case;
 use peerlane::catalogue;
 use peerlane::infer::{Inference, Way, explore, recorded};
-use peerlane::machine::Machine;
 use peerlane::plan::{Plan, Work};
 use peerlane::run::Cell;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         _ => {
             let loaded = load(target, args.machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
-            from_records(&loaded.machines)?
+            from_records(loaded.the_only("limits are inferred of one machine")?)
         }
     };
     if let Some(path) = &args.output {
@@ -53,16 +53,9 @@ fn can_be_asked(target: &str) -> bool {
 }
 
 /// What is known already.
-fn from_records(machines: &[Machine]) -> Result<Inference, Failure> {
-    let [machine] = machines else {
-        let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-        return Err(Failure::new(format!(
-            "limits are inferred of one machine and there are {}; choose with --machine: {}",
-            machines.len(),
-            names.join(", ")
-        )));
-    };
-    Ok(recorded(machine, if machine.measured.is_some() { "from a recorded run" } else { "from what is on record" }))
+fn from_records(case: &Case) -> Inference {
+    let source = if case.run.is_some() { "from a recorded run" } else { "from what is on record" };
+    recorded(&case.machine, case.run(), source)
 }
 
 /// The experiment on a machine that can be measured.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
@@ -10,7 +11,6 @@ use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
 use peerlane::model::Model;
 use peerlane::names::ranges;
-use peerlane::run::Run;
 use peerlane::units::Rate;
 
 use super::check::caveats;
@@ -19,67 +19,51 @@ use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, dot, inference, label, matrix, run, svg, tree};
-use crate::target::load_changed;
+use crate::target::{Loaded, load_changed};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
-    let machines = &loaded.machines;
+    let one = || loaded.the_only("this format holds one machine");
     let format = if args.detail.json { Some(Format::Json) } else { args.format };
     match format {
-        None => each(out, machines, |out, machine| overview(out, machine, args.detail.verbose))?,
-        Some(Format::Tree) => each(out, machines, |out, machine| {
-            heading(out, machine)?;
-            Ok(tree::write(out, &machine.fabric, tree::Options { verbose: args.detail.verbose })?)
+        None => each(out, &loaded, |out, case| overview(out, case, args.detail.verbose))?,
+        Some(Format::Tree) => each(out, &loaded, |out, case| {
+            heading(out, &case.machine)?;
+            Ok(tree::write(out, &case.machine.fabric, tree::Options { verbose: args.detail.verbose })?)
         })?,
-        Some(Format::Matrix) => {
-            for (i, (machine, run)) in machines.iter().zip(&loaded.runs).enumerate() {
-                between(out, i == 0)?;
-                all_matrices(out, machine, run.as_ref(), args.detail.verbose)?;
-            }
-        }
-        Some(Format::Json) => json(out, &FabricDocument::new(machines))?,
+        Some(Format::Matrix) => each(out, &loaded, |out, case| all_matrices(out, case, args.detail.verbose))?,
+        Some(Format::Json) => json(out, &FabricDocument::new(loaded.machines()))?,
         Some(Format::Dot) => {
-            for machine in machines {
+            for machine in loaded.machines() {
                 dot::write(out, machine)?;
             }
         }
-        Some(Format::Svg) => svg::write(out, &Model::new(the_only(machines)?, Parts::embedded()))?,
-        Some(Format::NcclXml) => out.write_all(to_nccl_xml(the_only(machines)?).as_bytes())?,
-        Some(Format::System) => out.write_all(to_system_toml(the_only(machines)?).as_bytes())?,
+        Some(Format::Svg) => {
+            let case = one()?;
+            svg::write(out, case, &Model::new(&case.machine, Parts::embedded()))?
+        }
+        Some(Format::NcclXml) => out.write_all(to_nccl_xml(&one()?.machine).as_bytes())?,
+        Some(Format::System) => out.write_all(to_system_toml(&one()?.machine).as_bytes())?,
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
 fn each(
     out: &mut dyn Write,
-    machines: &[Machine],
-    show: impl Fn(&mut dyn Write, &Machine) -> Result<(), Failure>,
+    loaded: &Loaded,
+    show: impl Fn(&mut dyn Write, &Case) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    for (i, machine) in machines.iter().enumerate() {
+    for (i, case) in loaded.cases.iter().enumerate() {
         between(out, i == 0)?;
-        show(out, machine)?;
+        show(out, case)?;
     }
     Ok(())
 }
 
-/// The machine of a format that holds one.
-fn the_only(machines: &[Machine]) -> Result<&Machine, Failure> {
-    match machines {
-        [one] => Ok(one),
-        _ => {
-            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-            Err(Failure::new(format!(
-                "this format holds one machine and there are {}; choose with --machine: {}",
-                names.len(),
-                names.join(", ")
-            )))
-        }
-    }
-}
-
 /// Tree, classes, the list of what else was found, what is not known.
-fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
+fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failure> {
+    let machine = &case.machine;
     heading(out, machine)?;
     if machine.fabric.nodes().is_empty() {
         writeln!(out, "numbers only: no device of it is named")?;
@@ -90,7 +74,7 @@ fn overview(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(),
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
     }
-    inferred(out, machine)?;
+    inferred(out, case)?;
     found(out, machine)?;
     caveats(out, machine, verbose, verbose)
 }
@@ -104,8 +88,8 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 }
 
 /// Limits that contention showed: dashed, since nothing of the tree shows them.
-fn inferred(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
-    for (found, origin) in machine.inferred.iter().filter(|(found, _)| !found.groups.is_empty()) {
+fn inferred(out: &mut dyn Write, case: &Case) -> io::Result<()> {
+    for (found, origin) in case.inferred.iter().filter(|(found, _)| !found.groups.is_empty()) {
         writeln!(out, "\n{}", paint(style::HEADING, "Shared limits that contention shows"))?;
         for group in &found.groups {
             let text = format!("{}: {}", group.direction.words(), inference::words(group));
@@ -176,8 +160,9 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 }
 
 /// Path classes and every matrix of numbers in full; of a recorded run, as `measure` shows it.
-fn all_matrices(out: &mut dyn Write, machine: &Machine, run: Option<&Run>, verbose: bool) -> Result<(), Failure> {
-    match run {
+fn all_matrices(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failure> {
+    let machine = &case.machine;
+    match case.run() {
         None => {
             heading(out, machine)?;
             classes(out, machine)?;

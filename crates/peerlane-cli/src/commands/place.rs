@@ -19,7 +19,7 @@ use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
-    let machine = the_only(&loaded.machines)?;
+    let machine = &loaded.the_only("jobs are placed on one machine")?.machine;
     let assumed = Assumed::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
     let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
@@ -60,19 +60,4 @@ fn absolute(file: &Path) -> String {
 fn write_topology(file: &Path, machine: &Machine) -> Result<(), Failure> {
     let refused = |e| Failure::new(format!("cannot write the topology file {}: {e}", file.display()));
     fs::write(file, to_nccl_xml(machine)).map_err(refused)
-}
-
-/// Jobs are placed on one machine.
-fn the_only(machines: &[Machine]) -> Result<&Machine, Failure> {
-    match machines {
-        [one] => Ok(one),
-        _ => {
-            let names: Vec<&str> = machines.iter().map(|m| m.name.as_str()).collect();
-            let names = names.join(", ");
-            Err(Failure::new(format!(
-                "jobs are placed on one machine and there are {}; choose with --machine: {names}",
-                machines.len()
-            )))
-        }
-    }
 }

@@ -26,7 +26,7 @@ const BOTTLENECKS: usize = 6;
 pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
-    for (i, machine) in loaded.machines.iter().enumerate() {
+    for (i, machine) in loaded.machines().enumerate() {
         let assumed = Assumed::of(machine, Parts::embedded());
         let model = assumed.model(Parts::embedded(), Assume::Usual);
         let matrices = predict(&model);

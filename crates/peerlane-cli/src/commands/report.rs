@@ -12,7 +12,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let models = models(&loaded);
     let site = Site::read(None)?;
     let checks: Result<Vec<_>, Failure> =
-        models.iter().zip(&loaded.runs).map(|(model, run)| site.judge(model, run.as_ref())).collect();
+        loaded.cases.iter().zip(&models).map(|(case, model)| site.judge(case, model)).collect();
     let checks = checks?;
     write_page(&args.output, &loaded, &models, &checks)?;
     if args.output != Path::new("-") {

@@ -58,7 +58,7 @@ pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluste
         None => {
             let loaded = load(&machines.targets, machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
-            for machine in loaded.machines {
+            for machine in loaded.cases.into_iter().map(|case| case.machine) {
                 clusters.extend(grow(machine, grown)?);
             }
         }

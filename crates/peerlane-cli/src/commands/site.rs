@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use peerlane::case::Case;
 use peerlane::check::{Context, Finding, Settings, check_with, verdict};
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
@@ -50,7 +51,7 @@ impl Site {
 
     /// Refuses to compare an earlier run with what is none.
     pub(super) fn fits(&self, loaded: &Loaded) -> Result<(), Failure> {
-        if self.before.is_some() && loaded.runs.iter().all(Option::is_none) {
+        if self.before.is_some() && loaded.cases.iter().all(|case| case.run.is_none()) {
             return Err(Failure::new(
                 "--baseline compares runs, and no TARGET here is one: measure first (peerlane measure -o run.json)",
             ));
@@ -58,12 +59,12 @@ impl Site {
         Ok(())
     }
 
-    /// What the rules say of a machine, and what changed if it has a run.
-    pub(super) fn judge<'a>(&self, model: &'a Model<'a>, run: Option<&Run>) -> Result<MachineCheck, Failure> {
-        let context = Context { machine: model.machine, model };
-        let name = &model.machine.name;
+    /// What the rules say of a machine through its model, and what changed if it has a run.
+    pub(super) fn judge<'a>(&self, case: &'a Case, model: &'a Model<'a>) -> Result<MachineCheck, Failure> {
+        let context = Context { case, model };
+        let name = &case.machine.name;
         let mut all = check_with(&context, &self.settings);
-        if let (Some(before), Some(run)) = (&self.before, run) {
+        if let (Some(before), Some(run)) = (&self.before, case.run()) {
             let changes = self.changes(before, run)?.into_iter();
             all.findings.splice(0..0, changes.filter(|f| self.settings.waiver(name, f).is_none()));
             all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             None => {
                 let loaded = load(std::slice::from_ref(target), None)?;
                 incomplete |= loaded.incomplete;
-                for machine in loaded.machines {
+                for machine in loaded.cases.into_iter().map(|case| case.machine) {
                     clusters.extend(grow(machine, &args.grown)?);
                 }
             }

@@ -208,13 +208,14 @@ fn escape(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane::case::Case;
     use peerlane::catalogue::{self, Parts};
     use peerlane::check::{Context, check, verdict};
 
     fn text(name: &str) -> String {
-        let machine = catalogue::system(name).unwrap().unwrap();
-        let model = Model::new(&machine, Parts::embedded());
-        let context = Context { machine: &machine, model: &model };
+        let case = Case::from(catalogue::system(name).unwrap().unwrap());
+        let model = Model::new(&case.machine, Parts::embedded());
+        let context = Context { case: &case, model: &model };
         let findings = check(&context);
         let verdict = verdict(&context, &findings);
         exposition(&[Judged { model: &model, verdict, findings: &findings, began: None }])

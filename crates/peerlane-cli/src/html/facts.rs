@@ -1,5 +1,6 @@
 //! Facts about a machine and the run on it, as small tables.
 
+use peerlane::case::Case;
 use peerlane::infer::{Inference, InferredGroup};
 use peerlane::machine::Machine;
 use peerlane::run::{GpuState, Run};
@@ -9,7 +10,8 @@ use crate::render::inference;
 use crate::render::run::{date, time};
 
 /// All there are.
-pub(super) fn all(machine: &Machine, run: Option<&Run>) -> Vec<Table> {
+pub(super) fn all(case: &Case) -> Vec<Table> {
+    let machine = &case.machine;
     let mut tables = vec![about(machine)];
     tables.push(slots(machine));
     tables.extend(machine.rates.iter().map(|(table, origin)| {
@@ -20,8 +22,8 @@ pub(super) fn all(machine: &Machine, run: Option<&Run>) -> Vec<Table> {
         };
         Table { title: format!("Rates stated in {origin}"), columns, rows: table.rows.iter().map(row).collect() }
     }));
-    tables.extend(machine.inferred.iter().map(|(found, origin)| shared(found, &origin.to_string())));
-    if let Some(run) = run {
+    tables.extend(case.inferred.iter().map(|(found, origin)| shared(found, &origin.to_string())));
+    if let Some(run) = case.run() {
         tables.push(conditions(run));
         tables.push(states(run));
         tables.push(skipped(run));

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use peerlane::case::Case;
 use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
 use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
@@ -26,10 +27,10 @@ use crate::render::{findings as words, label, plain, tree};
 
 /// What a report is about: a machine, judged.
 pub(crate) struct Subject<'a> {
-    /// The machine, through its model.
+    /// The machine, and what else was given about it.
+    pub(crate) case: &'a Case,
+    /// Its model.
     pub(crate) model: &'a Model<'a>,
-    /// The run that it was rebuilt from, if it was.
-    pub(crate) run: Option<&'a Run>,
     /// The verdict.
     pub(crate) verdict: Verdict,
     /// The findings, in order.
@@ -65,8 +66,8 @@ fn machine(subject: &Subject) -> MachineReport {
 
 /// A machine's report, its numbers beside what a model expects.
 fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
-    let Subject { model, run, verdict, findings: found, waived } = *subject;
-    let machine = model.machine;
+    let Subject { case, model, verdict, findings: found, waived } = *subject;
+    let (machine, run) = (&case.machine, case.run());
     let fabric = &machine.fabric;
     let mut tables = Tables::new(expecting);
     for evidence in &machine.evidence {
@@ -114,7 +115,7 @@ fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
         matrices,
         charts,
         contention,
-        facts: facts::all(machine, run),
+        facts: facts::all(case),
         contradictions: machine.contradictions.iter().map(|c| c.message.clone()).collect(),
         unknown: machine.unknown.clone(),
         assumptions: expecting.assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),

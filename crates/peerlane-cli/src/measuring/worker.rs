@@ -45,8 +45,8 @@ impl Machine for Live {
 fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
     match &request.device {
         Device::Virtual { name, system } => {
-            let design = catalogue::read_system(system, name).map_err(|e| Refused::whole(e.to_string()))?;
-            let machine = VirtualMachine::new(&design, Parts::embedded(), &design.planted);
+            let design = catalogue::read_design(system, name).map_err(|e| Refused::whole(e.to_string()))?;
+            let machine = VirtualMachine::new(&design.machine, Parts::embedded(), &design.planted);
             Ok(Box::new(machine.taking_over(request.done.len())))
         }
         Device::Live { gpus } => {

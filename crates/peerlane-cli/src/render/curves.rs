@@ -13,10 +13,10 @@ use super::text::fit;
 /// Where the numbers begin.
 const BEFORE: usize = 52;
 
-/// Writes the tables, at most so many; those of a run are shown with it.
+/// Writes the tables, at most so many.
 pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::Result<()> {
     let curves: Vec<&Curve> = machine.curves.iter().map(|(curve, _)| curve).collect();
-    if curves.is_empty() || machine.measured.is_some() {
+    if curves.is_empty() {
         return Ok(());
     }
     let any_time = curves.iter().any(|curve| smallest(curve).is_some());

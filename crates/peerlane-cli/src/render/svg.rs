@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
+use peerlane::case::Case;
 use peerlane::fabric::{Fabric, NodeKind};
 use peerlane::model::Model;
 
@@ -21,11 +22,11 @@ const BRACKET_TEXT: f64 = 156.0;
 const TONES: [&str; 5] = ["#8f98a3", "#7a93b0", "#5b8fc4", "#3d86d6", "#2a7de1"];
 
 /// Writes the drawing.
-pub(crate) fn write(out: &mut dyn Write, model: &Model) -> io::Result<()> {
-    let machine = model.machine;
+pub(crate) fn write(out: &mut dyn Write, case: &Case, model: &Model) -> io::Result<()> {
+    let machine = &case.machine;
     let fabric = &machine.fabric;
     let drawing = Drawing::of(model);
-    let brackets = brackets(model, &drawing);
+    let brackets = brackets(case, &drawing);
     let right = brackets.iter().map(|b| b.x + BRACKET_TEXT).fold(0.0, f64::max);
     let (total_width, total_height) = (drawing.width.max(right), drawing.height + TITLE);
     let mut svg = String::new();
@@ -69,10 +70,10 @@ struct Bracket {
 }
 
 /// One for each set of GPUs, with its limits with host memory by direction. Limits between GPUs have no place beside them.
-fn brackets(model: &Model, drawing: &Drawing) -> Vec<Bracket> {
-    let fabric = &model.machine.fabric;
+fn brackets(case: &Case, drawing: &Drawing) -> Vec<Bracket> {
+    let fabric = &case.machine.fabric;
     let mut all: Vec<(&[String], Vec<String>)> = Vec::new();
-    let groups = model.machine.inferred.iter().flat_map(|(found, _)| &found.groups);
+    let groups = case.inferred.iter().flat_map(|(found, _)| &found.groups);
     for group in groups.filter(|g| g.direction.with_host()) {
         let label = format!("{} {} GB/s", group.direction.words(), number(group.capacity));
         match all.iter_mut().find(|(members, _)| *members == group.members) {
@@ -204,9 +205,9 @@ mod tests {
         let mut b = FabricBuilder::new();
         b.node(Node::new("<b>&\"", NodeKind::Gpu));
         for fabric in [b.build().unwrap(), Fabric::default()] {
-            let machine = Machine::new("<i>", MachineKind::Design, fabric);
+            let case = Case::from(Machine::new("<i>", MachineKind::Design, fabric));
             let mut out = Vec::new();
-            write(&mut out, &Model::new(&machine, Parts::embedded())).unwrap();
+            write(&mut out, &case, &Model::new(&case.machine, Parts::embedded())).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert!(text.starts_with("<svg ") && text.ends_with("</svg>\n"));
             assert!(!text.contains("<b>") && !text.contains("<i>"));

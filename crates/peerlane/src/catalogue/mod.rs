@@ -9,7 +9,7 @@ mod vendor;
 pub use constant::{Basis, Constant, Elsewhere};
 pub(crate) use part::without_peer_access;
 pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
-pub use system::{SystemError, read_system};
+pub use system::{System, SystemError, read_design, read_system};
 pub(crate) use system::{common_nvlink, common_width};
 pub use vendor::vendor_of;
 
@@ -27,5 +27,5 @@ pub fn system_text(name: &str) -> Option<&'static str> {
 
 /// An embedded system by name.
 pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
-    system_text(name).map(|text| system::read(text, name, MachineKind::Catalogue))
+    system_text(name).map(|text| system::read(text, name, MachineKind::Catalogue).map(|system| system.machine))
 }

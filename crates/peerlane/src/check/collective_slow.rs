@@ -25,7 +25,7 @@ const BY_RINGS: [&str; 4] = ["all_reduce_perf", "all_gather_perf", "reduce_scatt
 
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
-    if !view.is_captured() || view.machine.measured.is_some() || !(2..=MOST_GPUS).contains(&gpus.len()) {
+    if !view.is_captured() || view.case.run.is_some() || !(2..=MOST_GPUS).contains(&gpus.len()) {
         return Vec::new();
     }
     let judged: Vec<(&Curve, &Origin, At)> = view
@@ -88,6 +88,7 @@ mod tests {
     use super::super::testing::{origin, switched};
     use super::super::{Context, check};
     use super::*;
+    use crate::case::Case;
     use crate::catalogue::Parts;
     use crate::evidence::{Series, Unit};
     use crate::model::Model;
@@ -107,8 +108,9 @@ mod tests {
             settings: settings.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         };
         machine.curves.push((curve, origin("nccl-tests")));
-        let model = Model::new(&machine, Parts::embedded());
-        let mut found = check(&Context { machine: &machine, model: &model });
+        let case = Case::from(machine);
+        let model = Model::new(&case.machine, Parts::embedded());
+        let mut found = check(&Context { case: &case, model: &model });
         found.retain(|f| f.rule == RULE.id);
         found
     }

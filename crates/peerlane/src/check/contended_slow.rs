@@ -57,7 +57,7 @@ fn run(view: &View) -> Vec<Raised> {
         ),
         expected: format!("{expected:.2} GB/s in all, each alone being as fast as it should"),
         observed: format!("{value:.2} GB/s in all"),
-        evidence: view.cite([&measured.origin]),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: "Some switches of PCIe 5.0 lose nearly all of the rate where posted writes meet on one port, and reads \
                none: let the receivers read, take turns, or spread the transfers over other ports; look for newer \
                firmware of the switch."
@@ -79,17 +79,17 @@ mod tests {
 
     /// Two GPUs that write into a third at `share` of what the model gives the two together.
     fn found(share: f64, alone: f64) -> usize {
-        let mut machine = system("exxact-devbox").unwrap().unwrap();
-        measured(&mut machine, [(("GPU0", "GPU2"), Ok(alone)), (("GPU1", "GPU2"), Ok(alone))]);
+        let machine = system("exxact-devbox").unwrap().unwrap();
+        let mut case = measured(machine, [(("GPU0", "GPU2"), Ok(alone)), (("GPU1", "GPU2"), Ok(alone))]);
         let set = vec![Transfer::new("GPU0", "GPU2"), Transfer::new("GPU1", "GPU2")];
-        let model = crate::model::Model::new(&machine, Parts::embedded());
+        let model = crate::model::Model::new(&case.machine, Parts::embedded());
         let value = share * expect_set(&model, &set).unwrap().iter().map(|a| a.rate.gb()).sum::<f64>();
-        let run = machine.measured.as_mut().unwrap();
+        let run = &mut case.run.as_mut().unwrap().run;
         let mut cell = run.cells[0].clone();
         (cell.test, cell.work) = (Test::AllToOne, Work::Transfers(set));
         cell.estimate = Some(Estimate { value, low: value, high: value });
         run.cells.push(cell);
-        see_with(&machine, Parts::embedded(), |view| super::run(view).len())
+        see_with(&case, Parts::embedded(), |view| super::run(view).len())
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn in_run(view: &View) -> Option<Raised> {
         summary: format!("Data sent directly between {} arrives changed", words::pairs(&pairs)),
         expected: "what arrives is what was sent".to_owned(),
         observed: format!("{cells} steps did not compare equal ({detail})"),
-        evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: mend(" between them", ""),
         confirm: confirm::pairs("pairs", &subjects),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
@@ -122,13 +122,11 @@ mod tests {
 
     #[test]
     fn corruption_is_an_error_and_rates_of_others_are_not() {
-        let mut machine = switched(4);
         let bad = |a, b| ((a, b), Err((FlagKind::Corrupt, "1 of 1024 words differs")));
-        measured(&mut machine, [bad("GPU1", "GPU0"), bad("GPU1", "GPU2"), bad("GPU3", "GPU1")]);
-        let found = findings(&machine, run);
+        let steps = [bad("GPU1", "GPU0"), bad("GPU1", "GPU2"), bad("GPU3", "GPU1")];
+        let found = findings(&measured(switched(4), steps), run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Error));
         assert_eq!(found[0].subjects, ["GPU1"]);
-        measured(&mut machine, [(("GPU0", "GPU1"), Ok(12.0))]);
-        assert!(findings(&machine, run).is_empty());
+        assert!(findings(&measured(switched(4), [(("GPU0", "GPU1"), Ok(12.0))]), run).is_empty());
     }
 }

@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::view::View;
-use crate::machine::Measured;
 use crate::names::{is_host, natural};
 use crate::plan::{Transfer, Via, Work};
-use crate::run::{Cell, FlagKind};
+use crate::run::{Cell, FlagKind, Run};
 use crate::subject::Subject;
 
 /// Pairs that share one GPU need to be this many for the GPU to be the cause.
 const FEWEST_PAIRS: usize = 3;
 
 /// The run, where the machine was measured.
-pub(super) fn measured<'a>(view: &View<'a>) -> Option<&'a Measured> {
-    view.machine.measured.as_deref()
+pub(super) fn measured<'a>(view: &View<'a>) -> Option<&'a Run> {
+    view.case.run()
 }
 
 /// The ends that a step's GPUs deal directly with each other across, each pair in its natural order.

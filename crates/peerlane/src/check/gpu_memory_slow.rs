@@ -34,7 +34,7 @@ struct Known<'m> {
 }
 
 fn run(view: &View) -> Vec<Raised> {
-    if view.machine.measured.is_some() || !view.is_captured() {
+    if view.case.run.is_some() || !view.is_captured() {
         return Vec::new();
     }
     let known: Vec<Known> = view

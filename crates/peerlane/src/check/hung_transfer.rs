@@ -13,7 +13,7 @@ fn run(view: &View) -> Vec<Raised> {
         summary: format!("Transfers between {} never end", words::pairs(&pairs)),
         expected: "every transfer ends".to_owned(),
         observed: format!("{cells} steps did not end in time ({detail})"),
-        evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend:
             "Turn ACS redirection and the IOMMU's translation off on the way (`iommu=pt`), which hang peer traffic on \
                some chipsets; look for Xid errors in the kernel log. Until then keep these pairs off peer access \
@@ -33,10 +33,9 @@ mod tests {
 
     #[test]
     fn a_pair_that_hangs_is_named_once() {
-        let mut machine = switched(3);
         let hung = [("GPU0", "GPU1"), ("GPU1", "GPU0")].map(|ends| (ends, Err((FlagKind::Hung, "no sign of life"))));
-        measured(&mut machine, hung.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
-        let found = super::super::testing::findings(&machine, run);
+        let case = measured(switched(3), hung.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
+        let found = super::super::testing::findings(&case, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
         assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 never end");
         assert!(found[0].observed.starts_with("2 steps"));
@@ -44,8 +43,7 @@ mod tests {
 
     #[test]
     fn what_ends_is_silent() {
-        let mut machine = switched(3);
-        measured(&mut machine, [(("GPU0", "GPU1"), Err((FlagKind::NotApplicable, "no access")))]);
-        assert!(super::super::testing::findings(&machine, run).is_empty());
+        let case = measured(switched(3), [(("GPU0", "GPU1"), Err((FlagKind::NotApplicable, "no access")))]);
+        assert!(super::super::testing::findings(&case, run).is_empty());
     }
 }

@@ -41,7 +41,7 @@ fn run(view: &View) -> Vec<Raised> {
         summary: format!("{}: lost during the run; every step with it failed from then on", list(&names)),
         expected: "a GPU that answers until the end".to_owned(),
         observed: (*detail).to_owned(),
-        evidence: view.cite([&measured.origin]),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: "See the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors; reseat the card, \
                its riser and its power cables, and look at its temperature and power supply. A cold restart brings it \
                back, if anything does."
@@ -66,7 +66,6 @@ mod tests {
 
     #[test]
     fn the_gpu_all_of_whose_later_steps_failed_is_lost() {
-        let mut machine = switched(3);
         let steps: Vec<Told> = vec![
             (("GPU0", "GPU2"), Ok(12.0)),
             failed("GPU2", "GPU0"),
@@ -75,18 +74,15 @@ mod tests {
             failed("GPU2", "GPU1"),
             (("GPU1", "GPU0"), Ok(12.0)),
         ];
-        measured(&mut machine, steps.clone());
-        let found = findings(&machine, run);
+        let found = findings(&measured(switched(3), steps.clone()), run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU2".to_owned()));
         assert_eq!(found[0].observed, "GPU2 has fallen off the bus");
         let back = steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]);
-        measured(&mut machine, back);
-        assert!(findings(&machine, run).is_empty(), "one that works again was not lost");
+        assert!(findings(&measured(switched(3), back), run).is_empty(), "one that works again was not lost");
     }
 
     #[test]
     fn of_two_gpus_the_one_that_fails_alone_is_lost() {
-        let mut machine = switched(2);
         let gone = Err((FlagKind::Failed, "GPU0 has fallen off the bus"));
         let steps: Vec<Told> = vec![
             (("GPU0", "GPU1"), Ok(12.0)),
@@ -97,15 +93,13 @@ mod tests {
             (("GPU1", "GPU0"), gone),
             (("GPU0", "GPU1"), gone),
         ];
-        measured(&mut machine, steps);
-        let found = findings(&machine, run);
+        let found = findings(&measured(switched(2), steps), run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0".to_owned()));
     }
 
     #[test]
     fn a_run_that_broke_off_lost_no_gpu() {
-        let mut machine = switched(2);
-        measured(&mut machine, vec![failed("GPU0", "GPU1"), failed("GPU1", "GPU0"), failed("GPU0", "GPU1")]);
-        assert!(findings(&machine, run).is_empty());
+        let steps = vec![failed("GPU0", "GPU1"), failed("GPU1", "GPU0"), failed("GPU0", "GPU1")];
+        assert!(findings(&measured(switched(2), steps), run).is_empty());
     }
 }

@@ -73,9 +73,9 @@ mod testing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::case::Case;
 use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
-use crate::machine::Machine;
 use crate::model::Model;
 use crate::subject::{Printed, Subject};
 pub use settings::{Settings, SettingsError, Waiver};
@@ -205,8 +205,8 @@ pub enum Verdict {
 
 /// What rules look at.
 pub struct Context<'a> {
-    /// The machine.
-    pub machine: &'a Machine,
+    /// The machine, and what else was given about it.
+    pub case: &'a Case,
     /// Its model.
     pub model: &'a Model<'a>,
 }
@@ -321,7 +321,7 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     });
     let mut checked = Checked::default();
     for finding in raised.into_iter().map(|r| r.finding) {
-        match settings.waiver(&context.machine.name, &finding) {
+        match settings.waiver(&context.case.machine.name, &finding) {
             Some(waiver) => checked.waived.push(Waived { reason: waiver.reason.clone(), finding }),
             None => checked.findings.push(finding),
         }
@@ -354,7 +354,7 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 
 /// Whether anything is known that could have shown a fault.
 fn can_judge(context: &Context) -> bool {
-    let fabric = &context.machine.fabric;
+    let fabric = &context.case.machine.fabric;
     let width_known = fabric.ids().any(|id| {
         let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
         let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
@@ -362,7 +362,7 @@ fn can_judge(context: &Context) -> bool {
             && matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
                 if running.lanes.is_some() && allowed.lanes.is_some())
     });
-    let access_known = || context.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
+    let access_known = || context.case.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
     let rate_comparable = || {
         let settings = Settings::default();
         let view = View::new(context, &settings);
@@ -374,7 +374,7 @@ fn can_judge(context: &Context) -> bool {
         stated || view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
     };
     // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
-    let has_rates = !context.machine.matrices.is_empty() || !context.machine.curves.is_empty();
+    let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
     width_known || (access_known() && !has_rates) || rate_comparable()
 }
 
@@ -383,11 +383,13 @@ mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
     use crate::catalogue::Parts;
+    use crate::machine::Machine;
 
     fn judge(machine: &Machine) -> (Vec<Finding>, Verdict) {
         let parts = Parts::default();
-        let model = Model::new(machine, &parts);
-        let context = Context { machine, model: &model };
+        let case = Case::from(machine.clone());
+        let model = Model::new(&case.machine, &parts);
+        let context = Context { case: &case, model: &model };
         let findings = check(&context);
         let verdict = verdict(&context, &findings);
         (findings, verdict)
@@ -410,9 +412,9 @@ mod tests {
     #[test]
     fn a_figure_in_words_is_something_to_judge_by() {
         for name in ["hpcac-tessa", "k20-cx3-snb"] {
-            let machine = crate::catalogue::system(name).unwrap().unwrap();
-            let model = Model::new(&machine, Parts::embedded());
-            let context = Context { machine: &machine, model: &model };
+            let case = Case::from(crate::catalogue::system(name).unwrap().unwrap());
+            let model = Model::new(&case.machine, Parts::embedded());
+            let context = Context { case: &case, model: &model };
             assert_eq!(verdict(&context, &check(&context)), Verdict::Healthy, "{name}");
         }
     }

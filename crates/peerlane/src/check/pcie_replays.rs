@@ -34,7 +34,7 @@ fn run(view: &View) -> Vec<Raised> {
         summary: format!("The PCIe links of {} had to send packets again during the run", list(&names)),
         expected: format!("at most {FEW} replays in a run"),
         observed: format!("replays: {}", list(&counts)),
-        evidence: view.cite([&measured.origin]),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: "Reseat the card and its riser or cable; one that is not rated for the generation loses packets, and a lower \
                link speed in the BIOS shows whether it is that."
             .to_owned(),
@@ -72,12 +72,11 @@ mod tests {
     use crate::run::GpuState;
 
     fn risen(from: u64, to: u64) -> usize {
-        let mut machine = switched(2);
-        measured(&mut machine, [(("GPU0", "GPU1"), Ok(12.0))]);
+        let mut case = measured(switched(2), [(("GPU0", "GPU1"), Ok(12.0))]);
         let state = |n| vec![GpuState { gpu: "GPU1".to_owned(), pcie_replays: Some(n), ..GpuState::default() }];
-        let conditions = &mut machine.measured.as_mut().unwrap().conditions;
+        let conditions = &mut case.run.as_mut().unwrap().run.conditions;
         (conditions.before, conditions.after) = (state(from), state(to));
-        findings(&machine, run).len()
+        findings(&case, run).len()
     }
 
     #[test]

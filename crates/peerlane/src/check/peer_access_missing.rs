@@ -38,7 +38,7 @@ fn run(view: &View) -> Vec<Raised> {
             "peer access, as the design has it".to_owned()
         },
         observed: format!("the run was refused it ({detail})"),
-        evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: "See what `nvidia-smi topo -p2p r` says of the pair; then whether MIG, a container or virtual machine, or the \
                driver's registry keys keep the two apart, and whether the IOMMU puts them into groups of their own."
             .to_owned(),
@@ -82,22 +82,19 @@ mod tests {
 
     #[test]
     fn what_the_design_has_or_others_have_is_missed() {
-        let mut machine = switched(3);
         let steps = [(("GPU0", "GPU1"), REFUSED), (("GPU1", "GPU0"), REFUSED)];
-        measured(&mut machine, steps);
-        assert!(findings(&machine, run).is_empty(), "perhaps no pair has it");
-        machine.kind = MachineKind::Design;
-        let found = findings(&machine, run);
+        let mut case = measured(switched(3), steps);
+        assert!(findings(&case, run).is_empty(), "perhaps no pair has it");
+        case.machine.kind = MachineKind::Design;
+        let found = findings(&case, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
-        machine.kind = MachineKind::Captured;
-        measured(&mut machine, steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
-        assert_eq!(findings(&machine, run).len(), 1);
+        let case = measured(switched(3), steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
+        assert_eq!(findings(&case, run).len(), 1);
     }
 
     #[test]
     fn a_longer_way_may_be_refused() {
-        let mut machine = captured(boxes(&[2, 2], true));
-        measured(&mut machine, [(("GPU0", "GPU2"), REFUSED), (("GPU0", "GPU1"), Ok(12.0))]);
-        assert!(findings(&machine, run).is_empty());
+        let steps = [(("GPU0", "GPU2"), REFUSED), (("GPU0", "GPU1"), Ok(12.0))];
+        assert!(findings(&measured(captured(boxes(&[2, 2], true)), steps), run).is_empty());
     }
 }

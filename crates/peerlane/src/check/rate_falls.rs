@@ -27,7 +27,7 @@ struct Fall {
 
 fn run(view: &View) -> Vec<Raised> {
     // what was published of a machine, and what our own sweeps show, have their own judges
-    if !view.is_captured() || view.machine.measured.is_some() {
+    if !view.is_captured() || view.case.run.is_some() {
         return Vec::new();
     }
     let judged = view.machine.curves.iter().filter(|(curve, _)| !is_of_host_memory(curve));

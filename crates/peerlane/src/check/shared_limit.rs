@@ -19,7 +19,7 @@ const SURE: f64 = 0.95;
 const EXPLAINED: f64 = 0.10;
 
 fn run(view: &View) -> Vec<Raised> {
-    let records = view.machine.inferred.iter();
+    let records = view.case.inferred.iter();
     records.flat_map(|(found, origin)| of_record(view, found, origin)).collect()
 }
 
@@ -79,19 +79,20 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
 mod tests {
     use super::super::testing::{findings, switched};
     use super::*;
+    use crate::case::Case;
     use crate::infer::{Asked, Rate};
 
     /// Findings on two GPUs below one switch, whose group of one direction carries so much.
     fn found(capacity: f64, direction: Way, confidence: f64) -> Vec<Finding> {
-        let mut machine = switched(2);
+        let mut case = Case::from(switched(2));
         let members = vec!["GPU0".to_owned(), "GPU1".to_owned()];
-        let mut found = crate::infer::recorded(&machine, "test");
+        let mut found = crate::infer::recorded(&case.machine, None, "test");
         let alone = members.iter().map(|flow| Rate { flow: flow.clone(), rate: 12.5 }).collect();
         found.asked.push(Asked { direction, flows: 2, alone, sets: 3, allowed: None, repeats: None });
         let (low, high) = (capacity * 0.99, capacity * 1.01);
         found.groups.push(InferredGroup { members, direction, capacity, low, high, confidence, sets: vec![2] });
-        found.join(&mut machine, "inference.json").unwrap();
-        findings(&machine, run)
+        case.join(found, "inference.json").unwrap();
+        findings(&case, run)
     }
 
     #[test]

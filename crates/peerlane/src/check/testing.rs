@@ -1,14 +1,15 @@
 //! Small machines for the tests of rules.
 
+use crate::case::{Case, Recorded};
 use crate::catalogue::Parts;
 use crate::check::view::{MEASURED, Raised, View};
 use crate::check::{Context, Finding, Settings};
 use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
-use crate::machine::{Machine, MachineKind, Measured, Observed};
+use crate::machine::{Machine, MachineKind, Observed};
 use crate::model::Model;
-use crate::plan::{Size, Step, Test, Transfer, Work};
-use crate::run::{Cell, Conditions, Estimate, Flag, FlagKind};
+use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+use crate::run::{Cell, Estimate, Flag, FlagKind, Run, Subject};
 use crate::units::Bytes;
 
 /// A width from its text.
@@ -114,22 +115,23 @@ pub(crate) fn state(machine: &mut Machine, tool: &'static str, fact: Fact) {
 }
 
 /// Shows the machine to a test as rules see it, with no parts known and no expectations.
-pub(crate) fn see<T>(machine: &Machine, look: impl FnOnce(&mut View) -> T) -> T {
-    see_with(machine, &Parts::default(), look)
+pub(crate) fn see<T>(given: &(impl Clone + Into<Case>), look: impl FnOnce(&mut View) -> T) -> T {
+    see_with(given, &Parts::default(), look)
 }
 
 /// The same with parts.
-pub(crate) fn see_with<T>(machine: &Machine, parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
-    let model = Model::new(machine, parts);
+pub(crate) fn see_with<T>(given: &(impl Clone + Into<Case>), parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
+    let case: Case = given.clone().into();
+    let model = Model::new(&case.machine, parts);
     let settings = Settings::default();
-    let mut view = View::new(&Context { machine, model: &model }, &settings);
-    view.expected = vec![None; machine.matrices.len()];
+    let mut view = View::new(&Context { case: &case, model: &model }, &settings);
+    view.expected = vec![None; case.machine.matrices.len()];
     look(&mut view)
 }
 
 /// What a rule finds on a machine with no parts known and no expectations.
-pub(crate) fn findings(machine: &Machine, rule: fn(&View) -> Vec<Raised>) -> Vec<Finding> {
-    see(machine, |view| rule(view).into_iter().map(|r| r.finding).collect())
+pub(crate) fn findings(given: &(impl Clone + Into<Case>), rule: fn(&View) -> Vec<Raised>) -> Vec<Finding> {
+    see(given, |view| rule(view).into_iter().map(|r| r.finding).collect())
 }
 
 /// An adapter that a source shows to do RDMA.
@@ -139,12 +141,11 @@ pub(super) fn rdma_nic(name: &str) -> Node {
     nic
 }
 
-/// What a run measured: for each pair a rate in GB/s, or why there is none. The matrix that a run has of its rates
-/// is added.
+/// A machine with a run that measured for each pair a rate in GB/s, or why there is none.
 pub(crate) fn measured<'a>(
-    machine: &mut Machine,
+    mut machine: Machine,
     steps: impl IntoIterator<Item = ((&'a str, &'a str), Result<f64, (FlagKind, &'a str)>)>,
-) {
+) -> Case {
     let mut cells = Vec::new();
     for (i, ((a, b), value)) in steps.into_iter().enumerate() {
         let work = Work::Transfers(vec![Transfer::new(a, b)]);
@@ -161,11 +162,14 @@ pub(crate) fn measured<'a>(
         cells.push(cell);
     }
     let origin = origin(MEASURED);
-    machine.matrices.retain(|o| o.origin.tool != MEASURED);
     for made in crate::run::matrices(&cells) {
         let spread = made.spread(&cells);
         let (origin, also) = (origin.clone(), Vec::new());
         machine.matrices.push(Observed { matrix: made.matrix, origin, also, published: false, spread });
     }
-    machine.measured = Some(Box::new(Measured { cells, conditions: Conditions::default(), origin }));
+    let subject = Subject { name: machine.name.clone(), target: "live".into(), system: None, evidence: Vec::new() };
+    let plan = Plan { method: Method::default(), rounds: Vec::new(), skipped: Vec::new() };
+    let mut run = Run::new(&machine, subject, plan);
+    run.cells = cells;
+    Case { run: Some(Recorded { run, origin }), ..Case::from(machine) }
 }

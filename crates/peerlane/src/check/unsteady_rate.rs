@@ -101,7 +101,7 @@ fn report(view: &View, culprit: Option<End>, unsteady: &[&Unsteady]) -> Option<R
         summary: format!("{who} have several levels, up to {} apart", percent(worst.by)),
         expected: format!("one level: samples and allocations within {}", percent(view.settings.unsteady_rate.apart)),
         observed: format!("{}: {} GB/s ({flag})", run::ends(&worst.cell.work), levels.join(", ")),
-        evidence: view.cite(view.machine.measured.iter().map(|m| &m.origin)),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
         mend: "Where a rate hangs on where memory lies, allocate once and keep it, and compare medians of several \
                allocations. If it goes with one GPU, look at its clocks and at who else uses it."
             .to_owned(),
@@ -121,11 +121,10 @@ fn report(view: &View, culprit: Option<End>, unsteady: &[&Unsteady]) -> Option<R
 mod tests {
     use super::super::testing::{findings, measured, switched};
     use super::*;
-    use crate::machine::Machine;
+    use crate::case::Case;
     use crate::run::Flag;
 
-    fn with_levels(levels: &[(usize, [f64; 2])]) -> Machine {
-        let mut machine = switched(3);
+    fn with_levels(levels: &[(usize, [f64; 2])]) -> Case {
         let pairs = [
             ("GPU0", "GPU1"),
             ("GPU1", "GPU0"),
@@ -134,13 +133,13 @@ mod tests {
             ("GPU1", "GPU2"),
             ("GPU2", "GPU1"),
         ];
-        measured(&mut machine, pairs.map(|p| (p, Ok(12.0))));
-        let cells = &mut machine.measured.as_mut().unwrap().cells;
+        let mut case = measured(switched(3), pairs.map(|p| (p, Ok(12.0))));
+        let cells = &mut case.run.as_mut().unwrap().run.cells;
         for (at, modes) in levels {
             cells[*at].modes = modes.to_vec();
             cells[*at].flags = vec![Flag::new(FlagKind::Modes, "samples fall into groups")];
         }
-        machine
+        case
     }
 
     #[test]

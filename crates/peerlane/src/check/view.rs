@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::words::{lines, pairs};
 use super::{Context, Finding, Settings};
+use crate::case::Case;
 use crate::catalogue::Part;
 use crate::evidence::{Direction, Evidence, Fact, KernelFacts, Matrix, Origin, P2pStatus, Quantity};
 use crate::expectation::{ExpectedMatrix, expect_like};
@@ -94,6 +95,8 @@ pub(super) struct Stated<'a> {
 pub(super) struct View<'a> {
     /// What the site sets.
     pub(super) settings: Settings,
+    /// What was given about the machine.
+    pub(super) case: &'a Case,
     /// The machine.
     pub(super) machine: &'a Machine,
     /// Its model.
@@ -109,7 +112,8 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// Looks at a machine through its model.
     pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
-        let Context { machine, model } = *context;
+        let Context { case, model } = *context;
+        let machine = &case.machine;
         let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
         let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
         let stated = machine
@@ -121,7 +125,8 @@ impl<'a> View<'a> {
                 Stated { statement, expected: expect(&matrix), matrix }
             })
             .collect();
-        let mut view = View { settings: settings.clone(), machine, model, expected, stated, carried: HashMap::new() };
+        let mut view =
+            View { settings: settings.clone(), case, machine, model, expected, stated, carried: HashMap::new() };
         view.carried = view.most_carried();
         view
     }

@@ -1,13 +1,7 @@
-//! An inference that was written down, and the machine that it joins as evidence.
+//! An inference that was written down.
 
 use super::document::{Inference, SCHEMA};
 use super::flows::Way;
-use crate::evidence::Origin;
-use crate::fabric::NodeKind;
-use crate::machine::Machine;
-
-/// What printed an inference, for its origin.
-const TOOL: &str = "peerlane infer";
 
 /// Why a record is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,23 +45,10 @@ impl Inference {
     }
 
     /// The GPUs that it speaks of.
-    fn gpus(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn gpus(&self) -> impl Iterator<Item = &str> {
         let flows = self.asked.iter().flat_map(|a| a.alone.iter().map(|rate| rate.flow.as_str()));
         let members = self.groups.iter().flat_map(|g| g.members.iter().map(String::as_str));
         flows.chain(members).flat_map(|name| name.split('→'))
-    }
-
-    /// Joins a machine that has its GPUs, as evidence from a file of this name.
-    pub fn join(self, machine: &mut Machine, file: &str) -> Result<(), RecordError> {
-        let fabric = &machine.fabric;
-        let is_gpu = |name: &str| fabric.find(name).is_some_and(|id| fabric.node(id).kind == NodeKind::Gpu);
-        if let Some(missing) = self.gpus().find(|name| !is_gpu(name)) {
-            let (of, missing, machine) = (self.machine.clone(), missing.to_owned(), machine.name.clone());
-            return Err(RecordError::OtherMachine { of, missing, machine });
-        }
-        let origin = Origin { source: file.into(), tool: TOOL, lines: None };
-        machine.inferred.push((self, origin));
-        Ok(())
     }
 }
 
@@ -85,9 +66,9 @@ mod tests {
     use crate::infer::recorded;
 
     #[test]
-    fn a_record_comes_back_and_joins_only_its_machine() {
+    fn a_record_comes_back() {
         let machine = |name| catalogue::system(name).unwrap().unwrap();
-        let found = recorded(&machine("exxact-txr550"), "what is on record");
+        let found = recorded(&machine("exxact-txr550"), None, "what is on record");
         let text = serde_json::to_string(&found).unwrap();
         assert!(looks_like_inference(&text) && !looks_like_inference("{}"));
         assert_eq!(Inference::from_json(&text).unwrap(), found);
@@ -101,12 +82,6 @@ mod tests {
             confidence: 0.9,
             sets: Vec::new(),
         });
-        let mut four = machine("exxact-devbox");
-        let refused = found.clone().join(&mut four, "i.json").unwrap_err();
-        assert_eq!(refused.to_string(), "it is of exxact-txr550 and names GPU6, which exxact-devbox has not");
-        let mut eight = machine("exxact-txr550");
-        found.clone().join(&mut eight, "i.json").unwrap();
-        assert_eq!(eight.inferred[0].1.to_string(), "i.json (peerlane infer)");
         found.groups[0].low = 30.0;
         let broken = Inference::from_json(&serde_json::to_string(&found).unwrap()).unwrap_err();
         assert_eq!(broken.to_string(), "not a peerlane/inference/1: the group of GPU6, GPU7 is none");

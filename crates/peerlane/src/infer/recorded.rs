@@ -15,7 +15,7 @@ use crate::fabric::NodeKind;
 use crate::machine::Machine;
 use crate::names::{is_host, natural};
 use crate::plan::{HostMemory, Test, Transfer, Via, Work};
-use crate::run::Cell;
+use crate::run::{Cell, Run};
 
 /// Repeats that a recorded number is taken for, where the record does not say how often memory was allocated.
 const REPEATS: usize = 3;
@@ -23,11 +23,11 @@ const REPEATS: usize = 3;
 /// Flows that ran at once, by name, each with its rate in GB/s.
 type Set = Vec<(String, f64)>;
 
-/// What a machine's recorded or published numbers tell; nothing is asked.
-pub fn recorded(machine: &Machine, source: &str) -> Inference {
+/// What a run on a machine, or else its published numbers tell; nothing is asked.
+pub fn recorded(machine: &Machine, run: Option<&Run>, source: &str) -> Inference {
     let mut found = Inference::empty(&machine.name, source);
     let mut sets: BTreeMap<Way, Vec<Set>> = BTreeMap::new();
-    for cell in machine.measured.iter().flat_map(|measured| &measured.cells) {
+    for cell in run.iter().flat_map(|run| &run.cells) {
         if let Some((way, set)) = of_cell(cell) {
             sets.entry(way).or_default().push(set);
         }

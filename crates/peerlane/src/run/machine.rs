@@ -8,7 +8,7 @@ use crate::assemble::assemble;
 use crate::catalogue;
 use crate::evidence::{Evidence, Fact, Found, GpuFacts, Origin, Text, Warning, gpu_number, scan_text};
 use crate::fabric::NodeKind;
-use crate::machine::{Machine, Measured, Observed};
+use crate::machine::{Machine, Observed};
 use crate::names::list;
 
 /// What measured the numbers of a run.
@@ -41,9 +41,6 @@ impl Run {
         machine.warnings.extend(self.incomplete().map(warn));
         machine.warnings.extend(self.odd_cells().into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));
-        let cells = self.cells.iter().map(|cell| Cell { samples: Vec::new(), ..cell.clone() }).collect();
-        machine.measured =
-            Some(Box::new(Measured { cells, conditions: self.conditions.clone(), origin: origin.clone() }));
         if left_out > 0 {
             let message = format!("{left_out} numbers are left out: they are between more nodes than any machine has");
             machine.warnings.push(warn(message));
@@ -199,9 +196,9 @@ mod tests {
         // without the published numbers, which have findings of their own
         run.machine.system = run.machine.system.map(|s| s.split("[[published]]").next().unwrap().to_owned());
         let findings = |run: &Run| {
-            let machine = run.machine().unwrap();
-            let model = crate::model::Model::new(&machine, crate::catalogue::Parts::embedded());
-            let context = crate::check::Context { machine: &machine, model: &model };
+            let case = crate::case::Case::from(run.machine().unwrap());
+            let model = crate::model::Model::new(&case.machine, crate::catalogue::Parts::embedded());
+            let context = crate::check::Context { case: &case, model: &model };
             let found = crate::check::check(&context);
             found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
         };

@@ -2,6 +2,7 @@
 
 use super::plants::Plant;
 use super::{Alarm, Case};
+use crate::case::Case as Given;
 use crate::catalogue::Parts;
 use crate::check::{Context, Finding, FindingKind, Severity, check};
 use crate::machine::Machine;
@@ -9,17 +10,20 @@ use crate::model::Model;
 use crate::run::Run;
 use crate::subject::Subject;
 
-fn findings(machine: &Machine) -> Vec<Finding> {
-    let model = Model::new(machine, Parts::embedded());
-    check(&Context { machine, model: &model })
+fn findings(given: &Given) -> Vec<Finding> {
+    let model = Model::new(&given.machine, Parts::embedded());
+    check(&Context { case: given, model: &model })
 }
 
 /// The case of a run.
 pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Plant>, seed: u64) -> Case {
-    let said = run.machine().map(|machine| findings(&machine)).unwrap_or_default();
+    let said = Given::of_run(run.clone(), "run").map(|given| findings(&given)).unwrap_or_default();
     // what the catalogue's own text shows is true of the machine whatever is planted
-    let known: Vec<(String, Vec<Subject>)> =
-        findings(design).into_iter().filter(|f| f.kind == FindingKind::Fault).map(|f| (f.rule, f.subjects)).collect();
+    let known: Vec<(String, Vec<Subject>)> = findings(&Given::from(design.clone()))
+        .into_iter()
+        .filter(|f| f.kind == FindingKind::Fault)
+        .map(|f| (f.rule, f.subjects))
+        .collect();
     let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && *subjects == f.subjects);
     let fresh: Vec<&Finding> = said.iter().filter(|f| !is_known(f)).collect();
     // what is planted to be passed over excuses no finding

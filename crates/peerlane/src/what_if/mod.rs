@@ -175,7 +175,6 @@ fn without_numbers(mut machine: Machine, said: &[String]) -> Machine {
     machine.evidence.clear();
     machine.contradictions.clear();
     machine.facts = Default::default();
-    machine.planted = Default::default();
     let title = machine.title.take().unwrap_or_else(|| machine.name.clone());
     machine.title = Some(format!("{title}; what if {}", said.join(", ")));
     machine

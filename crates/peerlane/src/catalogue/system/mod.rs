@@ -16,6 +16,7 @@ mod widths;
 pub(crate) use widths::{common_nvlink, common_width};
 
 use crate::catalogue::Parts;
+use crate::fault::Planted;
 use crate::machine::{Machine, MachineKind};
 use file::SystemFile;
 use source::Source;
@@ -33,16 +34,31 @@ pub struct SystemError {
     pub message: String,
 }
 
+/// What a system file holds.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// The machine.
+    pub machine: Machine,
+    /// Noise and faults by which a simulated machine of it answers. No part of the design: nothing of the machine is
+    /// changed by them.
+    pub planted: Planted,
+}
+
 /// Reads a system file of a user's. `file` names it in errors and origins.
 ///
 /// Fails on text that is no TOML of this format, on names that are not there, on links that make no
 /// PCIe tree or run wider than they can, on more lanes than a switch or CPU has, and on tables of the
 /// wrong shape.
-pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
+pub fn read_design(text: &str, file: &str) -> Result<System, SystemError> {
     read(text, file, MachineKind::Design)
 }
 
-pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<Machine, SystemError> {
+/// The machine of [`read_design`].
+pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
+    read_design(text, file).map(|system| system.machine)
+}
+
+pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, SystemError> {
     let source = Source::new(file, text);
     let system: SystemFile = toml::from_str(text).map_err(|e| match e.span() {
         Some(span) => source.error(span, e.message()),
@@ -55,14 +71,14 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<Machine,
     let mut machine = Machine::new(&system.name, kind, fabric);
     machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, parts);
     observed::add(&system, &source, &mut machine)?;
-    machine.planted = faults::read(&system, &source, &machine.fabric)?;
+    let planted = faults::read(&system, &source, &machine.fabric)?;
     machine.title = system.title;
     machine.source = system.source;
     machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();
     machine.facts = system.facts;
     machine.notes = system.notes;
     machine.unknown = system.unknown;
-    Ok(machine)
+    Ok(System { machine, planted })
 }
 
 #[cfg(test)]
