@@ -17,6 +17,8 @@ pub enum Interconnect {
     Xgmi,
     /// NVLink-C2C between a CPU and a GPU of one module.
     C2c,
+    /// UALink between accelerators, directly or through its switches.
+    Ualink,
 }
 
 /// What is known of a family.
@@ -65,7 +67,7 @@ pub struct Generation {
     /// Raw rate of one link before any loss, where it is published.
     pub link_rate: Option<[f64; 3]>,
     /// Raw rate of all links of one device, where only that is published.
-    pub device_rate: Option<f64>,
+    pub device_rate: Option<[f64; 3]>,
     /// Rates of one link by which tools' output tells this generation, where that is not the raw rate.
     pub printed: &'static [f64],
     /// The highest rate that tools print of one link, where that is above the raw rate.
@@ -142,8 +144,18 @@ const fn plain(
 /// 47.5 to 49.0 (TransferBench in AMD's guide to them); MI100 get 70 of 92 both ways (ROCm/legacy-rocm-build, issue 2499).
 const XGMI_SHARE: [f64; 3] = [0.7, 0.755, 0.82];
 
+/// A lane carries 200 Gb/s of data a direction; it signals at 212.5 GT/s for forward error correction and encoding. A station has four
+/// lanes, 100 GB/s, and links are x1, x2 or x4 of one. Nothing of it was measured yet.
+const UALINK_200G: Generation = plain(
+    1,
+    "200G",
+    exact(25.0),
+    [0.7, 0.93, 0.95],
+    "UALink 200G 1.0 specification (April 2025): 200 Gb/s a lane and direction; 93 % effective peak bandwidth by the consortium",
+);
+
 /// The table.
-pub const FAMILIES: [Family; 3] = [
+pub const FAMILIES: [Family; 4] = [
     Family {
         interconnect: Interconnect::Nvlink,
         key: "nvlink",
@@ -195,6 +207,20 @@ pub const FAMILIES: [Family; 3] = [
             Generation {
                 printed: &[53.125, 50.0],
                 ..nvlink(5, "5", 53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4")
+            },
+            Generation {
+                link_rate: None,
+                device_rate: Some([1500.0, 1800.0, 1800.0]),
+                ..nvlink(
+                    6,
+                    "6",
+                    0.0,
+                    0.8,
+                    0.755,
+                    0.98,
+                    "NVLink 6: 1,800 GB/s a direction and GPU (NVIDIA: 3.6 TB/s both ways; a product page says 1,500), the number of links \
+                     unpublished; share as of NVLink 5",
+                )
             },
         ],
     },
@@ -249,6 +275,19 @@ pub const FAMILIES: [Family; 3] = [
             "450 GB/s a direction by the vendor (NVIDIA Grace Hopper Superchip whitepaper: 900 in all)",
         )),
         generations: &[],
+    },
+    Family {
+        interconnect: Interconnect::Ualink,
+        key: "ualink",
+        title: "UALink",
+        // no tool labels it yet
+        label: Label::Counted("UAL"),
+        link: "lane",
+        example: "ualink 4",
+        request: 0.0,
+        printed_by: "nothing yet: system files alone",
+        usual: Some(UALINK_200G),
+        generations: &[UALINK_200G],
     },
 ];
 
@@ -478,12 +517,27 @@ mod tests {
             assert!(read(Nvlink, bad).is_err(), "{bad}");
         }
         let error = read(Nvlink, "99 x2").unwrap_err().to_string();
-        assert!(error.contains("1, 2, 3, 4, 5"), "{error}");
+        assert!(error.contains("1, 2, 3, 4, 5, 6"), "{error}");
         assert_eq!(GpuLink::nvlink(Some(4), 18).to_string(), "NVLink 4 x18");
         assert_eq!(GpuLink::xgmi(None).to_string(), "xGMI");
         assert_eq!(
             (GpuLink::xgmi(Some(4)).label(), GpuLink::c2c(None).label()),
             ("XGMI×4".to_owned(), "C2C".to_owned())
+        );
+    }
+
+    #[test]
+    fn generations_by_name_and_without_a_number_of_links() {
+        let ualink = GpuLink::parse(Interconnect::Ualink, "200g x4").unwrap();
+        assert_eq!((ualink.generation, ualink.links), (Some(1), Some(4)));
+        assert_eq!(
+            (ualink.to_string(), ualink.written(), ualink.label()),
+            ("UALink 200G x4".into(), "200G x4".into(), "UAL4".into())
+        );
+        let nvlink = GpuLink::parse(Interconnect::Nvlink, "gen6").unwrap();
+        assert_eq!(
+            (nvlink.to_string(), nvlink.written(), nvlink.label()),
+            ("NVLink 6".into(), "gen6".into(), "NV?".into())
         );
     }
 

@@ -58,6 +58,8 @@ enum Missing {
     Generation,
     /// How many links there are is not.
     Links,
+    /// The rate of one link of its generation is not, though that of all together may be.
+    Rate,
 }
 
 /// The bundle that a link is, `None` for links of other kinds, or what is not known of it; of the generation that the
@@ -83,6 +85,11 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume)
             };
             let why = format!("the {} generation of {} is not known", family.title, link_name(fabric, id));
             (if assume == Assume::Nothing { None } else { suggested() }, why)
+        }
+        Missing::Rate => {
+            let (bundle, link, key) = (GpuLink { links: None, ..link }, family.link, family.key);
+            let how = format!("give the rate of all: {key} = \"{} 900 GB/s\"", bundle.written());
+            (None, format!("the rate of one {bundle} {link} of {} is not published; {how}", link_name(fabric, id)))
         }
         Missing::Links => {
             let one = || {
@@ -129,10 +136,15 @@ fn carried(fabric: &Fabric, parts: &Parts, link: &Link, bundle: GpuLink) -> Resu
     let copies_read = least("ce_read_efficiency").unwrap_or_else(|| copies.clone());
     let kernels_read = least("sm_read_efficiency").unwrap_or_else(|| kernels.clone());
     let each = || or(least(&format!("{}_rate", family.link)), |g| g.link_rate);
-    let whole = known.and_then(|g| Some((g.device_rate?, g.source)));
+    let whole =
+        known.and_then(|g| g.device_rate.map(|[slow, value, fast]| (parts.end().of(slow, value, fast), g.source)));
     let (raw, raw_why) = match (bundle.rate, bundle.links) {
         (Some(rate), _) => (rate.gb(), "as its source gives it".to_owned()),
-        (None, Some(links)) => each().map(|each| (each.value * f64::from(links), each.why))?,
+        (None, Some(links)) => match each() {
+            Ok(each) => (each.value * f64::from(links), each.why),
+            Err(_) if known.is_some() => return Err(Missing::Rate),
+            Err(missing) => return Err(missing),
+        },
         (None, None) if bundle.interconnect.is_single() => each().map(|each| (each.value, each.why))?,
         (None, None) => whole.map(|(rate, why)| (rate, why.to_owned())).ok_or(Missing::Links)?,
     };

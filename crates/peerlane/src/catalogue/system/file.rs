@@ -82,6 +82,7 @@ pub(super) struct LinkEntry {
     pub(super) smp: Option<Spanned<String>>,
     pub(super) xgmi: Option<BundleEntry>,
     pub(super) c2c: Option<BundleEntry>,
+    pub(super) ualink: Option<BundleEntry>,
     pub(super) c2c_rate: Option<f64>,
     #[serde(default)]
     pub(super) assumed: bool,
@@ -100,8 +101,12 @@ pub(super) enum BundleEntry {
 impl LinkEntry {
     /// The GPU interconnects that it names.
     pub(super) fn bundles(&self) -> impl Iterator<Item = (Interconnect, &BundleEntry)> {
-        let given =
-            [(Interconnect::Nvlink, &self.nvlink), (Interconnect::Xgmi, &self.xgmi), (Interconnect::C2c, &self.c2c)];
+        let given = [
+            (Interconnect::Nvlink, &self.nvlink),
+            (Interconnect::Xgmi, &self.xgmi),
+            (Interconnect::C2c, &self.c2c),
+            (Interconnect::Ualink, &self.ualink),
+        ];
         let given = given.into_iter().filter_map(|(interconnect, entry)| Some((interconnect, entry.as_ref()?)));
         given.filter(|(_, entry)| **entry != BundleEntry::There(false))
     }
