@@ -4,6 +4,20 @@ use std::collections::HashMap;
 
 use super::view::{Raised, View};
 use crate::evidence::{Fact, GpuFacts, Origin};
+use crate::fabric::{NodeId, NodeKind, PciAddress};
+
+/// The GPU that a program calls by this number, as captures are named by it.
+pub(super) fn numbered(view: &View, number: u32) -> Option<NodeId> {
+    let found = view.fabric().find(&format!("GPU{number}"));
+    found.filter(|id| view.fabric().node(*id).kind == NodeKind::Gpu)
+}
+
+/// The GPU that a statement is about.
+pub(super) fn gpu_of(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<NodeId> {
+    let named = gpu.node.as_ref().and_then(|name| view.fabric().find(name));
+    let addressed = || gpu.address.and_then(|a| by_address.get(&a).copied());
+    named.or_else(addressed).or_else(|| numbered(view, gpu.index?))
+}
 
 /// The GPUs of which a source says something that `judge` picks: name, what it says, and where; each GPU once.
 pub(super) fn gpus_with<'a, T>(
@@ -16,9 +30,7 @@ pub(super) fn gpus_with<'a, T>(
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
-            let addressed = gpu.address.and_then(|a| by_address.get(&a).copied());
-            let numbered = || view.fabric().find(&format!("GPU{}", gpu.index?));
-            let Some(id) = addressed.or_else(numbered) else { continue };
+            let Some(id) = gpu_of(view, &by_address, gpu) else { continue };
             let Some(what) = judge(gpu) else { continue };
             let name = view.name(id).to_owned();
             if let std::collections::hash_map::Entry::Vacant(free) = at.entry(name.clone()) {

@@ -1,12 +1,12 @@
 //! GPUs whose clocks are held down, or that are hot enough for it.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
+use super::gpu_setting::gpu_of;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{Fact, GpuFacts, Origin};
-use crate::fabric::{NodeId, PciAddress};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
@@ -43,7 +43,8 @@ fn run(view: &View) -> Vec<Raised> {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
             let Some((trouble, sign)) = judge(gpu, view.settings.hot_or_throttled.celsius) else { continue };
-            let Some(name) = name(view, &by_address, gpu) else { continue };
+            let Some(id) = gpu_of(view, &by_address, gpu) else { continue };
+            let name = view.name(id).to_owned();
             let patients = troubles.entry(trouble).or_default();
             // a GPU that several sources show is one patient, by its first
             if patients.seen.insert(name.clone()) {
@@ -84,13 +85,6 @@ fn judge(gpu: &GpuFacts, hot: f64) -> Option<(Trouble, String)> {
         }
         _ => None,
     }
-}
-
-/// The GPU's name in the fabric, by its address or its number.
-fn name(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<String> {
-    let addressed = gpu.address.and_then(|a| by_address.get(&a).copied());
-    let numbered = || view.fabric().find(&format!("GPU{}", gpu.index?));
-    addressed.or_else(numbered).map(|id| view.name(id).to_owned())
 }
 
 fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {

@@ -1,5 +1,6 @@
 //! What rules ask of NCCL's logs.
 
+use super::gpu_setting::numbered;
 use super::view::View;
 use crate::evidence::{Fact, NcclLog, Origin};
 use crate::fabric::NodeId;
@@ -17,7 +18,7 @@ pub(super) fn logs<'a>(view: &View<'a>) -> Vec<(&'a NcclLog, &'a Origin)> {
 pub(super) fn gpu(view: &View, log: &NcclLog, rank: u32) -> Option<NodeId> {
     let rank = log.ranks.get(&rank)?;
     let by_address = rank.address.and_then(|at| view.gpus_by_address().get(&at).copied());
-    by_address.or_else(|| view.fabric().find(&format!("GPU{}", rank.driver?)))
+    by_address.or_else(|| numbered(view, rank.driver?))
 }
 
 /// The variables that are set to something, of those named.

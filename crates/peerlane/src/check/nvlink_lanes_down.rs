@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::gpu_setting::numbered;
 use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
@@ -37,12 +38,10 @@ type Ports<'a> = BTreeMap<NodeId, (u32, u32, &'a Origin)>;
 
 /// From listings that show inactive ports too, the first for each GPU: others (NCCL's) list only what is up.
 fn active_ports<'a>(view: &View<'a>) -> Ports<'a> {
-    let fabric = view.fabric();
     let addresses = view.gpus_by_address();
     let node = |port: &NvlinkPort| {
         let by_address = |a| addresses.get(&a).copied();
-        let by_number = |n: u32| fabric.find(&format!("GPU{n}")).filter(|id| fabric.node(*id).kind == NodeKind::Gpu);
-        port.address.and_then(by_address).or_else(|| port.gpu.and_then(by_number))
+        port.address.and_then(by_address).or_else(|| port.gpu.and_then(|n| numbered(view, n)))
     };
     let mut ports = Ports::new();
     for evidence in &view.machine.evidence {

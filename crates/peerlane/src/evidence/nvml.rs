@@ -173,6 +173,7 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
     // what every GPU without a fabric says is no statement about one
     let fabric = gpu.fabric.as_ref().map(|f| f.state.clone()).filter(|state| state != "Not Supported");
     GpuFacts {
+        node: None,
         index: Some(gpu.index),
         name: gpu.name.clone(),
         address: gpu.address,

@@ -172,6 +172,8 @@ pub struct P2pMatrix {
 /// What is known of one GPU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuFacts {
+    /// Its name in the machine, where the source is a record of ours.
+    pub node: Option<String>,
     /// Its number by the source.
     pub index: Option<u32>,
     /// Product name.

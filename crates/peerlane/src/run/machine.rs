@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Cell, FlagKind, GpuState, Run, RunError, ends, matrices};
 use crate::assemble::assemble;
 use crate::catalogue;
-use crate::evidence::{Evidence, Fact, Found, GpuFacts, Origin, Text, Warning, gpu_number, scan_text};
+use crate::evidence::{Evidence, Fact, Found, GpuFacts, Origin, Text, Warning, scan_text};
 use crate::fabric::NodeKind;
 use crate::machine::{Machine, Observed};
 use crate::names::list;
@@ -79,7 +79,7 @@ impl Run {
     /// What the GPUs said of themselves right after the run.
     fn states(&self, origin: &Origin) -> Option<Evidence> {
         let facts = |state: &GpuState| GpuFacts {
-            index: gpu_number(&state.gpu),
+            node: Some(state.gpu.clone()),
             temperature: state.temperature_c,
             power: state.power_w,
             utilization: state.utilization.map(f64::from),
@@ -87,7 +87,7 @@ impl Run {
             replays: state.pcie_replays,
             ..GpuFacts::default()
         };
-        let gpus: Vec<GpuFacts> = self.conditions.after.iter().map(facts).filter(|g| g.index.is_some()).collect();
+        let gpus: Vec<GpuFacts> = self.conditions.after.iter().map(facts).collect();
         (!gpus.is_empty()).then(|| Evidence { origin: origin.clone(), fact: Fact::Gpus(gpus) })
     }
 
