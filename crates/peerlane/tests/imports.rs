@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 2] = [
     (
         "peerlane",
-        "units names stats fit random origin fabric matrix curve fact transfer fault machine \
+        "units names subject stats fit random origin fabric matrix curve fact transfer fault machine \
          : evidence catalogue assemble : solve model assumed flows expectation \
          : plan run measure virtual_machine : cluster simulate infer case what_if lift compare place \
          : check fleet selftest accuracy : export",
@@ -17,7 +17,7 @@ const ORDER: [(&str, &str); 2] = [
 ];
 
 /// What still goes the other way. Entries may only leave.
-const KNOWN: &str = "html→commands";
+const KNOWN: &str = "";
 
 /// What paths that begin with `crate::` name first, outside comments and tests; of a list in braces, every word.
 fn imported(text: &str) -> BTreeSet<String> {

@@ -319,7 +319,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     for (hop, way) in hops.iter().zip(&ways) {
         let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
         let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
-        let why = wrap(reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
+        let why = wrap(label::reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
         let first = why.first().map_or("", String::as_str);
         let line = format!("  {:column$} {} {}", fit(way, column), paint(look, &format!("{limit:>11} {mark}")), first);
         writeln!(out, "{}", line.trim_end())?;
@@ -333,15 +333,6 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
         }
     }
     Ok(())
-}
-
-/// Why a hop is limited, without the rate that stands beside it already.
-pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
-    let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
-    match stated.and_then(|rate| why.split_once(rate.as_str())) {
-        Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
-        None => why,
-    }
 }
 
 fn seen(out: &mut dyn Write, cells: &[ObservedCell]) -> io::Result<()> {

@@ -14,7 +14,7 @@ use peerlane::names::ranges;
 use peerlane::units::Rate;
 
 use super::check::caveats;
-use super::{between, heading, inventory, json};
+use super::{between, heading, json};
 use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
@@ -68,7 +68,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     if machine.fabric.nodes().is_empty() {
         writeln!(out, "numbers only: no device of it is named")?;
     } else {
-        writeln!(out, "{}\n", inventory(machine))?;
+        writeln!(out, "{}\n", label::inventory(machine))?;
         tree::write(out, &machine.fabric, tree::Options { verbose })?;
     }
     if machine.fabric.devices().len() > 1 {

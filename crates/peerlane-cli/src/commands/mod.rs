@@ -2,6 +2,7 @@
 
 pub(crate) mod accuracy;
 pub(crate) mod check;
+mod clusters;
 pub(crate) mod compare;
 pub(crate) mod explain;
 mod fleet;
@@ -22,13 +23,12 @@ pub(crate) mod systems;
 
 use std::io::{self, Write};
 
-use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 use serde::Serialize;
 
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
-use crate::render::text::{count, fit, hang, wrap};
+use crate::render::text::{hang, wrap};
 
 /// How many unknowns, assumptions and warnings are shown unless all are asked for.
 const FEW: usize = 4;
@@ -54,25 +54,6 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 /// What predictions stand on that no source tells.
 fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
     assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
-}
-
-/// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
-pub(crate) fn inventory(machine: &Machine) -> String {
-    let fabric = &machine.fabric;
-    let kinds = [
-        (NodeKind::Gpu, "GPU"),
-        (NodeKind::Nic, "NIC"),
-        (NodeKind::Switch, "PCIe switch"),
-        (NodeKind::NvSwitch, "NVSwitch"),
-        (NodeKind::Cpu, "CPU"),
-    ];
-    let counted: Vec<String> = kinds
-        .into_iter()
-        .map(|(kind, what)| (fabric.of_kind(kind).count(), what))
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, what)| count(n, what))
-        .collect();
-    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), WIDTH) }
 }
 
 /// A blank line and a rule between machines.

@@ -7,11 +7,12 @@ use peerlane::simulate::scaling::{Scaling, ScalingDocument, ScalingPoint, doubli
 use peerlane::simulate::workload::Workload;
 use peerlane::units::Bytes;
 
+use super::clusters::clusters;
 use super::json;
-use super::simulate::{clusters, columns, percent, size};
 use crate::args::SimulateArgs;
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
+use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, number, wrap};
 use crate::{Failure, Outcome};
 

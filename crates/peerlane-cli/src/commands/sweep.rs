@@ -11,10 +11,11 @@ use peerlane::cluster::{Cluster, component};
 use peerlane::simulate::answer::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
+use super::clusters::{cluster_of, grow, job, take};
 use super::json;
-use super::simulate::{cluster_of, columns, grow, job, percent, take};
 use crate::args::SweepArgs;
 use crate::render::style::{self, paint};
+use crate::render::table::{columns, percent};
 use crate::render::text::{fit, number};
 use crate::target::load;
 use crate::{Failure, Outcome};

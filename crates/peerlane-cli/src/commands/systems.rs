@@ -9,7 +9,7 @@ use peerlane::export::json::SystemsDocument;
 use peerlane::machine::{Facts, Machine};
 use peerlane::units::{Bytes, Rate};
 
-use super::{heading, inventory, json};
+use super::{heading, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{self, fit, hang, width, wrap};
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &SystemsArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             if args.detail.json {
                 json(out, &SystemsDocument::new(&machines, &clusters, false))?;
             } else {
-                let titled = |m: &Machine| (m.name.clone(), m.title.clone().unwrap_or_else(|| inventory(m)));
+                let titled = |m: &Machine| (m.name.clone(), m.title.clone().unwrap_or_else(|| label::inventory(m)));
                 list(out, &machines.iter().map(titled).collect::<Vec<_>>())?;
                 writeln!(out, "\nClusters, for simulate and sweep:")?;
                 let titled = |c: &Cluster| (c.name.clone(), c.title.clone().unwrap_or_default());
@@ -84,7 +84,7 @@ fn show_cluster(out: &mut dyn Write, cluster: &ClusterSummary) -> Result<(), Fai
 
 fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Failure> {
     heading(out, machine)?;
-    writeln!(out, "{}", inventory(machine))?;
+    writeln!(out, "{}", label::inventory(machine))?;
     if let Some(source) = &machine.source {
         hang(out, "source: ", source)?;
     }

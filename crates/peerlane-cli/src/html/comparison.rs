@@ -1,106 +1,15 @@
 //! Machines side by side: the figures of `compare`, the matrices that are of the same, and what follows.
 
 use peerlane::compare::{ComparisonDocument, Design, Seen};
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::evidence::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
-use peerlane::units::Bytes;
-use schemars::JsonSchema;
-use serde::Serialize;
 
 use super::document::{MachineReport, MatrixView};
+use super::figures::{ComparisonView, FigureValue, FigureView, SeenView, SharedMap, SharedMatrix};
 use super::tables::short;
 use crate::formats::markdown;
 use crate::render::figures::{self, Better, Row};
 use crate::render::text::span;
-
-/// What a page of several machines says of them together; the machines are named as its designs are.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct ComparisonView {
-    /// What follows, in sentences that cite the figures.
-    pub(crate) conclusion: Vec<String>,
-    /// The figures, each with a value a machine.
-    pub(crate) figures: Vec<FigureView>,
-    /// Matrices of the same kind, to be shown on one scale.
-    pub(crate) maps: Vec<SharedMap>,
-    /// Conclusion and figures as Markdown, to be pasted into a ticket.
-    pub(crate) markdown: String,
-}
-
-/// One figure of all machines.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct FigureView {
-    /// What it is; in GB/s where it names no other unit.
-    pub(crate) what: &'static str,
-    /// Which of two values is the better one: `more`, `less`, or `neither` of a fact.
-    pub(crate) better: &'static str,
-    /// In the order of the machines; null where it cannot be told.
-    pub(crate) values: Vec<Option<FigureValue>>,
-}
-
-/// One figure of one machine.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct FigureValue {
-    /// As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
-    pub(crate) text: String,
-    /// As a number, of a range the worse end.
-    pub(crate) value: f64,
-    /// What binds it; may be empty.
-    pub(crate) bound: String,
-    /// Which GPUs it is about; may be empty.
-    pub(crate) about: String,
-    /// What was measured or published of the same.
-    pub(crate) seen: Option<SeenView>,
-}
-
-/// What was measured or published of a figure.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct SeenView {
-    /// As it is written.
-    pub(crate) text: String,
-    /// The number, or the low end of a range.
-    pub(crate) low: f64,
-    /// The same number, or the high end.
-    pub(crate) high: f64,
-    /// `measured` or `published`.
-    pub(crate) obtained: &'static str,
-}
-
-/// Matrices of one kind.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct SharedMap {
-    /// What they hold: `one GPU to another, one way`.
-    pub(crate) what: &'static str,
-    /// The unit that all are shown in.
-    pub(crate) unit: Unit,
-    /// In the order of the machines; null where a machine has none.
-    pub(crate) of: Vec<Option<SharedMatrix>>,
-}
-
-/// A machine's part in it.
-#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub(crate) struct SharedMatrix {
-    /// Index of its matrix.
-    pub(crate) matrix: usize,
-    /// What its numbers are multiplied by to be in the shared unit.
-    pub(crate) factor: f64,
-}
-
-/// What a matrix is of, for those that look for the same in several machines.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Kind {
-    direction: Option<Direction>,
-    p2p: Option<bool>,
-    op: Option<Operation>,
-    engine: Option<Engine>,
-    size: Option<Bytes>,
-}
-
-impl Kind {
-    pub(super) fn of(matrix: &Matrix) -> Kind {
-        let Matrix { direction, p2p, op, engine, size, .. } = *matrix;
-        Kind { direction, p2p, op, engine, size }
-    }
-}
 
 /// The figures, maps and sentences of machines that stand in the order of the designs.
 pub(super) fn comparison(document: &ComparisonDocument, machines: &[MachineReport]) -> ComparisonView {

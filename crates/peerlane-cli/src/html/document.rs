@@ -8,7 +8,7 @@ use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::comparison::{ComparisonView, Kind};
+use super::figures::{ComparisonView, Kind};
 use crate::render::drawing::Drawing;
 
 /// Names the format of [`ReportDocument`].

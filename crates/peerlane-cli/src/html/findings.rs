@@ -5,8 +5,8 @@ use peerlane::evidence::Fact;
 use peerlane::fabric::NodeId;
 
 use super::document::{CellRef, FindingView, MatrixView};
-use super::machine::above;
-use super::tables::Tables;
+
+use super::tables::{Tables, above};
 
 /// The most cells that a finding points at.
 const MOST_CELLS: usize = 200;

@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use peerlane::case::Case;
 use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
-use peerlane::fabric::{Link, LinkId, Node, NodeId, PathClass};
+use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
 use peerlane::run::{Cell, Run};
@@ -19,7 +19,6 @@ use super::document::{
 };
 use super::tables::{MOST_DEVICES, Tables, short};
 use super::{charts, comparison, facts, findings, matrices};
-use crate::commands::inventory;
 use crate::formats::markdown;
 use crate::render::comparison::{only_seen, sections};
 use crate::render::drawing::{Drawing, rates};
@@ -100,7 +99,7 @@ fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
     MachineReport {
         name: machine.name.clone(),
         title: machine.title.clone().filter(|title| *title != machine.name),
-        inventory: inventory(machine),
+        inventory: label::inventory(machine),
         origin: origin(machine, run),
         verdict,
         summary: words::counts(found),
@@ -237,11 +236,6 @@ pub(super) fn file_name(name: &str) -> String {
     let name: String = name.chars().take(60).map(safe).collect();
     let name = name.trim_matches(['-', '.']);
     if name.is_empty() { "machine".to_owned() } else { name.to_owned() }
-}
-
-/// The link above a node, if it has one.
-pub(super) fn above(tables: &Tables, id: NodeId) -> Option<LinkId> {
-    tables.fabric().upstream(id).map(|(link, _)| link)
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use peerlane::model::{PeerAccess, Transfer};
 use peerlane::names::{is_host, natural, ranges};
 use peerlane::run::{self, CellMatrix, FlagKind, Run};
 
-use super::comparison::Kind;
 use super::document::{MatrixView, Remark, SpreadView};
+use super::figures::Kind;
 use super::tables::{MOST_DEVICES, Tables, bound, bounds, short_grid};
 use crate::render::comparison::describe;
 

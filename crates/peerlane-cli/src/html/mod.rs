@@ -7,6 +7,7 @@ mod charts;
 mod comparison;
 mod document;
 mod facts;
+mod figures;
 mod findings;
 mod machine;
 mod matrices;

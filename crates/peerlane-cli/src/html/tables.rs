@@ -8,7 +8,7 @@ use peerlane::machine::Machine;
 use peerlane::model::{Model, PeerAccess, Route, Transfer};
 
 use super::document::{EvidenceView, HopView, PathView};
-use crate::commands::explain::reason;
+use crate::render::label::reason;
 
 /// The most devices whose ways are all shown, hop by hop: more than any machine has.
 pub(super) const MOST_DEVICES: usize = 64;
@@ -194,6 +194,11 @@ pub(super) fn bounds(values: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
 /// A grid of numbers, each with six digits.
 pub(super) fn short_grid(values: &[Vec<Option<f64>>]) -> Vec<Vec<Option<f64>>> {
     values.iter().map(|row| row.iter().map(|v| v.filter(|v| v.is_finite()).map(short)).collect()).collect()
+}
+
+/// The link above a node, if it has one.
+pub(super) fn above(tables: &Tables, id: NodeId) -> Option<LinkId> {
+    tables.fabric().upstream(id).map(|(link, _)| link)
 }
 
 #[cfg(test)]

@@ -3,6 +3,11 @@
 use peerlane::catalogue::Parts;
 use peerlane::evidence::Origin;
 use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
+use peerlane::machine::Machine;
+use peerlane::units::Rate;
+
+use super::WIDTH;
+use super::text::{count, fit};
 
 /// A node's name, with the first other name it answers to: `NIC0 (mlx5_0)`.
 pub(crate) fn name(node: &Node) -> String {
@@ -134,6 +139,34 @@ pub(crate) fn bundle(kind: &LinkKind) -> String {
     match kind {
         LinkKind::Gpu(bundle) => bundle.label(),
         other => other.name().to_owned(),
+    }
+}
+
+/// `4 GPUs (TITAN X), 2 NICs, 2 switches`.
+pub(crate) fn inventory(machine: &Machine) -> String {
+    let fabric = &machine.fabric;
+    let kinds = [
+        (NodeKind::Gpu, "GPU"),
+        (NodeKind::Nic, "NIC"),
+        (NodeKind::Switch, "PCIe switch"),
+        (NodeKind::NvSwitch, "NVSwitch"),
+        (NodeKind::Cpu, "CPU"),
+    ];
+    let counted: Vec<String> = kinds
+        .into_iter()
+        .map(|(kind, what)| (fabric.of_kind(kind).count(), what))
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| count(n, what))
+        .collect();
+    if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), WIDTH) }
+}
+
+/// Why a hop is limited, without the rate that stands beside it already.
+pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
+    let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
+    match stated.and_then(|rate| why.split_once(rate.as_str())) {
+        Some((_, reason)) => reason.trim_start_matches('(').trim_end_matches(')'),
+        None => why,
     }
 }
 

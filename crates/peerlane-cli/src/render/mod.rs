@@ -18,6 +18,7 @@ pub(crate) mod rdma;
 pub(crate) mod run;
 pub(crate) mod style;
 pub(crate) mod svg;
+pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod tree;
 

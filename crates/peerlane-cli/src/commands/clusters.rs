@@ -1,0 +1,130 @@
+//! From TARGET to clusters and from a word to a job: what `simulate` and `sweep` are asked.
+
+use std::fs;
+use std::path::Path;
+
+use peerlane::cluster::{self, Cluster, Wanted};
+use peerlane::machine::Machine;
+use peerlane::simulate::answer::Job;
+use peerlane::simulate::workload::{Workload, read_trace};
+use peerlane::units::{Bytes, Rate, Seconds};
+
+use crate::Failure;
+use crate::args::{Grown, Machines};
+use crate::target::{load, system_file};
+
+/// What is to be simulated, and whether some of it could not be read.
+pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluster>, bool), Failure> {
+    let mut clusters = Vec::new();
+    let mut incomplete = false;
+    match clusters_of(&machines.targets) {
+        Some(found) => clusters.extend(found?),
+        None => {
+            let loaded = load(&machines.targets, machines.machine.as_deref())?;
+            incomplete = loaded.incomplete;
+            for machine in loaded.cases.into_iter().map(|case| case.machine) {
+                clusters.extend(grow(machine, grown)?);
+            }
+        }
+    }
+    if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
+        return Err(Failure::new("the TARGET is a cluster already; --nodes and --network are for machines"));
+    }
+    clusters.iter_mut().try_for_each(|c| take(c, grown))?;
+    Ok((clusters, incomplete))
+}
+
+/// The clusters, where the targets are such.
+fn clusters_of(targets: &[String]) -> Option<Result<Vec<Cluster>, Failure>> {
+    let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
+    if all.is_empty() || all.iter().all(Option::is_none) {
+        return None;
+    }
+    let each = all.into_iter().zip(targets).map(|(found, target)| match found {
+        Some(found) => found,
+        None => Err(Failure::new(format!("'{target}' is no cluster; clusters and machines are simulated apart"))),
+    });
+    Some(each.collect())
+}
+
+/// A cluster of the catalogue, or of a file.
+pub(super) fn cluster_of(target: &str) -> Option<Result<Cluster, Failure>> {
+    if let Some(found) = cluster::embedded(target) {
+        return Some(found.map_err(|e| Failure::new(e.to_string())));
+    }
+    let path = Path::new(target);
+    if path.extension().is_none_or(|e| !e.eq_ignore_ascii_case("toml")) || !path.is_file() {
+        return None;
+    }
+    let text = match system_file(path, target) {
+        Ok(text) => text,
+        Err(why) => return Some(Err(Failure::new(why))),
+    };
+    if !cluster::looks_like_cluster(&text) {
+        return None;
+    }
+    let machine = |name: &str| -> Option<Machine> {
+        if let Some(found) = peerlane::catalogue::system(name) {
+            return found.ok();
+        }
+        let beside = path.parent().unwrap_or(Path::new("")).join(name);
+        let text = system_file(&beside, name).ok()?;
+        peerlane::catalogue::read_system(&text, name).ok()
+    };
+    Some(cluster::read_cluster(&text, target, machine).map_err(|e| Failure::new(e.to_string())))
+}
+
+/// One machine, or as many of it as are asked for.
+pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Failure> {
+    let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
+    let refuse = |e: String| Failure::new(e);
+    let wanted: Wanted = network.parse().map_err(|e: cluster::ClusterError| refuse(e.to_string()))?;
+    let positive = |what: &str, value: f64| {
+        if value.is_finite() && value >= 0.0 {
+            Ok(value)
+        } else {
+            Err(refuse(format!("{what} {value}: a number above 0")))
+        }
+    };
+    let rate = grown.link_rate.map(|r| positive("--link-rate", r)).transpose()?.map(Rate::from_gbit);
+    if rate.is_some_and(|r| r.bytes_per_second() == 0.0) {
+        return Err(refuse("--link-rate 0: a link that carries nothing joins nothing".to_owned()));
+    }
+    let hop = Seconds::from_us(positive("--hop-latency", grown.hop_latency)?);
+    let of = |n: &u32| Cluster::of(machine.clone(), *n, &wanted, rate, hop).map_err(|e| refuse(e.to_string()));
+    grown.nodes.iter().map(of).collect()
+}
+
+/// Takes fewer nodes or GPUs, where fewer are asked for, and takes out links.
+pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
+    let gpus = cluster.gpus().len();
+    let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
+    if nodes == 0 || nodes > cluster.nodes || per_node == 0 || per_node > gpus {
+        let Cluster { name, nodes: all, .. } = &*cluster;
+        return Err(Failure::new(format!(
+            "{name} has {all} nodes with {gpus} GPUs each; {nodes} with {per_node} are asked for"
+        )));
+    }
+    cluster.taking = (nodes, per_node);
+    for link in &grown.fail {
+        let Some(network) = &mut cluster.network else {
+            return Err(Failure::new(format!("{} has no network, so that '{link}' is no link of it", cluster.name)));
+        };
+        network.fail(link).map_err(|e| Failure::new(e.to_string()))?;
+        cluster.name = format!("{}, without {link}", cluster.name);
+        cluster.assumptions.push(format!("{link} has failed; what it carried takes the next of its other ways."));
+    }
+    Ok(())
+}
+
+/// What a word for a workload means.
+pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
+    let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
+    if !word.ends_with(".jsonl") {
+        let workload = word.parse::<Workload>().map_err(refused)?;
+        return Job::of(workload, sizes.to_vec(), cluster).map_err(refused);
+    }
+    let text = fs::read_to_string(word).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    let trace = read_trace(&text, cluster).map_err(|e| Failure::new(format!("{word}: {e}")))?;
+    Ok(Job::Program(word.to_owned(), trace.program, trace.bytes as u64))
+}
