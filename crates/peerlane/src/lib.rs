@@ -18,6 +18,7 @@ pub mod case;
 pub mod catalogue;
 pub mod check;
 pub mod cluster;
+pub mod collectives;
 pub mod compare;
 pub mod curve;
 pub mod evidence;

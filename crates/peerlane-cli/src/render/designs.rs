@@ -166,19 +166,17 @@ fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result
             hang(out, "  all to one   ", &format!("{}, bound by {}", one.worst_to, one.worst.bottleneck))?;
         }
         if let Some(ring) = &design.ring_all_reduce {
-            let shown = if verbose { ring.rings.len() } else { 1 };
-            for (i, one) in ring.rings.iter().take(shown).enumerate() {
-                let label = if i == 0 { "  ring         " } else { "               " };
-                let rate = if ring.rings.len() > 1 { format!("{} GB/s: ", number(one.rate)) } else { String::new() };
-                let more = match (i, ring.rings.len() - 1) {
-                    (0, 0) => format!(", bound by {}", ring.figure.bottleneck),
-                    (0, more) if !verbose => {
-                        format!(", bound by {}; and {more} more on what it leaves", ring.figure.bottleneck)
-                    }
-                    (0, _) => format!(", bound by {}", ring.figure.bottleneck),
+            let count = ring.rings.len();
+            for (i, one) in ring.rings.iter().enumerate() {
+                let label = match (i, count) {
+                    (0, 1) => "ring".to_owned(),
+                    (0, count) => format!("{count} rings"),
                     _ => String::new(),
                 };
-                hang(out, label, &format!("{rate}{}{more}", fit(&one.order.join(" "), NAMES)))?;
+                let rate = if count > 1 { format!("{} GB/s: ", number(one.rate)) } else { String::new() };
+                let bound = if i == 0 { format!(", bound by {}", ring.figure.bottleneck) } else { String::new() };
+                let order = fit(&one.order.join(" "), NAMES);
+                hang(out, &format!("  {label:<13}"), &format!("{rate}{order}{bound}"))?;
             }
         }
         if let Some(feed) = &design.host_feed {

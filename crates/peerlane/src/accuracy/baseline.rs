@@ -2,16 +2,15 @@
 //!
 //! *Raw*: the slowest link of the path at its raw rate, both ways twice that.
 //!
-//! *NCCL*: the constants of `src/graph/topo.h` at 5067397c, in GB/s of one direction. PCIe x16: 3, 6, 12, 24, 48 and 96 for
-//! 1.0 to 6.0, in proportion to lanes. NVLink a link: 18 (generation 1), 20 (2, 3; 12 on GA10x), 20.6 (4), 40.1 (5). Between sockets: QPI 6, UPI of
-//! Skylake 10, of Sapphire Rapids 22, of Emerald Rapids 40, AMD 16, POWER9 32, ARM 6. Traffic between GPUs through an
+//! *NCCL*: the constants of its source ([`crate::model::nccl`]), in GB/s of one direction. Traffic between GPUs through an
 //! Intel root complex takes 6/5 of its rate, in 64-byte packets. A path has its slowest link's rate; both ways is twice
 //! that; transfers through host memory are not slowed by it; C2C and a NIC's line are as their source gives them.
 
 use crate::catalogue::vendor_of;
 use crate::evidence::{Direction, Engine, Matrix, Operation};
-use crate::fabric::{CpuVendor, GpuLink, Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration};
-use crate::model::{Model, PeerAccess, Route, Transfer, nccl_smp_rate};
+use crate::fabric::{CpuVendor, Interconnect, LinkKind, NodeId, NodeKind};
+use crate::model::nccl::{INTEL_OVERHEAD, link_rate};
+use crate::model::{Model, PeerAccess, Route, Transfer};
 
 /// A rule to compare the model with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +55,7 @@ fn one(model: &Model, rule: Baseline, matrix: &Matrix, row: &str, col: &str) -> 
     });
     let lines = [source, destination].into_iter().filter_map(|n| line(model, n));
     let slowest = links.chain(lines).min_by(f64::total_cmp)?;
-    Some(if rule == Baseline::Nccl && through_root { slowest * 5.0 / 6.0 } else { slowest })
+    Some(if rule == Baseline::Nccl && through_root { slowest / INTEL_OVERHEAD } else { slowest })
 }
 
 /// A NIC's line.
@@ -82,38 +81,8 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
     let fabric = &model.machine.fabric;
     let id = link_of(model, from, to)?;
     match fabric.link(id).kind {
-        LinkKind::Pcie { running, .. } => {
-            let per_lane = match running.generation? {
-                PcieGeneration::Gen1 => 15.0,
-                PcieGeneration::Gen2 => 30.0,
-                PcieGeneration::Gen3 => 60.0,
-                PcieGeneration::Gen4 => 120.0,
-                PcieGeneration::Gen5 => 240.0,
-                PcieGeneration::Gen6 => 480.0,
-            };
-            Some(f64::from(running.lanes?) * per_lane / 80.0)
-        }
-        LinkKind::Gpu(GpuLink { interconnect: Interconnect::Nvlink, generation, links, .. }) => {
-            let part = |n: NodeId| fabric.node(n).part.as_deref().and_then(|key| model.parts.get(key));
-            let known = [from, to].into_iter().filter_map(part).filter_map(|p| p.nvlink_generation).min();
-            let slow = [from, to]
-                .into_iter()
-                .filter_map(part)
-                .filter_map(|p| p.constant("nvlink_brick_rate"))
-                .any(|r| r < 20.0);
-            let each = match generation.or(known)? {
-                1 => 18.0,
-                2 => 20.0,
-                3 if slow => 12.0,
-                3 => 20.0,
-                4 => 20.6,
-                _ => 40.1,
-            };
-            Some(each * f64::from(links?))
-        }
-        LinkKind::Smp => Some(nccl_smp_rate(fabric, model.parts, from).0),
-        LinkKind::Gpu(_) => raw(model, from, to),
-        _ => None,
+        LinkKind::Gpu(link) if link.interconnect != Interconnect::Nvlink => raw(model, from, to),
+        _ => link_rate(fabric, model.parts, id),
     }
 }
 

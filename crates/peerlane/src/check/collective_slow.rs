@@ -3,7 +3,7 @@
 use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::compare::ring_bound;
+use crate::collectives::bus_bandwidth;
 use crate::evidence::{At, Curve, Origin};
 use crate::fabric::{Interconnect, NodeKind};
 use crate::subject::Subject;
@@ -42,7 +42,7 @@ fn run(view: &View) -> Vec<Raised> {
     if judged.is_empty() {
         return Vec::new();
     }
-    let Some(bound) = ring_bound(view.model) else { return Vec::new() };
+    let Some(bound) = bus_bandwidth(view.model) else { return Vec::new() };
     let slow: Vec<&(&Curve, &Origin, At)> = judged.iter().filter(|(.., best)| best.rate.gb() < SLOW * bound).collect();
     let Some((curve, _, best)) = slow.iter().min_by(|a, b| a.2.rate.gb().total_cmp(&b.2.rate.gb())) else {
         return Vec::new();

@@ -13,6 +13,7 @@ mod summary;
 use crate::catalogue::Parts;
 use crate::fabric::{NodeId, NodeKind};
 use crate::machine::Machine;
+use crate::model::nccl;
 use crate::units::{Rate, Seconds};
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
@@ -72,10 +73,10 @@ impl Latencies {
     /// NCCL's own: 0.6, 1.0 and 2.7 µs a step of its protocol for short messages (`src/graph/tuning.cc`, 2.19); staged
     /// copies wait for both stages, 12.6 µs more than none (Exxact 2016, the traditional server's latencies).
     pub const NCCL: Latencies = Latencies {
-        nvlink: Seconds::from_us(0.6),
-        pcie: Seconds::from_us(1.0),
+        nvlink: Seconds::from_us(nccl::STEP_US[0]),
+        pcie: Seconds::from_us(nccl::STEP_US[1]),
         staged: Seconds::from_us(12.6),
-        network: Some(Seconds::from_us(2.7)),
+        network: Some(Seconds::from_us(nccl::STEP_US[2])),
         stages: 1.0,
     };
 }

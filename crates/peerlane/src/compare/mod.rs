@@ -12,7 +12,7 @@ mod pairs;
 mod remedy;
 mod ring;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod together;
 
 use schemars::JsonSchema;
@@ -24,7 +24,7 @@ pub use latency::Latency;
 pub use observed::Seen;
 pub use pairs::{Alone, Reach};
 pub use remedy::Remedy;
-pub use ring::{AllReduce, Ring};
+pub use ring::AllReduce;
 pub use together::{AllToAll, AllToOne, Figure, Together};
 
 use crate::assumed::Assumed;
@@ -114,12 +114,6 @@ pub fn compare(subjects: &[Subject], parts: &Parts) -> ComparisonDocument {
     let designs: Vec<Design> = subjects.iter().map(|s| design(s, parts)).collect();
     let conclusion = conclusion::sentences(&designs);
     ComparisonDocument { schema: "peerlane/comparison/1", designs, conclusion }
-}
-
-/// The bus bandwidth, in GB/s as nccl-tests counts it, that rings through all GPUs of a machine carry; `None` where a
-/// pair's rate is not known.
-pub(crate) fn ring_bound(model: &Model) -> Option<f64> {
-    ring::all_reduce(&Flows::new(model, Engine::Sm)).map(|rings| rings.figure.rate).filter(|rate| *rate > 0.0)
 }
 
 /// All figures of one.

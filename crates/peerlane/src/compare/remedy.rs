@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{pairs, ring, together};
+use super::{pairs, together};
+use crate::collectives::bus_bandwidth;
 use crate::evidence::Engine;
 use crate::fabric::{LinkKind, NodeKind};
 use crate::flows::Flows;
@@ -55,7 +56,7 @@ pub(super) fn remedy(model: &Model) -> Option<Remedy> {
         what: words.join(" and "),
         edits: edits.iter().map(Edit::to_string).collect(),
         worst_pair: pairs::one_way(&flows).map(|alone| alone.worst.rate),
-        ring_all_reduce: ring::all_reduce(&Flows::new(&model, Engine::Sm)).map(|ring| ring.figure.rate),
+        ring_all_reduce: bus_bandwidth(&model),
         host_feed_slowest: together::host_feed(&model, true).map(|feed| feed.slowest.rate),
     })
 }

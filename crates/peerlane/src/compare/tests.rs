@@ -1,5 +1,4 @@
 use super::bisection::bisection;
-use super::ring::{all_reduce, ring_pairs};
 use super::*;
 use crate::catalogue::{read_system, system, system_names};
 use crate::flows::{Flows, Pair, interchangeable};
@@ -53,7 +52,8 @@ fn odd_boxes() -> Vec<Machine> {
         .collect()
 }
 
-fn all_boxes() -> Vec<Machine> {
+/// Those, and all of the catalogue with several GPUs.
+pub(crate) fn all_boxes() -> Vec<Machine> {
     let mut all: Vec<Machine> = system_names().map(machine).collect();
     all.retain(|m| m.fabric.of_kind(crate::fabric::NodeKind::Gpu).count() > 1);
     all.extend(odd_boxes());
@@ -145,69 +145,6 @@ fn gpus_change_places_only_where_nothing_changes() {
             }
         }
     }
-}
-
-/// The pace of the best of all rings, by trying each.
-fn best_ring(flows: &Flows) -> f64 {
-    fn rest(flows: &Flows, order: &mut Vec<usize>, best: &mut f64) {
-        if order.len() == flows.len() {
-            let rates = flows.rates(&ring_pairs(order)).unwrap();
-            *best = best.max(rates.into_iter().fold(f64::INFINITY, f64::min));
-        }
-        for next in 0..flows.len() {
-            if !order.contains(&next) {
-                order.push(next);
-                rest(flows, order, best);
-                order.pop();
-            }
-        }
-    }
-    let mut best = 0.0;
-    rest(flows, &mut vec![0], &mut best);
-    best / 1e9
-}
-
-#[test]
-fn no_ring_is_faster_than_the_first() {
-    for machine in all_boxes() {
-        let model = Model::new(&machine, Parts::embedded());
-        let flows = Flows::new(&model, Engine::Sm);
-        if !flows.complete() || flows.len() > 7 {
-            continue;
-        }
-        let found = all_reduce(&flows).unwrap();
-        let first = &found.rings[0];
-        assert!(found.exact && close(first.rate, best_ring(&flows)), "{}: {found:?}", machine.name);
-        for ring in &found.rings {
-            let mut names = ring.order.clone();
-            names.sort();
-            names.dedup();
-            assert_eq!(names.len(), flows.len(), "each GPU once");
-        }
-    }
-}
-
-#[test]
-fn rings_together_take_no_more_than_there_is() {
-    for name in ["dgx-1", "dgx-1v", "exxact-traditional", "microway-s822lc", "hgx-h200"] {
-        let machine = machine(name);
-        let model = Model::new(&machine, Parts::embedded());
-        let flows = Flows::new(&model, Engine::Sm);
-        let found = all_reduce(&flows).unwrap();
-        let mut used = vec![0.0; flows.capacities.len()];
-        for ring in &found.rings {
-            let at = |name: &String| flows.ends.iter().position(|g| machine.fabric.node(*g).name == *name).unwrap();
-            for pair in ring_pairs(&ring.order.iter().map(at).collect::<Vec<_>>()) {
-                for (r, per_byte) in &flows.flow(pair).unwrap().demand.uses {
-                    used[*r] += per_byte * ring.rate * 1e9;
-                }
-            }
-        }
-        assert!(used.iter().zip(&flows.capacities).all(|(used, has)| *used <= has * (1.0 + 1e-9)), "{name}");
-    }
-    // a hybrid cube mesh: one ring over doubled links, one over single ones, and both the other way
-    assert!(of("dgx-1v").ring_all_reduce.unwrap().rings.len() >= 4);
-    assert_eq!(of("hgx-h200").ring_all_reduce.unwrap().rings.len(), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is taken where no part states a constant, each with its source.
 
-use crate::catalogue::{CpuGeneration, End, Part, Parts};
-use crate::fabric::{CpuVendor, PcieGeneration};
+use crate::catalogue::{End, Part, Parts};
+use crate::fabric::PcieGeneration;
 
 /// A constant to fall back on.
 #[derive(Debug)]
@@ -87,26 +87,6 @@ pub(super) const READ_REQUEST: Fallback = Fallback { name: "read_request", value
 /// InfiniBand payload of a 4096-byte packet with its headers and checksums.
 pub(super) const INFINIBAND_EFFICIENCY: f64 = 4096.0 / 4122.0;
 
-/// GB/s a direction between CPU packages, by who makes the CPU and which generation of Intel's it is: NCCL's constants
-/// (src/graph/topo.h). Of a CPU of which no generation is known, `is_new` says whether it has PCIe 5.0.
-pub(super) fn smp_rate(
-    vendor: Option<CpuVendor>,
-    generation: Option<CpuGeneration>,
-    is_new: impl FnOnce() -> bool,
-) -> (f64, &'static str) {
-    match (vendor, generation) {
-        (Some(CpuVendor::Amd), _) => (16.0, "NCCL's constant for AMD; newer generations are faster"),
-        (Some(CpuVendor::Ibm), _) => (32.0, "NCCL's constant for POWER9"),
-        (Some(CpuVendor::Arm | CpuVendor::Nvidia), _) => (6.0, "NCCL's constant for ARM"),
-        (_, Some(CpuGeneration::EmeraldRapids)) => (40.0, "NCCL's constant for Emerald Rapids"),
-        (_, Some(CpuGeneration::SapphireRapids)) => (22.0, "NCCL's constant for Sapphire Rapids"),
-        (_, Some(CpuGeneration::Skylake)) => (10.0, "NCCL's constant for UPI"),
-        (_, Some(CpuGeneration::Broadwell)) => (6.0, "NCCL's constant for QPI"),
-        (_, None) if is_new() => (22.0, "NCCL's constant for Sapphire Rapids, for want of a known CPU of PCIe 5.0"),
-        (_, None) => (10.0, "NCCL's constant for UPI, for want of a known CPU"),
-    }
-}
-
 /// A constant's value, with where it is from, for the description of a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -155,25 +135,5 @@ impl Fallback {
     /// This, as an assumption.
     pub(super) fn assumed(&self, end: End) -> Setting {
         Setting { value: end.of(self.slow, self.value, self.fast), assumed: true }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_socket_link_goes_by_what_is_known_of_the_cpu() {
-        let rate = |key: &str| {
-            let part = Parts::embedded().get(key).unwrap();
-            smp_rate(part.vendor, part.generation, || true).0
-        };
-        assert_eq!(rate("sapphire-rapids"), 22.0);
-        assert_eq!(rate("emerald-rapids-h200x4-vm"), 40.0);
-        assert_eq!(rate("xeon-e5-v4"), 6.0);
-        assert_eq!(rate("xeon-scalable"), 10.0);
-        assert_eq!(rate("epyc-turin"), 16.0);
-        assert_eq!((rate("power9"), rate("grace")), (32.0, 6.0));
-        assert_eq!((smp_rate(None, None, || true).0, smp_rate(None, None, || false).0), (22.0, 10.0));
     }
 }

@@ -6,6 +6,7 @@
 mod assumed;
 mod defaults;
 mod latency;
+pub(crate) mod nccl;
 mod nvlink;
 mod pcie;
 pub mod rdma;
@@ -27,7 +28,6 @@ pub use assumed::Assume;
 pub use latency::{Curve, Latency};
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
-pub(crate) use staging::nccl_smp_rate;
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

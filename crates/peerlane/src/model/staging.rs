@@ -1,6 +1,7 @@
 //! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
 
-use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant, smp_rate};
+use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant};
+use super::nccl::smp_rate;
 use super::resources::{link_name, part_of, root_part};
 use crate::catalogue::{Parts, vendor_of, without_peer_access};
 use crate::evidence::P2pStatus;
@@ -40,7 +41,7 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let part = link.part.as_deref().and_then(|key| parts.get(key));
     let of_cpu = || constant(part_of(fabric, parts, link.a), "peer_smp_rate");
     let rate = of_cpu().or_else(|| constant(part, "rate")).unwrap_or_else(|| {
-        let (value, source) = nccl_smp_rate(fabric, parts, link.a);
+        let (value, source) = smp_rate(fabric, parts, link.a);
         let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
@@ -139,14 +140,8 @@ fn status_words(status: P2pStatus) -> &'static str {
     }
 }
 
-/// NCCL's constant for the link between this CPU package and another, in GB/s a direction, and what it is.
-pub(crate) fn nccl_smp_rate(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> (f64, &'static str) {
-    let generation = part_of(fabric, parts, cpu).and_then(|part| part.generation);
-    smp_rate(vendor_of(fabric, parts, cpu), generation, || is_of_pcie_5(fabric, parts, cpu))
-}
-
 /// Whether a CPU has a link of PCIe 5.0, or a GPU that can do it.
-fn is_of_pcie_5(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> bool {
+pub(super) fn is_of_pcie_5(fabric: &Fabric, parts: &Parts, cpu: NodeId) -> bool {
     fabric.of_kind(NodeKind::Gpu).filter(|gpu| fabric.package(*gpu) == Some(cpu)).any(|gpu| {
         let part = part_of(fabric, parts, gpu).and_then(|part| part.pcie?.generation);
         let link = fabric.upstream(gpu).and_then(|(id, _)| match &fabric.link(id).kind {

@@ -7,7 +7,6 @@ mod formats;
 mod gpuallocator;
 mod load;
 mod locality;
-mod nccl;
 mod nics;
 mod reason;
 mod search;
@@ -21,6 +20,7 @@ use serde::Serialize;
 pub use formats::{Format, write};
 pub use workload::{Jobs, NoJobs, Workload};
 
+use crate::collectives::nccl_ring;
 use crate::evidence::Engine;
 use crate::fabric::{NodeId, NodeKind};
 use crate::flows::Flows;
@@ -320,7 +320,7 @@ impl Report<'_, '_, '_, '_> {
             let mut gpus = order.clone();
             gpus.sort_unstable();
             let nodes: Vec<NodeId> = gpus.iter().map(|gpu| node(*gpu)).collect();
-            Some(nccl::ring(fabric, problem.flows.model.parts, &nodes)?.into_iter().map(|at| gpus[at]).collect())
+            Some(nccl_ring(fabric, problem.flows.model.parts, &nodes)?.into_iter().map(|at| gpus[at]).collect())
         };
         let rings = (problem.workload == Workload::Ring && self.found.jobs.iter().all(|order| order.len() > 1))
             .then(|| self.found.jobs.iter().map(ring).collect::<Option<Vec<Vec<usize>>>>())

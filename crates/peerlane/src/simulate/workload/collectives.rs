@@ -3,9 +3,8 @@
 use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
 use crate::cluster::{Cluster, Place, Router, Via};
+use crate::model::nccl::CHUNK;
 
-/// What a chunk of a pipelined collective holds (NCCL's buffer of 4 MiB in eight steps).
-const CHUNK: f64 = 524_288.0;
 /// Most chunks: what follows them is the same again.
 const MOST_CHUNKS: f64 = 64.0;
 /// Most transfers of an all-to-all that are kept at once.

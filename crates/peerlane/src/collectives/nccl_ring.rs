@@ -1,32 +1,19 @@
 //! The first ring that NCCL's search would find, for comparison.
 //!
-//! Published facts (github.com/NVIDIA/nccl, `src/graph/search.cc` and `topo.h` at 01afd20a; the speeds of v2.18 on). A
+//! Published facts (github.com/NVIDIA/nccl, `src/graph/search.cc` at 5067397c; its constants in [`crate::model::nccl`]). A
 //! ring must have a speed left on every link of every path, each way by itself; speeds are tried from the fastest of a
 //! list on, at each of them paths up to NVLink only, then up to PIX, PXB, PHB and SYS; for each of these the order of PCI
-//! addresses first, then from every GPU depth first, next GPUs by bandwidth, hops and number. Links count lanes × speed ÷ 80
-//! over PCIe (12 for 3.0 x16), 18 to 40.1 a brick of NVLink, and by CPU between sockets; x86 CPUs of Intel take a sixth
-//! off what goes through one root complex. Further channels, paths over a third GPU, tuning and plugins are left out.
+//! addresses first, then from every GPU depth first, next GPUs by bandwidth, hops and number. x86 CPUs of Intel take a
+//! sixth off what goes through one root complex. Further channels, paths over a third GPU, tuning and plugins are left out.
 
 use std::collections::HashMap;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::fabric::{CpuVendor, Fabric, GpuLink, Hop, Interconnect, LinkId, LinkKind, NodeId, PathClass};
-use crate::model::nccl_smp_rate;
-
-/// Speeds that are tried, in GB/s: until sm80, and from sm90 on.
-const SPEEDS: [&[f64]; 2] = [
-    &[40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0, 7.0, 6.0, 5.0, 4.0, 3.0],
-    &[60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0],
-];
-
-/// Steps that one search may take (`NCCL_SEARCH_TIMEOUT`).
-const MOST_STEPS: usize = 1 << 14;
+use crate::fabric::{CpuVendor, Fabric, Hop, Interconnect, LinkId, LinkKind, NodeId, PathClass};
+use crate::model::nccl::{INTEL_OVERHEAD, MOST_STEPS, link_rate, speeds};
 
 /// NCCL subtracts in thousandths.
 const ROUNDING: f64 = 1e-3;
-
-/// What Intel's root complexes cost (`INTEL_P2P_OVERHEAD`).
-const INTEL_OVERHEAD: f64 = 6.0 / 5.0;
 
 /// A way between two GPUs as NCCL sees it.
 struct Way {
@@ -40,7 +27,7 @@ struct Way {
 }
 
 /// The order of the first ring; `None` where NCCL would know no width of a link, or finds none.
-pub(super) fn ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Vec<usize>> {
+pub(crate) fn nccl_ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Vec<usize>> {
     let n = gpus.len();
     if n < 2 {
         return None;
@@ -50,8 +37,7 @@ pub(super) fn ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Ve
         ways.push(if a == b { None } else { Some(way(fabric, parts, a, b)?) });
     }
     let most = ways.iter().flatten().map(|way| way.width).fold(0.0, f64::max);
-    let speeds = SPEEDS[usize::from(has_nvlink_4(fabric, gpus))];
-    for speed in speeds.iter().copied().filter(|speed| *speed <= most) {
+    for speed in speeds(nvlink_generation(fabric, parts, gpus)).iter().copied().filter(|speed| *speed <= most) {
         for rank in 0..5 {
             let mut search =
                 Search { fabric, parts, ways: &ways, n, speed, rank, left: HashMap::new(), steps: MOST_STEPS };
@@ -65,11 +51,12 @@ pub(super) fn ring(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<Ve
     None
 }
 
-fn has_nvlink_4(fabric: &Fabric, gpus: &[NodeId]) -> bool {
+/// The newest NVLink of these GPUs, by their parts or their links.
+fn nvlink_generation(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<u8> {
+    let by_part = |gpu: &NodeId| parts.get(fabric.node(*gpu).part.as_deref()?)?.nvlink_generation;
     let links = gpus.iter().flat_map(|gpu| fabric.links_of(*gpu));
-    links
-        .into_iter()
-        .any(|(link, _)| fabric.link(*link).kind.bundle(Interconnect::Nvlink).is_some_and(|l| l.generation >= Some(4)))
+    let by_link = links.filter_map(|(link, _)| fabric.link(*link).kind.bundle(Interconnect::Nvlink)?.generation);
+    gpus.iter().filter_map(by_part).chain(by_link).max()
 }
 
 fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
@@ -89,24 +76,9 @@ fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
 
 /// A link's bandwidth as NCCL counts it, in GB/s; `None` where it is not known, or no NVIDIA GPU has such.
 fn width(fabric: &Fabric, parts: &Parts, link: LinkId) -> Option<f64> {
-    let link = fabric.link(link);
-    match &link.kind {
-        LinkKind::Pcie { running, .. } => {
-            let (generation, lanes) = (running.generation?, running.lanes?);
-            Some(0.75 * f64::from(lanes) * f64::powi(2.0, i32::from(generation.number()) - 3))
-        }
-        LinkKind::Gpu(GpuLink { interconnect: Interconnect::Nvlink, generation, links, .. }) => {
-            let brick = match generation {
-                Some(1) => 18.0,
-                Some(4) => 20.6,
-                Some(5..) => 40.1,
-                _ => 20.0,
-            };
-            Some(brick * f64::from((*links)?))
-        }
-        LinkKind::Smp => Some(nccl_smp_rate(fabric, parts, link.a).0),
+    match fabric.link(link).kind {
         LinkKind::OnDie | LinkKind::OnCard => Some(f64::INFINITY),
-        LinkKind::Gpu(_) => None,
+        _ => link_rate(fabric, parts, link),
     }
 }
 
@@ -215,7 +187,7 @@ mod tests {
     fn of(name: &str) -> Option<Vec<usize>> {
         let machine = system(name).unwrap().unwrap();
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
-        ring(&machine.fabric, Parts::embedded(), &gpus)
+        nccl_ring(&machine.fabric, Parts::embedded(), &gpus)
     }
 
     #[test]
