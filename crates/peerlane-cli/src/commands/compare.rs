@@ -47,7 +47,7 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             compared.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
         let site = Site::read(None)?;
         let judged = compared.iter().zip(&models).map(|((_, case), model)| site.judge(case, model));
-        let checks = judged.collect::<Result<Vec<MachineCheck>, Failure>>()?;
+        let checks: Vec<MachineCheck> = judged.collect();
         let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, case), model), checked)| {
             let MachineCheck { verdict, findings, waived, .. } = checked;
             html::Subject { case, model, verdict: *verdict, findings, waived }

@@ -60,24 +60,22 @@ impl Site {
     }
 
     /// What the rules say of a machine through its model, and what changed if it has a run.
-    pub(super) fn judge<'a>(&self, case: &'a Case, model: &'a Model<'a>) -> Result<MachineCheck, Failure> {
+    pub(super) fn judge<'a>(&self, case: &'a Case, model: &'a Model<'a>) -> MachineCheck {
         let context = Context { case, model };
         let name = &case.machine.name;
         let mut all = check_with(&context, &self.settings);
         if let (Some(before), Some(run)) = (&self.before, case.run()) {
-            let changes = self.changes(before, run)?.into_iter();
+            let changes = self.changes(before, run).into_iter();
             all.findings.splice(0..0, changes.filter(|f| self.settings.waiver(name, f).is_none()));
             all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         }
         let verdict = verdict(&context, &all.findings);
-        Ok(MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived })
+        MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived }
     }
 
     /// What changed since the earlier run.
-    fn changes(&self, before: &Node, run: &Run) -> Result<Vec<Finding>, Failure> {
-        let text = run.to_json().map_err(|e| Failure::new(e.to_string()))?;
-        let now = Node::read(&text, "this run", &self.dictionary).map_err(|e| Failure::new(e.to_string()))?;
-        Ok(against(before, &now, &self.dictionary, &self.settings))
+    fn changes(&self, before: &Node, run: &Run) -> Vec<Finding> {
+        against(before, &Node::of(run, "this run", &self.dictionary), &self.dictionary, &self.settings)
     }
 }
 

@@ -7,11 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use serde::Deserialize;
 
 use super::{Number, What};
-use crate::evidence::{Quantity, Unit};
 use crate::names::is_host;
 use crate::plan::{Test, Work};
-use crate::run::{Flag, MAX_RUN_BYTES, RunError, SCHEMA, ends};
-use crate::units::Bytes;
+use crate::run::{Cell, Run, RunError, ends};
 
 /// What the numbers of many runs are, each told once.
 #[derive(Debug, Default)]
@@ -43,30 +41,7 @@ pub struct Node {
     pub(super) numbers: Vec<Number>,
 }
 
-#[derive(Deserialize)]
-struct Record {
-    schema: String,
-    machine: Subject,
-    #[serde(default)]
-    fabric: Fabric,
-    #[serde(default)]
-    conditions: Conditions,
-    cells: Vec<Cell>,
-}
-
-#[derive(Deserialize)]
-struct Subject {
-    name: String,
-}
-
-#[derive(Default, Deserialize)]
-struct Conditions {
-    #[serde(default)]
-    host: Option<String>,
-    #[serde(default)]
-    driver: Option<String>,
-}
-
+/// What is compared of a record's description of its machine.
 #[derive(Default, Deserialize)]
 struct Fabric {
     #[serde(default)]
@@ -95,50 +70,30 @@ struct Classes {
     values: Vec<Vec<Option<String>>>,
 }
 
-#[derive(Deserialize)]
-struct Cell {
-    test: Test,
-    work: Work,
-    size: Bytes,
-    quantity: Quantity,
-    unit: Unit,
-    #[serde(default)]
-    value: Option<f64>,
-    #[serde(default)]
-    low: Option<f64>,
-    #[serde(default)]
-    high: Option<f64>,
-    #[serde(default)]
-    flags: Vec<Flag>,
-}
-
 impl Node {
     /// Reads the record of a run; `file` is what it is called.
     ///
     /// Fails where the text is no complete record of this version.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
-        if text.len() > MAX_RUN_BYTES {
-            return Err(RunError::TooLarge);
-        }
-        let record: Record = serde_json::from_str(text.trim_start_matches('\u{feff}'))?;
-        if record.schema != SCHEMA {
-            return Err(RunError::Schema(record.schema));
-        }
-        let Record { machine, fabric, conditions, cells, .. } = record;
-        let numbers = numbers(&cells, &fabric.classes, dictionary);
+        Run::from_json(text).map(|run| Node::of(&run, file, dictionary))
+    }
+
+    /// What is compared of a run.
+    pub fn of(run: &Run, file: &str, dictionary: &Dictionary) -> Node {
+        let fabric = Fabric::deserialize(&run.fabric).unwrap_or_default();
         let gpus: Vec<&Device> = fabric.nodes.iter().filter(|d| d.kind == "gpu").collect();
         let mut products: Vec<String> = gpus.iter().filter_map(|d| d.product.clone().or(d.part.clone())).collect();
         products.sort();
         products.dedup();
-        Ok(Node {
-            name: conditions.host.unwrap_or(machine.name),
+        Node {
+            name: run.conditions.host.clone().unwrap_or_else(|| run.machine.name.clone()),
             file: file.to_owned(),
             kind: kind(&fabric),
             products,
             gpus: gpus.len(),
-            driver: conditions.driver,
-            numbers,
-        })
+            driver: run.conditions.driver.clone(),
+            numbers: numbers(&run.cells, &fabric.classes, dictionary),
+        }
     }
 }
 
@@ -148,8 +103,8 @@ fn numbers(cells: &[Cell], classes: &Classes, dictionary: &Dictionary) -> Vec<Nu
     for cell in cells {
         let key = key(cell);
         let void = cell.flags.iter().map(|f| f.kind).find(|kind| kind.voids());
-        let usable = cell.value.filter(|v| void.is_none() && v.is_finite() && *v > 0.0);
-        let value = usable.map(|v| [v, cell.low.unwrap_or(v), cell.high.unwrap_or(v)]);
+        let usable = cell.usable().filter(|e| e.value.is_finite() && e.value > 0.0);
+        let value = usable.map(|e| [e.value, e.low, e.high]);
         numbers.push(Number { key, value, void });
         fresh.push((key, cell));
     }
