@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::assemble::nvlinks_untold;
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
@@ -115,8 +114,8 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
         (network, &gpus, &nics),
         (network, &nics, &gpus),
     ];
-    let untold = nvlinks_untold(&model.machine.unknown);
-    let asked = asked.into_iter().filter(|(ask, ..)| !(untold && ask.p2p == Some(true)));
+    let unknown = model.machine.nvlinks_unknown();
+    let asked = asked.into_iter().filter(|(ask, ..)| !(unknown && ask.p2p == Some(true)));
     let few = |rows: &[String], cols: &[String]| all_pairs || rows == host || cols == host;
     let asked = asked.filter(|(_, rows, cols)| few(rows, cols));
     let matrices = asked.map(|(ask, rows, cols)| fill(model, ask, rows, cols));

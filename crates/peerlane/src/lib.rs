@@ -30,6 +30,7 @@ pub mod fault;
 pub mod fit;
 pub mod fleet;
 mod flows;
+pub mod gap;
 pub mod infer;
 pub mod lift;
 pub mod machine;

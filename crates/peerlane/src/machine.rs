@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
 use crate::fact::{ClassMatrix, Evidence, P2pStatus, RateTable};
+use crate::gap::Gap;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
 use crate::subject::Subject;
@@ -182,8 +183,8 @@ pub struct Machine {
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
-    /// What the evidence cannot tell, in sentences.
-    pub unknown: Vec<String>,
+    /// What the evidence cannot tell.
+    pub unknown: Vec<Gap>,
     /// What is assumed, in sentences.
     pub assumptions: Vec<String>,
     /// What could not be read, or is odd.
@@ -193,6 +194,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Whether its GPUs may be joined by NVLinks that no source shows.
+    pub fn nvlinks_unknown(&self) -> bool {
+        self.unknown.iter().any(Gap::is_of_nvlinks)
+    }
+
     /// A machine of which only a fabric is known.
     pub fn new(name: impl Into<String>, kind: MachineKind, fabric: Fabric) -> Self {
         Machine {

@@ -116,7 +116,7 @@ fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
         contention,
         facts: facts::all(case),
         contradictions: machine.contradictions.iter().map(|c| c.message.clone()).collect(),
-        unknown: machine.unknown.clone(),
+        unknown: machine.unknown.iter().map(ToString::to_string).collect(),
         assumptions: expecting.assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
         warnings: machine.warnings.iter().map(ToString::to_string).collect(),
         notes: machine.notes.clone(),

@@ -1,5 +1,6 @@
 //! The verdict, findings, and what is unknown or assumed, in words.
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
@@ -121,13 +122,13 @@ fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> 
 }
 
 /// Writes sentences below a heading; `most` of them, then how many are left out.
-pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[String], most: usize) -> io::Result<()> {
+pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display], most: usize) -> io::Result<()> {
     if all.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", paint(style::HEADING, heading))?;
     for sentence in all.iter().take(most) {
-        for (i, line) in wrap(sentence, WIDTH - 4).iter().enumerate() {
+        for (i, line) in wrap(&sentence.to_string(), WIDTH - 4).iter().enumerate() {
             writeln!(out, "  {} {line}", if i == 0 { "·" } else { " " })?;
         }
     }

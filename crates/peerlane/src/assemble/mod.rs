@@ -28,7 +28,6 @@ mod untold;
 pub use places::assume_places;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-pub(crate) use unknown::nvlinks_untold;
 
 use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
 use crate::fabric::{Fabric, FabricBuilder, PathClass};

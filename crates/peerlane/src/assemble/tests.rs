@@ -43,7 +43,11 @@ fn topo_mp_tells_what_nvlink_hides() {
         assert_eq!(machine.fabric.class(gpus[0], gpus[1]), Some(PathClass::nvlink(12)));
         let above = |g| machine.fabric.upstream(g).map(|(_, up)| up);
         assert_eq!(above(gpus[0]), above(gpus[1]), "both below one switch");
-        assert!(!machine.unknown.iter().any(|u| u.contains("instead of the PCIe class")), "{:?}", machine.unknown);
+        assert!(
+            !machine.unknown.iter().any(|u| u.to_string().contains("instead of the PCIe class")),
+            "{:?}",
+            machine.unknown
+        );
     }
 }
 
@@ -87,7 +91,7 @@ fn nvlinks_without_far_ends_are_unknown() {
     );
     assert_eq!(all[0].fabric.of_kind(NodeKind::Gpu).count(), 2);
     assert!(
-        all[0].unknown.iter().any(|u| u.starts_with("where the NVLinks of GPU0, GPU1 lead")),
+        all[0].unknown.iter().any(|u| u.to_string().starts_with("where the NVLinks of GPU0, GPU1 lead")),
         "{:?}",
         all[0].unknown
     );
@@ -182,7 +186,7 @@ fn a_topology_file_for_nccl_says_nothing_of_nvlink() {
     let file = |inner: &str| {
         format!(r#"<system version="1"><cpu numaid="0">{}{}</cpu></system>"#, pci(1, inner), pci(2, inner))
     };
-    let says = |text: &str| machines(text)[0].unknown.iter().any(|u| u.starts_with("whether NVLink joins"));
+    let says = |text: &str| machines(text)[0].unknown.iter().any(|u| u.to_string().starts_with("whether NVLink joins"));
     assert!(says(&file("")));
     assert!(!says(&file(r#"<gpu dev="0" sm="80"/>"#)), "what NCCL dumps lists them");
 }

@@ -101,6 +101,15 @@ impl Writer<'_> {
         }
     }
 
+    /// What is not known: sentences as such, all else as tables, which keep its meaning.
+    fn gaps(&mut self) {
+        let written = self.machine.unknown.iter().filter_map(|gap| toml::Value::try_from(gap).ok());
+        let lines: String = written.map(|value| format!("  {value},\n")).collect();
+        if !lines.is_empty() {
+            self.set("unknown", format_args!("[\n{lines}]"));
+        }
+    }
+
     fn head(&mut self) {
         let machine = self.machine;
         self.set("name", quoted(&machine.name));
@@ -108,7 +117,7 @@ impl Writer<'_> {
         self.set_text("source", machine.source.as_deref());
         self.sentences("notes", &machine.notes);
         self.sentences("assumptions", &machine.assumptions);
-        self.sentences("unknown", &machine.unknown);
+        self.gaps();
         let facts = &machine.facts;
         if *facts != crate::machine::Facts::default() {
             self.table("[facts]");

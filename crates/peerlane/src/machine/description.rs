@@ -76,7 +76,7 @@ impl MachineDescription {
             slots: machine.slots.clone(),
             facts: machine.facts,
             notes: machine.notes.clone(),
-            unknown: machine.unknown.clone(),
+            unknown: machine.unknown.iter().map(ToString::to_string).collect(),
             warnings: machine.warnings.iter().map(ToString::to_string).collect(),
             assumptions: machine.assumptions.clone(),
             contradictions: machine

@@ -6,7 +6,6 @@ use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{Access, access, peer_packet, staged_cost};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
-use crate::assemble::nvlinks_untold;
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use crate::solve::{Demand, Turns, Wait};
@@ -80,7 +79,7 @@ pub(super) fn plan_by(
     if gpu_pair && over_pcie && transfer.peer == PeerAccess::Enabled && matches!(allowed, Access::Direct(_)) {
         // boards join all modules; a card may have no bridge
         let module = |gpu| part_of(fabric, model.parts, gpu).is_some_and(|part| part.module_nvlinks().is_some());
-        if module(source) && module(destination) && nvlinks_untold(&model.machine.unknown) {
+        if module(source) && module(destination) && model.machine.nvlinks_unknown() {
             return Err(unknown(
                 "no source shows the NVLinks that such modules have (nvidia-smi topo -m does)".to_owned(),
             ));

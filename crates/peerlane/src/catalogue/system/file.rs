@@ -7,6 +7,7 @@ use toml::Spanned;
 
 use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
 use crate::fabric::{CpuList, Interconnect, NodeKind, PciAddress};
+use crate::gap::Gap;
 use crate::machine::{Facts, Slot};
 
 /// A system file.
@@ -21,7 +22,7 @@ pub(super) struct SystemFile {
     #[serde(default)]
     pub(super) assumptions: Vec<String>,
     #[serde(default)]
-    pub(super) unknown: Vec<String>,
+    pub(super) unknown: Vec<Gap>,
     #[serde(default)]
     pub(super) facts: Facts,
     #[serde(default)]

@@ -1,0 +1,167 @@
+//! What is not known of a machine, as values; the sentence about each is printed last.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::names::list;
+
+/// Something that no source tells.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "gap", rename_all = "kebab-case")]
+pub enum Gap {
+    /// What stands only in rows that a class matrix lacks.
+    Rows {
+        /// The program that prints it.
+        tool: String,
+        /// The devices without a row.
+        devices: Vec<String>,
+    },
+    /// The socket above devices, and their path to host memory.
+    Sockets {
+        /// The devices.
+        devices: Vec<String>,
+    },
+    /// The socket above devices that are drawn below one, since no affinity is given.
+    Affinity {
+        /// The devices.
+        devices: Vec<String>,
+    },
+    /// Generation or lanes of PCIe links.
+    Widths {
+        /// The nodes below the links; empty for all links of the machine.
+        below: Vec<String>,
+    },
+    /// Whether groups of devices are on one switch chip or on several.
+    SwitchChips,
+    /// How the switches above devices nest.
+    SwitchNesting,
+    /// Whether ports are those of one card.
+    Card {
+        /// The ports.
+        ports: Vec<String>,
+    },
+    /// The PCIe paths between GPUs for which a class matrix shows their own links.
+    PciePaths {
+        /// The program that prints it.
+        tool: String,
+        /// Whether the links are xGMI, and not NVLink.
+        xgmi: bool,
+    },
+    /// Whether NVLink joins GPUs that have it, since no source could show it.
+    Nvlinks {
+        /// The GPUs.
+        gpus: Vec<String>,
+    },
+    /// Whether NVLink joins the GPUs of a topology file for NCCL, which leaves that out.
+    NvlinksLeftOut {
+        /// The format.
+        tool: String,
+    },
+    /// Where NVLinks lead that are up.
+    NvlinkEnds {
+        /// The GPUs.
+        gpus: Vec<String>,
+    },
+    /// Whether NVLinks join GPUs directly or through an NVSwitch.
+    Nvswitch {
+        /// The GPUs.
+        gpus: Vec<String>,
+    },
+    /// Whether NUMA nodes are sockets.
+    Packages {
+        /// How many NUMA nodes there are.
+        numa_nodes: usize,
+    },
+    /// Whether a link between sockets is between devices of one NUMA node.
+    SysWithinNode,
+    /// What the author of a description says, in a sentence.
+    #[serde(untagged)]
+    Stated(String),
+}
+
+impl Gap {
+    /// Whether GPUs may be joined by NVLinks that no source shows.
+    pub fn is_of_nvlinks(&self) -> bool {
+        matches!(self, Gap::Nvlinks { .. } | Gap::NvlinksLeftOut { .. } | Gap::NvlinkEnds { .. })
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gap::Rows { tool, devices } => {
+                write!(f, "{tool} has no rows for {}: what stands only there is not known", list(devices))
+            }
+            Gap::Sockets { devices } => write!(f, "the socket above {}, and the way to host memory", list(devices)),
+            Gap::Affinity { devices } => write!(f, "the socket above {}: no affinity is given", list(devices)),
+            Gap::Widths { below } if below.is_empty() => f.write_str("PCIe generation and lanes of every link"),
+            Gap::Widths { below } => write!(f, "PCIe generation or lanes of the links above {}", list(below)),
+            Gap::SwitchChips => f.write_str(
+                "topo -m cannot tell two PIX groups on one switch chip (its virtual switches) from two switch chips",
+            ),
+            Gap::SwitchNesting => f.write_str(
+                "PXB says several bridges, not which or how many: the nesting of these switches is drawn at its simplest",
+            ),
+            Gap::Card { ports } => write!(
+                f,
+                "whether {} are ports of one card (drawn so: one link) or cards of their own",
+                ports.join(" and ")
+            ),
+            Gap::PciePaths { tool, xgmi } => {
+                let (shown, by) = if *xgmi { ("XGMI", "joined") } else { ("NV#", "NVLinked") };
+                write!(f, "{tool} shows {shown} instead of the PCIe class: how {by} GPUs hang below their host bridges")
+            }
+            Gap::Nvlinks { gpus } => write!(
+                f,
+                "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
+                list(gpus)
+            ),
+            Gap::NvlinksLeftOut { tool } => {
+                write!(f, "whether NVLink joins the GPUs: {tool} as given to NCCL leaves that out")
+            }
+            Gap::NvlinkEnds { gpus } => write!(
+                f,
+                "where the NVLinks of {} lead: `nvidia-smi nvlink -R` or `topo -m` would tell",
+                list(gpus)
+            ),
+            Gap::Nvswitch { gpus } => write!(
+                f,
+                "{}: equal NV# to all peers fits direct NVLinks as well as an NVSwitch; drawn as direct links",
+                list(gpus)
+            ),
+            Gap::Packages { numa_nodes } => write!(
+                f,
+                "whether the {numa_nodes} NUMA nodes are as many sockets, or quarters of fewer (NPS, sub-NUMA clusters)"
+            ),
+            Gap::SysWithinNode => f.write_str(
+                "devices of one NUMA node or CPU affinity read SYS to each other: the labels do not tell whether a \
+                 socket-to-socket link is on the way",
+            ),
+            Gap::Stated(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct File {
+        unknown: Vec<Gap>,
+    }
+
+    #[test]
+    fn a_system_file_keeps_what_is_meant() {
+        let gpus = vec!["gpu-0".to_owned(), "gpu-1".to_owned()];
+        let unknown =
+            vec![Gap::Nvlinks { gpus }, Gap::SwitchChips, Gap::Stated("whether NVLink joins them".to_owned())];
+        let file = File { unknown };
+        let text = toml::to_string(&file).unwrap();
+        let read: File = toml::from_str(&text).unwrap();
+        assert_eq!(read, file, "{text}");
+        assert_eq!(read.unknown.iter().map(Gap::is_of_nvlinks).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(read.unknown[2].to_string(), "whether NVLink joins them");
+    }
+}
