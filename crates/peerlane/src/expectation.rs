@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::copy_time::CopyTime;
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
@@ -283,12 +284,11 @@ fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
     let together = if both { vec![transfer, back] } else { vec![transfer] };
     let per_unit = ask.unit.rate(1.0)?.bytes_per_second();
     let answers = model.solve_with_interval(&together).ok()?;
-    // of copies of one size, each adds its start-up
-    let sized = |rate: Rate| match (ask.size, model.startup(&transfer)) {
-        (Some(size), Some(startup)) if size.0 > 0 => {
-            size.0 as f64 / (startup.seconds() + size.0 as f64 / rate.bytes_per_second())
-        }
-        _ => rate.bytes_per_second(),
+    // of copies of one size, each has its start-up
+    let of_size = ask.size.filter(|size| size.0 > 0).and_then(|size| Some((size, model.startup(&transfer)?)));
+    let sized = |rate: Rate| match of_size {
+        Some((size, startup)) => CopyTime { startup, rate }.rate_at(size).bytes_per_second(),
+        None => rate.bytes_per_second(),
     };
     let counted = if ask.direction == Some(Direction::Bidirectional) { together.len() } else { 1 };
     let sum = |of: &dyn Fn(usize) -> Option<Rate>| (0..counted).filter_map(of).map(sized).sum::<f64>() / per_unit;

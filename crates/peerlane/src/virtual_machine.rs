@@ -1,16 +1,15 @@
 //! A machine that exists only as a model: it answers what a live one would be asked, with noise and planted faults,
 //! so that everything which asks can be tested, and tried, without a GPU.
 //!
-//! The truth that it answers by is [`Model`] on the machine's design with its faults, and a few measured start-up
-//! times and latencies (`startup.rs`). It gives no published figure back, even of a machine that carries some, and
-//! what neither model nor measurement tells it refuses as [`FlagKind::NotApplicable`].
+//! The truth that it answers by is [`Model`] on the machine's design with its faults: rates, times by size, latencies. It
+//! gives no published figure back, even of a machine that carries some, and what the model does not know it refuses as
+//! [`FlagKind::NotApplicable`].
 //!
 //! Its clock goes on by the time that its samples stand for; no time passes in the world.
 
 mod effects;
 mod fault;
 mod rates;
-mod startup;
 #[cfg(test)]
 mod tests;
 mod work;

@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 2] = [
     (
         "peerlane",
-        "units names subject gap stats fit random origin fabric matrix curve fact transfer fault machine \
+        "units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine \
          : evidence catalogue assemble : solve model assumed flows collectives expectation \
          : plan run measure virtual_machine : cluster simulate infer case what_if lift compare place \
          : check fleet selftest accuracy : export",

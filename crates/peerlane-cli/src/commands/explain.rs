@@ -270,7 +270,11 @@ fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
     let rates = curve.rates.iter().map(|(size, rate)| format!("{} {}", Bytes(*size), number(*rate)));
     let half = format!("half of it from {:.0} KiB on", curve.half_size as f64 / 1024.0);
     let rates = rates.collect::<Vec<_>>().join(", ");
-    hang(out, &format!("  {:<36}", "copies of a size, GB/s"), &format!("{rates}; {half}"))
+    hang(out, &format!("  {:<36}", "copies of a size, GB/s"), &format!("{rates}; {half}"))?;
+    curve.staged_from.map_or(Ok(()), |size| {
+        let staged = format!("faster from {} on", Bytes(size));
+        hang(out, &format!("  {:<36}", "staged through host memory"), &staged)
+    })
 }
 
 /// What would raise the rate, the greatest rise first.

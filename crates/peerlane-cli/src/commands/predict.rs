@@ -98,7 +98,7 @@ fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
         for (i, (size, _)) in few.first().map_or(&[][..], |c| &c.rates).iter().enumerate() {
             row(out, &Bytes(*size).to_string(), &|c| c.rates.get(i).map_or_else(String::new, |(_, r)| number(*r)))?;
         }
-        row(out, "endless", &|c| number(c.rate))?;
+        row(out, "asymptote", &|c| number(c.rate))?;
         row(out, "half at, KiB", &|c| format!("{:.0}", c.half_size as f64 / 1024.0))?;
         row(out, "one small, us", &|c| number(c.latency))?;
     }

@@ -85,14 +85,14 @@ fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
         Fit::of_times(&times).ok()?
     };
     let value = |p: &Point| match (unit.rate(1.0), unit.time(1.0)) {
-        (Some(one), _) => fit.rate_at(p.size).bytes_per_second() / one.bytes_per_second(),
-        (_, Some(one)) => fit.time(p.size).seconds() / one.seconds(),
+        (Some(one), _) => fit.copies.rate_at(p.size).bytes_per_second() / one.bytes_per_second(),
+        (_, Some(one)) => fit.copies.time(p.size).seconds() / one.seconds(),
         _ => f64::NAN,
     };
     Some(FitView {
-        startup_us: short(fit.startup.us()),
-        rate: short(fit.rate.gb()),
-        half_size: fit.half_size,
+        startup_us: short(fit.copies.startup.each.us()),
+        rate: short(fit.copies.rate.gb()),
+        half_size: fit.copies.half_size(),
         values: points.iter().map(value).map(short).collect(),
         misfits: fit.misfits().map(|r| r.size).collect(),
         tolerance: MISFIT,

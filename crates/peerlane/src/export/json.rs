@@ -17,7 +17,7 @@ pub use crate::machine::description::{
     ObservedCurve, ObservedMatrix, ObservedRateRow, ObservedRates, ObservedSeries,
 };
 use crate::model::rdma::RdmaDescription;
-use crate::model::{Model, Transfer};
+use crate::model::{Model, PeerAccess, Transfer};
 use crate::units::Bytes;
 
 /// What `map --json` writes: machines as far as they are known.
@@ -328,6 +328,8 @@ pub struct ExpectedCurve {
     pub rate: f64,
     /// Bytes at which half of it is reached.
     pub half_size: u64,
+    /// Bytes from which on a copy staged through host memory is faster; null where it never is, and for what is staged.
+    pub staged_from: Option<u64>,
     /// Sizes in bytes, and the rate at each in GB/s.
     pub rates: Vec<(u64, f64)>,
 }
@@ -336,10 +338,14 @@ impl ExpectedCurve {
     /// What the model says of a transfer at these sizes; `None` where it knows no rate, or no GPU drives it.
     pub fn of(model: &Model, transfer: &Transfer, sizes: &[Bytes]) -> Option<Self> {
         let fabric = &model.machine.fabric;
-        let (curve, latency) = (model.curve(transfer)?, model.small_copy(transfer)?);
+        let (copies, latency) = (model.copy_time(transfer)?, model.small_copy(transfer)?);
         let route = model.route(transfer).ok()?;
         let [fast, slow] = model.ends().map(|m| m.small_copy(transfer).map_or(latency.time, |l| l.time).us());
         let us = latency.time.us();
+        let between_gpus =
+            [transfer.source, transfer.destination].iter().all(|n| fabric.node(*n).kind == NodeKind::Gpu);
+        let staged = Transfer { peer: PeerAccess::Disabled, ..*transfer };
+        let staged = model.copy_time(&staged).filter(|_| between_gpus && !route.staged);
         Some(ExpectedCurve {
             from: fabric.node(transfer.source).name.clone(),
             to: fabric.node(transfer.destination).name.clone(),
@@ -348,10 +354,11 @@ impl ExpectedCurve {
             latency: us,
             latency_interval: [fast.min(us), slow.max(us)],
             latency_why: latency.why,
-            startup: curve.startup.us(),
-            rate: curve.rate.gb(),
-            half_size: curve.half_size().0,
-            rates: sizes.iter().map(|size| (size.0, curve.rate_at(*size).gb())).collect(),
+            startup: copies.startup.each.us(),
+            rate: copies.rate.gb(),
+            half_size: copies.half_size().0,
+            staged_from: staged.and_then(|staged| copies.beaten_from(&staged)).map(|size| size.0),
+            rates: sizes.iter().map(|size| (size.0, copies.rate_at(*size).gb())).collect(),
         })
     }
 }

@@ -56,8 +56,17 @@ pub(super) const PEER_READ_LATENCY: Fallback =
     Fallback { name: "peer_read_latency", value: 13.3, slow: 14.0, fast: 2.0 };
 /// The same through host memory: H200 15 to 18.5, RTX 6000 Ada 10.5, RTX 4090 11.4 to 13.1.
 pub(super) const STAGED_LATENCY: Fallback = Fallback { name: "staged_latency", value: 14.0, slow: 18.5, fast: 10.0 };
-/// The same from or to pinned host memory.
-pub(super) const HOST_COPY_LATENCY: Fallback = Fallback { name: "host_copy_latency", value: 2.0, slow: 5.0, fast: 1.2 };
+/// The same from pinned host memory to a GPU: two H200 machines 2.14 to 2.45 of 16 bytes, and 2.5 to 2.7 beside the moving of
+/// larger ones; 2.0 to a P100 (Princeton, tiger: 12.1 GB/s at 1 MB, 12.4 at 10 MB).
+pub(super) const FROM_HOST_LATENCY: Fallback = Fallback { name: "from_host_latency", value: 2.2, slow: 5.0, fast: 1.2 };
+/// The same to it: H200 1.6 and 2.05, by machine; 1.8 from a P100 (12.8 GB/s at 1 MB, 13.1 at 10 MB).
+pub(super) const TO_HOST_LATENCY: Fallback = Fallback { name: "to_host_latency", value: 1.8, slow: 5.0, fast: 1.2 };
+/// What a kernel takes that is launched behind another and copies what it finds: H200 1.7 to 1.9 within the GPU and to host
+/// memory.
+pub(super) const KERNEL_STARTUP: Fallback = Fallback { name: "kernel_startup_cost", value: 1.9, slow: 5.0, fast: 1.5 };
+/// The same where it reads another memory, whose answers it waits for: H200 2.9 to 3.3 of host memory.
+pub(super) const KERNEL_READ_STARTUP: Fallback =
+    Fallback { name: "kernel_read_startup_cost", value: 3.0, slow: 6.0, fast: 2.0 };
 /// As [`COPY_LATENCY`], with the launch, as the samples up to CUDA 8 count: 3.1 to 5.6 on Maxwell and Pascal.
 pub(super) const OLD_COPY_LATENCY: Fallback = Fallback { name: "copy_latency", value: 4.2, slow: 5.6, fast: 3.0 };
 /// As [`PEER_LATENCY`], with the launch: 5.8 to 8.2.
@@ -66,9 +75,27 @@ pub(super) const OLD_PEER_LATENCY: Fallback = Fallback { name: "peer_latency", v
 pub(super) const OLD_STAGED_LATENCY: Fallback =
     Fallback { name: "staged_latency", value: 15.6, slow: 23.4, fast: 12.4 };
 
-/// Microseconds that each copy of a full queue adds to its moving. 2.0 and 1.8 between 1 MB and more from and to the host of a
-/// P100 (Princeton, tiger: 12.1 and 12.8 GB/s at 1 MB, 12.4 and 13.1 at 10 MB).
+/// Microseconds that each copy of a full queue adds to its moving, where that is less than its latency: of GPUs whose latency
+/// was measured with the launch, which a queue hides. As [`FROM_HOST_LATENCY`] and [`TO_HOST_LATENCY`] of a P100.
 pub(super) const COPY_STARTUP: Fallback = Fallback { name: "copy_startup_cost", value: 1.9, slow: 4.0, fast: 0.8 };
+/// The same of copies into another GPU's memory. H200: 1.0 to 1.2, by 392.2 GB/s of copies of 40 MB and 396.1 of 512 MiB.
+pub(super) const PEER_STARTUP: Fallback = Fallback { name: "peer_startup_cost", value: 1.9, slow: 4.0, fast: 0.8 };
+/// The same out of it. H200: 2.2 to 2.4, by 385.5 and 393.9.
+pub(super) const PEER_READ_STARTUP: Fallback =
+    Fallback { name: "peer_read_startup_cost", value: 2.3, slow: 13.3, fast: 1.0 };
+
+/// Microseconds of CPU time in which a copy is put into a queue, by the calls of H200's drivers on Emerald Rapids: within the GPU
+/// 3.4, into another's memory 1.2 to 1.3, out of it 2.9, through host memory 3.9 to 4.5, from or to it 0.9 to 2.1.
+pub(super) const COPY_ENQUEUE: Fallback = Fallback { name: "copy_enqueue_cost", value: 3.42, slow: 5.0, fast: 1.0 };
+/// See [`COPY_ENQUEUE`].
+pub(super) const PEER_ENQUEUE: Fallback = Fallback { name: "peer_enqueue_cost", value: 1.29, slow: 5.0, fast: 1.0 };
+/// See [`COPY_ENQUEUE`].
+pub(super) const PEER_READ_ENQUEUE: Fallback =
+    Fallback { name: "peer_read_enqueue_cost", value: 2.88, slow: 5.0, fast: 1.0 };
+/// See [`COPY_ENQUEUE`].
+pub(super) const STAGED_ENQUEUE: Fallback = Fallback { name: "staged_enqueue_cost", value: 4.26, slow: 8.0, fast: 2.0 };
+/// See [`COPY_ENQUEUE`].
+pub(super) const HOST_ENQUEUE: Fallback = Fallback { name: "host_enqueue_cost", value: 1.0, slow: 5.0, fast: 0.9 };
 
 /// Nanoseconds through a PCIe switch: at most 100 (PEX 8747, product brief).
 pub(super) const SWITCH_LATENCY: Fallback = Fallback { name: "forward_latency", value: 100.0, slow: 150.0, fast: 80.0 };

@@ -25,7 +25,7 @@ use crate::machine::Machine;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 use crate::units::Rate;
 pub use assumed::Assume;
-pub use latency::{Curve, Latency};
+pub use latency::Latency;
 use resources::{Built, LinkModel, NodeModel};
 use route::Planned;
 

@@ -1,6 +1,7 @@
 //! What a virtual machine answers.
 
 mod faults;
+mod sizes;
 
 use super::*;
 use crate::catalogue::{read_system, system, system_names};
@@ -177,25 +178,11 @@ fn it_answers_by_the_model_less_the_start_up() {
     for set in sets {
         let expected = expect_set(&model, &set).unwrap();
         for (got, answer) in rates(&machine, &[], &set).into_iter().zip(expected) {
-            // 2.23 of the 2711 µs that 1 GiB takes at 396 GB/s, and 1.86 of the 541 that it takes within a GPU
+            // 1.1 of the 2711 µs that 1 GiB takes at 396 GB/s, and 1.83 of the 541 that it takes within a GPU
             near(got, answer.rate.gb(), 0.0035);
             assert!(got < answer.rate.gb());
         }
     }
-}
-
-#[test]
-fn a_sweep_over_sizes_gives_start_up_and_rate_back() {
-    let machine = four_h200();
-    let times = (3..=30).map(|p| {
-        let size = Bytes(1 << p);
-        let step = step(Work::Transfers(vec![copy("GPU0", "GPU1")]), Size::Exactly(size));
-        (size, crate::units::Rate::from_bytes_per_second(ask(&machine, &Virtual::default(), &step).unwrap()[0]))
-    });
-    let fit = crate::fit::Fit::of_rates(&times.collect::<Vec<_>>()).unwrap();
-    near(fit.startup.us(), 2.23, 0.01);
-    near(fit.rate.gb(), 396.13, 0.01);
-    assert!(fit.max < 0.02, "{}", fit.max);
 }
 
 #[test]
@@ -241,13 +228,14 @@ fn latencies_are_answered_where_they_were_measured() {
     assert!(ns("GPU1").unwrap_err().message.contains("does not predict how long a load from GPU1"));
     let small = |machine: &Machine, transfer| ask(machine, &quiet(&[]), &step(Work::SmallCopies(transfer), SMALL));
     let us: Vec<f64> = small(&machine, copy("GPU0", "GPU1")).unwrap().iter().map(|s| s * 1e6).collect();
-    near(us[0], 2.23, 1e-3);
+    near(us[0], 2.26, 1e-3);
     near(us[1], 1.29, 1e-9);
     let staged = small(&machine, driver("GPU0", "GPU1")).unwrap();
-    near(staged[0] * 1e6, 16.9, 1e-3);
-    assert!(small(&machine, copy("host", "GPU0")).unwrap_err().message.contains("small copy host → GPU0"));
+    assert!(staged[0] > 16.55e-6 && staged[0] < 17e-6, "{staged:?}");
+    let host = small(&machine, copy("host", "GPU0")).unwrap();
+    assert!(host[0] > 2.4e-6 && host[0] < 2.6e-6, "{host:?}");
     let old = system("exxact-devbox").unwrap().unwrap();
-    assert!(small(&old, copy("GPU0", "GPU1")).is_err());
+    near(small(&old, copy("GPU0", "GPU2")).unwrap()[0] * 1e6, 6.22, 1e-3);
     let load = step(Work::Loads { gpu: "GPU0".to_owned(), memory: "host".to_owned() }, SMALL);
     assert!(ask(&old, &quiet(&[]), &load).is_err());
 }

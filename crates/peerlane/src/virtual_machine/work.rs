@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use super::Fault;
 use super::fault::ring;
 use super::rates::{Driven, rates};
-use super::{Fault, startup};
+use crate::copy_time::{CopyTime, Startup};
 use crate::evidence::{Engine, Operation};
 use crate::expectation::resolve;
 use crate::fabric::{NodeId, NodeKind};
@@ -13,10 +14,14 @@ use crate::model::{Model, ModelError, PeerAccess};
 use crate::names::is_host;
 use crate::plan::{Collective, HostMemory, Method, Size, Step, StreamKernel, Transfer, Via, Work};
 use crate::run::FlagKind;
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate, Seconds};
 
 /// The least message where a size is to fit the sample's time.
 const LEAST: u64 = 4096;
+
+/// Seconds that an NCCL operation takes of itself: an all-reduce of up to 64 KiB among four H200 takes 19.6 to 21.9 µs
+/// (nccl-tests 2.19, captures/h200x4-vm). Assumed of all machines.
+const COLLECTIVE: f64 = 20.2e-6;
 
 /// What a step's samples are.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +59,11 @@ impl Site<'_, '_> {
         };
         let by_step = steps.iter().map(|step| transfers(step)).collect::<Result<Vec<Vec<Driven>>, _>>()?;
         let mut rates = self.rates(&by_step.concat())?.into_iter();
-        steps.iter().map(|step| self.task(step, &mut rates)).collect()
+        let tasks = steps.iter().zip(&by_step).map(|(step, driven)| {
+            let rates: Vec<f64> = rates.by_ref().take(driven.len()).collect();
+            self.task(step, driven, &rates)
+        });
+        tasks.collect()
     }
 
     fn rates(&self, all: &[Driven]) -> Result<Vec<f64>, Failure> {
@@ -62,9 +71,9 @@ impl Site<'_, '_> {
             .map_err(|e: ModelError| not_applicable(format!("the model does not predict this: {e}")))
     }
 
-    fn task(&self, step: &Step, rates: &mut impl Iterator<Item = f64>) -> Result<Task, Failure> {
+    fn task(&self, step: &Step, driven: &[Driven], rates: &[f64]) -> Result<Task, Failure> {
         match &step.work {
-            Work::Transfers(transfers) => Ok(self.moving(step.size, transfers, rates)),
+            Work::Transfers(_) => Ok(self.moving(step.size, driven, rates)),
             Work::Loads { gpu, memory } => self.loads(step.size, gpu, memory),
             Work::Signals { a, b } => {
                 self.gpu(a)?;
@@ -134,30 +143,27 @@ impl Site<'_, '_> {
         }
     }
 
-    /// Start-up times by the part of the GPU that drives a transfer, and what a throttled one makes of them.
-    fn known(&self, gpu: &str) -> Option<&'static startup::Known> {
-        let fabric = &self.model.machine.fabric;
-        startup::of_part(fabric.find(gpu).and_then(|id| fabric.node(id).part.as_deref()))
-    }
-
     /// What a GPU takes of itself takes this many times as long.
-    fn slowness(&self, gpu: &str) -> f64 {
+    fn slowness(&self, gpu: NodeId) -> f64 {
+        let is = |name: &str| self.model.machine.fabric.find(name) == Some(gpu);
         let factors = self.faults.iter().filter_map(|fault| match fault {
-            Fault::Throttle { gpu: throttled, factor } if throttled == gpu => Some(1.0 / factor),
+            Fault::Throttle { gpu: throttled, factor } if is(throttled) => Some(1.0 / factor),
             _ => None,
         });
         factors.product()
     }
 
-    fn startup(&self, transfer: &Transfer) -> f64 {
-        let driver = transfer.driver();
-        self.known(driver).unwrap_or(startup::assumed()).copy(transfer) * self.slowness(driver)
+    /// Times by size where copies run at this rate once they move; a NIC's have no start-up that the model knows.
+    fn copies(&self, driven: &Driven, rate: f64) -> CopyTime {
+        let none = Startup::unhidden(Seconds::new(0.0));
+        let startup = self.model.startup(&driven.transfer).unwrap_or(none).times(self.slowness(driven.driver));
+        CopyTime { startup, rate: Rate::from_bytes_per_second(rate) }
     }
 
-    /// Rates at a size, r ÷ (1 + t₀·r ÷ size), from those of messages without end.
-    fn moving(&self, size: Size, transfers: &[Transfer], rates: &mut impl Iterator<Item = f64>) -> Task {
-        let endless: Vec<(f64, f64)> = transfers.iter().map(|t| self.startup(t)).zip(rates).collect();
-        let fastest = endless.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    /// Rates at a size, from those of messages without end.
+    fn moving(&self, size: Size, driven: &[Driven], rates: &[f64]) -> Task {
+        let copies: Vec<CopyTime> = driven.iter().zip(rates).map(|(d, rate)| self.copies(d, *rate)).collect();
+        let fastest = rates.iter().copied().fold(0.0, f64::max);
         let sample = self.method.sample_time.seconds();
         let size = match size {
             Size::Exactly(size) => size.0.max(1),
@@ -168,8 +174,7 @@ impl Site<'_, '_> {
                 power.max(LEAST).min(most.0.max(1))
             }
         };
-        let time = |(startup, rate): &(f64, f64)| startup + size as f64 / rate;
-        let times: Vec<f64> = endless.iter().map(time).collect();
+        let times: Vec<f64> = copies.iter().map(|copies| copies.time(Bytes(size)).seconds()).collect();
         Task {
             values: times.iter().map(|time| size as f64 / time).collect(),
             rates: true,
@@ -187,33 +192,26 @@ impl Site<'_, '_> {
 
     fn loads(&self, size: Size, gpu: &str, memory: &str) -> Result<Task, Failure> {
         self.gpu(gpu)?;
-        let unknown =
-            || not_applicable(format!("the model does not predict how long a load from {memory} to {gpu} takes"));
-        let known = self.known(gpu).and_then(|known| known.load.as_ref());
         let transfer = Transfer { engine: Engine::Sm, op: Operation::Read, ..Transfer::new(memory, gpu) };
-        let Driven { transfer, .. } = self.driven(&transfer)?;
-        let load = match known {
-            Some(load) if is_host(memory) => load.host,
-            Some(load) if memory != gpu => {
-                self.gpu(memory)?;
-                // measured over NVLink, which says nothing of loads over PCIe
-                let route = self.model.route(&transfer).map_err(|_| unknown())?;
-                let nvlink = route.class.is_nvlink();
-                if nvlink { load.peer } else { return Err(unknown()) }
-            }
-            _ => return Err(unknown()),
-        };
-        Ok(self.timed(size, vec![load * self.slowness(gpu)]))
+        let Driven { transfer, driver } = self.driven(&transfer)?;
+        let own = transfer.source == transfer.destination;
+        let load = if own { None } else { self.model.load(driver, transfer.source) };
+        let load = load.ok_or_else(|| {
+            not_applicable(format!("the model does not predict how long a load from {memory} to {gpu} takes"))
+        })?;
+        Ok(self.timed(size, vec![load.time.seconds() * self.slowness(driver)]))
     }
 
     fn small(&self, size: Size, transfer: &Transfer) -> Result<Task, Failure> {
-        let alone = self.rates(&[self.driven(transfer)?])?;
-        let enqueue = self.known(transfer.driver()).and_then(|known| known.enqueue(transfer));
+        let driven = self.driven(transfer)?;
+        let alone = self.rates(&[driven])?;
+        let enqueue = self.model.enqueue(&driven.transfer);
         let (Some(rate), Some(enqueue)) = (alone.first(), enqueue) else {
             return Err(not_applicable(format!("the model does not predict how long a small copy {transfer} takes")));
         };
         let (Size::Exactly(bytes) | Size::UpTo(bytes)) = size;
-        Ok(self.timed(size, vec![self.startup(transfer) + bytes.0 as f64 / rate, enqueue]))
+        let time = self.copies(&driven, *rate).time(bytes);
+        Ok(self.timed(size, vec![time.seconds(), enqueue.time.seconds()]))
     }
 
     /// A bound: every rank sends to the next at once, or to all others, by kernels, as fast as the slowest of them
@@ -236,7 +234,7 @@ impl Site<'_, '_> {
         let slowest = self.rates(&sends)?.into_iter().fold(f64::INFINITY, f64::min);
         let bus = if to_all { slowest * (gpus.len() - 1) as f64 } else { slowest };
         let (Size::Exactly(bytes) | Size::UpTo(bytes)) = size;
-        let time = startup::COLLECTIVE + bytes.0 as f64 * operation.bus_factor(gpus.len()) / bus;
+        let time = COLLECTIVE + bytes.0 as f64 * operation.bus_factor(gpus.len()) / bus;
         Ok(self.timed(size, vec![time]))
     }
 

@@ -136,10 +136,11 @@ fn draw(out: &mut dyn Write, view: &View, table: &Table) -> io::Result<()> {
             let show = |fit: &Option<Fit>| (fit.as_ref().map_or("-".to_owned(), of), style::DIM);
             fits.iter().map(show).collect()
         };
-        rows.extend(["t₀, us", "r∞, GB/s", "n½"].map(str::to_owned));
-        cells.push(line(&|fit| significant(fit.startup.us(), 3)));
-        cells.push(line(&|fit| significant(fit.rate.gb(), 4)));
-        cells.push(line(&|fit| fit.half_size.to_string()));
+        rows.extend(["t₁, us", "t₀, us", "r∞, GB/s", "n½"].map(str::to_owned));
+        cells.push(line(&|fit| significant(fit.copies.startup.least.us(), 3)));
+        cells.push(line(&|fit| significant(fit.copies.startup.each.us(), 3)));
+        cells.push(line(&|fit| significant(fit.copies.rate.gb(), 4)));
+        cells.push(line(&|fit| fit.copies.half_size().to_string()));
     }
     let cols: Vec<String> = table.columns.iter().map(|c| c.name.clone()).collect();
     grid(out, &rows, &cols, &cells)?;
