@@ -86,7 +86,7 @@ fn check_shows_the_risers_and_what_to_do() {
 #[test]
 fn check_json_has_the_promised_shape() {
     let one = json(&["check", "7gforce", "--json"]);
-    assert_eq!(one["schema"], "peerlane/check/1");
+    assert_eq!(one["schema"], "peerlane/check/2");
     assert!(["healthy", "degraded", "broken", "unknown"].contains(&one["verdict"].as_str().unwrap()));
     assert!(one.get("machines").is_none());
     let finding = &one["findings"][0];
@@ -96,6 +96,29 @@ fn check_json_has_the_promised_shape() {
     let two = json(&["check", "7gforce", "exxact-txr414", "--json"]);
     assert_eq!(two["machines"].as_array().unwrap().len(), 2);
     assert_eq!(two["findings"][0]["machine"], "7gforce");
+    assert!(two.get("comparison").is_none() && two["machines"][1]["comparison"]["tables"].is_array());
+}
+
+#[test]
+fn json_has_every_number_beside_what_it_should_be() {
+    let checked = json(&["check", "exxact-devbox", "--json"]);
+    let predicted = json(&["predict", "exxact-devbox", "--json"]);
+    let tables = checked["comparison"]["tables"].as_array().unwrap();
+    assert_eq!(predicted["comparison"]["tables"].as_array().unwrap(), tables);
+    // a published cell has all that is known of it
+    let table = tables.iter().find(|t| t["direction"] == "bidirectional" && t["p2p"] == true).unwrap();
+    let cell = &table["cells"][0];
+    let number = |field: &str| cell[field].as_f64().unwrap();
+    assert!(number("low") <= number("expected") && number("expected") <= number("high"), "{cell}");
+    let measured = &cell["measured"][0];
+    assert!(measured["published"] == true && measured["origin"].is_string(), "{cell}");
+    assert!((number("ratio") - measured["value"].as_f64().unwrap() / number("expected")).abs() < 1e-12, "{cell}");
+    assert!(cell["binding"].is_string() && cell["link"].as_array().unwrap().len() == 2, "{cell}");
+    // and the matrices of `predict` hold the same numbers
+    let staged = |t: &&serde_json::Value| t["p2p"] == false && t["direction"] == "unidirectional";
+    let cell = &tables.iter().find(staged).unwrap()["cells"][0];
+    let matrix = predicted["matrices"].as_array().unwrap().iter().find(staged).unwrap();
+    assert!(cell["expected"].is_f64() && cell["expected"] == matrix["values"][0][1], "{cell}");
 }
 
 #[test]
@@ -117,7 +140,7 @@ fn map_json_has_the_promised_shape() {
 #[test]
 fn predict_json_is_flat_for_one_machine_and_named_for_several() {
     let one = json(&["predict", "exxact-devbox", "--json"]);
-    assert_eq!((&one["schema"], &one["machine"]), (&"peerlane/prediction/1".into(), &"exxact-devbox".into()));
+    assert_eq!((&one["schema"], &one["machine"]), (&"peerlane/prediction/2".into(), &"exxact-devbox".into()));
     let matrix = &one["matrices"][0];
     assert_eq!((&matrix["quantity"], &matrix["unit"]), (&"bandwidth".into(), &"GB/s".into()));
     assert!(matrix["values"][0][0].is_null() && matrix["values"][0][1].is_f64());

@@ -12,13 +12,13 @@ fn documents_keep_to_their_schemas() {
     std::fs::write(&topology, TOPOLOGY).unwrap();
     let topology = topology.to_str().unwrap();
     let cases: &[(&str, &[&str])] = &[
-        ("prediction-1", &["predict", "exxact-devbox"]),
-        ("prediction-1", &["predict", "exxact-devbox", "dgx-1"]),
-        ("prediction-1", &["predict", topology]),
-        ("prediction-1", &["predict", "exxact-devbox", "--sizes", "1KiB..1MiB"]),
-        ("check-1", &["check", "dgx-1"]),
-        ("check-1", &["check", "7gforce", "exxact-devbox"]),
-        ("check-1", &["check", topology]),
+        ("prediction-2", &["predict", "exxact-devbox"]),
+        ("prediction-2", &["predict", "exxact-devbox", "dgx-1"]),
+        ("prediction-2", &["predict", topology]),
+        ("prediction-2", &["predict", "exxact-devbox", "--sizes", "1KiB..1MiB"]),
+        ("check-2", &["check", "dgx-1"]),
+        ("check-2", &["check", "7gforce", "exxact-devbox"]),
+        ("check-2", &["check", topology]),
         ("explanation-1", &["explain", "7gforce", "GPU0", "GPU1"]),
         ("explanation-1", &["explain", topology, "GPU0", "GPU1"]),
         ("placement-1", &["place", "dgx-1v", "--gpus", "2"]),

@@ -1,12 +1,16 @@
-//! What a machine should deliver, in the shape of the matrices that people measure.
+//! What a machine should deliver between two ends, and in the shape of the matrices that people measure.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_time::CopyTime;
 use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-use crate::fabric::{Fabric, NodeId, NodeKind};
-use crate::model::{Answer, Model, PeerAccess, Transfer};
+use crate::fabric::{Fabric, LinkId, NodeId, NodeKind};
+use crate::model::{Answer, Latency, Model, PeerAccess, Transfer};
 use crate::transfer::{self, HostMemory, Via};
 use crate::units::{Bytes, Rate};
 
@@ -42,61 +46,36 @@ pub struct ExpectedMatrix {
 }
 
 impl ExpectedMatrix {
-    /// What would be measured where this is predicted: a matrix without numbers.
-    pub fn asked(&self) -> Matrix {
-        Matrix {
-            quantity: self.quantity,
-            direction: self.direction,
-            p2p: self.p2p,
-            op: self.op,
-            engine: self.engine,
-            unit: self.unit,
-            size: None,
-            rows: self.rows.clone(),
-            cols: self.cols.clone(),
-            values: Vec::new(),
-            title: String::new(),
-        }
+    /// What its numbers are of.
+    pub fn metric(&self) -> Metric {
+        let &ExpectedMatrix { quantity, direction, p2p, op, engine, unit, .. } = self;
+        Metric { quantity, direction, p2p, op, engine, unit, size: None }
     }
 }
 
-/// What one cell asks for.
-#[derive(Clone, Copy)]
-struct Ask {
-    direction: Option<Direction>,
-    p2p: Option<bool>,
-    op: Option<Operation>,
-    engine: Option<Engine>,
-    unit: Unit,
-    size: Option<Bytes>,
+/// What a number is of, except for its two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Metric {
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Which way.
+    pub direction: Option<Direction>,
+    /// Peer-to-peer access on or off; on where nothing is said.
+    pub p2p: Option<bool>,
+    /// Write or read; a write where nothing is said.
+    pub op: Option<Operation>,
+    /// What drives it; a copy engine where nothing is said.
+    pub engine: Option<Engine>,
+    /// The unit.
+    pub unit: Unit,
+    /// Bytes that each transfer moves; of any large size where nothing is said.
+    pub size: Option<Bytes>,
 }
 
-/// What one cell gets.
-struct Told {
-    value: f64,
-    interval: [f64; 2],
-    why: String,
-}
-
-/// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and
-/// seconds of work.
-pub const MOST_PREDICTED: usize = 256;
-
-/// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
-/// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
-///
-/// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
-/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
-/// shows (a note says so), no direct ones between GPUs.
-pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
-    let fabric = &model.machine.fabric;
-    let all_pairs = fabric.devices().len() <= MOST_PREDICTED;
-    let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
-    let (gpus, mut nics) = (names(NodeKind::Gpu), names(NodeKind::Nic));
-    // a port without RDMA reads no GPU's memory
-    nics.retain(|name| fabric.find(name).is_none_or(|id| fabric.node(id).rdma != Some(false)));
-    let host = vec![HOST.to_owned()];
-    let copies = Ask {
+impl Metric {
+    /// Bandwidth of a copy engine, one way.
+    pub(crate) const COPIES: Metric = Metric {
+        quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
         p2p: None,
         op: None,
@@ -104,76 +83,336 @@ pub fn predict(model: &Model) -> Vec<ExpectedMatrix> {
         unit: Unit::GigabytesPerSecond,
         size: None,
     };
-    let pairs = |on| Ask { p2p: Some(on), op: Some(Operation::Write), ..copies };
-    let network = Ask { engine: Some(Engine::Nic), ..copies };
-    let asked = [
-        (pairs(true), &gpus, &gpus),
-        (Ask { direction: Some(Direction::Bidirectional), ..pairs(true) }, &gpus, &gpus),
-        (pairs(false), &gpus, &gpus),
-        (copies, &host, &gpus),
-        (copies, &gpus, &host),
-        (network, &gpus, &nics),
-        (network, &nics, &gpus),
-    ];
-    let unknown = model.machine.nvlinks_unknown();
-    let asked = asked.into_iter().filter(|(ask, ..)| !(unknown && ask.p2p == Some(true)));
-    let few = |rows: &[String], cols: &[String]| all_pairs || rows == host || cols == host;
-    let asked = asked.filter(|(_, rows, cols)| few(rows, cols));
-    let matrices = asked.map(|(ask, rows, cols)| fill(model, ask, rows, cols));
-    matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
-}
 
-/// What should stand where `measured` has its numbers: the same rows, columns, quantity, direction and
-/// unit. `None` for quantities that the model does not predict: latencies, and tests in which many
-/// transfers run at once, of which a matrix does not say how they are counted. Nor does it predict copies of pageable
-/// and managed memory, which wait for the CPU.
-///
-/// Peer access counts as on where the matrix does not say. Cells on the diagonal between GPUs, and cells
-/// whose row or column the machine does not have, stay empty; so do copies that one GPU's kernels make to and from host
-/// memory at once, of which the model knows the links and not the kernels.
-pub fn expect_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
-    if measured.quantity != Quantity::Bandwidth || is_contended(&measured.title) || waits_for_cpu(&measured.title) {
-        return None;
+    /// Of a matrix.
+    pub fn of(matrix: &Matrix) -> Self {
+        let &Matrix { quantity, direction, p2p, op, engine, unit, size, .. } = matrix;
+        Metric { quantity, direction, p2p, op, engine, unit, size }
     }
-    let &Matrix { direction, p2p, op, engine, unit, size, .. } = measured;
-    unit.rate(1.0)?;
-    Some(fill(model, Ask { direction, p2p, op, engine, unit, size }, &measured.rows, &measured.cols))
+
+    /// In words, as [`Matrix::describe`].
+    pub fn describe(&self) -> String {
+        self.matrix(Vec::new(), Vec::new()).describe()
+    }
+
+    /// A matrix between these ends, without numbers.
+    pub fn matrix(&self, rows: Vec<String>, cols: Vec<String>) -> Matrix {
+        let &Metric { quantity, direction, p2p, op, engine, unit, size } = self;
+        let (values, title) = (Vec::new(), String::new());
+        Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, values, title }
+    }
+
+    /// Whether it is a rate of transfers.
+    pub(crate) fn is_bandwidth(&self) -> bool {
+        self.quantity == Quantity::Bandwidth && self.unit.rate(1.0).is_some()
+    }
 }
 
-/// What should stand where `measured` has times: of small copies, the diagonal included, or of dependent loads. `None`
-/// for other quantities.
+/// What limits a transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// In words; of a time, what it is made of.
+    pub words: String,
+    /// The link, if it is one.
+    pub link: Option<LinkId>,
+}
+
+/// What one number should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The number, in its metric's unit.
+    pub value: f64,
+    /// The least that it may be, by the ranges of the model's constants.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// What binds it.
+    pub binding: Bottleneck,
+}
+
+/// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and
+/// seconds of work.
+pub const MOST_PREDICTED: usize = 256;
+
+/// The name that matrices give host memory, nearest to the other end.
+pub(crate) const HOST: &str = "host";
+
+/// The name of a GPU's own memory, as the column of copies within it.
+pub(crate) const ITSELF: &str = "self";
+
+/// A metric with the ends of its numbers.
+pub(crate) struct Asked {
+    /// What.
+    pub(crate) metric: Metric,
+    /// Sources.
+    pub(crate) rows: Vec<String>,
+    /// Destinations.
+    pub(crate) cols: Vec<String>,
+}
+
+/// What [`predict`] shows.
+pub(crate) fn usual(model: &Model) -> Vec<Asked> {
+    let ends = Ends::of(model);
+    let pairs = |on| Metric { p2p: Some(on), op: Some(Operation::Write), ..Metric::COPIES };
+    let both = Metric { direction: Some(Direction::Bidirectional), ..pairs(true) };
+    let network = Metric { engine: Some(Engine::Nic), ..Metric::COPIES };
+    let Ends { gpus, nics, host, .. } = &ends;
+    let asked = [
+        (pairs(true), gpus, gpus),
+        (both, gpus, gpus),
+        (pairs(false), gpus, gpus),
+        (Metric::COPIES, host, gpus),
+        (Metric::COPIES, gpus, host),
+        (network, gpus, nics),
+        (network, nics, gpus),
+    ];
+    ends.possible(asked)
+}
+
+/// What can be predicted beside that: the other quantities, directions, engines and operations.
+pub(crate) fn further(model: &Model) -> Vec<Asked> {
+    let ends = Ends::of(model);
+    let (write, read) = (Some(Operation::Write), Some(Operation::Read));
+    let both = Some(Direction::Bidirectional);
+    let pairs = |on, op, engine| Metric { p2p: Some(on), op, engine: Some(engine), ..Metric::COPIES };
+    let small =
+        Metric { quantity: Quantity::Latency, direction: None, op: write, unit: Unit::Microseconds, ..Metric::COPIES };
+    let loads = Metric { quantity: Quantity::LoadLatency, engine: Some(Engine::Sm), op: None, ..small };
+    let loads = Metric { unit: Unit::Nanoseconds, ..loads };
+    let host_small = Metric { op: None, ..small };
+    let kernels = Metric { engine: Some(Engine::Sm), ..Metric::COPIES };
+    let Ends { gpus, host, itself, .. } = &ends;
+    let asked = [
+        (Metric { direction: both, ..pairs(false, write, Engine::Ce) }, gpus, gpus),
+        (pairs(true, read, Engine::Ce), gpus, gpus),
+        (pairs(true, write, Engine::Sm), gpus, gpus),
+        (pairs(true, read, Engine::Sm), gpus, gpus),
+        (Metric { direction: both, ..Metric::COPIES }, host, gpus),
+        (kernels, host, gpus),
+        (kernels, gpus, host),
+        (Metric::COPIES, gpus, itself),
+        (Metric { p2p: Some(true), ..small }, gpus, gpus),
+        (Metric { p2p: Some(true), op: read, ..small }, gpus, gpus),
+        (Metric { p2p: Some(false), ..small }, gpus, gpus),
+        (host_small, host, gpus),
+        (host_small, gpus, host),
+        (host_small, gpus, itself),
+        (Metric { p2p: Some(true), ..loads }, gpus, gpus),
+        (loads, gpus, host),
+    ];
+    ends.possible(asked)
+}
+
+/// The ends of transfers of a machine.
+struct Ends {
+    gpus: Vec<String>,
+    nics: Vec<String>,
+    host: Vec<String>,
+    itself: Vec<String>,
+    /// Whether all pairs can be predicted.
+    all_pairs: bool,
+    /// Whether ways between GPUs may be there that no source shows.
+    unknown_nvlinks: bool,
+}
+
+impl Ends {
+    fn of(model: &Model) -> Self {
+        let fabric = &model.machine.fabric;
+        let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
+        let mut nics = names(NodeKind::Nic);
+        // a port without RDMA reads no GPU's memory
+        nics.retain(|name| fabric.find(name).is_none_or(|id| fabric.node(id).rdma != Some(false)));
+        Ends {
+            gpus: names(NodeKind::Gpu),
+            nics,
+            host: vec![HOST.to_owned()],
+            itself: vec![ITSELF.to_owned()],
+            all_pairs: fabric.devices().len() <= MOST_PREDICTED,
+            unknown_nvlinks: model.machine.nvlinks_unknown(),
+        }
+    }
+
+    /// Those of which anything can be predicted in reasonable time.
+    fn possible<'e>(
+        &'e self,
+        asked: impl IntoIterator<Item = (Metric, &'e Vec<String>, &'e Vec<String>)>,
+    ) -> Vec<Asked> {
+        let few = |names: &Vec<String>| names == &self.host || names == &self.itself;
+        let asked = asked.into_iter().filter(|(_, rows, cols)| self.all_pairs || few(rows) || few(cols));
+        let asked = asked.filter(|(metric, ..)| !(self.unknown_nvlinks && metric.p2p == Some(true)));
+        asked.map(|(metric, rows, cols)| Asked { metric, rows: rows.clone(), cols: cols.clone() }).collect()
+    }
+}
+
+/// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
+/// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
 ///
-/// The row drives, as a reader does in bandwidths. A copy of host memory is driven by the GPU.
-pub fn expect_latency_like(model: &Model, measured: &Matrix) -> Option<ExpectedMatrix> {
-    let fabric = &model.machine.fabric;
-    let per_unit = measured.unit.time(1.0)?.seconds();
-    let &Matrix { direction, p2p, op, engine, unit, size, .. } = measured;
-    let time = |model: &Model, row: &str, col: &str| {
+/// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
+/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
+/// shows (a note says so), no direct ones between GPUs.
+pub fn predict<'a>(model: &'a Model<'a>) -> Vec<ExpectedMatrix> {
+    Expectation::new(model).usual()
+}
+
+/// A model that is asked for one number after another, and solves nothing twice.
+pub(crate) struct Expectation<'a> {
+    /// The model.
+    pub(crate) model: &'a Model<'a>,
+    /// Transfers alone (`false`) or against their opposite that were solved before.
+    solved: RefCell<HashMap<(Transfer, bool), Solved>>,
+}
+
+/// Each transfer's answer with its interval; none where one has no rate.
+type Solved = Option<Rc<[(Answer, [Rate; 2])]>>;
+
+impl<'a> Expectation<'a> {
+    /// Of a model, with nothing solved yet.
+    pub(crate) fn new(model: &'a Model<'a>) -> Self {
+        Expectation { model, solved: RefCell::default() }
+    }
+
+    /// [`predict`].
+    pub(crate) fn usual(&self) -> Vec<ExpectedMatrix> {
+        let matrices = usual(self.model).into_iter().map(|asked| self.matrix(&asked));
+        matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
+    }
+
+    fn matrix(&self, asked: &Asked) -> ExpectedMatrix {
+        let Asked { metric, rows, cols } = asked;
+        let &Metric { quantity, direction, p2p, op, engine, unit, .. } = metric;
+        let grid = self.grid(metric, rows, cols);
+        let of = |f: fn(&Expected) -> f64| grid.iter().map(|r| r.iter().map(|e| e.as_ref().map(f)).collect()).collect();
+        let words = |e: &Option<Expected>| e.as_ref().map(|e| e.binding.words.clone());
+        ExpectedMatrix {
+            quantity,
+            direction,
+            p2p,
+            op,
+            engine,
+            unit,
+            rows: rows.clone(),
+            cols: cols.clone(),
+            values: of(|e| e.value),
+            low: of(|e| e.low),
+            high: of(|e| e.high),
+            bottlenecks: grid.iter().map(|row| row.iter().map(words).collect()).collect(),
+        }
+    }
+
+    /// What should stand between rows and columns.
+    pub(crate) fn grid(&self, metric: &Metric, rows: &[String], cols: &[String]) -> Vec<Vec<Option<Expected>>> {
+        rows.iter().map(|row| cols.iter().map(|col| self.between(metric, row, col)).collect()).collect()
+    }
+
+    /// What should stand between a row and a column. `None` for quantities that the model does not predict, ends
+    /// that the machine does not have, rates on the diagonal between GPUs (of which programs do not agree how they are counted;
+    /// the column [`ITSELF`] counts what is copied once), and copies that one GPU's kernels make to and from host
+    /// memory at once, of which the model knows the links and not the kernels.
+    ///
+    /// A reader stands in the row, and its data comes from the column; host memory initiates nothing. Of times the row
+    /// drives; a copy of host memory is driven by the GPU.
+    pub(crate) fn between(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        match metric.quantity {
+            Quantity::Bandwidth => self.rate(metric, row, col),
+            Quantity::Latency | Quantity::LoadLatency => self.time(metric, row, col),
+            Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth => None,
+        }
+    }
+
+    fn rate(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        let per_unit = metric.unit.rate(1.0)?.bytes_per_second();
+        let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
+        let transfer = self.transfer(metric, row, col, both)?;
+        let answers = self.solve(&transfer, both)?;
+        // of copies of one size, each has its start-up
+        let of_size = metric.size.filter(|size| size.0 > 0);
+        let of_size = of_size.and_then(|size| Some((size, self.model.startup(&transfer)?)));
+        let sized = |rate: Rate| match of_size {
+            Some((size, startup)) => CopyTime { startup, rate }.rate_at(size).bytes_per_second(),
+            None => rate.bytes_per_second(),
+        };
+        let counted = if metric.direction == Some(Direction::Bidirectional) { answers.len() } else { 1 };
+        let sum = |of: &dyn Fn(&(Answer, [Rate; 2])) -> Rate| {
+            answers.iter().take(counted).map(of).map(sized).sum::<f64>() / per_unit
+        };
+        let (first, _) = answers.first()?;
+        Some(Expected {
+            value: sum(&|(answer, _)| answer.rate),
+            low: sum(&|(_, [low, _])| *low),
+            high: sum(&|(_, [_, high])| *high),
+            binding: Bottleneck { words: first.bottleneck.clone(), link: first.link },
+        })
+    }
+
+    /// What a rate's cell stands for.
+    fn transfer(&self, metric: &Metric, row: &str, col: &str, both: bool) -> Option<Transfer> {
+        let fabric = &self.model.machine.fabric;
+        let engine = metric.engine.unwrap_or(Engine::Ce);
+        let op = metric.op.unwrap_or(Operation::Write);
+        let peer = if metric.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+        if col == ITSELF {
+            let of = fabric.find(row).filter(|id| fabric.node(*id).kind == NodeKind::Gpu && !both)?;
+            return Some(Transfer { source: of, destination: of, engine, op, peer });
+        }
         let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
-        match measured.quantity {
+        let is_memory = |node| fabric.node(node).kind == NodeKind::Host;
+        // what is lost hangs on the kernels (docs/model.md, section 8)
+        let by_kernels = both && engine == Engine::Sm && (is_memory(a) || is_memory(b));
+        // a path that no source shows is none through host memory
+        let unknown = peer == PeerAccess::Enabled && fabric.is_untold(a, b) && fabric.path(a, b).is_none();
+        if a == b || by_kernels || unknown {
+            return None;
+        }
+        let host = row == HOST || col == HOST;
+        let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
+        Some(Transfer { source, destination, engine, op, peer })
+    }
+
+    /// One solve, and one for each end of its interval: alone, or against its opposite.
+    fn solve(&self, transfer: &Transfer, both: bool) -> Solved {
+        let key = (*transfer, both);
+        if let Some(known) = self.solved.borrow().get(&key) {
+            return known.clone();
+        }
+        let back = Transfer { source: transfer.destination, destination: transfer.source, ..*transfer };
+        let together = [*transfer, back];
+        let together = if both { &together[..] } else { &together[..1] };
+        let solved: Solved = self.model.solve_with_interval(together).ok().map(Rc::from);
+        self.solved.borrow_mut().insert(key, solved.clone());
+        solved
+    }
+
+    fn time(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        let per_unit = metric.unit.time(1.0)?.seconds();
+        let expected = self.latency(self.model, metric, row, col)?;
+        let value = expected.time.seconds() / per_unit;
+        let [fast, slow] = self.model.ends().map(|model| {
+            self.latency(model, metric, row, col).map_or(value, |latency| latency.time.seconds() / per_unit)
+        });
+        let binding = Bottleneck { words: expected.why, link: None };
+        Some(Expected { value, low: fast.min(slow).min(value), high: fast.max(slow).max(value), binding })
+    }
+
+    /// By this model, or by one with constants at the end of their ranges.
+    fn latency(&self, model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Latency> {
+        let fabric = &model.machine.fabric;
+        let col = if col == ITSELF { row } else { col };
+        let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
+        match metric.quantity {
             Quantity::LoadLatency if a != b => {
                 let memory_in_row = fabric.node(a).kind == NodeKind::Host;
                 if memory_in_row { model.load(b, a) } else { model.load(a, b) }
             }
             Quantity::Latency => {
-                let op = op.unwrap_or(Operation::Write);
+                let op = metric.op.unwrap_or(Operation::Write);
                 let (source, destination) = if op == Operation::Read { (b, a) } else { (a, b) };
-                let peer = if p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
-                model.small_copy(&Transfer { source, destination, engine: engine.unwrap_or(Engine::Ce), op, peer })
+                let peer = if metric.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+                let engine = metric.engine.unwrap_or(Engine::Ce);
+                model.small_copy(&Transfer { source, destination, engine, op, peer })
             }
             _ => None,
         }
-    };
-    let [fast, slow] = model.ends();
-    let cell = |row: &String, col: &String| {
-        let told = time(model, row, col)?;
-        let [low, high] = [fast, slow].map(|m| time(m, row, col).map_or(told.time, |t| t.time).seconds() / per_unit);
-        let value = told.time.seconds() / per_unit;
-        Some(Told { value, interval: [low.min(value), high.max(value)], why: told.why })
-    };
-    let ask = Ask { direction, p2p, op, engine, unit, size };
-    let known = matches!(measured.quantity, Quantity::Latency | Quantity::LoadLatency);
-    known.then(|| table(measured.quantity, ask, &measured.rows, &measured.cols, cell))
+    }
 }
 
 /// What transfers of a plan should reach while all run at once, in their order; `None` where a name is unknown, and
@@ -203,275 +442,5 @@ fn end(fabric: &Fabric, name: &str, other: &str) -> Option<NodeId> {
     if name == HOST { fabric.nearest_host(fabric.find(other)?) } else { fabric.find(name) }
 }
 
-/// The name that matrices give host memory, nearest to the other end.
-const HOST: &str = "host";
-
-/// Whether a title is one of nvbandwidth's tests with one GPU or the host against all at once.
-fn is_contended(title: &str) -> bool {
-    let title = title.to_lowercase();
-    ["_to_all", "all_to_"].iter().any(|t| title.contains(t))
-}
-
-/// Whether a title says that the host's memory is of a kind that a GPU cannot copy by itself.
-fn waits_for_cpu(title: &str) -> bool {
-    let title = title.to_lowercase();
-    ["pageable", "managed"].iter().any(|kind| title.contains(kind))
-}
-
-fn fill(model: &Model, ask: Ask, rows: &[String], cols: &[String]) -> ExpectedMatrix {
-    table(Quantity::Bandwidth, ask, rows, cols, |row, col| cell(model, ask, row, col))
-}
-
-fn table(
-    quantity: Quantity,
-    ask: Ask,
-    rows: &[String],
-    cols: &[String],
-    cell: impl Fn(&String, &String) -> Option<Told>,
-) -> ExpectedMatrix {
-    let Ask { direction, p2p, op, engine, unit, .. } = ask;
-    let (names, others) = (rows.to_vec(), cols.to_vec());
-    let (values, low, high, bottlenecks) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut m = ExpectedMatrix {
-        quantity,
-        direction,
-        p2p,
-        op,
-        engine,
-        unit,
-        rows: names,
-        cols: others,
-        values,
-        low,
-        high,
-        bottlenecks,
-    };
-    for row in rows {
-        let told: Vec<Option<Told>> = cols.iter().map(|col| cell(row, col)).collect();
-        let of = |f: fn(&Told) -> f64| told.iter().map(|t| t.as_ref().map(f)).collect();
-        m.values.push(of(|t| t.value));
-        m.low.push(of(|t| t.interval[0]));
-        m.high.push(of(|t| t.interval[1]));
-        m.bottlenecks.push(told.into_iter().map(|t| t.map(|t| t.why)).collect());
-    }
-    m
-}
-
-/// One solve for one pair, and one for each end of its interval: alone, or against its opposite.
-fn cell(model: &Model, ask: Ask, row: &str, col: &str) -> Option<Told> {
-    let fabric = &model.machine.fabric;
-    let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
-    if a == b {
-        return None;
-    }
-    let op = ask.op.unwrap_or(Operation::Write);
-    // a reader stands in the row, and its data comes from the column; host memory initiates nothing
-    let host = row == HOST || col == HOST;
-    let both = matches!(ask.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
-    let is_memory = |node| fabric.node(node).kind == NodeKind::Host;
-    // what is lost hangs on the kernels (docs/model.md, section 8)
-    if both && ask.engine == Some(Engine::Sm) && (is_memory(a) || is_memory(b)) {
-        return None;
-    }
-    // a way that nothing tells is no way through host memory
-    if ask.p2p != Some(false) && fabric.is_untold(a, b) && fabric.path(a, b).is_none() {
-        return None;
-    }
-    let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
-    let peer = if ask.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
-    let transfer = Transfer { source, destination, engine: ask.engine.unwrap_or(Engine::Ce), op, peer };
-    let back = Transfer { source: destination, destination: source, ..transfer };
-    let together = if both { vec![transfer, back] } else { vec![transfer] };
-    let per_unit = ask.unit.rate(1.0)?.bytes_per_second();
-    let answers = model.solve_with_interval(&together).ok()?;
-    // of copies of one size, each has its start-up
-    let of_size = ask.size.filter(|size| size.0 > 0).and_then(|size| Some((size, model.startup(&transfer)?)));
-    let sized = |rate: Rate| match of_size {
-        Some((size, startup)) => CopyTime { startup, rate }.rate_at(size).bytes_per_second(),
-        None => rate.bytes_per_second(),
-    };
-    let counted = if ask.direction == Some(Direction::Bidirectional) { together.len() } else { 1 };
-    let sum = |of: &dyn Fn(usize) -> Option<Rate>| (0..counted).filter_map(of).map(sized).sum::<f64>() / per_unit;
-    let value = sum(&|i| Some(answers.get(i)?.0.rate));
-    let interval = [0, 1].map(|end| sum(&|i| Some(answers.get(i)?.1[end])));
-    let (first, _) = answers.into_iter().next()?;
-    Some(Told { value, interval, why: first.bottleneck })
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::catalogue::Parts;
-    use crate::fabric::{FabricBuilder, Link, LinkKind, Node};
-    use crate::machine::{Machine, MachineKind};
-
-    /// One socket whose root complex splits packets, with an x1 and an x16 GPU, so that the ways differ.
-    fn machine() -> Machine {
-        with_gpus(&["3.0 x1", "3.0 x16"])
-    }
-
-    fn with_gpus(widths: &[&str]) -> Machine {
-        let mut b = FabricBuilder::new();
-        let cpu = b.node(Node { product: Some("Intel Xeon".to_owned()), ..Node::new("cpu0", NodeKind::Cpu) });
-        let rc = b.node(Node::new("rc0", NodeKind::RootComplex));
-        let host = b.node(Node::new("host0", NodeKind::Host));
-        b.link(Link::new(rc, cpu, LinkKind::OnDie));
-        b.link(Link::new(host, cpu, LinkKind::OnDie));
-        for (i, width) in widths.iter().enumerate() {
-            let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
-            b.link(Link::new(rc, gpu, LinkKind::pcie(width.parse().unwrap())));
-        }
-        Machine::new("m", MachineKind::Design, b.build().unwrap())
-    }
-
-    #[test]
-    fn a_way_that_is_not_told_is_not_predicted() {
-        let mut machine = machine();
-        let expected = |machine: &Machine, on: bool| {
-            let model = Model::new(machine, Parts::embedded());
-            let asked = Matrix { p2p: Some(on), ..measured(&["GPU0"], &["GPU1"]) };
-            expect_like(&model, &asked).unwrap().values[0][0]
-        };
-        assert!(expected(&machine, true).is_some());
-        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
-        machine.fabric.set_untold([pair]);
-        assert_eq!(expected(&machine, true), None);
-        assert!(expected(&machine, false).is_some(), "through host memory, whichever way is between them");
-    }
-
-    fn measured(rows: &[&str], cols: &[&str]) -> Matrix {
-        Matrix {
-            quantity: Quantity::Bandwidth,
-            direction: Some(Direction::Unidirectional),
-            p2p: Some(true),
-            op: None,
-            engine: None,
-            unit: Unit::GigabytesPerSecond,
-            size: None,
-            rows: rows.iter().map(|s| s.to_string()).collect(),
-            cols: cols.iter().map(|s| s.to_string()).collect(),
-            values: vec![vec![None; cols.len()]; rows.len()],
-            title: String::new(),
-        }
-    }
-
-    fn values(matrix: &Matrix) -> Vec<Vec<Option<String>>> {
-        let machine = machine();
-        let model = Model::new(&machine, Parts::embedded());
-        let expected = expect_like(&model, matrix).unwrap();
-        let shown = |row: &Vec<Option<f64>>| row.iter().map(|v| v.map(|v| format!("{v:.2}"))).collect();
-        expected.values.iter().map(shown).collect()
-    }
-
-    fn told(text: &str) -> Option<String> {
-        Some(text.to_owned())
-    }
-
-    #[test]
-    fn pairs_of_very_many_devices_are_left_out() {
-        let shapes = |gpus: usize| -> Vec<(usize, usize)> {
-            let machine = with_gpus(&vec!["3.0 x16"; gpus]);
-            predict(&Model::new(&machine, Parts::embedded())).iter().map(|m| (m.rows.len(), m.cols.len())).collect()
-        };
-        assert_eq!(shapes(3), [(3, 3), (3, 3), (3, 3), (1, 3), (3, 1)]);
-        assert_eq!(shapes(MOST_PREDICTED + 1), [(1, MOST_PREDICTED + 1), (MOST_PREDICTED + 1, 1)]);
-    }
-
-    #[test]
-    fn rows_send_and_readers_receive() {
-        let mut m = measured(&["GPU0", "GPU1"], &["GPU0", "GPU1"]);
-        assert_eq!(values(&m), [[None, told("0.85")], [told("0.68"), None]]);
-        m.direction = Some(Direction::Bidirectional);
-        assert_eq!(values(&m)[0][1], told("1.49"));
-        m.direction = Some(Direction::BidirectionalShare);
-        assert_eq!(values(&m), [[None, told("0.85")], [told("0.64"), None]]);
-        // GPU0 reads from GPU1: completions of 64 bytes come down its x1 link
-        (m.direction, m.op) = (Some(Direction::Unidirectional), Some(Operation::Read));
-        assert_eq!(values(&m), [[None, told("0.71")], [told("0.86"), None]]);
-    }
-
-    #[test]
-    fn host_rows_and_columns_stand_for_the_nearest_memory() {
-        let mut down = measured(&["host"], &["GPU1", "GPU9", "host"]);
-        assert_eq!(values(&down), [[told("12.89"), None, None]]);
-        down.unit = Unit::MebibytesPerSecond;
-        assert_eq!(values(&down)[0][0], told("12295.36"));
-        let mut up = measured(&["GPU1"], &["host"]);
-        up.op = Some(Operation::Read);
-        assert_eq!(values(&up), [[told("13.59")]]);
-    }
-
-    #[test]
-    fn what_is_not_predicted_is_not_answered() {
-        let machine = machine();
-        let model = Model::new(&machine, Parts::embedded());
-        let mut m = measured(&["GPU0"], &["GPU1"]);
-        m.title = "host_to_all_memcpy_ce".to_owned();
-        assert_eq!(expect_like(&model, &m), None);
-        m.title = "Host to Device Bandwidth, pageable".to_owned();
-        assert_eq!(expect_like(&model, &m), None);
-        m.title.clear();
-        m.unit = Unit::Microseconds;
-        assert_eq!(expect_like(&model, &m), None);
-        (m.unit, m.quantity) = (Unit::GigabytesPerSecond, Quantity::LoadLatency);
-        assert_eq!(expect_like(&model, &m), None);
-    }
-
-    #[test]
-    fn kernels_that_copy_to_and_from_the_host_at_once_are_not_predicted() {
-        let mut m = measured(&["host"], &["GPU1"]);
-        m.engine = Some(Engine::Sm);
-        assert_eq!(values(&m), [[told("12.89")]]);
-        for direction in [Direction::Bidirectional, Direction::BidirectionalShare] {
-            m.direction = Some(direction);
-            for host in ["host", "host0"] {
-                m.rows = vec![host.to_owned()];
-                m.engine = Some(Engine::Sm);
-                assert_eq!(values(&m), [[None]]);
-                m.engine = Some(Engine::Ce);
-                assert!(values(&m)[0][0].is_some());
-            }
-        }
-        m = Matrix { direction: m.direction, engine: Some(Engine::Sm), ..measured(&["GPU0"], &["GPU1"]) };
-        assert!(values(&m)[0][0].is_some(), "between GPUs they are");
-    }
-
-    #[test]
-    fn predict_shows_pairs_and_host_copies_and_leaves_out_what_is_not_there() {
-        let machine = machine();
-        let shown = predict(&Model::new(&machine, Parts::embedded()));
-        let shapes: Vec<_> = shown.iter().map(|m| (m.direction, m.p2p, m.rows.len(), m.cols.len())).collect();
-        let (one, both) = (Some(Direction::Unidirectional), Some(Direction::Bidirectional));
-        let pairs = [(one, Some(true), 2, 2), (both, Some(true), 2, 2), (one, Some(false), 2, 2)];
-        assert_eq!(shapes[..3], pairs);
-        assert_eq!(shapes[3..], [(one, None, 1, 2), (one, None, 2, 1)]);
-        assert_eq!(shown[3].bottlenecks[0][1], told("GPU1–rc0, PCIe 3.0 x16"));
-    }
-
-    #[test]
-    fn a_set_of_transfers_shares_the_machine() {
-        let machine = machine();
-        let model = Model::new(&machine, Parts::embedded());
-        let copy = transfer::Transfer::new;
-        let gb = |set: &[transfer::Transfer]| {
-            let answers = expect_set(&model, set)?;
-            Some(answers.iter().map(|a| format!("{:.2}", a.rate.gb())).collect::<Vec<_>>())
-        };
-        assert_eq!(gb(&[]), Some(Vec::new()));
-        assert_eq!(gb(&[copy("GPU1", "host")]), Some(vec!["13.59".to_owned()]));
-        assert_eq!(gb(&[copy("host0", "GPU1")]), Some(vec!["12.89".to_owned()]));
-        // both go down GPU0's x1 link
-        let alone: f64 = expect_set(&model, &[copy("host", "GPU0")]).unwrap()[0].rate.gb();
-        let shared = expect_set(&model, &[copy("GPU1", "GPU0"), copy("host", "GPU0")]).unwrap();
-        assert!(shared[1].rate.gb() < 0.6 * alone);
-        // the one that reads drives
-        let read = transfer::Transfer { op: Operation::Read, ..copy("GPU1", "GPU0") };
-        assert_eq!(gb(&[read]), Some(vec!["0.71".to_owned()]));
-        let staged = transfer::Transfer { via: Via::Driver, ..copy("GPU1", "GPU0") };
-        let bottleneck = expect_set(&model, &[staged]).unwrap().remove(0).bottleneck;
-        assert!(bottleneck.contains("staging"), "{bottleneck}");
-        assert_eq!(gb(&[copy("GPU0", "GPU9")]), None);
-        assert_eq!(gb(&[copy("host", "host")]), None);
-        assert_eq!(gb(&[transfer::Transfer { memory: HostMemory::Pageable, ..copy("host", "GPU0") }]), None);
-    }
-}
+mod tests;

@@ -20,6 +20,7 @@ pub mod check;
 pub mod cluster;
 pub mod collectives;
 pub mod compare;
+pub mod comparison;
 pub mod copy_time;
 pub mod curve;
 pub mod evidence;

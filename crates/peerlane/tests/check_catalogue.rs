@@ -5,6 +5,7 @@
 use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
 use peerlane::check::{Context, Finding, FindingKind, Severity, check};
+use peerlane::comparison::Comparison;
 use peerlane::evidence::{Text, scan_text};
 use peerlane::model::Model;
 use peerlane::subject::join;
@@ -13,7 +14,7 @@ fn findings(system: &str) -> Vec<Finding> {
     let Some(Ok(machine)) = catalogue::system(system) else { return Vec::new() };
     let case = Case::from(machine);
     let model = Model::new(&case.machine, Parts::embedded());
-    check(&Context { case: &case, model: &model })
+    check(&Context::of(&case, &Comparison::of(&model)))
 }
 
 fn one<'f>(findings: &'f [Finding], rule: &str) -> &'f Finding {
@@ -87,7 +88,7 @@ fn said(text: &str) -> Vec<(String, Severity, Vec<String>)> {
     let mut machines = peerlane::assemble::assemble(scan_text(&Text::new("text", text.as_bytes())));
     let case = Case::from(machines.remove(0));
     let model = Model::new(&case.machine, Parts::embedded());
-    let all = check(&Context { case: &case, model: &model });
+    let all = check(&Context::of(&case, &Comparison::of(&model)));
     all.into_iter().map(|f| (f.rule, f.severity, f.subjects.iter().map(ToString::to_string).collect())).collect()
 }
 

@@ -9,7 +9,7 @@ const ORDER: [(&str, &str); 2] = [
     (
         "peerlane",
         "units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine \
-         : evidence catalogue assemble : solve model assumed flows collectives expectation \
+         : evidence catalogue assemble : solve model assumed flows collectives expectation comparison \
          : plan run measure virtual_machine : cluster simulate infer case what_if lift compare place \
          : check fleet selftest accuracy : export",
     ),

@@ -13,6 +13,7 @@ use peerlane::assemble::assemble;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, check};
+use peerlane::comparison::Comparison;
 use peerlane::evidence::{Found, MAX_STATEMENTS, ReadError, Text, read_path, read_stream, scan_text};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
@@ -34,7 +35,7 @@ fn machines(text: String) -> Vec<Machine> {
         for machine in &machines {
             let case = Case::from(machine.clone());
             let model = Model::new(&case.machine, Parts::embedded());
-            check(&Context { case: &case, model: &model });
+            check(&Context::of(&case, &Comparison::of(&model)));
         }
         machines
     })

@@ -3,6 +3,7 @@
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_system, system_names, system_text};
 use peerlane::check::{Context, Finding, check};
+use peerlane::comparison::Comparison;
 use peerlane::fabric::NodeKind;
 use peerlane::fault::{Fault, Planted};
 use peerlane::machine::Machine;
@@ -62,7 +63,7 @@ fn read(text: &str, system: &str, name: fn(usize) -> String) -> Machine {
 
 fn findings(case: &Case) -> Vec<Finding> {
     let model = Model::new(&case.machine, Parts::embedded());
-    check(&Context { case, model: &model })
+    check(&Context::of(case, &Comparison::of(&model)))
 }
 
 /// The finding as it should be on renamed GPUs.

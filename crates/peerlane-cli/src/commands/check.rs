@@ -7,9 +7,9 @@ use peerlane::assumed::Assumed;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
-use peerlane::expectation::expect_like;
+use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::machine::{Machine, MachineKind, Observed};
+use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
 
 use super::measure::{self, Taken};
@@ -33,18 +33,23 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
     site.fits(&loaded)?;
     let models = models(&loaded);
+    let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let mut checks = Vec::new();
     let format = if args.detail.json { CheckFormat::Json } else { args.format };
-    for (i, (case, model)) in loaded.cases.iter().zip(&models).enumerate() {
-        let checked = site.judge(case, model);
-        if format == CheckFormat::Text {
-            between(out, i == 0)?;
-            report(out, case, model, &checked, args)?;
+    for (i, (case, comparison)) in loaded.cases.iter().zip(&comparisons).enumerate() {
+        let mut checked = site.judge(case, comparison);
+        match format {
+            CheckFormat::Text => {
+                between(out, i == 0)?;
+                report(out, case, comparison, &checked, args)?;
+            }
+            CheckFormat::Json => checked.comparison = Some(MachineComparison::of(comparison)),
+            _ => {}
         }
         checks.push(checked);
     }
     if let Some(file) = &args.html {
-        write_page(file, &loaded, &models, &checks)?;
+        write_page(file, &loaded, &comparisons, &checks)?;
     }
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f.severity));
     match format {
@@ -52,18 +57,18 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         CheckFormat::Json => json(out, &CheckDocument::new(checks))?,
         CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
         CheckFormat::Markdown => {
-            for (i, (model, checked)) in models.iter().zip(&checks).enumerate() {
-                let text = markdown::machine(model, checked.verdict, &checked.findings);
+            for (i, (comparison, checked)) in comparisons.iter().zip(&checks).enumerate() {
+                let text = markdown::machine(comparison, checked.verdict, &checked.findings);
                 write!(out, "{}{text}", if i == 0 { "" } else { "\n" })?;
             }
         }
         CheckFormat::Prometheus => {
-            let judged = |((model, checked), case): ((_, _), &Case)| {
-                let (model, checked): (&Model, &MachineCheck) = (model, checked);
+            let mut all = Vec::new();
+            for ((comparison, checked), case) in comparisons.iter().zip(&checks).zip(&loaded.cases) {
                 let began = case.run().map(|run| run.conditions.began);
-                prometheus::Judged { model, verdict: checked.verdict, findings: &checked.findings, began }
-            };
-            let all: Vec<_> = models.iter().zip(&checks).zip(&loaded.cases).map(judged).collect();
+                let MachineCheck { verdict, findings, .. } = checked;
+                all.push(prometheus::Judged { comparison, verdict: *verdict, findings, began });
+            }
             out.write_all(prometheus::exposition(&all).as_bytes())?;
         }
     }
@@ -88,14 +93,14 @@ pub(super) fn models(loaded: &Loaded) -> Vec<Model<'_>> {
 pub(super) fn write_page<'a>(
     file: &Path,
     loaded: &'a Loaded,
-    models: &'a [Model<'a>],
+    comparisons: &'a [Comparison<'a>],
     checks: &'a [MachineCheck],
 ) -> Result<(), Failure> {
-    let subject = |((model, checked), case)| {
+    let subject = |((comparison, checked), case)| {
         let MachineCheck { verdict, findings, waived, .. }: &'a MachineCheck = checked;
-        html::Subject { case, model, verdict: *verdict, findings, waived }
+        html::Subject { case, comparison, verdict: *verdict, findings, waived }
     };
-    let subjects: Vec<html::Subject> = models.iter().zip(checks).zip(&loaded.cases).map(subject).collect();
+    let subjects: Vec<html::Subject> = comparisons.iter().zip(checks).zip(&loaded.cases).map(subject).collect();
     write_document(file, &html::document(&subjects))
 }
 
@@ -140,7 +145,7 @@ const LINES: usize = 14;
 fn report(
     out: &mut dyn Write,
     case: &Case,
-    model: &Model,
+    comparison: &Comparison,
     checked: &MachineCheck,
     args: &CheckArgs,
 ) -> Result<(), Failure> {
@@ -156,13 +161,13 @@ fn report(
     findings::write(out, &checked.findings, all, verbose)?;
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
-    numbers(out, model, verbose, if all { usize::MAX } else { LINES })?;
+    numbers(out, comparison, verbose, if all { usize::MAX } else { LINES })?;
     // those of a run are shown with it
     if case.run.is_none() {
         curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     }
     if all {
-        heat_maps(out, model)?;
+        heat_maps(out, comparison)?;
     }
     if all || checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
         caveats(out, machine, all, verbose)?;
@@ -188,30 +193,32 @@ const WOULD_TELL_OF_AMD: &str = "To judge it, put beside it what tells widths (`
                                  all but the rates.";
 
 /// What was seen beside what is expected; where nothing is, beside what would be if links were as wide as they can be.
-fn numbers(out: &mut dyn Write, model: &Model, apart: bool, most: usize) -> std::io::Result<()> {
-    let machine = model.machine;
-    let sections = comparison::sections(model, &machine.fabric, apart);
+fn numbers(out: &mut dyn Write, comparison: &Comparison, apart: bool, most: usize) -> std::io::Result<()> {
+    let machine = comparison.model().machine;
+    let sections = comparison::sections(comparison, &machine.fabric, apart);
     if !comparison::only_seen(&sections) {
         return comparison::write(out, &sections, false, most);
     }
     let assumed = Assumed::of(machine, Parts::embedded());
     let assuming = assumed.model(Parts::embedded(), Assume::Parts);
-    let sections = comparison::sections(&assuming, &machine.fabric, apart);
+    let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;
     let stands = sections.iter().any(Section::expects);
     on_assumptions(out, &if stands { assumed.sentences(&assuming) } else { Vec::new() })
 }
 
 /// Every matrix, its numbers coloured by how they compare with what is expected.
-fn heat_maps(out: &mut dyn Write, model: &Model) -> std::io::Result<()> {
-    for Observed { matrix, origin, .. } in &model.machine.matrices {
+fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()> {
+    for series in comparison.matrices() {
+        let matrix = series.matrix();
         writeln!(out)?;
         hang(out, "", &matrix.describe())?;
-        writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
-        let expected = expect_like(model, matrix);
+        if let Some(origin) = series.source().origin() {
+            writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;
+        }
         let rate = matrix.unit.rate(1.0).is_some();
         let look = |i: usize, j: usize| {
-            let expected = expected.as_ref().and_then(|e| e.values.get(i)?.get(j).copied().flatten());
+            let expected = series.expected(i, j).map(|e| e.value);
             match (matrix.value(i, j), expected.filter(|e| *e > 0.0)) {
                 (Some(seen), Some(expected)) if rate => style::of_heat(seen / expected),
                 (Some(seen), Some(expected)) if seen > 0.0 => style::of_heat(expected / seen),

@@ -5,6 +5,7 @@ use std::io::Write;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::compare::{Subject, compare};
+use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
 
@@ -46,11 +47,12 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let models: Vec<Model> =
             compared.iter().map(|(_, case)| Model::new(&case.machine, Parts::embedded())).collect();
         let site = Site::read(None)?;
-        let judged = compared.iter().zip(&models).map(|((_, case), model)| site.judge(case, model));
-        let checks: Vec<MachineCheck> = judged.collect();
-        let judged = compared.iter().zip(&models).zip(&checks).map(|(((_, case), model), checked)| {
+        let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
+        let judged = compared.iter().zip(&comparisons).map(|((_, case), comparison)| site.judge(case, comparison));
+        let checks = judged.collect::<Vec<MachineCheck>>();
+        let judged = compared.iter().zip(&comparisons).zip(&checks).map(|(((_, case), comparison), checked)| {
             let MachineCheck { verdict, findings, waived, .. } = checked;
-            html::Subject { case, model, verdict: *verdict, findings, waived }
+            html::Subject { case, comparison, verdict: *verdict, findings, waived }
         });
         let judged: Vec<html::Subject> = judged.collect();
         write_document(file, &html::compared(&judged, &document))?;

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
-use peerlane::evidence::{Engine, Matrix, Operation};
-use peerlane::expectation::expect_like;
+use peerlane::comparison::Comparison;
+use peerlane::evidence::{Engine, Operation};
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::lift::{Lift, lifts};
@@ -85,7 +85,7 @@ fn ahead(model: &Model, a: NodeId, b: NodeId) -> Transfer {
 }
 
 /// Everything there is to say about the way from `a` to `b`.
-fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
+fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocument {
     let machine = model.machine;
     let fabric = &machine.fabric;
     let ahead = ahead(model, a, b);
@@ -123,7 +123,7 @@ fn explain(model: &Model, a: NodeId, b: NodeId) -> ExplanationDocument {
         unknown,
         assumptions: Vec::new(),
         lifts: lifts(model, &ahead),
-        observed: observed(model, a, b),
+        observed: observed(&Comparison::of(model), a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
@@ -179,49 +179,35 @@ fn evidence(link: Option<&Link>) -> Vec<String> {
 }
 
 /// The numbers seen or published of the two, in either order.
-fn observed(model: &Model, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
-    let machine = model.machine;
+fn observed(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
+    let fabric = &comparison.model().machine.fabric;
     let is = |name: &str, id: NodeId| {
-        machine.fabric.find(name) == Some(id) || (name == HOST && machine.fabric.node(id).kind == NodeKind::Host)
-    };
-    let cells = |matrix: &Matrix| {
-        let mut at = Vec::new();
-        for (i, row) in matrix.rows.iter().enumerate() {
-            for (j, col) in matrix.cols.iter().enumerate() {
-                if (is(row, a) && is(col, b)) || (is(row, b) && is(col, a)) {
-                    at.push((i, j));
-                }
-            }
-        }
-        at
+        fabric.find(name) == Some(id) || (name == HOST && fabric.node(id).kind == NodeKind::Host)
     };
     let mut all = Vec::new();
-    let mut add = |matrix: &Matrix, published: bool, evidence: String, range: Option<(f64, f64)>| {
-        let expected = expect_like(model, matrix);
-        for (i, j) in cells(matrix) {
-            let Some(value) = matrix.value(i, j) else { continue };
-            let (low, high) = range.unwrap_or((value, value));
-            all.push(ObservedCell {
-                quantity: matrix.quantity,
-                op: matrix.op,
-                what: matrix.describe(),
-                row: matrix.rows.get(i).cloned().unwrap_or_default(),
-                col: matrix.cols.get(j).cloned().unwrap_or_default(),
-                low,
-                high,
-                unit: matrix.unit,
-                expected: expected.as_ref().and_then(|e| e.values.get(i)?.get(j).copied().flatten()),
-                published,
-                evidence: evidence.clone(),
-            });
+    for series in comparison.series() {
+        let matrix = series.matrix();
+        for (i, row) in matrix.rows.iter().enumerate() {
+            for (j, col) in matrix.cols.iter().enumerate() {
+                let Some(measured) = series.measured(i, j) else { continue };
+                if !(is(row, a) && is(col, b) || is(row, b) && is(col, a)) {
+                    continue;
+                }
+                all.push(ObservedCell {
+                    quantity: matrix.quantity,
+                    op: matrix.op,
+                    what: matrix.describe(),
+                    row: row.clone(),
+                    col: col.clone(),
+                    low: measured.value,
+                    high: measured.upto,
+                    unit: matrix.unit,
+                    expected: series.expected(i, j).map(|e| e.value),
+                    published: measured.source.published(),
+                    evidence: measured.source.to_string(),
+                });
+            }
         }
-    };
-    for seen in &machine.matrices {
-        add(&seen.matrix, seen.published, seen.origin.to_string(), None);
-    }
-    for statement in &machine.statements {
-        let range = Some((statement.low, statement.high));
-        add(&statement.to_matrix(), true, statement.text.clone(), range);
     }
     all
 }

@@ -11,6 +11,7 @@ use std::thread;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
+use peerlane::comparison::Comparison;
 use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Odd, compare};
 use peerlane::model::Model;
 use peerlane::run::{MAX_RUN_BYTES, Run, looks_like_run};
@@ -149,7 +150,7 @@ fn why(file: &str, settings: &Settings) -> Vec<String> {
     let case = text(file).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
     let Some(case) = case else { return Vec::new() };
     let model = Model::new(&case.machine, Parts::embedded());
-    let found = check_with(&Context { case: &case, model: &model }, settings).findings;
+    let found = check_with(&Context::of(&case, &Comparison::of(&model)), settings).findings;
     let faults = found.into_iter().filter(|f| f.kind == FindingKind::Fault && f.severity >= Severity::Warning);
     faults.map(|f| format!("{} [{}]", f.summary, f.rule)).collect()
 }

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
+use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison};
 use peerlane::evidence::{Engine, Operation};
-use peerlane::expectation::{ExpectedMatrix, predict};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
@@ -13,7 +13,7 @@ use peerlane::units::Bytes;
 
 use super::{between, heading, json, on_assumptions};
 use crate::args::PredictArgs;
-use crate::render::comparison::{between as pairs_in_words, describe};
+use crate::render::comparison::between as pairs_in_words;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, number, wrap};
 use crate::render::{WIDTH, matrix};
@@ -29,7 +29,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     for (i, machine) in loaded.machines().enumerate() {
         let assumed = Assumed::of(machine, Parts::embedded());
         let model = assumed.model(Parts::embedded(), Assume::Usual);
-        let matrices = predict(&model);
+        let comparison = Comparison::of(&model);
+        let matrices = comparison.predicted();
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
         // what is taken of links that nothing uses does not matter
         let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
@@ -45,7 +46,10 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             }
             by_size(out, &curves)?;
         }
-        predictions.push(MachinePrediction { name: machine.name.clone(), assumptions, matrices, curves });
+        if args.detail.json {
+            let (name, comparison) = (machine.name.clone(), MachineComparison::of(&comparison));
+            predictions.push(MachinePrediction { name, assumptions, matrices, curves, comparison });
+        }
     }
     if args.detail.json {
         json(out, &PredictionDocument::new(predictions))?;
@@ -107,7 +111,7 @@ fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
 
 fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose: bool) -> io::Result<()> {
     writeln!(out)?;
-    hang(out, "", &describe(expected))?;
+    hang(out, "", &expected.metric().describe())?;
     matrix::numbers(out, &expected.rows, &expected.cols, &expected.values)?;
     let groups = by_bottleneck(expected, |what| if verbose { what.to_owned() } else { alike(fabric, what) });
     let most = if verbose { usize::MAX } else { BOTTLENECKS };

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use peerlane::comparison::Comparison;
+
 use super::check::{machines, models, write_page};
 use super::site::Site;
 use crate::args::ReportArgs;
@@ -10,9 +12,11 @@ use crate::{Failure, Outcome};
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
     let models = models(&loaded);
+    let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
     let site = Site::read(None)?;
-    let checks: Vec<_> = loaded.cases.iter().zip(&models).map(|(case, model)| site.judge(case, model)).collect();
-    write_page(&args.output, &loaded, &models, &checks)?;
+    let judged = loaded.cases.iter().zip(&comparisons).map(|(case, comparison)| site.judge(case, comparison));
+    let checks = judged.collect::<Vec<_>>();
+    write_page(&args.output, &loaded, &comparisons, &checks)?;
     if args.output != Path::new("-") {
         crate::say(&format!("wrote {}", args.output.display()));
     }

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
 use peerlane::check::{Context, Finding, Settings, check_with, verdict};
+use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
-use peerlane::model::Model;
 use peerlane::run::Run;
 
 use super::fleet;
@@ -59,9 +59,9 @@ impl Site {
         Ok(())
     }
 
-    /// What the rules say of a machine through its model, and what changed if it has a run.
-    pub(super) fn judge<'a>(&self, case: &'a Case, model: &'a Model<'a>) -> MachineCheck {
-        let context = Context { case, model };
+    /// What the rules say of a machine through its comparison, and what changed if it has a run.
+    pub(super) fn judge<'a>(&self, case: &'a Case, comparison: &'a Comparison<'a>) -> MachineCheck {
+        let context = Context::of(case, comparison);
         let name = &case.machine.name;
         let mut all = check_with(&context, &self.settings);
         if let (Some(before), Some(run)) = (&self.before, case.run()) {
@@ -70,7 +70,7 @@ impl Site {
             all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         }
         let verdict = verdict(&context, &all.findings);
-        MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived }
+        MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived, comparison: None }
     }
 
     /// What changed since the earlier run.

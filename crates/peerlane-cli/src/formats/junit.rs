@@ -99,7 +99,13 @@ mod tests {
             cost: None,
         };
         let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
-        let checks = [MachineCheck { name: "m<1>".into(), verdict: Verdict::Degraded, findings, waived: Vec::new() }];
+        let checks = [MachineCheck {
+            name: "m<1>".into(),
+            verdict: Verdict::Degraded,
+            findings,
+            waived: Vec::new(),
+            comparison: None,
+        }];
         let text = document(&checks, FailOn::Error);
         let rules = rule_ids().count();
         assert!(

@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use peerlane::check::{Finding, FindingKind, Severity, Verdict};
-use peerlane::model::Model;
+use peerlane::comparison::Comparison;
 
 use crate::render::figures::Row;
 use crate::render::text::span;
 use crate::render::{comparison, findings, plain, tree};
 
 /// One machine's report.
-pub(crate) fn machine(model: &Model, verdict: Verdict, found: &[Finding]) -> String {
-    let machine = model.machine;
+pub(crate) fn machine(comparison: &Comparison, verdict: Verdict, found: &[Finding]) -> String {
+    let machine = comparison.model().machine;
     let mut text = String::new();
     let title = match &machine.title {
         Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
@@ -29,7 +29,7 @@ pub(crate) fn machine(model: &Model, verdict: Verdict, found: &[Finding]) -> Str
     for finding in found {
         one(&mut text, finding);
     }
-    numbers(&mut text, model);
+    numbers(&mut text, comparison);
     let drawn = plain(|out| tree::write(out, &machine.fabric, tree::Options { verbose: false }));
     let fence = fence(&drawn);
     let _ = writeln!(text, "\n<details><summary>The machine</summary>\n\n{fence}text\n{drawn}{fence}\n\n</details>");
@@ -61,8 +61,8 @@ fn one(text: &mut String, finding: &Finding) {
     }
 }
 
-fn numbers(text: &mut String, model: &Model) {
-    let rows = comparison::rows(&comparison::sections(model, &model.machine.fabric, false));
+fn numbers(text: &mut String, compared: &Comparison) {
+    let rows = comparison::rows(&comparison::sections(compared, &compared.model().machine.fabric, false));
     if rows.is_empty() {
         return;
     }

@@ -7,16 +7,14 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use peerlane::check::{Finding, FindingKind, Severity, Verdict};
-use peerlane::evidence::{Direction, Engine, Matrix, Operation};
-use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
-use peerlane::machine::Machine;
-use peerlane::model::Model;
+use peerlane::comparison::{Comparison, Metric};
+use peerlane::evidence::{Direction, Engine, Operation};
 use peerlane::subject::join;
 
 /// One machine, judged.
 pub(crate) struct Judged<'a> {
-    /// The machine, through its model.
-    pub(crate) model: &'a Model<'a>,
+    /// What was measured beside what should be.
+    pub(crate) comparison: &'a Comparison<'a>,
     /// The verdict.
     pub(crate) verdict: Verdict,
     /// The findings.
@@ -71,11 +69,10 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
     let mut counts = Family::new("peerlane_findings", "Number of findings by severity.");
     let mut verdicts = Family::new("peerlane_verdict", "1 for the verdict of the last check, 0 for the others.");
     let mut began = Family::new("peerlane_run_start_timestamp_seconds", "When the run began whose numbers these are.");
-    for Judged { model, verdict, findings, began: at } in machines {
-        let machine = model.machine;
-        observed(&mut rates, &mut times, machine);
-        expectations(&mut expected, model);
-        let name = machine.name.as_str();
+    for Judged { comparison, verdict, findings, began: at } in machines {
+        let name = comparison.model().machine.name.as_str();
+        observed(&mut rates, &mut times, comparison);
+        expectations(&mut expected, comparison);
         for finding in *findings {
             let subjects = join(&finding.subjects, " ");
             let (kind, severity) = (kind(finding.kind), severity(finding.severity));
@@ -111,72 +108,66 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
     text
 }
 
-fn observed(rates: &mut Family, times: &mut Family, machine: &Machine) {
+fn observed(rates: &mut Family, times: &mut Family, comparison: &Comparison) {
+    let machine = comparison.model().machine.name.as_str();
     // own measurements stand after what others state, and the last is the freshest
-    for observed in machine.matrices.iter().rev() {
-        let matrix = &observed.matrix;
-        let size = matrix.size.map(|s| s.0.to_string()).unwrap_or_default();
-        let from = if observed.published { "published" } else { "measured" };
-        for_each_cell(&matrix.rows, &matrix.cols, &matrix.values, |row, col, value| {
-            let mut labels = vec![("machine", machine.name.as_str()), ("row", row), ("column", col)];
-            labels.extend(kind_of(matrix));
-            labels.extend([("bytes", size.as_str()), ("test", matrix.title.as_str()), ("from", from)]);
-            if let Some(rate) = matrix.unit.rate(value) {
-                rates.add(&labels, rate.bytes_per_second());
-            } else if let Some(time) = matrix.unit.time(value) {
-                labels.push(("quantity", matrix.quantity.name()));
-                times.add(&labels, time.seconds());
-            }
-        });
-    }
-}
-
-/// Expectations for what was seen, and what can be predicted besides.
-fn expectations(family: &mut Family, model: &Model) {
-    let like = model.machine.matrices.iter().filter_map(|o| expect_like(model, &o.matrix));
-    for expected in like.chain(predict(model)) {
-        let ExpectedMatrix { rows, cols, values, .. } = &expected;
-        let matrix = expected.asked();
-        for_each_cell(rows, cols, values, |row, col, value| {
-            let mut labels = vec![("machine", model.machine.name.as_str()), ("row", row), ("column", col)];
-            labels.extend(kind_of(&matrix));
-            if let Some(rate) = matrix.unit.rate(value) {
-                family.add(&labels, rate.bytes_per_second());
-            }
-        });
-    }
-}
-
-fn for_each_cell(rows: &[String], cols: &[String], values: &[Vec<Option<f64>>], mut each: impl FnMut(&str, &str, f64)) {
-    for (row, line) in rows.iter().zip(values) {
-        for (col, value) in cols.iter().zip(line) {
-            if let Some(value) = value {
-                each(row, col, *value);
+    for series in comparison.matrices().iter().rev() {
+        let (matrix, metric) = (series.matrix(), series.metric());
+        let size = metric.size.map(|s| s.0.to_string()).unwrap_or_default();
+        let from = if series.source().published() { "published" } else { "measured" };
+        for (i, row) in matrix.rows.iter().enumerate() {
+            for (j, col) in matrix.cols.iter().enumerate() {
+                let Some(value) = matrix.value(i, j) else { continue };
+                let mut labels = vec![("machine", machine), ("row", row.as_str()), ("column", col.as_str())];
+                labels.extend(kind_of(&metric));
+                labels.extend([("bytes", size.as_str()), ("test", matrix.title.as_str()), ("from", from)]);
+                if let Some(rate) = metric.unit.rate(value) {
+                    rates.add(&labels, rate.bytes_per_second());
+                } else if let Some(time) = metric.unit.time(value) {
+                    labels.push(("quantity", metric.quantity.name()));
+                    times.add(&labels, time.seconds());
+                }
             }
         }
     }
 }
 
-/// Labels of what a matrix holds; empty where it does not say.
-fn kind_of(matrix: &Matrix) -> [(&'static str, &'static str); 4] {
-    let direction = match matrix.direction {
+/// Expectations for what was measured, and what can be predicted besides.
+fn expectations(family: &mut Family, comparison: &Comparison) {
+    let machine = comparison.model().machine.name.as_str();
+    for table in comparison.tables() {
+        for cell in &table.cells {
+            let ends = table.rows.get(cell.row).zip(table.cols.get(cell.col));
+            let (Some((row, col)), Some(expected)) = (ends, &cell.expected) else { continue };
+            let mut labels = vec![("machine", machine), ("row", row.as_str()), ("column", col.as_str())];
+            labels.extend(kind_of(&table.metric));
+            if let Some(rate) = table.metric.unit.rate(expected.value) {
+                family.add(&labels, rate.bytes_per_second());
+            }
+        }
+    }
+}
+
+/// Labels of what a number is of; empty where its source does not say.
+fn kind_of(metric: &Metric) -> [(&'static str, &'static str); 4] {
+    let direction = match metric.direction {
         Some(Direction::Unidirectional) => "one-way",
         Some(Direction::Bidirectional) => "both-ways-summed",
         Some(Direction::BidirectionalShare) => "both-ways-share",
         None => "",
     };
-    let engine = match matrix.engine {
+    let engine = match metric.engine {
         Some(Engine::Ce) => "ce",
         Some(Engine::Sm) => "sm",
         Some(Engine::Nic) => "nic",
         None => "",
     };
-    let op = match matrix.op {
+    let op = match metric.op {
         Some(Operation::Write) => "write",
         Some(Operation::Read) => "read",
         None => "",
     };
-    let p2p = match matrix.p2p {
+    let p2p = match metric.p2p {
         Some(true) => "on",
         Some(false) => "off",
         None => "",
@@ -211,14 +202,16 @@ mod tests {
     use peerlane::case::Case;
     use peerlane::catalogue::{self, Parts};
     use peerlane::check::{Context, check, verdict};
+    use peerlane::model::Model;
 
     fn text(name: &str) -> String {
         let case = Case::from(catalogue::system(name).unwrap().unwrap());
         let model = Model::new(&case.machine, Parts::embedded());
-        let context = Context { case: &case, model: &model };
+        let comparison = Comparison::of(&model);
+        let context = Context::of(&case, &comparison);
         let findings = check(&context);
         let verdict = verdict(&context, &findings);
-        exposition(&[Judged { model: &model, verdict, findings: &findings, began: None }])
+        exposition(&[Judged { comparison: &comparison, verdict, findings: &findings, began: None }])
     }
 
     #[test]

@@ -9,6 +9,7 @@ use flate2::write::GzEncoder;
 use peerlane::case::Case;
 use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
+use peerlane::comparison::Comparison;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
@@ -18,7 +19,7 @@ use super::document::{
     ClassView, Labelled, LinkView, MachineReport, NodeView, ReportDocument, RunRecord, SCHEMA, WaivedView,
 };
 use super::tables::{MOST_DEVICES, Tables, short};
-use super::{charts, comparison, facts, findings, matrices};
+use super::{charts, comparison as side_by_side, facts, findings, matrices};
 use crate::formats::markdown;
 use crate::render::comparison::{only_seen, sections};
 use crate::render::drawing::{Drawing, rates};
@@ -28,8 +29,8 @@ use crate::render::{findings as words, label, plain, tree};
 pub(crate) struct Subject<'a> {
     /// The machine, and what else was given about it.
     pub(crate) case: &'a Case,
-    /// Its model.
-    pub(crate) model: &'a Model<'a>,
+    /// What was measured on it beside what should be.
+    pub(crate) comparison: &'a Comparison<'a>,
     /// The verdict.
     pub(crate) verdict: Verdict,
     /// The findings, in order.
@@ -50,22 +51,24 @@ pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> Re
     for (machine, design) in document.machines.iter_mut().zip(&designs.designs) {
         machine.name.clone_from(&design.name);
     }
-    document.comparison = Some(comparison::comparison(designs, &document.machines));
+    document.comparison = Some(side_by_side::comparison(designs, &document.machines));
     document
 }
 
 fn machine(subject: &Subject) -> MachineReport {
-    let model = subject.model;
-    // where nothing of what was seen can be expected otherwise, it stands beside what parts can do
-    if only_seen(&sections(model, &model.machine.fabric, false)) {
-        return beside(subject, &Model::assuming(model.machine, model.parts, Assume::Parts));
+    let Model { machine, parts, .. } = subject.comparison.model();
+    // where nothing of what was measured can be expected otherwise, it stands beside what parts can do
+    if only_seen(&sections(subject.comparison, &machine.fabric, false)) {
+        let assuming = Model::assuming(machine, parts, Assume::Parts);
+        return beside(subject, &Comparison::of(&assuming));
     }
-    beside(subject, model)
+    beside(subject, subject.comparison)
 }
 
 /// A machine's report, its numbers beside what a model expects.
-fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
-    let Subject { case, model, verdict, findings: found, waived } = *subject;
+fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport {
+    let Subject { case, comparison, verdict, findings: found, waived } = *subject;
+    let model = comparison.model();
     let (machine, run) = (&case.machine, case.run());
     let fabric = &machine.fabric;
     let mut tables = Tables::new(expecting);
@@ -105,7 +108,7 @@ fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
         summary: words::counts(found),
         findings: views,
         waived,
-        markdown: markdown::machine(model, verdict, found),
+        markdown: markdown::machine(comparison, verdict, found),
         drawing: Drawing::of(model),
         tree,
         nodes,
@@ -117,7 +120,7 @@ fn beside<'m>(subject: &Subject, expecting: &'m Model<'m>) -> MachineReport {
         facts: facts::all(case),
         contradictions: machine.contradictions.iter().map(|c| c.message.clone()).collect(),
         unknown: machine.unknown.iter().map(ToString::to_string).collect(),
-        assumptions: expecting.assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
+        assumptions: expecting.model().assumptions().into_iter().chain(machine.assumptions.iter().cloned()).collect(),
         warnings: machine.warnings.iter().map(ToString::to_string).collect(),
         notes: machine.notes.clone(),
         record: run.and_then(record),

@@ -1,9 +1,9 @@
 //! Every matrix of numbers beside what should stand in it: measured, published, stated in words, or only predicted.
 
+use peerlane::comparison::{Expected, ExpectedMatrix, Metric, Series, Source};
 use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::fabric::{Fabric, NodeId};
-use peerlane::machine::{Observed, Statement};
+use peerlane::machine::{Observed, Spread, Statement};
 use peerlane::model::{PeerAccess, Transfer};
 use peerlane::names::{is_host, natural, ranges};
 use peerlane::run::{self, CellMatrix, FlagKind, Run};
@@ -11,7 +11,6 @@ use peerlane::run::{self, CellMatrix, FlagKind, Run};
 use super::document::{MatrixView, Remark, SpreadView};
 use super::figures::Kind;
 use super::tables::{MOST_DEVICES, Tables, bound, bounds, short_grid};
-use crate::render::comparison::describe;
 
 /// The most cells of all matrices together; what is beyond is left out, largest first. A page of more is too large to
 /// be attached to anything.
@@ -22,26 +21,27 @@ const SELF: &str = "self";
 
 /// All matrices, those that were measured first.
 pub(super) fn all(tables: &mut Tables, run: Option<&Run>) -> Vec<MatrixView> {
+    let comparison = tables.comparison;
     let machine = tables.model.machine;
     let held = run.map(|run| (run, run::matrices(&run.cells)));
     let mut views = Vec::new();
-    for observed in &machine.matrices {
+    for series in comparison.matrices() {
         let own = held.as_ref().and_then(|(run, all)| {
-            let same = all.iter().find(|own| own.matrix == observed.matrix)?;
+            let same = all.iter().find(|own| own.matrix == *series.matrix())?;
             Some((*run, same))
         });
-        views.push(of_observed(tables, observed, own));
+        views.push(of_measured(tables, series, own));
     }
     // what this program measured stands before what others published
     views.sort_by_key(|view| view.obtained != "measured");
-    let mut seen: Vec<Matrix> = machine.matrices.iter().map(|o| o.matrix.clone()).collect();
+    let mut known: Vec<Matrix> = machine.matrices.iter().map(|o| o.matrix.clone()).collect();
     for group in groups(&machine.statements) {
         let matrix = together(&group);
         views.push(of_statements(tables, &group, &matrix));
-        seen.push(matrix);
+        known.push(matrix);
     }
-    for expected in predict(tables.model) {
-        if !seen.iter().any(|matrix| covers(matrix, &expected)) {
+    for expected in comparison.predicted() {
+        if !known.iter().any(|matrix| covers(matrix, &expected)) {
             views.push(of_prediction(tables, &expected));
         }
     }
@@ -54,19 +54,19 @@ pub(super) fn all(tables: &mut Tables, run: Option<&Run>) -> Vec<MatrixView> {
     views
 }
 
-fn of_observed(tables: &mut Tables, observed: &Observed, own: Option<(&Run, &CellMatrix)>) -> MatrixView {
-    let Observed { matrix, origin, also, published, spread } = observed;
+fn of_measured(tables: &mut Tables, series: &Series, own: Option<(&Run, &CellMatrix)>) -> MatrixView {
+    let matrix = series.matrix();
     let mut view = blank(tables, matrix);
-    view.obtained = if *published { "published" } else { "measured" };
+    view.obtained = if series.source().published() { "published" } else { "measured" };
     view.title = Some(matrix.title.clone()).filter(|t| !t.is_empty());
     view.seen = short_grid(&matrix.values);
-    expect(tables, &mut view, expect_like(tables.model, matrix));
-    let of = |s: &Option<peerlane::machine::Spread>| {
-        s.map(|s| SpreadView { n: s.n, low: bound(s.low), high: bound(s.high) })
-    };
-    view.spread = spread.iter().map(|row| row.iter().map(of).collect()).collect();
-    view.sources = tables.sources(std::slice::from_ref(origin));
-    view.sources.extend(tables.sources(also));
+    expect(tables, &mut view, |i, j| series.expected(i, j).cloned());
+    if let Source::Matrix(Observed { origin, also, spread, .. }) = series.source() {
+        let of = |s: &Option<Spread>| s.map(|s| SpreadView { n: s.n, low: bound(s.low), high: bound(s.high) });
+        view.spread = spread.iter().map(|row| row.iter().map(of).collect()).collect();
+        view.sources = tables.sources(std::slice::from_ref(origin));
+        view.sources.extend(tables.sources(also));
+    }
     for at in view.sources.clone() {
         tables.tells(at, &view.what);
     }
@@ -170,15 +170,18 @@ fn of_statements(tables: &mut Tables, group: &[&Statement], matrix: &Matrix) -> 
     if high != matrix.values {
         view.upto = short_grid(&high);
     }
-    expect(tables, &mut view, expect_like(tables.model, matrix));
+    let (comparison, metric) = (tables.comparison, Metric::of(matrix));
+    // sources do not say whether they count what is copied within a GPU once or twice
+    let among = |row: &str, col: &str| if col == SELF { None } else { comparison.expected(&metric, row, col) };
+    expect(tables, &mut view, |i, j| among(matrix.rows.get(i)?, matrix.cols.get(j)?));
     view
 }
 
 fn of_prediction(tables: &mut Tables, expected: &ExpectedMatrix) -> MatrixView {
-    let mut view = blank(tables, &expected.asked());
-    view.what = describe(expected);
+    let (comparison, metric) = (tables.comparison, expected.metric());
+    let mut view = blank(tables, &metric.matrix(expected.rows.clone(), expected.cols.clone()));
     view.obtained = "predicted";
-    expect(tables, &mut view, Some(expected.clone()));
+    expect(tables, &mut view, |i, j| comparison.expected(&metric, expected.rows.get(i)?, expected.cols.get(j)?));
     view
 }
 
@@ -242,13 +245,23 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
 }
 
 /// Fills in what should be.
-fn expect(tables: &mut Tables, view: &mut MatrixView, expected: Option<ExpectedMatrix>) {
-    let Some(expected) = expected.filter(|e| e.values.iter().flatten().any(Option::is_some)) else { return };
-    view.expected = short_grid(&expected.values);
-    view.least = bounds(&expected.low);
-    view.most = bounds(&expected.high);
-    for row in &expected.bottlenecks {
-        let words = row.iter().map(|why| why.as_deref().filter(|w| !w.is_empty()).map(|why| tables.word(why)));
+fn expect(tables: &mut Tables, view: &mut MatrixView, at: impl Fn(usize, usize) -> Option<Expected>) {
+    let grid: Vec<Vec<Option<Expected>>> =
+        (0..view.rows.len()).map(|i| (0..view.cols.len()).map(|j| at(i, j)).collect()).collect();
+    if !grid.iter().flatten().any(Option::is_some) {
+        return;
+    }
+    let of = |number: fn(&Expected) -> f64| -> Vec<Vec<Option<f64>>> {
+        grid.iter().map(|row| row.iter().map(|e| e.as_ref().map(number)).collect()).collect()
+    };
+    view.expected = short_grid(&of(|e| e.value));
+    view.least = bounds(&of(|e| e.low));
+    view.most = bounds(&of(|e| e.high));
+    for row in &grid {
+        let words = row.iter().map(|e| {
+            let words = &e.as_ref()?.binding.words;
+            (!words.is_empty()).then(|| tables.word(words))
+        });
         view.bound.push(words.collect());
     }
 }
@@ -275,12 +288,13 @@ fn transfer(fabric: &Fabric, matrix: &Matrix, row: &str, col: &str) -> Option<Tr
 mod tests {
     use super::*;
     use peerlane::catalogue::{self, Parts};
+    use peerlane::comparison::Comparison;
     use peerlane::model::Model;
 
     fn views(name: &str) -> Vec<MatrixView> {
         let machine = catalogue::system(name).unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
-        all(&mut Tables::new(&model), None)
+        all(&mut Tables::new(&Comparison::of(&model)), None)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use peerlane::comparison::Comparison;
 use peerlane::evidence::{Engine, Operation, Origin};
 use peerlane::fabric::{Fabric, Link, LinkId, NodeId, NodeKind};
 use peerlane::machine::Machine;
@@ -15,6 +16,7 @@ pub(super) const MOST_DEVICES: usize = 64;
 
 /// The tables of one machine.
 pub(super) struct Tables<'a> {
+    pub(super) comparison: &'a Comparison<'a>,
     pub(super) model: &'a Model<'a>,
     pub(super) words: Vec<String>,
     pub(super) paths: Vec<PathView>,
@@ -30,7 +32,8 @@ pub(super) struct Tables<'a> {
 }
 
 impl<'a> Tables<'a> {
-    pub(super) fn new(model: &'a Model<'a>) -> Self {
+    pub(super) fn new(comparison: &'a Comparison<'a>) -> Self {
+        let model = comparison.model();
         let fabric = &model.machine.fabric;
         let mut link_at = HashMap::new();
         for id in fabric.link_ids() {
@@ -39,6 +42,7 @@ impl<'a> Tables<'a> {
             link_at.entry((b, a)).or_insert(id);
         }
         Tables {
+            comparison,
             model,
             words: Vec::new(),
             paths: Vec::new(),
@@ -210,7 +214,8 @@ mod tests {
     fn ways_are_told_once_and_lead_from_end_to_end() {
         let machine = catalogue::system("exxact-devbox").unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
-        let mut tables = Tables::new(&model);
+        let comparison = Comparison::of(&model);
+        let mut tables = Tables::new(&comparison);
         let id = |name: &str| machine.fabric.find(name).unwrap();
         let there = tables.path_between(id("GPU0"), id("GPU2")).unwrap();
         assert_eq!(tables.path_between(id("GPU0"), id("GPU2")), Some(there));
@@ -240,7 +245,8 @@ mod tests {
                 .map(|source| peerlane::evidence::Evidence { origin: origin(source), fact: fact() })
                 .collect();
             let model = Model::new(&machine, Parts::embedded());
-            let mut tables = Tables::new(&model);
+            let comparison = Comparison::of(&model);
+            let mut tables = Tables::new(&comparison);
             let at = tables.source(text);
             tables.evidence[at].place.clone()
         };

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
 use peerlane::evidence::Unit;
-use peerlane::expectation::{ExpectedMatrix, expect_like, predict};
 use peerlane::fabric::Fabric;
-use peerlane::model::Model;
 use peerlane::names::{natural, ranges};
 
 use super::style::{self, paint};
@@ -57,38 +56,21 @@ struct Cell {
 ///
 /// Matrices that measure the same are taken together, unless `apart`. Classes are those of `known`: a model may stand on places that
 /// nothing tells.
-pub(crate) fn sections(model: &Model, known: &Fabric, apart: bool) -> Vec<Section> {
-    let machine = model.machine;
+pub(crate) fn sections(comparison: &Comparison, known: &Fabric, apart: bool) -> Vec<Section> {
     let mut sections = Sections { fabric: known, apart, all: Vec::new() };
-    for observed in &machine.matrices {
-        if let Some(expected) = expect_like(model, &observed.matrix) {
-            let seen = |i, j| observed.matrix.value(i, j).map(|v| (v, v));
-            let source = match (apart, observed.published) {
-                (true, _) => label::origin(&observed.origin),
-                (false, true) => "published".to_owned(),
-                (false, false) => observed.origin.tool.to_owned(),
-            };
-            sections.add(observed.matrix.describe(), source, &expected, seen);
-        }
-    }
-    for statement in &machine.statements {
-        let asked = statement.to_matrix();
-        if let Some(expected) = expect_like(model, &asked) {
-            let seen = |i, j| asked.value(i, j).map(|_| (statement.low, statement.high));
-            sections.add(asked.describe(), "stated in words".to_owned(), &expected, seen);
-        }
+    for series in comparison.series().iter().filter(|s| s.is_predicted_rate()) {
+        let source = match series.source() {
+            Source::Matrix(observed) if apart => label::origin(&observed.origin),
+            Source::Matrix(observed) if observed.published => "published".to_owned(),
+            Source::Matrix(observed) => observed.origin.tool.to_owned(),
+            Source::Statement(_) => "stated in words".to_owned(),
+        };
+        sections.add_series(source, series);
     }
     if sections.all.is_empty() {
-        for expected in predict(model) {
-            sections.add(describe(&expected), String::new(), &expected, |_, _| None);
-        }
+        comparison.predicted().iter().for_each(|expected| sections.add_predicted(expected));
     }
     sections.all
-}
-
-/// A prediction in words, as a measured matrix would be described.
-pub(crate) fn describe(expected: &ExpectedMatrix) -> String {
-    expected.asked().describe()
 }
 
 struct Sections<'a> {
@@ -98,27 +80,35 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Adds the cells that were seen; where nothing was, those that have an expectation.
-    fn add(
-        &mut self,
-        what: String,
-        source: String,
-        expected: &ExpectedMatrix,
-        seen: impl Fn(usize, usize) -> Option<(f64, f64)>,
-    ) {
-        let mut cells = Vec::new();
-        let any_seen = (0..expected.rows.len()).any(|i| (0..expected.cols.len()).any(|j| seen(i, j).is_some()));
-        for (i, row) in expected.rows.iter().enumerate() {
-            for (j, col) in expected.cols.iter().enumerate() {
-                let value = expected.values.get(i).and_then(|r| r.get(j)).copied().flatten();
-                let expected = value.filter(|v| *v > 0.0);
-                let shown = if any_seen { seen(i, j).is_some() } else { expected.is_some() };
-                if shown && row != col {
-                    let (row, col, class) = (row.clone(), col.clone(), class(self.fabric, row, col));
-                    cells.push(Cell { row, col, class, expected, seen: seen(i, j) });
-                }
-            }
-        }
+    /// Adds the cells that were measured; where none was, those that have an expectation.
+    fn add_series(&mut self, source: String, series: &Series) {
+        let matrix = series.matrix();
+        let any_measured = matrix.values.iter().flatten().any(Option::is_some);
+        let cells = ends(&matrix.rows, &matrix.cols).filter_map(|(i, j, row, col)| {
+            let expected = series.expected(i, j).map(|e| e.value).filter(|v| *v > 0.0);
+            let seen = series.measured(i, j).map(|m| (m.value, m.upto));
+            let shown = if any_measured { seen.is_some() } else { expected.is_some() };
+            shown.then(|| self.cell(row, col, expected, seen))
+        });
+        let cells = cells.collect();
+        self.add(matrix.describe(), source, matrix.unit, cells);
+    }
+
+    /// Adds the cells that have an expectation.
+    fn add_predicted(&mut self, expected: &ExpectedMatrix) {
+        let cells = ends(&expected.rows, &expected.cols).filter_map(|(i, j, row, col)| {
+            let value = expected.values.get(i)?.get(j).copied().flatten().filter(|v| *v > 0.0)?;
+            Some(self.cell(row, col, Some(value), None))
+        });
+        let cells = cells.collect();
+        self.add(expected.metric().describe(), String::new(), expected.unit, cells);
+    }
+
+    fn cell(&self, row: &str, col: &str, expected: Option<f64>, seen: Option<(f64, f64)>) -> Cell {
+        Cell { row: row.to_owned(), col: col.to_owned(), class: class(self.fabric, row, col), expected, seen }
+    }
+
+    fn add(&mut self, what: String, source: String, unit: Unit, cells: Vec<Cell>) {
         let same = |s: &&mut Section| s.what == what && (!self.apart || s.sources.contains(&source));
         match self.all.iter_mut().find(same) {
             _ if cells.is_empty() => {}
@@ -128,9 +118,18 @@ impl Sections<'_> {
                     section.sources.push(source);
                 }
             }
-            None => self.all.push(Section { what, sources: vec![source], unit: expected.unit, cells }),
+            None => self.all.push(Section { what, sources: vec![source], unit, cells }),
         }
     }
+}
+
+/// The places off the diagonal, with their names.
+fn ends<'n>(rows: &'n [String], cols: &'n [String]) -> impl Iterator<Item = (usize, usize, &'n str, &'n str)> {
+    let all = rows
+        .iter()
+        .enumerate()
+        .flat_map(move |(i, row)| cols.iter().enumerate().map(move |(j, col)| (i, j, row.as_str(), col.as_str())));
+    all.filter(|(.., row, col)| row != col)
 }
 
 impl Section {

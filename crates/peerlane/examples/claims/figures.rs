@@ -2,8 +2,8 @@
 
 use peerlane::catalogue::{Parts, system};
 use peerlane::compare::{Design, Subject, compare};
+use peerlane::comparison::Comparison;
 use peerlane::evidence::{Direction, Matrix, Quantity};
-use peerlane::expectation::expect_like;
 use peerlane::fabric::{PathClass, PcieWidth};
 use peerlane::machine::Machine;
 use peerlane::model::Model;
@@ -129,8 +129,9 @@ impl System {
     ) -> Range {
         let matrix = self.matrix(quantity, direction);
         let model = Model::new(&self.machine, Parts::embedded());
-        let expected = expect_like(&model, matrix).unwrap();
-        self.cells(matrix, |i, j| expected.values[i][j], class)
+        let comparison = Comparison::of(&model);
+        let series = comparison.matrices().iter().find(|series| series.matrix() == matrix).unwrap();
+        self.cells(matrix, |i, j| series.expected(i, j).map(|e| e.value), class)
     }
 
     /// A figure that the source states in words, by a piece of its text: low and high.

@@ -2,10 +2,10 @@
 
 use super::baseline::{Baseline, baseline};
 use super::{Errors, FAR, FarCell, Kind, MatrixAccuracy};
-use crate::evidence::{Matrix, Quantity, Unit};
-use crate::expectation::{ExpectedMatrix, expect_latency_like, expect_like};
-use crate::machine::{Machine, Statement};
-use crate::model::Model;
+use crate::comparison::{Comparison, Series};
+use crate::evidence::{Quantity, Unit};
+use crate::fabric::Fabric;
+use crate::names::is_host;
 
 /// What titles of matrices end with that a source does not print itself.
 const BEYOND_TEXT: &str = "in its results, not in its text";
@@ -94,74 +94,62 @@ impl Observation {
     }
 }
 
-/// All published matrices and statements of a machine that the model predicts.
-pub(super) fn observations(machine: &Machine, model: &Model, left_out: &Model) -> Vec<Observation> {
-    let matrices = machine.matrices.iter().filter(|m| m.published).map(|m| vec![m.matrix.clone()]);
-    // a range is two figures, of which each is compared
-    let statements = machine.statements.iter().map(|s| {
-        let ends = if s.low == s.high { vec![s.low] } else { vec![s.low, s.high] };
-        ends.into_iter().map(|v| as_matrix(s, v)).collect()
-    });
-    let all = matrices.chain(statements).filter_map(|figures| {
-        let cells: Vec<Cell> = figures.iter().flat_map(|m| of_matrix(machine, model, left_out, m)).collect();
-        let first = figures.first().filter(|_| !cells.is_empty())?;
-        let is_rate = first.quantity == Quantity::Bandwidth;
-        let in_text = !first.title.ends_with(BEYOND_TEXT);
-        Some(Observation { system: machine.name.clone(), label: first.describe(), is_rate, in_text, cells })
+/// All published matrices and statements of a machine that the model predicts; `left_out` is the same machine without the
+/// constants that were fitted to it.
+pub(super) fn observations(comparison: &Comparison, left_out: &Comparison) -> Vec<Observation> {
+    let machine = comparison.model().machine;
+    let published = comparison.series().iter().zip(left_out.series()).filter(|(s, _)| s.source().published());
+    let all = published.filter_map(|(series, without)| {
+        let cells = of_series(comparison, series, without);
+        let matrix = series.matrix();
+        let is_rate = matrix.quantity == Quantity::Bandwidth;
+        let in_text = !matrix.title.ends_with(BEYOND_TEXT);
+        let label = matrix.describe();
+        (!cells.is_empty()).then(|| Observation { system: machine.name.clone(), label, is_rate, in_text, cells })
     });
     all.collect()
 }
 
-/// A statement as a matrix that holds `value` in each cell.
-fn as_matrix(s: &Statement, value: f64) -> Matrix {
-    let mut matrix = s.to_matrix();
-    matrix.values.iter_mut().flatten().flatten().for_each(|v| *v = value);
-    matrix
-}
-
-fn expect(model: &Model, published: &Matrix) -> Option<ExpectedMatrix> {
-    expect_like(model, published).or_else(|| expect_latency_like(model, published))
-}
-
-fn of_matrix(machine: &Machine, model: &Model, left_out: &Model, published: &Matrix) -> Vec<Cell> {
-    let Some(expected) = expect(model, published) else { return Vec::new() };
-    let without = expect(left_out, published);
-    let base = |which| baseline(model, which, published);
+/// The numbers of a series that have a prediction. A range is two numbers, of which each is compared.
+fn of_series(comparison: &Comparison, series: &Series, left_out: &Series) -> Vec<Cell> {
+    let matrix = series.matrix();
+    let base = |which| baseline(comparison.model(), which, matrix);
     let (nccl, raw) = (base(Baseline::Nccl), base(Baseline::Raw));
-    let mut cells = Vec::new();
-    for (i, row) in published.rows.iter().enumerate() {
-        for (j, col) in published.cols.iter().enumerate() {
-            let at = |m: &Option<ExpectedMatrix>| m.as_ref().and_then(|m| m.values.get(i)?.get(j).copied().flatten());
-            let value = |m: &[Vec<Option<f64>>]| m.get(i).and_then(|r| r.get(j).copied().flatten());
-            let Some(seen) = published.value(i, j).filter(|v| *v > 0.0) else { continue };
-            let Some(told) = value(&expected.values) else { continue };
-            cells.push(Cell {
+    let fabric = &comparison.model().machine.fabric;
+    let (mut cells, mut upper_ends) = (Vec::new(), Vec::new());
+    for (i, row) in matrix.rows.iter().enumerate() {
+        for (j, col) in matrix.cols.iter().enumerate() {
+            let at = |grid: &[Vec<Option<f64>>]| grid.get(i).and_then(|r| r.get(j).copied().flatten());
+            let Some(measured) = series.measured(i, j) else { continue };
+            let Some(expected) = series.expected(i, j) else { continue };
+            let cell = |published: f64| Cell {
                 row: row.clone(),
                 col: col.clone(),
-                path: path_name(machine, row, col),
-                published: seen,
-                predicted: told,
-                interval: [value(&expected.low).unwrap_or(told), value(&expected.high).unwrap_or(told)],
-                left_out: at(&without),
-                nccl: value(&nccl),
-                raw: value(&raw),
-                bottleneck: expected.bottlenecks.get(i).and_then(|r| r.get(j)?.clone()).unwrap_or_default(),
-                unit: published.unit,
-            });
+                path: path_name(fabric, row, col),
+                published,
+                predicted: expected.value,
+                interval: [expected.low, expected.high],
+                left_out: left_out.expected(i, j).map(|e| e.value),
+                nccl: at(&nccl),
+                raw: at(&raw),
+                bottleneck: expected.binding.words.clone(),
+                unit: matrix.unit,
+            };
+            cells.extend(Some(measured.value).filter(|v| *v > 0.0).map(cell));
+            upper_ends.extend(Some(measured.upto).filter(|v| *v > 0.0 && *v != measured.value).map(cell));
         }
     }
+    cells.append(&mut upper_ends);
     cells
 }
 
-/// `PIX`, `from host`, `to host`.
-fn path_name(machine: &Machine, row: &str, col: &str) -> String {
-    if row == col {
-        return "self".to_owned();
-    }
-    let ends = machine.fabric.find(row).zip(machine.fabric.find(col));
-    match ends.and_then(|(a, b)| machine.fabric.class(a, b)) {
+/// `PIX`, `from host`, `to host`, `self`.
+fn path_name(fabric: &Fabric, row: &str, col: &str) -> String {
+    let ends = fabric.find(row).zip(fabric.find(col)).filter(|(a, b)| a != b);
+    match ends.and_then(|(a, b)| fabric.class(a, b)) {
         Some(class) => class.to_string(),
-        None if row == "host" => "from host".to_owned(),
-        None => "to host".to_owned(),
+        None if is_host(row) => "from host".to_owned(),
+        None if is_host(col) => "to host".to_owned(),
+        None => "self".to_owned(),
     }
 }

@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalogue::{Constant, Parts, system, system_names};
+use crate::comparison::Comparison;
 use crate::evidence::Unit;
 use crate::machine::Machine;
 use crate::model::Model;
@@ -223,7 +224,8 @@ pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
     let (mut systems, mut left_out) = (Vec::new(), Vec::new());
     for machine in machines {
         let others = parts.leaving_out(&machine.name);
-        let found = observations(machine, &Model::new(machine, parts), &Model::new(machine, &others));
+        let [model, without] = [Model::new(machine, parts), Model::new(machine, &others)];
+        let found = observations(&Comparison::of(&model), &Comparison::of(&without));
         if found.is_empty() {
             continue;
         }

@@ -31,8 +31,8 @@ fn run(view: &View) -> Vec<Raised> {
         add(&mut all, judge(view, &observed.matrix, view.cite_matrix(observed)));
     }
     // a figure in words stands in its matrix with its lowest value
-    for stated in &view.stated {
-        add(&mut all, judge(view, &stated.matrix, view.cite([])));
+    for (_, series) in view.statements() {
+        add(&mut all, judge(view, series.matrix(), view.cite([])));
     }
     all.iter().map(|above| report(view, above)).collect()
 }

@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use crate::case::Case;
     use crate::catalogue::Parts;
+    use crate::comparison::Comparison;
     use crate::evidence::{Series, Unit};
     use crate::model::Model;
 
@@ -110,7 +111,7 @@ mod tests {
         machine.curves.push((curve, origin("nccl-tests")));
         let case = Case::from(machine);
         let model = Model::new(&case.machine, Parts::embedded());
-        let mut found = check(&Context { case: &case, model: &model });
+        let mut found = check(&Context::of(&case, &Comparison::of(&model)));
         found.retain(|f| f.rule == RULE.id);
         found
     }

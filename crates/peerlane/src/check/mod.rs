@@ -74,6 +74,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
+use crate::comparison::Comparison;
 use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
 use crate::model::Model;
@@ -209,6 +210,15 @@ pub struct Context<'a> {
     pub case: &'a Case,
     /// Its model.
     pub model: &'a Model<'a>,
+    /// What was measured on it beside what should be.
+    pub comparison: &'a Comparison<'a>,
+}
+
+impl<'a> Context<'a> {
+    /// A case with the comparison of its machine.
+    pub fn of(case: &'a Case, comparison: &'a Comparison<'a>) -> Self {
+        Context { case, model: comparison.model(), comparison }
+    }
 }
 
 /// A rule: its name, what it means when it fails, and the rule itself.
@@ -366,12 +376,9 @@ fn can_judge(context: &Context) -> bool {
     let rate_comparable = || {
         let settings = Settings::default();
         let view = View::new(context, &settings);
-        let comparable = |at, matrix| view.cells(matrix).iter().any(|cell| view.expected_rate(at, cell).is_some());
-        let stated = view.stated.iter().any(|s| {
-            let cells = view.cells(&s.matrix);
-            s.expected.as_ref().is_some_and(|e| cells.iter().any(|cell| view::expected_rate(e, cell).is_some()))
-        });
-        stated || view.bandwidths().any(|(at, observed)| comparable(at, &observed.matrix))
+        let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
+        let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
+        all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
     };
     // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
     let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
@@ -389,7 +396,8 @@ mod tests {
         let parts = Parts::default();
         let case = Case::from(machine.clone());
         let model = Model::new(&case.machine, &parts);
-        let context = Context { case: &case, model: &model };
+        let comparison = Comparison::of(&model);
+        let context = Context::of(&case, &comparison);
         let findings = check(&context);
         let verdict = verdict(&context, &findings);
         (findings, verdict)
@@ -414,7 +422,8 @@ mod tests {
         for name in ["hpcac-tessa", "k20-cx3-snb"] {
             let case = Case::from(crate::catalogue::system(name).unwrap().unwrap());
             let model = Model::new(&case.machine, Parts::embedded());
-            let context = Context { case: &case, model: &model };
+            let comparison = Comparison::of(&model);
+            let context = Context::of(&case, &comparison);
             assert_eq!(verdict(&context, &check(&context)), Verdict::Healthy, "{name}");
         }
     }

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::culprit::{EVERYWHERE, Role, blame};
 use super::one_link::{self, Crossing, Explained};
-use super::view::{Cell, End, Raised, View, expected_rate, least_rate, one_way, sureness};
+use super::view::{Cell, End, Raised, View, as_rate, expected_rate, one_way, sureness};
 use super::words::{self, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
 use crate::evidence::{Direction, Matrix, Operation, Origin};
-use crate::expectation::ExpectedMatrix;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
 use crate::subject::Subject;
@@ -34,7 +33,7 @@ struct Slow<'m> {
     observed: Option<&'m Observed>,
     cell: Cell,
     expected: Rate,
-    bottleneck: Option<&'m str>,
+    bottleneck: &'m str,
 }
 
 impl Slow<'_> {
@@ -133,7 +132,7 @@ fn run(view: &View) -> Vec<Raised> {
             Cause::Device(id, _) => [slow.cell.from, slow.cell.to].contains(&End::Node(*id)),
             _ => false,
         });
-        let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.unwrap_or_default().to_owned()));
+        let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.to_owned()));
         add(&mut causes, cause, vec![slow]);
     }
     let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
@@ -152,13 +151,15 @@ fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: Vec<Slo
 fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Judged<'m>> {
     let mut all = Vec::new();
     for (at, observed) in view.bandwidths() {
-        let Some(Some(expected)) = view.expected.get(at) else { continue };
+        let Some(series) = view.comparison.matrices().get(at) else { continue };
         let matrix = &observed.matrix;
         for cell in view.cells(matrix) {
-            let Some(rate) = expected_rate(expected, &cell) else { continue };
-            let low = least_rate(expected, &cell).is_none_or(|least| cell.rate < least);
+            let Some((rate, expected)) = expected_rate(series, &cell).zip(series.expected(cell.i, cell.j)) else {
+                continue;
+            };
+            let low = as_rate(series, expected, |e| e.low).is_none_or(|least| cell.rate < least);
             let is_slow = low && is_slow(view, matrix, &cell, cell.rate, rate) && !explained(matrix, &cell);
-            let bottleneck = bottleneck(expected, &cell);
+            let bottleneck = expected.binding.words.as_str();
             let slow = Slow { matrix, observed: Some(observed), cell, expected: rate, bottleneck };
             let path = view.path(&cell, matrix.p2p);
             let read = matrix.op == Some(Operation::Read) && cell.nodes().is_some();
@@ -211,19 +212,17 @@ fn cause_of(view: &View, link: LinkId, from: Option<NodeId>) -> Cause {
 /// Figures in words. One is of a set: slow only if even its highest value is too low for every transfer of the set.
 fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised> {
     let mut raised = Vec::new();
-    for stated in &view.stated {
-        let Some(expected) = &stated.expected else { continue };
-        let unit = stated.statement.unit;
-        let Some(high) = unit.rate(stated.statement.high) else { continue };
+    for (statement, series) in view.statements() {
+        let matrix = series.matrix();
+        let Some(high) = statement.unit.rate(statement.high) else { continue };
         let slow: Option<Vec<Slow>> = view
-            .cells(&stated.matrix)
+            .cells(matrix)
             .into_iter()
             .map(|cell| {
-                let rate =
-                    expected_rate(expected, &cell).filter(|rate| is_slow(view, &stated.matrix, &cell, high, *rate))?;
-                let fresh = !explained(&stated.matrix, &cell);
-                let bottleneck = bottleneck(expected, &cell);
-                fresh.then_some(Slow { matrix: &stated.matrix, observed: None, cell, expected: rate, bottleneck })
+                let rate = expected_rate(series, &cell).filter(|rate| is_slow(view, matrix, &cell, high, *rate))?;
+                let bottleneck = &series.expected(cell.i, cell.j)?.binding.words;
+                let fresh = !explained(matrix, &cell);
+                fresh.then_some(Slow { matrix, observed: None, cell, expected: rate, bottleneck })
             })
             .collect();
         raised.extend(slow.and_then(|slow| report(view, &Cause::Bound(String::new()), &slow)));
@@ -240,10 +239,6 @@ fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate
         view.settings.slow_path.slow
     };
     rate.bytes_per_second() < share * expected.bytes_per_second()
-}
-
-fn bottleneck<'m>(expected: &'m ExpectedMatrix, cell: &Cell) -> Option<&'m str> {
-    expected.bottlenecks.get(cell.i)?.get(cell.j)?.as_deref()
 }
 
 fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
@@ -286,7 +281,7 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     } else {
         format!("; {} is what {} gives", one_way(worst.matrix, worst.cell.rate), fits.join(" or "))
     };
-    let because = worst.bottleneck.filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
+    let because = Some(worst.bottleneck).filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
     let mut origins: Vec<&Origin> = Vec::new();
     for observed in slow.iter().filter_map(|s| s.observed) {
         if !origins.contains(&&observed.origin) {
@@ -377,35 +372,19 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{matrix, pcie, see, switched, uniform, with_link};
+    use super::super::testing::{matrix, pcie, see_expecting, switched, uniform, with_link};
     use super::*;
+    use crate::catalogue::Parts;
+    use crate::comparison::{Bottleneck, Expected};
     use crate::machine::Machine;
     use crate::subject::join;
 
-    /// The expectation of `value` everywhere.
-    fn expect(observed: &Observed, value: Option<f64>) -> ExpectedMatrix {
-        let m = &observed.matrix;
-        ExpectedMatrix {
-            quantity: m.quantity,
-            direction: m.direction,
-            p2p: m.p2p,
-            op: m.op,
-            engine: m.engine,
-            unit: m.unit,
-            rows: m.rows.clone(),
-            cols: m.cols.clone(),
-            values: m.values.iter().map(|r| r.iter().map(|_| value).collect()).collect(),
-            low: Vec::new(),
-            high: Vec::new(),
-            bottlenecks: m.values.iter().map(|r| r.iter().map(|_| Some("the switch".to_owned())).collect()).collect(),
-        }
-    }
-
+    /// What is found where `value` is expected everywhere.
     fn findings(machine: &Machine, value: Option<f64>) -> Vec<Finding> {
-        see(machine, |view| {
-            view.expected = machine.matrices.iter().map(|o| Some(expect(o, value))).collect();
-            run(view).into_iter().map(|r| r.finding).collect()
-        })
+        let binding = Bottleneck { words: "the switch".to_owned(), link: None };
+        let expected =
+            |_: &Matrix, _, _| value.map(|value| Expected { value, low: value, high: value, binding: binding.clone() });
+        see_expecting(machine, &Parts::default(), expected, |view| run(view).into_iter().map(|r| r.finding).collect())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::case::{Case, Recorded};
 use crate::catalogue::Parts;
 use crate::check::view::{MEASURED, Raised, View};
 use crate::check::{Context, Finding, Settings};
+use crate::comparison::{Comparison, Expected};
 use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed};
@@ -121,11 +122,21 @@ pub(crate) fn see<T>(given: &(impl Clone + Into<Case>), look: impl FnOnce(&mut V
 
 /// The same with parts.
 pub(crate) fn see_with<T>(given: &(impl Clone + Into<Case>), parts: &Parts, look: impl FnOnce(&mut View) -> T) -> T {
+    see_expecting(given, parts, |_, _, _| None, look)
+}
+
+/// The same where this is expected in each place of each matrix.
+pub(crate) fn see_expecting<T>(
+    given: &(impl Clone + Into<Case>),
+    parts: &Parts,
+    expected: impl Fn(&Matrix, usize, usize) -> Option<Expected>,
+    look: impl FnOnce(&mut View) -> T,
+) -> T {
     let case: Case = given.clone().into();
     let model = Model::new(&case.machine, parts);
+    let comparison = Comparison::expecting(&model, expected);
     let settings = Settings::default();
-    let mut view = View::new(&Context { case: &case, model: &model }, &settings);
-    view.expected = vec![None; case.machine.matrices.len()];
+    let mut view = View::new(&Context::of(&case, &comparison), &settings);
     look(&mut view)
 }
 

@@ -7,8 +7,8 @@ use super::words::{lines, pairs};
 use super::{Context, Finding, Settings};
 use crate::case::Case;
 use crate::catalogue::Part;
+use crate::comparison::{Comparison, Expected, Series};
 use crate::evidence::{Direction, Evidence, Fact, KernelFacts, Matrix, Origin, P2pStatus, Quantity};
-use crate::expectation::{ExpectedMatrix, expect_like};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
 use crate::model::Model;
@@ -81,16 +81,6 @@ impl Cell {
     }
 }
 
-/// A figure that the machine's source states in words, laid out as a matrix of its lowest value.
-pub(super) struct Stated<'a> {
-    /// The statement.
-    pub(super) statement: &'a Statement,
-    /// Its transfers.
-    pub(super) matrix: Matrix,
-    /// What should stand there.
-    pub(super) expected: Option<ExpectedMatrix>,
-}
-
 /// The machine as rules see it.
 pub(super) struct View<'a> {
     /// What the site sets.
@@ -101,10 +91,8 @@ pub(super) struct View<'a> {
     pub(super) machine: &'a Machine,
     /// Its model.
     pub(super) model: &'a Model<'a>,
-    /// What should stand in each of the machine's matrices, in their order.
-    pub(super) expected: Vec<Option<ExpectedMatrix>>,
-    /// The figures in words that are bandwidths.
-    pub(super) stated: Vec<Stated<'a>>,
+    /// What was measured beside what should be.
+    pub(super) comparison: &'a Comparison<'a>,
     /// The most that any measurement moved one way over a PCIe link.
     carried: HashMap<LinkId, Rate>,
 }
@@ -112,21 +100,9 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// Looks at a machine through its model.
     pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
-        let Context { case, model } = *context;
+        let Context { case, model, comparison } = *context;
         let machine = &case.machine;
-        let expect = |matrix: &Matrix| if is_oversized(matrix) { None } else { expect_like(model, matrix) };
-        let expected = machine.matrices.iter().take(MOST_MATRICES).map(|o| expect(&o.matrix)).collect();
-        let stated = machine
-            .statements
-            .iter()
-            .filter(|s| s.quantity == Quantity::Bandwidth)
-            .map(|statement| {
-                let matrix = statement.to_matrix();
-                Stated { statement, expected: expect(&matrix), matrix }
-            })
-            .collect();
-        let mut view =
-            View { settings: settings.clone(), case, machine, model, expected, stated, carried: HashMap::new() };
+        let mut view = View { settings: settings.clone(), case, machine, model, comparison, carried: HashMap::new() };
         view.carried = view.most_carried();
         view
     }
@@ -226,6 +202,12 @@ impl<'a> View<'a> {
         all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
     }
 
+    /// The figures in words that are bandwidths, each with what it says.
+    pub(super) fn statements(&self) -> impl Iterator<Item = (&'a Statement, &'a Series<'a>)> + use<'a> {
+        let all = self.machine.statements.iter().zip(self.comparison.statements());
+        all.filter(|(statement, _)| statement.quantity == Quantity::Bandwidth)
+    }
+
     /// The latency matrices.
     pub(super) fn latencies(&self) -> impl Iterator<Item = &'a Observed> + use<'a> {
         self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
@@ -301,7 +283,7 @@ impl<'a> View<'a> {
 
     /// What should stand in a cell of the matrix at `index`.
     pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
-        expected_rate(self.expected.get(index)?.as_ref()?, cell)
+        expected_rate(self.comparison.matrices().get(index)?, cell)
     }
 
     /// The most that any measurement moved one way over a link.
@@ -311,7 +293,7 @@ impl<'a> View<'a> {
 
     fn most_carried(&self) -> HashMap<LinkId, Rate> {
         let mut most: HashMap<LinkId, Rate> = HashMap::new();
-        let stated = self.stated.iter().map(|s| &s.matrix);
+        let stated = self.statements().map(|(_, series)| series.matrix());
         for matrix in self.bandwidths().map(|(_, o)| &o.matrix).chain(stated) {
             for cell in self.cells(matrix) {
                 let rate = one_way(matrix, cell.rate);
@@ -388,20 +370,14 @@ fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
     [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
 }
 
-/// The least that may stand in a cell, by the ranges of the model's constants; what should stand there, where no range
-/// is told.
-pub(super) fn least_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
-    let low = expected.low.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
-    match low {
-        Some(low) => expected.unit.rate(low).filter(|r| r.bytes_per_second().is_finite()),
-        None => expected_rate(expected, cell),
-    }
+/// What should stand in a cell as a rate, where that can be said.
+pub(super) fn expected_rate(series: &Series, cell: &Cell) -> Option<Rate> {
+    as_rate(series, series.expected(cell.i, cell.j)?, |e| e.value).filter(|r| *r > Rate::ZERO)
 }
 
-/// What should stand in a cell, where the expectation can say.
-pub(super) fn expected_rate(expected: &ExpectedMatrix, cell: &Cell) -> Option<Rate> {
-    let value = expected.values.get(cell.i)?.get(cell.j).copied().flatten()?;
-    expected.unit.rate(value).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO)
+/// One of an expectation's three numbers as a rate.
+pub(super) fn as_rate(series: &Series, expected: &Expected, number: fn(&Expected) -> f64) -> Option<Rate> {
+    series.matrix().unit.rate(number(expected)).filter(|r| r.bytes_per_second().is_finite())
 }
 
 /// How sure the number in a cell is, as the end of a sentence on it; empty where that is not told.

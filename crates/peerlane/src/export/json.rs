@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::check::{Finding, Verdict, Waived};
 use crate::cluster::{Cluster, ClusterSummary};
+use crate::comparison::MachineComparison;
 use crate::evidence::{Operation, Quantity, Unit};
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
@@ -42,7 +43,7 @@ impl FabricDocument {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PredictionDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/prediction/1"))]
+    #[schemars(extend("const" = "peerlane/prediction/2"))]
     pub schema: &'static str,
     /// The machine's name, where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,6 +56,9 @@ pub struct PredictionDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// All that is expected of the only machine beside all that was measured on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<MachineComparison>,
     /// The same by machine, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -64,13 +68,14 @@ pub struct PredictionDocument {
 impl PredictionDocument {
     /// From each machine's name and predictions.
     pub fn new(mut predictions: Vec<MachinePrediction>) -> Self {
-        let schema = "peerlane/prediction/1";
+        let schema = "peerlane/prediction/2";
         if predictions.len() == 1
             && let Some(only) = predictions.pop()
         {
             let matrices = only.matrices.into_iter().map(|matrix| PredictedMatrix { machine: None, matrix }).collect();
             let (machine, assumptions, curves) = (Some(only.name), only.assumptions, only.curves);
-            return PredictionDocument { schema, machine, assumptions, matrices, curves, machines: Vec::new() };
+            let (comparison, machines) = (Some(only.comparison), Vec::new());
+            return PredictionDocument { schema, machine, assumptions, matrices, curves, comparison, machines };
         }
         let named = |p: &MachinePrediction| {
             let name = p.name.clone();
@@ -78,8 +83,15 @@ impl PredictionDocument {
             p.matrices.clone().into_iter().map(label).collect::<Vec<_>>()
         };
         let matrices = predictions.iter().flat_map(named).collect();
-        let assumptions = Vec::new();
-        PredictionDocument { schema, machine: None, assumptions, matrices, curves: Vec::new(), machines: predictions }
+        PredictionDocument {
+            schema,
+            machine: None,
+            assumptions: Vec::new(),
+            matrices,
+            curves: Vec::new(),
+            comparison: None,
+            machines: predictions,
+        }
     }
 }
 
@@ -107,13 +119,15 @@ pub struct MachinePrediction {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// All that is expected of it beside all that was measured on it.
+    pub comparison: MachineComparison,
 }
 
 /// What `check --json` writes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CheckDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/check/1"))]
+    #[schemars(extend("const" = "peerlane/check/2"))]
     pub schema: &'static str,
     /// The worst verdict of all machines; `unknown` ranks between `healthy` and `degraded`.
     pub verdict: Verdict,
@@ -123,7 +137,10 @@ pub struct CheckDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
-    /// Each machine's verdict and findings, where there are several.
+    /// All that is expected of the only machine beside all that was measured on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<MachineComparison>,
+    /// Each machine's verdict, findings and comparison, where there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub machines: Vec<MachineCheck>,
@@ -131,7 +148,7 @@ pub struct CheckDocument {
 
 impl CheckDocument {
     /// From each machine's verdict and findings.
-    pub fn new(checks: Vec<MachineCheck>) -> Self {
+    pub fn new(mut checks: Vec<MachineCheck>) -> Self {
         let several = checks.len() > 1;
         let rank = |verdict: &Verdict| match verdict {
             Verdict::Healthy => 0,
@@ -147,8 +164,9 @@ impl CheckDocument {
         };
         let findings = checks.iter().flat_map(labelled).collect();
         let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
+        let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
-        CheckDocument { schema: "peerlane/check/1", verdict, findings, waived, machines }
+        CheckDocument { schema: "peerlane/check/2", verdict, findings, waived, comparison, machines }
     }
 }
 
@@ -163,7 +181,7 @@ pub struct MachineFinding {
     pub finding: Finding,
 }
 
-/// One machine's verdict and findings.
+/// One machine's verdict and findings, and its comparison where a document has that.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MachineCheck {
     /// The machine's name.
@@ -176,6 +194,9 @@ pub struct MachineCheck {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
+    /// All that is expected of it beside all that was measured on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comparison: Option<MachineComparison>,
 }
 
 /// What `systems --json` writes.
@@ -438,7 +459,13 @@ mod tests {
             confirm: String::new(),
             cost: None,
         };
-        MachineCheck { name: name.into(), verdict, findings: vec![finding; findings], waived: Vec::new() }
+        MachineCheck {
+            name: name.into(),
+            verdict,
+            findings: vec![finding; findings],
+            waived: Vec::new(),
+            comparison: None,
+        }
     }
 
     #[test]
@@ -474,7 +501,9 @@ mod tests {
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {
-            let path = folder.join(format!("{name}-1.json"));
+            let text = serde_json::to_value(&schema).unwrap()["properties"]["schema"]["const"].to_string();
+            let version = text.trim_matches('"').rsplit('/').next().unwrap().to_owned();
+            let path = folder.join(format!("{name}-{version}.json"));
             let fresh = serde_json::to_string_pretty(&schema).unwrap() + "\n";
             if std::env::var_os("UPDATE_SCHEMA").is_some() {
                 std::fs::write(&path, &fresh).unwrap();

@@ -198,8 +198,8 @@ mod tests {
         let findings = |run: &Run| {
             let case = crate::case::Case::from(run.machine().unwrap());
             let model = crate::model::Model::new(&case.machine, crate::catalogue::Parts::embedded());
-            let context = crate::check::Context { case: &case, model: &model };
-            let found = crate::check::check(&context);
+            let comparison = crate::comparison::Comparison::of(&model);
+            let found = crate::check::check(&crate::check::Context::of(&case, &comparison));
             found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
         };
         let cells = |first_row: f64| {

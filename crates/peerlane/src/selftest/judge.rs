@@ -5,6 +5,7 @@ use super::{Alarm, Case};
 use crate::case::Case as Given;
 use crate::catalogue::Parts;
 use crate::check::{Context, Finding, FindingKind, Severity, check};
+use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::run::Run;
@@ -12,7 +13,7 @@ use crate::subject::Subject;
 
 fn findings(given: &Given) -> Vec<Finding> {
     let model = Model::new(&given.machine, Parts::embedded());
-    check(&Context { case: given, model: &model })
+    check(&Context::of(given, &Comparison::of(&model)))
 }
 
 /// The case of a run.
