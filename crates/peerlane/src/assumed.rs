@@ -37,3 +37,30 @@ impl<'m> Assumed<'m> {
         self.placed.iter().map(|(_, sentence)| sentence.clone()).chain(others).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::{FabricBuilder, Node, NodeKind};
+    use crate::machine::MachineKind;
+    use crate::matrix::{Engine, Operation};
+    use crate::model::{PeerAccess, Transfer};
+
+    #[test]
+    fn gpus_of_no_place_reach_what_their_slots_can() {
+        let mut b = FabricBuilder::new();
+        let [source, destination] = ["GPU0", "GPU1"]
+            .map(|name| b.node(Node { part: Some("rtx-a6000".to_owned()), ..Node::new(name, NodeKind::Gpu) }));
+        let machine = Machine::new("m", MachineKind::Captured, b.build().unwrap());
+        let assumed = Assumed::of(&machine, Parts::embedded());
+        let model = assumed.model(Parts::embedded(), Assume::Parts);
+        let transfer = |peer| Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
+        let (answer, [low, high]) = model.solve_with_interval(&[transfer(PeerAccess::Enabled)]).unwrap().remove(0);
+        assert!((answer.rate.gb() - 26.35).abs() < 0.01 && low.gb() < 14.0 && high.gb() < 28.0, "{answer:?}");
+        assert_eq!(
+            model.assumptions(),
+            ["GPU0, GPU1 at PCIe 4.0 x16, the most that can be done there: no source tells their widths"]
+        );
+        assert!(model.solve(&[transfer(PeerAccess::Disabled)]).unwrap()[0].rate < answer.rate);
+    }
+}

@@ -4,9 +4,14 @@
 
 use std::path::Path;
 
+use peerlane::case::Case;
+use peerlane::catalogue::{Parts, system_text};
+use peerlane::check::{Context, check};
+use peerlane::comparison::Comparison;
+use peerlane::model::Model;
 use peerlane::names::is_host;
 use peerlane::plan::{Test, Transfer, Work};
-use peerlane::run::{Cell, Run};
+use peerlane::run::{Cell, Estimate, Run};
 
 fn record(name: &str) -> Run {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-runs").join(name);
@@ -54,4 +59,29 @@ fn no_lone_copy_is_above_its_link() {
             assert!(cell.value().unwrap() < if host { 63.0 } else { 478.1 }, "{t}");
         }
     }
+}
+
+#[test]
+fn rules_take_a_run_for_what_it_is() {
+    let mut run = record("default.json");
+    // a machine without published numbers, which have findings of their own
+    run.machine.system = system_text("h200x4-vm").map(|s| s.split("[[published]]").next().unwrap().to_owned());
+    run.cells.retain(|cell| cell.test == Test::Pairs);
+    let mut findings = |first_row: f64| {
+        for cell in &mut run.cells {
+            let Work::Transfers(all) = &cell.work else { continue };
+            let value = if all[0].source == "GPU0" { first_row } else { 395.0 };
+            (cell.estimate, cell.n) = (Some(Estimate { value, low: 0.99 * value, high: 1.01 * value }), 12);
+        }
+        let case = Case::of_run(run.clone(), "run.json").unwrap();
+        let model = Model::new(&case.machine, Parts::embedded());
+        let comparison = Comparison::of(&model);
+        let found = check(&Context::of(&case, &comparison));
+        found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
+    };
+    assert_eq!(findings(394.0), []);
+    // warm-up is no excuse for a program that warms up
+    let found = findings(360.0);
+    assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
+    assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
 }

@@ -3,6 +3,7 @@
 mod kernel;
 mod nccl;
 mod pci;
+mod topo_text;
 
 use std::collections::BTreeMap;
 

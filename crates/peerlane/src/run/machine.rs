@@ -188,34 +188,6 @@ mod tests {
     }
 
     #[test]
-    fn rules_take_a_run_for_what_it_is() {
-        let ordered = |n: usize| (0..n).flat_map(move |a| (0..n).filter(move |b| a != *b).map(move |b| (a, b)));
-        let copies = |(a, b): (usize, usize)| Transfer::new(format!("GPU{a}"), format!("GPU{b}"));
-        let steps: Vec<_> = ordered(4).map(|ends| moving(Test::Pairs, &[copies(ends)])).collect();
-        let mut run = run("h200x4-vm", steps.clone());
-        // without the published numbers, which have findings of their own
-        run.machine.system = run.machine.system.map(|s| s.split("[[published]]").next().unwrap().to_owned());
-        let findings = |run: &Run| {
-            let case = crate::case::Case::from(run.machine().unwrap());
-            let model = crate::model::Model::new(&case.machine, crate::catalogue::Parts::embedded());
-            let comparison = crate::comparison::Comparison::of(&model);
-            let found = crate::check::check(&crate::check::Context::of(&case, &comparison));
-            found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
-        };
-        let cells = |first_row: f64| {
-            let value = |(a, _): (usize, usize)| if a == 0 { first_row } else { 395.0 };
-            ordered(4).zip(&steps).enumerate().map(|(i, (ends, s))| cell(i, s, value(ends))).collect::<Vec<_>>()
-        };
-        run.cells = cells(394.0);
-        assert_eq!(findings(&run), []);
-        // warm-up is no excuse for a program that warms up
-        run.cells = cells(360.0);
-        let found = findings(&run);
-        assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
-        assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
-    }
-
-    #[test]
     fn a_live_machine_comes_back_from_its_texts() {
         let mut run = measured(None);
         run.machine.system = None;

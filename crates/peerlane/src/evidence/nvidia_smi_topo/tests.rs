@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::evidence::Fact;
+use crate::fabric::CpuList;
 
 fn scanned(text: &str) -> Found {
     let mut found = Found::default();
