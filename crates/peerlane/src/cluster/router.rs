@@ -10,6 +10,7 @@ use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
 use crate::model::rdma::{self, Message, Method, NicPath, nic_path};
 use crate::model::{Model, PeerAccess, Transfer};
+use crate::solve::{Demand, Resource, Turns};
 use crate::units::{Bytes, Rate, Seconds};
 
 /// A GPU, NIC or host memory of one node.
@@ -36,11 +37,11 @@ pub enum Via {
 /// How a transfer goes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// `(resource of the router, consumption per byte)`.
-    pub uses: Vec<(u32, f64)>,
-    /// Its own cap in bytes a second, infinite where it has none.
-    pub cap: f64,
-    /// What is behind the cap.
+    /// What it asks of the router's resources, in bytes.
+    pub demand: Demand,
+    /// Its rate by itself, in bytes a second.
+    pub lone: f64,
+    /// What is behind its own cap, where it has one.
     pub cap_why: Option<String>,
     /// Time from its start to its first byte, in seconds; of a message by stages what switches on the way add to them.
     pub latency: f64,
@@ -51,9 +52,8 @@ pub struct Way {
 /// A way within a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Leg {
-    /// `(resource of the node's model, consumption per byte)`.
-    pub uses: Vec<(usize, f64)>,
-    pub cap: f64,
+    /// What it asks of the resources of the node's model, in bytes.
+    pub demand: Demand,
     pub cap_why: Option<String>,
     staged: bool,
     fabric: bool,
@@ -87,7 +87,7 @@ pub struct Router<'a> {
     cards: Vec<NodeId>,
     numbers: HashMap<u64, u32>,
     keys: Vec<u64>,
-    capacities: Vec<f64>,
+    resources: Vec<Resource>,
     /// By GPU: the index of its NIC in `cards`.
     nics: HashMap<NodeId, u32>,
     channels: Vec<u64>,
@@ -118,7 +118,7 @@ impl<'a> Router<'a> {
             message_numbers: HashMap::new(),
             numbers: HashMap::new(),
             keys: Vec::new(),
-            capacities: Vec::new(),
+            resources: Vec::new(),
             nics: nearest_nics(cluster, &cards),
             cards,
             channels: Vec::new(),
@@ -138,14 +138,14 @@ impl<'a> Router<'a> {
         self.rerouted
     }
 
-    /// What each resource carries, in bytes a second, by number.
-    pub fn capacities(&self) -> &[f64] {
-        &self.capacities
+    /// What each resource carries, in bytes a second, and how long it serves a request, by number.
+    pub fn resources(&self) -> &[Resource] {
+        &self.resources
     }
 
     /// A resource in words: `node3/GPU0–plx0, PCIe 3.0 x16, towards plx0`.
-    pub fn name(&self, resource: u32) -> String {
-        self.keys.get(resource as usize).map_or_else(String::new, |key| self.name_of(*key))
+    pub fn name(&self, resource: usize) -> String {
+        self.keys.get(resource).map_or_else(String::new, |key| self.name_of(*key))
     }
 
     fn name_of(&self, key: u64) -> String {
@@ -158,7 +158,7 @@ impl<'a> Router<'a> {
     }
 
     /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
-    pub fn group(&self, resource: u32) -> String {
+    pub fn group(&self, resource: usize) -> String {
         alike(&self.name(resource))
     }
 
@@ -189,16 +189,17 @@ impl<'a> Router<'a> {
         channels.clear();
         let course = self.course(from, to, engine, via, &mut channels)?;
         let Course { latency, message, .. } = course;
-        let mut way = Way { uses: Vec::new(), cap: f64::INFINITY, cap_why: None, latency, message };
+        let mut way = Way { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message };
         self.take(course.legs[0], &mut way)?;
         for channel in &channels {
             let number = self.number(CHANNEL | channel)?;
-            way.uses.push((number, 1.0));
+            way.demand.uses.push((number, 1.0));
         }
         self.channels = channels;
         if course.count == 2 {
             self.take(course.legs[1], &mut way)?;
         }
+        way.lone = way.demand.alone(|r| self.resources[r]).0;
         Ok(way)
     }
 
@@ -283,10 +284,10 @@ impl<'a> Router<'a> {
 
     /// Seconds before a way's bytes move at the rate that they have then.
     ///
-    /// Of a message by stages, such that by itself, at `lone` bytes a second, it takes [`Message::time`]: engines that
-    /// have fetched the first bytes by the time that the stages end, or that fill a buffer first, shorten or lengthen it.
-    pub fn start_of(&self, way: &Way, bytes: f64, lone: f64) -> f64 {
-        self.start(way.latency, way.message, bytes, lone)
+    /// Of a message by stages, such that by itself, at its lone rate, it takes [`Message::time`]: engines that have
+    /// fetched the first bytes by the time that the stages end, or that fill a buffer first, shorten or lengthen it.
+    pub fn start_of(&self, way: &Way, bytes: f64) -> f64 {
+        self.start(way.latency, way.message, bytes, way.lone)
     }
 
     /// The same of a course.
@@ -306,11 +307,12 @@ impl<'a> Router<'a> {
         &self.legs[number as usize]
     }
 
-    /// What a resource of the nodes' model carries, in bytes a second, and what it and its like in other nodes are called.
-    pub(crate) fn local(&self, resource: usize) -> Result<(f64, String), ClusterError> {
+    /// A resource of the nodes' model, and what it and its like in other nodes are called.
+    pub(crate) fn local(&self, resource: usize) -> Result<(Resource, String), ClusterError> {
         let group = self.group_of(resource as u64);
-        let rate = self.model.resources[resource].capacity;
-        Ok((self.rated(rate, &group, || self.name_of(resource as u64))?, group))
+        let known = &self.model.resources[resource];
+        let capacity = self.rated(known.capacity, &group, || self.name_of(resource as u64))?;
+        Ok((Resource { capacity, service: known.service }, group))
     }
 
     /// The same of a channel.
@@ -355,18 +357,12 @@ impl<'a> Router<'a> {
             }
         };
         let path = path(way, method)?;
-        let carried = path
-            .demand
-            .uses
-            .iter()
-            .map(|(r, per_byte)| self.model.resources[*r].capacity.bytes_per_second() / per_byte);
-        let carried = carried.fold(f64::INFINITY, f64::min);
+        let mut demand = path.demand.clone();
         // what no resource stands for: waiting for copies, a cap
-        let rate = path.rate.bytes_per_second();
-        let capped = rate < carried * (1.0 - 1e-9);
-        let (cap, cap_why) = if capped { (rate, Some(path.bottleneck.clone())) } else { (f64::INFINITY, None) };
-        let uses = path.demand.uses.clone();
-        Ok(Leg { uses, cap, cap_why, staged: method == Method::Staged, fabric: false, end: Some(Box::new(path)) })
+        let capped = demand.cap <= path.rate.bytes_per_second() * (1.0 + 1e-9);
+        let cap_why = capped.then(|| path.bottleneck.clone());
+        demand.cap = if capped { demand.cap } else { f64::INFINITY };
+        Ok(Leg { demand, cap_why, staged: method == Method::Staged, fabric: false, end: Some(Box::new(path)) })
     }
 
     fn within(&self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<Leg, ClusterError> {
@@ -375,28 +371,28 @@ impl<'a> Router<'a> {
         let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;
         let fabric = &self.cluster.node.fabric;
         let over_fabric = fabric.gpu_fabric_path(from, to).is_some();
-        let (cap, cap_why) = match route.cap {
-            Some((rate, why)) => (rate.bytes_per_second(), Some(why)),
-            None => (f64::INFINITY, None),
-        };
-        Ok(Leg { uses: route.demand.uses, cap, cap_why, staged: route.staged, fabric: over_fabric, end: None })
+        let cap_why = route.cap.map(|(_, why)| why);
+        Ok(Leg { demand: route.demand, cap_why, staged: route.staged, fabric: over_fabric, end: None })
     }
 
     fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {
-        for i in 0..self.legs[leg as usize].uses.len() {
-            let (resource, per_byte) = self.legs[leg as usize].uses[i];
-            let number = self.number(u64::from(node) << LOCAL | resource as u64)?;
-            // a loopback takes some things on both legs
-            match way.uses.iter_mut().find(|(r, _)| *r == number) {
-                Some((_, taken)) => *taken += per_byte,
-                None => way.uses.push((number, per_byte)),
-            }
+        let known = &self.legs[leg as usize];
+        let Demand { uses, burdens, waits, .. } = &known.demand;
+        let queues = waits.iter().flat_map(|w| [w.server, w.window]);
+        let all: Vec<usize> = uses.iter().chain(burdens).map(|(r, _)| *r).chain(queues).collect();
+        let (cap, cap_why) = (known.demand.own_cap(), known.cap_why.clone());
+        let key = |resource: usize| u64::from(node) << LOCAL | resource as u64;
+        for resource in all {
+            self.number(key(resource))?;
         }
-        let leg = &self.legs[leg as usize];
-        if leg.cap < way.cap {
-            way.cap = leg.cap;
-            way.cap_why.clone_from(&leg.cap_why);
+        let demand = self.legs[leg as usize].demand.renamed(|r| self.numbers.get(&key(r)).map(|n| *n as usize));
+        // a device's place is one of its node
+        let turns = demand.turns.map(|t| Turns { places: t.places.map(|place| u64::from(node) << LOCAL | place), ..t });
+        if cap < way.demand.own_cap() {
+            way.cap_why = cap_why;
         }
+        // a loopback takes some things on both legs
+        way.demand.join(&Demand { turns, ..demand });
         Ok(())
     }
 
@@ -423,17 +419,17 @@ impl<'a> Router<'a> {
         Ok(rate.bytes_per_second())
     }
 
-    fn number(&mut self, key: u64) -> Result<u32, ClusterError> {
+    fn number(&mut self, key: u64) -> Result<usize, ClusterError> {
         if let Some(number) = self.numbers.get(&key) {
-            return Ok(*number);
+            return Ok(*number as usize);
         }
         let group = if self.scales.is_empty() { String::new() } else { self.group_of(key) };
-        let rate = self.rated(self.capacity(key), &group, || self.name_of(key))?;
-        let number = self.keys.len() as u32;
+        let capacity = self.rated(self.capacity(key), &group, || self.name_of(key))?;
+        let local = (key & CHANNEL == 0).then(|| self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].service);
+        self.numbers.insert(key, self.keys.len() as u32);
         self.keys.push(key);
-        self.numbers.insert(key, number);
-        self.capacities.push(rate);
-        Ok(number)
+        self.resources.push(Resource { capacity, service: local.unwrap_or(0.0) });
+        Ok(self.keys.len() - 1)
     }
 }
 
@@ -473,15 +469,14 @@ mod tests {
         let mut router = Router::new(&cluster, Parts::embedded());
         let from = cluster.find("node0/GPU3").unwrap();
         let way = router.way(from, cluster.find("node2/GPU3").unwrap(), Engine::Sm).unwrap();
-        let names: Vec<String> = way.uses.iter().map(|(r, _)| router.name(*r)).collect();
+        let names: Vec<String> = way.demand.uses.iter().map(|(r, _)| router.name(*r)).collect();
         assert!(names.iter().any(|n| n == "node0/mlx5_3 line, sending"), "{names:?}");
         assert!(names.iter().any(|n| n.starts_with("node0 port3 to ")), "{names:?}");
         assert!(names.iter().any(|n| n.starts_with("node2/GPU3–sw1")), "{names:?}");
         // through the switch that both hang on, not through the CPU
         assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");
         assert!((way.latency - 3.0e-6).abs() < 1e-12, "{}", way.latency);
-        let slowest = way.uses.iter().map(|(r, k)| router.capacities()[*r as usize] / k).fold(f64::INFINITY, f64::min);
-        assert!((slowest / 49.68e9 - 1.0).abs() < 0.001, "{slowest}");
+        assert!((way.lone / 49.68e9 - 1.0).abs() < 0.001, "{}", way.lone);
     }
 
     #[test]

@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 
 use super::SimulateError;
-use super::counted_sets::{Described, Known, Shared};
+use super::counted_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
 use super::play::{Played, Spent};
 use super::program::Step;
 use crate::cluster::{Router, Via};
 use crate::evidence::Engine;
+use crate::solve::{Attended, Binding, Resource, Turns};
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
 const OVER: f64 = 1e-12;
@@ -47,13 +48,18 @@ pub(super) struct Counted {
 
 /// What resources of one kind carry, and what they are called.
 struct Kind {
-    rate: f64,
+    resource: Resource,
     name: String,
 }
 
-/// A leg's uses: `(index among the local resources in use, consumption per byte)`.
+/// What a leg asks for, in kinds of resources of its node.
 struct LocalLeg {
+    /// `(kind, consumption per byte)`.
     uses: Vec<(u32, f64)>,
+    burdens: Vec<(u32, f64)>,
+    /// `(server, window, share of the window per byte and ns)`.
+    waits: Vec<(u32, u32, f64)>,
+    turns: Option<Turns>,
     lone: f64,
     held: u32,
 }
@@ -94,7 +100,7 @@ pub(super) fn counted(
     let scarce = count.scarce();
     let mut waits = vec![false; steps.len()];
     pairs.iter().filter(|(a, b)| a == b).for_each(|(a, _)| waits[*a as usize] = true);
-    if scarce.capacities.is_empty() {
+    if scarce.resources.is_empty() {
         Ok(Some(count.undisturbed(&waits)))
     } else {
         count.solved(&scarce, &waits).map(Some)
@@ -102,11 +108,28 @@ pub(super) fn counted(
 }
 
 /// Resources of which more is asked than they have.
+#[derive(Default)]
 struct Scarce {
     /// By `node × local resources + local resource`; [`NONE`] where there is enough.
     locals: Vec<u32>,
     channels: HashMap<u64, u32>,
-    capacities: Vec<f64>,
+    /// Where several transfers are attended to in turn: numbers of resources without end.
+    attended: HashMap<u64, u32>,
+    resources: Vec<Resource>,
+}
+
+impl Scarce {
+    fn add(&mut self, resource: Resource) -> u32 {
+        self.resources.push(resource);
+        self.resources.len() as u32 - 1
+    }
+}
+
+/// Turns at the places of this node.
+fn turns_at(node: u32, turns: Turns) -> Option<Turns> {
+    let at = |place: u64| place.checked_add(u64::from(node) << 32);
+    let [a, b] = turns.places;
+    Some(Turns { places: [at(a)?, at(b)?], ..turns })
 }
 
 impl Count<'_, '_> {
@@ -134,7 +157,7 @@ impl Count<'_, '_> {
             if at == 0 {
                 for c in first..self.channels.len() {
                     let kind = self.kind_of(self.channels[c])?;
-                    let rate = self.kinds[kind as usize].rate;
+                    let rate = self.kinds[kind as usize].resource.capacity;
                     if rate < lone {
                         (lone, held) = (rate, kind);
                     }
@@ -153,7 +176,7 @@ impl Count<'_, '_> {
         }
         let (rate, name) = self.router.channel(channel)?;
         let kind = self.kinds.len() as u32;
-        self.kinds.push(Kind { rate, name });
+        self.kinds.push(Kind { resource: Resource::of(rate), name });
         self.channel_kinds.insert(key, kind);
         Ok(kind)
     }
@@ -161,40 +184,56 @@ impl Count<'_, '_> {
     /// Makes a leg known; legs are numbered in the order in which they are first used.
     fn learn(&mut self, leg: u32) -> Result<(), SimulateError> {
         while self.legs.len() <= leg as usize {
-            let of = self.router.leg_of(self.legs.len() as u32).clone();
-            let mut uses = Vec::with_capacity(of.uses.len());
-            let (mut lone, mut held) = (of.cap, self.kinds.len() as u32);
-            if let Some(name) = of.cap_why {
-                self.kinds.push(Kind { rate: of.cap, name });
-            }
-            for (resource, per_byte) in of.uses {
-                let slot = match self.locals.get(&resource) {
-                    Some(slot) => *slot,
-                    None => {
-                        let (rate, name) = self.router.local(resource)?;
-                        self.kinds.push(Kind { rate, name });
-                        let slot = self.kinds.len() as u32 - 1;
-                        self.locals.insert(resource, slot);
-                        slot
-                    }
-                };
-                uses.push((slot, per_byte));
-                let rate = self.kinds[slot as usize].rate / per_byte;
-                if rate < lone {
-                    (lone, held) = (rate, slot);
+            let of = self.router.leg_of(self.legs.len() as u32);
+            let (demand, cap_why) = (of.demand.clone(), of.cap_why.clone());
+            let queues = demand.waits.iter().flat_map(|w| [w.server, w.window]);
+            for resource in demand.uses.iter().chain(&demand.burdens).map(|(r, _)| *r).chain(queues) {
+                if !self.locals.contains_key(&resource) {
+                    let (known, name) = self.router.local(resource)?;
+                    self.locals.insert(resource, self.kinds.len() as u32);
+                    self.kinds.push(Kind { resource: known, name });
                 }
             }
-            self.legs.push(LocalLeg { uses, lone, held });
+            let kind = |r: usize| self.locals.get(&r).copied().unwrap_or(0);
+            let all = |of: &[(usize, f64)]| of.iter().map(|&(r, per_byte)| (kind(r), per_byte)).collect();
+            let (lone, binding) = demand.alone(|r| self.kinds[kind(r) as usize].resource);
+            let mut leg = LocalLeg {
+                uses: all(&demand.uses),
+                burdens: all(&demand.burdens),
+                waits: demand.waits.iter().map(|w| (kind(w.server), kind(w.window), w.per_ns)).collect(),
+                turns: demand.turns,
+                lone,
+                held: if let Binding::Resource(r) = binding { kind(r) } else { self.kinds.len() as u32 },
+            };
+            // what it burdens and uses itself, it takes of its own part
+            leg.burdens.retain(|(r, k)| match leg.uses.iter_mut().find(|(used, _)| used == r) {
+                Some((_, own)) => {
+                    *own += k;
+                    false
+                }
+                None => true,
+            });
+            if let Some(name) = cap_why {
+                self.kinds.push(Kind { resource: Resource::of(demand.own_cap()), name });
+            }
+            self.legs.push(leg);
         }
         Ok(())
     }
 
-    fn uses(&self, flow: &Flow) -> impl Iterator<Item = (u64, u32, f64)> {
-        let kinds = self.kinds.len() as u64;
-        flow.legs.into_iter().filter(|(_, leg)| *leg != NONE).flat_map(move |(node, leg)| {
-            let uses = self.legs[leg as usize].uses.iter();
-            uses.map(move |(slot, per_byte)| (u64::from(node) * kinds + u64::from(*slot), *slot, *per_byte))
-        })
+    /// The legs of a flow, each with its node.
+    fn legs(&self, flow: &Flow) -> impl Iterator<Item = (u32, &LocalLeg)> {
+        let legs = flow.legs.into_iter().filter(|(_, leg)| *leg != NONE);
+        legs.map(|(node, leg)| (node, &self.legs[leg as usize]))
+    }
+
+    /// Where a resource of a node stands in lists by place.
+    fn place(&self, node: u32, kind: u32) -> usize {
+        node as usize * self.kinds.len() + kind as usize
+    }
+
+    fn capacity(&self, place: usize) -> f64 {
+        self.kinds[place % self.kinds.len()].resource.capacity
     }
 
     fn channels(&self, i: usize) -> &[u64] {
@@ -202,36 +241,87 @@ impl Count<'_, '_> {
         &self.channels[first as usize..self.flows[i].channels as usize]
     }
 
+    /// What more is asked of than it has where every transfer goes at the rate that it has by itself.
     fn scarce(&self) -> Scarce {
         let nodes = self.flows.iter().flat_map(|f| f.legs).map(|(node, _)| node as usize + 1).max().unwrap_or(0);
         let mut asked = vec![0.0_f64; nodes * self.kinds.len()];
         let mut of_channels: Vec<(u64, f64)> = Vec::with_capacity(self.channels.len());
         for (i, flow) in self.flows.iter().enumerate() {
-            for (place, _, per_byte) in self.uses(flow) {
-                asked[place as usize] += per_byte * flow.lone;
+            for (node, leg) in self.legs(flow) {
+                for (kind, per_byte) in leg.uses.iter().chain(&leg.burdens) {
+                    asked[self.place(node, *kind)] += per_byte * flow.lone;
+                }
             }
             of_channels.extend(self.channels(i).iter().map(|c| (*c, flow.lone)));
         }
-        let locals = vec![NONE; asked.len()];
-        let mut scarce = Scarce { locals, channels: HashMap::new(), capacities: Vec::new() };
-        for (place, asked) in asked.iter().enumerate() {
-            let rate = self.kinds[place % self.kinds.len()].rate;
-            if *asked > rate * (1.0 + OVER) {
-                scarce.locals[place] = scarce.capacities.len() as u32;
-                scarce.capacities.push(rate);
+        let mut over: Vec<bool> = asked.iter().enumerate().map(|(p, a)| *a > self.capacity(p) * (1.0 + OVER)).collect();
+        self.add_queues(&asked, &mut over);
+        let mut scarce = Scarce { locals: vec![NONE; asked.len()], ..Scarce::default() };
+        if over.iter().any(|over| *over) {
+            // what is only burdened holds nobody
+            for (node, leg) in self.flows.iter().flat_map(|flow| self.legs(flow)) {
+                for place in leg.uses.iter().map(|(kind, _)| self.place(node, *kind)) {
+                    if over[place] && scarce.locals[place] == NONE {
+                        scarce.locals[place] = scarce.add(self.kinds[place % self.kinds.len()].resource);
+                    }
+                }
             }
         }
         of_channels.sort_unstable_by_key(|(channel, _)| *channel);
         for same in of_channels.chunk_by(|a, b| a.0 == b.0) {
             let asked: f64 = same.iter().map(|(_, rate)| rate).sum();
             let kind = self.channel_kinds.get(&self.router.channel_kind(same[0].0));
-            let rate = kind.map_or(f64::INFINITY, |kind| self.kinds[*kind as usize].rate);
-            if asked > rate * (1.0 + OVER) {
-                scarce.channels.insert(same[0].0, scarce.capacities.len() as u32);
-                scarce.capacities.push(rate);
+            let resource = kind.map_or(Resource::of(f64::INFINITY), |kind| self.kinds[*kind as usize].resource);
+            if asked > resource.capacity * (1.0 + OVER) {
+                let number = scarce.add(resource);
+                scarce.channels.insert(same[0].0, number);
             }
         }
+        self.add_attended(&mut scarce);
         scarce
+    }
+
+    /// Marks windows that do not hold all requests on their way while these wait as long as all cause together, and what
+    /// they wait for.
+    fn add_queues(&self, asked: &[f64], over: &mut [bool]) {
+        if self.legs.iter().all(|leg| leg.waits.is_empty()) {
+            return;
+        }
+        let mut windows: HashMap<usize, f64> = HashMap::new();
+        let all = || self.flows.iter().flat_map(|f| self.legs(f).map(move |(node, leg)| (f, node, leg)));
+        for (flow, node, leg) in all() {
+            for &(server, window, per_ns) in &leg.waits {
+                let server = self.place(node, server);
+                let resource = self.kinds[server % self.kinds.len()].resource;
+                let waited = resource.wait(asked[server] / resource.capacity);
+                *windows.entry(self.place(node, window)).or_insert(0.0) += per_ns * waited * flow.lone;
+            }
+        }
+        for (window, more) in windows {
+            over[window] |= asked[window] + more > self.capacity(window) * (1.0 + OVER);
+        }
+        for (_, node, leg) in all() {
+            for &(server, window, _) in &leg.waits {
+                let server = self.place(node, server);
+                over[server] |= over[self.place(node, window)];
+            }
+        }
+    }
+
+    /// Marks where transfers that take turns do so beside others.
+    fn add_attended(&self, scarce: &mut Scarce) {
+        let mut attended = Attended::default();
+        let taking =
+            || self.flows.iter().flat_map(|f| self.legs(f)).filter_map(|(node, leg)| turns_at(node, leg.turns?));
+        taking().for_each(|turns| attended.add(&turns, 1));
+        for turns in taking().filter(|turns| attended.beside(turns) > 1) {
+            for place in turns.places {
+                if !scarce.attended.contains_key(&place) {
+                    let number = scarce.add(Resource::of(f64::INFINITY));
+                    scarce.attended.insert(place, number);
+                }
+            }
+        }
     }
 
     /// Every transfer at the rate that it has by itself.
@@ -279,7 +369,7 @@ impl Count<'_, '_> {
         let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
         let sets = self.sets(scarce);
         let mut known = Known::default();
-        let mut numbers = Numbers::new(scarce.capacities.len());
+        let mut numbers = Numbers::new(scarce.resources.len());
         let mut longest_least = 0.0_f64;
         // sets that end at one moment, whose transfers wait for themselves
         let mut together = 0.0_f64;
@@ -315,23 +405,35 @@ impl Count<'_, '_> {
         Ok(Counted { played, repeats })
     }
 
-    /// The scarce resources on a transfer's way: `(number, kind, consumption per byte)`.
-    fn route<'s>(&'s self, i: usize, scarce: &'s Scarce) -> impl Iterator<Item = (u32, u32, f64)> + 's {
-        let locals = self.uses(&self.flows[i]).filter_map(|(place, kind, per_byte)| {
-            let number = scarce.locals[place as usize];
-            (number != NONE).then_some((number, kind, per_byte))
+    /// What a transfer asks of scarce resources: `(number, kind, what of it)`.
+    fn route<'s>(&'s self, i: usize, scarce: &'s Scarce) -> impl Iterator<Item = (u32, u32, Part)> + 's {
+        let number = |node: u32, kind: u32| {
+            let number = scarce.locals[self.place(node, kind)];
+            (number != NONE).then_some(number)
+        };
+        let locals = self.legs(&self.flows[i]).flat_map(move |(node, leg)| {
+            let uses = leg.uses.iter().map(|&(kind, per_byte)| (kind, Part::Uses(per_byte)));
+            let burdens = leg.burdens.iter().map(|&(kind, per_byte)| (kind, Part::Burdens(per_byte)));
+            // one whose window has room for all does not wait
+            let waits = leg.waits.iter().filter_map(move |&(server, window, per_ns)| {
+                Some((server, Part::Waits { window: number(node, window)?, per_ns }))
+            });
+            let parts = uses.chain(burdens).chain(waits);
+            let parts = parts.filter_map(move |(kind, part)| Some((number(node, kind)?, kind, part)));
+            let turns = leg.turns.and_then(|turns| turns_at(node, turns)).into_iter().flat_map(|turns| turns.places);
+            parts.chain(turns.filter_map(|place| Some((*scarce.attended.get(&place)?, 0, Part::Attended))))
         });
         // a round in which no channel is scarce asks for none
         let channels = if scarce.channels.is_empty() { &[] } else { self.channels(i) };
         locals.chain(channels.iter().filter_map(|channel| {
             let number = scarce.channels.get(channel)?;
-            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], 1.0))
+            Some((*number, self.channel_kinds[&self.router.channel_kind(*channel)], Part::Uses(1.0)))
         }))
     }
 
     /// Sets of transfers that share something scarce.
     fn sets(&self, scarce: &Scarce) -> Sets {
-        let mut parents: Vec<u32> = (0..scarce.capacities.len() as u32).collect();
+        let mut parents: Vec<u32> = (0..scarce.resources.len() as u32).collect();
         let mut of = vec![NONE; self.flows.len()];
         for (i, _) in self.flows.iter().enumerate().filter(|(_, f)| f.bytes > 0.0) {
             for (number, _, _) in self.route(i, scarce) {
@@ -345,7 +447,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let mut starts = vec![0_u32; scarce.capacities.len() + 1];
+        let mut starts = vec![0_u32; scarce.resources.len() + 1];
         for set in of.iter_mut().filter(|set| **set != NONE) {
             *set = root(&mut parents, *set);
             starts[*set as usize + 1] += 1;
@@ -368,64 +470,24 @@ impl Count<'_, '_> {
         let mut all = Described::default();
         for &i in set {
             let flow = &self.flows[i as usize];
-            for (resource, kind, per_byte) in self.route(i as usize, scarce) {
+            for (resource, kind, part) in self.route(i as usize, scarce) {
                 let number = numbers.of(resource);
-                if number as usize == all.capacities.len() {
-                    all.capacities.push(scarce.capacities[resource as usize]);
+                if number as usize == all.resources.len() {
+                    all.resources.push(scarce.resources[resource as usize]);
                     all.kinds.push(kind);
                 }
-                all.routes.push((number, per_byte));
+                // a window is used before it is waited for, and so has its number
+                let part = match part {
+                    Part::Waits { window, per_ns } => Part::Waits { window: numbers.of(window), per_ns },
+                    other => other,
+                };
+                all.routes.push((number, part));
             }
-            let waits = waits[i as usize];
-            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, waits };
+            let chained = waits[i as usize];
+            let turns = self.legs(flow).find_map(|(_, leg)| leg.turns);
+            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, chained, turns };
             all.transfers.push((transfer, all.routes.len() as u32));
         }
         all
     }
-}
-
-/// Which transfers share something.
-struct Sets {
-    /// By transfer: the number of its set, or [`NONE`].
-    of: Vec<u32>,
-    /// Transfers, set by set, in their order.
-    members: Vec<u32>,
-}
-
-/// Numbers of a set's own for the scarce resources that it uses, in the order of their use.
-struct Numbers {
-    /// By resource: of which set its number is, and the number.
-    of: Vec<(u32, u32)>,
-    set: u32,
-    used: u32,
-}
-
-impl Numbers {
-    fn new(resources: usize) -> Self {
-        Numbers { of: vec![(0, 0); resources], set: 0, used: 0 }
-    }
-
-    fn next_set(&mut self) {
-        self.set += 1;
-        self.used = 0;
-    }
-
-    fn of(&mut self, resource: u32) -> u32 {
-        let known = &mut self.of[resource as usize];
-        if known.0 != self.set {
-            *known = (self.set, self.used);
-            self.used += 1;
-        }
-        known.1
-    }
-}
-
-/// The resource that stands for all that are joined with this.
-fn root(parents: &mut [u32], mut of: u32) -> u32 {
-    while parents[of as usize] != of {
-        let above = parents[parents[of as usize] as usize];
-        parents[of as usize] = above;
-        of = above;
-    }
-    of
 }

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::heap::TimeHeap;
-use crate::solve::ShareError;
 use crate::solve::incremental::{Effort, Hold, Solver};
+use crate::solve::{Demand, Resource, ShareError};
 
 /// Ends that are no further apart than this part of the clock are one moment.
 const MOMENT: f64 = 1e-12;
@@ -42,25 +42,45 @@ pub struct Flows {
 impl Flows {
     /// No flows, at time 0, over resources of these capacities in bytes (or whatever flows consume) a second.
     pub fn new(capacities: &[f64]) -> Result<Self, ShareError> {
-        Ok(Flows {
-            solver: Solver::new(capacities)?,
+        Solver::new(capacities).map(Flows::with)
+    }
+
+    /// The same for resources of which some may make requests wait.
+    pub fn of(resources: &[Resource]) -> Result<Self, ShareError> {
+        Solver::of(resources).map(Flows::with)
+    }
+
+    fn with(solver: Solver) -> Self {
+        Flows {
+            solver,
             now: 0.0,
             progress: Vec::new(),
             ends: Vec::new(),
             next: TimeHeap::default(),
             touched: Vec::new(),
             active: 0,
-        })
+        }
     }
 
     /// The class of flows that use these resources; see [`Solver::class`].
     pub fn class(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64) -> Result<u32, ShareError> {
         let class = self.solver.class(uses, weight, cap)?;
+        self.known(class);
+        Ok(class)
+    }
+
+    /// The class of flows of this demand; see [`Solver::class_of`].
+    pub fn class_of(&mut self, demand: &Demand) -> Result<u32, ShareError> {
+        let class = self.solver.class_of(demand)?;
+        self.known(class);
+        Ok(class)
+    }
+
+    fn known(&mut self, class: u32) {
         if class as usize >= self.progress.len() {
             self.progress.push(Progress::default());
             self.ends.push(BinaryHeap::new());
         }
-        Ok(class)
     }
 
     /// The clock, in seconds.

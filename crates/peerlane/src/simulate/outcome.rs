@@ -94,7 +94,7 @@ pub fn run_within(
             outcome.inexact = inexact.map(|why| format!("{}: {why}", round.name));
         }
         let name_of = |what| match what {
-            Spent::Resource(r) => player.router().group(r),
+            Spent::Resource(r) => player.router().group(r as usize),
             Spent::Cap(why) | Spent::Kind(why) => why,
             Spent::Start => STARTING.to_owned(),
         };

@@ -9,6 +9,7 @@ use super::program::Step;
 use crate::cluster::{Place, Router, Via, Way};
 use crate::evidence::Engine;
 use crate::solve::incremental::Hold;
+use crate::solve::{Demand, Problem};
 
 /// Moments that are no further apart than this part of the clock are one.
 const MOMENT: f64 = 1e-12;
@@ -105,39 +106,25 @@ impl<'r, 'a> Player<'r, 'a> {
     /// resources carry all of them at the rate that each has alone.
     pub fn undisturbed(&mut self, steps: &[Step]) -> Result<Option<Vec<f64>>, SimulateError> {
         let ways: Vec<u32> = steps.iter().map(|s| self.way(s)).collect::<Result<_, _>>()?;
-        let lone = self.lone();
-        let mut taken = vec![0.0; self.router.capacities().len()];
-        for way in ways.iter().filter(|w| **w != STAYS) {
-            for (r, k) in &self.ways[*way as usize].uses {
-                taken[*r as usize] += k * lone[*way as usize];
-            }
-        }
-        if taken.iter().zip(self.router.capacities()).any(|(t, c)| *t > c * (1.0 + MOMENT)) {
+        let moving = || ways.iter().filter(|w| **w != STAYS).map(|way| &self.ways[*way as usize]);
+        let demands: Vec<&Demand> = moving().map(|way| &way.demand).collect();
+        let problem = Problem::of(demands, |r| self.router.resources()[r]);
+        if !problem.carries(&moving().map(|way| way.lone).collect::<Vec<f64>>(), MOMENT) {
             return Ok(None);
         }
         let takes = |(step, way): (&Step, &u32)| match (step, *way) {
             (Step::Compute { seconds, .. }, _) => *seconds,
             (Step::Move { delay, .. }, STAYS) => *delay,
             (Step::Move { bytes, delay, .. }, way) => {
-                let lone = lone[way as usize];
-                delay + self.router.start_of(&self.ways[way as usize], *bytes, lone) + bytes / lone
+                let way = &self.ways[way as usize];
+                delay + self.router.start_of(way, *bytes) + bytes / way.lone
             }
         };
         Ok(Some(steps.iter().zip(&ways).map(takes).collect()))
     }
 
-    /// The rate of each way by itself.
-    fn lone(&self) -> Vec<f64> {
-        let rate = |way: &Way| {
-            let limits = way.uses.iter().map(|(r, k)| self.router.capacities()[*r as usize] / k);
-            limits.fold(way.cap, f64::min)
-        };
-        self.ways.iter().map(rate).collect()
-    }
-
     /// The longest chain of steps, each of which has what it uses to itself.
     fn alone(&self, steps: &[Step], waits: &[(u32, u32)], ways: &[u32]) -> f64 {
-        let lone = self.lone();
         let after = Followers::new(steps.len(), waits);
         let mut missing = after.missing.clone();
         let mut ready: Vec<u32> = (0..steps.len() as u32).filter(|s| missing[*s as usize] == 0).collect();
@@ -148,7 +135,7 @@ impl<'r, 'a> Player<'r, 'a> {
             let takes = match (&steps[s], ways[s]) {
                 (Step::Compute { seconds, .. }, _) => *seconds,
                 (_, STAYS) => 0.0,
-                (Step::Move { bytes, .. }, way) => bytes / lone[way as usize],
+                (Step::Move { bytes, .. }, way) => bytes / self.ways[way as usize].lone,
             };
             let end = starts[s] + takes;
             longest = longest.max(end);
@@ -221,11 +208,10 @@ struct Stage<'s> {
 
 impl<'s> Stage<'s> {
     fn new(steps: &'s [Step], waits: &[(u32, u32)], player: &'s Player, ways: &[u32]) -> Result<Self, SimulateError> {
-        let mut flows = Flows::new(player.router.capacities()).map_err(|e| SimulateError::Network(e.to_string()))?;
+        let mut flows = Flows::of(player.router.resources()).map_err(|e| SimulateError::Network(e.to_string()))?;
         let mut of_way = vec![STAYS; player.ways.len()];
         let mut classes = Vec::with_capacity(steps.len());
         let mut latencies = Vec::with_capacity(steps.len());
-        let lone = player.lone();
         let mut caps = Vec::with_capacity(steps.len());
         for (i, (step, way)) in steps.iter().zip(ways).enumerate() {
             let number = match step {
@@ -243,11 +229,11 @@ impl<'s> Stage<'s> {
             };
             let class = &mut of_way[*way as usize];
             if *class == STAYS {
-                *class = flows.class(&known.uses, 1.0, known.cap).map_err(|e| SimulateError::Network(e.to_string()))?;
+                *class = flows.class_of(&known.demand).map_err(|e| SimulateError::Network(e.to_string()))?;
             }
             classes.push(*class);
             let bytes = if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
-            latencies.push(player.router.start_of(known, bytes, lone[*way as usize]));
+            latencies.push(player.router.start_of(known, bytes));
             caps.push(known.cap_why.as_deref());
         }
         let after = Followers::new(steps.len(), waits);

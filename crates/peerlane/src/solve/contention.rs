@@ -74,14 +74,24 @@ impl Contention<'_> {
 
     /// Finds the wait at one server while the others keep theirs. `now`: the rates as they are.
     fn settle(&mut self, server: usize, now: Allocation) -> Result<Allocation, ShareError> {
-        let before = self.waits[server];
-        let other = self.caused(server, &now);
+        let mut before = self.waits[server];
+        let mut other = self.caused(server, &now);
         if other == before {
             return Ok(now);
         }
         self.waits[server] = other;
         let mut allocation = self.allocate()?;
         let mut missed = self.caused(server, &allocation) - other;
+        // where what waits burdens what others wait for, a longer wait may make the queue longer
+        for _ in 0..STEPS {
+            if missed == 0.0 || (missed > 0.0) != (other > before) {
+                break;
+            }
+            (before, other) = (other, other + missed);
+            self.waits[server] = other;
+            allocation = self.allocate()?;
+            missed = self.caused(server, &allocation) - other;
+        }
         // the longer all wait, the shorter the queue: the wait that causes itself is between one and what that causes.
         // It is found by regula falsi, in the Illinois variant; by how much a wait falls short of what it causes is
         // known at both ends

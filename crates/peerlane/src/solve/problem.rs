@@ -20,6 +20,13 @@ impl Resource {
     pub fn of(capacity: f64) -> Self {
         Resource { capacity, service: 0.0 }
     }
+
+    /// The wait in ns where it is busy for this share of its time: that of one queue with independent arrivals,
+    /// service · ρ ÷ (1 − ρ) (Kleinrock, *Queueing Systems*, vol. 1, §3.2).
+    pub fn wait(&self, busy: f64) -> f64 {
+        let busy = busy.clamp(0.0, FULLEST);
+        self.service * busy / (1.0 - busy)
+    }
 }
 
 /// A queue on the way of a flow's requests.
@@ -231,11 +238,9 @@ impl Problem {
         self.flows.iter().zip(&self.turns).map(cap).collect()
     }
 
-    /// The wait in ns at a server that is busy for this share of its time: that of one queue with independent arrivals,
-    /// service · ρ ÷ (1 − ρ) (Kleinrock, *Queueing Systems*, vol. 1, §3.2).
+    /// The wait in ns at a server that is busy for this share of its time.
     pub(super) fn wait(&self, server: usize, busy: f64) -> f64 {
-        let busy = busy.clamp(0.0, FULLEST);
-        self.services[server] * busy / (1.0 - busy)
+        Resource { capacity: self.capacities[server], service: self.services[server] }.wait(busy)
     }
 
     /// The share of a server's time that flows of these rates take.
@@ -262,26 +267,60 @@ impl Problem {
         let carried = (0..used.len()).map(carries);
         let caps = self.caps().into_iter().zip(&self.flows).map(|(cap, flow)| cap / flow.weight);
         let level = carried.chain(caps).fold(f64::INFINITY, f64::min);
-        self.waited_for(level, &used)
+        self.waited_for(level)
+    }
+
+    /// What flows of these rates use of each resource, what they burden it with, and how long requests then wait for it.
+    fn taken(&self, rates: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+        let mut used = vec![0.0; self.capacities.len()];
+        let mut burdened = used.clone();
+        for ((flow, burdens), rate) in self.flows.iter().zip(&self.burdens).zip(rates) {
+            flow.uses.iter().for_each(|(r, k)| used[*r] += k * rate);
+            burdens.iter().for_each(|(r, k)| burdened[*r] += k * rate);
+        }
+        let waits = (0..used.len()).map(|r| self.wait(r, used[r] / self.capacities[r])).collect();
+        (used, burdened, waits)
+    }
+
+    /// What is left of a resource where so much of it is burdened.
+    fn left(&self, resource: usize, burdened: f64) -> f64 {
+        let capacity = self.capacities[resource];
+        (capacity - burdened).max(LEAST * capacity)
+    }
+
+    /// Whether all flows can have these rates at once, but for a part of `tolerance` of a capacity or cap.
+    pub fn carries(&self, rates: &[f64], tolerance: f64) -> bool {
+        let (mut used, burdened, waits) = self.taken(rates);
+        for (own, rate) in self.waits.iter().zip(rates) {
+            own.iter().for_each(|w| used[w.window] += rate * w.per_ns * waits[w.server]);
+        }
+        let fits = |r: usize| used[r] == 0.0 || used[r] <= self.left(r, burdened[r]) + tolerance * self.capacities[r];
+        let below = |(rate, cap): (&f64, f64)| *rate <= cap * (1.0 + tolerance);
+        (0..used.len()).all(fits) && rates.iter().zip(self.caps()).all(below)
+    }
+
+    /// The least that each flow has, whichever of the others are under way, where none goes faster than its `most`: its part
+    /// of each resource that it uses, by weight, with all of them there, and what they burden and how they wait at most.
+    pub fn least(&self, most: &[f64]) -> Vec<f64> {
+        let (_, burdened, waits) = self.taken(most);
+        let mut pulls = vec![0.0; self.capacities.len()];
+        for (flow, own) in self.flows.iter().zip(&self.waits) {
+            flow.uses.iter().for_each(|(r, k)| pulls[*r] += k * flow.weight);
+            own.iter().for_each(|w| pulls[w.window] += flow.weight * w.per_ns * waits[w.server]);
+        }
+        let part = |flow: &Flow| {
+            flow.uses
+                .iter()
+                .map(|(r, _)| flow.weight * self.left(*r, burdened[*r]) / pulls[*r])
+                .fold(f64::INFINITY, f64::min)
+        };
+        self.flows.iter().zip(self.caps()).zip(most).map(|((flow, cap), most)| part(flow).min(cap).min(*most)).collect()
     }
 
     /// What is left of this level where requests have to wait.
-    fn waited_for(&self, level: f64, used: &[f64]) -> f64 {
-        let fits = |level: f64| {
-            let mut windows: Vec<(usize, f64)> = Vec::new();
-            for (flow, waits) in self.flows.iter().zip(&self.waits) {
-                windows.extend(waits.iter().map(|w| {
-                    let busy = used[w.server] * level / self.capacities[w.server];
-                    (w.window, flow.weight * w.per_ns * self.wait(w.server, busy))
-                }));
-            }
-            windows.sort_unstable_by_key(|(window, _)| *window);
-            windows.chunk_by(|(a, _), (b, _)| a == b).all(|same| {
-                let window = same[0].0;
-                let more: f64 = same.iter().map(|(_, more)| more).sum();
-                level * (used[window] + more) <= self.capacities[window]
-            })
-        };
+    fn waited_for(&self, level: f64) -> f64 {
+        let rates = |level: f64| self.flows.iter().map(|flow| flow.weight * level).collect::<Vec<f64>>();
+        let fits = |level: f64| self.carries(&rates(level), 1e-12);
         if self.waits.iter().all(Vec::is_empty) || !level.is_finite() || fits(level) {
             return level;
         }

@@ -103,21 +103,21 @@ fn validate(capacities: &[f64], flows: &[Flow]) -> Result<(), ShareError> {
 
 /// A sum that keeps what rounding drops (Dekker's two-sum), so that taking away all that was added leaves
 /// nothing even where the terms differ by many orders of magnitude.
-#[derive(Clone, Copy, Default)]
-struct Sum {
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sum {
     high: f64,
     low: f64,
 }
 
 impl Sum {
-    fn add(&mut self, x: f64) {
+    pub(super) fn add(&mut self, x: f64) {
         let sum = self.high + x;
         let part = sum - self.high;
         self.low += (self.high - (sum - part)) + (x - part);
         self.high = sum;
     }
 
-    fn value(self) -> f64 {
+    pub(super) fn value(self) -> f64 {
         self.high + self.low
     }
 }

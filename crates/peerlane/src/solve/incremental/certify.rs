@@ -1,47 +1,31 @@
-//! The certificate by which a max-min fair allocation is recognised, asked of all classes and links at once.
+//! The certificate by which a solution is recognised, asked of all classes and links at once.
 
-use super::{AT_CAP, Solver, UNBOUND};
+use super::{Solver, UNBOUND};
+use crate::solve::{Attended, Binding, Solution, certify};
 
 impl Solver {
-    /// Says what is wrong with the rates as last solved, if anything is by more than `tolerance` (relative): a
-    /// capacity exceeded, a class above its cap, or one that neither its cap nor a full link on which none has more
-    /// per weight holds.
+    /// Says what is wrong with the rates as last solved, if anything is by more than `tolerance` (relative):
+    /// [`certify()`](crate::solve::certify()), of the problem that all classes with flows pose.
     pub fn certify(&self, tolerance: f64) -> Result<(), String> {
-        let mut used = vec![0.0; self.links.len()];
-        let mut highest = vec![0.0_f64; self.links.len()];
-        let live = || self.classes.iter().enumerate().filter(|(_, c)| c.count > 0);
-        for (i, class) in live() {
-            for at in self.range(i as u32) {
-                let link = self.uses[at] as usize;
-                used[link] += class.mass * class.level * self.per_byte.get(at).copied().unwrap_or(1.0);
-                highest[link] = highest[link].max(class.level);
-            }
+        let mut attended = Attended::default();
+        for class in &self.alive {
+            let flows = i64::from(self.classes[*class as usize].count);
+            self.extras.turns(*class).iter().for_each(|turns| attended.add(turns, flows));
         }
-        for (i, link) in self.links.iter().enumerate() {
-            if used[i] > link.capacity * (1.0 + tolerance) {
-                return Err(format!("resource {i} of {} is used by {}", link.capacity, used[i]));
-            }
-        }
-        for (i, class) in live() {
-            let held = match class.bind {
-                AT_CAP => class.level >= class.cap * (1.0 - tolerance),
-                UNBOUND => self.range(i as u32).is_empty() && class.level.is_infinite(),
-                link => {
-                    let l = link as usize;
-                    self.uses[self.range(i as u32)].contains(&link)
-                        && used[l] >= self.links[l].capacity * (1.0 - tolerance)
-                        && class.level >= highest[l] * (1.0 - tolerance)
-                }
-            };
-            if class.level > class.cap * (1.0 + tolerance) || !held {
-                return Err(format!(
-                    "class {i} at level {} of {} is held by nothing ({:?})",
-                    class.level,
-                    class.cap,
-                    self.hold(i as u32)
-                ));
-            }
-        }
-        Ok(())
+        let cap = |c: u32| match (self.extras.turns(c), self.extras.own_cap(c)) {
+            (Some(turns), Some(own)) => own.min(attended.cap(&turns)),
+            _ => self.classes[c as usize].cap * self.weights[c as usize],
+        };
+        let binding = |c: &u32| match self.classes[*c as usize].bind {
+            super::AT_CAP => Binding::Cap,
+            UNBOUND => Binding::Nothing,
+            link => Binding::Resource(link as usize),
+        };
+        let solution = Solution {
+            rates: self.alive.iter().map(|c| self.rate(*c)).collect(),
+            bindings: self.alive.iter().map(binding).collect(),
+            waits: self.extras.queues.iter().map(|(link, ns)| (*link as usize, *ns)).collect(),
+        };
+        certify(&self.problem(&self.alive, cap), &solution, tolerance)
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
-use super::{AT_CAP, OVER, Solver, UNBOUND};
-use crate::solve::{Binding, Flow, share};
+use super::{AT_CAP, Class, OVER, Solver, UNBOUND};
 
 /// A class that has not stopped yet.
 pub(super) const RISING: u32 = u32::MAX - 2;
@@ -15,6 +14,9 @@ const AT_ONCE: usize = 64;
 /// One in so many of the other links comes into the heap at a time, which then stays in a cache. Most that come up have a
 /// higher level meanwhile, and go back.
 const PORTION: usize = 32;
+/// Times that all is filled again with what the rates before burden, and the change at which it is left to repairs.
+const AGAIN: usize = 12;
+const CLOSE: f64 = 1e-6;
 /// So many are looked at to say which these are.
 const SAMPLE: usize = 1024;
 
@@ -44,7 +46,7 @@ impl Rising {
 impl Solver {
     /// Finds all rates from nothing.
     pub(super) fn fill<const UNIT: bool>(&mut self) {
-        self.dirty.clear();
+        self.forget_queued();
         // the level before this solve, of all that may have another now
         let alive = std::mem::take(&mut self.alive);
         let gone: Vec<u32> =
@@ -52,12 +54,27 @@ impl Solver {
         for class in alive.iter().chain(&gone) {
             self.set_level_only(*class, f64::INFINITY);
         }
-        let involved = self.reset::<UNIT>(&alive, &gone);
+        let burdened = !UNIT && self.extras.burdens_any();
+        if burdened {
+            self.count_burdens(&[]);
+        }
+        let mut involved = self.reset::<UNIT>(&alive, &gone);
         self.climb::<UNIT>(&alive, &involved);
+        for _ in 0..if burdened { AGAIN } else { 0 } {
+            // what the last rates burden is taken off for the next
+            if self.count_burdens(&alive) < CLOSE {
+                break;
+            }
+            involved = self.reset::<UNIT>(&alive, &[]);
+            self.climb::<UNIT>(&alive, &involved);
+        }
+        if burdened {
+            self.count_burdens(&alive);
+        }
         // what differences of sums put in the wrong order is put right from each link that shows it
         self.queue_wrong(&involved);
         if !self.repair::<UNIT>() {
-            self.ask_share(&alive, &involved);
+            self.ask_reference(&alive);
         }
         self.alive = alive;
         let Solver { changed, change_mark, classes, .. } = self;
@@ -68,6 +85,35 @@ impl Solver {
             }
             differs
         });
+    }
+
+    /// No link waits to be asked any more.
+    fn forget_queued(&mut self) {
+        for Reverse((_, link)) in self.dirty.drain() {
+            self.links[link as usize].queued = false;
+        }
+    }
+
+    /// From the classes' levels: by how much each link is burdened. Gives the largest change of what a link has to share, as a
+    /// part of it.
+    fn count_burdens(&mut self, alive: &[u32]) -> f64 {
+        let before = self.extras.clear_burdens();
+        for class in alive {
+            let Class { level, mass, .. } = self.classes[*class as usize];
+            for at in 0..if level.is_finite() { self.extras.burdens(*class).len() } else { 0 } {
+                let (link, per_byte) = self.extras.burdens(*class)[at];
+                self.extras.burden(link, mass * level * per_byte);
+            }
+        }
+        let mut moved = 0.0_f64;
+        for (i, before) in (0_u32..).zip(before) {
+            let change = self.extras.burdened(i) - before.value();
+            self.links[i as usize].slack -= change;
+            if change != 0.0 {
+                moved = moved.max(change.abs() / self.effective::<false>(i));
+            }
+        }
+        moved
     }
 
     /// Makes every class with flows rise from nothing; gives the links that it concerns.
@@ -96,15 +142,16 @@ impl Solver {
             }
             for at in self.range(*class) {
                 let i = self.uses[at];
-                let state = &mut self.rising[i as usize];
                 if !self.is_involved[i as usize] {
                     self.is_involved[i as usize] = true;
+                    let left = self.effective::<UNIT>(i);
+                    let state = &mut self.rising[i as usize];
                     let link = &mut self.links[i as usize];
-                    *state = Rising { left: link.capacity, pull: 0.0 };
+                    *state = Rising { left, pull: 0.0 };
                     (link.bound, link.level, link.queued) = (0, f64::INFINITY, false);
                     involved.push(i);
                 }
-                state.pull += if UNIT { mass } else { mass * self.per_byte[at] };
+                self.rising[i as usize].pull += if UNIT { mass } else { mass * self.per_byte[at] };
             }
         }
         for class in gone {
@@ -161,8 +208,9 @@ impl Solver {
         }
         for i in involved {
             self.is_involved[*i as usize] = false;
+            let least = self.effective::<UNIT>(*i) - self.unburdened::<UNIT>(*i);
             let link = &mut self.links[*i as usize];
-            link.slack = self.rising[*i as usize].left;
+            link.slack = self.rising[*i as usize].left - least;
             if link.bound == 0 {
                 link.level = f64::INFINITY;
             }
@@ -179,7 +227,7 @@ impl Solver {
     fn level_of<const UNIT: bool>(&self, link: u32, still: &mut Vec<u32>) -> f64 {
         still.clear();
         let (members, per_byte) = self.lists.of(link);
-        let capacity = self.links[link as usize].capacity;
+        let capacity = self.effective::<UNIT>(link);
         if UNIT && self.whole {
             // sums of whole numbers are exact, also by differences; and what is left is as exact as a new sum
             let rising = members.iter().filter(|c| self.is_rising[**c as usize]);
@@ -247,52 +295,15 @@ impl Solver {
         }
     }
 
-    /// From the classes' levels and binds: what each link holds, at which level, and has left.
-    fn recount(&mut self, alive: &[u32], involved: &[u32]) {
-        for i in involved {
-            let link = &mut self.links[*i as usize];
-            (link.bound, link.slack, link.level, link.queued) = (0, link.capacity, f64::INFINITY, false);
-        }
-        for i in alive {
-            let class = self.classes[*i as usize];
-            if class.bind == UNBOUND {
-                continue;
-            }
-            if let Some(link) = self.links.get_mut(class.bind as usize) {
-                link.bound += 1;
-                link.level = class.level;
-            }
-            for at in self.range(*i) {
-                let pull = class.mass * self.per_byte.get(at).copied().unwrap_or(1.0);
-                self.links[self.uses[at] as usize].slack -= pull * class.level;
-            }
-        }
-    }
-
     /// Last resort, for weights of which no sum of doubles tells anything: the solver that sums in twice the precision.
-    fn ask_share(&mut self, alive: &[u32], involved: &[u32]) {
-        self.dirty.clear();
-        let capacities: Vec<f64> = self.links.iter().map(|l| l.capacity).collect();
-        let flow = |c: &u32| {
-            let class = &self.classes[*c as usize];
-            let of_all = |at: usize| f64::from(class.count) * self.per_byte.get(at).copied().unwrap_or(1.0);
-            let uses = self.range(*c).map(|at| (self.uses[at] as usize, of_all(at)));
-            let weight = self.weights[*c as usize];
-            Flow { uses: uses.collect(), weight, cap: class.cap * weight }
-        };
-        let flows: Vec<Flow> = alive.iter().map(flow).collect();
+    fn ask_reference(&mut self, alive: &[u32]) {
+        self.forget_queued();
+        let cap = |c: u32| self.classes[c as usize].cap * self.weights[c as usize];
+        let problem = self.problem(alive, cap);
         // each class was checked when it came
-        let Ok(allocation) = share(&capacities, &flows) else { return };
-        for ((c, rate), binding) in alive.iter().zip(allocation.rates).zip(allocation.bindings) {
-            let class = &mut self.classes[*c as usize];
-            class.level = rate / self.weights[*c as usize];
-            class.bind = match binding {
-                Binding::Resource(r) => r as u32,
-                Binding::Cap => AT_CAP,
-                Binding::Nothing => UNBOUND,
-            };
+        if let Ok(solution) = problem.solve() {
+            self.take_over(alive, &solution);
         }
-        self.recount(alive, involved);
     }
 }
 

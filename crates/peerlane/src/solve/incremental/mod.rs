@@ -1,25 +1,32 @@
 //! Weighted max-min fair rates of a set of flows that changes all the time.
 //!
-//! The same question as [`share()`](super::share()), asked again and again with a few flows more or less. Flows of one route,
-//! weight and cap are one *class*. A change is repaired from the links of the classes that it concerns:
+//! The same question as a [`Problem`], asked again and again with a few flows more or less. Flows of one demand are one
+//! *class*. A change is repaired from the links of the classes that it concerns:
 //! a link whose flows changed shares its capacity anew, taking the rates that other links hold its flows to as given;
 //! that moves other links, the lowest level first, until none is left (`repair`). What then stands has the
 //! certificate of a max-min fair allocation (each class has its cap, or a full link on which none has more per weight),
 //! since every link was asked after the last change on it; [`Solver::certify`] asks all of them at once. Where a
 //! repair reaches too far, all is filled from the bottom (`fill`).
 //!
-//! Knows resources and flows, and nothing of networks or time.
+//! What a class burdens is taken off what a link has to share, so that a change of the class asks that link anew, too; since
+//! burdens are fractions, such changes fade within a few links. Caps that fall with the number of flows (turns) are set when
+//! that number changes. Flows that wait in queues are solved by the reference, with all that they are joined with by what
+//! they use and burden (`queues`).
 
 mod certify;
+mod extras;
 mod fill;
 mod lists;
+mod queues;
 mod repair;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::ShareError;
+use super::problem::LEAST;
+use super::{Demand, Resource, ShareError};
+use extras::{Asked, Extras};
 use lists::Lists;
 
 /// Relative change of a level that is not passed on: rounding, and below every figure that anyone is shown.
@@ -65,7 +72,7 @@ struct Class {
 #[derive(Clone, Copy, Debug)]
 struct Link {
     capacity: f64,
-    /// What is left of it.
+    /// What is left of it; below 0 where more is burdened than may be.
     slack: f64,
     /// Level of the classes that it holds, infinite where it holds none.
     level: f64,
@@ -148,6 +155,9 @@ pub struct Solver {
     is_involved: Vec<bool>,
     /// Whether all weights are 1, so that every mass is a whole number.
     whole: bool,
+    /// How long each resource serves one request in ns; empty where none makes anybody wait.
+    services: Vec<f64>,
+    extras: Extras,
     effort: Effort,
 }
 
@@ -185,8 +195,42 @@ impl Solver {
             is_rising: Vec::new(),
             is_involved: vec![false; capacities.len()],
             whole: true,
+            services: Vec::new(),
+            extras: Extras::default(),
             effort: Effort::default(),
         })
+    }
+
+    /// The same for resources of which some may make requests wait.
+    pub fn of(resources: &[Resource]) -> Result<Self, ShareError> {
+        let capacities: Vec<f64> = resources.iter().map(|r| r.capacity).collect();
+        let mut solver = Solver::new(&capacities)?;
+        if resources.iter().any(|r| r.service > 0.0) {
+            solver.services = resources.iter().map(|r| r.service).collect();
+        }
+        Ok(solver)
+    }
+
+    /// The class of flows of this demand; see [`Solver::class`].
+    pub fn class_of(&mut self, demand: &Demand) -> Result<u32, ShareError> {
+        let Demand { uses, burdens, weight, .. } = demand;
+        let (weight, cap) = (*weight, demand.cap);
+        let mut own: Vec<(u32, f64)> = uses.iter().map(|&(r, k)| (number(r), k)).collect();
+        if demand.is_plain() {
+            return self.class(&own, weight, cap);
+        }
+        let mut burdened: Vec<(u32, f64)> = Vec::with_capacity(burdens.len());
+        for &(r, per_byte) in burdens {
+            let known = self.users.get(r).is_some() && per_byte.is_finite() && per_byte > 0.0;
+            match own.iter_mut().find(|(used, _)| *used == number(r)) {
+                _ if !known => return Err(ShareError::Flow(self.classes.len(), "what it burdens makes no sense")),
+                // what it uses and burdens itself, it takes of its own part
+                Some((_, own)) => *own += per_byte,
+                None if self.users[r] == ENDLESS => {}
+                None => burdened.push((number(r), per_byte)),
+            }
+        }
+        self.insert(&own, weight, cap, Asked::of(demand, &burdened))
     }
 
     /// The class of flows that use these resources: `(index, consumption per unit of rate)`, consumption positive; a
@@ -196,6 +240,10 @@ impl Solver {
     /// Where a resource does not exist, or a weight, cap or consumption is out of range; the flow's number in the
     /// error is the class's.
     pub fn class(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64) -> Result<u32, ShareError> {
+        self.insert(uses, weight, cap, Asked::default())
+    }
+
+    fn insert(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64, asked: Asked) -> Result<u32, ShareError> {
         let class = self.classes.len();
         let usable = |x: f64| x.is_normal() && x > 0.0;
         let refuse = |why| Err(ShareError::Flow(class, why));
@@ -233,9 +281,12 @@ impl Solver {
                 }
             }
         }
-        let mut hash = self.hash_of(first, weight, cap);
+        if !asked.is_nothing() {
+            self.need_per_byte();
+        }
+        let mut hash = self.hash_of(first, weight, cap, asked);
         while let Some(&other) = self.known.get(&hash) {
-            if self.is_same(other, first, weight, cap) {
+            if self.is_same(other, first, weight, cap, asked) {
                 self.forget_uses(first);
                 return Ok(other);
             }
@@ -246,6 +297,7 @@ impl Solver {
             return refuse("all classes together have more uses than 32 bits can number");
         }
         self.known.insert(hash, class as u32);
+        self.extras.add(class as u32, asked, cap, self.links.len());
         for link in &self.uses[first..] {
             self.users[*link as usize] += 1;
         }
@@ -268,6 +320,7 @@ impl Solver {
             self.touch_mark[class as usize] = self.epoch;
             self.touched.push((class, known.mass));
         }
+        self.extras.count(class, known.count, count);
         known.count = count;
         known.mass = self.weights[class as usize] * f64::from(count);
     }
@@ -349,12 +402,33 @@ impl Solver {
     fn solve_as<const UNIT: bool>(&mut self) {
         let concerned: usize = self.touched.iter().map(|(c, _)| self.range(*c).len()).sum();
         self.tend_lists();
-        if 3 * concerned <= self.live.max(64) && self.repair_touched::<UNIT>() {
+        let caps = self.extras.new_caps();
+        if 3 * concerned <= self.live.max(64) && self.repair_touched::<UNIT>(&caps) {
             self.effort.repairs += 1;
+            self.settle_queues(Some(&caps));
             return;
         }
         self.effort.fills += 1;
+        for (class, cap) in caps {
+            self.classes[class as usize].cap = cap / self.weights[class as usize];
+        }
         self.fill::<UNIT>();
+        self.settle_queues(None);
+    }
+
+    /// What a link has for those who use it.
+    fn effective<const UNIT: bool>(&self, link: u32) -> f64 {
+        let capacity = self.links[link as usize].capacity;
+        if UNIT || !self.extras.burdens_any() {
+            return capacity;
+        }
+        self.unburdened::<UNIT>(link).max(LEAST * capacity)
+    }
+
+    /// What is not burdened of a link; less than it has for those who use it where all but the least is.
+    fn unburdened<const UNIT: bool>(&self, link: u32) -> f64 {
+        let capacity = self.links[link as usize].capacity;
+        if UNIT { capacity } else { capacity - self.extras.burdened(link) }
     }
 
     fn range(&self, class: u32) -> std::ops::Range<usize> {
@@ -431,25 +505,31 @@ impl Solver {
         self.per_byte.truncate(from);
     }
 
-    fn is_same(&self, class: u32, first: usize, weight: f64, cap: f64) -> bool {
-        let known = &self.classes[class as usize];
+    fn is_same(&self, class: u32, first: usize, weight: f64, cap: f64, asked: Asked) -> bool {
+        let known = self.extras.own_cap(class).map_or(self.classes[class as usize].cap, |own| own / weight);
         let range = self.range(class);
         self.weights[class as usize] == weight
-            && known.cap == cap / weight
+            && known == cap / weight
             && self.uses[range.clone()] == self.uses[first..]
             && (self.per_byte.is_empty() || self.per_byte[range] == self.per_byte[first..])
+            && self.extras.is_same(class, asked)
     }
 
     /// FNV-1a over words, with a last mix; the order of uses counts.
-    fn hash_of(&self, first: usize, weight: f64, cap: f64) -> u64 {
+    fn hash_of(&self, first: usize, weight: f64, cap: f64, asked: Asked) -> u64 {
         let per_byte = self.per_byte.get(first..).unwrap_or_default();
         let links = self.uses[first..].iter().map(|l| u64::from(*l));
         let numbers = per_byte.iter().filter(|k| **k != 1.0).chain([&weight, &cap]).map(|k| k.to_bits());
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-        for word in links.chain(numbers) {
+        for word in links.chain(numbers).chain(asked.words()) {
             hash = (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3);
             hash ^= hash >> 29;
         }
         hash
     }
+}
+
+/// A resource's number as links have it; one that is too large for that is none.
+fn number(resource: usize) -> u32 {
+    u32::try_from(resource).unwrap_or(u32::MAX)
 }

@@ -54,17 +54,29 @@ impl Scratch {
 impl Solver {
     /// Repairs the rates after the touched classes changed. False where it reached so far that filling is cheaper;
     /// levels and links are then in no order, and have to be filled.
-    pub(super) fn repair_touched<const UNIT: bool>(&mut self) -> bool {
+    pub(super) fn repair_touched<const UNIT: bool>(&mut self, caps: &[(u32, f64)]) -> bool {
+        // a class that starts does so below its new cap; others keep theirs until the links know of all that has changed
+        for (class, cap) in caps {
+            let known = &mut self.classes[*class as usize];
+            if known.level == 0.0 {
+                known.cap = cap / self.weights[*class as usize];
+            }
+        }
         for i in 0..self.touched.len() {
             let (class, before) = self.touched[i];
             self.bring_in::<UNIT>(class, before);
+        }
+        for (class, cap) in caps {
+            self.set_cap::<UNIT>(*class, cap / self.weights[*class as usize]);
         }
         self.repair::<UNIT>()
     }
 
     /// Asks links until none is left, or the work is that of filling.
     pub(super) fn repair<const UNIT: bool>(&mut self) -> bool {
-        let mut left = self.live.max(64) as isize;
+        // changes fade along burdens, but take more looks for that
+        let reach = if UNIT || !self.extras.burdens_any() { 1 } else { 16 };
+        let mut left = (reach * self.live.max(64)) as isize;
         while let Some(Reverse((_, link))) = self.dirty.pop() {
             self.links[link as usize].queued = false;
             left -= self.ask::<UNIT>(link) as isize;
@@ -128,6 +140,19 @@ impl Solver {
         Self::queue(&mut self.links, &mut self.dirty, bind, estimate);
     }
 
+    /// Gives a class another cap.
+    fn set_cap<const UNIT: bool>(&mut self, class: u32, cap: f64) {
+        let Class { level, mass, bind, cap: before, .. } = self.classes[class as usize];
+        self.classes[class as usize].cap = cap;
+        if mass == 0.0 || before == cap || (bind != AT_CAP && level <= cap) {
+            return;
+        }
+        self.release(bind);
+        self.classes[class as usize].bind = AT_CAP;
+        self.set_level_only(class, cap);
+        self.move_links::<UNIT>(class, (cap - level) * mass, cap, UNBOUND);
+    }
+
     /// A link holds one class less.
     fn release(&mut self, link: u32) {
         if let Some(known) = self.links.get_mut(link as usize) {
@@ -161,13 +186,31 @@ impl Solver {
                 Self::queue(links, dirty, i, key);
             }
         }
+        if !UNIT && self.extras.burdens_any() && more.is_finite() {
+            self.move_burdens(class, more);
+        }
+    }
+
+    /// A class burdens its links by so much more.
+    fn move_burdens(&mut self, class: u32, more: f64) {
+        for at in 0..self.extras.burdens(class).len() {
+            let (i, per_byte) = self.extras.burdens(class)[at];
+            self.extras.burden(i, more * per_byte);
+            let link = &mut self.links[i as usize];
+            link.slack -= more * per_byte;
+            let room = OVER * link.capacity;
+            if link.slack < -room || (link.bound > 0 && link.slack > room) {
+                let key = link.level;
+                Self::queue(&mut self.links, &mut self.dirty, i, key);
+            }
+        }
     }
 
     /// Shares one link anew, taking the levels to which others hold its classes as given. Gives the number of uses
     /// that it looked at.
     fn ask<const UNIT: bool>(&mut self, link: u32) -> usize {
         self.effort.links += 1;
-        let capacity = self.links[link as usize].capacity;
+        let capacity = self.effective::<UNIT>(link);
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let (members, per_byte) = self.lists.of(link);
@@ -211,14 +254,15 @@ impl Solver {
                 self.effort.levels += 1;
                 self.set_level_only(*class, next);
                 self.move_links::<UNIT>(*class, (next - level) * mass, next, link);
-                looked += self.range(*class).len();
+                looked += self.range(*class).len() + self.extras.burdens(*class).len();
             } else {
                 next = level;
             }
             used += pull * next;
         }
+        let slack = self.unburdened::<UNIT>(link) - used;
         let known = &mut self.links[link as usize];
-        known.slack = capacity - used;
+        known.slack = slack;
         known.level = if known.bound > 0 { shared.level } else { f64::INFINITY };
         self.scratch = scratch;
         looked
