@@ -1,4 +1,4 @@
-// Made from schema/report-1.json by build.mjs; do not edit.
+// Made from schema/report-2.json by build.mjs; do not edit.
 
 /**
  * A number of bytes.
@@ -34,7 +34,7 @@ peerlane: string
 /**
  * Names this format.
  */
-schema: "peerlane/report/1"
+schema: "peerlane/report/2"
 }
 /**
  * What a page of several machines says of them together; the machines are named as its designs are.

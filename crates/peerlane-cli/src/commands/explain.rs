@@ -114,7 +114,7 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         b: fabric.node(b).name.clone(),
         class: route.as_ref().map(|r| r.class).or_else(|| fabric.class(a, b)),
         staged: route.as_ref().map(|r| r.staged),
-        staged_because: route.and_then(|r| r.staged_because),
+        staged_because: route.and_then(|r| r.staged_because).map(|why| why.to_string()),
         hops,
         forward,
         backward,

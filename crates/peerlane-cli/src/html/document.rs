@@ -1,4 +1,4 @@
-//! What a report holds, as the JSON inside its page; `schema/report-1.json` describes it, and the page's TypeScript
+//! What a report holds, as the JSON inside its page; `schema/report-2.json` describes it, and the page's TypeScript
 //! types are made from that.
 
 use peerlane::check::{Finding, Verdict};
@@ -12,7 +12,7 @@ use super::figures::{ComparisonView, Kind};
 use crate::render::drawing::Drawing;
 
 /// Names the format of [`ReportDocument`].
-pub(crate) const SCHEMA: &str = "peerlane/report/1";
+pub(crate) const SCHEMA: &str = "peerlane/report/2";
 
 /// All that a page shows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn schema_is_current() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/report-1.json");
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/report-2.json");
         let fresh = serde_json::to_string_pretty(&schemars::schema_for!(ReportDocument)).unwrap() + "\n";
         if std::env::var_os("UPDATE_SCHEMA").is_some() {
             std::fs::write(&path, &fresh).unwrap();

@@ -76,6 +76,6 @@ mod tests {
         assert_eq!(serde_json::from_str::<String>(&escaped).unwrap(), hostile);
         let document = ReportDocument { schema: SCHEMA, peerlane: "0", machines: Vec::new(), comparison: None };
         let page = page(&document).unwrap();
-        assert!(page.contains("\"schema\":\"peerlane/report/1\"") && !page.contains("PEERLANE-"));
+        assert!(page.contains("\"schema\":\"peerlane/report/2\"") && !page.contains("PEERLANE-"));
     }
 }

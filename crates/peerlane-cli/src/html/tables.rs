@@ -130,7 +130,7 @@ impl<'a> Tables<'a> {
         let least = limits().flatten().fold(f64::INFINITY, f64::min);
         let tight = |(at, limit): (usize, Option<f64>)| limit.is_some_and(|l| l <= least * 1.001).then_some(at);
         let tightest = limits().enumerate().filter_map(tight).collect();
-        let because = route.staged_because.as_deref().map(|why| self.word(why));
+        let because = route.staged_because.map(|why| self.word(&why.to_string()));
         let ends = self.model.ends().map(|model| model.route(transfer).ok());
         let mut hops = Vec::with_capacity(route.hops.len());
         for (at, hop) in route.hops.iter().enumerate() {

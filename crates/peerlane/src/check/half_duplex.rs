@@ -1,7 +1,6 @@
 //! Pairs below switches that carry no more both ways than one way, as if a link had one direction.
 
 use super::confirm;
-use super::p2p_refused::is_product_without;
 use super::view::{Cell, Raised, View};
 use super::words::{self, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
@@ -51,7 +50,7 @@ fn run(view: &View) -> Vec<Raised> {
 
 /// Whether the pair may copy directly: without peer access the driver stages what the program calls P2P, in turns.
 fn is_direct(view: &View, a: NodeId, b: NodeId) -> bool {
-    view.p2p_works(a, b).unwrap_or_else(|| !is_product_without(view, a) && !is_product_without(view, b))
+    view.p2p_works(a, b).unwrap_or_else(|| view.model.offers_peer_access(a) && view.model.offers_peer_access(b))
 }
 
 /// How many such numbers make the sum of both ways; `None` for one way.

@@ -8,6 +8,7 @@ use super::words::pairs;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::evidence::{NcclLog, Origin};
 use crate::fabric::PathClass;
+use crate::model::NoPeerAccess;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run };
@@ -19,6 +20,8 @@ enum Cause {
     Variable(String),
     /// A variable keeps it to near pairs, and how near this one is is not known.
     PerhapsVariable(String),
+    /// The driver gives the pair no access, or its path cannot have it.
+    NoAccess(NoPeerAccess),
     /// The pair's way crosses a host bridge: NCCL's own default.
     Default(PathClass),
     /// The pair is near, so that something is in the way.
@@ -77,9 +80,9 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
     let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
     for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
         let ends = (nccl::gpu(view, log, one.from), nccl::gpu(view, log, one.to));
-        let (known, class) = match ends {
-            (Some(a), Some(b)) => (view.p2p_works(a, b), view.class(a, b)),
-            _ => (None, None),
+        let (known, class, refused) = match ends {
+            (Some(a), Some(b)) => (view.p2p_works(a, b), view.class(a, b), view.model.no_peer_access(a, b)),
+            _ => (None, None, None),
         };
         // the driver's refusal is told as such
         if known == Some(false) {
@@ -88,6 +91,7 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
         let variable = |value: &str| format!("NCCL_P2P_LEVEL={value}");
         let cause = match (&off, level, class) {
             (Some(off), ..) => Cause::Variable(off.clone()),
+            _ if refused.is_some() => refused.map_or(Cause::Unknown, Cause::NoAccess),
             (None, Some((level, value)), Some(class)) if level < Level::for_class(class) => {
                 Cause::Variable(variable(value))
             }
@@ -114,6 +118,7 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
     let subjects = Subject::pairs_of(&of);
     let (severity, certainty) = match cause {
         Cause::Variable(_) => (Severity::Warning, Certainty::Certain),
+        Cause::NoAccess(_) => (Severity::Info, Certainty::Likely),
         // a way that is long and allowed is mostly one that the driver refuses
         Cause::Unexpected(class) if *class > PathClass::Pxb => (Severity::Info, Certainty::Possible),
         Cause::PerhapsVariable(_) | Cause::Unexpected(_) => (Severity::Warning, Certainty::Possible),
@@ -123,6 +128,7 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
     let why = match cause {
         Cause::Variable(variable) => format!(": {variable} is set"),
         Cause::PerhapsVariable(variable) => format!(": {variable} is set, which may forbid their way"),
+        Cause::NoAccess(why) => format!(": {why}"),
         Cause::Default(class) => format!(": their way is {class}, {}", class.meaning()),
         Cause::Unexpected(class) if *class > PathClass::Pxb => {
             format!(" although NCCL_P2P_LEVEL allows their way, {class}, {}", class.meaning())
@@ -134,6 +140,9 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
         Cause::Variable(_) | Cause::PerhapsVariable(_) => {
             "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf) unless it is there \
              to keep a machine from hanging or corrupting data: then mend that, which is mostly ACS, the IOMMU or the driver."
+        }
+        Cause::NoAccess(_) => {
+            "Plan with copies through host memory, as NCCL does by itself, or use GPUs and paths that have peer-to-peer."
         }
         Cause::Default(_) => {
             "NCCL takes peer-to-peer over host bridges only where few GPUs hang on an AMD CPU. NCCL_P2P_LEVEL=SYS makes it \
@@ -225,6 +234,22 @@ mod tests {
         };
         assert_eq!(unplaced("PIX"), (Certainty::Possible, true));
         assert_eq!(unplaced("SYS"), (Certainty::Possible, false), "which forbids none");
+    }
+
+    #[test]
+    fn what_a_product_does_not_have_is_no_containers_fault() {
+        let of = |product: &str, setting: &[(&str, &str)]| {
+            let mut b = boxes(&[2], true);
+            for name in ["GPU0", "GPU1"] {
+                let gpu = b.find(name).unwrap();
+                b.node_mut(gpu).product = Some(product.to_owned());
+            }
+            found(captured(b), "SHM", setting).remove(0).1
+        };
+        let card = of("NVIDIA GeForce RTX 4090", &[]);
+        assert!(card.ends_with(&format!(": {}", NoPeerAccess::Product)), "{card}");
+        assert!(of("NVIDIA GeForce RTX 4090", &[("NCCL_P2P_DISABLE", "1")]).ends_with("NCCL_P2P_DISABLE=1 is set"));
+        assert!(of("NVIDIA A100-PCIE-40GB", &[]).contains("although their way is PIX"));
     }
 
     #[test]

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use crate::catalogue::without_peer_access;
 use crate::evidence::{Fact, P2pStatus, tool};
 use crate::fabric::{NodeId, PathClass};
+use crate::model::NoPeerAccess;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
@@ -105,12 +105,12 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
 }
 
-/// Whether NVIDIA's driver gives a product no access to a peer over PCIe: by its part, else by its name.
-pub(super) fn is_product_without(view: &View, gpu: NodeId) -> bool {
-    match view.part(gpu) {
-        Some(part) => part.constant("peer_access") == Some(0.0),
-        None => without_peer_access(view.fabric().node(gpu).product.as_deref().unwrap_or_default()),
-    }
+/// Why the pairs have none, by the model's conclusion, where it is one for all and says more than the source.
+fn conclusion(view: &View, ends: &[(NodeId, NodeId)]) -> Option<NoPeerAccess> {
+    let (a, b) = ends.first()?;
+    let why = view.model.no_peer_access(*a, *b)?;
+    let same = ends.iter().all(|(a, b)| view.model.no_peer_access(*a, *b) == Some(why));
+    (same && !matches!(why, NoPeerAccess::NoPath | NoPeerAccess::Stated(_))).then_some(why)
 }
 
 fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
@@ -126,12 +126,16 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         ["Radeon", "Instinct", "AMD", "Vega", "Navi"].iter().any(|name| product.contains(name))
     };
     let amd = ends.iter().all(|(a, b)| is_amd(a) && is_amd(b));
-    let product = ends.iter().all(|(a, b)| is_product_without(view, *a) || is_product_without(view, *b));
+    let product = ends.iter().all(|(a, b)| !view.model.offers_peer_access(*a) || !view.model.offers_peer_access(*b));
     // what a product cannot do is its design, wherever it is plugged in
     let kind = match (near, refusal) {
         (_, Refusal::Disabled) => FindingKind::Fault,
         (true, r) if r != Refusal::Gpu && !product => FindingKind::Fault,
         _ => FindingKind::Design,
+    };
+    let because = |observed: String| match conclusion(view, &ends) {
+        Some(why) => format!("{observed}; {why}"),
+        None => observed,
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
@@ -149,7 +153,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
             "peer-to-peer, where GPUs are to exchange data directly".to_owned()
         },
         // a description says no and no more; the status words are those of programs
-        observed: match refusal {
+        observed: because(match refusal {
             Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
             Refusal::Unsupported if amd => "no access from one to the other".to_owned(),
             Refusal::Unsupported if only_nccl(view) => {
@@ -158,7 +162,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
             }
             Refusal::Unsupported => "no peer access (NS: not supported)".to_owned(),
             _ => refusal.meaning().to_owned(),
-        },
+        }),
         evidence: evidence.to_vec(),
         mend: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.mend(near, product, amd) }
             .to_owned(),
@@ -171,6 +175,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, see_with, state, switched};
     use super::*;
     use crate::catalogue::Parts;
+    use crate::catalogue::without_peer_access;
     use crate::evidence::{P2pCapability, P2pMatrix};
     use crate::machine::Machine;
 
@@ -202,8 +207,10 @@ mod tests {
             }
             machine.fabric = b.build().unwrap();
             refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
-            let found = findings(&machine, run);
-            (found[0].kind, found[0].mend.contains("GeForce"))
+            let found = findings(&machine, run).remove(0);
+            let same = found.observed.ends_with(&NoPeerAccess::Product.to_string());
+            assert_eq!(found.mend.contains("GeForce"), same, "{found:?}");
+            (found.kind, same)
         };
         assert_eq!(found("NVIDIA GeForce RTX 4090"), (FindingKind::Design, true));
         assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (FindingKind::Fault, false));

@@ -1,6 +1,5 @@
 //! Peer access over PCIe between GeForce cards to which NVIDIA's driver gives none.
 
-use super::p2p_refused::is_product_without;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
 use crate::evidence::{Fact, P2pStatus};
@@ -18,7 +17,7 @@ fn run(view: &View) -> Vec<Raised> {
             Some(class) => class.is_nvlink(),
             None => bricks(*a) > 0 && bricks(*b) > 0,
         };
-        !bridged && granted(*a, *b) && is_product_without(view, *a) && is_product_without(view, *b)
+        !bridged && granted(*a, *b) && ![*a, *b].iter().any(|gpu| view.model.offers_peer_access(*gpu))
     };
     let odd: Vec<(NodeId, NodeId)> = view.gpu_pairs().into_iter().filter(is_odd).collect();
     if odd.is_empty() {

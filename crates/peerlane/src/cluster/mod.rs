@@ -219,8 +219,7 @@ fn network_nics(machine: &Machine, torus: bool) -> Result<Vec<NodeId>, ClusterEr
 /// What a NIC's line carries, as the model has it.
 fn line_rate(machine: &Machine, nic: NodeId) -> Result<Rate, ClusterError> {
     let model = crate::model::Model::new(machine, Parts::embedded());
-    let line = model.resources.iter().find(|r| r.node == Some(nic) && r.name.ends_with(" line, sending"));
-    line.map(|r| r.capacity).ok_or_else(|| {
+    model.line_rate(nic).ok_or_else(|| {
         let name = &machine.fabric.node(nic).name;
         ClusterError::Network(format!("the line rate of {name} is not known; give the rate of the network's links"))
     })

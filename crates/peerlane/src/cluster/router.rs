@@ -168,9 +168,7 @@ impl<'a> Router<'a> {
 
     /// Bytes a second that a GPU's memory moves, where its part says.
     pub fn memory_rate(&self, gpu: NodeId) -> Option<f64> {
-        let name = format!("{} memory", self.cluster.node.fabric.node(gpu).name);
-        let memory = self.model.resources.iter().find(|r| r.node == Some(gpu) && r.name == name);
-        memory.map(|r| r.capacity.bytes_per_second())
+        self.model.memory_rate(gpu).map(|rate| rate.bytes_per_second())
     }
 
     /// The NIC of a GPU, as an index into [`Cluster::nics`].

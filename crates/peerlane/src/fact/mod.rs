@@ -139,7 +139,7 @@ impl P2pCapability {
 }
 
 /// The state of one pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum P2pStatus {
     /// Works.
     Ok,

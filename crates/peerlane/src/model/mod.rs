@@ -3,6 +3,7 @@
 //! [`Model`] turns the fabric into resources with capacities, and a [`Transfer`] into a [`Route`]
 //! over them; [`crate::solve`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
 
+mod access;
 mod assumed;
 mod defaults;
 mod latency;
@@ -24,6 +25,7 @@ use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 use crate::units::Rate;
+pub use access::NoPeerAccess;
 pub use assumed::Assume;
 pub use latency::Latency;
 use resources::{Built, LinkModel, NodeModel};
@@ -93,7 +95,7 @@ pub struct Route {
     /// True where it goes through host memory.
     pub staged: bool,
     /// Why it is staged, where peer access was asked for.
-    pub staged_because: Option<String>,
+    pub staged_because: Option<NoPeerAccess>,
     /// Class of the path.
     pub class: PathClass,
     /// Its hops, in order, with their limits. A staged transfer's lead to host memory and on from it.

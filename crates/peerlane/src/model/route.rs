@@ -1,10 +1,11 @@
 //! From a transfer to the resources it uses, hop by hop.
 
+use super::access::{Access, access};
 use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
 use super::pcie::{ENGINE_BYTES, Origin, Packets};
 use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
-use super::staging::{Access, access, peer_packet, staged_cost};
+use super::staging::{peer_packet, staged_cost};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
 use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
@@ -71,8 +72,7 @@ pub(super) fn plan_by(
     let gpu_pair = kind(source) == NodeKind::Gpu && kind(destination) == NodeKind::Gpu;
     let allowed = match (&path, gpu_pair) {
         (None, false) => return Err(no_path()),
-        (None, true) => Access::Staged("no way joins them but through host memory".to_owned()),
-        (Some(path), true) => access(model.machine, model.parts, source, destination, path),
+        (path, true) => access(model, source, destination, path.as_ref()),
         (Some(_), false) => Access::Direct(None),
     };
     let over_pcie = path.as_ref().is_some_and(|path| path.class.is_pcie());

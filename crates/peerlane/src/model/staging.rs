@@ -1,12 +1,10 @@
-//! When a transfer between GPUs goes through host memory, and what sockets and host memory then allow.
+//! What sockets and host memory allow transfers that go through host memory.
 
 use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant};
 use super::nccl::smp_rate;
 use super::resources::{link_name, part_of, root_part};
-use crate::catalogue::{Parts, vendor_of, without_peer_access};
-use crate::evidence::P2pStatus;
-use crate::fabric::{CpuVendor, Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, Path, PcieGeneration};
-use crate::machine::Machine;
+use crate::catalogue::{Parts, vendor_of};
+use crate::fabric::{CpuVendor, Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
 
 const GB: f64 = 1e9;
 
@@ -48,7 +46,7 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
     let why = if host.why == rate.why { rate.why } else { format!("{}; {}", rate.why, host.why) };
     let (peer_rate, host_rate) = (rate.value * GB, host.value * GB);
-    Smp { words: smp_words(link), peer_rate, host_rate, why, assumed: rate.assumed }
+    Smp { words: smp_words(link).to_owned(), peer_rate, host_rate, why, assumed: rate.assumed }
 }
 
 /// The most, in GB/s, that staged transfers in both directions together get across a socket link, where a part
@@ -73,51 +71,8 @@ pub(super) fn peer_packet(fabric: &Fabric, parts: &Parts, root: NodeId) -> Optio
     (vendor_of(fabric, parts, root) == Some(CpuVendor::Intel)).then(|| INTEL_PEER_PACKET.assumed(parts.end()))
 }
 
-/// Whether a pair may go directly, and how that is known.
-pub(super) enum Access {
-    /// It may; with a remark where that is assumed.
-    Direct(Option<&'static str>),
-    /// It may not, for this reason.
-    Staged(String),
-}
-
-/// Whether `source` may reach `destination` directly: by what the machine states, else by the path.
-pub(super) fn access(machine: &Machine, parts: &Parts, source: NodeId, destination: NodeId, path: &Path) -> Access {
-    let by_path = access_by_path(&machine.fabric, parts, source, path);
-    let stated = machine.p2p.get(&(source, destination)).or_else(|| machine.p2p.get(&(destination, source)));
-    match (stated, by_path) {
-        (Some(P2pStatus::Ok), _) => Access::Direct(None),
-        (Some(P2pStatus::Unknown) | None, by_path) => by_path,
-        // a bare refusal is explained by the path where that explains it
-        (Some(P2pStatus::NotSupported), Access::Staged(why)) => Access::Staged(why),
-        (Some(status), _) => Access::Staged(format!("no peer-to-peer: {}", status_words(*status))),
-    }
-}
-
-fn access_by_path(fabric: &Fabric, parts: &Parts, source: NodeId, path: &Path) -> Access {
-    let product = fabric.node(source).product.as_deref().unwrap_or_default();
-    let offers = match part_of(fabric, parts, source) {
-        Some(part) => part.constant("peer_access") != Some(0.0),
-        None => !without_peer_access(product),
-    };
-    if path.class.is_pcie() && !offers {
-        return Access::Staged("no peer-to-peer: the driver does not offer it to this product over PCIe".to_owned());
-    }
-    let across = path.hops.iter().map(|h| h.link).find(|l| fabric.link(*l).kind == LinkKind::Smp);
-    let Some(across) = across else { return Access::Direct(None) };
-    let part = fabric.package(source).and_then(|c| part_of(fabric, parts, c));
-    match part.and_then(|p| p.constant("peer_across_sockets")) {
-        Some(forwards) if forwards > 0.0 => Access::Direct(None),
-        Some(_) => Access::Staged(format!(
-            "no peer-to-peer across {}: the sockets' root complexes do not forward it",
-            smp_words(fabric.link(across))
-        )),
-        None => Access::Direct(Some("that sockets forward peer-to-peer traffic is assumed")),
-    }
-}
-
 /// The name of a socket link: of its part where it has one.
-fn smp_words(link: &Link) -> String {
+pub(super) fn smp_words(link: &Link) -> &'static str {
     let key = link.part.as_deref().unwrap_or_default();
     let family = key.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     match family {
@@ -126,17 +81,6 @@ fn smp_words(link: &Link) -> String {
         "xgmi" => "xGMI",
         "xbus" | "x" => "X-bus",
         _ => "socket link",
-    }
-    .to_owned()
-}
-
-fn status_words(status: P2pStatus) -> &'static str {
-    match status {
-        P2pStatus::ChipsetNotSupported => "the chipset does not support it",
-        P2pStatus::GpuNotSupported => "the GPU does not support it",
-        P2pStatus::TopologyNotSupported => "the topology does not support it",
-        P2pStatus::Disabled => "it is disabled by a registry key",
-        P2pStatus::Ok | P2pStatus::NotSupported | P2pStatus::Unknown => "the driver does not offer it",
     }
 }
 

@@ -137,7 +137,7 @@ fn sockets_that_forward_nothing_stage() {
     let route = model.route(&transfer(&m, "GPU0", "GPU2")).unwrap();
     assert!(route.staged);
     assert_eq!(
-        route.staged_because.as_deref(),
+        route.staged_because.map(|why| why.to_string()).as_deref(),
         Some("no peer-to-peer across QPI: the sockets' root complexes do not forward it")
     );
     assert_eq!(route.class, PathClass::Sys);
@@ -172,7 +172,7 @@ fn what_a_machine_states_of_a_pair_decides() {
     let parts = parts();
     let model = Model::new(&m, &parts);
     let refused = model.route(&transfer(&m, "GPU0", "GPU1")).unwrap();
-    assert_eq!(refused.staged_because.as_deref(), Some("no peer-to-peer: the chipset does not support it"));
+    assert_eq!(refused.staged_because, Some(NoPeerAccess::Stated(P2pStatus::ChipsetNotSupported)));
     assert!(!model.route(&transfer(&m, "GPU0", "GPU2")).unwrap().staged);
 }
 

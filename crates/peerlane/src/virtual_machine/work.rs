@@ -136,7 +136,7 @@ impl Site<'_, '_> {
     fn direct(&self, resolved: &crate::model::Transfer, transfer: &Transfer) -> Result<(), Failure> {
         match self.model.route(resolved) {
             Ok(route) if route.staged => {
-                let why = route.staged_because.unwrap_or_else(|| "no peer access".to_owned());
+                let why = route.staged_because.map_or_else(|| "no peer access".to_owned(), |why| why.to_string());
                 Err(not_applicable(format!("{transfer}: {why}")))
             }
             _ => Ok(()),
