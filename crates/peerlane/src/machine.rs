@@ -5,6 +5,7 @@
 
 pub mod description;
 mod numbers;
+pub mod reading;
 
 use std::collections::BTreeMap;
 
@@ -13,11 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
-use crate::fact::{ClassMatrix, Evidence, P2pStatus, RateTable};
+use crate::fact::{ClassMatrix, Evidence, IommuDomain, P2pStatus, RateTable};
 use crate::gap::Gap;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
 use crate::subject::Subject;
+
+use reading::{Doubted, Reading};
 
 /// Where a machine's description comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -191,6 +194,10 @@ pub struct Machine {
     pub warnings: Vec<Warning>,
     /// What cannot be true.
     pub contradictions: Vec<Contradiction>,
+    /// Readings that cannot be so, which nothing uses; each is a warning too.
+    pub doubted: Vec<Doubted>,
+    /// What the IOMMU does with accesses of devices, where the kernel says it.
+    pub iommu: Option<Reading<IommuDomain>>,
 }
 
 impl Machine {
@@ -221,6 +228,8 @@ impl Machine {
             assumptions: Vec::new(),
             warnings: Vec::new(),
             contradictions: Vec::new(),
+            doubted: Vec::new(),
+            iommu: None,
         }
     }
 }

@@ -60,8 +60,9 @@ fn one(model: &Model, rule: Baseline, matrix: &Matrix, row: &str, col: &str) -> 
 
 /// A NIC's line.
 fn line(model: &Model, node: NodeId) -> Option<f64> {
-    let part = model.machine.fabric.node(node).part.as_deref().and_then(|key| model.parts.get(key))?;
-    part.constant("line_rate").map(|gbit| gbit / 8.0)
+    let nic = model.machine.fabric.node(node);
+    let of_product = || model.parts.get(nic.part.as_deref()?)?.constant("line_rate").map(|gbit| gbit / 8.0);
+    nic.line_rate.map(|rate| rate.gb()).or_else(of_product)
 }
 
 fn link_of(model: &Model, from: NodeId, to: NodeId) -> Option<crate::fabric::LinkId> {

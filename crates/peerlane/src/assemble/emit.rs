@@ -4,6 +4,8 @@ use crate::catalogue::{PartKind, Parts};
 use crate::evidence::{NumaNode, Origin};
 use crate::fabric::{CpuList, CpuVendor, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
 
+use crate::units::Rate;
+
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
 
@@ -24,7 +26,8 @@ fn device_node(device: &Device) -> Node {
     node.numa = device.numa;
     node.cpus.clone_from(&device.cpus);
     node.rdma = device.rdma;
-    node.note = device.gigabits.map(|g| format!("{g} Gb/s"));
+    node.line_rate = device.line_rate.map(Rate::from_gbit);
+    node.note = device.line_rate.map(|g| format!("{g} Gb/s"));
     node.origins.clone_from(&device.origins);
     node
 }

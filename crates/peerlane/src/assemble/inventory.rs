@@ -9,6 +9,7 @@ use crate::evidence::{
     gpu_number, tool,
 };
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
+use crate::machine::reading::Doubted;
 use crate::units::Rate;
 
 use super::group::{is_gpu_label, two_views};
@@ -35,8 +36,8 @@ pub(super) struct Device {
     pub(super) numa: Option<u32>,
     /// For a NIC, whether it does RDMA.
     pub(super) rdma: Option<bool>,
-    /// Line rate in Gb/s, where told.
-    pub(super) gigabits: Option<f64>,
+    /// For a NIC, Gb/s of its port as it is stated of it.
+    pub(super) line_rate: Option<f64>,
     /// Raw rate of its PCIe link, where a source gives only that.
     pub(super) link_rate: Option<Rate>,
     /// Rate of its NVLink-C2C in one direction, all links together.
@@ -68,6 +69,8 @@ pub(super) struct Inventory {
     pub(super) nvlinks: Vec<(Vec<NvlinkPort>, Origin)>,
     /// What is odd.
     pub(super) warnings: Vec<Warning>,
+    /// Readings of devices that cannot be so.
+    pub(super) doubted: Vec<Doubted>,
     /// True once a device had no room.
     overfull: bool,
 }
@@ -94,6 +97,7 @@ impl Inventory {
         all.join_gpu_facts(evidence);
         all.join_pci();
         all.find_parts();
+        all.doubted = super::standing::line_rates(&mut all, evidence);
         all
     }
 

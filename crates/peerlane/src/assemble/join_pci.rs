@@ -173,7 +173,6 @@ impl Inventory {
         device.c2c = device.c2c.or(c2c.filter(|rate| *rate > Rate::ZERO));
         if !device.gpu {
             device.rdma = device.rdma.or_else(|| does_rdma(pci));
-            device.gigabits = device.gigabits.or(pci.os_devices.iter().find_map(|o| o.gigabits));
             for os in &pci.os_devices {
                 if device.name != os.name && !device.aliases.contains(&os.name) {
                     device.aliases.push(os.name.clone());

@@ -22,6 +22,7 @@ mod places;
 mod platforms;
 mod renumber;
 mod skeleton;
+pub(crate) mod standing;
 mod unknown;
 mod untold;
 
@@ -29,8 +30,10 @@ pub use places::assume_places;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use crate::catalogue::{Parts, vendor_of};
 use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
-use crate::fabric::{Fabric, FabricBuilder, PathClass};
+use crate::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
+use crate::machine::reading::Doubted;
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
 
 use group::Cluster;
@@ -80,6 +83,7 @@ struct Built {
     fabric: Fabric,
     nvlink: nvlink::Outcome,
     wrong: Vec<contradictions::Mismatch>,
+    doubted: Vec<Doubted>,
 }
 
 fn machine(mut cluster: Cluster) -> Machine {
@@ -93,6 +97,14 @@ fn machine(mut cluster: Cluster) -> Machine {
     machine.contradictions = contradicted;
     machine.warnings = all.warnings;
     machine.warnings.extend(warnings);
+    let cpu_vendor = all.host.cpu_ids.as_ref().and_then(|(vendor, ..)| CpuVendor::of_id(vendor));
+    machine.doubted = all.doubted;
+    machine.doubted.extend(built.doubted);
+    let doubts = machine.doubted.iter().map(|d| Warning { origin: d.origin.clone(), message: d.to_string() });
+    machine.warnings.extend(doubts.collect::<Vec<_>>());
+    let cpu = machine.fabric.of_kind(NodeKind::Cpu).next();
+    let vendor = cpu.and_then(|cpu| vendor_of(&machine.fabric, Parts::embedded(), cpu)).or(cpu_vendor);
+    machine.iommu = standing::iommu(&cluster.evidence, vendor);
     machine.stated_classes = all.classes;
     keep_numbers(&mut machine, cluster.evidence);
     machine.warnings.extend(measured_again(&machine));
@@ -185,12 +197,13 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let nodes = emit::device_nodes(all, &mut builder);
     emit::tree(all, skeleton, &nodes, &mut builder);
     let nvlink = nvlink::add(all, &nodes, &mut builder);
-    let mut fabric = builder.build().map_err(|e| e.to_string())?;
+    let fabric = builder.build().map_err(|e| e.to_string())?;
+    let (mut fabric, doubted) = standing::without_doubted(fabric).map_err(|e| e.to_string())?;
     if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
         fabric.set_untold(untold::untold(all, matrix, &nodes));
     }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
-    Ok(Built { fabric, nvlink, wrong })
+    Ok(Built { fabric, nvlink, wrong, doubted })
 }
 
 /// Matrices, curves, tables and peer-to-peer states, each once.

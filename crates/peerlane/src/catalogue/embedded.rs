@@ -121,6 +121,7 @@ pub(super) const PARTS: &[(&str, &str)] = embed!("parts":
     "pex9797"
     "power8"
     "power9"
+    "qemu-switch"
     "qpi-broadwell"
     "qpi-haswell"
     "qpi-nehalem"

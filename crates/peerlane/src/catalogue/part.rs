@@ -107,6 +107,9 @@ pub struct Part {
     /// PCIe lanes of a switch chip or CPU package in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<u32>,
+    /// Whether a hypervisor emulates it, so that what its links are said to be means nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
     /// NVLink generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink_generation: Option<u8>,

@@ -80,6 +80,11 @@ fn read_line(line: &str, facts: &mut KernelFacts) -> bool {
         };
         return true;
     }
+    // "DMAR: IOMMU disabled", "AMD-Vi: AMD IOMMU disabled on kernel command-line"
+    if line.contains("IOMMU disabled") && (line.contains("DMAR: ") || line.contains("AMD-Vi: ")) {
+        facts.iommu_disabled = true;
+        return true;
+    }
     false
 }
 

@@ -176,6 +176,9 @@ impl Writer<'_> {
         let numa = node.numa.filter(|n| above.iter().find_map(|a| a.numa) != Some(*n));
         fields.extend(numa.map(|n| format!("numa = {n}")));
         fields.extend(node.domain.map(|d| format!("domain = {d}")));
+        let of_product = self.own_part(id).and_then(|part| part.constant("line_rate"));
+        let line_rate = node.line_rate.map(|rate| rate.gb() * 8.0).filter(|gigabits| of_product != Some(*gigabits));
+        fields.extend(line_rate.map(|gigabits| format!("line_rate = {gigabits}")));
         if !node.aliases.is_empty() {
             fields.push(format!("aliases = {}", list(&node.aliases)));
         }

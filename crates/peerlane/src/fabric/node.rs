@@ -8,6 +8,7 @@ use super::interconnect::{GpuLink, Interconnect};
 use super::pci::{PciAddress, PcieWidth};
 use super::vendor::CpuVendor;
 use crate::origin::Origin;
+use crate::units::Rate;
 
 /// Names a node within one fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +102,8 @@ pub struct Node {
     pub domain: Option<u32>,
     /// For a NIC: whether it does RDMA. `nvidia-smi topo -m` lists only such.
     pub rdma: Option<bool>,
+    /// For a NIC: what its port's line carries, where the machine states it of this very port.
+    pub line_rate: Option<Rate>,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
     /// What else a reader should know.
@@ -124,6 +127,7 @@ impl Node {
             cpus: None,
             domain: None,
             rdma: None,
+            line_rate: None,
             assumed: false,
             note: None,
             origins: Vec::new(),

@@ -9,6 +9,8 @@ pub enum IommuDomain {
     Translated,
     /// They pass.
     Passthrough,
+    /// There is none, or it is off.
+    Off,
 }
 
 /// Errors of one code that NVIDIA's driver logged of a GPU.
@@ -51,6 +53,8 @@ pub struct KernelFacts {
     pub parameters: Vec<String>,
     /// What the IOMMU does by default, as the log has it.
     pub iommu: Option<IommuDomain>,
+    /// Whether the log says that the IOMMU is disabled.
+    pub iommu_disabled: bool,
     /// Errors of GPUs.
     pub xids: Vec<Xid>,
     /// GPUs that the driver says have fallen off the bus, in other words than by an Xid error.

@@ -232,7 +232,12 @@ impl Built {
                 }
             }
             NodeKind::Nic => {
-                let line = constant(part, "line_rate");
+                // what its port states beats what its product could do
+                let stated = node.line_rate.map(|rate| {
+                    let why = "the rate of its port, as the machine states it".to_owned();
+                    super::defaults::Known { value: rate.gb() * 8.0, why, assumed: false }
+                });
+                let line = stated.or_else(|| constant(part, "line_rate"));
                 let payload = INFINIBAND_EFFICIENCY / 8.0;
                 model.receive = add(format!("{} line, receiving", node.name), line.clone(), payload);
                 model.send = add(format!("{} line, sending", node.name), line, payload);

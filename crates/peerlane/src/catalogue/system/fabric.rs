@@ -129,6 +129,10 @@ impl<'a> Building<'a> {
         node.numa = entry.numa;
         node.cpus.clone_from(&entry.cpus);
         node.domain = entry.domain;
+        if entry.line_rate.is_some_and(|gigabits| kind != NodeKind::Nic || !gigabits.is_finite() || gigabits <= 0.0) {
+            return Err(self.source.error(at, "`line_rate` is Gb/s of a NIC's port, above 0"));
+        }
+        node.line_rate = entry.line_rate.map(Rate::from_gbit);
         node.assumed = entry.assumed;
         node.note.clone_from(&entry.note);
         node.origins.push(self.source.origin(TOOL, at.clone()));

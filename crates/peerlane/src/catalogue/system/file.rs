@@ -65,6 +65,8 @@ pub(super) struct NodeEntry {
     pub(super) numa: Option<u32>,
     pub(super) cpus: Option<CpuList>,
     pub(super) domain: Option<u32>,
+    /// Of a NIC: Gb/s of its port.
+    pub(super) line_rate: Option<f64>,
     #[serde(default)]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
