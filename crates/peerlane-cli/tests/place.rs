@@ -10,7 +10,7 @@ use serde_json::Value;
 #[test]
 fn json_keeps_to_its_schema() {
     let schema =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/placement-1.json")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/placement-2.json")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
     for args in [
         &["place", "--json", "exxact-traditional", "--gpus", "2", "--busy", "GPU1"][..],
@@ -20,7 +20,7 @@ fn json_keeps_to_its_schema() {
         let document: Value = json(args);
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
-        assert_eq!(document["schema"], "peerlane/placement/1");
+        assert_eq!(document["schema"], "peerlane/placement/2");
         for field in ["gpus", "order", "nics", "cores", "memory", "predicted", "gain", "reason"] {
             assert!(document["choices"][0].get(field).is_some(), "{field}");
         }

@@ -9,9 +9,10 @@ use peerlane::place::{Jobs, Workload};
 use super::{Detail, Machines, WhatIf};
 
 const PLACED: &str = "\
-Workloads: ring (each sends to the next and the last to the first, as all-reduce does), all-to-all,
-halo (each exchanges with its neighbours in a line), host-feed (each reads from its host memory),
-pairs (the first with the second, the third with the fourth …).
+Workloads: all-reduce (around the best rings of a job's GPUs, which NCCL finds by itself), ring (one
+ring in the order of the ranks: each sends to the next and the last to the first), all-to-all, halo
+(each exchanges with its neighbours in a line), host-feed (each reads from its host memory), pairs
+(the first with the second, the third with the fourth …).
 
 What comes out is advice, with what the model predicts of it; nothing is set.
 docs/placement.md says what is best and how it is found.";
@@ -37,7 +38,7 @@ pub(crate) struct PlaceArgs {
     #[arg(long, value_name = "N")]
     pub(crate) nics: Option<usize>,
     /// What the GPUs of a job do at once
-    #[arg(short, long, value_name = "WORKLOAD", default_value = "ring", value_parser = workloads())]
+    #[arg(short, long, value_name = "WORKLOAD", default_value = "all-reduce", value_parser = workloads())]
     pub(crate) workload: Workload,
     /// GPUs that others use; they are taken to do the same among themselves
     #[arg(short, long, value_name = "GPU,…", value_delimiter = ',')]

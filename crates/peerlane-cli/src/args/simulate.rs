@@ -21,7 +21,7 @@ TARGET is one of:
 WORKLOAD is one of:
   point-to-point:A:B[:staged|loopback]  one message, from A to B (node0/GPU0 or node0/host0 in a cluster);
                                     loopback: within a node, out through its NIC and back
-  all-reduce[:ring|tree|hierarchical|rail]
+  all-reduce[:ring|ring-by-number|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
   halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid
   spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|staged,strong|weak

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
+use peerlane::collectives::Ring;
 use peerlane::simulate::answer::{Binding, Help, Point, SimulationDocument, simulate};
 use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
@@ -63,6 +64,9 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     headings.extend(["of alone".to_owned(), "held by (share of the transfers' time)".to_owned()]);
     let rows: Vec<Vec<String>> = document.points.iter().map(|p| row(p, bus)).collect();
     columns(out, &headings, &rows, 0)?;
+    if let Some(rings) = &document.rings {
+        around(out, rings, cluster.network.is_some())?;
+    }
     if let Some(idle) = document.points.last().and_then(|p| p.idle) {
         writeln!(out, "GPUs compute {} of the time.", percent(1.0 - idle))?;
     }
@@ -99,6 +103,18 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         }
     }
     Ok(())
+}
+
+/// The rings that it goes around.
+fn around(out: &mut dyn Write, rings: &[Ring], within: bool) -> io::Result<()> {
+    let sum = number(rings.iter().map(|ring| ring.rate).sum());
+    let within = if within { " within a node" } else { "" };
+    let title = match rings {
+        [_] => format!("One ring{within}, {sum} GB/s"),
+        all => format!("{} rings at once{within}, {sum} GB/s", all.len()),
+    };
+    writeln!(out, "\n{}", paint(style::HEADING, &title))?;
+    rings.iter().try_for_each(|ring| hang(out, &format!("  {:>6}  ", number(ring.rate)), &ring.order.join(" ")))
 }
 
 /// Whether what holds the last transfers is another thing than what holds most.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use peerlane::names::ranges;
-use peerlane::place::{Choice, PlacementDocument};
+use peerlane::place::{Choice, PlacementDocument, Workload};
 
 use super::WIDTH;
 use super::style::{self, paint};
@@ -31,7 +31,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     writeln!(out)?;
     hang(out, "", &proof(document))?;
     if verbose {
-        let rates = "Rates are of the slowest transfer while all of all jobs run, in GB/s of 10⁹ bytes of one direction; \
+        let rates = "Rates are of the slowest transfer while all jobs run, or the bus bandwidth of all-reduces, in GB/s of 10⁹ bytes; \
                      docs/placement.md.";
         hang(out, "", rates)?;
     }
@@ -56,6 +56,14 @@ fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Re
         let alone = alone.map_or_else(String::new, |alone| format!(", {} without the other jobs", number(alone)));
         let gain = choice.gain.map_or_else(String::new, |gain| format!("; {}", gained(gain)));
         label(out, "predicted", &format!("{} GB/s{alone}{gain}", number(rate)))?;
+    }
+    for (at, ring) in choice.rings.iter().flatten().enumerate() {
+        let name = match (at, choice.rings.as_ref().map_or(0, Vec::len)) {
+            (0, 1) => "ring".to_owned(),
+            (0, count) => format!("{count} rings"),
+            _ => String::new(),
+        };
+        label(out, &name, &format!("{} GB/s: {}", number(ring.rate), ring.order.join(" ")))?;
     }
     label(out, "reason", &choice.reason)?;
     let known = |all: &[Option<String>]| all.iter().any(Option::is_some);
@@ -106,7 +114,7 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
         return Ok(());
     }
     let names = document.compared.iter().map(|c| width(&c.name)).max().unwrap_or(0);
-    writeln!(out, "\n{}", paint(style::HEADING, "Other ways to choose, slowest transfer in GB/s"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("Other ways to choose, {} in GB/s", what(document))))?;
     for other in &document.compared {
         let jobs: Vec<String> = other.jobs.iter().map(|order| ranges(order)).collect();
         let gain =
@@ -117,10 +125,15 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
     Ok(())
 }
 
+/// What placements are ranked by.
+fn what(document: &PlacementDocument) -> &'static str {
+    if document.workload == Workload::AllReduce { "all-reduce" } else { "slowest transfer" }
+}
+
 fn proof(document: &PlacementDocument) -> String {
     let worst = document.worst.map_or_else(String::new, |w| format!("; the worst has {} GB/s", number(w)));
     let what = if document.exact {
-        "No other placement has a faster slowest transfer".to_owned()
+        format!("No other placement has a faster {}", what(document))
     } else {
         "This is the best that was found; too many placements are left to be sure that none is faster".to_owned()
     };

@@ -157,6 +157,11 @@ impl<'a> Router<'a> {
         if self.cluster.network.is_none() { name.clone() } else { format!("node{}/{name}", key >> LOCAL) }
     }
 
+    /// The model of a node.
+    pub(crate) fn model(&self) -> &Model<'a> {
+        &self.model
+    }
+
     /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
     pub fn group(&self, resource: usize) -> String {
         alike(&self.name(resource))

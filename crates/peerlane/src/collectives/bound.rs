@@ -3,12 +3,14 @@
 //! Every ring leaves and enters each GPU once. So whatever every ring takes of a resource at least, all of them take
 //! together for each byte of their sum; and the sum is no more than all that a GPU's pairs carry.
 
+use std::collections::HashMap;
+
 use super::over::Over;
 
 /// No rings of these GPUs over the pairs that `allowed` names carry more, in bytes a second. `alone` has what each pair
 /// reaches by itself, row by row.
 pub(super) fn most(over: &Over, alone: &[f64], allowed: impl Fn(usize, usize) -> bool) -> f64 {
-    let n = over.gpus.len();
+    let n = over.len();
     let mut costs = Costs::new(n);
     let mut entries: Vec<(usize, usize, f64, f64)> = Vec::new();
     for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j && allowed(*i, *j)) {
@@ -29,6 +31,32 @@ pub(super) fn most(over: &Over, alone: &[f64], allowed: impl Fn(usize, usize) ->
         let capacity = over.flows.capacities.get(*resource).copied().unwrap_or(f64::INFINITY);
         if least > 0.0 {
             most = most.min(capacity / least);
+        }
+    }
+    most
+}
+
+/// For each GPU the most that any rings among some of these GPUs carry through it, in bytes a second.
+pub(super) fn through_each(over: &Over, alone: &[f64]) -> Vec<f64> {
+    let n = over.len();
+    let pairs = || (0..n).flat_map(move |i| (0..n).map(move |j| (i, j))).filter(|(i, j)| i != j);
+    let sum = |of: &dyn Fn(usize) -> usize| (0..n).map(|j| alone[of(j)]).sum::<f64>();
+    let mut most: Vec<f64> = (0..n).map(|i| sum(&|j| i * n + j).min(sum(&|j| j * n + i))).collect();
+    // of each GPU and resource, what its cheapest transfer out and in take, and how many take anything
+    let mut least: HashMap<(usize, usize), [(f64, usize); 2]> = HashMap::new();
+    for (i, j) in pairs() {
+        let Some(flow) = over.flow((i, j)) else { continue };
+        for &(r, per_byte) in &flow.demand.uses {
+            for (gpu, side) in [(i, 0), (j, 1)] {
+                let known = least.entry((gpu, r)).or_insert([(f64::INFINITY, 0); 2]);
+                known[side] = (known[side].0.min(per_byte), known[side].1 + 1);
+            }
+        }
+    }
+    for ((gpu, r), sides) in least {
+        let taken: f64 = sides.iter().filter(|(_, pairs)| *pairs == n - 1).map(|(per_byte, _)| per_byte).sum();
+        if taken > 0.0 {
+            most[gpu] = most[gpu].min(over.flows.capacities.get(r).copied().unwrap_or(f64::INFINITY) / taken);
         }
     }
     most

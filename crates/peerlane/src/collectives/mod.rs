@@ -12,5 +12,6 @@ mod search;
 mod tests;
 
 pub(crate) use nccl_ring::nccl_ring;
+pub(crate) use over::together;
 pub use rings::Ring;
-pub(crate) use rings::{Rings, bus_bandwidth};
+pub(crate) use rings::{Rings, bus_bandwidth, most_through};

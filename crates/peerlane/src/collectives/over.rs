@@ -72,6 +72,13 @@ impl<'s, 'm, 'a> Over<'s, 'm, 'a> {
         self.places(&[pair]).first().map_or(0.0, |pair| self.flows.alone_on(capacities, *pair))
     }
 
+    /// The same of every pair on the machine's own capacities, row by row.
+    pub(super) fn each_alone(&self) -> Vec<f64> {
+        let n = self.len();
+        let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j)));
+        pairs.map(|pair| if pair.0 == pair.1 { 0.0 } else { self.alone(&self.flows.capacities, pair) }).collect()
+    }
+
     /// The pace of transfers that all go at one, on these capacities, in bytes a second; 0 where a rate is not known.
     pub(super) fn pace(&self, capacities: &[f64], pairs: &[Pair]) -> f64 {
         self.flows.evenly(capacities, &self.places(pairs))

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::bound::most;
+use super::bound::{most, through_each};
 use super::over::Over;
 use super::search::Search;
 use crate::evidence::Engine;
@@ -16,6 +16,9 @@ const WORTH: f64 = 0.02;
 /// A further ring is sought on what those so far leave of every resource: all that they leave, and what they would at half
 /// their rates, for a ring that shares what binds them.
 const TAKEN: [f64; 2] = [1.0, 0.5];
+
+/// Up to so many GPUs the search begins at each of them where it has to.
+const MOST_BEGUN: usize = 8;
 
 /// More rings than any mesh has.
 const MOST_RINGS: usize = 16;
@@ -48,14 +51,36 @@ impl Rings {
     /// The best rings of these GPUs; `None` below two, or where a pair's rate is not known. `kinds` are groups of GPUs
     /// that can change places without any rate changing ([`crate::flows::interchangeable`]).
     pub(crate) fn best(flows: &Flows, gpus: &[usize], kinds: &[Vec<usize>]) -> Option<Rings> {
+        let mut gpus = gpus.to_vec();
+        gpus.sort_unstable();
+        let mut best = Rings::one_by_one(flows, &gpus, kinds)?;
+        // on a mesh, where one ring leaves links that make no other, begin the search elsewhere
+        let most_begun = if gpus.len() <= MOST_BEGUN { gpus.len() } else { 1 };
+        for _ in 1..most_begun {
+            if best.rings.len() < 2 || best.rate() >= best.bound * (1.0 - ROUNDING) {
+                break;
+            }
+            gpus.rotate_left(1);
+            if let Some(other) =
+                Rings::one_by_one(flows, &gpus, kinds).filter(|o| o.rate() > best.rate() * (1.0 + ROUNDING))
+            {
+                best = other;
+            }
+        }
+        for (order, _) in &mut best.rings {
+            let first = (0..order.len()).min_by_key(|at| order[*at]).unwrap_or(0);
+            order.rotate_left(first);
+        }
+        Some(best)
+    }
+
+    /// The first ring, and then always that which adds most.
+    fn one_by_one(flows: &Flows, gpus: &[usize], kinds: &[Vec<usize>]) -> Option<Rings> {
         let over = Over::new(flows, gpus, kinds);
         if over.len() < 2 || !over.is_complete() {
             return None;
         }
-        let n = over.len();
-        let pairs = (0..n).flat_map(|i| (0..n).map(move |j| (i, j)));
-        let alone = pairs.map(|pair| if pair.0 == pair.1 { 0.0 } else { over.alone(&flows.capacities, pair) });
-        let alone: Vec<f64> = alone.collect();
+        let alone = over.each_alone();
         let first = Search::first(&over, &alone).best()?;
         // NCCL's channels all go over paths of one kind, too
         let kind = ring_pairs(&first.order).into_iter().filter_map(|pair| over.path(pair)).max()?;
@@ -89,6 +114,13 @@ impl Rings {
         Some(Rings { rings: orders.into_iter().map(places).zip(paces).collect(), exact, bound })
     }
 
+    /// One ring in this order; `None` as for [`Rings::best`].
+    pub(crate) fn in_order(flows: &Flows, gpus: &[usize]) -> Option<Rings> {
+        let over = Over::new(flows, gpus, &[]);
+        let pace = *over.paces(&[(0..over.len()).collect()]).filter(|_| over.len() > 1)?.first()?;
+        Some(Rings { rings: vec![(gpus.to_vec(), pace)], exact: true, bound: pace })
+    }
+
     /// What all of them carry, in bytes a second: the bus bandwidth, as nccl-tests counts it, of an all-reduce of large
     /// messages.
     pub(crate) fn rate(&self) -> f64 {
@@ -105,6 +137,12 @@ impl Rings {
         let names = |order: &[usize]| order.iter().map(|gpu| flows.name(*gpu).to_owned()).collect();
         self.rings.iter().map(|(order, pace)| Ring { order: names(order), rate: pace / 1e9 }).collect()
     }
+}
+
+/// For each of these GPUs the most that any rings among some of them carry through it, in bytes a second.
+pub(crate) fn most_through(flows: &Flows, gpus: &[usize]) -> Vec<f64> {
+    let over = Over::new(flows, gpus, &[]);
+    through_each(&over, &over.each_alone())
 }
 
 /// The bus bandwidth, in GB/s as nccl-tests counts it, that the best rings through all GPUs of a machine carry; `None` where

@@ -57,7 +57,8 @@ fn head(out: &mut String, document: &PlacementDocument) -> std::fmt::Result {
         if let Some(rate) = choice.predicted {
             let job = if document.choices.len() > 1 { format!("job {}: ", at + 1) } else { String::new() };
             let gain = choice.gain.map_or_else(String::new, |g| format!(", {:+.0} % over GPUs by number", 100.0 * g));
-            writeln!(out, "# {job}slowest transfer {rate:.2} GB/s predicted{gain}")?;
+            let what = if choice.rings.is_some() { "all-reduce" } else { "slowest transfer" };
+            writeln!(out, "# {job}{what} {rate:.2} GB/s predicted{gain}")?;
         }
     }
     if let Some(why) = &document.equal {

@@ -9,6 +9,7 @@ mod load;
 mod locality;
 mod nics;
 mod reason;
+mod rings;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ use serde::Serialize;
 pub use formats::{Format, write};
 pub use workload::{Jobs, NoJobs, Workload};
 
-use crate::collectives::nccl_ring;
+use crate::collectives::{Ring, nccl_ring};
 use crate::evidence::Engine;
 use crate::fabric::{NodeId, NodeKind};
 use crate::flows::Flows;
@@ -98,7 +99,7 @@ pub enum PlaceError {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlacementDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/placement/1"))]
+    #[schemars(extend("const" = "peerlane/placement/2"))]
     pub schema: &'static str,
     /// The machine.
     pub machine: String,
@@ -108,7 +109,7 @@ pub struct PlacementDocument {
     pub busy: Vec<String>,
     /// Where each job should go.
     pub choices: Vec<Choice>,
-    /// Whether no other placement has a faster slowest transfer. Else it is the best that was found.
+    /// Whether no other placement has a faster slowest transfer, or all-reduce. Else it is the best that was found.
     pub exact: bool,
     /// The slowest transfer of the worst placement, where all were looked at.
     pub worst: Option<f64>,
@@ -135,7 +136,10 @@ pub struct Choice {
     pub cores: Vec<Option<String>>,
     /// For each of `order` the NUMA node of its memory.
     pub memory: Vec<Option<u32>>,
-    /// Its slowest transfer while all jobs run.
+    /// Of an all-reduce the rings that it goes around, with what each carries while all jobs run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Vec<Ring>>,
+    /// Its slowest transfer while all jobs run; of an all-reduce what its rings carry together, the bus bandwidth.
     pub predicted: Option<f64>,
     /// The same without the other jobs.
     pub alone: Option<f64>,
@@ -152,7 +156,7 @@ pub struct Compared {
     pub name: String,
     /// The jobs' GPUs, in order.
     pub jobs: Vec<Vec<String>>,
-    /// The slowest transfer of any job while all run.
+    /// The slowest transfer of any job while all run; of all-reduces what the rings of the slowest job carry.
     pub predicted: f64,
     /// What is chosen here over that, less 1.
     pub gain: f64,
@@ -187,7 +191,7 @@ pub fn place(model: &Model, request: &Request) -> Result<PlacementDocument, Plac
     let hosts: Vec<NodeId> = fabric.of_kind(NodeKind::Host).collect();
     let others: Vec<NodeId> = hosts.iter().chain(&adapters).copied().collect();
     // NCCL's rings are driven by kernels
-    let engine = if request.workload == Workload::Ring { Engine::Sm } else { Engine::Ce };
+    let engine = if request.workload.is_of_kernels() { Engine::Sm } else { Engine::Ce };
     let flows = Flows::with_others(model, engine, &others);
     let host_of = |(at, gpu): (usize, &NodeId)| {
         let near = fabric.nearest_host(*gpu).and_then(|host| hosts.iter().position(|h| *h == host));
@@ -262,7 +266,7 @@ impl Report<'_, '_, '_, '_> {
             choices.push(self.choice(job, assigned, paces[job], alone, Some(gain).filter(|g| g.is_finite())));
         }
         PlacementDocument {
-            schema: "peerlane/placement/1",
+            schema: "peerlane/placement/2",
             machine: flows.model.machine.name.clone(),
             workload: problem.workload,
             busy: busy.iter().map(|gpu| flows.name(*gpu).to_owned()).collect(),
@@ -295,11 +299,22 @@ impl Report<'_, '_, '_, '_> {
             nic_rate: gb(nics.rate).filter(|_| known),
             cores: order.iter().map(|g| locality::share(fabric, node(g)).map(|c| c.to_string())).collect(),
             memory: order.iter().map(|g| locality::memory(fabric, node(g))).collect(),
+            rings: self.rings(job),
             predicted: gb(pace),
             alone: gb(alone),
             gain,
             reason: reason::of(self.problem, self.found, job, &nics.nics, self.nics),
         }
+    }
+
+    /// The rings of a job's all-reduce while all jobs run.
+    fn rings(&self, job: usize) -> Option<Vec<Ring>> {
+        let problem = self.problem;
+        let gpus = self.found.jobs.get(job).filter(|_| problem.workload == Workload::AllReduce)?;
+        let rings = problem.rings.of(gpus)?;
+        let paces = problem.ring_paces(&self.found.jobs)?.into_iter().nth(job)?;
+        let orders = rings.rings.iter().map(|(order, _)| self.names(order));
+        Some(orders.zip(paces).map(|(order, pace)| Ring { order, rate: pace / 1e9 }).collect())
     }
 
     /// Taken by number, by go-gpuallocator's score, and for rings in NCCL's order.

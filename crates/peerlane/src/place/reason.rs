@@ -4,6 +4,7 @@ use super::ALIKE;
 use super::nics::Nics;
 use super::search::{Found, Problem, ROUNDING};
 use super::workload::Workload;
+use crate::collectives::Rings;
 use crate::flows::Pair;
 use crate::names::ranges;
 use crate::units::Rate;
@@ -43,8 +44,15 @@ pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<us
     let Some(here) = slowest(problem, &found.jobs, job) else {
         return "it sends nothing".to_owned();
     };
-    let mut reason = format!("the slowest transfer is {} at {}{}", arrow(&here), here.rate, bound(&here));
     let default = problem.by_number();
+    if problem.workload.of(found.jobs[job].len()) == Workload::AllReduce {
+        let mut reason = of_rings(problem, found, job, &default);
+        reason.push_str(&format!("; the slowest transfer is {} at {}{}", arrow(&here), here.rate, bound(&here)));
+        reason.push_str(&crossed(problem, &found.jobs[job]));
+        reason.extend(adapters(problem, &found.jobs[job], nics, choices));
+        return reason;
+    }
+    let mut reason = format!("the slowest transfer is {} at {}{}", arrow(&here), here.rate, bound(&here));
     let there = slowest(problem, &default, job).filter(|_| default != found.jobs);
     if let Some(there) = there {
         let by_number: Vec<&str> = default.get(job).into_iter().flatten().map(|g| name(*g)).collect();
@@ -62,14 +70,44 @@ pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<us
         };
         reason.push_str(&what);
     }
-    let crossings = crossings(problem, &found.jobs[job]);
-    if let Some((here, most)) = crossings {
-        reason.push_str(&format!("; {here} of {most} transfers cross between CPU packages"));
-    }
+    reason.push_str(&crossed(problem, &found.jobs[job]));
     if let Some(adapters) = adapters(problem, &found.jobs[job], nics, choices) {
         reason.push_str(&adapters);
     }
     reason
+}
+
+/// What the rings of an all-reduce carry, and what those of the GPUs by number would.
+fn of_rings(problem: &Problem, found: &Found, job: usize, default: &[Vec<usize>]) -> String {
+    let rate = |jobs: &[Vec<usize>]| problem.paces(jobs).get(job).copied().unwrap_or(0.0);
+    let names = |gpus: &[usize]| ranges(&gpus.iter().map(|g| problem.flows.name(*g)).collect::<Vec<_>>());
+    let here = rate(&found.jobs);
+    let count = problem.rings.of(&found.jobs[job]).map_or(0, |rings| rings.rings.len());
+    let rings = if count == 1 { "its ring carries".to_owned() } else { format!("its {count} rings carry") };
+    let mut reason = format!("{rings} {}", Rate::from_bytes_per_second(here));
+    let set = |gpus: &Vec<usize>| {
+        let mut set = gpus.clone();
+        set.sort_unstable();
+        set
+    };
+    let by_number = default.get(job).filter(|gpus| set(gpus) != set(&found.jobs[job]));
+    if let Some(gpus) = by_number {
+        let there = Rate::from_bytes_per_second(rate(default));
+        reason.push_str(&format!("; those of the GPUs by number ({}) would carry {there}", names(gpus)));
+    }
+    // programs that lay one ring along their ranks
+    let alone = Rings::in_order(problem.flows, &set(&found.jobs[job])).map_or(here, |ring| ring.rate());
+    if alone < here * (1.0 - ALIKE) {
+        let one = Rate::from_bytes_per_second(alone);
+        reason.push_str(&format!("; one ring in the order of their numbers would carry {one} alone"));
+    }
+    reason
+}
+
+/// How many transfers of a job cross between packages, where any does.
+fn crossed(problem: &Problem, order: &[usize]) -> String {
+    let words = |(here, most)| format!("; {here} of {most} transfers cross between CPU packages");
+    crossings(problem, order).map_or_else(String::new, words)
 }
 
 /// Which NICs are nearest; where all GPUs have one, what the next best would give.
@@ -101,7 +139,7 @@ fn adapters(problem: &Problem, order: &[usize], nics: &[Option<usize>], choices:
 /// `None` where none does.
 fn crossings(problem: &Problem, order: &[usize]) -> Option<(usize, usize)> {
     let fabric = &problem.flows.model.machine.fabric;
-    let pairs = problem.workload.pairs(order, |g| problem.hosts[g]);
+    let pairs = problem.pairs(std::slice::from_ref(&order.to_vec())).concat();
     let between: Vec<&Pair> = pairs.iter().filter(|(a, b)| a.max(b) < &problem.flows.len()).collect();
     let crosses = |pair: &&&Pair| {
         let (a, b) = (problem.flows.ends[pair.0], problem.flows.ends[pair.1]);
@@ -133,5 +171,6 @@ pub(super) fn equal(problem: &Problem, found: &Found, worst: Option<f64>) -> Opt
     let no_better =
         found.score.alone <= by_number.alone * (1.0 + ALIKE) && found.score.nics <= by_number.nics * (1.0 + ALIKE);
     let same = no_better && worst.is_some_and(|worst| worst >= pace * (1.0 - ALIKE));
-    same.then(|| format!("the slowest transfer is as fast in the worst placement as in the best{bound}"))
+    let what = if problem.workload == Workload::AllReduce { "all-reduce" } else { "slowest transfer" };
+    same.then(|| format!("the {what} is as fast in the worst placement as in the best{bound}"))
 }

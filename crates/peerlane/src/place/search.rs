@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use super::load::Load;
 use super::nics::Nics;
+use super::rings::RingsOf;
 use super::workload::Workload;
 use crate::flows::{Flows, Pair, interchangeable};
 
@@ -38,7 +39,7 @@ impl Budget {
 /// How good a placement is, in bytes a second; the first that differs decides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Score {
-    /// The slowest transfer of any job while all run.
+    /// The slowest transfer of any job while all run; of all-reduces what the rings of the slowest job carry.
     pub pace: f64,
     /// What the job's GPUs get through its NICs, all at once; 0 where none was asked for.
     pub nics: f64,
@@ -84,6 +85,8 @@ pub(super) struct Problem<'f, 'm, 'a> {
     pub sizes: Vec<usize>,
     /// GPUs that may be taken, in order.
     pub free: Vec<usize>,
+    /// GPUs that others use.
+    pub busy: Vec<usize>,
     /// What busy GPUs send meanwhile.
     pub background: Vec<Pair>,
     /// For each GPU the end that is its host memory; itself where none is known.
@@ -92,6 +95,8 @@ pub(super) struct Problem<'f, 'm, 'a> {
     pub nics: Option<Nics<'f, 'm, 'a>>,
     /// For each GPU the least one that it can change places with.
     pub kinds: Vec<usize>,
+    /// The rings of all-reduces.
+    pub rings: RingsOf<'f, 'm, 'a>,
     alone: HashMap<Pair, f64>,
     most_alone: f64,
 }
@@ -106,8 +111,9 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
         hosts: Vec<usize>,
     ) -> Self {
         let mut kinds: Vec<usize> = (0..flows.len()).collect();
-        for kind in interchangeable(flows) {
-            let free: Vec<usize> = kind.into_iter().filter(|g| !busy.contains(g)).collect();
+        let groups = interchangeable(flows);
+        for kind in &groups {
+            let free: Vec<usize> = kind.iter().copied().filter(|g| !busy.contains(g)).collect();
             free.iter().for_each(|g| kinds[*g] = free.first().copied().unwrap_or(*g));
         }
         let free = (0..flows.len()).filter(|g| !busy.contains(g)).collect();
@@ -115,8 +121,21 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
         let pairs = (0..ends).flat_map(|i| (0..ends).map(move |j| (i, j))).filter(|p| flows.flow(*p).is_some());
         let alone: HashMap<Pair, f64> = pairs.map(|pair| (pair, flows.alone_on(&flows.capacities, pair))).collect();
         let background = workload.pairs(busy, |g| hosts.get(g).copied().unwrap_or(g));
-        let mut problem =
-            Problem { flows, workload, sizes, free, background, hosts, nics: None, kinds, alone, most_alone: 0.0 };
+        let rings = RingsOf::new(flows, groups);
+        let mut problem = Problem {
+            flows,
+            workload,
+            sizes,
+            free,
+            busy: busy.to_vec(),
+            background,
+            hosts,
+            nics: None,
+            kinds,
+            rings,
+            alone,
+            most_alone: 0.0,
+        };
         let all = problem.free.iter().flat_map(|g| problem.free.iter().map(|h| (*g, *h)));
         let fed = problem.free.iter().map(|g| (problem.hosts[*g], *g));
         problem.most_alone = all.chain(fed).map(|pair| problem.alone(pair)).fold(0.0, f64::max);
@@ -130,12 +149,20 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
 
     /// Every job's transfers.
     pub(super) fn pairs(&self, jobs: &[Vec<usize>]) -> Vec<Vec<Pair>> {
+        if self.workload == Workload::AllReduce {
+            return self.ring_pairs(jobs);
+        }
         jobs.iter().map(|order| self.workload.pairs(order, |g| self.hosts[g])).collect()
     }
 
-    /// The slowest transfer of each job, in bytes a second, while all jobs and what is busy run; infinite for a job
-    /// without transfers, 0 where a rate is not known.
+    /// The slowest transfer of each job, in bytes a second, while all jobs and what is busy run, or what its rings carry;
+    /// infinite for a job without transfers, 0 where a rate is not known.
     pub(super) fn paces(&self, jobs: &[Vec<usize>]) -> Vec<f64> {
+        if self.workload == Workload::AllReduce {
+            let sum = |paces: Vec<f64>| paces.iter().sum();
+            let known = self.ring_paces(jobs);
+            return known.map_or(vec![0.0; jobs.len()], |jobs| jobs.into_iter().map(sum).collect());
+        }
         let pairs = self.pairs(jobs);
         let set: Vec<Pair> = pairs.iter().flatten().chain(&self.background).copied().collect();
         let Some(rates) = self.flows.rates(&set) else { return vec![0.0; jobs.len()] };
@@ -150,7 +177,17 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
             (Some(nics), [only]) => nics.assign(only).rate,
             _ => 0.0,
         };
-        Score { pace, nics, alone: self.pairs(jobs).iter().flatten().map(|pair| self.alone(*pair)).sum() }
+        let alone = match self.workload {
+            // rings may go over any pair
+            Workload::AllReduce => jobs.iter().map(|gpus| self.alone_among(gpus)).sum(),
+            _ => self.pairs(jobs).iter().flatten().map(|pair| self.alone(*pair)).sum(),
+        };
+        Score { pace, nics, alone }
+    }
+
+    /// What all pairs of these GPUs reach, each alone, summed.
+    fn alone_among(&self, gpus: &[usize]) -> f64 {
+        gpus.iter().flat_map(|a| gpus.iter().map(|b| self.alone((*a, *b)))).sum()
     }
 
     /// The jobs filled with free GPUs by their numbers.
@@ -179,7 +216,7 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
                 found.exact = false;
             }
         }
-        found
+        if self.workload == Workload::AllReduce { self.in_order_of_rings(found) } else { found }
     }
 
     /// The pace of the worst placement; `None` where there are too many to look at all.
@@ -245,12 +282,12 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
             (Workload::Halo, [first, ..]) if order.len() + 1 == size => kind(Some(first)),
             (Workload::Pairs, [.., last]) if order.len() % 2 == 1 && order.len() < size => kind(Some(last)),
             (Workload::Pairs, [.., twin, _]) if order.len() + 1 < size => kind(Some(twin)),
-            (Workload::AllToAll | Workload::HostFeed, [.., last]) => kind(Some(last)),
+            (Workload::AllReduce | Workload::AllToAll | Workload::HostFeed, [.., last]) => kind(Some(last)),
             _ => 0,
         };
         let taken = |g: &usize| jobs.iter().any(|order| order.contains(g));
         // where the order does not matter, those after a GPU must suffice for the places that are left
-        let ordered = !matches!(self.workload.of(size), Workload::AllToAll | Workload::HostFeed);
+        let ordered = self.workload.of(size).is_ordered();
         let left = |kind: usize| self.free.iter().filter(|g| !taken(g) && self.kinds[**g] >= kind).count();
         let suffices = |g: &usize| ordered || left(self.kinds[*g]) >= size - order.len();
         let mut kinds: Vec<usize> = Vec::new();
@@ -272,6 +309,11 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
             return false;
         }
         full
+    }
+
+    /// What it takes to look at jobs besides solving their transfers.
+    fn cost(&self, jobs: &[Vec<usize>]) -> usize {
+        if self.workload == Workload::AllReduce { self.rings.cost(jobs) } else { 0 }
     }
 
     fn transfers(&self) -> usize {
@@ -302,8 +344,10 @@ impl Search<'_, '_, '_, '_> {
                 self.left.steps -= 1;
                 let Some(order) = jobs.last_mut() else { break };
                 order.push(gpu);
-                let added = self.problem.push(&mut self.load, order, size);
-                if self.may_be_better() {
+                // an all-reduce goes around rings that are known when its GPUs are
+                let by_rings = self.problem.workload.of(size) == Workload::AllReduce;
+                let added = if by_rings { Vec::new() } else { self.problem.push(&mut self.load, order, size) };
+                if self.may_be_better(jobs) {
                     self.descend(jobs);
                 }
                 self.problem.pop(&mut self.load, &added);
@@ -316,14 +360,21 @@ impl Search<'_, '_, '_, '_> {
     }
 
     /// Whether a placement that begins like this may be better than the best.
-    fn may_be_better(&self) -> bool {
+    fn may_be_better(&self, jobs: &Jobs) -> bool {
         let Score { pace, nics, alone } = self.best.score;
-        let bound = self.load.bound();
+        let by_rings = self.problem.workload == Workload::AllReduce;
+        let most = |(order, size): (&Vec<usize>, &usize)| {
+            if by_rings && *size > 1 { self.problem.rings.most(order) } else { f64::INFINITY }
+        };
+        let bound = jobs.iter().zip(&self.problem.sizes).map(most).fold(self.load.bound(), f64::min);
         if bound > pace * (1.0 + ROUNDING) {
             return true;
         }
         if !self.ties || bound < pace * (1.0 - ROUNDING) {
             return false;
+        }
+        if by_rings {
+            return true;
         }
         let open = self.problem.transfers().saturating_sub(self.load.set().len());
         let more_alone = self.load.sum() + open as f64 * self.problem.most_alone > alone * (1.0 + ROUNDING);
@@ -332,7 +383,7 @@ impl Search<'_, '_, '_, '_> {
     }
 
     fn look(&mut self, jobs: &Jobs) {
-        let transfers = self.load.set().len() + self.problem.background.len();
+        let transfers = self.load.set().len() + self.problem.cost(jobs) + self.problem.background.len();
         self.left.solved = self.left.solved.saturating_sub(transfers.max(1));
         let score = self.problem.score(jobs);
         if score.beats(&self.best.score) {
@@ -351,7 +402,8 @@ impl Worst<'_, '_, '_, '_> {
     fn descend(&mut self, jobs: &mut Jobs) {
         let depth = jobs.len();
         if self.problem.is_full(jobs) {
-            self.left.solved = self.left.solved.saturating_sub(self.problem.transfers().max(1));
+            let cost = self.problem.transfers() + self.problem.cost(jobs);
+            self.left.solved = self.left.solved.saturating_sub(cost.max(1));
             self.pace = self.problem.paces(jobs).into_iter().fold(self.pace, f64::min);
         } else {
             for gpu in self.problem.next(jobs) {

@@ -94,7 +94,7 @@ fn no_placement_is_better_than_the_one_found() {
     let (mut seen, mut better, mut shared) = (0, 0, 0);
     for machine in &boxes {
         let n = machine.fabric.of_kind(NodeKind::Gpu).count();
-        for workload in Workload::ALL {
+        for workload in Workload::ALL.into_iter().filter(|w| *w != Workload::AllReduce) {
             for (jobs, busy) in
                 [(vec![n], vec![]), (vec![2], vec![]), (vec![2], vec![0]), (vec![2, 1], vec![]), (vec![2, 2], vec![])]
             {
@@ -114,6 +114,46 @@ fn no_placement_is_better_than_the_one_found() {
         }
     }
     assert!(seen > 400 && better > 100 && shared > 60, "{seen} {better} {shared}");
+}
+
+#[test]
+fn all_reduces_get_the_gpus_whose_rings_carry_most() {
+    let mut boxes: Vec<Machine> = system_names().map(machine).collect();
+    boxes.retain(|m| (2..=8).contains(&m.fabric.of_kind(NodeKind::Gpu).count()));
+    boxes.extend((0..24).map(odd_box));
+    let (mut placed, mut several) = (0, 0);
+    for machine in &boxes {
+        let model = Model::new(machine, Parts::embedded());
+        let flows = Flows::new(&model, Engine::Sm);
+        let n = flows.len();
+        for (jobs, busy) in
+            [(vec![n], vec![]), (vec![2], vec![]), (vec![3], vec![0]), (vec![4], vec![]), (vec![2, 2], vec![])]
+        {
+            if !flows.complete() || jobs.iter().sum::<usize>() + busy.len() > n {
+                continue;
+            }
+            let problem = Problem::new(&flows, Workload::AllReduce, jobs.clone(), &busy, (0..n).collect());
+            let found = problem.best();
+            let of = |jobs: &[Vec<usize>]| problem.paces(jobs).into_iter().fold(f64::INFINITY, f64::min);
+            let what = format!("{} {jobs:?} {busy:?}: {found:?}", machine.name);
+            assert!((of(&found.jobs) - found.score.pace).abs() <= 1e-9 * found.score.pace, "{what}");
+            // every choice of GPUs, whatever their order
+            let all = fillings(&problem.free, &jobs).into_iter();
+            let sets = all.filter(|jobs| jobs.iter().all(|gpus| gpus.is_sorted()));
+            let most = sets.map(|jobs| of(&jobs)).fold(0.0, f64::max);
+            assert!(!found.exact || found.score.pace >= most * (1.0 - 1e-6), "{what}, not {most}");
+            assert!(found.exact || n > 6, "{what}");
+            // alone, a job has what its GPUs have by themselves
+            if let [only] = found.jobs.as_slice() {
+                let rings = crate::collectives::Rings::best(&flows, only, &[]).unwrap();
+                let alone = busy.is_empty().then(|| rings.rate());
+                assert!(alone.is_none_or(|alone| (alone / found.score.pace - 1.0).abs() < 1e-6), "{what}: {rings:?}");
+                several += usize::from(rings.rings.len() > 1);
+            }
+            placed += 1;
+        }
+    }
+    assert!(placed > 80 && several > 5, "{placed} {several}");
 }
 
 /// All orders of eight GPUs that begin with the first, by the pace of the ring.
@@ -237,7 +277,7 @@ fn every_system_is_placed_in_every_format() {
         let Ok(document) = place(&model, &Request::default()) else { continue };
         for format in [Format::Env, Format::Numactl, Format::Rankfile, Format::Slurm, Format::Nccl] {
             let text = write(&document, &model, format, Some("it's here.xml"));
-            assert!(text.starts_with(&format!("# {name}, ring: advice")), "{text}");
+            assert!(text.starts_with(&format!("# {name}, all-reduce: advice")), "{text}");
             let said = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count();
             assert!(said > 0 || text.contains("not known"), "{name} {format:?}: {text}");
         }

@@ -13,8 +13,10 @@ use crate::flows::Pair;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Workload {
-    /// Each sends to the next and the last to the first, as in a ring all-reduce.
+    /// An all-reduce around the best rings of the job's GPUs, as NCCL does it, whatever their order.
     #[default]
+    AllReduce,
+    /// Each sends to the next and the last to the first: one ring in the order of the job.
     Ring,
     /// Each sends to every other.
     AllToAll,
@@ -28,11 +30,13 @@ pub enum Workload {
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Workload; 5] = [Self::Ring, Self::AllToAll, Self::Halo, Self::HostFeed, Self::Pairs];
+    pub const ALL: [Workload; 6] =
+        [Self::AllReduce, Self::Ring, Self::AllToAll, Self::Halo, Self::HostFeed, Self::Pairs];
 
     /// The name used in arguments and in JSON.
     pub fn name(self) -> &'static str {
         match self {
+            Self::AllReduce => "all-reduce",
             Self::Ring => "ring",
             Self::AllToAll => "all-to-all",
             Self::Halo => "halo",
@@ -51,13 +55,18 @@ impl Workload {
         matches!(self, Self::Ring | Self::Halo | Self::Pairs)
     }
 
+    /// Whether kernels drive it, as they do NCCL's collectives, and not copy engines.
+    pub(super) fn is_of_kernels(self) -> bool {
+        matches!(self, Self::AllReduce | Self::Ring)
+    }
+
     /// The transfers that the last GPU adds to those before it; `complete` where no more follow. `host` gives the end
-    /// that is the host memory of a GPU.
+    /// that is the host memory of a GPU. Of an all-reduce those of one ring in this order.
     pub(super) fn added(self, order: &[usize], complete: bool, host: impl Fn(usize) -> usize) -> Vec<Pair> {
         let Some((&last, before)) = order.split_last() else { return Vec::new() };
         let both = |other: usize| [(other, last), (last, other)];
         match self {
-            Self::Ring => {
+            Self::AllReduce | Self::Ring => {
                 let step = before.last().map(|prev| (*prev, last));
                 let close = before.first().filter(|_| complete).map(|first| (last, *first));
                 step.into_iter().chain(close).collect()
@@ -80,7 +89,7 @@ impl Workload {
     /// How many transfers a job of this size makes.
     pub(super) fn count(self, size: usize) -> usize {
         match self.of(size) {
-            Self::Ring => size,
+            Self::AllReduce | Self::Ring => size,
             Self::AllToAll => size * size.saturating_sub(1),
             Self::Halo => 2 * size.saturating_sub(1),
             Self::HostFeed => size,

@@ -1,5 +1,5 @@
 //! What a simulation tells: a time for each size, what it was spent on, and which resource would help most if it were
-//! faster. One JSON document, `peerlane/simulation/1`.
+//! faster. One JSON document, `peerlane/simulation/2`.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -7,9 +7,10 @@ use serde::Serialize;
 use super::SimulateError;
 use super::outcome::{Outcome, STARTING, run};
 use super::program::Program;
-use super::workload::Workload;
+use super::workload::{NodeRings, Workload};
 use crate::catalogue::Parts;
 use crate::cluster::{Cluster, Router, component};
+use crate::collectives::Ring;
 use crate::evidence::Engine;
 use crate::units::Bytes;
 
@@ -23,8 +24,8 @@ const MOST_TRIED: usize = 6;
 /// The document.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SimulationDocument {
-    /// `peerlane/simulation/1`.
-    #[schemars(extend("const" = "peerlane/simulation/1"))]
+    /// `peerlane/simulation/2`.
+    #[schemars(extend("const" = "peerlane/simulation/2"))]
     pub schema: &'static str,
     /// The machine or cluster.
     pub target: String,
@@ -32,6 +33,10 @@ pub struct SimulationDocument {
     pub workload: String,
     /// GPUs that take part.
     pub gpus: usize,
+    /// The rings that a collective goes around, or of several nodes those within a node; without names of nodes. While all
+    /// run, their rates add up to what the bus bandwidth of one machine comes to for large sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Vec<Ring>>,
     /// One for each size, in their order.
     pub points: Vec<Point>,
     /// Whether every time is an exact answer of the model.
@@ -125,14 +130,19 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     let gpus = cluster.places().len();
     let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
     let mut rerouted = false;
+    let rings = match job {
+        Job::Workload(workload, _) => workload.rings(cluster, &Router::new(cluster, Parts::embedded())),
+        Job::Program(..) => None,
+    };
+    let rings = rings.as_ref();
     for size in &sizes {
-        last = once(cluster, job, *size, None)?;
+        last = once(cluster, job, rings, *size, None)?;
         points.push(point(job, gpus, *size, &last));
         rerouted |= last.rerouted;
         inexact = inexact.or_else(|| last.inexact.clone());
     }
     let helps = match sizes.last() {
-        Some(size) if helps => Some(what_helps(cluster, job, *size, &last)?),
+        Some(size) if helps => Some(what_helps(cluster, job, rings, *size, &last)?),
         _ => None,
     };
     let workload = match job {
@@ -140,10 +150,11 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Program(name, ..) => name.clone(),
     };
     let document = SimulationDocument {
-        schema: "peerlane/simulation/1",
+        schema: "peerlane/simulation/2",
         target: cluster.name.clone(),
         workload,
         gpus,
+        rings: rings.map(|rings| rings.named.clone()),
         points,
         exact: inexact.is_none(),
         rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
@@ -155,7 +166,13 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
 }
 
 /// One size; `faster` is a component that carries twice as much.
-fn once(cluster: &Cluster, job: &Job, size: u64, faster: Option<&str>) -> Result<Outcome, SimulateError> {
+fn once(
+    cluster: &Cluster,
+    job: &Job,
+    rings: Option<&NodeRings>,
+    size: u64,
+    faster: Option<&str>,
+) -> Result<Outcome, SimulateError> {
     let gpus = cluster.gpus().len() * cluster.taking.0.min(cluster.nodes) as usize;
     let mut router = Router::new(cluster, Parts::embedded());
     if let Some(component) = faster {
@@ -163,8 +180,7 @@ fn once(cluster: &Cluster, job: &Job, size: u64, faster: Option<&str>) -> Result
     }
     match job {
         Job::Workload(workload, _) => {
-            let told = if gpus > MOST_TOLD { Workload::reduced } else { Workload::program };
-            let program = told(workload, cluster, &router, size as f64)?;
+            let program = workload.around(cluster, &router, rings, size as f64, gpus > MOST_TOLD)?;
             run(&program, &mut router, Engine::Sm)
         }
         Job::Program(_, program, _) => run(program, &mut router, Engine::Ce),
@@ -196,7 +212,13 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
 }
 
 /// Tries what held the transfers, twice as fast, one kind at a time.
-fn what_helps(cluster: &Cluster, job: &Job, size: u64, outcome: &Outcome) -> Result<Vec<Help>, SimulateError> {
+fn what_helps(
+    cluster: &Cluster,
+    job: &Job,
+    rings: Option<&NodeRings>,
+    size: u64,
+    outcome: &Outcome,
+) -> Result<Vec<Help>, SimulateError> {
     let mut helps: Vec<Help> = Vec::new();
     let told = outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE);
     let mut tried: Vec<String> = Vec::new();
@@ -209,9 +231,9 @@ fn what_helps(cluster: &Cluster, job: &Job, size: u64, outcome: &Outcome) -> Res
     tried.truncate(MOST_TRIED);
     for resource in tried {
         let time = if resource == STARTING {
-            once(&cluster.with_latencies(0.5), job, size, None)?.time
+            once(&cluster.with_latencies(0.5), job, rings, size, None)?.time
         } else {
-            once(cluster, job, size, Some(&resource))?.time
+            once(cluster, job, rings, size, Some(&resource))?.time
         };
         let saves = if outcome.time > 0.0 { 1.0 - time / outcome.time } else { 0.0 };
         helps.push(Help { resource, time, saves });
@@ -223,8 +245,8 @@ fn what_helps(cluster: &Cluster, job: &Job, size: u64, outcome: &Outcome) -> Res
 /// Several simulations.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SweepDocument {
-    /// `peerlane/sweep/1`.
-    #[schemars(extend("const" = "peerlane/sweep/1"))]
+    /// `peerlane/sweep/2`.
+    #[schemars(extend("const" = "peerlane/sweep/2"))]
     pub schema: &'static str,
     /// One for each target and workload.
     pub simulations: Vec<SimulationDocument>,
@@ -233,6 +255,6 @@ pub struct SweepDocument {
 impl SweepDocument {
     /// All of them.
     pub fn new(simulations: Vec<SimulationDocument>) -> Self {
-        SweepDocument { schema: "peerlane/sweep/1", simulations }
+        SweepDocument { schema: "peerlane/sweep/2", simulations }
     }
 }

@@ -15,6 +15,9 @@ use super::SimulateError;
 use super::program::Program;
 use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
+use crate::collectives::{Ring, Rings};
+use crate::evidence::Engine;
+use crate::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
 pub use spin_glass::SpinGlass;
@@ -24,8 +27,11 @@ pub use training::Training;
 /// How an all-reduce goes about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// Around rings of all GPUs, one a NIC.
+    /// Around the best rings: of one machine those that carry most together; of several nodes one a NIC, in the order of the
+    /// best ring within each.
     Ring,
+    /// Around rings in the order of the GPUs' numbers: of one machine one ring, of several nodes one a NIC.
+    RingByNumber,
     /// Up and down two binary trees of nodes, each with half of the data, in chunks.
     Tree,
     /// To one GPU of each node, around a ring of these, and back.
@@ -59,8 +65,15 @@ pub enum Workload {
     Training(Training),
 }
 
+/// Rings over the GPUs of a node that take part.
+pub(super) struct NodeRings {
+    pub(super) rings: Rings,
+    /// The same in names.
+    pub(super) named: Vec<Ring>,
+}
+
 /// What may be written for a workload.
-pub const WORKLOADS: &str = "point-to-point:A:B[:staged|loopback], all-reduce[:ring|tree|hierarchical|rail], all-gather, reduce-scatter, \
+pub const WORKLOADS: &str = "point-to-point:A:B[:staged|loopback], all-reduce[:ring|ring-by-number|tree|hierarchical|rail], all-gather, reduce-scatter, \
      all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 impl FromStr for Workload {
@@ -80,6 +93,7 @@ impl FromStr for Workload {
             ["point-to-point", a, b, "staged"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Staged),
             ["point-to-point", a, b, "loopback"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Card),
             ["all-reduce"] | ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
+            ["all-reduce", "ring-by-number"] => Workload::AllReduce(Algorithm::RingByNumber),
             ["all-reduce", "tree"] => Workload::AllReduce(Algorithm::Tree),
             ["all-reduce", "hierarchical"] => Workload::AllReduce(Algorithm::Hierarchical),
             ["all-reduce", "rail"] => Workload::AllReduce(Algorithm::Rail),
@@ -107,6 +121,7 @@ impl fmt::Display for Workload {
                 write!(f, "point-to-point:{a}:{b}{via}")
             }
             Workload::AllReduce(Algorithm::Ring) => f.write_str("all-reduce:ring"),
+            Workload::AllReduce(Algorithm::RingByNumber) => f.write_str("all-reduce:ring-by-number"),
             Workload::AllReduce(Algorithm::Tree) => f.write_str("all-reduce:tree"),
             Workload::AllReduce(Algorithm::Hierarchical) => f.write_str("all-reduce:hierarchical"),
             Workload::AllReduce(Algorithm::Rail) => f.write_str("all-reduce:rail"),
@@ -128,27 +143,55 @@ impl Workload {
         !matches!(self, Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_))
     }
 
+    /// The rings over a node's GPUs that it goes around; `None` where it goes around none, or a rate is not known.
+    pub(super) fn rings(&self, cluster: &Cluster, router: &Router) -> Option<NodeRings> {
+        let by_number = match self {
+            Workload::AllReduce(algorithm) => *algorithm == Algorithm::RingByNumber,
+            Workload::AllGather | Workload::ReduceScatter | Workload::Broadcast => false,
+            _ => return None,
+        };
+        // NCCL's rings are driven by kernels
+        let flows = Flows::new(router.model(), Engine::Sm);
+        let gpus: Vec<usize> = (0..cluster.gpus().len()).collect();
+        let rings = if by_number {
+            Rings::in_order(&flows, &gpus)
+        } else {
+            Rings::best(&flows, &gpus, &interchangeable(&flows))
+        };
+        rings.map(|rings| NodeRings { named: rings.named(&flows), rings })
+    }
+
     /// What it does on a cluster with so many bytes: of a collective, what nccl-tests calls its size (the larger of what a
     /// GPU gives and gets); of a message, its own; of a halo exchange, that of one face.
     pub fn program(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
-        self.told(cluster, router, size, false)
+        self.around(cluster, router, self.rings(cluster, router).as_ref(), size, false)
     }
 
-    /// The same, but what every node does by itself is told of the first alone ([`Round::alike`]).
+    /// The same, but what every node does by itself is listed of the first alone ([`Round::alike`]).
     ///
     /// [`Round::alike`]: super::program::Round::alike
     pub fn reduced(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
-        self.told(cluster, router, size, true)
+        self.around(cluster, router, self.rings(cluster, router).as_ref(), size, true)
     }
 
-    fn told(&self, cluster: &Cluster, router: &Router, size: f64, once: bool) -> Result<Program, SimulateError> {
-        let layout = collectives::Layout::new(cluster, router, once);
+    /// The same around known rings. `once`: reduced.
+    pub(super) fn around(
+        &self,
+        cluster: &Cluster,
+        router: &Router,
+        rings: Option<&NodeRings>,
+        size: f64,
+        once: bool,
+    ) -> Result<Program, SimulateError> {
+        let layout = collectives::Layout::new(cluster, router, rings.map(|rings| &rings.rings), once);
         Ok(match self {
             Workload::PointToPoint(a, b, via) => {
                 let (from, to) = (cluster.find(a)?, cluster.find(b)?);
                 collectives::message(from, to, size, *via)
             }
-            Workload::AllReduce(Algorithm::Ring) => layout.ring("all-reduce around rings", size, 2),
+            Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber) => {
+                layout.ring("all-reduce around rings", size, 2)
+            }
             Workload::AllReduce(Algorithm::Tree) => layout.tree(size),
             Workload::AllReduce(Algorithm::Hierarchical) => layout.hierarchical(size),
             Workload::AllReduce(Algorithm::Rail) => layout.rail(size),
