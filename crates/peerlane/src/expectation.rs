@@ -4,6 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+mod curve;
+
+pub use curve::ExpectedCurve;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

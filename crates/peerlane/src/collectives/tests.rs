@@ -1,8 +1,8 @@
 use super::over::together;
 use super::rings::{Rings, ring_pairs};
 use crate::catalogue::{Parts, system};
-use crate::compare::tests::all_boxes;
 use crate::evidence::Engine;
+use crate::flows::testing::all_boxes;
 use crate::flows::{Flows, interchangeable};
 use crate::machine::Machine;
 use crate::model::Model;

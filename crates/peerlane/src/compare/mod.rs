@@ -12,7 +12,7 @@ mod pairs;
 mod remedy;
 mod ring;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod together;
 
 use schemars::JsonSchema;

@@ -1,6 +1,7 @@
 use super::bisection::bisection;
 use super::*;
 use crate::catalogue::{read_system, system, system_names};
+use crate::flows::testing::{all_boxes, odd_boxes};
 use crate::flows::{Flows, Pair, interchangeable};
 
 fn machine(name: &str) -> Machine {
@@ -18,68 +19,6 @@ fn of(name: &str) -> Design {
 
 fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
-}
-
-/// Boxes without symmetry: GPUs of every width, below switches and roots, some joined by NVLink, on one or two sockets.
-fn odd_boxes() -> Vec<Machine> {
-    let widths = ["3.0 x1", "3.0 x4", "3.0 x8", "3.0 x16"];
-    (0..24_usize)
-        .map(|seed| {
-            let n = 3 + seed % 5;
-            let mut text = format!("name = \"odd{seed}\"\n[nodes]\n");
-            let cpu = |name: &str| format!("{name} = {{ kind = \"cpu\", product = \"Intel Xeon\" }}\n");
-            text += &(cpu("cpu0") + &cpu("cpu1"));
-            text += "sw0 = { kind = \"switch\" }\nsw1 = { kind = \"switch\" }\n";
-            (0..n).for_each(|i| text += &format!("GPU{i} = {{ kind = \"gpu\" }}\n"));
-            let mut link =
-                |a: &str, b: &str, kind: &str| text += &format!("[[links]]\nbetween = [\"{a}\", \"{b}\"]\n{kind}\n");
-            link("cpu0", "cpu1", "smp = \"qpi-haswell\"");
-            link("cpu0", "sw0", "pcie = \"3.0 x8\"");
-            link(["cpu0", "cpu1", "sw0"][seed % 3], "sw1", "pcie = \"3.0 x16\"");
-            for i in 0..n {
-                let above = ["sw0", "sw1", "cpu0", "cpu1"][(seed * 7 + i * 5) % 4];
-                let width = widths[(seed * 3 + i * i + i) % 4];
-                link(above, &format!("GPU{i}"), &format!("pcie = \"{width}\""));
-            }
-            if seed % 2 == 1 {
-                link("GPU0", "GPU2", "nvlink = 2\nnvlink_generation = 1");
-            }
-            if seed % 3 == 1 {
-                text += "[[p2p]]\nstatus = \"no\"\npairs = [[\"GPU0\", \"GPU1\"]]\n";
-            }
-            read_system(&text, "odd").unwrap()
-        })
-        .collect()
-}
-
-/// Those, and all of the catalogue with several GPUs.
-pub(crate) fn all_boxes() -> Vec<Machine> {
-    let mut all: Vec<Machine> = system_names().map(machine).collect();
-    all.retain(|m| m.fabric.of_kind(crate::fabric::NodeKind::Gpu).count() > 1);
-    all.extend(odd_boxes());
-    all
-}
-
-#[test]
-fn sets_are_shared_out_as_the_model_solves_them() {
-    for machine in all_boxes() {
-        let model = Model::new(&machine, Parts::embedded());
-        let flows = Flows::new(&model, Engine::Ce);
-        if !flows.complete() {
-            continue;
-        }
-        let pairs: Vec<Pair> = flows.pairs().collect();
-        let some: Vec<Pair> = pairs.iter().copied().filter(|(i, j)| (i * 3 + j) % 4 != 0).collect();
-        for set in [&pairs[..], &pairs[..1], &some[..]] {
-            let transfers: Vec<Transfer> = set.iter().map(|p| flows.transfer(*p)).collect();
-            let solved = model.solve(&transfers).unwrap();
-            let shared = flows.rates(set).unwrap();
-            let alike = solved.iter().zip(&shared).all(|(a, b)| close(a.rate.bytes_per_second(), *b));
-            assert!(solved.len() == shared.len() && alike, "{}", machine.name);
-        }
-        let alone = flows.alone_on(&flows.capacities, pairs[0]);
-        assert!(close(alone, flows.rates(&pairs[..1]).unwrap()[0]));
-    }
 }
 
 /// What crosses the worst split of all, by trying each.

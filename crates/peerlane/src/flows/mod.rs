@@ -2,6 +2,8 @@
 //! thousands of sets can be shared out.
 
 mod alike;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub(crate) use alike::interchangeable;
 
@@ -131,5 +133,38 @@ impl<'m, 'a> Flows<'m, 'a> {
     pub(crate) fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
         let resource = |r: usize| Resource { capacity: capacities[r], ..self.model.resource(r) };
         self.flow(pair).map_or(0.0, |route| route.demand.alone(resource).0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::all_boxes;
+    use super::*;
+    use crate::catalogue::Parts;
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+    }
+
+    #[test]
+    fn sets_are_shared_out_as_the_model_solves_them() {
+        for machine in all_boxes() {
+            let model = Model::new(&machine, Parts::embedded());
+            let flows = Flows::new(&model, Engine::Ce);
+            if !flows.complete() {
+                continue;
+            }
+            let pairs: Vec<Pair> = flows.pairs().collect();
+            let some: Vec<Pair> = pairs.iter().copied().filter(|(i, j)| (i * 3 + j) % 4 != 0).collect();
+            for set in [&pairs[..], &pairs[..1], &some[..]] {
+                let transfers: Vec<Transfer> = set.iter().map(|p| flows.transfer(*p)).collect();
+                let solved = model.solve(&transfers).unwrap();
+                let shared = flows.rates(set).unwrap();
+                let alike = solved.iter().zip(&shared).all(|(a, b)| close(a.rate.bytes_per_second(), *b));
+                assert!(solved.len() == shared.len() && alike, "{}", machine.name);
+            }
+            let alone = flows.alone_on(&flows.capacities, pairs[0]);
+            assert!(close(alone, flows.rates(&pairs[..1]).unwrap()[0]));
+        }
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::expectation::resolve;
-use crate::export::json::ExpectedCurve;
+use crate::expectation::{ExpectedCurve, resolve};
 use crate::fit::Fit;
 use crate::measure::{Event, answer};
 use crate::plan::{Plan, Scope, Selection};
