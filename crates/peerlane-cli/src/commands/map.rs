@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 
 use peerlane::case::Case;
-use peerlane::catalogue::Parts;
+use peerlane::catalogue::{Parts, write_system};
 use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
-use peerlane::export::system_toml::to_system_toml;
 use peerlane::machine::{Machine, Observed};
 use peerlane::model::Model;
 use peerlane::names::ranges;
@@ -44,7 +43,10 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             svg::write(out, case, &Model::new(&case.machine, Parts::embedded()))?
         }
         Some(Format::NcclXml) => out.write_all(to_nccl_xml(&one()?.machine).as_bytes())?,
-        Some(Format::System) => out.write_all(to_system_toml(&one()?.machine).as_bytes())?,
+        Some(Format::System) => {
+            let text = write_system(&one()?.machine).map_err(|e| Failure::new(e.to_string()))?;
+            out.write_all(text.as_bytes())?;
+        }
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

@@ -7,7 +7,6 @@
 mod baseline;
 mod cells;
 mod page;
-mod reasons;
 #[cfg(test)]
 mod tests;
 

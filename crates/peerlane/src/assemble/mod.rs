@@ -219,6 +219,7 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
                         origin: one.origin.clone(),
                         also: Vec::new(),
                         published: false,
+                        known_cause: None,
                         spread: Vec::new(),
                     }),
                 }

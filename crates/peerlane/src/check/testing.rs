@@ -97,6 +97,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
         origin: origin("p2pBandwidthLatencyTest"),
         also: Vec::new(),
         published: false,
+        known_cause: None,
         spread: Vec::new(),
     }
 }
@@ -176,7 +177,14 @@ pub(crate) fn measured<'a>(
     for made in crate::run::matrices(&cells) {
         let spread = made.spread(&cells);
         let (origin, also) = (origin.clone(), Vec::new());
-        machine.matrices.push(Observed { matrix: made.matrix, origin, also, published: false, spread });
+        machine.matrices.push(Observed {
+            matrix: made.matrix,
+            origin,
+            also,
+            published: false,
+            known_cause: None,
+            spread,
+        });
     }
     let subject = Subject { name: machine.name.clone(), target: "live".into(), system: None, evidence: Vec::new() };
     let plan = Plan { method: Method::default(), rounds: Vec::new(), skipped: Vec::new() };

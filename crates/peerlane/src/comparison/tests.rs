@@ -20,6 +20,7 @@ fn printed(metric: Metric, rows: &[&str], cols: &[&str], value: f64) -> Observed
         origin: Origin { source: "run.txt".into(), tool: "a test", lines: Some((3, 7)) },
         also: Vec::new(),
         published: false,
+        known_cause: None,
         spread: Vec::new(),
     }
 }

@@ -33,7 +33,8 @@ impl Run {
         for of in all.into_iter().filter(|of| of.matrix.values.iter().flatten().any(Option::is_some)) {
             let spread = of.spread(&self.cells);
             let (origin, also) = (origin.clone(), Vec::new());
-            machine.matrices.push(Observed { matrix: of.matrix, origin, also, published: false, spread });
+            let (matrix, published, known_cause) = (of.matrix, false, None);
+            machine.matrices.push(Observed { matrix, origin, also, published, known_cause, spread });
         }
         machine.curves.extend(matrices::curves(&self.cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));

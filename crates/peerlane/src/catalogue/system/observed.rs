@@ -106,7 +106,8 @@ impl<'a> Reading<'a> {
             title: entry.title.clone(),
         };
         let origin = self.source.origin(PUBLISHED, at);
-        Ok(Observed { matrix, origin, also: Vec::new(), published: true, spread: Vec::new() })
+        let known_cause = entry.known_cause.clone();
+        Ok(Observed { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })
     }
 
     /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.
