@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use peerlane::catalogue::{Parts, read_system};
+use peerlane::catalogue::{Parts, read_system, write_system};
 use peerlane::cluster::Cluster;
 use peerlane::evidence::{Engine, Operation};
 use peerlane::export::nccl_xml;

@@ -7,15 +7,13 @@ use toml::Spanned;
 
 use super::SystemError;
 use super::file::{
-    BundleEntry, CurveEntry, CurveSeries, LinkEntry, NodeEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, RatesRow,
-    StatementEntry, SystemFile, Topology,
+    BundleEntry, CurveEntry, CurveSeries, LinkEntry, NodeEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry,
+    RatesRow, StatementEntry, SystemFile, Topology,
 };
 use super::widths::{common_nvlink, common_width};
 use crate::catalogue::{Part, PartKind, Parts};
 use crate::curve::Curve;
-use crate::fabric::{
-    Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets,
-};
+use crate::fabric::{Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets};
 use crate::fact::{P2pStatus, RateRow, RateTable};
 use crate::gap::Gap;
 use crate::machine::{Facts, Machine, Observed, Statement};
