@@ -4,8 +4,11 @@
 //! nothing downstream needs to know which it was.
 
 pub mod description;
+mod nccl_rings;
 mod numbers;
 pub mod reading;
+
+pub use nccl_rings::NcclRings;
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use peerlane::catalogue::{Parts, write_system};
 use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
-use peerlane::machine::{Machine, Observed};
+use peerlane::machine::{Machine, NcclRings, Observed};
 use peerlane::model::Model;
 use peerlane::names::ranges;
 use peerlane::units::Rate;
@@ -76,6 +76,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
     }
+    nccl_rings(out, machine)?;
     inferred(out, case)?;
     found(out, machine)?;
     caveats(out, machine, verbose, verbose)
@@ -87,6 +88,21 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let title = if any { "Path classes" } else { "Path classes: none is known" };
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
+}
+
+/// The rings that NCCL says it uses.
+fn nccl_rings(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let rings = machine.nccl_rings();
+    if !rings.is_empty() {
+        writeln!(out, "\n{}", paint(style::HEADING, "NCCL's rings"))?;
+    }
+    for NcclRings { gpus, channels, rate, origin } in rings {
+        let names: Vec<&str> = gpus.iter().map(|id| machine.fabric.node(*id).name.as_str()).collect();
+        let rate = rate.map(|rate| format!(" at {rate} each")).unwrap_or_default();
+        let text = format!("{}{rate}: {}, {}", count(channels, "channel"), names.join(" "), label::origin(origin));
+        hang(out, "  · ", &text)?;
+    }
+    Ok(())
 }
 
 /// Limits that contention showed: dashed, since nothing of the tree shows them.

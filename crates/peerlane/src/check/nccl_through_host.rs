@@ -79,7 +79,7 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
     let level = log.variables.get("NCCL_P2P_LEVEL").and_then(|value| Some((Level::of(value)?, value)));
     let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
     for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
-        let ends = (nccl::gpu(view, log, one.from), nccl::gpu(view, log, one.to));
+        let ends = (view.machine.gpu_of_rank(log, one.from), view.machine.gpu_of_rank(log, one.to));
         let (known, class, refused) = match ends {
             (Some(a), Some(b)) => (view.p2p_works(a, b), view.class(a, b), view.model.no_peer_access(a, b)),
             _ => (None, None, None),

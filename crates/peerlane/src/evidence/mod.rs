@@ -78,7 +78,7 @@ pub use tree::{Files, Item};
 // at their old place until all imports name the modules
 pub use crate::curve::{At, Curve, Series};
 pub use crate::fact::{
-    Acs, AcsLines, Channel, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+    Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
     LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
     OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind, RateRow,
     RateTable, RdmaPort, SensorReading, Xid,
