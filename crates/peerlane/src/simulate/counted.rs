@@ -164,7 +164,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let start = delay + self.router.start(course.latency, course.message, bytes, lone);
+        let start = delay + self.router.start((course.latency, course.message, course.copy), bytes, lone);
         self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
         Ok(true)
     }
