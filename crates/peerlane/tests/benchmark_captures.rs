@@ -9,9 +9,10 @@ mod common;
 
 use std::path::Path;
 
-use peerlane::evidence::{
-    Curve, Direction, Fact, Found, Matrix, Operation, P2pStatus, Quantity, Text, read_path, scan_text,
-};
+use peerlane::curve::Curve;
+use peerlane::evidence::{Found, Text, read_path, scan_text};
+use peerlane::fact::{Fact, P2pStatus};
+use peerlane::matrix::{Direction, Matrix, Operation, Quantity};
 
 fn own(name: &str) -> Found {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm").join(name);

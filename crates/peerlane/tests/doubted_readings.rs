@@ -7,10 +7,12 @@ use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, Finding, check};
 use peerlane::comparison::Comparison;
-use peerlane::evidence::{Engine, IommuDomain, Operation, Text, scan_text};
+use peerlane::evidence::{Text, scan_text};
 use peerlane::fabric::{LinkKind, NodeKind};
+use peerlane::fact::IommuDomain;
 use peerlane::machine::Machine;
 use peerlane::machine::reading::{Doubt, Standing};
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 
 fn machine(text: &str) -> Machine {

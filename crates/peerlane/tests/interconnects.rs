@@ -4,9 +4,9 @@
 
 use peerlane::catalogue::{Parts, read_system, write_system};
 use peerlane::cluster::Cluster;
-use peerlane::evidence::{Engine, Operation};
 use peerlane::export::nccl_xml;
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::simulate::answer::{Job, simulate};
 use peerlane::units::Bytes;

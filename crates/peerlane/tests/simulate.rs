@@ -4,7 +4,7 @@
 
 use peerlane::catalogue::{Parts, system};
 use peerlane::cluster::{Cluster, Router, Wanted, embedded};
-use peerlane::evidence::Engine;
+use peerlane::matrix::Engine;
 use peerlane::simulate::SimulateError;
 use peerlane::simulate::answer::{Job, Point, simulate};
 use peerlane::simulate::outcome::{Limits, Outcome, run, run_within};

@@ -4,12 +4,14 @@ use std::io::{self, Write};
 
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, write_system};
-use peerlane::evidence::{Fact, Matrix, Origin};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
+use peerlane::fact::Fact;
 use peerlane::machine::{Machine, NcclRings, Observed};
+use peerlane::matrix::Matrix;
 use peerlane::model::Model;
 use peerlane::names::ranges;
+use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
 use super::check::caveats;

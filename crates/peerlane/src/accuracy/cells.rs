@@ -3,8 +3,8 @@
 use super::baseline::{Baseline, baseline};
 use super::{Errors, FAR, FarCell, Kind, MatrixAccuracy};
 use crate::comparison::{Comparison, Series, Source};
-use crate::evidence::{Quantity, Unit};
 use crate::fabric::Fabric;
+use crate::matrix::{Quantity, Unit};
 use crate::names::is_host;
 
 /// What titles of matrices end with that a source does not print itself.

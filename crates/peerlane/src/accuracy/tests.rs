@@ -1,8 +1,8 @@
 //! The statistics on numbers worked by hand, and the page against `docs/accuracy.md`.
 
 use super::*;
-use crate::evidence::{Direction, Matrix, Quantity};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix, Quantity};
 
 #[test]
 fn percentiles_lie_between_ranks() {

@@ -1,7 +1,7 @@
 //! Two statements about one thing become one: what the first does not say is taken from the second.
 
-use crate::evidence::{GpuFacts, HostFacts, PciDevice};
 use crate::fabric::PcieWidth;
+use crate::fact::{GpuFacts, HostFacts, PciDevice};
 
 /// Takes over what is not known yet of a function.
 pub(super) fn complete(into: &mut PciDevice, from: &PciDevice) {

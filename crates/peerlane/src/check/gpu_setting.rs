@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::view::{Raised, View};
-use crate::evidence::{Fact, GpuFacts, Origin};
 use crate::fabric::{NodeId, PciAddress};
+use crate::fact::{Fact, GpuFacts};
+use crate::origin::Origin;
 
 /// The GPU that a statement is about.
 pub(super) fn gpu_of(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<NodeId> {

@@ -6,8 +6,9 @@ use super::gpu_setting::gpu_of;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, GpuFacts, Origin, SensorReading};
 use crate::fabric::PciAddress;
+use crate::fact::{Fact, GpuFacts, SensorReading};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };

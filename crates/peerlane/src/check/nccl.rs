@@ -1,11 +1,12 @@
 //! What rules ask of NCCL's logs.
 
 use super::view::View;
-use crate::evidence::{Fact, NcclLog, Origin};
+use crate::fact::{Fact, NcclLog};
+use crate::origin::Origin;
 
 /// The logs, each with where it stands.
 pub(super) fn logs<'a>(view: &View<'a>) -> Vec<(&'a NcclLog, &'a Origin)> {
-    let log = |e: &'a crate::evidence::Evidence| match &e.fact {
+    let log = |e: &'a crate::fact::Evidence| match &e.fact {
         Fact::NcclLog(log) => Some((log, &e.origin)),
         _ => None,
     };

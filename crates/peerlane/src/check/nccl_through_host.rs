@@ -6,9 +6,10 @@ use super::nccl;
 use super::view::{Raised, View};
 use super::words::pairs;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{NcclLog, Origin};
 use crate::fabric::PathClass;
+use crate::fact::NcclLog;
 use crate::model::NoPeerAccess;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run };
@@ -171,7 +172,7 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
 mod tests {
     use super::super::testing::{boxes, captured, findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, NcclRank, NcclTransport, P2pStatus};
+    use crate::fact::{Fact, NcclRank, NcclTransport, P2pStatus};
     use crate::machine::Machine;
 
     fn logged(machine: &mut Machine, via: &str, variables: &[(&str, &str)]) {

@@ -6,8 +6,9 @@ use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::catalogue::Part;
-use crate::evidence::{Fact, NvlinkPort, Origin};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
+use crate::fact::{Fact, NvlinkPort};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run };

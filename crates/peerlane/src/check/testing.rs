@@ -5,12 +5,15 @@ use crate::catalogue::Parts;
 use crate::check::view::{MEASURED, Raised, View};
 use crate::check::{Context, Finding, Settings};
 use crate::comparison::{Comparison, Expected};
-use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::fact::{Evidence, Fact};
 use crate::machine::{Machine, MachineKind, Observed};
+use crate::matrix::{Direction, Engine, Matrix, Quantity, Unit};
 use crate::model::Model;
-use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+use crate::origin::Origin;
+use crate::plan::{Method, Plan, Size, Step, Test, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind, Run, Subject};
+use crate::transfer::Transfer;
 use crate::units::Bytes;
 
 /// A width from its text.

@@ -1,8 +1,7 @@
 use super::*;
 use crate::catalogue::{Parts, system};
-use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
-use crate::machine::Machine;
-use crate::machine::Spread;
+use crate::machine::{Machine, Spread};
+use crate::matrix::{Direction, Engine, Operation, Quantity, Unit};
 
 fn compared<T>(machine: &Machine, look: impl FnOnce(&Comparison) -> T) -> T {
     let model = Model::new(machine, Parts::embedded());

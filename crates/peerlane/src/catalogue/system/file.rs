@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
 use crate::fabric::{CpuList, CpuVendor, Interconnect, NodeKind, PciAddress};
 use crate::gap::Gap;
 use crate::machine::{Facts, Slot};
+use crate::matrix::{Direction, Engine, Operation, Quantity, Unit};
 
 /// A system file.
 #[derive(Debug, Default, Deserialize, Serialize)]
