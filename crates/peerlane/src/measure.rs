@@ -11,7 +11,10 @@ mod take;
 pub use answer::answer;
 pub use cells::void;
 
-use crate::matrix::Quantity;
+// at its old place until all imports name the module
+pub use crate::run::Event;
+
+use crate::evidence::Quantity;
 use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState};
 use crate::units::{Bytes, Seconds};

@@ -6,8 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use peerlane::evidence::read_path;
-use peerlane::fact::{Fact, NvlinkEnd, NvlinkPort, PciDevice, PciRole, PciTree};
+use peerlane::evidence::{Fact, NvlinkEnd, NvlinkPort, PciDevice, PciRole, PciTree, read_path};
 
 struct Seen {
     trees: Vec<PciTree>,

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use peerlane::run::{Cell, Conditions, Event, FlagKind, Run};
+use peerlane::measure::Event;
+use peerlane::run::{Cell, Conditions, FlagKind, Run};
 use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
@@ -335,8 +336,7 @@ fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
 mod tests {
     use super::super::testing;
     use super::*;
-    use peerlane::plan::{Size, Step, Test, Work};
-    use peerlane::transfer::Transfer;
+    use peerlane::plan::{Size, Step, Test, Transfer, Work};
     use peerlane::units::Bytes;
     use peerlane_gpu::GpuName;
 

@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use peerlane::matrix::Engine;
+use peerlane::evidence::Engine;
 use peerlane::measure::{Sample, Verdict};
 use peerlane::names::is_host;
-use peerlane::plan::{Method, Size};
-use peerlane::transfer::{Transfer, Via};
+use peerlane::plan::{Method, Size, Transfer, Via};
 use peerlane::units::Bytes;
 
 use super::failure::Problem;

@@ -2,3 +2,4 @@
 
 pub mod json;
 pub mod nccl_xml;
+pub mod system_toml;

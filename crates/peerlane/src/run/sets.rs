@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Cell, place};
-use crate::matrix::{Quantity, Unit};
-use crate::plan::{Test, Work};
-use crate::transfer::Transfer;
+use crate::evidence::{Quantity, Unit};
+use crate::plan::{Test, Transfer, Work};
 
 /// Transfers that ran at once, other than a pair of opposite ones.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,7 +11,7 @@ use super::counted_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
 use super::play::{Played, Spent};
 use super::program::Step;
 use crate::cluster::{Router, Via};
-use crate::matrix::Engine;
+use crate::evidence::Engine;
 use crate::solve::{Attended, Binding, Resource, Turns};
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
@@ -20,6 +20,11 @@ const OVER: f64 = 1e-12;
 pub(super) const TOGETHER: f64 = 1e-9;
 /// Starts and ends of more transfers than this are not kept.
 const MOST_KEPT: usize = 200_000;
+/// From so many transfers on, those that disturb each other only by what they burden are not solved, where that
+/// makes no more than [`SMALL`] of a difference.
+const MANY: usize = 100_000;
+/// Part of a round's time.
+const SMALL: f64 = 0.01;
 /// In place of a number: none.
 const NONE: u32 = u32::MAX;
 
@@ -44,6 +49,8 @@ pub(super) struct Counted {
     pub played: Played,
     /// Whether each of its repetitions takes as long, where each transfer waits for some of the repetition before.
     pub repeats: bool,
+    /// Why its time is an upper bound, and by how much it may be too long.
+    pub inexact: Option<String>,
 }
 
 /// What resources of one kind carry, and what they are called.
@@ -102,6 +109,8 @@ pub(super) fn counted(
     pairs.iter().filter(|(a, b)| a == b).for_each(|(a, _)| waits[*a as usize] = true);
     if scarce.resources.is_empty() {
         Ok(Some(count.undisturbed(&waits)))
+    } else if let Some(bounded) = count.bounded(&scarce, &waits) {
+        Ok(Some(bounded))
     } else {
         count.solved(&scarce, &waits).map(Some)
     }
@@ -164,7 +173,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let start = delay + self.router.start((course.latency, course.message, course.copy), bytes, lone);
+        let start = delay + self.router.start(course.latency, course.message, bytes, lone);
         self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
         Ok(true)
     }
@@ -254,7 +263,9 @@ impl Count<'_, '_> {
             }
             of_channels.extend(self.channels(i).iter().map(|c| (*c, flow.lone)));
         }
-        let mut over: Vec<bool> = asked.iter().enumerate().map(|(p, a)| *a > self.capacity(p) * (1.0 + OVER)).collect();
+        let most: Vec<f64> = self.kinds.iter().map(|kind| kind.resource.capacity * (1.0 + OVER)).collect();
+        let of_node = |asked: &[f64]| asked.iter().zip(&most).map(|(asked, most)| asked > most).collect::<Vec<bool>>();
+        let mut over: Vec<bool> = asked.chunks(most.len().max(1)).flat_map(of_node).collect();
         self.add_queues(&asked, &mut over);
         let mut scarce = Scarce { locals: vec![NONE; asked.len()], ..Scarce::default() };
         if over.iter().any(|over| *over) {
@@ -324,18 +335,75 @@ impl Count<'_, '_> {
         }
     }
 
-    /// Every transfer at the rate that it has by itself.
-    fn undisturbed(&self, waits: &[bool]) -> Counted {
+    /// How long a round takes in which every transfer has the rate that it has by itself, and whether its repetitions do.
+    fn free(&self, waits: &[bool]) -> (f64, bool) {
         let ends = |f: &Flow| f.start + f.bytes / f.lone;
         let slowest = self.flows.iter().zip(waits).map(|(f, w)| (ends(f), *w));
         // of equals one that waits for itself
         let (time, repeats) = slowest.fold((0.0, false), |a, b| if b.0 > a.0 || (b.0 == a.0 && b.1) { b } else { a });
-        let ends: Vec<f64> = self.flows.iter().take(MOST_KEPT).map(ends).collect();
-        let together = self.flows.iter().all(|f| f.start + f.bytes / f.lone >= time * (1.0 - TOGETHER));
-        Counted {
-            played: self.played(time, ends, &|_, flow| (flow.held, flow.bytes / flow.lone)),
-            repeats: repeats || together,
+        (time, repeats || self.flows.iter().all(|f| ends(f) >= time * (1.0 - TOGETHER)))
+    }
+
+    /// Every transfer at the rate that it has by itself.
+    fn undisturbed(&self, waits: &[bool]) -> Counted {
+        let (time, repeats) = self.free(waits);
+        let ends = self.flows.iter().take(MOST_KEPT).map(|f| f.start + f.bytes / f.lone).collect();
+        let played = self.played(time, ends, &|_, flow| (flow.held, flow.bytes / flow.lone));
+        Counted { played, repeats, inexact: None }
+    }
+
+    /// Very many transfers that only burden each other, each as slow as it can be: with what all others burden at their lone
+    /// rates taken off what it uses. No repetition takes longer. `None` where more is asked for by use alone, and where that
+    /// is far from the lone rates.
+    fn bounded(&self, scarce: &Scarce, waits: &[bool]) -> Option<Counted> {
+        let others = !scarce.channels.is_empty() || !scarce.attended.is_empty();
+        if self.flows.len() < MANY || others || self.legs.iter().any(|leg| !leg.waits.is_empty()) {
+            return None;
         }
+        let mut used = vec![0.0; scarce.resources.len()];
+        let (mut pulls, mut burdened) = (used.clone(), used.clone());
+        let number = |node, kind: u32| Some(scarce.locals[self.place(node, kind)]).filter(|number| *number != NONE);
+        for flow in &self.flows {
+            for (node, leg) in self.legs(flow) {
+                for &(kind, per_byte) in &leg.uses {
+                    if let Some(number) = number(node, kind) {
+                        used[number as usize] += per_byte * flow.lone;
+                        pulls[number as usize] += per_byte;
+                    }
+                }
+                for &(kind, per_byte) in &leg.burdens {
+                    if let Some(number) = number(node, kind) {
+                        burdened[number as usize] += per_byte * flow.lone;
+                    }
+                }
+            }
+        }
+        if scarce.resources.iter().zip(&used).any(|(resource, used)| *used > resource.capacity * (1.0 + OVER)) {
+            return None;
+        }
+        let least =
+            scarce.resources.iter().zip(&burdened).zip(&pulls).map(|((r, burdened), pull)| r.left(*burdened) / pull);
+        let least: Vec<f64> = least.collect();
+        let slowest = |flow: &Flow| {
+            let used = self.legs(flow).flat_map(|(node, leg)| leg.uses.iter().map(move |(kind, _)| (node, *kind)));
+            let parts = used.filter_map(|(node, kind)| Some((least[number(node, kind)? as usize], kind)));
+            parts.fold((flow.lone, flow.held), |a, b| if b.0 < a.0 { b } else { a })
+        };
+        let moved: Vec<(u32, f64)> =
+            self.flows.iter().map(|f| slowest(f)).zip(&self.flows).map(|((r, kind), f)| (kind, f.bytes / r)).collect();
+        let (free, repeats) = self.free(waits);
+        let time = self.flows.iter().zip(&moved).map(|(f, (_, s))| f.start + s).fold(0.0, f64::max);
+        let longer = time / free - 1.0;
+        if !repeats || longer > SMALL {
+            return None;
+        }
+        let ends = self.flows.iter().zip(&moved).take(MOST_KEPT).map(|(f, (_, s))| f.start + s).collect();
+        let inexact = format!(
+            "{} steps that come towards each other are taken to be as slow as they can be, which is at most {:.2} % longer",
+            self.flows.len(),
+            longer * 100.0
+        );
+        Some(Counted { played: self.played(time, ends, &|i, _| moved[i]), repeats: true, inexact: Some(inexact) })
     }
 
     fn played(&self, time: f64, ends: Vec<f64>, moved: &dyn Fn(usize, &Flow) -> (u32, f64)) -> Played {
@@ -402,7 +470,7 @@ impl Count<'_, '_> {
         let kept = ends.len().min(MOST_KEPT);
         played.starts = vec![0.0; kept];
         played.ends = ends[..kept].to_vec();
-        Ok(Counted { played, repeats })
+        Ok(Counted { played, repeats, inexact: None })
     }
 
     /// What a transfer asks of scarce resources: `(number, kind, what of it)`.

@@ -7,7 +7,7 @@ use super::counted::{Counted, counted};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
 use crate::cluster::Router;
-use crate::matrix::Engine;
+use crate::evidence::Engine;
 
 /// Steps that end within this part of their time end together.
 const TOGETHER: f64 = 1e-9;
@@ -148,7 +148,10 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<R
     if within.is_empty() && steps.len() > limits.counted_from {
         let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
         let (router, engine) = player.parts();
-        if let Some(Counted { played, repeats: same }) = counted(router, engine, steps, pairs)? {
+        if let Some(Counted { played, repeats: same, inexact }) = counted(router, engine, steps, pairs)? {
+            if inexact.is_some() {
+                return all(played, inexact);
+            }
             if same || *repeats == 1 || *carried == Carried::All {
                 return all(played, None);
             }

@@ -21,6 +21,11 @@ impl Resource {
         Resource { capacity, service: 0.0 }
     }
 
+    /// What it has for those who use it where so much of it is burdened.
+    pub fn left(&self, burdened: f64) -> f64 {
+        (self.capacity - burdened).max(LEAST * self.capacity)
+    }
+
     /// The wait in ns where it is busy for this share of its time: that of one queue with independent arrivals,
     /// service · ρ ÷ (1 − ρ) (Kleinrock, *Queueing Systems*, vol. 1, §3.2).
     pub fn wait(&self, busy: f64) -> f64 {
@@ -284,8 +289,7 @@ impl Problem {
 
     /// What is left of a resource where so much of it is burdened.
     fn left(&self, resource: usize, burdened: f64) -> f64 {
-        let capacity = self.capacities[resource];
-        (capacity - burdened).max(LEAST * capacity)
+        Resource::of(self.capacities[resource]).left(burdened)
     }
 
     /// Whether all flows can have these rates at once, but for a part of `tolerance` of a capacity or cap.

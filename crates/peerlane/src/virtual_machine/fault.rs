@@ -4,8 +4,7 @@ use crate::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
 use crate::fact::P2pStatus;
 use crate::fault::Fault;
 use crate::machine::Machine;
-use crate::plan::Work;
-use crate::transfer::{Collective, Transfer, Via};
+use crate::plan::{Collective, Transfer, Via, Work};
 
 /// The design with those faults that change its links and its peer access.
 ///

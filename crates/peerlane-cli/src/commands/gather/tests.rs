@@ -4,8 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::Found;
-use peerlane::fact::Fact;
+use peerlane::evidence::{Fact, Found};
 
 use super::*;
 

@@ -4,8 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::SystemError;
-use crate::evidence::Text;
-use crate::origin::Origin;
+use crate::evidence::{Origin, Text};
 
 /// A system file's name and text, with an index of its lines.
 pub(super) struct Source<'a> {

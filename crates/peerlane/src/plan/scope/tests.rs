@@ -4,8 +4,7 @@ use super::*;
 use crate::catalogue;
 use crate::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind};
 use crate::machine::MachineKind;
-use crate::plan::{Size, Work};
-use crate::transfer::Via;
+use crate::plan::{Size, Via, Work};
 
 fn system(name: &str) -> Machine {
     catalogue::system(name).unwrap().unwrap()

@@ -1,9 +1,8 @@
 //! Copies between a GPU and host memory, and host memory alone.
 
 use super::{ARRAY, HOST, MANAGED, Site, both, driven, moving};
-use crate::matrix::{Engine, Operation};
-use crate::plan::{Step, StreamKernel, Test, Work};
-use crate::transfer::{HostMemory, Transfer};
+use crate::evidence::{Engine, Operation};
+use crate::plan::{HostMemory, Step, StreamKernel, Test, Transfer, Work};
 
 /// To and from a GPU, in this order.
 fn ways(gpu: &str, host: &str, engine: Engine) -> [Transfer; 2] {

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{HOST, MOST_PAIRED, SHARED, Site, both, driven, moving};
-use crate::matrix::{Engine, Operation};
+use crate::evidence::{Engine, Operation};
 use crate::plan::rounds::round_robin;
-use crate::plan::{Step, Test};
-use crate::transfer::Transfer;
+use crate::plan::{Step, Test, Transfer};
 
 /// The most GPUs of which every subset is asked.
 const MOST_SUBSETS: usize = 5;
