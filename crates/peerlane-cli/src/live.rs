@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 use peerlane::evidence::nvml::Snapshot;
-use peerlane::evidence::{self, Fact, Files, Found, PciDevice, Text, Warning};
+use peerlane::evidence::{self, Files, Found, Text};
+use peerlane::fact::{Fact, PciDevice};
+use peerlane::origin::Warning;
 use peerlane::run::SourceText;
 
 use crate::program::{Silent, ask};

@@ -7,9 +7,10 @@ use std::path::Path;
 use peerlane::assemble::assemble;
 use peerlane::case::Case;
 use peerlane::catalogue::{self, Parts};
-use peerlane::evidence::{self, Found, Warning};
+use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
+use peerlane::origin::Warning;
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 

@@ -291,8 +291,8 @@ fn a_killed_run_loses_nothing_and_is_gone_on_with() {
     assert_eq!(answered(&run), all_steps(&run));
     let kept_before: Vec<Cell> = before
         .lines()
-        .filter_map(|line| serde_json::from_str::<peerlane::measure::Event>(line).ok())
-        .filter_map(|event| if let peerlane::measure::Event::Cells(cells) = event { Some(cells) } else { None })
+        .filter_map(|line| serde_json::from_str::<peerlane::run::Event>(line).ok())
+        .filter_map(|event| if let peerlane::run::Event::Cells(cells) = event { Some(cells) } else { None })
         .flatten()
         .collect();
     assert!(!kept_before.is_empty());

@@ -9,17 +9,19 @@ use peerlane::catalogue::{Parts, system};
 use peerlane::cluster::{Cluster, Router};
 use peerlane::compare::{Design, Subject, compare};
 use peerlane::comparison::Comparison;
-use peerlane::evidence::{Direction, Engine, Quantity, Unit};
 use peerlane::expectation::{Metric, expect_set};
+use peerlane::fault::Planted;
 use peerlane::machine::Machine;
+use peerlane::matrix::{Direction, Engine, Quantity, Unit};
 use peerlane::measure::Executor;
 use peerlane::model::Model;
 use peerlane::place::{Request, Workload, place};
-use peerlane::plan::{Method, Size, Step, Test, Transfer, Via, Work};
+use peerlane::plan::{Method, Size, Step, Test, Work};
 use peerlane::simulate::play::Player;
 use peerlane::simulate::program;
+use peerlane::transfer::{Transfer, Via};
 use peerlane::units::Bytes;
-use peerlane::virtual_machine::{Virtual, VirtualMachine};
+use peerlane::virtual_machine::VirtualMachine;
 
 /// How near all answers are.
 const CLOSE: f64 = 0.005;
@@ -94,7 +96,7 @@ fn simulated(machine: &Machine, set: &[Transfer]) -> f64 {
 
 /// What a simulated machine without noise is measured to do.
 fn measured(machine: &Machine, set: &[Transfer]) -> f64 {
-    let quiet = Virtual { noise: 0.0, ..Virtual::default() };
+    let quiet = Planted { noise: 0.0, ..Planted::default() };
     let mut executor = VirtualMachine::new(machine, Parts::embedded(), &quiet);
     let size = Size::Exactly(Bytes::from_mib(4096));
     let step = Step { test: Test::Pairs, work: Work::Transfers(set.to_vec()), size };

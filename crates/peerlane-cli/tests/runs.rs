@@ -10,9 +10,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use peerlane::measure::Event;
 use peerlane::plan::Test;
-use peerlane::run::{Partial, Run};
+use peerlane::run::{Event, Partial, Run};
 
 fn peerlane(args: &[&str], input: &str) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))

@@ -9,10 +9,10 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use peerlane::catalogue::Parts;
-use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::predict;
 use peerlane::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use peerlane::machine::{Machine, MachineKind};
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
 
 const ROUNDS: u32 = 20;

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::copy_time::CopyTime;
-use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{Fabric, LinkId, NodeId, NodeKind};
+use crate::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::model::{Answer, Latency, Model, PeerAccess, Transfer};
 use crate::transfer::{self, HostMemory, Via};
 use crate::units::{Bytes, Rate};

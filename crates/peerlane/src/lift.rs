@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::catalogue::common_width;
-use crate::evidence::P2pStatus;
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
+use crate::fact::P2pStatus;
 use crate::model::{Model, Route, Transfer};
 use crate::what_if::{Edit, WhatIfError, apply, bricks_of, bricks_used, part_of, pcie_above, switch_for};
 
@@ -335,8 +335,8 @@ fn short(title: &str) -> String {
 mod tests {
     use super::*;
     use crate::catalogue::{Parts, system};
-    use crate::evidence::{Engine, Operation};
     use crate::machine::Machine;
+    use crate::matrix::{Engine, Operation};
     use crate::model::PeerAccess;
 
     fn found(machine: &Machine, from: &str, to: &str) -> Vec<Lift> {

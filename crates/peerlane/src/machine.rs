@@ -4,8 +4,11 @@
 //! nothing downstream needs to know which it was.
 
 pub mod description;
+mod nccl_rings;
 mod numbers;
 pub mod reading;
+
+pub use nccl_rings::NcclRings;
 
 use std::collections::BTreeMap;
 
@@ -56,6 +59,8 @@ pub struct Observed {
     pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
+    /// Why numbers of it differ from what the machine's links explain, where its system file says so.
+    pub known_cause: Option<String>,
     /// How sure each number is, in the matrix's shape; empty where the source does not say.
     pub spread: Vec<Vec<Option<Spread>>>,
 }

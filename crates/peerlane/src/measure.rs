@@ -11,10 +11,7 @@ mod take;
 pub use answer::answer;
 pub use cells::void;
 
-// at its old place until all imports name the module
-pub use crate::run::Event;
-
-use crate::evidence::Quantity;
+use crate::matrix::Quantity;
 use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState};
 use crate::units::{Bytes, Seconds};

@@ -11,14 +11,13 @@ mod steps;
 pub use scope::{PlanError, Scope};
 pub use selection::Selection;
 
-pub use crate::transfer::{Collective, HostMemory, Transfer, Via};
-
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::names::is_host;
+use crate::transfer::{Collective, Transfer, Via};
 use crate::units::{Bytes, Seconds};
 
 /// A family of steps, as `--tests` names it.

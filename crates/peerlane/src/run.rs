@@ -24,9 +24,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::evidence::{Quantity, Unit};
 use crate::machine::Machine;
 use crate::machine::description::MachineDescription;
+use crate::matrix::{Quantity, Unit};
 use crate::plan::{Plan, Step, Test, Work};
 use crate::units::{Bytes, Seconds};
 
@@ -263,7 +263,7 @@ pub struct Subject {
     /// A virtual machine's system file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What a live machine said of itself: the texts that [`crate::assemble`] rebuilds it from.
+    /// What a live machine said of itself: the texts that `assemble` rebuilds it from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<SourceText>,
 }

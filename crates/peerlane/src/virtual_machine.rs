@@ -17,17 +17,18 @@ mod work;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub use crate::fault::{Fault, NOISE, Planted as Virtual};
 pub use effects::Effects;
 
 use crate::catalogue::Parts;
 use crate::fabric::NodeKind;
+use crate::fault::{Fault, Planted};
 use crate::machine::Machine;
 use crate::measure::{Executor, Failure, Sample, Verdict};
 use crate::model::Model;
-use crate::plan::{Method, Step, Transfer, Work};
+use crate::plan::{Method, Step, Work};
 use crate::random::Random;
 use crate::run::{FlagKind, GpuState};
+use crate::transfer::Transfer;
 use crate::units::{Bytes, Seconds};
 use work::{Site, Task};
 
@@ -41,7 +42,7 @@ pub struct VirtualMachine<'a> {
     /// The design with its faults.
     truth: Machine,
     parts: &'a Parts,
-    settings: Virtual,
+    settings: Planted,
     /// What it does beside what the model says.
     effects: Option<Effects>,
     /// Whether a hung pair is told instead of waited for.
@@ -72,7 +73,7 @@ struct Prepared {
 
 impl<'a> VirtualMachine<'a> {
     /// A machine of this design.
-    pub fn new(machine: &Machine, parts: &'a Parts, settings: &Virtual) -> Self {
+    pub fn new(machine: &Machine, parts: &'a Parts, settings: &Planted) -> Self {
         VirtualMachine {
             truth: fault::truth(machine, &settings.faults),
             parts,
@@ -124,7 +125,7 @@ impl<'a> VirtualMachine<'a> {
     }
 
     fn make_ready(&self, step: &Step, mut task: Task, allocation: usize, together: usize) -> Prepared {
-        let Virtual { noise, seed, faults } = &self.settings;
+        let Planted { noise, seed, faults } = &self.settings;
         let text = serde_json::to_string(step).unwrap_or_default();
         let stream = |what: &str| Random::new(*seed, &format!("{what} {allocation} {text}"));
         let gpus: Vec<String> = step.work.gpus().into_iter().map(str::to_owned).collect();

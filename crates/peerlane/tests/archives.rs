@@ -5,7 +5,8 @@
 use std::path::Path;
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::{Fact, Files, Found, Item, pack, read_files, read_path, read_stream};
+use peerlane::evidence::{Files, Found, Item, pack, read_files, read_path, read_stream};
+use peerlane::fact::Fact;
 
 /// A machine's sysfs with a GPU below a port, as the kernel links it.
 fn machine() -> Files {

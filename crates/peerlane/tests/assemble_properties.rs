@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::{ClassMatrix, Evidence, Fact, Found, Origin};
+use peerlane::evidence::Found;
 use peerlane::fabric::{Fabric, FabricBuilder, GpuLink, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PcieWidth};
+use peerlane::fact::{ClassMatrix, Evidence, Fact};
+use peerlane::origin::Origin;
 use proptest::prelude::*;
 
 /// Below a root complex: a device, or a switch over more.

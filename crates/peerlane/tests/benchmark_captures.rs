@@ -9,9 +9,10 @@ mod common;
 
 use std::path::Path;
 
-use peerlane::evidence::{
-    Curve, Direction, Fact, Found, Matrix, Operation, P2pStatus, Quantity, Text, read_path, scan_text,
-};
+use peerlane::curve::Curve;
+use peerlane::evidence::{Found, Text, read_path, scan_text};
+use peerlane::fact::{Fact, P2pStatus};
+use peerlane::matrix::{Direction, Matrix, Operation, Quantity};
 
 fn own(name: &str) -> Found {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm").join(name);
@@ -73,7 +74,7 @@ fn all_reduce_of_four_h200() {
 fn device_query_cut_after_two_devices() {
     let found = own("deviceQuery.txt");
     let gpus = found.evidence.iter().find_map(|e| if let Fact::Gpus(g) = &e.fact { Some(g) } else { None }).unwrap();
-    assert_eq!((gpus.len(), gpus[0].copy_engines, gpus[0].memory_bus_bits), (2, Some(3), Some(6016)));
+    assert_eq!((gpus.len(), gpus[0].compute_capability), (2, Some((9, 0))));
     assert!(found.warnings.iter().any(|w| w.message.contains("2 of 4")));
 }
 

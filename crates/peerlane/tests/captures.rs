@@ -14,8 +14,9 @@
 use std::path::{Path, PathBuf};
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::{P2pStatus, read_path};
+use peerlane::evidence::read_path;
 use peerlane::fabric::{LinkKind, NodeKind, PathClass};
+use peerlane::fact::P2pStatus;
 use peerlane::machine::Machine;
 
 fn own() -> PathBuf {

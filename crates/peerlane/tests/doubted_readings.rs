@@ -7,11 +7,12 @@ use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, Finding, check};
 use peerlane::comparison::Comparison;
-use peerlane::evidence::{Engine, IommuDomain, Operation, Text, scan_text};
-use peerlane::export::system_toml::to_system_toml;
+use peerlane::evidence::{Text, scan_text};
 use peerlane::fabric::{LinkKind, NodeKind};
+use peerlane::fact::IommuDomain;
 use peerlane::machine::Machine;
 use peerlane::machine::reading::{Doubt, Standing};
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 
 fn machine(text: &str) -> Machine {
@@ -204,7 +205,8 @@ fn a_ports_own_rate_beats_its_products() {
     };
     near(with_nic(""), 400.0);
     let stated = near(with_nic("speed=\"200000\""), 200.0);
-    let written = peerlane::catalogue::read_system(&to_system_toml(&stated), "written").unwrap();
+    let written =
+        peerlane::catalogue::read_system(&peerlane::catalogue::write_system(&stated).unwrap(), "written").unwrap();
     assert!((line_rate(&written) - 200.0).abs() < 1e-6, "the rate is written");
     near(format!("{}{}", with_nic("speed=\"200000\""), ibstat("Active", 100)), 100.0);
     // a port that is down shows the rate of its slowest lane

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use peerlane::assumed::Assumed;
 use peerlane::catalogue::{Parts, read_system};
-use peerlane::evidence::{Engine, Operation};
 use peerlane::fabric::NodeId;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 
 const RTX6KPRO: &str = "github.com/voipmonitor/rtx6kpro, hardware";

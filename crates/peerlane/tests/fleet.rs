@@ -5,9 +5,9 @@ mod make;
 
 use make::Maker;
 use peerlane::check::{Settings, Severity};
+use peerlane::fault::Fault;
 use peerlane::fleet::{Dictionary, Node, against, compare};
 use peerlane::subject::join;
-use peerlane::virtual_machine::Fault;
 
 /// Every so many machines one is sick.
 const EVERY: usize = 10;

@@ -12,14 +12,15 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use peerlane::catalogue::{Parts, read_system, system};
-use peerlane::evidence::{Engine, Operation, Quantity};
 use peerlane::expectation::expect_set;
 use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation, Quantity};
 use peerlane::model::{self, Model, PeerAccess};
 use peerlane::names::is_host;
-use peerlane::plan::{Test, Transfer, Work};
+use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, Run};
+use peerlane::transfer::Transfer;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -13,10 +13,10 @@ use std::convert::Infallible;
 
 use judge::{Judgement, permitted};
 use peerlane::catalogue::{self, Parts};
-use peerlane::evidence::{Engine, Operation};
 use peerlane::fabric::{NodeId, NodeKind};
 use peerlane::infer::{Design, Flow, Group, Hypothesis, Members, Noise, Trial, Way, experiment, flows, most_sets};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use random::Random;
 

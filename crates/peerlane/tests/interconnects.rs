@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use peerlane::catalogue::{Parts, read_system};
+use peerlane::catalogue::{Parts, read_system, write_system};
 use peerlane::cluster::Cluster;
-use peerlane::evidence::{Engine, Operation};
-use peerlane::export::{nccl_xml, system_toml};
+use peerlane::export::nccl_xml;
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::simulate::answer::{Job, simulate};
 use peerlane::units::Bytes;
@@ -64,7 +64,7 @@ fn ualink_is_predicted_mapped_explained_edited_and_simulated() {
     let model = Model::new(&machine, Parts::embedded());
     let answer = model.solve(&[transfer(&machine, Engine::Ce)]).unwrap().remove(0);
     assert!(answer.bottleneck.contains("UALink 200G x4"), "{}", answer.bottleneck);
-    let again = read_system(&system_toml::to_system_toml(&machine), "again").unwrap();
+    let again = read_system(&write_system(&machine).unwrap(), "again").unwrap();
     assert_eq!(again.fabric.links()[0].kind, machine.fabric.links()[0].kind);
     assert!(nccl_xml::to_nccl_xml(&machine).contains("Links of UALink are left out"));
     let edit = Edit::new("GPU0-GPU1", "ualink 200G x8");
@@ -86,7 +86,7 @@ fn nvlink_6_has_a_rate_and_no_number_of_links() {
     let model = Model::new(&pod, Parts::embedded());
     let [low, high] = model.interval(&[transfer(&pod, Engine::Ce)]).unwrap()[0].map(|rate| rate.gb());
     assert!(low < 1500.0 * 0.8 && high > 1500.0 && high < 1800.0, "{low} to {high}");
-    let again = read_system(&system_toml::to_system_toml(&pod), "again").unwrap();
+    let again = read_system(&write_system(&pod).unwrap(), "again").unwrap();
     assert_eq!(again.fabric.links()[0].kind, pod.fabric.links()[0].kind);
     // of so many links nobody knows the rate of one, unless it is said
     let refused = rate(&pair("nvlink = \"6 x18\""), Engine::Ce).unwrap_err();

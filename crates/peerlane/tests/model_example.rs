@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, and says why it is skipped")]
 
 use peerlane::catalogue::{Parts, system};
-use peerlane::evidence::{Engine, Operation};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
 
 const DOCUMENT: &str = include_str!("../../../docs/model.md");

@@ -6,10 +6,10 @@
 mod machines;
 
 use peerlane::catalogue::Parts;
-use peerlane::evidence::{Engine, Operation};
 use peerlane::expectation::predict;
 use peerlane::fabric::{LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use proptest::prelude::*;
 

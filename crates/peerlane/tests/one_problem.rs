@@ -8,9 +8,9 @@ mod machines;
 
 use peerlane::catalogue::{Parts, system, system_names};
 use peerlane::cluster::{Cluster, Place, Router, Via};
-use peerlane::evidence::{Engine, Operation};
 use peerlane::fabric::{NodeId, NodeKind};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
 use peerlane::simulate::flows::Flows;
 use peerlane::solve::incremental::Solver;

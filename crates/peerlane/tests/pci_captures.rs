@@ -6,7 +6,8 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use peerlane::evidence::{Fact, NvlinkEnd, NvlinkPort, PciDevice, PciRole, PciTree, read_path};
+use peerlane::evidence::read_path;
+use peerlane::fact::{Fact, NvlinkEnd, NvlinkPort, PciDevice, PciRole, PciTree};
 
 struct Seen {
     trees: Vec<PciTree>,

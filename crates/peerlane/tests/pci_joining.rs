@@ -6,7 +6,6 @@
 use peerlane::assemble::assemble;
 use peerlane::evidence::{Text, scan_text};
 use peerlane::export::nccl_xml::to_nccl_xml;
-use peerlane::export::system_toml::to_system_toml;
 use peerlane::fabric::{Interconnect, LinkKind, NodeKind};
 use peerlane::machine::Machine;
 
@@ -311,7 +310,7 @@ fn a_system_file_with_too_many_lanes_is_readable_all_the_same() {
     let first = machine(&xml);
     let cpu = first.fabric.of_kind(NodeKind::Cpu).next().unwrap();
     assert!(first.fabric.node(cpu).part.is_some());
-    let text = to_system_toml(&first);
+    let text = peerlane::catalogue::write_system(&first).unwrap();
     let again = peerlane::catalogue::read_system(&text, "m.toml").unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(again.fabric.of_kind(NodeKind::Gpu).count(), 8);
     assert!(text.contains("is left out"), "{text}");

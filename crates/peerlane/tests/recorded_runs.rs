@@ -10,8 +10,9 @@ use peerlane::check::{Context, check};
 use peerlane::comparison::Comparison;
 use peerlane::model::Model;
 use peerlane::names::is_host;
-use peerlane::plan::{Test, Transfer, Work};
+use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, Estimate, Run};
+use peerlane::transfer::Transfer;
 
 fn record(name: &str) -> Run {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-runs").join(name);

@@ -4,7 +4,7 @@
 
 use peerlane::catalogue::{Parts, system};
 use peerlane::cluster::{Cluster, Router, Wanted, embedded};
-use peerlane::evidence::Engine;
+use peerlane::matrix::Engine;
 use peerlane::simulate::SimulateError;
 use peerlane::simulate::answer::{Job, Point, simulate};
 use peerlane::simulate::outcome::{Limits, Outcome, run, run_within};
@@ -172,7 +172,8 @@ fn steps_wait_compute_and_share() {
     let one = player.play(&[Step::send(a, b, 1e6)], &[]).unwrap();
     // two messages out of one GPU take twice as long as its link allows, and end together
     let two = player.play(&[Step::send(a, b, 1e6), Step::send(a, b, 1e6)], &[]).unwrap();
-    close(two.time - 1e-6, 2.0 * (one.time - 1e-6));
+    let start = 1.9e-6;
+    close(two.time - start, 2.0 * (one.time - start));
     assert_eq!(two.ends[0], two.ends[1]);
     // a chain with computing in between
     let steps =

@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 
 use peerlane::case::Case;
-use peerlane::catalogue::Parts;
-use peerlane::evidence::{Fact, Matrix, Origin};
+use peerlane::catalogue::{Parts, write_system};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
-use peerlane::export::system_toml::to_system_toml;
-use peerlane::machine::{Machine, Observed};
+use peerlane::fact::Fact;
+use peerlane::machine::{Machine, NcclRings, Observed};
+use peerlane::matrix::Matrix;
 use peerlane::model::Model;
 use peerlane::names::ranges;
+use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
 use super::check::caveats;
@@ -44,7 +45,10 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             svg::write(out, case, &Model::new(&case.machine, Parts::embedded()))?
         }
         Some(Format::NcclXml) => out.write_all(to_nccl_xml(&one()?.machine).as_bytes())?,
-        Some(Format::System) => out.write_all(to_system_toml(&one()?.machine).as_bytes())?,
+        Some(Format::System) => {
+            let text = write_system(&one()?.machine).map_err(|e| Failure::new(e.to_string()))?;
+            out.write_all(text.as_bytes())?;
+        }
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
@@ -74,6 +78,7 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
     if machine.fabric.devices().len() > 1 {
         classes(out, machine)?;
     }
+    nccl_rings(out, machine)?;
     inferred(out, case)?;
     found(out, machine)?;
     caveats(out, machine, verbose, verbose)
@@ -85,6 +90,21 @@ fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let title = if any { "Path classes" } else { "Path classes: none is known" };
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
+}
+
+/// The rings that NCCL says it uses.
+fn nccl_rings(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
+    let rings = machine.nccl_rings();
+    if !rings.is_empty() {
+        writeln!(out, "\n{}", paint(style::HEADING, "NCCL's rings"))?;
+    }
+    for NcclRings { gpus, channels, rate, origin } in rings {
+        let names: Vec<&str> = gpus.iter().map(|id| machine.fabric.node(*id).name.as_str()).collect();
+        let rate = rate.map(|rate| format!(" at {rate} each")).unwrap_or_default();
+        let text = format!("{}{rate}: {}, {}", count(channels, "channel"), names.join(" "), label::origin(origin));
+        hang(out, "  · ", &text)?;
+    }
+    Ok(())
 }
 
 /// Limits that contention showed: dashed, since nothing of the tree shows them.

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use peerlane::assumed::Assumed;
 use peerlane::catalogue::Parts;
 use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison};
-use peerlane::evidence::{Engine, Operation};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::units::Bytes;
 

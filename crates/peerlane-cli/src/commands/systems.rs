@@ -4,8 +4,8 @@ use std::io::Write;
 
 use peerlane::catalogue::{Parts, system_names};
 use peerlane::cluster::{Cluster, ClusterSummary, cluster_names, embedded};
-use peerlane::evidence::P2pStatus;
 use peerlane::export::json::SystemsDocument;
+use peerlane::fact::P2pStatus;
 use peerlane::machine::{Facts, Machine};
 use peerlane::units::{Bytes, Rate};
 

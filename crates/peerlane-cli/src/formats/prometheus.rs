@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use peerlane::check::{Finding, FindingKind, Severity, Verdict};
 use peerlane::comparison::{Comparison, Metric};
-use peerlane::evidence::{Direction, Engine, Operation};
+use peerlane::matrix::{Direction, Engine, Operation};
 use peerlane::subject::join;
 
 /// One machine, judged.

@@ -1,8 +1,9 @@
 //! Numbers against message size with the model fitted to them, and what transfers reach together.
 
-use peerlane::evidence::{Curve, Engine, Operation, Quantity, Unit};
+use peerlane::curve::Curve;
 use peerlane::expectation::expect_set;
 use peerlane::fit::{Fit, MISFIT};
+use peerlane::matrix::{Engine, Operation, Quantity, Unit};
 use peerlane::model::Model;
 use peerlane::names::{is_host, ranges};
 use peerlane::run::{self, Run, TransferSet, ends};
@@ -45,7 +46,7 @@ pub(super) fn charts(tables: &mut Tables, run: Option<&Run>) -> Vec<Chart> {
 }
 
 /// One column of a program's output.
-fn captured(charts: &mut Vec<Chart>, curve: &Curve, head: &str, series: &peerlane::evidence::Series, source: usize) {
+fn captured(charts: &mut Vec<Chart>, curve: &Curve, head: &str, series: &peerlane::curve::Series, source: usize) {
     let value = |(size, value): (&Bytes, &Option<f64>)| {
         let value = value.filter(|v| v.is_finite())?;
         Some(Point { size: *size, value: short(value), low: None, high: None })

@@ -1,7 +1,7 @@
 //! Machines side by side: the figures of `compare`, the matrices that are of the same, and what follows.
 
 use peerlane::compare::{ComparisonDocument, Design, Seen};
-use peerlane::evidence::{Direction, Engine, Operation, Quantity, Unit};
+use peerlane::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 
 use super::document::{MachineReport, MatrixView};

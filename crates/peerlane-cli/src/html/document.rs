@@ -2,8 +2,8 @@
 //! types are made from that.
 
 use peerlane::check::{Finding, Verdict};
-use peerlane::evidence::{Quantity, Unit};
 use peerlane::fabric::{NodeKind, PathClass};
+use peerlane::matrix::{Quantity, Unit};
 use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;

@@ -16,7 +16,7 @@ pub(super) fn all(case: &Case) -> Vec<Table> {
     tables.push(slots(machine));
     tables.extend(machine.rates.iter().map(|(table, origin)| {
         let columns = table.word_columns.iter().chain(&table.rate_columns).cloned().collect();
-        let row = |row: &peerlane::evidence::RateRow| {
+        let row = |row: &peerlane::fact::RateRow| {
             let rates = row.rates.iter().map(|rate| rate.map(|r| r.to_string()).unwrap_or_default());
             row.words.iter().cloned().chain(rates).collect()
         };

@@ -1,6 +1,6 @@
 //! What a page shows of several machines side by side: figures, and matrices on one scale.
 
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Unit};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Unit};
 use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;

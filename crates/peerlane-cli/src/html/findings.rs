@@ -1,8 +1,8 @@
 //! Findings with what they are about, so that the page can show it.
 
 use peerlane::check::Finding;
-use peerlane::evidence::Fact;
 use peerlane::fabric::NodeId;
+use peerlane::fact::Fact;
 
 use super::document::{CellRef, FindingView, MatrixView};
 

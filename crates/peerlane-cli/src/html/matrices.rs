@@ -1,9 +1,9 @@
 //! Every matrix of numbers beside what should stand in it: measured, published, stated in words, or only predicted.
 
 use peerlane::comparison::{Expected, ExpectedMatrix, Metric, Series, Source};
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane::fabric::{Fabric, NodeId};
 use peerlane::machine::{Observed, Spread, Statement};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane::model::{PeerAccess, Transfer};
 use peerlane::names::{is_host, natural, ranges};
 use peerlane::run::{self, CellMatrix, FlagKind, Run};

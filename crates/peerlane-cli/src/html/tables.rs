@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use peerlane::comparison::Comparison;
-use peerlane::evidence::{Engine, Operation, Origin};
 use peerlane::fabric::{Fabric, Link, LinkId, NodeId, NodeKind};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Route, Transfer};
+use peerlane::origin::Origin;
 
 use super::document::{EvidenceView, HopView, PathView};
 use crate::render::label::reason;
@@ -239,10 +240,10 @@ mod tests {
         let origin = |source: &str| Origin { source: source.into(), tool: "t", lines: None };
         let place = |evidence: &[&str], text: &str| {
             let mut machine = machine.clone();
-            let fact = || peerlane::evidence::Fact::Gpus(Vec::new());
+            let fact = || peerlane::fact::Fact::Gpus(Vec::new());
             machine.evidence = evidence
                 .iter()
-                .map(|source| peerlane::evidence::Evidence { origin: origin(source), fact: fact() })
+                .map(|source| peerlane::fact::Evidence { origin: origin(source), fact: fact() })
                 .collect();
             let model = Model::new(&machine, Parts::embedded());
             let comparison = Comparison::of(&model);

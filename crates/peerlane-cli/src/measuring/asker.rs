@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use peerlane::measure::{Event, Failure as Failed, void};
+use peerlane::measure::{Failure as Failed, void};
 use peerlane::plan::{Plan, Step};
-use peerlane::run::{Cell, Conditions, FlagKind};
+use peerlane::run::{Cell, Conditions, Event, FlagKind};
 
 use peerlane_gpu::Tolerated;
 

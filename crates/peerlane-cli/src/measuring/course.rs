@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use peerlane::measure::{Failure, void};
-use peerlane::plan::{Plan, Step, Transfer, Via, Work};
+use peerlane::plan::{Plan, Step, Work};
 use peerlane::run::{Cell, FlagKind};
+use peerlane::transfer::{Transfer, Via};
 
 /// New workers after the first. A machine that spoils more of them is not worth the wait.
 const MOST_RESTARTS: usize = 16;

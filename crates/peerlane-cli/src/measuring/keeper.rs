@@ -9,8 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use peerlane::measure::Event;
-use peerlane::run::{Partial, Run, looks_like_run};
+use peerlane::run::{Event, Partial, Run, looks_like_run};
 
 use super::progress::Progress;
 use crate::Failure;
@@ -271,8 +270,9 @@ mod tests {
     use super::super::testing;
     use super::*;
     use peerlane::measure::{Failure, void};
-    use peerlane::plan::{Size, Step, Test, Transfer, Work};
+    use peerlane::plan::{Size, Step, Test, Work};
     use peerlane::run::FlagKind;
+    use peerlane::transfer::Transfer;
     use peerlane::units::Bytes;
 
     fn new_run() -> Run {

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use peerlane::evidence::{Engine, Operation};
-use peerlane::plan::{Size, Step, Transfer, Via, Work};
+use peerlane::matrix::{Engine, Operation};
+use peerlane::plan::{Size, Step, Work};
 use peerlane::run::{Run, ends};
+use peerlane::transfer::{Transfer, Via};
 
 /// Less is no wait.
 const WAIT: Duration = Duration::from_secs(1);

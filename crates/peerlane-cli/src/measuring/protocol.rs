@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use peerlane::measure::Event;
 use peerlane::plan::Plan;
-use peerlane::run::{Conditions, FlagKind};
+use peerlane::run::{Conditions, Event, FlagKind};
 use peerlane_gpu::{GpuName, Tolerated};
 use serde::{Deserialize, Serialize};
 

@@ -2,8 +2,7 @@
 
 use std::time::Instant;
 
-use peerlane::measure::Event;
-use peerlane::run::{Cell, Conditions, FlagKind, Run};
+use peerlane::run::{Cell, Conditions, Event, FlagKind, Run};
 use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
@@ -336,7 +335,8 @@ fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
 mod tests {
     use super::super::testing;
     use super::*;
-    use peerlane::plan::{Size, Step, Test, Transfer, Work};
+    use peerlane::plan::{Size, Step, Test, Work};
+    use peerlane::transfer::Transfer;
     use peerlane::units::Bytes;
     use peerlane_gpu::GpuName;
 

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use peerlane::catalogue::{self, Parts};
-use peerlane::evidence::Quantity;
-use peerlane::measure::{self, Event, Executor, Failure as Failed, Sample, Verdict};
+use peerlane::matrix::Quantity;
+use peerlane::measure::{self, Executor, Failure as Failed, Sample, Verdict};
 use peerlane::plan::{Method, Plan, Step, Work};
-use peerlane::run::{Conditions, GpuState};
+use peerlane::run::{Conditions, Event, GpuState};
 use peerlane::units::{Bytes, Seconds};
 use peerlane::virtual_machine::VirtualMachine;
 

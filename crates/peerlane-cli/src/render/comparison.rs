@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
-use peerlane::evidence::Unit;
 use peerlane::fabric::Fabric;
+use peerlane::matrix::Unit;
 use peerlane::names::{natural, ranges};
 
 use super::style::{self, paint};

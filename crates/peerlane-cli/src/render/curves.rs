@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::evidence::Curve;
+use peerlane::curve::Curve;
 use peerlane::machine::Machine;
 use peerlane::units::Bytes;
 

@@ -1,9 +1,9 @@
 //! How nodes and links are called in drawings.
 
 use peerlane::catalogue::Parts;
-use peerlane::evidence::Origin;
 use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
 use peerlane::machine::Machine;
+use peerlane::origin::Origin;
 use peerlane::units::Rate;
 
 use super::WIDTH;

@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::{Collective, Size};
+use peerlane::plan::Size;
+use peerlane::transfer::Collective;
 use peerlane::units::Bytes;
 
 use super::failure::Problem;

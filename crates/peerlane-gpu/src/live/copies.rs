@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use peerlane::evidence::Engine;
+use peerlane::matrix::Engine;
 use peerlane::measure::{Sample, Verdict};
 use peerlane::names::is_host;
-use peerlane::plan::{Method, Size, Transfer, Via};
+use peerlane::plan::{Method, Size};
+use peerlane::transfer::{Transfer, Via};
 use peerlane::units::Bytes;
 
 use super::failure::Problem;

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use peerlane::measure::{Sample, Verdict};
 use peerlane::names::is_host;
-use peerlane::plan::{HostMemory, Method, Size, Transfer};
+use peerlane::plan::{Method, Size};
+use peerlane::transfer::{HostMemory, Transfer};
 use peerlane::units::Bytes;
 
 use super::failure::Problem;

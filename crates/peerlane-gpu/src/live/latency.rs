@@ -4,7 +4,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use peerlane::measure::{Sample, Verdict};
-use peerlane::plan::{Size, Transfer, Via};
+use peerlane::plan::Size;
+use peerlane::transfer::{Transfer, Via};
 use peerlane::units::Bytes;
 
 use super::failure::Problem;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::thread;
 
 use peerlane::names::is_host;
-use peerlane::plan::Transfer;
 use peerlane::run::{Conditions, FlagKind};
+use peerlane::transfer::Transfer;
 
 use super::failure::Problem;
 use super::gate::{Gate, SharedGate};

@@ -16,11 +16,12 @@ mod window;
 
 use std::time::Instant;
 
-use peerlane::evidence::{Engine, Quantity};
 use peerlane::fabric::PciAddress;
+use peerlane::matrix::{Engine, Quantity};
 use peerlane::measure::{Executor, Failure, Sample, Verdict};
-use peerlane::plan::{HostMemory, Method, Size, Step, Transfer, Via, Work};
+use peerlane::plan::{Method, Size, Step, Work};
 use peerlane::run::{Conditions, FlagKind, GpuState};
+use peerlane::transfer::{HostMemory, Transfer, Via};
 use peerlane::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 

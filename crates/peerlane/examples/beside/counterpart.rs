@@ -1,9 +1,10 @@
 //! Which cell of a run measures what a cell of another program's matrix does.
 
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity};
 use peerlane::names::is_host;
-use peerlane::plan::{HostMemory, Test, Transfer, Via, Work};
+use peerlane::plan::{Test, Work};
 use peerlane::run::Cell;
+use peerlane::transfer::{HostMemory, Transfer, Via};
 
 /// The cell, and its value as the other program counts: the sum of both ways, one way's share, or one GPU's part of
 /// what all move at once.
@@ -85,7 +86,7 @@ fn same(ours: &str, theirs: &str) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use peerlane::evidence::Unit;
+    use peerlane::matrix::Unit;
     use peerlane::run::Estimate;
     use peerlane::units::Bytes;
 

@@ -12,7 +12,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use peerlane::evidence::{Curve, Direction, Fact, Matrix, Quantity, read_path};
+use peerlane::curve::Curve;
+use peerlane::evidence::read_path;
+use peerlane::fact::Fact;
+use peerlane::matrix::{Direction, Matrix, Quantity};
 use peerlane::run::{Run, curves};
 use tables::{beside, better, line, number, repeats, verdict};
 
@@ -177,7 +180,8 @@ fn all_reduce(theirs: &Curve, ours: &Curve) -> String {
 
 #[cfg(test)]
 mod tests {
-    use peerlane::evidence::{Series, Text, scan_text};
+    use peerlane::curve::Series;
+    use peerlane::evidence::{Text, scan_text};
     use peerlane::units::Bytes;
 
     use super::*;

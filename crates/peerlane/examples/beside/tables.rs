@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity};
 use peerlane::names::is_host;
 use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, Estimate, ends};
@@ -247,7 +247,7 @@ pub(crate) fn line(out: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use peerlane::plan::Transfer;
+    use peerlane::transfer::Transfer;
 
     use super::*;
     use crate::counterpart::tests::{cell, matrix};

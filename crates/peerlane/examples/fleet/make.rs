@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use peerlane::catalogue::{Parts, read_system, system_text};
 use peerlane::fabric::NodeKind;
+use peerlane::fault::Fault;
+use peerlane::fault::Planted;
 use peerlane::machine::Machine;
 use peerlane::measure::answer;
 use peerlane::plan::{Plan, Scope, Selection};
 use peerlane::run::{Run, Subject};
-use peerlane::virtual_machine::{Effects, Fault, Virtual, VirtualMachine};
+use peerlane::virtual_machine::{Effects, VirtualMachine};
 
 /// Relative standard deviation of a sample.
 const NOISE: f64 = 0.02;
@@ -58,7 +60,7 @@ impl Maker {
 
     /// The run of the machine `name`, as `peerlane measure -o` writes it.
     pub(crate) fn run(&self, name: &str, seed: u64, sick: Option<Fault>) -> String {
-        let settings = Virtual { noise: NOISE, seed, faults: sick.into_iter().collect() };
+        let settings = Planted { noise: NOISE, seed, faults: sick.into_iter().collect() };
         let subject = Subject {
             name: self.machine.name.clone(),
             target: self.system.clone(),

@@ -7,8 +7,8 @@
 //! that; transfers through host memory are not slowed by it; C2C and a NIC's line are as their source gives them.
 
 use crate::catalogue::vendor_of;
-use crate::evidence::{Direction, Engine, Matrix, Operation};
 use crate::fabric::{CpuVendor, Interconnect, LinkKind, NodeId, NodeKind};
+use crate::matrix::{Direction, Engine, Matrix, Operation};
 use crate::model::nccl::{INTEL_OVERHEAD, link_rate};
 use crate::model::{Model, PeerAccess, Route, Transfer};
 

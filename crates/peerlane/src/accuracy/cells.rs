@@ -2,9 +2,9 @@
 
 use super::baseline::{Baseline, baseline};
 use super::{Errors, FAR, FarCell, Kind, MatrixAccuracy};
-use crate::comparison::{Comparison, Series};
-use crate::evidence::{Quantity, Unit};
+use crate::comparison::{Comparison, Series, Source};
 use crate::fabric::Fabric;
+use crate::matrix::{Quantity, Unit};
 use crate::names::is_host;
 
 /// What titles of matrices end with that a source does not print itself.
@@ -66,6 +66,8 @@ pub(super) struct Observation {
     pub is_rate: bool,
     /// Whether a document prints it, and not only the files that it points to.
     pub in_text: bool,
+    /// Why numbers of it differ from what the links explain, as its system file has it.
+    pub known_cause: Option<String>,
     /// Its numbers that have a prediction.
     pub cells: Vec<Cell>,
 }
@@ -89,7 +91,7 @@ impl Observation {
             predicted: c.predicted,
             error: c.predicted / c.published - 1.0,
             within: c.interval[0] <= c.published && c.published <= c.interval[1],
-            reason: super::reasons::reason(&self.system, &self.label, c),
+            reason: self.known_cause.clone().unwrap_or_else(|| format!("not known; bound by {}", c.bottleneck)),
         })
     }
 }
@@ -104,8 +106,12 @@ pub(super) fn observations(comparison: &Comparison, left_out: &Comparison) -> Ve
         let matrix = series.matrix();
         let is_rate = matrix.quantity == Quantity::Bandwidth;
         let in_text = !matrix.title.ends_with(BEYOND_TEXT);
-        let label = matrix.describe();
-        (!cells.is_empty()).then(|| Observation { system: machine.name.clone(), label, is_rate, in_text, cells })
+        let (system, label) = (machine.name.clone(), matrix.describe());
+        let known_cause = match series.source() {
+            Source::Matrix(observed) => observed.known_cause.clone(),
+            Source::Statement(_) => None,
+        };
+        (!cells.is_empty()).then(|| Observation { system, label, is_rate, in_text, known_cause, cells })
     });
     all.collect()
 }

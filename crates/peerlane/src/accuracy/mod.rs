@@ -7,7 +7,6 @@
 mod baseline;
 mod cells;
 mod page;
-mod reasons;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +17,8 @@ use serde::Serialize;
 
 use crate::catalogue::{Constant, Parts, system, system_names};
 use crate::comparison::Comparison;
-use crate::evidence::Unit;
 use crate::machine::Machine;
+use crate::matrix::Unit;
 use crate::model::Model;
 pub use baseline::Baseline;
 use cells::{Cell, Observation, observations};

@@ -1,8 +1,8 @@
 //! The statistics on numbers worked by hand, and the page against `docs/accuracy.md`.
 
 use super::*;
-use crate::evidence::{Direction, Matrix, Origin, Quantity};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix, Quantity};
 
 #[test]
 fn percentiles_lie_between_ranks() {
@@ -31,9 +31,14 @@ fn with(values: [[Option<f64>; 2]; 2]) -> Machine {
         title: String::new(),
     };
     let origin = machine.matrices[0].origin.clone();
-    let observed =
-        |matrix, origin: Origin| Observed { matrix, origin, also: Vec::new(), published: true, spread: Vec::new() };
-    machine.matrices = vec![observed(matrix, origin)];
+    machine.matrices = vec![Observed {
+        matrix,
+        origin,
+        also: Vec::new(),
+        published: true,
+        known_cause: Some("a cause".to_owned()),
+        spread: Vec::new(),
+    }];
     machine.statements.clear();
     machine
 }
@@ -58,6 +63,7 @@ fn a_cell_off_by_more_than_the_limit_is_listed() {
     let machine = with([[None, Some(10.0)], [Some(20.0), None]]);
     let got = evaluate_machines(&[machine], Parts::embedded());
     assert_eq!(got.far.iter().map(|c| (c.row.as_str(), c.published)).collect::<Vec<_>>(), [("GPU2", 20.0)]);
+    assert_eq!(got.far[0].reason, "a cause");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Statements that cannot all be true: a matrix that no tree has, or two sources that disagree.
 
-use crate::evidence::{ClassMatrix, Origin};
 use crate::fabric::{Fabric, NodeId, PathClass};
+use crate::fact::ClassMatrix;
 use crate::machine::Contradiction;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 use super::from_classes::stated;

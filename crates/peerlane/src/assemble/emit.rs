@@ -1,8 +1,9 @@
 //! Skeleton + inventory → fabric.
 
 use crate::catalogue::{PartKind, Parts};
-use crate::evidence::{NumaNode, Origin};
 use crate::fabric::{CpuList, CpuVendor, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
+use crate::fact::NumaNode;
+use crate::origin::Origin;
 
 use crate::units::Rate;
 

@@ -1,8 +1,9 @@
 //! Class matrix → skeleton, by way of the tree it implies.
 
-use crate::evidence::{ClassMatrix, Origin};
 use crate::fabric::PathClass;
+use crate::fact::ClassMatrix;
 use crate::names::numbered;
+use crate::origin::Origin;
 
 use super::implied_tree::{self, Devices, implied_tree};
 use super::inventory::{Device, Inventory};

@@ -3,8 +3,9 @@
 use std::collections::HashSet;
 
 use crate::catalogue::Parts;
-use crate::evidence::{Origin, PciDevice, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress, PcieWidth};
+use crate::fact::{PciDevice, PciRole, PciTree};
+use crate::origin::Origin;
 
 use super::from_classes::{stated, uplink};
 use super::inventory::Inventory;

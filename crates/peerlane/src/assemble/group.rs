@@ -8,8 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{ClassMatrix, Curve, Evidence, Fact, GpuFacts, LINE_PREFIX, Matrix, gpu_number, tool};
+use crate::curve::Curve;
+use crate::evidence::{LINE_PREFIX, tool};
 use crate::fabric::{PathClass, PciAddress};
+use crate::fact::{ClassMatrix, Evidence, Fact, GpuFacts};
+use crate::matrix::Matrix;
+use crate::names::gpu_number;
 
 use super::platforms;
 

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::catalogue::{PartKind, Parts};
-use crate::evidence::{
-    ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, Origin, PciDevice, PciRole, PciTree, Warning,
-    gpu_number, tool,
-};
+use crate::evidence::tool;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
+use crate::fact::{ClassMatrix, Evidence, Fact, GpuFacts, HostFacts, NvlinkPort, PciDevice, PciRole, PciTree};
 use crate::machine::reading::Doubted;
+use crate::names::gpu_number;
+use crate::origin::{Origin, Warning};
 use crate::units::Rate;
 
 use super::group::{is_gpu_label, two_views};

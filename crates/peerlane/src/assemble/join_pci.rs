@@ -1,7 +1,9 @@
 //! Devices of PCI listings joined to those that other statements name: by address, by name, or by order.
 
-use crate::evidence::{Origin, PciDevice, PciTree, Warning, tool};
+use crate::evidence::tool;
 use crate::fabric::PciAddress;
+use crate::fact::{PciDevice, PciTree};
+use crate::origin::{Origin, Warning};
 use crate::units::{Bytes, Rate};
 
 use super::inventory::{Device, Inventory};

@@ -1,7 +1,7 @@
 //! Two statements about one thing become one: what the first does not say is taken from the second.
 
-use crate::evidence::{GpuFacts, HostFacts, PciDevice};
 use crate::fabric::PcieWidth;
+use crate::fact::{GpuFacts, HostFacts, PciDevice};
 
 /// Takes over what is not known yet of a function.
 pub(super) fn complete(into: &mut PciDevice, from: &PciDevice) {
@@ -42,12 +42,8 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
         utilization,
         memory,
         bar1,
-        memory_clock_mhz,
-        memory_bus_bits,
-        copy_engines,
         compute_capability,
         mig,
-        performance_state,
         replays,
         remap_pending,
         remap_failed,
@@ -74,16 +70,13 @@ pub(super) fn merge_host(into: &mut HostFacts, from: &HostFacts) {
             $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
         };
     }
-    keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, cores_per_socket, threads, hypervisor);
+    keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, hypervisor);
     for node in &from.numa {
         match into.numa.iter_mut().find(|n| n.id == node.id) {
             Some(known) => {
                 known.cpus = known.cpus.take().or_else(|| node.cpus.clone());
                 known.memory = known.memory.or(node.memory);
                 known.package = known.package.or(node.package);
-                if known.distances.is_empty() {
-                    known.distances.clone_from(&node.distances);
-                }
             }
             None => into.numa.push(node.clone()),
         }

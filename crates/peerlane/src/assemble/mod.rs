@@ -31,10 +31,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::evidence::{Evidence, Fact, Found, Heading, MAX_STATEMENTS, Matrix, Origin, P2pMatrix, P2pStatus, Warning};
+use crate::evidence::{Found, Heading, MAX_STATEMENTS};
 use crate::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
+use crate::fact::{Evidence, Fact, P2pMatrix, P2pStatus};
 use crate::machine::reading::Doubted;
 use crate::machine::{Contradiction, Machine, MachineKind, Observed};
+use crate::matrix::Matrix;
+use crate::origin::{Origin, Warning};
 
 use group::Cluster;
 use inventory::Inventory;
@@ -219,6 +222,7 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
                         origin: one.origin.clone(),
                         also: Vec::new(),
                         published: false,
+                        known_cause: None,
                         spread: Vec::new(),
                     }),
                 }

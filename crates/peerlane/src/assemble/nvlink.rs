@@ -1,9 +1,10 @@
 //! NVLink, xGMI and what else joins GPUs beside PCIe.
 
 use crate::catalogue::Parts;
-use crate::evidence::{NvlinkEnd, NvlinkPort, Origin};
 use crate::fabric::{FabricBuilder, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
+use crate::fact::{NvlinkEnd, NvlinkPort};
 use crate::machine::Contradiction;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 use super::from_classes::stated;

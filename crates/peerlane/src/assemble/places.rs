@@ -1,9 +1,9 @@
 //! Places for GPUs of which no source tells where they are, so that something can be expected of them.
 
 use crate::catalogue::Parts;
-use crate::evidence::{Direction, Quantity};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use crate::machine::Machine;
+use crate::matrix::{Direction, Quantity};
 use crate::names::ranges;
 use crate::units::Rate;
 

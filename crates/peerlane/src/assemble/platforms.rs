@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::evidence::{Evidence, Fact, RateRow, RateTable};
+use crate::fact::{Evidence, Fact, RateRow, RateTable};
 
 /// Headers of columns that name a machine.
 const MACHINE_COLUMNS: [&str; 5] = ["platform", "system", "machine", "server", "node"];
@@ -90,7 +90,7 @@ fn machine_column(table: &RateTable) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::evidence::Origin;
+    use crate::origin::Origin;
 
     fn table(columns: &[&str], rows: &[&[&str]]) -> Vec<Evidence> {
         let row =

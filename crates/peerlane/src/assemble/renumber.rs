@@ -6,8 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::evidence::{Evidence, Fact, GpuFacts, Warning, gpu_number, tool};
+use crate::evidence::tool;
 use crate::fabric::PciAddress;
+use crate::fact::{Evidence, Fact, GpuFacts};
+use crate::names::gpu_number;
+use crate::origin::Warning;
 
 use super::group::is_gpu_label;
 

@@ -1,8 +1,8 @@
 //! A machine's tree before it becomes a fabric: packages, NUMA domains, root complexes, and what hangs
 //! below each. Both a class matrix and a PCI listing lead here.
 
-use crate::evidence::Origin;
 use crate::fabric::{PciAddress, PcieWidth};
+use crate::origin::Origin;
 
 /// The link above a device or switch.
 #[derive(Clone, Debug, Default, PartialEq)]

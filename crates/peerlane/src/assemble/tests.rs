@@ -1,7 +1,10 @@
 use super::{assemble, name};
-use crate::evidence::{Curve, Evidence, Fact, Found, Origin, P2pStatus, Text, Warning, scan_text};
+use crate::curve::Curve;
+use crate::evidence::{Found, Text, scan_text};
 use crate::fabric::{Fabric, GpuLink, LinkKind, NodeKind, PathClass};
+use crate::fact::{Evidence, Fact, P2pStatus};
 use crate::machine::{Machine, MachineKind};
+use crate::origin::{Origin, Warning};
 use crate::units::Rate;
 
 fn machines(text: &str) -> Vec<Machine> {

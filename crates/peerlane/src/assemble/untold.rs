@@ -1,8 +1,8 @@
 //! Pairs whose class a cut-off matrix neither states nor implies. The tree gives both devices a place, but how
 //! far apart the places are is open.
 
-use crate::evidence::ClassMatrix;
 use crate::fabric::{NodeId, PathClass};
+use crate::fact::ClassMatrix;
 
 use super::from_classes::{stated, stated_name};
 use super::inventory::Inventory;

@@ -9,7 +9,7 @@ mod vendor;
 pub use constant::{Basis, Constant, Elsewhere};
 pub(crate) use part::without_peer_access;
 pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
-pub use system::{System, SystemError, read_design, read_system};
+pub use system::{System, SystemError, read_design, read_system, write_system};
 pub(crate) use system::{common_nvlink, common_width};
 pub use vendor::vendor_of;
 

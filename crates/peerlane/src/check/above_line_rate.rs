@@ -2,8 +2,9 @@
 
 use super::view::{Cell, End, Raised, View, line_rate, one_way};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Matrix};
 use crate::fabric::{Interconnect, Link, LinkKind, PcieWidth};
+use crate::fact::Fact;
+use crate::matrix::Matrix;
 use crate::subject::Subject;
 use crate::units::Rate;
 
@@ -198,7 +199,7 @@ mod tests {
     use super::super::testing::{findings, pcie, see_with, switched, uniform, with_link};
     use super::*;
     use crate::catalogue::Parts;
-    use crate::evidence::Direction;
+    use crate::matrix::Direction;
 
     #[test]
     fn gpus_of_which_no_way_is_known_show_nvlink_by_their_rates() {

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Origin, PciRole, PciTree};
 use crate::fabric::{PathClass, PciAddress};
+use crate::fact::{Fact, PciRole, PciTree};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run };
@@ -126,7 +127,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{Acs, AcsLines, PciDevice};
+    use crate::fact::{Acs, AcsLines, PciDevice};
 
     /// Two GPUs below a switch (or, without one, each below its own root port), with ACS at the ports above them.
     fn with_acs(switch: bool, redirect: bool) -> usize {

@@ -5,9 +5,9 @@ use super::confirm;
 use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Direction;
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::matrix::Direction;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run };

@@ -4,9 +4,9 @@ use super::slow_path::{PAYLOAD, is_payload_of};
 use super::view::{Cell, End, Raised, View, one_way};
 use super::words::{list, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
-use crate::evidence::{Direction, Engine, Matrix};
 use crate::fabric::{NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Engine, Matrix};
 use crate::subject::Subject;
 use crate::units::{Bytes, Rate};
 
@@ -138,8 +138,8 @@ mod tests {
     use super::super::testing::{captured, see_with, uniform};
     use super::*;
     use crate::catalogue::Parts;
-    use crate::evidence::P2pStatus;
     use crate::fabric::{FabricBuilder, Node};
+    use crate::fact::P2pStatus;
     use crate::subject::join;
 
     fn with(rate: f64, works: bool, product: Option<&str>) -> Vec<Finding> {

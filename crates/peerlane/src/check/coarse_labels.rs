@@ -4,8 +4,8 @@
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Fact;
 use crate::fabric::{CpuList, NodeId, NodeKind, PathClass};
+use crate::fact::Fact;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run };
@@ -140,8 +140,7 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
 mod tests {
     use super::super::testing::{boxes, captured, findings, origin, state};
     use super::*;
-    use crate::evidence::ClassMatrix;
-    use crate::evidence::HostFacts;
+    use crate::fact::{ClassMatrix, HostFacts};
 
     fn found(sockets: &[usize], stated: Option<u32>) -> usize {
         let mut machine = captured(boxes(sockets, false));

@@ -2,7 +2,8 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Curve, Origin};
+use crate::curve::Curve;
+use crate::origin::Origin;
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule { id: "collective-of-one", breaks: false, run };
@@ -59,7 +60,7 @@ fn is_alone(curve: &Curve) -> bool {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::evidence::Series;
+    use crate::curve::Series;
 
     fn with(mib: u64, busbw: f64) -> Vec<Finding> {
         let series = |name: &str, value| Series { name: name.into(), unit: None, values: vec![Some(value)] };

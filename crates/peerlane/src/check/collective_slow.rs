@@ -4,8 +4,9 @@ use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use crate::collectives::bus_bandwidth;
-use crate::evidence::{At, Curve, Origin};
+use crate::curve::{At, Curve};
 use crate::fabric::{Interconnect, NodeKind};
+use crate::origin::Origin;
 use crate::subject::Subject;
 use crate::units::Bytes;
 
@@ -91,7 +92,8 @@ mod tests {
     use crate::case::Case;
     use crate::catalogue::Parts;
     use crate::comparison::Comparison;
-    use crate::evidence::{Series, Unit};
+    use crate::curve::Series;
+    use crate::matrix::Unit;
     use crate::model::Model;
 
     fn with(gb: f64, mib: u64, ranks: usize) -> Vec<Finding> {

@@ -33,7 +33,7 @@ fn run(view: &View) -> Vec<Raised> {
         let Some(answers) = expect_set(view.model, set.transfers) else { continue };
         let expected: f64 = answers.iter().map(|a| a.rate.gb()).sum();
         // each alone must reach what it should, or what is slow is not the company
-        let alone = |(t, seen): (&crate::plan::Transfer, &Option<f64>)| {
+        let alone = |(t, seen): (&crate::transfer::Transfer, &Option<f64>)| {
             let told = expect_set(view.model, std::slice::from_ref(t)).and_then(|a| a.first().map(|a| a.rate.gb()));
             seen.zip(told).is_some_and(|(seen, told)| seen > SOUND * told)
         };
@@ -74,8 +74,9 @@ mod tests {
     use super::*;
     use crate::catalogue::{Parts, system};
     use crate::check::testing::{measured, see_with};
-    use crate::plan::{Test, Transfer, Work};
+    use crate::plan::{Test, Work};
     use crate::run::Estimate;
+    use crate::transfer::Transfer;
 
     /// Two GPUs that write into a third at `share` of what the model gives the two together.
     fn found(share: f64, alone: f64) -> usize {

@@ -3,8 +3,10 @@
 use super::from_run::{Tally, tally};
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
-use crate::evidence::{Curve, Fact, Origin};
+use crate::curve::Curve;
 use crate::fabric::NodeKind;
+use crate::fact::Fact;
+use crate::origin::Origin;
 use crate::run::FlagKind;
 
 pub(super) const RULE: Rule = Rule { id: "corrupt-data", breaks: true, run };
@@ -90,7 +92,8 @@ fn in_run(view: &View) -> Option<Raised> {
 mod tests {
     use super::super::testing::{findings, measured, origin, state, switched};
     use super::*;
-    use crate::evidence::{CorruptData, Series};
+    use crate::curve::Series;
+    use crate::fact::CorruptData;
     use crate::units::Bytes;
 
     #[test]

@@ -3,8 +3,9 @@
 use super::view::{Raised, View};
 use super::words::{self, list, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Evidence, Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PathClass};
+use crate::fact::{Evidence, Fact};
+use crate::origin::Origin;
 
 pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
 
@@ -184,8 +185,8 @@ fn number(value: f64) -> String {
 mod tests {
     use super::super::testing::{boxes, captured, findings, switched, uniform};
     use super::*;
-    use crate::evidence::P2pStatus;
     use crate::fabric::{GpuLink, Link, LinkKind};
+    use crate::fact::P2pStatus;
 
     #[test]
     fn two_sockets_are_two_groups() {

@@ -3,9 +3,10 @@
 use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{ALL_READERS, Matrix, ONE_READER};
+use crate::evidence::{ALL_READERS, ONE_READER};
 use crate::fabric::NodeKind;
 use crate::machine::Observed;
+use crate::matrix::Matrix;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "crowded-reads", breaks: false, run };

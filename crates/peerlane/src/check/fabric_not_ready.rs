@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", breaks: true, run }
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];
 
 fn run(view: &View) -> Vec<Raised> {
-    let state = |gpu: &crate::evidence::GpuFacts| {
+    let state = |gpu: &crate::fact::GpuFacts| {
         let state = gpu.fabric_state.clone()?;
         (!FINE.contains(&state.trim().to_lowercase().as_str())).then_some(state)
     };
@@ -33,7 +33,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, GpuFacts};
+    use crate::fact::{Fact, GpuFacts};
 
     fn found(text: Option<&str>) -> usize {
         let mut machine = switched(2);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::view::View;
 use crate::names::{is_host, natural};
-use crate::plan::{Transfer, Via, Work};
+use crate::plan::Work;
 use crate::run::{Cell, FlagKind, Run};
 use crate::subject::Subject;
+use crate::transfer::{Transfer, Via};
 
 /// Pairs that share one GPU need to be this many for the GPU to be the cause.
 const FEWEST_PAIRS: usize = 3;

@@ -3,7 +3,8 @@
 use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{At, Curve, Origin};
+use crate::curve::{At, Curve};
+use crate::origin::Origin;
 use crate::subject::Subject;
 use crate::units::Bytes;
 
@@ -99,7 +100,7 @@ fn is_measure(one: &Known, other: &Known) -> bool {
 
 /// The adapter that a table names.
 fn nic(curve: &Curve) -> Option<&String> {
-    curve.ends.iter().find(|end| crate::evidence::gpu_number(end).is_none())
+    curve.ends.iter().find(|end| crate::names::gpu_number(end).is_none())
 }
 
 /// The memory of a benchmark's messages, by what it says: OSU names both buffers, perftest the GPU.
@@ -122,7 +123,8 @@ pub(super) fn memory(curve: &Curve) -> Option<Memory> {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::evidence::{Series, Unit};
+    use crate::curve::Series;
+    use crate::matrix::Unit;
     use crate::subject::join;
 
     fn curve(what: &str, ends: &[&str], buffers: Option<&str>, gb: f64) -> Curve {

@@ -98,8 +98,8 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state, switched};
     use super::*;
-    use crate::evidence::{Fact, HostFacts};
     use crate::fabric::Link;
+    use crate::fact::{Fact, HostFacts};
     use crate::subject::join;
 
     /// GPU0 on socket 0 and GPU1 on socket 1, each below a switch, and a NIC at `port`.

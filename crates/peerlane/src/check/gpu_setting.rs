@@ -3,20 +3,15 @@
 use std::collections::HashMap;
 
 use super::view::{Raised, View};
-use crate::evidence::{Fact, GpuFacts, Origin};
-use crate::fabric::{NodeId, NodeKind, PciAddress};
-
-/// The GPU that a program calls by this number, as captures are named by it.
-pub(super) fn numbered(view: &View, number: u32) -> Option<NodeId> {
-    let found = view.fabric().find(&format!("GPU{number}"));
-    found.filter(|id| view.fabric().node(*id).kind == NodeKind::Gpu)
-}
+use crate::fabric::{NodeId, PciAddress};
+use crate::fact::{Fact, GpuFacts};
+use crate::origin::Origin;
 
 /// The GPU that a statement is about.
 pub(super) fn gpu_of(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu: &GpuFacts) -> Option<NodeId> {
     let named = gpu.node.as_ref().and_then(|name| view.fabric().find(name));
     let addressed = || gpu.address.and_then(|a| by_address.get(&a).copied());
-    named.or_else(addressed).or_else(|| numbered(view, gpu.index?))
+    named.or_else(addressed).or_else(|| view.machine.gpu_numbered(gpu.index?))
 }
 
 /// The GPUs of which a source says something that `judge` picks: name, what it says, and where; each GPU once.

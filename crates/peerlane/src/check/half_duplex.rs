@@ -4,9 +4,9 @@ use super::confirm;
 use super::view::{Cell, Raised, View};
 use super::words::{self, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Direction, Matrix};
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "half-duplex", breaks: false, run };
@@ -115,7 +115,7 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, see_with, switched, uniform};
     use super::*;
     use crate::catalogue::Parts;
-    use crate::evidence::P2pStatus;
+    use crate::fact::P2pStatus;
 
     fn both(mut observed: Observed, direction: Direction) -> Observed {
         observed.matrix.direction = Some(direction);

@@ -2,8 +2,8 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, PciRole};
 use crate::fabric::{LinkKind, NodeKind};
+use crate::fact::{Fact, PciRole};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hidden-pcie", breaks: false, run };
@@ -23,8 +23,7 @@ fn run(view: &View) -> Vec<Raised> {
         // lstopo leaves links out on bare metal too
         Fact::Pci(_) if e.origin.tool.contains("lstopo") => false,
         Fact::Pci(tree) => {
-            let gpu =
-                |d: &crate::evidence::PciDevice| d.address.is_some_and(|a| view.gpus_by_address().contains_key(&a));
+            let gpu = |d: &crate::fact::PciDevice| d.address.is_some_and(|a| view.gpus_by_address().contains_key(&a));
             tree.devices.iter().any(|d| d.role != PciRole::Bridge && gpu(d))
         }
         _ => false,
@@ -50,7 +49,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, state, with_link};
     use super::*;
-    use crate::evidence::{PciDevice, PciTree};
+    use crate::fact::{PciDevice, PciTree};
 
     fn found(width: &str, listed: bool) -> usize {
         let mut b = boxes(&[2], false);

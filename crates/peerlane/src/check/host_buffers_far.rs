@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::view::{Cell, End, Raised, View};
 use super::words::{list, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Direction;
 use crate::fabric::{NodeId, NodeKind};
+use crate::matrix::Direction;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "host-buffers-far", breaks: false, run };

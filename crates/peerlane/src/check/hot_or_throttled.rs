@@ -1,4 +1,4 @@
-//! GPUs whose clocks are held down, or that are hot enough for it.
+//! GPUs whose clocks are held down, or that are hot enough for it, and adapters and CPUs as hot as their sensors allow.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,7 +6,9 @@ use super::gpu_setting::gpu_of;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, GpuFacts, Origin};
+use crate::fabric::PciAddress;
+use crate::fact::{Fact, GpuFacts, SensorReading};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
@@ -14,20 +16,22 @@ pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run 
 /// Power this much above its limit is no boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;
 
-/// What is wrong with a GPU.
+/// What is wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trouble {
     /// A thermal or hardware reason holds its clocks down.
     Slowed,
     /// It is hot.
     Hot,
+    /// It has reached the limit that its sensor states.
+    AtLimit,
     /// Its power limit holds its clocks down, as it does under any full load.
     Capped,
     /// It takes more power than its limit.
     OverLimit,
 }
 
-/// GPUs in the same trouble.
+/// Devices in the same trouble.
 #[derive(Default)]
 struct Patients<'a> {
     seen: HashSet<String>,
@@ -39,14 +43,20 @@ struct Patients<'a> {
 fn run(view: &View) -> Vec<Raised> {
     let by_address = view.gpus_by_address();
     let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
+    let hot = view.settings.hot_or_throttled.celsius;
     for evidence in &view.machine.evidence {
-        let Fact::Gpus(gpus) = &evidence.fact else { continue };
-        for gpu in gpus {
-            let Some((trouble, sign)) = judge(gpu, view.settings.hot_or_throttled.celsius) else { continue };
-            let Some(id) = gpu_of(view, &by_address, gpu) else { continue };
-            let name = view.name(id).to_owned();
+        let found: Vec<(Option<String>, Option<(Trouble, String)>)> = match &evidence.fact {
+            Fact::Gpus(gpus) => {
+                let name = |gpu| gpu_of(view, &by_address, gpu).map(|id| view.name(id).to_owned());
+                gpus.iter().map(|gpu| (name(gpu), judge(gpu, hot))).collect()
+            }
+            Fact::Sensors(all) => all.iter().map(|reading| (of_chip(view, reading), at_limit(reading))).collect(),
+            _ => continue,
+        };
+        for (name, trouble) in found {
+            let Some((name, (trouble, sign))) = name.zip(trouble) else { continue };
             let patients = troubles.entry(trouble).or_default();
-            // a GPU that several sources show is one patient, by its first
+            // a device that several sources show is one patient, by its first
             if patients.seen.insert(name.clone()) {
                 patients.signs.push(format!("{name} {sign}"));
                 patients.names.push(name);
@@ -87,6 +97,23 @@ fn judge(gpu: &GpuFacts, hot: f64) -> Option<(Trouble, String)> {
     }
 }
 
+fn at_limit(reading: &SensorReading) -> Option<(Trouble, String)> {
+    let limit = reading.limit.filter(|limit| reading.celsius >= *limit)?;
+    Some((Trouble::AtLimit, format!("{:.0} °C of {limit:.0} °C ({})", reading.celsius, reading.label)))
+}
+
+/// The node of a chip: `mlx5-pci-1700` is the device at 17:00.0, `Package id 1` of a CPU's chip is `cpu1`.
+fn of_chip(view: &View, reading: &SensorReading) -> Option<String> {
+    let fabric = view.fabric();
+    if let Some(package) = reading.label.strip_prefix("Package id ") {
+        return fabric.find(&format!("cpu{package}")).map(|id| view.name(id).to_owned());
+    }
+    let at = u32::from_str_radix(reading.chip.rsplit_once("-pci-")?.1, 16).ok()?;
+    let [_, _, bus, function] = at.to_be_bytes();
+    let address = PciAddress { domain: at >> 16, bus, device: function >> 3, function: function & 7 };
+    fabric.nodes().iter().find(|node| node.address == Some(address)).map(|node| node.name.clone())
+}
+
 fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
     let who = list(&patients.names);
     let (kind, severity, summary, expected, mend) = match trouble {
@@ -103,6 +130,13 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
             format!("{who}: hot, about to slow down"),
             "below 85 °C under load",
             "Look at fans, air flow and dust; a neighbour's warm air raises the inlet temperature.",
+        ),
+        Trouble::AtLimit => (
+            FindingKind::Fault,
+            Severity::Warning,
+            format!("{who}: as hot as {} may become", if patients.names.len() == 1 { "it" } else { "they" }),
+            "below the limit that the sensor states",
+            "Look at fans, air flow and dust; an adapter or CPU that slows down slows every transfer through it.",
         ),
         Trouble::Capped => (
             FindingKind::Design,
@@ -122,7 +156,11 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
     let finding = Finding {
         rule: RULE.id.to_owned(),
         certainty: Certainty::Certain,
-        confirm: "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load".to_owned(),
+        confirm: if trouble == Trouble::AtLimit {
+            "`sensors` under load".to_owned()
+        } else {
+            "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load".to_owned()
+        },
         cost: None,
         kind,
         severity,
@@ -159,6 +197,25 @@ mod tests {
         assert_eq!(slowed, [(Severity::Warning, one())]);
         let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
         assert_eq!(capped, [(Severity::Info, one())]);
+    }
+
+    #[test]
+    fn chips_at_the_limit_that_they_state_are_warnings() {
+        let found = |chip: &str, label: &str, celsius| {
+            let mut machine = switched(2);
+            let gpu = machine.fabric.find("GPU1").unwrap();
+            let mut builder = machine.fabric.into_builder();
+            builder.node_mut(gpu).address = Some("0000:17:01.1".parse().unwrap());
+            machine.fabric = builder.build().unwrap();
+            let (chip, label) = (chip.to_owned(), label.to_owned());
+            let reading = SensorReading { chip, label, celsius, limit: Some(105.0) };
+            state(&mut machine, "sensors", Fact::Sensors(vec![reading]));
+            findings(&machine, run).into_iter().map(|f| join(&f.subjects, " ")).collect::<Vec<_>>()
+        };
+        assert_eq!(found("amdgpu-pci-1709", "edge", 105.0), ["GPU1"]);
+        assert_eq!(found("coretemp-isa-0000", "Package id 0", 106.0), ["cpu0"]);
+        assert_eq!(found("amdgpu-pci-1709", "edge", 104.9), [""; 0]);
+        assert_eq!(found("nvme-pci-0100", "Composite", 120.0), [""; 0], "no node of the machine");
     }
 
     #[test]

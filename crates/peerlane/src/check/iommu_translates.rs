@@ -2,9 +2,10 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{IommuDomain, Origin};
 use crate::fabric::{NodeKind, PathClass};
+use crate::fact::IommuDomain;
 use crate::machine::reading::Standing;
+use crate::origin::Origin;
 
 pub(super) const RULE: Rule = Rule { id: "iommu-translates", breaks: false, run };
 
@@ -54,7 +55,7 @@ fn asked_for(view: &View, origin: &Origin) -> String {
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{Fact, KernelFacts};
+    use crate::fact::{Fact, KernelFacts};
 
     fn found(words: &str, iommu: Option<IommuDomain>) -> Vec<(Severity, Certainty)> {
         let mut machine = captured(boxes(&[2], true));

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Origin, PcieErrorKind};
 use crate::fabric::PciAddress;
+use crate::fact::PcieErrorKind;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run };
@@ -129,7 +130,7 @@ fn named(view: &View, devices: &BTreeMap<PciAddress, u32>) -> (Vec<String>, Vec<
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{Fact, KernelFacts, PcieError, Xid};
+    use crate::fact::{Fact, KernelFacts, PcieError, Xid};
     use crate::subject::join;
 
     #[test]

@@ -3,8 +3,9 @@
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{LimitedLink, Origin};
 use crate::fabric::{LinkKind, NodeKind, PcieWidth};
+use crate::fact::LimitedLink;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "limited-link", breaks: false, run };
@@ -141,8 +142,8 @@ fn is_known(view: &View, limit: &LimitedLink) -> bool {
 mod tests {
     use super::super::testing::{captured, findings, state, width};
     use super::*;
-    use crate::evidence::{Fact, KernelFacts};
     use crate::fabric::{FabricBuilder, Node, NodeKind};
+    use crate::fact::{Fact, KernelFacts};
     use crate::subject::join;
 
     /// What is found of limited devices, by address and widths, beside an adapter at 43:00.0.

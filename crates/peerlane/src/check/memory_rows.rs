@@ -4,7 +4,7 @@ use super::gpu_setting::{gpus_with, raise};
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::GpuFacts;
+use crate::fact::GpuFacts;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "memory-rows", breaks: true, run };
@@ -44,7 +44,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::evidence::Fact;
+    use crate::fact::Fact;
 
     fn found(pending: Option<bool>, failed: Option<bool>) -> Vec<Severity> {
         let mut machine = switched(2);

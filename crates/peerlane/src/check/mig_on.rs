@@ -30,7 +30,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, GpuFacts};
+    use crate::fact::{Fact, GpuFacts};
 
     fn found(gpus: usize, mig: Option<bool>) -> usize {
         let mut machine = switched(gpus);

@@ -2,8 +2,8 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Modules};
 use crate::fabric::NodeKind;
+use crate::fact::{Fact, Modules};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "missing-peer-module", breaks: false, run };

@@ -75,8 +75,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 use crate::comparison::Comparison;
-use crate::evidence::{P2pStatus, Unit};
 use crate::fabric::{LinkKind, NodeKind};
+use crate::fact::P2pStatus;
+use crate::matrix::Unit;
 use crate::model::Model;
 use crate::subject::{Printed, Subject};
 pub use settings::{Settings, SettingsError, Waiver};

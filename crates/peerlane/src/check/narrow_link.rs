@@ -8,8 +8,8 @@ use super::gpu_setting::gpus_with;
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Origin;
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "narrow-link", breaks: false, run };
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn lanes_of_gpus_that_hang_nowhere() {
-        use crate::evidence::{Fact, GpuFacts};
+        use crate::fact::{Fact, GpuFacts};
         let mut b = crate::fabric::FabricBuilder::new();
         for name in ["GPU0", "GPU1"] {
             b.node(crate::fabric::Node::new(name, NodeKind::Gpu));

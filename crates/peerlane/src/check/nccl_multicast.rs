@@ -37,7 +37,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, NcclLog};
+    use crate::fact::{Fact, NcclLog};
 
     fn found(warning: &str) -> usize {
         let mut machine = switched(2);

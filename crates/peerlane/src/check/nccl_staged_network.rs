@@ -4,7 +4,8 @@ use super::nccl;
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, NcclLog, Origin};
+use crate::fact::{Fact, NcclLog};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", breaks: false, run };
@@ -139,8 +140,8 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state};
     use super::*;
-    use crate::evidence::{Modules, NcclStaged, NcclTransport};
     use crate::fabric::Link;
+    use crate::fact::{Modules, NcclStaged, NcclTransport};
 
     fn found(log: NcclLog, modules: Option<&[&str]>) -> Vec<Finding> {
         let mut b = boxes(&[1], false);

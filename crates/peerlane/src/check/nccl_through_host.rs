@@ -6,9 +6,10 @@ use super::nccl;
 use super::view::{Raised, View};
 use super::words::pairs;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{NcclLog, Origin};
 use crate::fabric::PathClass;
+use crate::fact::NcclLog;
 use crate::model::NoPeerAccess;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run };
@@ -79,7 +80,7 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
     let level = log.variables.get("NCCL_P2P_LEVEL").and_then(|value| Some((Level::of(value)?, value)));
     let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
     for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
-        let ends = (nccl::gpu(view, log, one.from), nccl::gpu(view, log, one.to));
+        let ends = (view.machine.gpu_of_rank(log, one.from), view.machine.gpu_of_rank(log, one.to));
         let (known, class, refused) = match ends {
             (Some(a), Some(b)) => (view.p2p_works(a, b), view.class(a, b), view.model.no_peer_access(a, b)),
             _ => (None, None, None),
@@ -171,7 +172,7 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
 mod tests {
     use super::super::testing::{boxes, captured, findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, NcclRank, NcclTransport, P2pStatus};
+    use crate::fact::{Fact, NcclRank, NcclTransport, P2pStatus};
     use crate::machine::Machine;
 
     fn logged(machine: &mut Machine, via: &str, variables: &[(&str, &str)]) {

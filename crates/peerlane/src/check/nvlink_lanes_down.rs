@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::gpu_setting::numbered;
 use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use crate::catalogue::Part;
-use crate::evidence::{Fact, NvlinkPort, Origin};
 use crate::fabric::{LinkKind, NodeId, NodeKind, PathClass};
+use crate::fact::{Fact, NvlinkPort};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run };
@@ -41,7 +41,7 @@ fn active_ports<'a>(view: &View<'a>) -> Ports<'a> {
     let addresses = view.gpus_by_address();
     let node = |port: &NvlinkPort| {
         let by_address = |a| addresses.get(&a).copied();
-        port.address.and_then(by_address).or_else(|| port.gpu.and_then(|n| numbered(view, n)))
+        port.address.and_then(by_address).or_else(|| port.gpu.and_then(|n| view.machine.gpu_numbered(n)))
     };
     let mut ports = Ports::new();
     for evidence in &view.machine.evidence {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::nccl;
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use crate::evidence::{Fact, P2pStatus, tool};
+use crate::evidence::tool;
 use crate::fabric::{NodeId, PathClass};
+use crate::fact::{Fact, P2pStatus};
 use crate::model::NoPeerAccess;
 use crate::subject::Subject;
 
@@ -174,9 +175,8 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
 mod tests {
     use super::super::testing::{boxes, captured, findings, see_with, state, switched};
     use super::*;
-    use crate::catalogue::Parts;
-    use crate::catalogue::without_peer_access;
-    use crate::evidence::{P2pCapability, P2pMatrix};
+    use crate::catalogue::{Parts, without_peer_access};
+    use crate::fact::{P2pCapability, P2pMatrix};
     use crate::machine::Machine;
 
     fn refuse(machine: &mut Machine, a: &str, b: &str, status: P2pStatus) {

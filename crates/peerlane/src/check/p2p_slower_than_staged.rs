@@ -6,9 +6,9 @@ use super::culprit::blame;
 use super::view::{Cell, End, Raised, View};
 use super::words::{self, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Direction, Matrix, Operation};
 use crate::fabric::{NodeId, PathClass};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix, Operation};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
@@ -322,8 +322,9 @@ fn latencies(view: &View, on: &Observed) -> Option<f64> {
 mod tests {
     use super::super::testing::{findings, switched, uniform};
     use super::*;
-    use crate::evidence::{P2pStatus, Quantity, Unit};
+    use crate::fact::P2pStatus;
     use crate::machine::Machine;
+    use crate::matrix::{Quantity, Unit};
     use crate::subject::join;
 
     fn off(mut observed: Observed) -> Observed {

@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_counter_without_a_run_says_something_only_where_it_is_large() {
-        use crate::evidence::{Fact, GpuFacts};
+        use crate::fact::{Fact, GpuFacts};
         let found = |replays| {
             let mut machine = switched(2);
             let gpu = GpuFacts { index: Some(1), replays: Some(replays), ..GpuFacts::default() };

@@ -3,11 +3,12 @@
 use super::from_run::{pairs_with, subjects};
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use crate::evidence::{Engine, Operation};
 use crate::fabric::NodeId;
+use crate::matrix::{Engine, Operation};
 use crate::model::{PeerAccess, Transfer};
-use crate::plan::{Transfer as Planned, Via, Work};
+use crate::plan::Work;
 use crate::run::FlagKind;
+use crate::transfer::{Transfer as Planned, Via};
 
 pub(super) const RULE: Rule = Rule { id: "peer-access-missing", breaks: true, run };
 

@@ -4,7 +4,8 @@ use super::gpu_memory_slow::{Memory, memory};
 use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{At, Curve, Origin};
+use crate::curve::{At, Curve};
+use crate::origin::Origin;
 use crate::units::Bytes;
 
 pub(super) const RULE: Rule = Rule { id: "rate-falls-with-size", breaks: false, run };
@@ -82,7 +83,8 @@ fn fall(curve: &Curve) -> Option<Fall> {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use crate::evidence::{Series, Unit};
+    use crate::curve::Series;
+    use crate::matrix::Unit;
 
     fn with(rates: &[f64]) -> Vec<Finding> {
         of("all_reduce_perf", None, rates)

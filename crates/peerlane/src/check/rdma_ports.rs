@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Origin, RdmaPort};
+use crate::fact::{Fact, RdmaPort};
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "rdma-port", breaks: false, run };

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use super::view::{Raised, View};
 use super::words::{list, verb};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, Origin};
 use crate::fabric::{NodeId, NodeKind, PciAddress};
+use crate::fact::Fact;
+use crate::origin::Origin;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "relaxed-ordering", breaks: false, run };
@@ -52,8 +53,8 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, rdma_nic, state};
     use super::*;
-    use crate::evidence::{PciDevice, PciRole, PciTree};
     use crate::fabric::Link;
+    use crate::fact::{PciDevice, PciRole, PciTree};
 
     #[test]
     fn only_where_a_listing_says_so() {

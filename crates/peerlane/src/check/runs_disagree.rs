@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::view::{Cell, End, Raised, View};
 use super::words::percent;
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
-use crate::evidence::Matrix;
 use crate::machine::Observed;
+use crate::matrix::Matrix;
 
 pub(super) const RULE: Rule = Rule { id: "runs-disagree", breaks: false, run };
 
@@ -103,7 +103,7 @@ fn is_same(a: &Observed, b: &Observed) -> bool {
 mod tests {
     use super::super::testing::{findings, switched, uniform};
     use super::*;
-    use crate::evidence::Direction;
+    use crate::matrix::Direction;
 
     #[test]
     fn a_half_is_a_warning_and_noise_is_nothing() {

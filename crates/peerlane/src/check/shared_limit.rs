@@ -2,12 +2,12 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Origin;
 use crate::expectation::expect_set;
 use crate::infer::{Inference, InferredGroup, Way};
 use crate::names::ranges;
-use crate::plan::Transfer;
+use crate::origin::Origin;
 use crate::subject::Subject;
+use crate::transfer::Transfer;
 
 pub(super) const RULE: Rule = Rule { id: "shared-limit", breaks: false, run };
 

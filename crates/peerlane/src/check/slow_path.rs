@@ -7,9 +7,10 @@ use super::one_link::{self, Crossing, Explained};
 use super::view::{Cell, End, Raised, View, as_rate, expected_rate, one_way, sureness};
 use super::words::{self, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
-use crate::evidence::{Direction, Matrix, Operation, Origin};
 use crate::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix, Operation};
+use crate::origin::Origin;
 use crate::subject::Subject;
 use crate::units::Rate;
 

@@ -16,7 +16,7 @@ fn run(view: &View) -> Vec<Raised> {
         return Vec::new();
     }
     // a GPU in parts shows the window of a part
-    let small = |gpu: &crate::evidence::GpuFacts| {
+    let small = |gpu: &crate::fact::GpuFacts| {
         let (bar1, memory) = (gpu.bar1.filter(|b| b.0 > 0)?, gpu.memory?);
         (gpu.mig != Some(true) && (bar1.0 as f64) < SMALL * memory.0 as f64).then_some((bar1, memory))
     };
@@ -41,7 +41,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use crate::evidence::{Fact, GpuFacts};
+    use crate::fact::{Fact, GpuFacts};
     use crate::units::Bytes;
 
     fn found(bar1_mib: u64, mig: bool) -> Vec<String> {

@@ -3,8 +3,8 @@
 use super::view::{Raised, View};
 use super::words::list;
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Fact, PciDevice};
 use crate::fabric::NodeKind;
+use crate::fact::{Fact, PciDevice};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "small-packets", breaks: false, run };
@@ -71,7 +71,7 @@ fn run(view: &View) -> Vec<Raised> {
 mod tests {
     use super::super::testing::{boxes, captured, findings, state};
     use super::*;
-    use crate::evidence::{PciRole, PciTree};
+    use crate::fact::{PciRole, PciTree};
 
     fn found(payload: u16, request: u16) -> Vec<String> {
         let mut b = boxes(&[1], false);

@@ -5,12 +5,15 @@ use crate::catalogue::Parts;
 use crate::check::view::{MEASURED, Raised, View};
 use crate::check::{Context, Finding, Settings};
 use crate::comparison::{Comparison, Expected};
-use crate::evidence::{Direction, Engine, Evidence, Fact, Matrix, Origin, Quantity, Unit};
 use crate::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use crate::fact::{Evidence, Fact};
 use crate::machine::{Machine, MachineKind, Observed};
+use crate::matrix::{Direction, Engine, Matrix, Quantity, Unit};
 use crate::model::Model;
-use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+use crate::origin::Origin;
+use crate::plan::{Method, Plan, Size, Step, Test, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind, Run, Subject};
+use crate::transfer::Transfer;
 use crate::units::Bytes;
 
 /// A width from its text.
@@ -97,6 +100,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
         origin: origin("p2pBandwidthLatencyTest"),
         also: Vec::new(),
         published: false,
+        known_cause: None,
         spread: Vec::new(),
     }
 }
@@ -176,7 +180,14 @@ pub(crate) fn measured<'a>(
     for made in crate::run::matrices(&cells) {
         let spread = made.spread(&cells);
         let (origin, also) = (origin.clone(), Vec::new());
-        machine.matrices.push(Observed { matrix: made.matrix, origin, also, published: false, spread });
+        machine.matrices.push(Observed {
+            matrix: made.matrix,
+            origin,
+            also,
+            published: false,
+            known_cause: None,
+            spread,
+        });
     }
     let subject = Subject { name: machine.name.clone(), target: "live".into(), system: None, evidence: Vec::new() };
     let plan = Plan { method: Method::default(), rounds: Vec::new(), skipped: Vec::new() };

@@ -6,9 +6,9 @@ use super::confirm;
 use super::view::{Cell, End, Raised, View, one_way};
 use super::words::{list, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::Direction;
 use crate::fabric::{NodeId, NodeKind};
 use crate::machine::Observed;
+use crate::matrix::Direction;
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", breaks: false, run };

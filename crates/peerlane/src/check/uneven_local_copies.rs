@@ -3,9 +3,10 @@
 use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use crate::evidence::{Direction, Matrix, Origin};
 use crate::machine::Observed;
+use crate::matrix::{Direction, Matrix};
 use crate::names::natural;
+use crate::origin::Origin;
 use crate::stats::modes;
 use crate::subject::Subject;
 

@@ -282,8 +282,8 @@ mod tests {
         machine.matrices.push(uniform(4, 20.0, &slow));
         assert_eq!(findings(&machine, run).len(), 1);
         let ends = (machine.fabric.find("GPU2").unwrap(), machine.fabric.find("GPU3").unwrap());
-        machine.p2p.insert(ends, crate::evidence::P2pStatus::NotSupported);
-        machine.p2p.insert((ends.1, ends.0), crate::evidence::P2pStatus::NotSupported);
+        machine.p2p.insert(ends, crate::fact::P2pStatus::NotSupported);
+        machine.p2p.insert((ends.1, ends.0), crate::fact::P2pStatus::NotSupported);
         assert!(findings(&machine, run).is_empty(), "staged");
         let mut b = boxes(&[4], false);
         for (name, product) in [("GPU0", "new"), ("GPU1", "new"), ("GPU2", "old"), ("GPU3", "old")] {

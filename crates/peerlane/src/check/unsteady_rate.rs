@@ -6,9 +6,10 @@ use super::view::{Cell, End, Raised, View};
 use super::words::percent;
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
 use crate::names::is_host;
-use crate::plan::{Transfer, Work};
+use crate::plan::Work;
 use crate::run::{self, FlagKind};
 use crate::subject::Subject;
+use crate::transfer::Transfer;
 use crate::units::Rate;
 
 pub(super) const RULE: Rule = Rule { id: "unsteady-rate", breaks: false, run };

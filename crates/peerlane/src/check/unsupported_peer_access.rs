@@ -2,8 +2,8 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
-use crate::evidence::{Fact, P2pStatus};
 use crate::fabric::NodeId;
+use crate::fact::{Fact, P2pStatus};
 use crate::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", breaks: false, run };

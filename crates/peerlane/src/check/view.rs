@@ -8,10 +8,12 @@ use super::{Context, Finding, Settings};
 use crate::case::Case;
 use crate::catalogue::Part;
 use crate::comparison::{Comparison, Expected, Series};
-use crate::evidence::{Direction, Evidence, Fact, KernelFacts, Matrix, Origin, P2pStatus, Quantity};
 use crate::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
+use crate::fact::{Evidence, Fact, KernelFacts, P2pStatus};
 use crate::machine::{Machine, MachineKind, Observed, Statement};
+use crate::matrix::{Direction, Matrix, Quantity};
 use crate::model::Model;
+use crate::origin::Origin;
 use crate::subject::Subject;
 use crate::units::Rate;
 

@@ -53,7 +53,8 @@ pub enum ClusterError {
     Capacity(String, Rate),
 }
 
-/// Where times come from that do not depend on bytes.
+/// Where times come from that do not depend on bytes. Copies by engines within a node have those of the model
+/// ([`Startup`](crate::copy_time::Startup)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latencies {
     /// A message from GPU to GPU over NVLink or a like fabric.
@@ -65,7 +66,7 @@ pub struct Latencies {
     /// One between nodes, but for its hops; `None` where it takes the stages of both adapters
     /// ([`Message`](crate::model::rdma::Message)), and engines move its bytes as these do.
     pub network: Option<Seconds>,
-    /// By what the stages of adapters are multiplied.
+    /// By what the stages of adapters, and the start-ups of copies by engines, are multiplied.
     pub stages: f64,
 }
 

@@ -6,8 +6,9 @@ use super::names::{alike, component};
 use super::network::Port;
 use super::{Cluster, ClusterError};
 use crate::catalogue::Parts;
-use crate::evidence::{Engine, Operation};
+use crate::copy_time::Startup;
 use crate::fabric::{NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::model::rdma::{self, Message, Method, NicPath, nic_path};
 use crate::model::{Model, PeerAccess, Transfer};
 use crate::solve::{Demand, Resource, Turns};
@@ -47,6 +48,8 @@ pub struct Way {
     pub latency: f64,
     /// Which of the router's messages it is, where it takes the stages of adapters.
     message: Option<u32>,
+    /// What it takes besides the moving of its bytes, where a copy engine makes it within a node.
+    copy: Option<Startup>,
 }
 
 /// A way within a node.
@@ -57,6 +60,8 @@ pub(crate) struct Leg {
     pub cap_why: Option<String>,
     staged: bool,
     fabric: bool,
+    /// What a copy by engines takes besides the moving of its bytes.
+    startup: Option<Startup>,
     /// What the NIC does, where it is the way to or from one.
     end: Option<Box<NicPath>>,
 }
@@ -72,6 +77,8 @@ pub(crate) struct Course {
     pub latency: f64,
     /// See [`Way`].
     pub message: Option<u32>,
+    /// See [`Way`].
+    pub copy: Option<Startup>,
 }
 
 /// Resources get their number when a way first uses them, so that a large cluster has only those in use.
@@ -191,8 +198,8 @@ impl<'a> Router<'a> {
         let mut channels = std::mem::take(&mut self.channels);
         channels.clear();
         let course = self.course(from, to, engine, via, &mut channels)?;
-        let Course { latency, message, .. } = course;
-        let mut way = Way { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message };
+        let Course { latency, message, copy, .. } = course;
+        let mut way = Way { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message, copy };
         self.take(course.legs[0], &mut way)?;
         for channel in &channels {
             let number = self.number(CHANNEL | channel)?;
@@ -222,14 +229,19 @@ impl<'a> Router<'a> {
         if from.node == to.node {
             let number = self.leg(from.device, to.device, engine, via)?;
             let leg = &self.legs[number as usize];
-            let latency = if leg.staged {
+            // a copy engine's start is the model's; kernels have NCCL's
+            let copy = leg.startup.map(|startup| startup.times(latencies.stages));
+            let latency = if copy.is_some() {
+                Seconds::new(0.0)
+            } else if leg.staged {
                 latencies.staged
             } else if leg.fabric {
                 latencies.nvlink
             } else {
                 latencies.pcie
             };
-            return Ok(Course { legs: [(from.node, number); 2], count: 1, latency: latency.seconds(), message: None });
+            let latency = latency.seconds();
+            return Ok(Course { legs: [(from.node, number); 2], count: 1, latency, message: None, copy });
         }
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
@@ -248,7 +260,7 @@ impl<'a> Router<'a> {
         let (a, b) =
             (self.leg(from.device, out_nic, Engine::Nic, via)?, self.leg(into_nic, to.device, Engine::Nic, via)?);
         let message = if fixed.is_none() { Some(self.message([a, b])?) } else { None };
-        Ok(Course { legs: [(from.node, a), (to.node, b)], count: 2, latency, message })
+        Ok(Course { legs: [(from.node, a), (to.node, b)], count: 2, latency, message, copy: None })
     }
 
     /// Out through a node's NIC and back.
@@ -261,7 +273,7 @@ impl<'a> Router<'a> {
         let out = self.leg(from.device, nic, Engine::Nic, Via::Card)?;
         let back = self.leg(nic, to.device, Engine::Nic, Via::Card)?;
         let message = Some(self.message([out, back])?);
-        Ok(Course { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message })
+        Ok(Course { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message, copy: None })
     }
 
     fn card(&self, number: u32) -> Result<NodeId, ClusterError> {
@@ -290,11 +302,19 @@ impl<'a> Router<'a> {
     /// Of a message by stages, such that by itself, at its lone rate, it takes [`Message::time`]: engines that have
     /// fetched the first bytes by the time that the stages end, or that fill a buffer first, shorten or lengthen it.
     pub fn start_of(&self, way: &Way, bytes: f64) -> f64 {
-        self.start(way.latency, way.message, bytes, way.lone)
+        self.start((way.latency, way.message, way.copy), bytes, way.lone)
     }
 
     /// The same of a course.
-    pub(crate) fn start(&self, latency: f64, message: Option<u32>, bytes: f64, lone: f64) -> f64 {
+    pub(crate) fn start(
+        &self,
+        (latency, message, copy): (f64, Option<u32>, Option<Startup>),
+        bytes: f64,
+        lone: f64,
+    ) -> f64 {
+        if let Some(startup) = copy {
+            return latency + startup.beside(bytes / lone);
+        }
         let Some(message) = message.and_then(|m| self.messages.get(m as usize)) else { return latency };
         let [fill, busy] = message.bytes_time(Bytes(bytes.round() as u64)).map(Seconds::seconds);
         let steady = bytes / lone;
@@ -365,7 +385,14 @@ impl<'a> Router<'a> {
         let capped = demand.cap <= path.rate.bytes_per_second() * (1.0 + 1e-9);
         let cap_why = capped.then(|| path.bottleneck.clone());
         demand.cap = if capped { demand.cap } else { f64::INFINITY };
-        Ok(Leg { demand, cap_why, staged: method == Method::Staged, fabric: false, end: Some(Box::new(path)) })
+        Ok(Leg {
+            demand,
+            cap_why,
+            staged: method == Method::Staged,
+            fabric: false,
+            startup: None,
+            end: Some(Box::new(path)),
+        })
     }
 
     fn within(&self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<Leg, ClusterError> {
@@ -374,8 +401,9 @@ impl<'a> Router<'a> {
         let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;
         let fabric = &self.cluster.node.fabric;
         let over_fabric = fabric.gpu_fabric_path(from, to).is_some();
+        let startup = if engine == Engine::Ce { self.model.startup(&transfer) } else { None };
         let cap_why = route.cap.map(|(_, why)| why);
-        Ok(Leg { demand: route.demand, cap_why, staged: route.staged, fabric: over_fabric, end: None })
+        Ok(Leg { demand: route.demand, cap_why, staged: route.staged, fabric: over_fabric, startup, end: None })
     }
 
     fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {
@@ -480,6 +508,35 @@ mod tests {
         assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");
         assert!((way.latency - 3.0e-6).abs() < 1e-12, "{}", way.latency);
         assert!((way.lone / 49.68e9 - 1.0).abs() < 0.001, "{}", way.lone);
+    }
+
+    #[test]
+    fn copies_by_engines_start_as_predicted() {
+        let machine = system("h200x4-vm").unwrap().unwrap();
+        let cluster = Cluster::single(machine.clone());
+        let model = Model::new(&machine, Parts::embedded());
+        let mut router = Router::new(&cluster, Parts::embedded());
+        for (from, to, via) in [
+            ("GPU0", "GPU1", Via::Direct),
+            ("GPU0", "GPU1", Via::Staged),
+            ("host0", "GPU1", Via::Direct),
+            ("GPU2", "host0", Via::Direct),
+        ] {
+            let [source, destination] = [from, to].map(|name| machine.fabric.find(name).unwrap());
+            let peer = if via == Via::Staged { PeerAccess::Disabled } else { PeerAccess::Enabled };
+            let transfer = Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
+            let startup = model.startup(&transfer).unwrap();
+            let [a, b] = [source, destination].map(|device| Place { node: 0, device });
+            let way = router.way_by(a, b, Engine::Ce, via).unwrap();
+            for bytes in [16.0, 65_536.0, 1e6, 1e9] {
+                let expected = startup.beside(bytes / way.lone);
+                assert!((router.start_of(&way, bytes) / expected - 1.0).abs() < 1e-12, "{from} {to} {bytes}");
+            }
+            // NCCL's kernels have its protocol's times
+            if via == Via::Direct && from == "GPU0" {
+                assert!((router.way_by(a, b, Engine::Sm, via).unwrap().latency - 0.6e-6).abs() < 1e-12);
+            }
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::bound::{most, through_each};
 use super::over::Over;
 use super::search::Search;
-use crate::evidence::Engine;
 use crate::flows::{Flows, Pair, interchangeable};
+use crate::matrix::Engine;
 use crate::model::Model;
 
 /// A further ring is worth its while if all of them then carry more by this share of what the first does.

@@ -1,10 +1,10 @@
 use super::over::together;
 use super::rings::{Rings, ring_pairs};
 use crate::catalogue::{Parts, system};
-use crate::evidence::Engine;
 use crate::flows::testing::all_boxes;
 use crate::flows::{Flows, interchangeable};
 use crate::machine::Machine;
+use crate::matrix::Engine;
 use crate::model::Model;
 
 fn best(flows: &Flows) -> Option<Rings> {

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::evidence::Quantity;
 use crate::flows::Flows;
 use crate::machine::Observed;
+use crate::matrix::Quantity;
 
 /// Latencies of small copies between different GPUs, launch included, as the CUDA sample counts them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]

@@ -29,10 +29,10 @@ pub use together::{AllToAll, AllToOne, Figure, Together};
 
 use crate::assumed::Assumed;
 use crate::catalogue::Parts;
-use crate::evidence::{Direction, Engine, Operation};
 use crate::flows::Flows;
 use crate::lift::{Lift, lifts};
 use crate::machine::{Facts, Machine};
+use crate::matrix::{Direction, Engine, Operation};
 use crate::model::{Assume, Model, PeerAccess, Transfer};
 use crate::run::Run;
 

@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::fabric::{NodeId, NodeKind};
 use crate::flows::{Flows, Pair};
 use crate::machine::Machine;
+use crate::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use crate::names::is_host;
 use crate::plan::Test;
 use crate::run::{Run, sets};
@@ -152,7 +152,7 @@ pub(super) fn all_to_one(run: &Run, gpus: usize) -> Option<Seen> {
 pub(super) fn host_feed(run: &Run, gpus: usize, from_host: bool) -> Option<(Seen, Seen)> {
     let sets = sets(&run.cells);
     let one_way = sets.iter().find(|s| {
-        let host = |t: &crate::plan::Transfer| is_host(if from_host { &t.source } else { &t.destination });
+        let host = |t: &crate::transfer::Transfer| is_host(if from_host { &t.source } else { &t.destination });
         s.cell.test == Test::AllHost
             && s.transfers.len() == gpus
             && s.transfers.iter().all(|t| t.engine == Engine::Ce && host(t))

@@ -5,9 +5,9 @@ use serde::Serialize;
 
 use super::{pairs, together};
 use crate::collectives::bus_bandwidth;
-use crate::evidence::Engine;
 use crate::fabric::{LinkKind, NodeKind};
 use crate::flows::Flows;
+use crate::matrix::Engine;
 use crate::model::Model;
 use crate::names::ranges;
 use crate::what_if::{Edit, apply, pcie_above};

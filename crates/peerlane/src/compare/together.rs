@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::observed::Seen;
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
 use crate::flows::{Flows, Pair};
+use crate::matrix::{Engine, Operation};
 use crate::model::{Answer, Model, PeerAccess, Transfer};
 
 /// A predicted rate with what binds it, and what was seen in its place.

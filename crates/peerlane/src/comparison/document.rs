@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Bottleneck, Cell, Comparison, Measurement, Table};
-use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
 use crate::fabric::Fabric;
+use crate::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use crate::units::Bytes;
 
 /// What a machine should deliver beside what was measured on it.

@@ -18,10 +18,11 @@ pub use crate::expectation::{Bottleneck, Expected, ExpectedMatrix, Metric};
 pub use document::{ComparedCell, ComparedMeasurement, ComparedTable, MachineComparison};
 pub use tables::{Cell, MOST_COMPARED, Measurement, Table};
 
-use crate::evidence::{Matrix, Origin};
 use crate::expectation::Expectation;
 use crate::machine::{Observed, Statement};
+use crate::matrix::Matrix;
 use crate::model::Model;
+use crate::origin::Origin;
 
 /// Nothing is expected of matrices with more rows or columns: no machine has so many devices, and pairs grow with
 /// the square.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::{Comparison, MOST_ENDS, Series, Source};
-use crate::evidence::Quantity;
 use crate::expectation::{Asked, Expected, HOST, ITSELF, Metric, further, usual};
 use crate::fabric::{Fabric, NodeKind};
 use crate::machine::Spread;
+use crate::matrix::Quantity;
 use crate::units::Bytes;
 
 /// The most GPUs and NICs of a machine of which all that can be predicted has tables. Of a larger one those that were measured

@@ -1,8 +1,7 @@
 use super::*;
 use crate::catalogue::{Parts, system};
-use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
-use crate::machine::Machine;
-use crate::machine::Spread;
+use crate::machine::{Machine, Spread};
+use crate::matrix::{Direction, Engine, Operation, Quantity, Unit};
 
 fn compared<T>(machine: &Machine, look: impl FnOnce(&Comparison) -> T) -> T {
     let model = Model::new(machine, Parts::embedded());
@@ -20,6 +19,7 @@ fn printed(metric: Metric, rows: &[&str], cols: &[&str], value: f64) -> Observed
         origin: Origin { source: "run.txt".into(), tool: "a test", lines: Some((3, 7)) },
         also: Vec::new(),
         published: false,
+        known_cause: None,
         spread: Vec::new(),
     }
 }

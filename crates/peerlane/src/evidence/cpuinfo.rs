@@ -46,7 +46,6 @@ struct Cpus {
     /// Logical CPUs of a package, by package.
     siblings: BTreeMap<u32, u32>,
     package: Option<u32>,
-    cores: Option<u32>,
     model: Option<String>,
     vendor: Option<String>,
     family: Option<u32>,
@@ -63,7 +62,6 @@ impl Cpus {
             "vendor_id" => self.vendor = Some(value.to_owned()),
             "cpu family" => self.family = number,
             "model" => self.model_number = number,
-            "cpu cores" => self.cores = number,
             "physical id" => {
                 self.package = number;
                 self.packages.extend(number);
@@ -85,14 +83,13 @@ impl Cpus {
         let cpus = std::mem::take(self);
         let Some((first, last)) = cpus.lines.filter(|_| cpus.model.is_some()) else { return };
         let lines = text.numbers(first, last);
-        let mut host = HostFacts { cpu_model: cpus.model, cores_per_socket: cpus.cores, ..HostFacts::default() };
+        let mut host = HostFacts { cpu_model: cpus.model, ..HostFacts::default() };
         host.cpu_ids = cpus.vendor.zip(cpus.family).zip(cpus.model_number).map(|((v, f), m)| (v, f, m));
         let told: u32 = cpus.siblings.values().fold(0, |sum, n| sum.saturating_add(*n));
         if told > cpus.processors {
             let message = format!("{} of {told} CPUs: the capture is cut, sockets are not counted", cpus.processors);
             found.warn(text, TOOL, lines, message);
         } else {
-            host.threads = (cpus.processors > 0).then_some(cpus.processors);
             host.sockets = u32::try_from(cpus.packages.len()).ok().filter(|n| *n > 0);
         }
         host.hypervisor = cpus.hypervisor.then(|| "unnamed (CPU flag)".to_owned());
@@ -138,7 +135,7 @@ mod tests {
         let text: String = (0..4).map(|cpu| stanza(cpu, cpu / 2)).collect();
         let (hosts, warnings) = scanned(&text);
         assert_eq!((hosts.len(), warnings), (1, 0));
-        assert_eq!((hosts[0].threads, hosts[0].sockets, hosts[0].cores_per_socket), (Some(4), Some(2), Some(2)));
+        assert_eq!(hosts[0].sockets, Some(2));
         assert_eq!(hosts[0].cpu_ids, Some(("AuthenticAMD".to_owned(), 25, 17)));
         assert!(hosts[0].hypervisor.is_some());
     }
@@ -146,9 +143,9 @@ mod tests {
     #[test]
     fn a_cut_file_does_not_count() {
         let (hosts, warnings) = scanned(&stanza(0, 0));
-        assert_eq!((hosts[0].threads, hosts[0].sockets, warnings), (None, None, 1));
+        assert_eq!((hosts[0].sockets, warnings), (None, 1));
         let (hosts, _) = scanned("model name\t: Some CPU\nmodel name\t: Some CPU\n");
-        assert_eq!((hosts[0].cpu_model.as_deref(), hosts[0].threads), (Some("Some CPU"), None));
+        assert_eq!(hosts[0].cpu_model.as_deref(), Some("Some CPU"));
         assert_eq!(scanned("cat /proc/cpuinfo | grep 'model name'\nmodel name: a doll\n").0, []);
     }
 }

@@ -95,7 +95,6 @@ fn device(line: &str) -> Option<GpuFacts> {
 fn field(line: &str, gpu: &mut GpuFacts) -> bool {
     let Some((label, value)) = line.split_once(':') else { return false };
     let value = value.trim();
-    let first_word = value.split_whitespace().next().unwrap_or_default();
     match label.trim() {
         "CUDA Capability Major/Minor version number" => {
             gpu.compute_capability = value.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
@@ -103,12 +102,6 @@ fn field(line: &str, gpu: &mut GpuFacts) -> bool {
         "Total amount of global memory" => {
             let bytes = value.split_once('(').and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
             gpu.memory = bytes.map(Bytes);
-        }
-        "Memory Clock rate" => gpu.memory_clock_mhz = first_word.parse().ok().filter(|v: &f64| v.is_finite()),
-        "Memory Bus Width" => gpu.memory_bus_bits = value.strip_suffix("-bit").and_then(|v| v.parse().ok()),
-        "Concurrent copy and kernel execution" | "Concurrent copy and execution" => {
-            let count = value.split_once("with ").and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
-            gpu.copy_engines = if first_word == "No" { Some(0) } else { count };
         }
         "Device PCI Domain ID / Bus ID / location ID" | "Device PCI Bus ID / PCI location ID" => {
             gpu.address = address(value);
@@ -170,9 +163,7 @@ mod tests {
         let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
         let gpu = &gpus[0];
         assert_eq!(gpu.address.unwrap().to_string(), "000a:19:03.0");
-        assert_eq!((gpu.memory, gpu.copy_engines), (Some(Bytes(8 << 30)), Some(2)));
-        assert_eq!((gpu.memory_clock_mhz, gpu.memory_bus_bits), (Some(715.0), Some(256)));
-        assert_eq!(gpu.compute_capability, Some((6, 1)));
+        assert_eq!((gpu.memory, gpu.compute_capability), (Some(Bytes(8 << 30)), Some((6, 1))));
         let Fact::P2p(p2p) = &found.evidence[1].fact else { panic!() };
         assert_eq!(p2p.cells, [[None, Some(P2pStatus::NotSupported)], [Some(P2pStatus::Ok), None]]);
         assert_eq!(found.warnings.len(), 1, "one device is missing");

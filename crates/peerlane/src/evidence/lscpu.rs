@@ -66,9 +66,7 @@ fn read(text: &Text, first: usize, found: &mut Found) -> usize {
         let number = value.parse().ok();
         match key {
             "Architecture" => host.arch = Some(value.to_owned()),
-            "CPU(s)" => host.threads = number,
             "Socket(s)" => host.sockets = number,
-            "Core(s) per socket" => host.cores_per_socket = number,
             "Model name" => host.cpu_model = Some(value.to_owned()),
             "Hypervisor vendor" => host.hypervisor = Some(value.to_owned()),
             "Vendor ID" => vendor = Some(value.to_owned()),
@@ -110,7 +108,7 @@ mod tests {
                     Hypervisor vendor:      KVM\nNUMA:\n  NUMA node(s):           1\n  NUMA node0 CPU(s):      0-63\n```\n\
                     CPU(s): none\n";
         let [host] = &scanned(text)[..] else { panic!() };
-        assert_eq!((host.threads, host.sockets, host.cores_per_socket), (Some(64), Some(1), Some(32)));
+        assert_eq!(host.sockets, Some(1));
         assert_eq!(host.cpu_ids, Some(("GenuineIntel".to_owned(), 6, 143)));
         assert_eq!(host.hypervisor.as_deref(), Some("KVM"));
         assert_eq!(host.cpu_model.as_deref(), Some("Some CPU @ 2.10GHz: fast"));

@@ -1,11 +1,11 @@
-//! The distance matrices of hwloc's XML: NUMA latencies, NVLink and xGMI bandwidths.
+//! The distance matrices of hwloc's XML: NVLink and xGMI bandwidths.
 
 use std::collections::HashMap;
 
 use super::limits::MAX_PORTS;
 use super::lstopo_xml::{Objects, kind, number};
 use super::xml::{Document, Element};
-use super::{HostFacts, NvlinkEnd, NvlinkPort};
+use super::{NvlinkEnd, NvlinkPort};
 use crate::units::Rate;
 
 /// The most objects of a matrix that is read.
@@ -47,24 +47,6 @@ fn matrices<'a>(document: &'a Document, name: &str) -> Vec<Distances<'a>> {
         all.push(Distances { element, labels, values });
     }
     all
-}
-
-/// Fills in the distances between NUMA nodes.
-pub(super) fn numa_distances(document: &Document, host: &mut HostFacts) {
-    let nodes: HashMap<u32, usize> = host.numa.iter().enumerate().map(|(i, n)| (n.id, i)).collect();
-    for matrix in matrices(document, "NUMALatency") {
-        if matrix.element.attribute("indexing") != Some("os") {
-            continue;
-        }
-        for (i, label) in matrix.labels.iter().enumerate() {
-            let row: Option<Vec<u32>> =
-                (0..matrix.labels.len()).map(|j| u32::try_from(matrix.value(i, j)?).ok()).collect();
-            let node = label.parse().ok().and_then(|id: u32| host.numa.get_mut(*nodes.get(&id)?));
-            if let (Some(row), Some(node)) = (row, node) {
-                node.distances = row;
-            }
-        }
-    }
 }
 
 /// NVLink and xGMI links from bandwidth matrices.

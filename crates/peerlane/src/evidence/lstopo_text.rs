@@ -98,8 +98,6 @@ struct Reader {
     /// VGA devices, which may or may not be GPUs.
     vga: Vec<usize>,
     packages: u32,
-    cores: u32,
-    threads: u32,
 }
 
 impl Reader {
@@ -139,9 +137,7 @@ impl Reader {
                 }
             }
             "NUMANode" => self.numa_node(object),
-            "Core" => self.cores += 1,
             "PU" => {
-                self.threads += 1;
                 if let (Some(cpu), Some(node)) = (index(object, "P#"), self.node()) {
                     self.cpus[node].push((cpu, cpu));
                 }
@@ -238,10 +234,6 @@ impl Reader {
             node.cpus = Some(CpuList::from_ranges(cpus)).filter(|c| !c.is_empty());
         }
         self.host.sockets = Some(self.packages).filter(|n| *n > 0);
-        self.host.threads = Some(self.threads).filter(|n| *n > 0);
-        let packages = self.packages.max(1);
-        self.host.cores_per_socket =
-            self.host.sockets.filter(|_| self.cores > 0 && self.cores.is_multiple_of(packages)).map(|s| self.cores / s);
         let devices = &self.tree.devices;
         let unclear = self.vga.iter().filter(|d| devices.get(**d).is_some_and(|d| d.class.is_none())).count();
         (self.tree, self.host, unclear)
@@ -323,7 +315,7 @@ end",
         assert_eq!((gpu.gpu_index, gpu.line, gpu.address.unwrap().bus), (Some(1), 12, 4));
         assert_eq!(nic.os_devices.iter().map(|o| o.rdma).collect::<Vec<_>>(), [false, true]);
         assert!(found.warnings[0].message.starts_with("1 VGA"));
-        assert_eq!((host.sockets, host.cores_per_socket, host.threads), (Some(2), Some(1), Some(3)));
+        assert_eq!(host.sockets, Some(2));
         assert_eq!(host.numa[0].cpus.as_ref().unwrap().to_string(), "0,2");
         assert_eq!(host.numa[1].package, Some(1));
     }

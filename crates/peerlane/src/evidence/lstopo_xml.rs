@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::lstopo_distances::{numa_distances, nvlinks, untold_hops};
+use super::lstopo_distances::{nvlinks, untold_hops};
 use super::words::hex;
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
@@ -26,8 +26,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             found.warn(text, TOOL, (*line, *line), message);
         }
         let objects = Objects::read(&document);
-        let mut host = host(&document);
-        numa_distances(&document, &mut host);
+        let host = host(&document);
         let links = nvlinks(&document, &objects);
         if let Some(gpus) = untold_hops(&document) {
             let message = format!(
@@ -78,7 +77,7 @@ fn ancestor<'a>(document: &'a Document, of: &Element, wanted: impl Fn(&str) -> b
 
 fn host(document: &Document) -> HostFacts {
     let mut host = HostFacts::default();
-    let (mut packages, mut cores, mut threads) = (0_u32, 0_u32, 0_u32);
+    let mut packages = 0_u32;
     for (at, element) in document.iter() {
         let text = |name: &str| info(document, at, name).map(|v| v.trim().to_owned());
         // hwloc 3 keeps what describes the whole machine beside the root object
@@ -108,18 +107,13 @@ fn host(document: &Document) -> HostFacts {
                     id,
                     cpus: element.attribute("cpuset").and_then(CpuList::from_mask),
                     memory: number(element, "local_memory").map(Bytes),
-                    distances: Vec::new(),
                     package: package.and_then(|p| number(p, "os_index")),
                 });
             }
-            Some("Core") => cores += 1,
-            Some("PU") => threads += 1,
             _ => {}
         }
     }
     host.sockets = Some(packages).filter(|n| *n > 0);
-    host.cores_per_socket = host.sockets.filter(|s| cores > 0 && cores.is_multiple_of(*s)).map(|s| cores / s);
-    host.threads = Some(threads).filter(|n| *n > 0);
     host
 }
 
@@ -308,13 +302,12 @@ mod tests {
     }
 
     #[test]
-    fn host_and_distances() {
+    fn the_host() {
         let found = read(&machine("2.0", 5, 3));
         let Fact::Host(host) = &found.evidence[2].fact else { panic!() };
         assert_eq!((host.name.as_deref(), host.sockets), (Some("n1"), Some(1)));
         let node = &host.numa[0];
         assert_eq!((node.id, node.package, node.memory), (1, Some(1), Some(Bytes(1024))));
-        assert_eq!(node.distances, [21, 10]);
     }
 
     #[test]

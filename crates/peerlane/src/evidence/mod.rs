@@ -67,7 +67,6 @@ mod xml;
 pub(crate) use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
-pub(crate) use crate::names::gpu_number;
 pub use archive::pack;
 pub use limits::MAX_STATEMENTS;
 pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_files, read_path, read_stream, scan_text};
@@ -75,18 +74,18 @@ pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};
 pub use tree::{Files, Item};
 
-// at their old place until all imports name the modules
-pub use crate::curve::{At, Curve, Series};
-pub use crate::fact::{
-    Acs, AcsLines, Channel, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+use std::sync::Arc;
+
+use crate::curve::{Curve, Series};
+use crate::fact::{
+    Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
     LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
     OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind, RateRow,
     RateTable, RdmaPort, SensorReading, Xid,
 };
-pub use crate::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
-pub use crate::origin::{Origin, Warning};
-
-use std::sync::Arc;
+use crate::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use crate::names::gpu_number;
+use crate::origin::{Origin, Warning};
 
 /// A heading in a document, which may name the machine that the following blocks describe.
 #[derive(Clone, Debug, PartialEq, Eq)]

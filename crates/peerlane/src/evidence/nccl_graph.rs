@@ -3,7 +3,7 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{Channel, Fact, Found, NcclGraph, Text};
+use super::{Fact, Found, NcclGraph, Text};
 
 const TOOL: &str = "NCCL graph dump";
 
@@ -81,12 +81,8 @@ fn number<T: std::str::FromStr>(tag: &BytesStart, name: &str) -> Option<T> {
 /// A graph without its channels, how many of those it announces, and its line.
 fn begin(tag: &BytesStart, line: usize) -> (NcclGraph, u32, usize) {
     let graph = NcclGraph {
-        id: number(tag, "id").unwrap_or_default(),
         pattern: number(tag, "pattern").unwrap_or_default(),
-        speed_intra: number(tag, "speedintra").unwrap_or_default(),
-        speed_inter: number(tag, "speedinter").unwrap_or_default(),
-        type_intra: attribute(tag, "typeintra"),
-        type_inter: attribute(tag, "typeinter"),
+        speed: number(tag, "speedintra").unwrap_or_default(),
         channels: Vec::new(),
     };
     (graph, number(tag, "nchannels").unwrap_or_default(), line)
@@ -95,9 +91,8 @@ fn begin(tag: &BytesStart, line: usize) -> (NcclGraph, u32, usize) {
 fn inside(tag: &BytesStart, graph: &mut NcclGraph) {
     let device: Option<u32> = number(tag, "dev");
     match (tag.name().as_ref(), graph.channels.last_mut()) {
-        ("channel", _) => graph.channels.push(Channel::default()),
-        ("gpu", Some(channel)) => channel.gpus.extend(device),
-        ("net", Some(channel)) => channel.nets.extend(device),
+        ("channel", _) => graph.channels.push(Vec::new()),
+        ("gpu", Some(channel)) => channel.extend(device),
         _ => {}
     }
 }
@@ -106,7 +101,7 @@ fn push(text: &Text, graph: Option<(NcclGraph, u32, usize)>, last: usize, found:
     let Some((graph, announced, first)) = graph else { return };
     let lines = text.numbers(first, last);
     if graph.channels.len() != announced as usize {
-        let message = format!("graph {} lists {} of its {announced} channels", graph.id, graph.channels.len());
+        let message = format!("the graph lists {} of its {announced} channels", graph.channels.len());
         found.warn(text, TOOL, lines, message);
     }
     found.push(text, TOOL, lines, Fact::NcclGraph(graph));
@@ -130,10 +125,8 @@ mod tests {
         assert_eq!(found.evidence.len(), 2);
         assert_eq!(found.evidence[0].origin.lines, Some((3, 12)));
         let Fact::NcclGraph(graph) = &found.evidence[0].fact else { panic!() };
-        assert_eq!((graph.id, graph.pattern, graph.speed_intra), (1, 4, 20.5));
-        assert_eq!((graph.type_intra.as_deref(), graph.type_inter.as_deref()), (Some("NVL"), Some("PIX")));
-        assert_eq!(graph.channels[0], Channel { gpus: vec![0, 2], nets: vec![3] });
-        assert_eq!(graph.channels[1].gpus, [1]);
+        assert_eq!((graph.pattern, graph.speed), (4, 20.5));
+        assert_eq!(graph.channels, [vec![0, 2], vec![1]]);
     }
 
     #[test]

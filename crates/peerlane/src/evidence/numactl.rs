@@ -1,4 +1,4 @@
-//! `numactl -H` (`--hardware`): NUMA nodes, their CPUs, memory and distances.
+//! `numactl -H` (`--hardware`): NUMA nodes, their CPUs, and memory; the distances show whether the text is whole.
 
 use super::words::{key_value, number_and_unit, numbered};
 use super::{Fact, Found, HostFacts, NumaNode, Text};
@@ -30,12 +30,17 @@ fn available(line: &str) -> Option<CpuList> {
 
 /// Reads what stands below line `first`; returns the line to go on from.
 fn read(text: &Text, first: usize, ids: CpuList, found: &mut Found) -> usize {
-    let mut nodes = Vec::new();
+    let (mut nodes, mut rows) = (Vec::new(), 0);
     let mut last = first;
     for i in first + 1..text.len() {
         let line = text.line(i).trim();
         let known = match key_value(line) {
             Some(("node distances", _)) => true,
+            Some((key, row)) if numbered(key, "").is_some_and(|id| ids.contains(id)) => {
+                let width = row.split_whitespace().map_while(|n| n.parse::<u32>().ok()).count() as u64;
+                rows += u64::from(width == ids.len());
+                width > 0
+            }
             Some((key, value)) => take(&ids, &mut nodes, key, value),
             // `node   0   8`, the header of the distances
             None => line.split_whitespace().next() == Some("node"),
@@ -49,24 +54,19 @@ fn read(text: &Text, first: usize, ids: CpuList, found: &mut Found) -> usize {
     if nodes.is_empty() {
         return last + 1;
     }
-    let is_cut = |n: &NumaNode| n.distances.len() as u64 != ids.len();
-    if nodes.len() as u64 != ids.len() || nodes.iter().any(is_cut) {
+    if [nodes.len() as u64, rows].iter().any(|n| *n != ids.len()) {
         found.warn(text, TOOL, lines, "nodes or distances are missing: the capture is cut");
     }
     found.push(text, TOOL, lines, Fact::Host(HostFacts { numa: nodes, ..HostFacts::default() }));
     last + 1
 }
 
-/// Takes `node 0 cpus: 0 1 2`, `node 0 size: 128295 MB` (of 2²⁰ bytes) or `0:  10  40`.
+/// Takes `node 0 cpus: 0 1 2`, `node 0 size: 128295 MB` (of 2²⁰ bytes).
 fn take(ids: &CpuList, nodes: &mut Vec<NumaNode>, key: &str, value: &str) -> bool {
     let mut words = key.split_whitespace();
-    let (id, what) = match (words.next(), words.next(), words.next()) {
-        (Some("node"), Some(id), Some(what)) => (id, what),
-        (Some(id), None, None) => (id, "distances"),
-        _ => return false,
-    };
+    let (Some("node"), Some(id), Some(what)) = (words.next(), words.next(), words.next()) else { return false };
     let Some(id) = numbered(id, "").filter(|id| ids.contains(*id)) else { return false };
-    if nodes.iter().all(|n| n.id != id) && nodes.len() < MAX_NODES && what != "distances" {
+    if nodes.iter().all(|n| n.id != id) && nodes.len() < MAX_NODES {
         nodes.push(NumaNode { id, ..NumaNode::default() });
     }
     let Some(node) = nodes.iter_mut().find(|n| n.id == id) else { return false };
@@ -82,10 +82,6 @@ fn take(ids: &CpuList, nodes: &mut Vec<NumaNode>, key: &str, value: &str) -> boo
             true
         }
         "free" => true,
-        "distances" => {
-            node.distances = numbers().unwrap_or_default();
-            !node.distances.is_empty()
-        }
         _ => false,
     }
 }
@@ -109,7 +105,6 @@ mod tests {
         assert_eq!(host.numa[1].cpus, Some("4-7".parse().unwrap()));
         assert_eq!(host.numa[2].cpus, Some(CpuList::default()));
         assert_eq!(host.numa[0].memory, Some(Bytes::from_mib(4096)));
-        assert_eq!(host.numa[1].distances, [40, 10, 80]);
     }
 
     #[test]

@@ -126,7 +126,6 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
     match (section, key) {
         ("", "Product Name") => gpu.name = told(value),
         ("", "GPU UUID") => gpu.uuid = told(value),
-        ("", "Performance State") => gpu.performance_state = told(value),
         ("MIG Mode", "Current") => gpu.mig = [("Enabled", true), ("Disabled", false)].into_iter().find_map(is(value)),
         ("PCIe Generation", key) => {
             let generation = number().and_then(|n| PcieGeneration::from_number(n as u8));
@@ -150,7 +149,6 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
         ("BAR1 Memory Usage", "Total") => gpu.bar1 = bytes().map(Bytes::from_mib),
         ("Utilization", "GPU" | "Gpu") => gpu.utilization = number(),
         ("Temperature", "GPU Current Temp") => gpu.temperature = number(),
-        ("Max Clocks", "Memory") => gpu.memory_clock_mhz = number(),
         ("Remapped Rows", "Pending") => {
             gpu.remap_pending = [("Yes", true), ("No", false)].into_iter().find_map(is(value))
         }
@@ -268,7 +266,7 @@ GPU 00000000:42:00.0
         assert_eq!(gpu.clock_event_reasons, ["HW Slowdown", "HW Thermal Slowdown", "SW Power Cap"]);
         assert_eq!((gpu.memory, gpu.bar1), (Some(Bytes::from_mib(81559)), Some(Bytes::from_mib(131_072))));
         assert_eq!(gpu.fabric_state.as_deref(), Some("In Progress"));
-        assert_eq!((gpu.driver.as_deref(), gpu.memory_clock_mhz), (Some("580.1"), Some(2619.0)));
+        assert_eq!(gpu.driver.as_deref(), Some("580.1"));
         assert_eq!((other.index, other.running, other.mig), (Some(1), PcieWidth::default(), None));
     }
 

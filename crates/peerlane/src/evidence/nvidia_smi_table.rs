@@ -76,7 +76,6 @@ fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
     let Some((_, total)) = memory.split_once('/').or(shared.then_some(("", ""))) else { return false };
     gpu.memory = with_unit(total, "MiB").map(|n| Bytes::from_mib(n as u64));
     gpu.temperature = state.split_whitespace().find_map(|w| with_unit(w, "C"));
-    gpu.performance_state = state.split_whitespace().find(|w| numbered(w, "P").is_some()).map(str::to_owned);
     gpu.power = used.split_whitespace().next_back().and_then(|w| with_unit(w, "W"));
     gpu.power_limit = with_unit(limit, "W");
     gpu.utilization = load.split_whitespace().next().and_then(|w| with_unit(w, "%"));
@@ -175,7 +174,7 @@ mod tests {
         assert_eq!((new[0].power, new[0].power_limit, new[0].mig), (Some(71.0), Some(700.0), Some(false)));
         assert_eq!(new[0].memory, Some(Bytes::from_mib(81559)));
         assert_eq!((new[1].power, new[1].power_limit, new[1].mig), (None, None, Some(true)));
-        assert_eq!((new[1].utilization, new[1].performance_state.as_deref()), (None, Some("P8")));
+        assert_eq!(new[1].utilization, None);
     }
 
     #[test]

@@ -187,12 +187,8 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
         utilization: gpu.now.utilization.map(f64::from),
         memory: gpu.memory.map(|m| m.total),
         bar1: gpu.bar1.map(|m| m.total),
-        memory_clock_mhz: gpu.now.most_memory_clock_mhz.map(f64::from),
-        memory_bus_bits: gpu.memory_bus_bits,
-        copy_engines: None,
         compute_capability: gpu.compute_capability,
         mig: gpu.modes.mig,
-        performance_state: gpu.now.performance_state.clone(),
         clock_event_reasons: gpu.now.clock_event_reasons.clone().unwrap_or_default(),
         replays: gpu.pcie.replays,
         // not asked for

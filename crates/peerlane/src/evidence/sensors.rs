@@ -1,4 +1,4 @@
-//! `sensors` of lm-sensors: chips, each a name, an `Adapter:` line and readings.
+//! `sensors` of lm-sensors: chips, each a name, an `Adapter:` line and readings, of which temperatures are kept.
 
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, SensorReading, Text};
@@ -53,18 +53,25 @@ fn read_chip(text: &Text, first: usize, chip: &str, readings: &mut Vec<SensorRea
             break;
         };
         last = i;
-        let value = value.split('(').next().unwrap_or_default();
-        let Some((value, unit)) = number_and_unit(value) else { continue };
-        let (value, unit) = match unit {
-            "°C" | "C" | "\u{fffd}C" => (value, "°C"),
-            "W" | "V" | "RPM" => (value, unit),
-            "mV" => (value / 1000.0, "V"),
-            "mW" => (value / 1000.0, "W"),
-            _ => continue,
-        };
-        readings.push(SensorReading { chip: chip.to_owned(), label: label.to_owned(), value, unit: unit.to_owned() });
+        // limits that have no room go on in the next line
+        let next = Some(text.line(i + 1).trim_start()).filter(|l| l.starts_with('(')).unwrap_or_default();
+        let (value, limits) = value.split_once('(').unwrap_or((value, ""));
+        let Some(celsius) = celsius(value) else { continue };
+        let limit = ["high", "crit"].into_iter().find_map(|name| named(limits, name).or_else(|| named(next, name)));
+        readings.push(SensorReading { chip: chip.to_owned(), label: label.to_owned(), celsius, limit });
     }
     last
+}
+
+/// `+45.0°C`.
+fn celsius(text: &str) -> Option<f64> {
+    number_and_unit(text).filter(|(_, unit)| matches!(*unit, "°C" | "C" | "\u{fffd}C")).map(|(value, _)| value)
+}
+
+/// 80 of `high = +80.0°C, crit = +90.0°C)`; chips without a limit print 0.
+fn named(limits: &str, name: &str) -> Option<f64> {
+    let mut all = limits.split([',', '(', ')']).filter_map(|limit| limit.split_once('='));
+    all.find(|(key, _)| key.trim() == name).and_then(|(_, value)| celsius(value)).filter(|limit| *limit > 0.0)
 }
 
 #[cfg(test)]
@@ -76,23 +83,21 @@ mod tests {
         let text = "$ sensors\ncoretemp-isa-0000\nAdapter: ISA adapter\nPackage id 0:  +45.0°C  (high = +80.0°C, crit = +90.0°C)\n\
                     Core 0:        +40.5 C  (high = +80.0 C)\n\nnct6779-isa-0290\nAdapter: ISA adapter\n\
                     Vcore:     888.00 mV (min =  +0.00 V)\nfan1:      1200 RPM  (min = 0 RPM)\n\
-                    temp3:       N/A\n                       (low  = +0.0°C)\npower1:     95.00 W\n\nnot-a-chip\nAdapt\n";
+                    temp1:       +30.0°C  (high =  +0.0°C, hyst =  +0.0°C)  ALARM\n\
+                    temp4:       +38.0°C  (low  = -273.1°C)\n                       (crit = +84.8°C)\npower1:     95.00 W\n\nnot-a-chip\nAdapt\n";
         let mut found = Found::default();
         scan(&Text::new("test", text.as_bytes()), &mut found);
         let [evidence] = &found.evidence[..] else { panic!("{found:?}") };
-        assert_eq!(evidence.origin.lines, Some((2, 13)));
+        assert_eq!(evidence.origin.lines, Some((2, 14)));
         let Fact::Sensors(readings) = &evidence.fact else { panic!() };
-        let all: Vec<_> = readings.iter().map(|r| (r.label.as_str(), r.value, r.unit.as_str())).collect();
-        assert_eq!(
-            all,
-            [
-                ("Package id 0", 45.0, "°C"),
-                ("Core 0", 40.5, "°C"),
-                ("Vcore", 0.888, "V"),
-                ("fan1", 1200.0, "RPM"),
-                ("power1", 95.0, "W")
-            ]
-        );
+        let all: Vec<_> = readings.iter().map(|r| (r.label.as_str(), r.celsius, r.limit)).collect();
+        let expected = [
+            ("Package id 0", 45.0, Some(80.0)),
+            ("Core 0", 40.5, Some(80.0)),
+            ("temp1", 30.0, None),
+            ("temp4", 38.0, Some(84.8)),
+        ];
+        assert_eq!(all, expected);
         assert_eq!(readings[2].chip, "nct6779-isa-0290");
     }
 }

@@ -284,9 +284,6 @@ fn host(sys: &dyn Tree, proc: &dyn Tree) -> HostFacts {
             id,
             cpus,
             memory: attribute(sys, &node, "meminfo").as_deref().and_then(mem_total),
-            distances: attribute(sys, &node, "distance")
-                .and_then(|d| d.split_whitespace().map(|n| n.parse().ok()).collect())
-                .unwrap_or_default(),
             package: first.and_then(|c| attribute(sys, &topology(c), "physical_package_id")?.parse().ok()),
         });
     }

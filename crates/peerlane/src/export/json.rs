@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::check::{Finding, Verdict, Waived};
 use crate::cluster::{Cluster, ClusterSummary};
 use crate::comparison::MachineComparison;
-use crate::evidence::{Operation, Quantity, Unit};
 pub use crate::expectation::ExpectedCurve;
 use crate::expectation::ExpectedMatrix;
 use crate::fabric::{NodeKind, PathClass};
@@ -18,6 +17,7 @@ pub use crate::machine::description::{
     Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
     ObservedCurve, ObservedMatrix, ObservedRateRow, ObservedRates, ObservedSeries,
 };
+use crate::matrix::{Operation, Quantity, Unit};
 use crate::model::rdma::RdmaDescription;
 
 /// What `map --json` writes: machines as far as they are known.

@@ -2,4 +2,3 @@
 
 pub mod json;
 pub mod nccl_xml;
-pub mod system_toml;

@@ -12,9 +12,10 @@ use std::fmt::Write;
 use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
-use crate::evidence::{Fact, GpuFacts, PciDevice, PciRole, gpu_number};
 use crate::fabric::{CpuList, Fabric, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
+use crate::fact::{Fact, GpuFacts, PciDevice, PciRole};
 use crate::machine::Machine;
+use crate::names::gpu_number;
 
 /// NCCL's stand-in for an NVSwitch, or another far end, whose address is not known.
 const HIDDEN: &str = "fffffff:ffff:ff";
@@ -341,9 +342,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::evidence::{Evidence, HostFacts, NvlinkEnd, Origin, PciTree, Text, scan_text};
+    use crate::evidence::{Text, scan_text};
     use crate::fabric::{FabricBuilder, GpuLink, Link, PcieGeneration};
+    use crate::fact::{Evidence, HostFacts, NvlinkEnd, PciTree};
     use crate::machine::MachineKind;
+    use crate::origin::Origin;
 
     fn pcie(generation: PcieGeneration, lanes: u8) -> LinkKind {
         LinkKind::pcie(PcieWidth::new(generation, lanes))

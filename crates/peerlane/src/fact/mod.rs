@@ -8,7 +8,7 @@ mod topo_text;
 use std::collections::BTreeMap;
 
 pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
-pub use nccl::{Channel, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
+pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 
 use crate::curve::Curve;
@@ -49,7 +49,7 @@ pub enum Fact {
     Modules(Modules),
     /// The kernel's command line and log.
     Kernel(KernelFacts),
-    /// Temperatures and the like.
+    /// Temperatures.
     Sensors(Vec<SensorReading>),
     /// Ports of RDMA adapters (`ibstat`, `ibstatus`, `ibv_devinfo`).
     RdmaPorts(Vec<RdmaPort>),
@@ -201,18 +201,10 @@ pub struct GpuFacts {
     pub memory: Option<Bytes>,
     /// BAR1 size.
     pub bar1: Option<Bytes>,
-    /// Memory clock in MHz as the source counts it.
-    pub memory_clock_mhz: Option<f64>,
-    /// Memory bus width in bits.
-    pub memory_bus_bits: Option<u32>,
-    /// Copy engines.
-    pub copy_engines: Option<u32>,
     /// Compute capability, such as (9, 0).
     pub compute_capability: Option<(u8, u8)>,
     /// MIG enabled.
     pub mig: Option<bool>,
-    /// Performance state, `P0` …
-    pub performance_state: Option<String>,
     /// Reasons that hold its clocks down now.
     pub clock_event_reasons: Vec<String>,
     /// PCIe replays since the last reset.
@@ -272,8 +264,6 @@ pub struct NumaNode {
     pub cpus: Option<CpuList>,
     /// Its memory.
     pub memory: Option<Bytes>,
-    /// Distances to nodes in the order the source lists them.
-    pub distances: Vec<u32>,
     /// Package it belongs to, where told.
     pub package: Option<u32>,
 }
@@ -293,10 +283,6 @@ pub struct HostFacts {
     pub cpu_ids: Option<(String, u32, u32)>,
     /// Packages.
     pub sockets: Option<u32>,
-    /// Cores a package.
-    pub cores_per_socket: Option<u32>,
-    /// Logical CPUs in all.
-    pub threads: Option<u32>,
     /// NUMA nodes.
     pub numa: Vec<NumaNode>,
     /// Hypervisor, where one is reported.
@@ -342,17 +328,17 @@ pub struct AcsLines {
     pub redirecting: u32,
 }
 
-/// One line of `sensors`.
+/// A temperature that `sensors` prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SensorReading {
-    /// Chip.
+    /// Chip: `coretemp-isa-0000`, `mlx5-pci-1700`.
     pub chip: String,
-    /// Label.
+    /// Label: `Package id 0`.
     pub label: String,
-    /// Value in °C, W, V or RPM, by `unit`.
-    pub value: f64,
-    /// `°C`, `W`, `V`, `RPM`.
-    pub unit: String,
+    /// Temperature in °C.
+    pub celsius: f64,
+    /// The temperature, in °C, from which on the chip calls it high, else critical.
+    pub limit: Option<f64>,
 }
 
 /// A published table of rates whose rows are named in words.

@@ -4,32 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::fabric::PciAddress;
 
-/// A channel of an [`NcclGraph`]: device order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Channel {
-    /// GPUs by NCCL's device number.
-    pub gpus: Vec<u32>,
-    /// Networks by NCCL's device number.
-    pub nets: Vec<u32>,
-}
-
-/// One graph of an NCCL graph dump.
+/// One graph of an NCCL graph dump: a way in which its channels go.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclGraph {
-    /// Graph number: 0 ring, 1 tree, 2 collnet …
-    pub id: u32,
-    /// NCCL's pattern number.
+    /// NCCL's number of the pattern: 4 is a ring.
     pub pattern: u32,
     /// GB/s that NCCL gives each channel inside the node.
-    pub speed_intra: f64,
-    /// GB/s to the network.
-    pub speed_inter: f64,
-    /// Worst path type inside the node.
-    pub type_intra: Option<String>,
-    /// Worst path type to the network.
-    pub type_inter: Option<String>,
-    /// The channels.
-    pub channels: Vec<Channel>,
+    pub speed: f64,
+    /// GPUs by NCCL's device number, in the order of each channel.
+    pub channels: Vec<Vec<u32>>,
 }
 
 /// A connection that NCCL's log reports.

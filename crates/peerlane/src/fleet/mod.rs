@@ -11,7 +11,7 @@ pub use before::against;
 pub use odd::{Fleet, Kind, Odd, compare};
 pub use read::{Dictionary, Node};
 
-use crate::evidence::{Quantity, Unit};
+use crate::matrix::{Quantity, Unit};
 use crate::names::natural;
 use crate::plan::Test;
 use crate::run::FlagKind;

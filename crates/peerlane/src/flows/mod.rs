@@ -7,8 +7,8 @@ pub(crate) mod testing;
 
 pub(crate) use alike::interchangeable;
 
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::model::{Model, PeerAccess, Route, Transfer};
 use crate::solve::{Demand, Problem, Resource};
 

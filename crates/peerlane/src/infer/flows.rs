@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::fabric::NodeKind;
 use crate::machine::Machine;
-use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Via, Work};
+use crate::plan::{Method, Plan, Size, Step, Test, Work};
+use crate::transfer::{Transfer, Via};
 use crate::units::{Bytes, Seconds};
 
 /// A message between a GPU and host memory, as [`Plan::of`]'s steps have it.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::document::Unidentifiable;
 use super::explore::digits;
 use super::flows::Way;
-use crate::evidence::{Direction, Matrix, Operation, Quantity};
 use crate::machine::{Machine, Observed};
+use crate::matrix::{Direction, Matrix, Operation, Quantity};
 use crate::names::{is_host, ranges};
 
 /// Rates farther apart than this are of different paths.

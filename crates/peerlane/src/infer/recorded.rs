@@ -10,12 +10,13 @@ use super::hypothesis::Group;
 use super::members::Members;
 use super::pairs::rate_groups;
 use super::trials::Trial;
-use crate::evidence::{Engine, Quantity};
 use crate::fabric::NodeKind;
 use crate::machine::Machine;
+use crate::matrix::{Engine, Quantity};
 use crate::names::{is_host, natural};
-use crate::plan::{HostMemory, Test, Transfer, Via, Work};
+use crate::plan::{Test, Work};
 use crate::run::{Cell, Run};
+use crate::transfer::{HostMemory, Transfer, Via};
 
 /// Repeats that a recorded number is taken for, where the record does not say how often memory was allocated.
 const REPEATS: usize = 3;
@@ -122,7 +123,7 @@ fn of_cell(cell: &Cell) -> Option<(Way, Set)> {
     }
     let value = cell.usable()?.value;
     let rates: Vec<f64> = if transfers.len() == 1 { vec![value] } else { cell.each.iter().map(|e| e.value).collect() };
-    let read = transfers.iter().any(|t| t.op == crate::evidence::Operation::Read);
+    let read = transfers.iter().any(|t| t.op == crate::matrix::Operation::Read);
     let complete = rates.len() == transfers.len() && rates.iter().all(|r| *r > 0.0);
     let pairs: Vec<(&str, &str, f64)> =
         transfers.iter().zip(&rates).map(|(t, r)| (t.source.as_str(), t.destination.as_str(), *r)).collect();

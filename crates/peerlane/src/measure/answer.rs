@@ -12,10 +12,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::take::{Effort, Taken, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
-use crate::evidence::{Engine, Operation};
-use crate::plan::{Plan, Step, Test, Via, Work};
+use crate::matrix::{Engine, Operation};
+use crate::plan::{Plan, Step, Test, Work};
 use crate::run::{Event, Flag, FlagKind, GpuState};
 use crate::stats::Median;
+use crate::transfer::Via;
 use crate::units::Seconds;
 
 /// How many times the budget may pass before steps are left unanswered.

@@ -2,7 +2,7 @@
 
 use super::take::{Taken, headline};
 use super::{Failure, Sample, Verdict};
-use crate::evidence::{Quantity, Unit};
+use crate::matrix::{Quantity, Unit};
 use crate::plan::{Method, Size, Step, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind};
 use crate::stats::{Drift, Median, drift, levels, modes, outliers};

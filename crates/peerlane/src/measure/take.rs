@@ -1,9 +1,10 @@
 //! The samples of steps that run at once: prepare, warm up, sample until it is enough, verify, give back.
 
 use super::{Executor, Failure, Sample, Verdict};
-use crate::plan::{Method, Step, Via, Work};
+use crate::plan::{Method, Step, Work};
 use crate::run::FlagKind;
 use crate::stats::Median;
+use crate::transfer::Via;
 use crate::units::{Bytes, Seconds};
 
 /// Samples of a batch while warming up.

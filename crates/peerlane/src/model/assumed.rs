@@ -3,9 +3,9 @@
 use super::nvlink::Bundle;
 use super::resources::{Carriage, LinkModel, is_above, part_of, root_part};
 use crate::catalogue::Parts;
-use crate::evidence::{Direction, Quantity};
 use crate::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use crate::machine::Machine;
+use crate::matrix::{Direction, Quantity};
 use crate::names::{is_host, natural, ranges};
 
 /// Levels of switches of unknown make that are looked through.

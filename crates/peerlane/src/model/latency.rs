@@ -14,8 +14,8 @@ use super::resources::part_of;
 use super::{Model, Route, Transfer};
 use crate::catalogue::Part;
 use crate::copy_time::{CopyTime, Startup};
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{Interconnect, NodeId, NodeKind, PathClass, PcieGeneration};
+use crate::matrix::{Engine, Operation};
 use crate::units::Seconds;
 
 /// A time that the model gives, with its reason.

@@ -20,9 +20,9 @@ mod tests;
 use std::cell::OnceCell;
 
 use crate::catalogue::Parts;
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkId, NodeId, PathClass};
 use crate::machine::Machine;
+use crate::matrix::{Engine, Operation};
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 use crate::units::Rate;
 pub use access::NoPeerAccess;

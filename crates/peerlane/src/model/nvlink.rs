@@ -8,8 +8,8 @@ use super::assumed::{self, Assume, AssumedBundle};
 use super::defaults::{Known, constant};
 use super::resources::{link_name, part_of};
 use crate::catalogue::Parts;
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{Fabric, Generation, GpuLink, Interconnect, Link, LinkId, LinkKind, NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 
 const GB: f64 = 1e9;
 

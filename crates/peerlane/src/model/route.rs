@@ -7,8 +7,8 @@ use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
 use super::staging::{peer_packet, staged_cost};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
+use crate::matrix::{Engine, Operation};
 use crate::solve::{Demand, Turns, Wait};
 use crate::units::Rate;
 

@@ -1,8 +1,8 @@
 //! Routes and rates on small machines, against the figures that their constants are from.
 
 use super::*;
-use crate::evidence::P2pStatus;
 use crate::fabric::{Fabric, FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind, PcieGeneration, PcieWidth};
+use crate::fact::P2pStatus;
 use crate::machine::MachineKind;
 
 /// Builds machines in few words.

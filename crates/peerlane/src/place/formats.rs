@@ -6,9 +6,10 @@ use std::fmt::Write;
 
 use super::locality;
 use super::{Choice, PlacementDocument};
-use crate::evidence::{Engine, Operation, gpu_number};
 use crate::fabric::{CpuList, Fabric, NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::model::{Model, PeerAccess, Transfer};
+use crate::names::gpu_number;
 
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

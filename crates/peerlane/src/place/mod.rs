@@ -22,10 +22,10 @@ pub use formats::{Format, write};
 pub use workload::{Jobs, NoJobs, Workload};
 
 use crate::collectives::{Ring, nccl_ring};
-use crate::evidence::Engine;
 use crate::fabric::{NodeId, NodeKind};
 use crate::flows::Flows;
 use crate::machine::Machine;
+use crate::matrix::Engine;
 use crate::model::Model;
 use crate::names::ranges;
 use nics::Nics;

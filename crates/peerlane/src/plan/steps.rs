@@ -11,8 +11,8 @@ mod sweeps;
 
 use super::rounds::round_robin;
 use super::{Scope, Size, Step, Test, Transfer, Work};
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{Fabric, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::units::Bytes;
 
 /// The most GPUs of which all pairs are asked. Of more, each with the next and with the one half way round.

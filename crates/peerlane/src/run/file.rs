@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde::Deserialize;
 
 use super::{Cell, Event, Run, SCHEMA};
-use crate::evidence::{MAX_SOURCE_BYTES, Quantity};
+use crate::evidence::MAX_SOURCE_BYTES;
+use crate::matrix::Quantity;
 use crate::plan::Work;
 
 /// The longest record that is read: as much as of any source, and some 50,000 cells with all their samples.
@@ -256,8 +257,9 @@ impl Latest {
 mod tests {
     use super::super::testing::{cell, moving, run, step, void};
     use super::*;
-    use crate::plan::{Collective, Test, Transfer};
+    use crate::plan::Test;
     use crate::run::{FlagKind, GpuState};
+    use crate::transfer::{Collective, Transfer};
     use crate::units::Seconds;
     use proptest::prelude::*;
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use super::{Cell, FlagKind, GpuState, Run, RunError, ends, matrices};
 use crate::assemble::assemble;
 use crate::catalogue;
-use crate::evidence::{Evidence, Fact, Found, GpuFacts, Origin, Text, Warning, scan_text};
+use crate::evidence::{Found, Text, scan_text};
 use crate::fabric::NodeKind;
+use crate::fact::{Evidence, Fact, GpuFacts};
 use crate::machine::{Machine, Observed};
 use crate::names::list;
+use crate::origin::{Origin, Warning};
 
 /// What measured the numbers of a run.
 pub(crate) const TOOL: &str = "peerlane measure";
@@ -33,7 +35,8 @@ impl Run {
         for of in all.into_iter().filter(|of| of.matrix.values.iter().flatten().any(Option::is_some)) {
             let spread = of.spread(&self.cells);
             let (origin, also) = (origin.clone(), Vec::new());
-            machine.matrices.push(Observed { matrix: of.matrix, origin, also, published: false, spread });
+            let (matrix, published, known_cause) = (of.matrix, false, None);
+            machine.matrices.push(Observed { matrix, origin, also, published, known_cause, spread });
         }
         machine.curves.extend(matrices::curves(&self.cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));
@@ -148,8 +151,9 @@ impl Run {
 mod tests {
     use super::super::testing::{cell, moving, run, void};
     use super::*;
-    use crate::plan::{Test, Transfer};
+    use crate::plan::Test;
     use crate::run::SourceText;
+    use crate::transfer::Transfer;
 
     const TOPO: &str = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-15\nGPU1\tPIX\t X \t0-15\n";
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::Cell;
 use super::place::{Ends, Kind, Place, place};
-use crate::evidence::{Curve, Engine, Matrix, Operation, Quantity, Series, Unit};
+use crate::curve::{Curve, Series};
 use crate::machine::Spread;
+use crate::matrix::{Engine, Matrix, Operation, Quantity, Unit};
 use crate::names::natural;
 use crate::plan::{Test, Work};
 use crate::units::Bytes;
@@ -224,9 +225,10 @@ fn describe(work: &Work) -> (String, Vec<String>, BTreeMap<String, String>) {
 mod tests {
     use super::super::testing::{cell, moving, step, void};
     use super::*;
-    use crate::evidence::Direction;
-    use crate::plan::{Collective, HostMemory, Step, Transfer, Via};
+    use crate::matrix::Direction;
+    use crate::plan::Step;
     use crate::run::FlagKind;
+    use crate::transfer::{Collective, HostMemory, Transfer, Via};
 
     fn read(source: &str, destination: &str) -> Transfer {
         Transfer { op: Operation::Read, ..Transfer::new(source, destination) }

@@ -1,9 +1,10 @@
 //! Where a cell belongs: the matrix that holds what is comparable with it, and its row and column.
 
 use super::Cell;
-use crate::evidence::{Direction, Engine, Operation, Quantity};
+use crate::matrix::{Direction, Engine, Operation, Quantity};
 use crate::names::is_host;
-use crate::plan::{HostMemory, Test, Transfer, Via, Work};
+use crate::plan::{Test, Work};
+use crate::transfer::{HostMemory, Transfer, Via};
 use crate::units::Bytes;
 
 /// Messages below this are a matter of start-up time and not of rate.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Cell, place};
-use crate::evidence::{Quantity, Unit};
-use crate::plan::{Test, Transfer, Work};
+use crate::matrix::{Quantity, Unit};
+use crate::plan::{Test, Work};
+use crate::transfer::Transfer;
 
 /// Transfers that ran at once, other than a pair of opposite ones.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,9 @@
 
 use super::{Cell, Estimate, Flag, FlagKind, Run, Subject};
 use crate::catalogue;
-use crate::evidence::{Quantity, Unit};
-use crate::plan::{Method, Plan, Size, Step, Test, Transfer, Work};
+use crate::matrix::{Quantity, Unit};
+use crate::plan::{Method, Plan, Size, Step, Test, Work};
+use crate::transfer::Transfer;
 use crate::units::Bytes;
 
 /// A step of 64 MiB messages, or of small ones.

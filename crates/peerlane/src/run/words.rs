@@ -1,7 +1,8 @@
 //! What was done, in few words: `GPU0→GPU1`, `host↔GPU0–GPU3`.
 
 use crate::names::{is_host, list, natural};
-use crate::plan::{StreamKernel, Transfer, Work};
+use crate::plan::{StreamKernel, Work};
+use crate::transfer::Transfer;
 
 /// What a step or cell does, by its ends; several transfers in the order of their sources.
 pub fn ends(work: &Work) -> String {

@@ -3,11 +3,12 @@
 use super::plants::Plant;
 use crate::catalogue::Parts;
 use crate::fabric::NodeKind;
+use crate::fault::Planted;
 use crate::machine::Machine;
 use crate::measure::answer;
 use crate::plan::{Plan, Scope, Selection};
 use crate::run::{Run, Subject};
-use crate::virtual_machine::{Effects, Virtual, VirtualMachine};
+use crate::virtual_machine::{Effects, VirtualMachine};
 
 /// Machines with more GPUs are asked the quick plan: pairs grow with the square.
 pub(super) const USUAL_GPUS: usize = 8;
@@ -32,7 +33,7 @@ pub(super) fn measure(
     });
     // one by one: which step it was that hung is then told
     plan.rounds = plan.rounds.concat().into_iter().map(|step| vec![step]).collect();
-    let settings = Virtual { noise: super::NOISE, seed, faults: plant.map(|p| p.faults.clone()).unwrap_or_default() };
+    let settings = Planted { noise: super::NOISE, seed, faults: plant.map(|p| p.faults.clone()).unwrap_or_default() };
     let subject = Subject {
         name: design.name.clone(),
         target: system.to_owned(),

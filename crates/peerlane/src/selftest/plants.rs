@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::course::USUAL_GPUS;
 use crate::catalogue::Parts;
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use crate::fault::Fault;
 use crate::machine::Machine;
+use crate::matrix::{Engine, Operation};
 use crate::model::{Model, PeerAccess, Transfer};
 use crate::subject::Subject;
-use crate::virtual_machine::Fault;
 
 /// Cases of each kind.
 pub(super) const CASES: usize = 10;

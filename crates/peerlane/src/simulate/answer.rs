@@ -11,7 +11,7 @@ use super::workload::{NodeRings, Workload};
 use crate::catalogue::Parts;
 use crate::cluster::{Cluster, Router, component};
 use crate::collectives::Ring;
-use crate::evidence::Engine;
+use crate::matrix::Engine;
 use crate::units::Bytes;
 
 /// Least share of the transfers' time that is told, and tried for what would help.

@@ -11,7 +11,7 @@ use super::counted_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
 use super::play::{Played, Spent};
 use super::program::Step;
 use crate::cluster::{Router, Via};
-use crate::evidence::Engine;
+use crate::matrix::Engine;
 use crate::solve::{Attended, Binding, Resource, Turns};
 
 /// How much more than it has may be asked of a resource: what rounding leaves.
@@ -173,7 +173,7 @@ impl Count<'_, '_> {
                 }
             }
         }
-        let start = delay + self.router.start(course.latency, course.message, bytes, lone);
+        let start = delay + self.router.start((course.latency, course.message, course.copy), bytes, lone);
         self.flows.push(Flow { start, bytes, lone, held, legs, channels: self.channels.len() as u32 });
         Ok(true)
     }

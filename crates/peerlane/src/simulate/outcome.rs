@@ -7,7 +7,7 @@ use super::counted::{Counted, counted};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
 use crate::cluster::Router;
-use crate::evidence::Engine;
+use crate::matrix::Engine;
 
 /// Steps that end within this part of their time end together.
 const TOGETHER: f64 = 1e-9;

@@ -7,7 +7,7 @@ use super::SimulateError;
 use super::flows::Flows;
 use super::program::Step;
 use crate::cluster::{Place, Router, Via, Way};
-use crate::evidence::Engine;
+use crate::matrix::Engine;
 use crate::solve::incremental::Hold;
 use crate::solve::{Demand, Problem};
 

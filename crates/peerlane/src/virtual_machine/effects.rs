@@ -4,8 +4,9 @@
 use super::contends;
 use crate::fabric::Fabric;
 use crate::names::is_host;
-use crate::plan::{Step, Transfer, Via, Work};
+use crate::plan::{Step, Work};
 use crate::random::Random;
+use crate::transfer::{Transfer, Via};
 
 /// By how much a virtual machine differs from its model although nothing is wrong with it. Shares of a rate or a time;
 /// each difference stays the same for one seed, as it would on one machine.

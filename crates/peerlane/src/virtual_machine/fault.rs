@@ -4,7 +4,8 @@ use crate::fabric::{Fabric, FabricBuilder, Interconnect, LinkId, LinkKind};
 use crate::fact::P2pStatus;
 use crate::fault::Fault;
 use crate::machine::Machine;
-use crate::plan::{Collective, Transfer, Via, Work};
+use crate::plan::Work;
+use crate::transfer::{Collective, Transfer, Via};
 
 /// The design with those faults that change its links and its peer access.
 ///

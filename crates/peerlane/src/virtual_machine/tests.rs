@@ -5,20 +5,22 @@ mod sizes;
 
 use super::*;
 use crate::catalogue::{read_system, system, system_names};
-use crate::evidence::{Engine, Operation};
 use crate::expectation::expect_set;
-use crate::plan::{Collective, HostMemory, Size, StreamKernel, Test, Transfer, Via};
+use crate::fault::NOISE;
+use crate::matrix::{Engine, Operation};
+use crate::plan::{Size, StreamKernel, Test};
+use crate::transfer::{Collective, HostMemory, Transfer, Via};
 
 /// Answers without noise, so that differences are faults.
-fn quiet(faults: &[Fault]) -> Virtual {
-    Virtual { noise: 0.0, seed: 0, faults: faults.to_vec() }
+fn quiet(faults: &[Fault]) -> Planted {
+    Planted { noise: 0.0, seed: 0, faults: faults.to_vec() }
 }
 
 fn four_h200() -> Machine {
     system("h200x4-vm").unwrap().unwrap()
 }
 
-fn virtual_machine(machine: &Machine, settings: &Virtual) -> VirtualMachine<'static> {
+fn virtual_machine(machine: &Machine, settings: &Planted) -> VirtualMachine<'static> {
     VirtualMachine::new(machine, Parts::embedded(), settings)
 }
 
@@ -51,7 +53,7 @@ fn first(executor: &mut VirtualMachine, steps: &[&Step], allocation: usize) -> R
     Ok(executor.sample(1)?.into_iter().map(|mut samples| samples.remove(0)).collect())
 }
 
-fn ask(machine: &Machine, settings: &Virtual, step: &Step) -> Result<Sample, Failure> {
+fn ask(machine: &Machine, settings: &Planted, step: &Step) -> Result<Sample, Failure> {
     first(&mut virtual_machine(machine, settings), &[step], 0).map(|mut all| all.remove(0))
 }
 
@@ -133,7 +135,7 @@ fn raw_rate(machine: &Machine, transfer: &Transfer) -> Option<f64> {
 fn every_catalogue_system_answers_everything_and_nothing_above_a_link() {
     for name in system_names() {
         let machine = system(name).unwrap().unwrap();
-        let settings = Virtual::default();
+        let settings = Planted::default();
         let most = (settings.noise * crate::random::MOST_DEVIATION).exp();
         let (mut answered, mut refused) = (0, 0);
         for step in everything(&machine) {
@@ -260,7 +262,7 @@ fn a_ring_is_bound_by_its_slowest_link() {
 #[test]
 fn a_symmetric_machine_answers_alike_within_its_noise() {
     let machine = four_h200();
-    let settings = Virtual { seed: 3, ..Virtual::default() };
+    let settings = Planted { seed: 3, ..Planted::default() };
     let mut executor = virtual_machine(&machine, &settings);
     let mut all = Vec::new();
     for (a, b) in [(0, 1), (1, 0), (2, 3), (3, 0)] {
@@ -283,7 +285,7 @@ fn the_same_seed_answers_the_same_whatever_was_asked_before() {
     let machine = four_h200();
     let (a, b) = (moving(&[copy("GPU0", "GPU1")]), moving(&[copy("GPU1", "GPU2"), copy("GPU2", "GPU1")]));
     let answer = |seed, before: &[&Step], allocation| {
-        let mut executor = virtual_machine(&machine, &Virtual { seed, ..Virtual::default() });
+        let mut executor = virtual_machine(&machine, &Planted { seed, ..Planted::default() });
         before.iter().for_each(|step| drop(first(&mut executor, &[step], 0)));
         first(&mut executor, &[&b], allocation).unwrap()
     };
@@ -296,7 +298,7 @@ fn the_same_seed_answers_the_same_whatever_was_asked_before() {
 fn transfers_that_contend_for_a_memory_depend_on_where_theirs_lies() {
     let machine = four_h200();
     let means = |transfers: &[Transfer]| {
-        let mut executor = virtual_machine(&machine, &Virtual { noise: 0.01, ..Virtual::default() });
+        let mut executor = virtual_machine(&machine, &Planted { noise: 0.01, ..Planted::default() });
         let step = moving(transfers);
         let mean = |allocation| {
             executor.prepare(&[&step], &Method::default(), allocation).unwrap();

@@ -6,14 +6,15 @@ use super::Fault;
 use super::fault::ring;
 use super::rates::{Driven, rates};
 use crate::copy_time::{CopyTime, Startup};
-use crate::evidence::{Engine, Operation};
 use crate::expectation::resolve;
 use crate::fabric::{NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::measure::Failure;
 use crate::model::{Model, ModelError, PeerAccess};
 use crate::names::is_host;
-use crate::plan::{Collective, HostMemory, Method, Size, Step, StreamKernel, Transfer, Via, Work};
+use crate::plan::{Method, Size, Step, StreamKernel, Work};
 use crate::run::FlagKind;
+use crate::transfer::{Collective, HostMemory, Transfer, Via};
 use crate::units::{Bytes, Rate, Seconds};
 
 /// The least message where a size is to fit the sample's time.

@@ -6,10 +6,10 @@ use super::grammar::{self, LinkTo, What};
 use super::graph::{below_of, described, is_kind, part_of, pcie_above};
 use super::{Edit, WhatIfError};
 use crate::catalogue::{PartKind, Parts, common_nvlink, common_width};
-use crate::evidence::P2pStatus;
 use crate::fabric::{
     Fabric, FabricBuilder, GpuLink, Interconnect, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth,
 };
+use crate::fact::P2pStatus;
 use crate::machine::{Machine, MachineKind};
 
 /// What stands on links and nodes that an edit has made.

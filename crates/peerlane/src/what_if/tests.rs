@@ -1,7 +1,7 @@
 use super::*;
 use crate::catalogue::system;
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{LinkKind, NodeKind, PathClass};
+use crate::matrix::{Engine, Operation};
 use crate::model::{Model, PeerAccess, Transfer};
 
 fn edited(name: &str, edits: &[&str]) -> Result<Machine, WhatIfError> {

@@ -4,7 +4,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use peerlane::assemble::assemble;
-use peerlane::evidence::{Fact, Found};
+use peerlane::evidence::Found;
+use peerlane::fact::Fact;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::evidence::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 use peerlane::plan::{StreamKernel, Test, Work};
 use peerlane::run::{Cell, CellMatrix};

@@ -2,11 +2,12 @@
 //! (`captures/h200x4-vm`); what was not measured there has some number.
 
 use peerlane::catalogue;
-use peerlane::evidence::{Engine, Operation, Quantity, Unit};
 use peerlane::machine::Machine;
+use peerlane::matrix::{Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
-use peerlane::plan::{Collective, Method, Plan, Scope, Selection, Size, Step, Test, Transfer, Via, Work};
+use peerlane::plan::{Method, Plan, Scope, Selection, Size, Step, Test, Work};
 use peerlane::run::{Cell, Estimate, Flag, FlagKind, GpuState, Run, Subject};
+use peerlane::transfer::{Collective, Transfer, Via};
 use peerlane::units::{Bytes, Seconds};
 
 const SYSTEM: &str = "h200x4-vm";

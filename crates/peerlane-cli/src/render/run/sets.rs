@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 
-use peerlane::evidence::{Engine, Operation};
+use peerlane::matrix::{Engine, Operation};
 use peerlane::names::is_host;
-use peerlane::plan::{Test, Transfer, Work};
+use peerlane::plan::{Test, Work};
 use peerlane::run::{Cell, TransferSet, ends};
+use peerlane::transfer::Transfer;
 
 use super::{View, decimals, heading, remarks};
 use crate::render::matrix::table;

@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
-use peerlane::evidence::{Engine, Operation, Quantity, Unit};
 use peerlane::fit::{Fit, MISFIT};
+use peerlane::matrix::{Engine, Operation, Quantity, Unit};
 use peerlane::names::ranges;
 use peerlane::plan::Work;
 use peerlane::run::{Cell, Sweep, ends};

@@ -125,6 +125,7 @@ impl<'a> Building<'a> {
         node.aliases.clone_from(&entry.aliases);
         node.part = part.map(|p| p.name.clone());
         node.product.clone_from(&entry.product);
+        node.vendor = entry.vendor;
         node.address = entry.address;
         node.numa = entry.numa;
         node.cpus.clone_from(&entry.cpus);

@@ -1,55 +1,60 @@
-//! The TOML of a system file as it stands there: names are not yet looked up, nothing is filled in.
+//! The TOML of a system file as it stands there, for reading and writing: names are not yet looked up, nothing is filled in.
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::evidence::{Direction, Engine, Operation, Quantity, Unit};
-use crate::fabric::{CpuList, Interconnect, NodeKind, PciAddress};
+use crate::fabric::{CpuList, CpuVendor, Interconnect, NodeKind, PciAddress};
 use crate::gap::Gap;
 use crate::machine::{Facts, Slot};
+use crate::matrix::{Direction, Engine, Operation, Quantity, Unit};
 
 /// A system file.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SystemFile {
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) name: String,
     pub(super) title: Option<String>,
     pub(super) source: Option<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) notes: Vec<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) assumptions: Vec<String>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unknown: Vec<Gap>,
-    #[serde(default)]
-    pub(super) facts: Facts,
-    #[serde(default)]
+    pub(super) facts: Option<Facts>,
+    /// Written a node a line, apart from the rest.
+    #[serde(default, skip_serializing)]
     pub(super) nodes: BTreeMap<Spanned<String>, NodeEntry>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) links: Vec<Spanned<LinkEntry>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) slots: Vec<Spanned<Slot>>,
     pub(super) topology: Option<Topology>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) p2p: Vec<PeerEntry>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) published: Vec<PublishedEntry>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) statements: Vec<Spanned<StatementEntry>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) rates: Vec<Spanned<RatesEntry>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Spanned<CurveEntry>>,
-    #[serde(rename = "virtual")]
+    #[serde(rename = "virtual", skip_serializing)]
     pub(super) virtual_machine: Option<VirtualEntry>,
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub(super) faults: Vec<Spanned<FaultEntry>>,
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// A node: `GPU0 = { part = "h200" }`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeEntry {
     pub(super) part: Option<Spanned<String>>,
@@ -58,22 +63,24 @@ pub(super) struct NodeEntry {
     pub(super) of: Option<Spanned<String>>,
     /// The card that it sits on together with others.
     pub(super) card: Option<Spanned<String>>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) aliases: Vec<String>,
     pub(super) product: Option<String>,
+    /// Who makes a CPU of no known part.
+    pub(super) vendor: Option<CpuVendor>,
     pub(super) address: Option<PciAddress>,
     pub(super) numa: Option<u32>,
     pub(super) cpus: Option<CpuList>,
     pub(super) domain: Option<u32>,
     /// Of a NIC: Gb/s of its port.
     pub(super) line_rate: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
 }
 
 /// A link, of the one kind that is given.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LinkEntry {
     pub(super) between: [Spanned<String>; 2],
@@ -87,13 +94,13 @@ pub(super) struct LinkEntry {
     pub(super) c2c: Option<BundleEntry>,
     pub(super) ualink: Option<BundleEntry>,
     pub(super) c2c_rate: Option<f64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
 }
 
 /// What a link says of its bundle: how many links, that it is there, or words as in `"4 x18"`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum BundleEntry {
     Links(u8),
@@ -102,6 +109,16 @@ pub(super) enum BundleEntry {
 }
 
 impl LinkEntry {
+    /// Where it says of an interconnect that it has it.
+    pub(super) fn bundle_mut(&mut self, interconnect: Interconnect) -> &mut Option<BundleEntry> {
+        match interconnect {
+            Interconnect::Nvlink => &mut self.nvlink,
+            Interconnect::Xgmi => &mut self.xgmi,
+            Interconnect::C2c => &mut self.c2c,
+            Interconnect::Ualink => &mut self.ualink,
+        }
+    }
+
     /// The GPU interconnects that it names.
     pub(super) fn bundles(&self) -> impl Iterator<Item = (Interconnect, &BundleEntry)> {
         let given = [
@@ -116,14 +133,14 @@ impl LinkEntry {
 }
 
 /// `[topology]`: the class matrix that the source prints.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Topology {
     pub(super) matrix: Spanned<String>,
 }
 
 /// Whether peer-to-peer works, as a source states it.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum PeerAnswer {
     Yes,
@@ -131,7 +148,7 @@ pub(super) enum PeerAnswer {
 }
 
 /// `[[p2p]]`: a later entry overrules an earlier one.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PeerEntry {
     pub(super) status: PeerAnswer,
@@ -140,7 +157,7 @@ pub(super) struct PeerEntry {
 }
 
 /// `[[published]]`: a matrix of numbers.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PublishedEntry {
     pub(super) quantity: Quantity,
@@ -150,8 +167,10 @@ pub(super) struct PublishedEntry {
     pub(super) engine: Option<Engine>,
     pub(super) unit: Unit,
     pub(super) size: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(super) title: String,
+    /// Why numbers of it differ from what the links explain, where that is known.
+    pub(super) known_cause: Option<String>,
     /// All GPUs where it is not given; `cols` too.
     pub(super) rows: Option<Vec<Spanned<String>>>,
     pub(super) cols: Option<Vec<Spanned<String>>>,
@@ -159,7 +178,7 @@ pub(super) struct PublishedEntry {
 }
 
 /// `[[statements]]`: a figure stated in words.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatementEntry {
     pub(super) text: String,
@@ -175,7 +194,7 @@ pub(super) struct StatementEntry {
 }
 
 /// `[[rates]]`: a table of rates whose rows are named in words.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RatesEntry {
     pub(super) words: Vec<String>,
@@ -185,7 +204,7 @@ pub(super) struct RatesEntry {
 }
 
 /// A row of `[[rates]]`; `nan` stands for no value.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RatesRow {
     pub(super) words: Vec<String>,
@@ -193,21 +212,21 @@ pub(super) struct RatesRow {
 }
 
 /// `[[curves]]`: numbers against message size.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CurveEntry {
     pub(super) what: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) ends: Vec<String>,
     /// In bytes.
     pub(super) sizes: Vec<u64>,
     pub(super) series: Vec<CurveSeries>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) settings: BTreeMap<String, String>,
 }
 
 /// A column of `[[curves]]`; `nan` stands for no value.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CurveSeries {
     pub(super) name: String,

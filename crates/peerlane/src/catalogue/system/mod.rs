@@ -1,4 +1,4 @@
-//! System files: a machine that a person wrote down, from a manual or a document.
+//! System files: a machine that a person wrote down, from a manual or a document, read and written by one type.
 //!
 //! `docs/system-files.md` describes the format. What a file leaves out is filled in only where it
 //! follows from the rest: a CPU has host memory, a PCIe link at a CPU goes through its root complex,
@@ -12,8 +12,10 @@ mod lanes;
 mod observed;
 mod source;
 mod widths;
+mod write;
 
 pub(crate) use widths::{common_nvlink, common_width};
+pub use write::write_system;
 
 use crate::catalogue::Parts;
 use crate::fault::Planted;
@@ -75,7 +77,7 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
     machine.title = system.title;
     machine.source = system.source;
     machine.slots = system.slots.into_iter().map(toml::Spanned::into_inner).collect();
-    machine.facts = system.facts;
+    machine.facts = system.facts.unwrap_or_default();
     machine.notes = system.notes;
     machine.unknown = system.unknown;
     Ok(System { machine, planted })

@@ -10,9 +10,13 @@ use super::file::{
 };
 use super::source::Source;
 use super::{SystemError, fabric};
-use crate::evidence::{Curve, Fact, Matrix, P2pStatus, RateRow, RateTable, Series, Warning, scan_text};
+use crate::curve::{Curve, Series};
+use crate::evidence::scan_text;
 use crate::fabric::{NodeId, NodeKind};
+use crate::fact::{Fact, P2pStatus, RateRow, RateTable};
 use crate::machine::{Machine, Observed, Statement};
+use crate::matrix::Matrix;
+use crate::origin::Warning;
 use crate::units::{Bytes, Rate};
 
 /// What published figures say they come from.
@@ -38,7 +42,7 @@ pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine) -
     Ok(())
 }
 
-type Classes = Option<(crate::evidence::ClassMatrix, crate::evidence::Origin)>;
+type Classes = Option<(crate::fact::ClassMatrix, crate::origin::Origin)>;
 
 struct Reading<'a> {
     source: &'a Source<'a>,
@@ -69,7 +73,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn topology(&self, topology: &Topology) -> (Classes, Vec<crate::evidence::Evidence>, Vec<Warning>) {
+    fn topology(&self, topology: &Topology) -> (Classes, Vec<crate::fact::Evidence>, Vec<Warning>) {
         let at = topology.matrix.span();
         let mut found = scan_text(&self.source.excerpt(topology.matrix.get_ref(), at.clone()));
         found.evidence.retain(|e| matches!(e.fact, Fact::Classes(_)));
@@ -106,7 +110,8 @@ impl<'a> Reading<'a> {
             title: entry.title.clone(),
         };
         let origin = self.source.origin(PUBLISHED, at);
-        Ok(Observed { matrix, origin, also: Vec::new(), published: true, spread: Vec::new() })
+        let known_cause = entry.known_cause.clone();
+        Ok(Observed { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })
     }
 
     /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.
@@ -169,7 +174,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn rates(&self, entry: &Spanned<RatesEntry>) -> Result<(RateTable, crate::evidence::Origin), SystemError> {
+    fn rates(&self, entry: &Spanned<RatesEntry>) -> Result<(RateTable, crate::origin::Origin), SystemError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         let mut table = RateTable {
             word_columns: entry.words.clone(),
@@ -190,7 +195,7 @@ impl<'a> Reading<'a> {
         Ok((table, self.source.origin(PUBLISHED, at)))
     }
 
-    fn curve(&self, entry: &Spanned<CurveEntry>) -> Result<(Curve, crate::evidence::Origin), SystemError> {
+    fn curve(&self, entry: &Spanned<CurveEntry>) -> Result<(Curve, crate::origin::Origin), SystemError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         if let Some(short) = entry.series.iter().find(|s| s.values.len() != entry.sizes.len()) {
             let (has, due) = (short.values.len(), entry.sizes.len());

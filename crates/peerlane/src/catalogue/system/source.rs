@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::SystemError;
-use crate::evidence::{Origin, Text};
+use crate::evidence::Text;
+use crate::origin::Origin;
 
 /// A system file's name and text, with an index of its lines.
 pub(super) struct Source<'a> {

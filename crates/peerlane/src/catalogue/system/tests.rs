@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::catalogue::{system, system_names};
-use crate::evidence::P2pStatus;
 use crate::fabric::{GpuLink, LinkKind, NodeKind, PathClass};
+use crate::fact::P2pStatus;
 
 const SMALL: &str = r#"
 name = "small"

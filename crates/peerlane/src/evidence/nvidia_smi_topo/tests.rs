@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::evidence::Fact;
 use crate::fabric::CpuList;
+use crate::fact::Fact;
 
 fn scanned(text: &str) -> Found {
     let mut found = Found::default();

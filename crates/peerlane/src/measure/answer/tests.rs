@@ -4,9 +4,10 @@ use proptest::prelude::*;
 
 use self::mock::Mock;
 use super::*;
-use crate::evidence::{Quantity, Unit};
-use crate::plan::{Collective, Method, Size, Transfer};
+use crate::matrix::{Quantity, Unit};
+use crate::plan::{Method, Size};
 use crate::run::Cell;
+use crate::transfer::{Collective, Transfer};
 use crate::units::Bytes;
 
 fn step(test: Test, work: Work) -> Step {

@@ -3,8 +3,8 @@
 use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, node_part, us, whole};
 use super::engine::Stream;
 use super::{Limit, Method, RdmaError, Span, Stage, Way, hook};
-use crate::evidence::{Engine, Operation};
 use crate::fabric::{NodeId, NodeKind};
+use crate::matrix::{Engine, Operation};
 use crate::model::route::{self, Planned};
 use crate::model::{Model, ModelError, PeerAccess, Transfer};
 use crate::solve::Demand;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::catalogue::{Parts, read_system, system, system_text};
-use crate::evidence::{Engine, Operation};
 use crate::machine::Machine;
+use crate::matrix::{Engine, Operation};
 use crate::model::{Model, PeerAccess, Transfer};
 use crate::units::Bytes;
 

@@ -4,7 +4,8 @@ use super::*;
 use crate::catalogue;
 use crate::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind};
 use crate::machine::MachineKind;
-use crate::plan::{Size, Via, Work};
+use crate::plan::{Size, Work};
+use crate::transfer::Via;
 
 fn system(name: &str) -> Machine {
     catalogue::system(name).unwrap().unwrap()

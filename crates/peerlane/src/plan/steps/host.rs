@@ -1,8 +1,9 @@
 //! Copies between a GPU and host memory, and host memory alone.
 
 use super::{ARRAY, HOST, MANAGED, Site, both, driven, moving};
-use crate::evidence::{Engine, Operation};
-use crate::plan::{HostMemory, Step, StreamKernel, Test, Transfer, Work};
+use crate::matrix::{Engine, Operation};
+use crate::plan::{Step, StreamKernel, Test, Work};
+use crate::transfer::{HostMemory, Transfer};
 
 /// To and from a GPU, in this order.
 fn ways(gpu: &str, host: &str, engine: Engine) -> [Transfer; 2] {

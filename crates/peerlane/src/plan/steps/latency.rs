@@ -1,7 +1,8 @@
 //! What takes time whatever its size.
 
 use super::{FLAG, RING, SMALL, Site};
-use crate::plan::{Scope, Step, Test, Transfer, Work};
+use crate::plan::{Scope, Step, Test, Work};
+use crate::transfer::Transfer;
 
 /// Loads from each GPU into each other's memory and the host's, and in full into its own.
 pub(super) fn loads(site: &Site<'_>) -> Vec<Step> {

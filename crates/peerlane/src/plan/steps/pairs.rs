@@ -1,8 +1,9 @@
 //! Copies between two GPUs, and within one.
 
 use super::{HOST, LOCAL, PEER, SMALL, Site, both, driven, moving};
-use crate::evidence::{Engine, Operation};
-use crate::plan::{Scope, Step, Test, Transfer, Via, Work};
+use crate::matrix::{Engine, Operation};
+use crate::plan::{Scope, Step, Test, Work};
+use crate::transfer::{Transfer, Via};
 
 /// Each ordered pair, one way.
 pub(super) fn one_way(site: &Site<'_>) -> Vec<Step> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::{HOST, MOST_PAIRED, SHARED, Site, both, driven, moving};
-use crate::evidence::{Engine, Operation};
+use crate::matrix::{Engine, Operation};
 use crate::plan::rounds::round_robin;
-use crate::plan::{Step, Test, Transfer};
+use crate::plan::{Step, Test};
+use crate::transfer::Transfer;
 
 /// The most GPUs of which every subset is asked.
 const MOST_SUBSETS: usize = 5;

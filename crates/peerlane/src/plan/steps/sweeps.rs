@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use super::{Site, driven, moving};
-use crate::evidence::Operation;
 use crate::fabric::PathClass;
-use crate::plan::{Collective, Scope, Size, Step, Test, Transfer, Work};
+use crate::matrix::Operation;
+use crate::plan::{Scope, Size, Step, Test, Work};
+use crate::transfer::{Collective, Transfer};
 use crate::units::Bytes;
 
 /// 8 B to 1 GiB: in full every power of two, else every third, in a hurry the two ends.

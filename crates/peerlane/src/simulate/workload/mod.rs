@@ -16,8 +16,8 @@ use super::program::Program;
 use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
 use crate::collectives::{Ring, Rings};
-use crate::evidence::Engine;
 use crate::flows::{Flows, interchangeable};
+use crate::matrix::Engine;
 
 pub use bfs::Bfs;
 pub use spin_glass::SpinGlass;

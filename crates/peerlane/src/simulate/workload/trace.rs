@@ -14,7 +14,7 @@ use super::super::SimulateError;
 use super::super::program::{Carried, Program, Round, Step};
 use crate::catalogue::Parts;
 use crate::cluster::{Cluster, Place, Router, Via};
-use crate::evidence::Engine;
+use crate::matrix::Engine;
 
 /// A trace that has been read.
 #[derive(Clone, Debug, PartialEq)]

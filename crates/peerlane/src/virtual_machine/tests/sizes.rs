@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::expectation::{ExpectedCurve, resolve};
 use crate::fit::Fit;
-use crate::measure::{Event, answer};
+use crate::measure::answer;
 use crate::plan::{Plan, Scope, Selection};
-use crate::run::{Cell, sweeps};
+use crate::run::{Cell, Event, sweeps};
 use crate::units::Rate;
 
-fn measured(machine: &Machine, settings: &Virtual, tests: &[Test]) -> Vec<Cell> {
+fn measured(machine: &Machine, settings: &Planted, tests: &[Test]) -> Vec<Cell> {
     let selection = Selection { tests: tests.to_vec(), pairs: Vec::new() };
     let plan = Plan::of(machine, Scope::Default, &selection, Method::default()).unwrap();
     let mut cells = Vec::new();
@@ -31,7 +31,7 @@ fn a_measured_sweep_is_the_predicted_one() {
         let model = Model::new(&machine, Parts::embedded());
         // a machine of unknown widths, or one without GPUs, has no sweep
         for (noise, at_size, at_half) in [(0.0, 0.02, 0.03), (NOISE, 0.02, 0.1)] {
-            let cells = measured(&machine, &Virtual { noise, ..quiet(&[]) }, &[Test::Sizes]);
+            let cells = measured(&machine, &Planted { noise, ..quiet(&[]) }, &[Test::Sizes]);
             for sweep in sweeps(&cells) {
                 let Work::Transfers(transfers) = sweep.work else { panic!("{:?}", sweep.work) };
                 let [(_, unit, at)] = sweep.series.as_slice() else { panic!("{:?}", sweep.series) };
@@ -63,7 +63,7 @@ fn small_copies_take_what_explain_says() {
         let model = Model::new(&machine, Parts::embedded());
         let cells = measured(&machine, &quiet(&[]), &[Test::CopyLatency]);
         let mut answered = 0;
-        for cell in cells.iter().filter(|c| c.quantity == crate::evidence::Quantity::Latency) {
+        for cell in cells.iter().filter(|c| c.quantity == crate::matrix::Quantity::Latency) {
             let Work::SmallCopies(transfer) = &cell.work else { panic!("{:?}", cell.work) };
             let Some(value) = cell.value() else { continue };
             let transfer = resolve(&machine.fabric, transfer).unwrap();

@@ -1,8 +1,8 @@
 //! An executor that follows a script.
 
-use crate::measure::{Event, Executor, Failure, Sample, Verdict, answer};
+use crate::measure::{Executor, Failure, Sample, Verdict, answer};
 use crate::plan::{Method, Plan, Step, Work};
-use crate::run::{Cell, GpuState};
+use crate::run::{Cell, Event, GpuState};
 use crate::units::{Bytes, Seconds};
 
 /// Why steps cannot be prepared.
