@@ -187,3 +187,16 @@ fn a_set_of_transfers_shares_the_machine() {
     assert_eq!(gb(&[copy("host", "host")]), None);
     assert_eq!(gb(&[transfer::Transfer { memory: HostMemory::Pageable, ..copy("host", "GPU0") }]), None);
 }
+
+#[test]
+fn a_stated_c2c_rate_is_that_of_copies() {
+    let expected = |rate: &str| {
+        let nodes = "cpu0 = { kind = \"cpu\" }\nGPU0 = { kind = \"gpu\" }";
+        let link = format!("between = [\"cpu0\", \"GPU0\"]\nc2c = true\n{rate}");
+        let text = format!("name = \"m\"\n[nodes]\n{nodes}\n[[links]]\n{link}\n");
+        let machine = crate::catalogue::read_system(&text, "m").unwrap();
+        let model = Model::new(&machine, Parts::embedded());
+        predict(&model)[0].values[0][0].map(|v| v.round())
+    };
+    assert_eq!((expected("c2c_rate = 345.0"), expected("")), (Some(345.0), Some(450.0)));
+}

@@ -69,12 +69,19 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Machine, MachineKind};
+    use crate::fabric::{FabricBuilder, Node, NodeKind};
     use crate::fact::{Evidence, Fact, NcclGraph, NcclLog, NcclRank};
+    use crate::origin::Origin;
 
     #[test]
     fn rings_of_logs_and_graphs_are_counted_by_order() {
-        let mut machine = crate::catalogue::system("exxact-devbox").unwrap().unwrap();
-        let origin = machine.matrices[0].origin.clone();
+        let mut b = FabricBuilder::new();
+        for i in 0..4 {
+            b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
+        }
+        let mut machine = Machine::new("m", MachineKind::Captured, b.build().unwrap());
+        let origin = Origin { source: "nccl.txt".into(), tool: "NCCL", lines: None };
         let rank = |driver| NcclRank { driver: Some(driver), ..NcclRank::default() };
         let ranks = [(0, rank(3)), (1, rank(2)), (2, rank(9))].into();
         let log = NcclLog { ranks, rings: vec![vec![0, 1], vec![0, 1], vec![0, 2]], ..NcclLog::default() };
