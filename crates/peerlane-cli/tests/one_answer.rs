@@ -111,6 +111,9 @@ fn placed(machine: &Machine, gpus: usize, workload: Workload, transfers: f64) ->
     place(&model, &request).unwrap().choices[0].predicted.unwrap() * transfers
 }
 
+/// What is asked, of which machine, which transfers at once, and what each command answers.
+type Row<'a> = (&'a str, &'a Machine, &'a [Transfer], Vec<(&'a str, f64)>);
+
 #[test]
 fn all_commands_give_one_answer() {
     let gpus = ["GPU0", "GPU1", "GPU2", "GPU3"];
@@ -124,7 +127,7 @@ fn all_commands_give_one_answer() {
     let far = ["GPU0", "GPU5"];
     let through_host = [staged("GPU0", "GPU5"), staged("GPU5", "GPU0")];
     let design = compared(&h200);
-    let rows: [(&str, &Machine, &[Transfer], Vec<(&str, f64)>); 5] = [
+    let rows: [Row; 5] = [
         (
             "exxact-devbox, GPU0 and GPU1 both ways",
             &devbox,

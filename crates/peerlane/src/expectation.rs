@@ -267,7 +267,10 @@ pub(crate) struct Expectation<'a> {
 }
 
 /// Each transfer's answer with its interval; none where one has no rate.
-type Solved = Option<Rc<[(Answer, [Rate; 2])]>>;
+type Solved = Option<Rc<[Ranged]>>;
+
+/// An answer with the least and the most that its rate may be.
+type Ranged = (Answer, [Rate; 2]);
 
 impl<'a> Expectation<'a> {
     /// Of a model, with nothing solved yet.
@@ -336,14 +339,12 @@ impl<'a> Expectation<'a> {
             None => rate.bytes_per_second(),
         };
         let counted = if metric.direction == Some(Direction::Bidirectional) { answers.len() } else { 1 };
-        let sum = |of: &dyn Fn(&(Answer, [Rate; 2])) -> Rate| {
-            answers.iter().take(counted).map(of).map(sized).sum::<f64>() / per_unit
-        };
+        let sum = |of: fn(&Ranged) -> Rate| answers.iter().take(counted).map(of).map(sized).sum::<f64>() / per_unit;
         let (first, _) = answers.first()?;
         Some(Expected {
-            value: sum(&|(answer, _)| answer.rate),
-            low: sum(&|(_, [low, _])| *low),
-            high: sum(&|(_, [_, high])| *high),
+            value: sum(|(answer, _)| answer.rate),
+            low: sum(|(_, [low, _])| *low),
+            high: sum(|(_, [_, high])| *high),
             binding: Bottleneck { words: first.bottleneck.clone(), link: first.link },
         })
     }

@@ -1,6 +1,6 @@
 //! Interconnects that are rows of one table: what a system file says of them goes through every command's part of the library.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use peerlane::catalogue::{Parts, read_system, write_system};
 use peerlane::cluster::Cluster;

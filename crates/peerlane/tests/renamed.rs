@@ -1,5 +1,7 @@
 //! What a machine's GPUs are called changes no finding: names with hyphens, dots and slashes, and bare numbers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_system, system_names, system_text};
 use peerlane::check::{Context, Finding, check};
@@ -14,7 +16,9 @@ use peerlane::run::{Run, Subject};
 use peerlane::virtual_machine::VirtualMachine;
 
 /// How GPU N is called, and whether the names count up, so that three of them in a row are printed as a range.
-const SCHEMES: [(fn(usize) -> String, bool); 4] = [
+type Scheme = (fn(usize) -> String, bool);
+
+const SCHEMES: [Scheme; 4] = [
     (|n| format!("gpu-{n}"), true),
     (|n| n.to_string(), true),
     (|n| format!("rack.3/b-{n}"), true),

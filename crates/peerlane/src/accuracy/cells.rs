@@ -111,7 +111,7 @@ pub(super) fn observations(comparison: &Comparison, left_out: &Comparison) -> Ve
             Source::Matrix(observed) => observed.known_cause.clone(),
             Source::Statement(_) => None,
         };
-        (!cells.is_empty()).then(|| Observation { system, label, is_rate, in_text, known_cause, cells })
+        (!cells.is_empty()).then_some(Observation { system, label, is_rate, in_text, known_cause, cells })
     });
     all.collect()
 }

@@ -31,6 +31,9 @@ enum Trouble {
     OverLimit,
 }
 
+/// What is wrong, and the words that show it.
+type Sign = (Trouble, String);
+
 /// Devices in the same trouble.
 #[derive(Default)]
 struct Patients<'a> {
@@ -45,7 +48,7 @@ fn run(view: &View) -> Vec<Raised> {
     let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
     let hot = view.settings.hot_or_throttled.celsius;
     for evidence in &view.machine.evidence {
-        let found: Vec<(Option<String>, Option<(Trouble, String)>)> = match &evidence.fact {
+        let found: Vec<(Option<String>, Option<Sign>)> = match &evidence.fact {
             Fact::Gpus(gpus) => {
                 let name = |gpu| gpu_of(view, &by_address, gpu).map(|id| view.name(id).to_owned());
                 gpus.iter().map(|gpu| (name(gpu), judge(gpu, hot))).collect()

@@ -390,7 +390,7 @@ impl Count<'_, '_> {
             parts.fold((flow.lone, flow.held), |a, b| if b.0 < a.0 { b } else { a })
         };
         let moved: Vec<(u32, f64)> =
-            self.flows.iter().map(|f| slowest(f)).zip(&self.flows).map(|((r, kind), f)| (kind, f.bytes / r)).collect();
+            self.flows.iter().map(slowest).zip(&self.flows).map(|((r, kind), f)| (kind, f.bytes / r)).collect();
         let (free, repeats) = self.free(waits);
         let time = self.flows.iter().zip(&moved).map(|(f, (_, s))| f.start + s).fold(0.0, f64::max);
         let longer = time / free - 1.0;
