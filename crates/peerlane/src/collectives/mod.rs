@@ -1,6 +1,6 @@
 //! What collectives do, once: the rings that an all-reduce goes around, and what they carry.
 //!
-//! `compare`, `place`, `simulate` and the rules ask [`Rings::best`], so that one machine has one answer. How rings are
+//! `compare`, `place`, `simulate` and the rules ask `Rings::best`, so that one machine has one answer. How rings are
 //! found, and what their rate is, stands in `docs/compare.md`, *Rings*.
 
 mod bound;

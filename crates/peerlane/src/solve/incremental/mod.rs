@@ -1,6 +1,6 @@
 //! Weighted max-min fair rates of a set of flows that changes all the time.
 //!
-//! The same question as a [`Problem`], asked again and again with a few flows more or less. Flows of one demand are one
+//! The same question as a [`Problem`](super::Problem), asked again and again with a few flows more or less. Flows of one demand are one
 //! *class*. A change is repaired from the links of the classes that it concerns:
 //! a link whose flows changed shares its capacity anew, taking the rates that other links hold its flows to as given;
 //! that moves other links, the lowest level first, until none is left (`repair`). What then stands has the
