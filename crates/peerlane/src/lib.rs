@@ -11,46 +11,13 @@
 //!
 //! The library prints nothing, touches no GPU, and does no I/O outside [`evidence`].
 
-pub mod accuracy;
-pub mod assemble;
-pub mod assumed;
-pub mod case;
-pub mod catalogue;
-pub mod check;
-pub mod cluster;
-pub mod collectives;
-pub mod compare;
-pub mod comparison;
-pub mod copy_time;
-pub mod curve;
-pub mod evidence;
-pub mod expectation;
 pub mod export;
-pub mod fabric;
-pub mod fact;
-pub mod fault;
-pub mod fit;
-pub mod fleet;
-mod flows;
-pub mod gap;
-pub mod infer;
-pub mod lift;
-pub mod machine;
-pub mod matrix;
-pub mod measure;
-pub mod model;
-pub mod names;
-pub mod origin;
-pub mod place;
-pub mod plan;
-mod random;
-pub mod run;
-pub mod selftest;
-pub mod simulate;
-pub mod solve;
-pub mod stats;
-pub mod subject;
-pub mod transfer;
-pub mod units;
-pub mod virtual_machine;
-pub mod what_if;
+
+pub use peerlane_design::{case, cluster, compare, infer, lift, place, simulate, what_if};
+pub use peerlane_judge::{accuracy, check, fleet, selftest};
+pub use peerlane_machine::{
+    copy_time, curve, fabric, fact, fault, fit, gap, machine, matrix, names, origin, stats, subject, transfer, units,
+};
+pub use peerlane_measure::{measure, plan, run, virtual_machine};
+pub use peerlane_model::{assumed, collectives, comparison, expectation, model, solve};
+pub use peerlane_read::{assemble, catalogue, evidence};

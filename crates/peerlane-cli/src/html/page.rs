@@ -8,7 +8,7 @@ use super::document::ReportDocument;
 use crate::render::svg::escape;
 
 /// The template: `web/` builds it.
-const TEMPLATE: &str = include_str!("../../../../web/dist/report.html");
+const TEMPLATE: &str = include_str!("../../page/report.html");
 
 /// Where the template takes what; each stands in it once.
 const TITLE: &str = "PEERLANE-TITLE";

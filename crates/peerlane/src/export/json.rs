@@ -6,19 +6,19 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::check::{Finding, Verdict, Waived};
-use crate::cluster::{Cluster, ClusterSummary};
-use crate::comparison::MachineComparison;
-pub use crate::expectation::ExpectedCurve;
-use crate::expectation::ExpectedMatrix;
-use crate::fabric::{NodeKind, PathClass};
-use crate::machine::Machine;
-pub use crate::machine::description::{
+use peerlane_design::cluster::{Cluster, ClusterSummary};
+use peerlane_judge::check::{Finding, Verdict, Waived};
+use peerlane_machine::fabric::{NodeKind, PathClass};
+use peerlane_machine::machine::Machine;
+pub use peerlane_machine::machine::description::{
     Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
     ObservedCurve, ObservedMatrix, ObservedRateRow, ObservedRates, ObservedSeries,
 };
-use crate::matrix::{Operation, Quantity, Unit};
-use crate::model::rdma::RdmaDescription;
+use peerlane_machine::matrix::{Operation, Quantity, Unit};
+use peerlane_model::comparison::MachineComparison;
+pub use peerlane_model::expectation::ExpectedCurve;
+use peerlane_model::expectation::ExpectedMatrix;
+use peerlane_model::model::rdma::RdmaDescription;
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -286,7 +286,7 @@ pub struct ExplanationDocument {
     /// What was taken to be so in place of links' widths that no source tells.
     pub assumptions: Vec<String>,
     /// What would raise the rate from `a` to `b` alone, the greatest rise first.
-    pub lifts: Vec<crate::lift::Lift>,
+    pub lifts: Vec<peerlane_design::lift::Lift>,
     /// What was measured or published between the two.
     pub observed: Vec<ObservedCell>,
     /// The ways of RDMA between a GPU and a NIC; null between others.
@@ -355,9 +355,9 @@ pub struct ObservedCell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::{FindingKind, Severity};
-    use crate::fabric::{FabricBuilder, Link, LinkKind, Node, PcieGeneration, PcieWidth};
-    use crate::machine::MachineKind;
+    use peerlane_judge::check::{FindingKind, Severity};
+    use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, PcieGeneration, PcieWidth};
+    use peerlane_machine::machine::MachineKind;
 
     fn pair() -> Machine {
         let mut b = FabricBuilder::new();
@@ -396,7 +396,7 @@ mod tests {
             observed: String::new(),
             evidence: Vec::new(),
             mend: String::new(),
-            certainty: crate::check::Certainty::Likely,
+            certainty: peerlane_judge::check::Certainty::Likely,
             confirm: String::new(),
             cost: None,
         };
@@ -428,17 +428,17 @@ mod tests {
             ("check", schemars::schema_for!(CheckDocument)),
             ("systems", schemars::schema_for!(SystemsDocument)),
             ("explanation", schemars::schema_for!(ExplanationDocument)),
-            ("accuracy", schemars::schema_for!(crate::accuracy::Accuracy)),
-            ("nvml", schemars::schema_for!(crate::evidence::nvml::Snapshot)),
-            ("run", schemars::schema_for!(crate::run::Run)),
-            ("simulation", schemars::schema_for!(crate::simulate::answer::SimulationDocument)),
-            ("scaling", schemars::schema_for!(crate::simulate::scaling::ScalingDocument)),
-            ("sweep", schemars::schema_for!(crate::simulate::answer::SweepDocument)),
-            ("comparison", schemars::schema_for!(crate::compare::ComparisonDocument)),
-            ("selftest", schemars::schema_for!(crate::selftest::SelfTest)),
-            ("fleet", schemars::schema_for!(crate::fleet::Fleet)),
-            ("placement", schemars::schema_for!(crate::place::PlacementDocument)),
-            ("inference", schemars::schema_for!(crate::infer::Inference)),
+            ("accuracy", schemars::schema_for!(peerlane_judge::accuracy::Accuracy)),
+            ("nvml", schemars::schema_for!(peerlane_read::evidence::nvml::Snapshot)),
+            ("run", schemars::schema_for!(peerlane_measure::run::Run)),
+            ("simulation", schemars::schema_for!(peerlane_design::simulate::answer::SimulationDocument)),
+            ("scaling", schemars::schema_for!(peerlane_design::simulate::scaling::ScalingDocument)),
+            ("sweep", schemars::schema_for!(peerlane_design::simulate::answer::SweepDocument)),
+            ("comparison", schemars::schema_for!(peerlane_design::compare::ComparisonDocument)),
+            ("selftest", schemars::schema_for!(peerlane_judge::selftest::SelfTest)),
+            ("fleet", schemars::schema_for!(peerlane_judge::fleet::Fleet)),
+            ("placement", schemars::schema_for!(peerlane_design::place::PlacementDocument)),
+            ("inference", schemars::schema_for!(peerlane_design::infer::Inference)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");
         for (name, schema) in schemas {

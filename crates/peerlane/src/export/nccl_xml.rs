@@ -12,10 +12,12 @@ use std::fmt::Write;
 use quick_xml::escape::escape;
 
 use self::place::{BusIds, Group, groups};
-use crate::fabric::{CpuList, Fabric, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth};
-use crate::fact::{Fact, GpuFacts, PciDevice, PciRole};
-use crate::machine::Machine;
-use crate::names::gpu_number;
+use peerlane_machine::fabric::{
+    CpuList, Fabric, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PciAddress, PcieWidth,
+};
+use peerlane_machine::fact::{Fact, GpuFacts, PciDevice, PciRole};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::names::gpu_number;
 
 /// NCCL's stand-in for an NVSwitch, or another far end, whose address is not known.
 const HIDDEN: &str = "fffffff:ffff:ff";
@@ -342,11 +344,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::evidence::{Text, scan_text};
-    use crate::fabric::{FabricBuilder, GpuLink, Link, PcieGeneration};
-    use crate::fact::{Evidence, HostFacts, NvlinkEnd, PciTree};
-    use crate::machine::MachineKind;
-    use crate::origin::Origin;
+    use peerlane_machine::fabric::{FabricBuilder, GpuLink, Link, PcieGeneration};
+    use peerlane_machine::fact::{Evidence, HostFacts, NvlinkEnd, PciTree};
+    use peerlane_machine::machine::MachineKind;
+    use peerlane_machine::origin::Origin;
+    use peerlane_read::evidence::{Text, scan_text};
 
     fn pcie(generation: PcieGeneration, lanes: u8) -> LinkKind {
         LinkKind::pcie(PcieWidth::new(generation, lanes))

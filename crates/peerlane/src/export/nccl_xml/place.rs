@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::fabric::{Fabric, NodeId, NodeKind, PciAddress};
+use peerlane_machine::fabric::{Fabric, NodeId, NodeKind, PciAddress};
 
 /// What tells one `<cpu>` from another, in the order they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ impl BusIds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fabric::{FabricBuilder, Node};
+    use peerlane_machine::fabric::{FabricBuilder, Node};
 
     #[test]
     fn made_up_bus_ids_collide_with_none() {

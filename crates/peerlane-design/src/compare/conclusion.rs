@@ -1,0 +1,270 @@
+//! What a comparison comes to, in sentences that cite its figures.
+
+use std::cmp::Ordering;
+
+use super::{Design, Figure, Seen};
+use peerlane_machine::names::ranges;
+
+/// Designs are alike in a figure where the best is less than this above the worst.
+const ALIKE: f64 = 1.05;
+
+/// A figure by which designs are ranked.
+struct Measure {
+    /// Where it stands in a sentence: `worst pair one way`.
+    name: &'static str,
+    unit: &'static str,
+    /// Whether less is better.
+    less: bool,
+    of: fn(&Design) -> Option<Value>,
+}
+
+/// A figure of one design.
+struct Value {
+    predicted: Option<f64>,
+    seen: Option<Seen>,
+    /// What it is about and what binds it.
+    detail: String,
+}
+
+impl Value {
+    /// What was seen, or what is predicted: never the one of one design against the other of another.
+    fn ranked(&self, by_seen: bool) -> Option<f64> {
+        let seen = self.seen.as_ref().map(|s| (s.low + s.high) / 2.0);
+        if by_seen { seen } else { self.predicted }.filter(|v| *v > 0.0)
+    }
+
+    /// `12.99 GB/s predicted, 12.85 published`.
+    fn said(&self, unit: &str) -> String {
+        let predicted = self.predicted.map(|v| format!("{} {unit} predicted", number(v)));
+        let seen = self.seen.as_ref().map(|s| {
+            let value =
+                if s.low == s.high { number(s.low) } else { format!("{} to {}", number(s.low), number(s.high)) };
+            let basis = if s.published { "published" } else { "measured" };
+            if self.predicted.is_some() { format!("{value} {basis}") } else { format!("{value} {unit} {basis}") }
+        });
+        let both: Vec<String> = [predicted, seen].into_iter().flatten().collect();
+        both.join(", ")
+    }
+}
+
+fn of_figure(figure: &Figure, detail: String) -> Value {
+    Value { predicted: Some(figure.rate), seen: figure.seen.clone(), detail }
+}
+
+fn bound(figure: &Figure) -> String {
+    format!("bound by {}", figure.bottleneck)
+}
+
+/// The figures that designs of different sizes can be ranked by, in the order in which they are told.
+const MEASURES: [Measure; 7] = [
+    Measure {
+        name: "worst pair one way",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let alone = d.pair.as_ref()?;
+            let [a, b] = &alone.worst_pair;
+            Some(of_figure(&alone.worst, format!("{a} → {b}, {}", bound(&alone.worst))))
+        },
+    },
+    Measure {
+        name: "worst pair both ways",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let alone = d.pair_both_ways.as_ref()?;
+            let [a, b] = &alone.worst_pair;
+            Some(of_figure(&alone.worst, format!("{a} ↔ {b}, {}", bound(&alone.worst))))
+        },
+    },
+    Measure {
+        name: "bisection per GPU",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let cut = d.bisection.as_ref()?;
+            let figure = Figure { rate: cut.figure.rate / d.gpus as f64, seen: None, ..cut.figure.clone() };
+            let halves = format!("{} against {}", ranges(&cut.one), ranges(&cut.other));
+            Some(of_figure(&figure, format!("{} in all, {halves}, {}", number(cut.figure.rate), bound(&cut.figure))))
+        },
+    },
+    Measure {
+        name: "all-to-all of equal messages per GPU",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let all = d.all_to_all.as_ref()?;
+            let figure = Figure { rate: all.equal.rate / d.gpus as f64, seen: None, ..all.equal.clone() };
+            Some(of_figure(&figure, format!("{} in all, {}", number(all.equal.rate), bound(&all.equal))))
+        },
+    },
+    Measure {
+        name: "ring all-reduce",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let ring = d.ring_all_reduce.as_ref()?;
+            Some(of_figure(&ring.figure, bound(&ring.figure)))
+        },
+    },
+    Measure {
+        name: "slowest GPU while hosts feed all",
+        unit: "GB/s",
+        less: false,
+        of: |d| {
+            let feed = d.host_feed.as_ref()?;
+            let to = &feed.slowest_pair[1];
+            Some(of_figure(&feed.slowest, format!("{to}, {}", bound(&feed.slowest))))
+        },
+    },
+    Measure {
+        name: "longest latency",
+        unit: "us",
+        less: true,
+        of: |d| {
+            let latency = d.latency.as_ref()?;
+            let [a, b] = &latency.most_pair;
+            let evidence = latency.evidence.clone();
+            let seen = Seen { low: latency.most, high: latency.most, published: latency.published, evidence };
+            Some(Value { predicted: None, seen: Some(seen), detail: format!("{a} → {b}") })
+        },
+    },
+];
+
+/// The sentences: what each figure says, who is ahead, whom peer access reaches, and what unused lanes are worth.
+pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
+    let mut said = Vec::new();
+    let mut ahead: Vec<(&str, Vec<&str>)> = designs.iter().map(|d| (d.name.as_str(), Vec::new())).collect();
+    let mut told = 0;
+    let mut alike = Vec::new();
+    for measure in &MEASURES {
+        let values: Vec<(&Design, Value)> = designs.iter().filter_map(|d| Some((d, (measure.of)(d)?))).collect();
+        let by_seen = values.iter().all(|(_, v)| v.seen.is_some() || v.predicted.is_none());
+        let ranked = values.into_iter().filter_map(|(d, v)| v.ranked(by_seen).map(|r| (d, v, r)));
+        let mut known: Vec<(&Design, Value, f64)> = ranked.collect();
+        if known.len() < 2 {
+            continue;
+        }
+        let better = |a: &f64, b: &f64| if measure.less { a.total_cmp(b) } else { b.total_cmp(a) };
+        known.sort_by(|a, b| better(&a.2, &b.2));
+        let (Some(best), Some(worst)) = (known.first(), known.last()) else { continue };
+        let ratio = if measure.less { worst.2 / best.2 } else { best.2 / worst.2 };
+        if ratio < ALIKE {
+            alike.push(format!("{} ({} {})", measure.name, span(worst.2, best.2), measure.unit));
+            continue;
+        }
+        told += 1;
+        for (design, _, value) in &known {
+            let near = if measure.less { value / best.2 } else { best.2 / value };
+            if near < ALIKE
+                && let Some((_, wins)) = ahead.iter_mut().find(|(name, _)| *name == design.name)
+            {
+                wins.push(measure.name);
+            }
+        }
+        let times = if measure.less { "times as long" } else { "times less" };
+        let factor = if measure.less {
+            format!("{} {times}", number(ratio))
+        } else {
+            format!("a factor of {} less", number(ratio))
+        };
+        said.push(format!(
+            "{}: {} has {} ({}); {} has {} ({}), {factor}.",
+            capital(measure.name),
+            best.0.name,
+            best.1.said(measure.unit),
+            best.1.detail,
+            worst.0.name,
+            worst.1.said(measure.unit),
+            worst.1.detail,
+        ));
+    }
+    if !alike.is_empty() {
+        said.push(format!("Alike within 5 %: {}.", alike.join(", ")));
+    }
+    said.splice(0..0, verdict(&ahead, told));
+    said.extend(reach(designs));
+    said.extend(designs.iter().filter_map(remedy));
+    said
+}
+
+/// Who is ahead, and where it is not.
+fn verdict(ahead: &[(&str, Vec<&str>)], ranked: usize) -> Option<String> {
+    let most = ahead.iter().map(|(_, wins)| wins.len()).max().filter(|_| ranked > 0)?;
+    let first: Vec<&str> = ahead.iter().filter(|(_, wins)| wins.len() == most).map(|(name, _)| *name).collect();
+    let of = format!("{most} of the {ranked} figures that tell the designs apart");
+    Some(match first.as_slice() {
+        [] => return None,
+        [only] => {
+            let wins = ahead.iter().find(|(name, _)| name == only).map(|(_, wins)| wins.join(", ")).unwrap_or_default();
+            format!("{only} is ahead, or within 5 % of the best, in {of}: {wins}.")
+        }
+        several => format!("{} are each ahead, or within 5 % of the best, in {of}.", several.join(" and ")),
+    })
+}
+
+/// Which designs let GPUs reach each other without host memory.
+fn reach(designs: &[Design]) -> Option<String> {
+    let known: Vec<(&Design, usize, usize)> =
+        designs.iter().filter_map(|d| d.reach.map(|r| (d, r.direct, r.of))).collect();
+    if known.is_empty() {
+        return None;
+    }
+    let share = |(direct, of): (usize, usize)| match direct.cmp(&of) {
+        Ordering::Equal => format!("all {of}"),
+        _ if direct == 0 => format!("none of {of}"),
+        _ => format!("{direct} of {of}"),
+    };
+    let each: Vec<String> =
+        known.iter().map(|(d, direct, of)| format!("{} in {}", share((*direct, *of)), d.name)).collect();
+    Some(format!("Ordered pairs of GPUs that copy directly, not through host memory: {}.", each.join(", ")))
+}
+
+/// What a design would be with the lanes that it leaves unused.
+fn remedy(design: &Design) -> Option<String> {
+    let remedy = design.remedy.as_ref()?;
+    let change = |what: &str, before: Option<f64>, after: Option<f64>| {
+        let (before, after) = before.zip(after)?;
+        (after > before * ALIKE).then(|| format!("{what} from {} to {} GB/s", number(before), number(after)))
+    };
+    let changes: Vec<String> = [
+        change("worst pair goes", design.pair.as_ref().map(|p| p.worst.rate), remedy.worst_pair),
+        change("ring all-reduce", design.ring_all_reduce.as_ref().map(|r| r.figure.rate), remedy.ring_all_reduce),
+        change(
+            "slowest GPU fed by the host with the rest",
+            design.host_feed.as_ref().map(|f| f.slowest.rate),
+            remedy.host_feed_slowest,
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    (!changes.is_empty()).then(|| {
+        format!(
+            "{} leaves lanes unused: with {}, its {} (predicted).",
+            design.name,
+            remedy.what,
+            changes.join(", its ")
+        )
+    })
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+fn span(low: f64, high: f64) -> String {
+    let (low, high) = (number(low), number(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// About three digits.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}

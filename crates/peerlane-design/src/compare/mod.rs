@@ -1,0 +1,228 @@
+//! Designs and runs side by side: the same figures of each, predicted, and measured or published beside.
+//!
+//! `docs/compare.md` defines every figure. One file holds one figure or one family of them; all are answers of
+//! [`peerlane_model::model`] to sets of transfers, so that what binds is always named.
+
+mod bisection;
+mod conclusion;
+mod lanes;
+mod latency;
+mod observed;
+mod pairs;
+mod remedy;
+mod ring;
+#[cfg(test)]
+mod tests;
+mod together;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+pub use bisection::Bisection;
+pub use lanes::Lanes;
+pub use latency::Latency;
+pub use observed::Seen;
+pub use pairs::{Alone, Reach};
+pub use remedy::Remedy;
+pub use ring::AllReduce;
+pub use together::{AllToAll, AllToOne, Figure, Together};
+
+use crate::lift::{Lift, lifts};
+use peerlane_machine::machine::{Facts, Machine};
+use peerlane_machine::matrix::{Direction, Engine, Operation};
+use peerlane_measure::run::Run;
+use peerlane_model::assumed::Assumed;
+use peerlane_model::flows::Flows;
+use peerlane_model::model::{Assume, Model, PeerAccess, Transfer};
+use peerlane_read::catalogue::Parts;
+
+/// Up to so many GPUs all pairs, splits and rings are looked at; of more, only what goes with host memory.
+pub const MOST_COMPARED: usize = 128;
+
+/// One machine to be compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'s> {
+    /// What the comparison calls it; no two alike.
+    pub name: &'s str,
+    /// The machine.
+    pub machine: &'s Machine,
+    /// The run that measured it, if there is one.
+    pub run: Option<&'s Run>,
+}
+
+/// What `compare --json` writes.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ComparisonDocument {
+    /// Names this format.
+    #[schemars(extend("const" = "peerlane/comparison/1"))]
+    pub schema: &'static str,
+    /// The designs, in the order given.
+    pub designs: Vec<Design>,
+    /// What follows, in sentences that cite the figures.
+    pub conclusion: Vec<String>,
+}
+
+/// The figures of one design. Rates are in GB/s of 10⁹ bytes; a figure that cannot be told is null.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Design {
+    /// What it is called here.
+    pub name: String,
+    /// What it is.
+    pub title: Option<String>,
+    /// How many GPUs.
+    pub gpus: usize,
+    /// One GPU to another, every ordered pair alone.
+    pub pair: Option<Alone>,
+    /// Two GPUs both ways at once, summed, every pair alone.
+    pub pair_both_ways: Option<Alone>,
+    /// The worst even split.
+    pub bisection: Option<Bisection>,
+    /// Every GPU to every other.
+    pub all_to_all: Option<AllToAll>,
+    /// All GPUs but one to that one at once.
+    pub all_to_one: Option<AllToOne>,
+    /// Rings of an all-reduce.
+    pub ring_all_reduce: Option<AllReduce>,
+    /// Host memory to a GPU, each alone.
+    pub from_host: Option<Alone>,
+    /// A GPU to host memory, each alone.
+    pub to_host: Option<Alone>,
+    /// Host memory to every GPU at once, from the memory nearest to each.
+    pub host_feed: Option<Together>,
+    /// Every GPU to host memory at once.
+    pub host_drain: Option<Together>,
+    /// Latencies between GPUs.
+    pub latency: Option<Latency>,
+    /// Which GPUs reach which directly.
+    pub reach: Option<Reach>,
+    /// PCIe lanes.
+    pub lanes: Lanes,
+    /// Price, size, power and computing rate, as a source states them.
+    pub facts: Facts,
+    /// What would lift the worst pair, the greatest rise first.
+    pub lifts: Vec<Lift>,
+    /// What it would be with every link of its GPUs as wide as slots and parts allow, where some are narrower.
+    pub remedy: Option<Remedy>,
+    /// Why figures are missing.
+    pub unknown: Vec<String>,
+    /// What was taken to be so where no source tells, and figures stand on it.
+    pub assumptions: Vec<String>,
+}
+
+/// Compares them.
+pub fn compare(subjects: &[Subject], parts: &Parts) -> ComparisonDocument {
+    let designs: Vec<Design> = subjects.iter().map(|s| design(s, parts)).collect();
+    let conclusion = conclusion::sentences(&designs);
+    ComparisonDocument { schema: "peerlane/comparison/1", designs, conclusion }
+}
+
+/// All figures of one.
+fn design(subject: &Subject, parts: &Parts) -> Design {
+    let Subject { name, machine, run } = *subject;
+    let assumed = Assumed::of(machine, parts);
+    let model = assumed.model(parts, Assume::Usual);
+    let gpus = machine.fabric.of_kind(peerlane_machine::fabric::NodeKind::Gpu).count();
+    let mut design = Design {
+        name: name.to_owned(),
+        title: machine.title.clone(),
+        gpus,
+        pair: None,
+        pair_both_ways: None,
+        bisection: None,
+        all_to_all: None,
+        all_to_one: None,
+        ring_all_reduce: None,
+        from_host: None,
+        to_host: None,
+        host_feed: None,
+        host_drain: None,
+        latency: None,
+        reach: None,
+        lanes: lanes::lanes(machine, parts),
+        facts: machine.facts,
+        lifts: Vec::new(),
+        remedy: None,
+        unknown: Vec::new(),
+        assumptions: assumed.sentences(&model),
+    };
+    if gpus <= MOST_COMPARED {
+        design.among_gpus(&model);
+        design.remedy = remedy::remedy(&model);
+    } else {
+        design.unknown.push(format!("{gpus} GPUs: what is among more than {MOST_COMPARED} is not looked at"));
+    }
+    design.with_host(&model, gpus);
+    if let Some(run) = run {
+        design.measured(run);
+    }
+    design
+}
+
+impl Design {
+    fn among_gpus(&mut self, model: &Model) {
+        let flows = Flows::new(model, Engine::Ce);
+        self.unknown.extend(flows.unknown.clone());
+        self.pair = pairs::one_way(&flows);
+        self.pair_both_ways = pairs::both_ways(&flows);
+        for (alone, direction) in
+            [(&mut self.pair, Direction::Unidirectional), (&mut self.pair_both_ways, Direction::Bidirectional)]
+        {
+            if let Some(alone) = alone {
+                alone.see(observed::pairs(&flows, direction));
+            }
+        }
+        self.bisection = bisection::bisection(&flows);
+        self.all_to_all = together::all_to_all(&flows);
+        self.all_to_one = together::all_to_one(&flows);
+        // NCCL's rings are driven by kernels
+        self.ring_all_reduce = ring::all_reduce(&Flows::new(model, Engine::Sm));
+        if let Some(ring) = &mut self.ring_all_reduce {
+            ring.figure.seen = observed::all_reduce(model.machine, flows.gpus());
+        }
+        self.latency = latency::latency(&flows);
+        self.reach = pairs::reach(&flows);
+        if let Some(worst) = &self.pair {
+            let find = |name: &String| model.machine.fabric.find(name);
+            let [a, b] = &worst.worst_pair;
+            if let (Some(source), Some(destination)) = (find(a), find(b)) {
+                let (engine, op, peer) = (Engine::Ce, Operation::Write, PeerAccess::Enabled);
+                self.lifts = lifts(model, &Transfer { source, destination, engine, op, peer });
+            }
+        }
+    }
+
+    fn with_host(&mut self, model: &Model, gpus: usize) {
+        self.from_host = pairs::host(model, true);
+        self.to_host = pairs::host(model, false);
+        self.host_feed = together::host_feed(model, true);
+        self.host_drain = together::host_feed(model, false);
+        for (alone, from_host) in [(&mut self.from_host, true), (&mut self.to_host, false)] {
+            if let Some(alone) = alone {
+                alone.see(observed::host(model.machine, from_host));
+            }
+        }
+        if self.from_host.is_none() && gpus > 0 {
+            self.unknown.push("no path with a known rate leads from host memory to all GPUs".to_owned());
+        }
+    }
+
+    /// Sets that a run measured.
+    fn measured(&mut self, run: &Run) {
+        if let Some(all_to_one) = &mut self.all_to_one {
+            all_to_one.worst.seen = observed::all_to_one(run, self.gpus);
+        }
+        for (together, from_host) in [(&mut self.host_feed, true), (&mut self.host_drain, false)] {
+            if let (Some(together), Some((sum, slowest))) = (together, observed::host_feed(run, self.gpus, from_host)) {
+                (together.sum.seen, together.slowest.seen) = (Some(sum), Some(slowest));
+            }
+        }
+    }
+}
+
+impl Alone {
+    fn see(&mut self, seen: Option<observed::Both>) {
+        if let Some(observed::Both { worst, mean }) = seen {
+            (self.worst.seen, self.mean.seen) = (Some(worst), Some(mean));
+        }
+    }
+}

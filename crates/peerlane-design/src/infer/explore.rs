@@ -1,0 +1,301 @@
+//! The whole experiment on a machine: each direction by itself, then whether directions disturb each other.
+
+use std::collections::BTreeMap;
+
+use super::adaptive::{Design, Outcome, experiment, most_sets};
+use super::document::{Asked, Beside, Experiment, Inference, InferredGroup, Rate, SCHEMA, Unidentifiable};
+use super::flows::{ALLOCATIONS, Flow, Way, flows, plan};
+use super::members::Members;
+use super::trials::{Noise, Trial};
+use peerlane_machine::machine::Machine;
+use peerlane_measure::plan::Plan;
+use peerlane_measure::run::Cell;
+
+/// The least noise that is taken for granted, whatever the samples of a moment say: of one allocation of one flow, and
+/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver
+/// does is not true to better than this.
+const NOISE: Noise = Noise::ALONE;
+
+/// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 186 GB/s
+/// by two, 200 by three and 202 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
+const BOTH: Noise = Noise { each: 0.05, common: 0.06 };
+
+/// The most that is taken for noise of one flow: of four H200 GPUs that all write to host memory, one allocation in some has
+/// half the rate of the others, and noise so large would hide every limit.
+const MOST_NOISE: f64 = 0.06;
+
+/// The mean range of three values of a normal distribution is 1.69 standard deviations (Tippett 1925).
+const RANGE_OF_THREE: f64 = 1.69;
+
+/// Flows that keep this share of their rates beside others are independent of them, or all but so: engines that serve both
+/// lose a little by it, where a limit that both fill takes far more.
+pub(super) const INDEPENDENT: [f64; 2] = [0.965, 0.9];
+
+/// Sets that were not driven and are named; the rest are counted.
+const NAMED: usize = 6;
+
+/// Asks a machine for the rates of chosen sets of transfers, each direction by itself, and says what they share.
+///
+/// `ask` answers a plan of one step with its cells. A flow that has no value alone is left out and noted; where a set has
+/// none, its direction ends there. Its error ends the experiment.
+pub fn explore<E>(
+    machine: &Machine,
+    source: &str,
+    ways: &[Way],
+    ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
+) -> Result<Inference, E> {
+    let mut found = Inference::empty(&machine.name, source);
+    let mut whole: BTreeMap<Way, Vec<Flow>> = BTreeMap::new();
+    for way in ways {
+        if let Some(flows) = one_way(machine, *way, ask, &mut found)? {
+            whole.insert(*way, flows);
+        }
+    }
+    for way in [Way::HostToDevice, Way::DeviceToHost] {
+        if let (Some(host), Some(peers)) = (whole.get(&way), whole.get(&Way::GpuToGpu)) {
+            found.beside.extend(beside(way, host, peers, ask)?);
+        }
+    }
+    Ok(found)
+}
+
+impl Inference {
+    /// Of which nothing is known yet.
+    pub(super) fn empty(machine: &str, source: &str) -> Self {
+        Inference {
+            schema: SCHEMA.to_owned(),
+            machine: machine.to_owned(),
+            source: source.to_owned(),
+            groups: Vec::new(),
+            unidentifiable: Vec::new(),
+            rate_groups: Vec::new(),
+            beside: Vec::new(),
+            asked: Vec::new(),
+            experiments: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+/// What flows with host memory and flows between GPUs leave of each other. Each kind by itself is asked again, next to both
+/// at once, since what contends hangs on where its memory lies.
+fn beside<E>(
+    way: Way,
+    host: &[Flow],
+    peers: &[Flow],
+    ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
+) -> Result<Option<Beside>, E> {
+    let mut sums = |flows: [&[Flow]; 2]| -> Result<Option<[f64; 2]>, E> {
+        let all = || flows.into_iter().flatten();
+        let Ok(rates) = rates(&ask(&plan(all()))?, all()) else { return Ok(None) };
+        let (a, b) = rates.split_at(flows[0].len());
+        Ok(Some([a.iter().sum(), b.iter().sum()]))
+    };
+    let (Some([by_host, _]), Some([_, by_peers])) = (sums([host, &[]])?, sums([&[], peers])?) else { return Ok(None) };
+    let Some(rates) = sums([host, peers])? else { return Ok(None) };
+    let kept = [rates[0] / by_host, rates[1] / by_peers];
+    Ok(Some(Beside { directions: [way, Way::GpuToGpu], kept, rates }))
+}
+
+/// The experiment on one direction. Gives its flows, if they could be asked.
+fn one_way<E>(
+    machine: &Machine,
+    way: Way,
+    ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
+    found: &mut Inference,
+) -> Result<Option<Vec<Flow>>, E> {
+    let mut known: Vec<Flow> = Vec::new();
+    let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
+    let mut widths: Vec<f64> = Vec::new();
+    let (mut refused, mut staged) = (Vec::new(), Vec::new());
+    for flow in flows(machine, way).into_iter().take(Members::MOST) {
+        let mut last = None;
+        for flow in [Some(flow.clone()), flow.staged()].into_iter().flatten() {
+            let cells = ask(&plan(std::iter::once(&flow)))?;
+            match rates(&cells, std::iter::once(&flow)) {
+                Ok(alone) => {
+                    if flow.is_staged() {
+                        staged.push(flow.name.clone());
+                    }
+                    widths.extend(width(&cells));
+                    pilot.insert(Members::one(known.len()), alone);
+                    known.push(flow);
+                    last = None;
+                    break;
+                }
+                Err(why) => last = Some(why),
+            }
+        }
+        refused.extend(last.map(|why| (flow.name, why)));
+    }
+    if let Some((_, why)) = refused.first() {
+        let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), names.join(", ")));
+    }
+    if !staged.is_empty() {
+        let names = staged.join(", ");
+        found.notes.push(format!("{}: {names} go through host memory, since there is no direct way", way.words()));
+    }
+    if known.is_empty() {
+        return Ok(None);
+    }
+    let all = Members::first(known.len());
+    if known.len() > 1 {
+        let cells = ask(&plan(known.iter()))?;
+        if let Ok(together) = rates(&cells, known.iter()) {
+            widths.extend(width(&cells));
+            pilot.insert(all, together);
+        }
+    }
+    widths.sort_by(f64::total_cmp);
+    let usual = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
+    let least = noise(way);
+    let noise = Noise { each: (usual / RANGE_OF_THREE).min(MOST_NOISE).max(least.each), ..least };
+    let design = Design { noise, repeats: ALLOCATIONS, sets: most_sets(known.len()) };
+    let outcome = experiment(known.len(), design, |set| -> Result<Trial, Stop<E>> {
+        let rates = match pilot.remove(&set) {
+            Some(rates) => rates,
+            None => {
+                let flows = || set.iter().filter_map(|i| known.get(i));
+                let cells = ask(&plan(flows())).map_err(Stop::Error)?;
+                rates(&cells, flows()).map_err(|why| Stop::NoValue { set, why })?
+            }
+        };
+        Ok(Trial { set, rates, repeats: ALLOCATIONS })
+    });
+    match outcome {
+        Ok(outcome) => {
+            let names: Vec<String> = known.iter().map(|f| f.name.clone()).collect();
+            found.add(way, &names, &outcome, Some((design.sets, design.repeats)));
+            Ok(Some(known))
+        }
+        Err(Stop::Error(error)) => Err(error),
+        Err(Stop::NoValue { set, why }) => {
+            let names: Vec<&str> = set.iter().filter_map(|i| known.get(i)).map(|f| f.name.as_str()).collect();
+            let names = peerlane_machine::names::list(&names);
+            found
+                .notes
+                .push(format!("{}: the set of {names} has no value, so that nothing is concluded: {why}", way.words()));
+            Ok(None)
+        }
+    }
+}
+
+/// The noise that is taken for granted.
+pub(super) fn noise(way: Way) -> Noise {
+    if way == Way::Both { BOTH } else { NOISE }
+}
+
+/// Why an experiment ends early.
+enum Stop<E> {
+    Error(E),
+    NoValue { set: Members, why: String },
+}
+
+/// The rate of each flow by the cells of a step, in GB/s; else why there is none.
+fn rates<'a>(cells: &[Cell], flows: impl Iterator<Item = &'a Flow>) -> Result<Vec<f64>, String> {
+    let Some(cell) = cells.first() else { return Err("it was not answered".to_owned()) };
+    let Some(estimate) = cell.usable() else {
+        let why = cell.flags.iter().find(|f| f.kind.voids()).map(ToString::to_string);
+        return Err(why.unwrap_or_else(|| "it has no value".to_owned()));
+    };
+    // a set of one transfer needs no list
+    let each: Vec<f64> =
+        if cell.each.is_empty() { vec![estimate.value] } else { cell.each.iter().map(|e| e.value).collect() };
+    let mut left = each.into_iter();
+    let rates: Vec<f64> = flows.map(|f| left.by_ref().take(f.transfers.len()).sum()).collect();
+    match rates.iter().all(|r| *r > 0.0 && r.is_finite()) {
+        true => Ok(rates),
+        false => Err("a rate is missing".to_owned()),
+    }
+}
+
+/// Relative widths of the intervals of a step's transfers.
+fn width(cells: &[Cell]) -> Vec<f64> {
+    let cell = cells.first();
+    let each = cell.into_iter().flat_map(|c| c.each.iter().copied().chain(c.usable().filter(|_| c.each.is_empty())));
+    each.filter(|e| e.value > 0.0).map(|e| (e.high - e.low) / e.value).collect()
+}
+
+impl Inference {
+    /// Adds what the trials of one direction came to. `design` is how many sets were allowed, and the repeats of each.
+    pub(super) fn add(&mut self, way: Way, names: &[String], outcome: &Outcome, design: Option<(usize, usize)>) {
+        let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
+        let first = self.experiments.len();
+        for trial in &outcome.trials {
+            let rates = trial.rates.iter().map(|r| digits(*r)).collect();
+            self.experiments.push(Experiment { direction: way, members: named(trial.set), rates });
+        }
+        for support in &outcome.supports {
+            self.groups.push(InferredGroup {
+                members: named(support.group.members),
+                direction: way,
+                capacity: digits(support.group.capacity),
+                low: digits(support.low),
+                high: digits(support.high),
+                confidence: digits(support.confidence),
+                sets: support.full_in.iter().map(|i| first + i).collect(),
+            });
+        }
+        let alone = names.iter().zip(&outcome.hypothesis.solo);
+        self.asked.push(Asked {
+            direction: way,
+            flows: names.len(),
+            alone: alone.map(|(flow, rate)| Rate { flow: flow.clone(), rate: digits(*rate) }).collect(),
+            sets: outcome.trials.len(),
+            allowed: design.map(|d| d.0),
+            repeats: design.map(|d| d.1),
+        });
+        self.cannot_tell(way, names, outcome);
+    }
+
+    /// What the trials leave open: what no set fills, and what was not driven.
+    fn cannot_tell(&mut self, way: Way, names: &[String], outcome: &Outcome) {
+        let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
+        let most = |set: Members| {
+            let sums = outcome.trials.iter().filter(|t| set.within(t.set)).map(|t| t.sum_of(set));
+            sums.reduce(f64::max).map(digits)
+        };
+        let all = Members::first(names.len());
+        let groups = &outcome.hypothesis.groups;
+        let covered = groups.iter().any(|g| g.members == all);
+        if all.len() > 1 && !covered && outcome.trials.iter().any(|t| t.set == all) {
+            self.unidentifiable.push(Unidentifiable {
+                members: named(all),
+                direction: way,
+                at_least: most(all),
+                why: "no set of these fills a limit that all share, if there is one".to_owned(),
+                would_tell: Vec::new(),
+            });
+        }
+        let mut undriven: Vec<Members> = outcome.undriven.clone();
+        undriven.sort_by_key(|m| (m.len(), *m));
+        let more = undriven.len().saturating_sub(NAMED);
+        for set in undriven.into_iter().take(NAMED) {
+            let at_least = most(set);
+            let why = match at_least {
+                Some(_) => "no set made these carry what they could together",
+                None => "no set held all of these",
+            };
+            self.unidentifiable.push(Unidentifiable {
+                members: named(set),
+                direction: way,
+                at_least,
+                why: why.to_owned(),
+                would_tell: vec![named(set)],
+            });
+        }
+        if more > 0 {
+            self.notes.push(format!("{}: {more} more sets were not driven as far as they can be", way.words()));
+        }
+    }
+}
+
+/// With four digits that matter, so that a document shows no more than is known.
+pub(super) fn digits(x: f64) -> f64 {
+    if x == 0.0 || !x.is_finite() {
+        return x;
+    }
+    let scale = 10_f64.powi(3 - x.abs().log10().floor() as i32);
+    (x * scale).round() / scale
+}

@@ -1,0 +1,11 @@
+//! What to build and how to use it: clusters and the workloads on them, limits that rates betray, changes of a design,
+//! designs side by side, and where jobs should go.
+
+pub mod case;
+pub mod cluster;
+pub mod compare;
+pub mod infer;
+pub mod lift;
+pub mod place;
+pub mod simulate;
+pub mod what_if;

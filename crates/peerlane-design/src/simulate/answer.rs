@@ -1,0 +1,260 @@
+//! What a simulation tells: a time for each size, what it was spent on, and which resource would help most if it were
+//! faster. One JSON document, `peerlane/simulation/2`.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::SimulateError;
+use super::outcome::{Outcome, STARTING, run};
+use super::program::Program;
+use super::workload::{NodeRings, Workload};
+use crate::cluster::{Cluster, Router, component};
+use peerlane_machine::matrix::Engine;
+use peerlane_machine::units::Bytes;
+use peerlane_model::collectives::Ring;
+use peerlane_read::catalogue::Parts;
+
+/// Least share of the transfers' time that is told, and tried for what would help.
+const LEAST_SHARE: f64 = 0.001;
+/// With more GPUs than this, what nodes do by themselves is simulated once for all of them.
+const MOST_TOLD: usize = 4096;
+/// Most groups of resources that are tried for what would help.
+const MOST_TRIED: usize = 6;
+
+/// The document.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SimulationDocument {
+    /// `peerlane/simulation/2`.
+    #[schemars(extend("const" = "peerlane/simulation/2"))]
+    pub schema: &'static str,
+    /// The machine or cluster.
+    pub target: String,
+    /// The workload, as it can be written on a command line.
+    pub workload: String,
+    /// GPUs that take part.
+    pub gpus: usize,
+    /// The rings that a collective goes around, or of several nodes those within a node; without names of nodes. While all
+    /// run, their rates add up to what the bus bandwidth of one machine comes to for large sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rings: Option<Vec<Ring>>,
+    /// One for each size, in their order.
+    pub points: Vec<Point>,
+    /// Whether every time is an exact answer of the model.
+    pub exact: bool,
+    /// Why one is not, where that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inexact_because: Option<String>,
+    /// Where links have failed, whether any transfer would have taken one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rerouted: Option<bool>,
+    /// What would help most at the largest size, the best first; only where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub helps: Option<Vec<Help>>,
+    /// What is assumed of the cluster, in sentences.
+    pub assumptions: Vec<String>,
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Point {
+    /// Bytes; of a trace, those of all transfers.
+    pub size: u64,
+    /// Time in seconds.
+    pub time: f64,
+    /// Size over time, in GB/s.
+    pub algbw: f64,
+    /// What nccl-tests calls the bandwidth of the bus, in GB/s, where it has such a test.
+    pub busbw: Option<f64>,
+    /// What a GPU sends on average, in GB/s: all bytes over the number of GPUs and the time.
+    pub sent: f64,
+    /// What held the transfers, by its share of their time, largest first.
+    pub binding: Vec<Binding>,
+    /// What held the transfer that ended last in each round, by its share of the rounds' time, largest first.
+    pub last_held_by: Vec<Binding>,
+    /// Share of the time that it would take were every transfer alone on its way and started at once.
+    pub efficiency: f64,
+    /// Share of all GPUs' time in which they do not compute, where any does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<f64>,
+}
+
+/// What held transfers.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Binding {
+    /// Resources of one kind, `#` for their numbers; or a cap, or the time before the first byte.
+    pub resource: String,
+    /// Share of all transfers' time.
+    pub share: f64,
+}
+
+/// What more of one kind of resource would bring.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Help {
+    /// What one would replace, `#` for numbers: links of one kind, the adapters with their links; or the time before the
+    /// first byte.
+    pub resource: String,
+    /// Time in seconds were they twice as fast.
+    pub time: f64,
+    /// Share of the time that this saves.
+    pub saves: f64,
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A workload at each of these sizes.
+    Workload(Workload, Vec<Bytes>),
+    /// A program that has its bytes in it: name, program, bytes of all its transfers.
+    Program(String, Program, u64),
+}
+
+impl Job {
+    /// A workload, at these sizes where it has none of its own.
+    pub fn of(workload: Workload, sizes: Vec<Bytes>, cluster: &Cluster) -> Result<Self, SimulateError> {
+        if workload.is_sized() {
+            return Ok(Job::Workload(workload, sizes));
+        }
+        let router = Router::new(cluster, Parts::embedded());
+        let program = workload.program(cluster, &router, 0.0)?;
+        let bytes = program.bytes() as u64;
+        Ok(Job::Program(workload.to_string(), program, bytes))
+    }
+}
+
+/// Simulates a job, and says what would help where `helps` asks for it. Gives the last size's outcome, too.
+pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
+    let sizes: Vec<u64> = match job {
+        Job::Workload(_, sizes) => sizes.iter().map(|s| s.0).collect(),
+        Job::Program(_, _, bytes) => vec![*bytes],
+    };
+    let gpus = cluster.places().len();
+    let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
+    let mut rerouted = false;
+    let rings = match job {
+        Job::Workload(workload, _) => workload.rings(cluster, &Router::new(cluster, Parts::embedded())),
+        Job::Program(..) => None,
+    };
+    let rings = rings.as_ref();
+    for size in &sizes {
+        last = once(cluster, job, rings, *size, None)?;
+        points.push(point(job, gpus, *size, &last));
+        rerouted |= last.rerouted;
+        inexact = inexact.or_else(|| last.inexact.clone());
+    }
+    let helps = match sizes.last() {
+        Some(size) if helps => Some(what_helps(cluster, job, rings, *size, &last)?),
+        _ => None,
+    };
+    let workload = match job {
+        Job::Workload(workload, _) => workload.to_string(),
+        Job::Program(name, ..) => name.clone(),
+    };
+    let document = SimulationDocument {
+        schema: "peerlane/simulation/2",
+        target: cluster.name.clone(),
+        workload,
+        gpus,
+        rings: rings.map(|rings| rings.named.clone()),
+        points,
+        exact: inexact.is_none(),
+        rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
+        inexact_because: inexact,
+        helps,
+        assumptions: cluster.assumptions.clone(),
+    };
+    Ok((document, last))
+}
+
+/// One size; `faster` is a component that carries twice as much.
+fn once(
+    cluster: &Cluster,
+    job: &Job,
+    rings: Option<&NodeRings>,
+    size: u64,
+    faster: Option<&str>,
+) -> Result<Outcome, SimulateError> {
+    let gpus = cluster.gpus().len() * cluster.taking.0.min(cluster.nodes) as usize;
+    let mut router = Router::new(cluster, Parts::embedded());
+    if let Some(component) = faster {
+        router.scale(component, 2.0);
+    }
+    match job {
+        Job::Workload(workload, _) => {
+            let program = workload.around(cluster, &router, rings, size as f64, gpus > MOST_TOLD)?;
+            run(&program, &mut router, Engine::Sm)
+        }
+        Job::Program(_, program, _) => run(program, &mut router, Engine::Ce),
+    }
+}
+
+fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
+    let algbw = if outcome.time > 0.0 { size as f64 / outcome.time / 1e9 } else { 0.0 };
+    let factor = match job {
+        Job::Workload(workload, _) => workload.bus_factor(gpus),
+        Job::Program(..) => None,
+    };
+    let told = |shares: &[(String, f64)]| {
+        let told = shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+        told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect()
+    };
+    let busy = outcome.computed / (outcome.time * gpus as f64);
+    Point {
+        size,
+        time: outcome.time,
+        algbw,
+        busbw: factor.map(|f| f * algbw),
+        sent: if outcome.time > 0.0 { outcome.bytes / outcome.time / gpus as f64 / 1e9 } else { 0.0 },
+        binding: told(&outcome.spent),
+        last_held_by: told(&outcome.last),
+        efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },
+        idle: (outcome.computed > 0.0).then(|| (1.0 - busy).max(0.0)),
+    }
+}
+
+/// Tries what held the transfers, twice as fast, one kind at a time.
+fn what_helps(
+    cluster: &Cluster,
+    job: &Job,
+    rings: Option<&NodeRings>,
+    size: u64,
+    outcome: &Outcome,
+) -> Result<Vec<Help>, SimulateError> {
+    let mut helps: Vec<Help> = Vec::new();
+    let told = outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE);
+    let mut tried: Vec<String> = Vec::new();
+    for (group, _) in told {
+        let component = component(group);
+        if !tried.contains(&component) {
+            tried.push(component);
+        }
+    }
+    tried.truncate(MOST_TRIED);
+    for resource in tried {
+        let time = if resource == STARTING {
+            once(&cluster.with_latencies(0.5), job, rings, size, None)?.time
+        } else {
+            once(cluster, job, rings, size, Some(&resource))?.time
+        };
+        let saves = if outcome.time > 0.0 { 1.0 - time / outcome.time } else { 0.0 };
+        helps.push(Help { resource, time, saves });
+    }
+    helps.sort_by(|a, b| b.saves.total_cmp(&a.saves));
+    Ok(helps)
+}
+
+/// Several simulations.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SweepDocument {
+    /// `peerlane/sweep/2`.
+    #[schemars(extend("const" = "peerlane/sweep/2"))]
+    pub schema: &'static str,
+    /// One for each target and workload.
+    pub simulations: Vec<SimulationDocument>,
+}
+
+impl SweepDocument {
+    /// All of them.
+    pub fn new(simulations: Vec<SimulationDocument>) -> Self {
+        SweepDocument { schema: "peerlane/sweep/2", simulations }
+    }
+}

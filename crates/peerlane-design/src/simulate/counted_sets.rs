@@ -1,0 +1,278 @@
+//! Sets of transfers that start by themselves and share scarce resources: solved, and each kind of set once.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use super::SimulateError;
+use super::flows::Flows;
+use peerlane_model::solve::incremental::Hold;
+use peerlane_model::solve::{Demand, Problem, Resource, Turns, Wait};
+
+/// A transfer of a set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared {
+    /// Until the first byte, in seconds.
+    pub start: f64,
+    pub bytes: f64,
+    /// Rate by itself.
+    pub lone: f64,
+    /// Whether each of its repetitions waits for the one before.
+    pub chained: bool,
+    /// Where it is attended to in turn with others: at what its parts say.
+    pub turns: Option<Turns>,
+}
+
+/// What a transfer asks of a resource of its set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Part {
+    /// So much per byte.
+    Uses(f64),
+    /// So much per byte, without waiting for it.
+    Burdens(f64),
+    /// To be served; waiting takes so much of this window per byte and ns.
+    Waits {
+        /// The window, as a resource.
+        window: u32,
+        /// Share of it.
+        per_ns: f64,
+    },
+    /// A turn.
+    Attended,
+}
+
+impl Part {
+    fn words(self) -> [u64; 2] {
+        match self {
+            Part::Uses(per_byte) => [0, per_byte.to_bits()],
+            Part::Burdens(per_byte) => [1, per_byte.to_bits()],
+            Part::Waits { window, per_ns } => [2 | u64::from(window) << 8, per_ns.to_bits()],
+            Part::Attended => [3, 0],
+        }
+    }
+}
+
+/// A set in numbers of its own.
+#[derive(Debug, Default)]
+pub(super) struct Described {
+    /// Transfers, and where the uses of each end in `routes`.
+    pub transfers: Vec<(Shared, u32)>,
+    /// `(resource of the set, what is asked of it)`.
+    pub routes: Vec<(u32, Part)>,
+    /// By its number in the set.
+    pub resources: Vec<Resource>,
+    /// By resource of the set: its kind.
+    pub kinds: Vec<u32>,
+}
+
+/// How a set goes.
+#[derive(Debug)]
+pub(super) struct Solved {
+    /// When each transfer ends.
+    pub ends: Vec<f64>,
+    /// By what kind of resource each is held then; `None` where by what holds it by itself.
+    pub held: Vec<Option<u32>>,
+    /// The most that one takes with its least part of each resource, which it has when all others are under way.
+    pub longest_least: f64,
+    /// When the first ends.
+    pub first: f64,
+    /// Whether all end at one moment, and each repetition of each waits for the one before.
+    pub together: bool,
+}
+
+impl Described {
+    fn route(&self, transfer: usize) -> &[(u32, Part)] {
+        let from = if transfer == 0 { 0 } else { self.transfers[transfer - 1].1 };
+        &self.routes[from as usize..self.transfers[transfer].1 as usize]
+    }
+
+    /// All that decides how it goes, bit by bit.
+    fn words(&self) -> impl Iterator<Item = u64> {
+        let transfers = self.transfers.iter().flat_map(|(t, end)| {
+            let marks = u64::from(*end) << 1 | u64::from(t.chained);
+            let turns = t.turns.map_or([0; 2], |turns| [turns.rate.to_bits(), turns.seconds.to_bits()]);
+            [t.start.to_bits(), t.bytes.to_bits(), t.lone.to_bits(), marks].into_iter().chain(turns)
+        });
+        let route = |(r, part): &(u32, Part)| {
+            let [what, how_much] = part.words();
+            [u64::from(*r) | what << 32, how_much]
+        };
+        let routes = self.routes.iter().flat_map(route);
+        let resources = self.resources.iter().zip(&self.kinds);
+        let resources = resources.flat_map(|(r, k)| [r.capacity.to_bits(), r.service.to_bits(), u64::from(*k)]);
+        transfers.chain(routes).chain(resources)
+    }
+
+    fn sizes(&self) -> [usize; 3] {
+        [self.transfers.len(), self.routes.len(), self.resources.len()]
+    }
+
+    fn same(&self, other: &Described) -> bool {
+        self.sizes() == other.sizes() && self.words().eq(other.words())
+    }
+
+    /// Plays it.
+    pub(super) fn solve(&self) -> Result<Solved, SimulateError> {
+        let network = |e: peerlane_model::solve::ShareError| SimulateError::Network(e.to_string());
+        let n = self.transfers.len();
+        let mut flows = Flows::of(&self.resources).map_err(network)?;
+        let demands: Vec<Demand> = (0..n).map(|i| self.demand(i)).collect();
+        let classes: Result<Vec<u32>, _> = demands.iter().map(|demand| flows.class_of(demand)).collect();
+        let classes = classes.map_err(network)?;
+        let start = |i: u32| self.transfers[i as usize].0.start;
+        let mut order: Vec<u32> = (0..n as u32).collect();
+        order.sort_by(|a, b| start(*a).total_cmp(&start(*b)));
+        let (mut ends, mut held) = (vec![0.0; n], vec![None; n]);
+        let (mut next, mut ended) = (0, Vec::new());
+        loop {
+            let begins = order.get(next).map(|i| start(*i));
+            let Some(now) = flows.next_end().into_iter().chain(begins).reduce(f64::min) else { break };
+            ended.clear();
+            flows.advance(now, &mut ended);
+            for &i in &ended {
+                ends[i as usize] = now;
+                if let Hold::Link(link) = flows.solver().hold(classes[i as usize]) {
+                    held[i as usize] = Some(self.kinds[link as usize]);
+                }
+            }
+            while let Some(&i) = order.get(next).filter(|i| start(**i) <= now) {
+                flows.start(classes[i as usize], self.transfers[i as usize].0.bytes, i);
+                next += 1;
+            }
+        }
+        if flows.active() > 0 {
+            return Err(SimulateError::Stalled(flows.active()));
+        }
+        let last = ends.iter().copied().fold(0.0_f64, f64::max);
+        let first = ends.iter().copied().fold(f64::INFINITY, f64::min);
+        let chained = self.transfers.iter().all(|(t, _)| t.chained);
+        let together = chained && first >= last * (1.0 - super::counted::TOGETHER);
+        Ok(Solved { ends, held, longest_least: self.longest_least(&demands), first, together })
+    }
+
+    /// What a transfer asks of the set's resources; by itself it has its lone rate, whatever gives it that.
+    fn demand(&self, transfer: usize) -> Demand {
+        let (shared, _) = self.transfers[transfer];
+        let mut demand = Demand { cap: shared.lone, ..Demand::default() };
+        let mut places = Vec::new();
+        for &(number, part) in self.route(transfer) {
+            let resource = number as usize;
+            match part {
+                Part::Uses(per_byte) => demand.uses.push((resource, per_byte)),
+                Part::Burdens(per_byte) => demand.burdens.push((resource, per_byte)),
+                Part::Waits { window, per_ns } => {
+                    demand.waits.push(Wait { server: resource, window: window as usize, per_ns });
+                }
+                Part::Attended => places.push(u64::from(number)),
+            }
+        }
+        if let ([a, b], Some(turns)) = (places.as_slice(), shared.turns) {
+            demand.turns = Some(Turns { places: [*a, *b], ..turns });
+        }
+        demand
+    }
+
+    fn longest_least(&self, demands: &[Demand]) -> f64 {
+        let lone: Vec<f64> = self.transfers.iter().map(|(t, _)| t.lone).collect();
+        let least = Problem::of(demands, |r| self.resources[r]).least(&lone);
+        let takes = |((t, _), least): (&(Shared, u32), f64)| t.start + t.bytes / least;
+        self.transfers.iter().zip(least).map(takes).fold(0.0, f64::max)
+    }
+}
+
+/// Sets that were solved.
+#[derive(Default)]
+pub(super) struct Known {
+    sets: Vec<(Described, Solved)>,
+    by_hash: HashMap<u64, Vec<u32>>,
+    hasher: std::hash::BuildHasherDefault<Mix>,
+}
+
+impl Known {
+    /// How a set goes: as one that is the same, or as `solve` says.
+    pub(super) fn find(
+        &mut self,
+        set: Described,
+        solve: impl Fn(&Described) -> Result<Solved, SimulateError>,
+    ) -> Result<&Solved, SimulateError> {
+        let mut hasher = self.hasher.build_hasher();
+        set.words().for_each(|word| word.hash(&mut hasher));
+        let alike = self.by_hash.entry(hasher.finish()).or_default();
+        let known = alike.iter().copied().find(|k| self.sets[*k as usize].0.same(&set));
+        let at = match known {
+            Some(at) => at as usize,
+            None => {
+                let solved = solve(&set)?;
+                alike.push(self.sets.len() as u32);
+                self.sets.push((set, solved));
+                self.sets.len() - 1
+            }
+        };
+        Ok(&self.sets[at].1)
+    }
+}
+
+/// A fast hash of words: sets with the same one are compared, so that it decides nothing but the time that takes (steps of
+/// SplitMix64; Steele et al., 2014).
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let x = (self.0 ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.0 = (x ^ (x >> 29)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+/// Which transfers share something.
+pub(super) struct Sets {
+    /// By transfer: the number of its set, or `u32::MAX`.
+    pub of: Vec<u32>,
+    /// Transfers, set by set, in their order.
+    pub members: Vec<u32>,
+}
+
+/// Numbers of a set's own for the scarce resources that it uses, in the order of their use.
+pub(super) struct Numbers {
+    /// By resource: of which set its number is, and the number.
+    of: Vec<(u32, u32)>,
+    set: u32,
+    used: u32,
+}
+
+impl Numbers {
+    pub(super) fn new(resources: usize) -> Self {
+        Numbers { of: vec![(0, 0); resources], set: 0, used: 0 }
+    }
+
+    pub(super) fn next_set(&mut self) {
+        self.set += 1;
+        self.used = 0;
+    }
+
+    pub(super) fn of(&mut self, resource: u32) -> u32 {
+        let known = &mut self.of[resource as usize];
+        if known.0 != self.set {
+            *known = (self.set, self.used);
+            self.used += 1;
+        }
+        known.1
+    }
+}
+
+/// The resource that stands for all that are joined with this.
+pub(super) fn root(parents: &mut [u32], mut of: u32) -> u32 {
+    while parents[of as usize] != of {
+        let above = parents[parents[of as usize] as usize];
+        parents[of as usize] = above;
+        of = above;
+    }
+    of
+}

@@ -1,0 +1,45 @@
+//! Workloads in time, at the level of flows: each transfer moves at its max-min fair rate, which changes when another
+//! starts or ends.
+//!
+//! [`solve::incremental`](peerlane_model::solve::incremental) finds rates and [`flows`] keeps the clock; both know resources, and nothing of
+//! machines. A [`workload`]
+//! becomes a [`program`] of steps; [`play`] lets it run over the ways that a [`Router`](crate::cluster::Router) finds, and
+//! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told; [`scaling`] asks for it with
+//! more and more nodes.
+
+pub mod answer;
+mod counted;
+mod counted_sets;
+pub mod flows;
+mod heap;
+pub mod outcome;
+pub mod picture;
+pub mod play;
+pub mod program;
+pub mod scaling;
+pub mod workload;
+
+use crate::cluster::ClusterError;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SimulateError {
+    /// The cluster has no such way, name or rate.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The resources make no sense to the solver.
+    #[error("{0}")]
+    Network(String),
+    /// The workload's description makes no sense.
+    #[error("workload {0}")]
+    Workload(String),
+    /// A step's numbers make no sense.
+    #[error("step {0}: {1}")]
+    Step(usize, String),
+    /// Steps wait for each other in a circle; their indices.
+    #[error("{} steps wait for each other in a circle, step {} among them", .0.len(), .0.first().copied().unwrap_or(0))]
+    Circle(Vec<usize>),
+    /// Transfers that never end.
+    #[error("{0} transfers stand still: something on their way carries nothing")]
+    Stalled(usize),
+}

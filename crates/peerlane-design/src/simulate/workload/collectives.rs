@@ -1,0 +1,250 @@
+//! Collectives as NCCL does them, as far as their transfers go: rings, trees, and rings within rings. Sums take no time.
+
+use super::super::SimulateError;
+use super::super::program::{Carried, Program, Round, Step};
+use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_model::collectives::Rings;
+use peerlane_model::model::nccl::CHUNK;
+
+/// Most chunks: what follows them is the same again.
+const MOST_CHUNKS: f64 = 64.0;
+/// Most transfers of an all-to-all that are kept at once.
+const MOST_PAIRS: usize = 4_000_000;
+
+/// GPUs in the order in which collectives take them.
+pub(super) struct Layout {
+    /// Every GPU, node by node.
+    pub places: Vec<Place>,
+    /// GPUs a node.
+    per_node: usize,
+    nodes: usize,
+    /// Rings over the GPUs of a node: their order, and the share of the data that goes around them.
+    within: Vec<(Vec<usize>, f64)>,
+    /// How many rings there are of the GPUs of several nodes.
+    ring_count: usize,
+    /// Of how many nodes what happens within nodes is told: of all, or of the first, which stands for them.
+    told: usize,
+}
+
+/// One message.
+pub(super) fn message(from: Place, to: Place, bytes: f64, via: Via) -> Program {
+    let step = Step::Move { from, to, bytes, delay: 0.0, via };
+    Program { rounds: vec![Round::at_once("a message", vec![step])] }
+}
+
+fn chunks(bytes: f64) -> u64 {
+    (bytes / CHUNK).ceil().clamp(1.0, MOST_CHUNKS) as u64
+}
+
+impl Layout {
+    /// A layout over these rings of a node's GPUs. `once`: what happens within nodes is told of the first alone.
+    pub(super) fn new(cluster: &Cluster, router: &Router, rings: Option<&Rings>, once: bool) -> Self {
+        let gpus = cluster.gpus();
+        let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
+        let mut rails: Vec<u32> = gpus.iter().map(|gpu| router.nic_of(*gpu)).collect();
+        rails.sort_unstable();
+        rails.dedup();
+        let ring_count = if per_node > 1 { rails.len() } else { 1 };
+        let told = if once { nodes.min(1) } else { nodes };
+        let within = match rings {
+            Some(found) => found.rings.iter().map(|(order, pace)| (order.clone(), pace / found.rate())).collect(),
+            None => vec![((0..per_node).collect(), 1.0)],
+        };
+        Layout { places: cluster.places(), per_node, nodes, within, ring_count, told }
+    }
+
+    /// The GPU of a node that stands at this place of the node's first ring.
+    fn along(&self, node: usize, i: usize) -> usize {
+        node * self.per_node + self.within.first().map_or(i, |(order, _)| order[i % self.per_node])
+    }
+
+    /// Rings: positions in `places`, and the share of the data that goes around each.
+    fn rings(&self) -> Vec<(Vec<u32>, f64)> {
+        let Layout { per_node, nodes, ring_count: count, .. } = *self;
+        if nodes == 1 {
+            return self.within_node(0);
+        }
+        // a ring enters a node at one GPU and leaves at the one before; the next node is gone through the other way
+        // round, so that both ends of each link between nodes have the same place, and the same rail
+        let ring = |entry: usize| -> Vec<u32> {
+            let within = |node: usize, i: usize| {
+                let turned = count > 1 && node % 2 == 1;
+                let local = if turned { entry + 2 * per_node - 1 - i } else { entry + i };
+                self.along(node, local % per_node) as u32
+            };
+            (0..nodes).flat_map(|node| (0..per_node).map(move |i| within(node, i))).collect()
+        };
+        (0..count).map(|c| (ring(c * per_node / count), 1.0 / count as f64)).collect()
+    }
+
+    /// The rings over one node's GPUs.
+    fn within_node(&self, node: usize) -> Vec<(Vec<u32>, f64)> {
+        let place = |gpu: &usize| (node * self.per_node + gpu) as u32;
+        self.within.iter().map(|(order, share)| (order.iter().map(place).collect(), *share)).collect()
+    }
+
+    /// How many nodes each of those stands for of which it is told.
+    fn alike(&self) -> u64 {
+        (self.nodes / self.told.max(1)) as u64
+    }
+
+    /// Around the rings `turns` times: n − 1 steps a turn, in each of which every GPU passes on one part of n.
+    pub(super) fn ring(&self, name: &str, size: f64, turns: u64) -> Program {
+        let n = self.places.len();
+        let (steps, pairs) = self.around(&self.rings(), size / n as f64);
+        let repeats = turns * (n as u64).saturating_sub(1);
+        let round = Round {
+            name: name.to_owned(),
+            steps,
+            within: Vec::new(),
+            carried: Carried::Pairs(pairs),
+            repeats,
+            alike: 1,
+        };
+        Program { rounds: vec![round] }
+    }
+
+    /// Each passes its ring's share of so many bytes on to the next; then it waits for what it got from the one before, and
+    /// for its own link.
+    fn around(&self, rings: &[(Vec<u32>, f64)], bytes: f64) -> (Vec<Step>, Vec<(u32, u32)>) {
+        let (mut steps, mut pairs) = (Vec::new(), Vec::new());
+        for (ring, share) in rings.iter().filter(|(ring, _)| ring.len() > 1) {
+            let (base, n) = (steps.len() as u32, ring.len() as u32);
+            for (i, at) in (0..n).zip(ring) {
+                let next = ring[(i as usize + 1) % ring.len()];
+                steps.push(Step::send(self.places[*at as usize], self.places[next as usize], bytes * share));
+                pairs.push((base + (i + n - 1) % n, base + i));
+                pairs.push((base + i, base + i));
+            }
+        }
+        (steps, pairs)
+    }
+
+    /// Two trees of nodes, mirror images of each other; within a node a chain leads to the GPU that stands in the tree.
+    pub(super) fn tree(&self, size: f64) -> Program {
+        let (g, nodes) = (self.per_node, self.nodes);
+        if self.places.len() < 2 {
+            return Program::default();
+        }
+        let chunk_count = chunks(size / 2.0);
+        let bytes = size / 2.0 / chunk_count as f64;
+        let (mut steps, mut within) = (Vec::new(), Vec::new());
+        for tree in 0..2 {
+            let node_at = |heap: usize| if tree == 0 { heap } else { nodes - 1 - heap };
+            let rank = |heap: usize, i: usize| self.along(node_at(heap), (i + tree * g / 2) % g);
+            // places in the tree: `heap * g + i`, the parent of which is the one before in the chain, or in the heap
+            let parent = |v: usize| match (v / g, v % g) {
+                (0, 0) => None,
+                (heap, 0) => Some((heap - 1) / 2 * g),
+                (heap, i) => Some(heap * g + i - 1),
+            };
+            let base = steps.len() as u32;
+            let members = (nodes * g) as u32;
+            for v in 1..members as usize {
+                let Some(p) = parent(v) else { continue };
+                let (child, above) = (self.places[rank(v / g, v % g)], self.places[rank(p / g, p % g)]);
+                steps.push(Step::send(child, above, bytes));
+                steps.push(Step::send(above, child, bytes));
+                // up of `v` is base + 2(v − 1), down is one more; what comes down has gone all the way up
+                let up = |v: usize| base + 2 * (v as u32 - 1);
+                match p {
+                    0 => (1..members as usize)
+                        .filter(|w| parent(*w) == Some(0))
+                        .for_each(|w| within.push((up(w), up(v) + 1))),
+                    p => {
+                        within.push((up(v), up(p)));
+                        within.push((up(p) + 1, up(v) + 1));
+                    }
+                }
+            }
+        }
+        let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
+        let name = "all-reduce up and down two trees".to_owned();
+        Program { rounds: vec![Round { name, steps, within, carried, repeats: chunk_count, alike: 1 }] }
+    }
+
+    /// Chains of places, each with its share of the data, in chunks: every place passes on what it has got.
+    fn chain(&self, name: &str, chains: &[(Vec<usize>, f64)], size: f64) -> Round {
+        let largest = chains.iter().map(|(_, share)| *share).fold(0.0, f64::max);
+        let chunk_count = chunks(size * largest);
+        let (mut steps, mut within) = (Vec::new(), Vec::new());
+        for (chain, share) in chains {
+            let bytes = size * share / chunk_count as f64;
+            for (i, pair) in chain.windows(2).enumerate() {
+                if i > 0 {
+                    within.push((steps.len() as u32 - 1, steps.len() as u32));
+                }
+                steps.push(Step::send(self.places[pair[0]], self.places[pair[1]], bytes));
+            }
+        }
+        let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
+        Round { name: name.to_owned(), steps, within, carried, repeats: chunk_count, alike: 1 }
+    }
+
+    /// To the first GPU of each node, around a ring of these, and back.
+    pub(super) fn hierarchical(&self, size: f64) -> Program {
+        let g = self.per_node;
+        let chain = |n: usize, order: &mut dyn Iterator<Item = usize>| (order.map(|i| self.along(n, i)).collect(), 1.0);
+        let up: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g).rev())).collect();
+        let down: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g))).collect();
+        let leaders: Vec<u32> = (0..self.nodes).map(|n| self.along(n, 0) as u32).collect();
+        let (steps, pairs) = self.around(&[(leaders, 1.0)], size / self.nodes as f64);
+        let ring = Round {
+            name: "all-reduce around a ring of nodes".to_owned(),
+            steps,
+            within: Vec::new(),
+            carried: Carried::Pairs(pairs),
+            repeats: 2 * (self.nodes as u64).saturating_sub(1),
+            alike: 1,
+        };
+        let within =
+            |name: &str, chains: &[(Vec<usize>, f64)]| Round { alike: self.alike(), ..self.chain(name, chains, size) };
+        let (up, down) = (within("reduce within nodes", &up), within("broadcast within nodes", &down));
+        Program { rounds: vec![up, ring, down] }
+    }
+
+    /// Scattered within each node, around rings of GPUs with the same place in their node, and gathered again.
+    pub(super) fn rail(&self, size: f64) -> Program {
+        let (g, nodes) = (self.per_node, self.nodes);
+        let local: Vec<(Vec<u32>, f64)> = (0..self.told).flat_map(|n| self.within_node(n)).collect();
+        let rails: Vec<(Vec<u32>, f64)> =
+            (0..g).map(|i| ((0..nodes).map(|n| (n * g + i) as u32).collect(), 1.0)).collect();
+        let round = |name: &str, rings: &[(Vec<u32>, f64)], bytes: f64, repeats: usize, alike: u64| {
+            let (steps, pairs) = self.around(rings, bytes);
+            let (within, carried) = (Vec::new(), Carried::Pairs(pairs));
+            Round { name: name.to_owned(), steps, within, carried, repeats: repeats as u64, alike }
+        };
+        let (part, times) = (size / g as f64, g.saturating_sub(1));
+        Program {
+            rounds: vec![
+                round("reduce-scatter within nodes", &local, part, times, self.alike()),
+                round("all-reduce around rails", &rails, part / nodes as f64, 2 * nodes.saturating_sub(1), 1),
+                round("all-gather within nodes", &local, part, times, self.alike()),
+            ],
+        }
+    }
+
+    /// All pairs at once.
+    pub(super) fn all_to_all(&self, size: f64) -> Result<Program, SimulateError> {
+        let n = self.places.len();
+        if n.saturating_mul(n) > MOST_PAIRS {
+            let why = format!("all-to-all: {n} GPUs have more pairs than the {MOST_PAIRS} that are simulated at once");
+            return Err(SimulateError::Workload(why));
+        }
+        let bytes = size / n as f64;
+        let pairs = self.places.iter().flat_map(|a| self.places.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b);
+        let steps = pairs.map(|(a, b)| Step::send(a, b, bytes)).collect();
+        Ok(Program { rounds: vec![Round::at_once("all pairs at once", steps)] })
+    }
+
+    /// From the first GPU around the rings, in chunks.
+    pub(super) fn broadcast(&self, size: f64) -> Program {
+        // every ring begins where the data is
+        let chain = |(ring, share): (Vec<u32>, f64)| {
+            let start = ring.iter().position(|r| *r == 0).unwrap_or(0);
+            (ring[start..].iter().chain(&ring[..start]).map(|r| *r as usize).collect(), share)
+        };
+        let chains: Vec<(Vec<usize>, f64)> = self.rings().into_iter().map(chain).collect();
+        Program { rounds: vec![self.chain("broadcast around rings", &chains, size)] }
+    }
+}

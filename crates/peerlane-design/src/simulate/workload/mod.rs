@@ -1,0 +1,246 @@
+//! Workloads: what a name such as `all-reduce:ring` means, as a [`Program`] for a cluster and a size.
+
+mod bfs;
+mod collectives;
+mod halo;
+mod parameters;
+mod spin_glass;
+mod trace;
+mod training;
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::SimulateError;
+use super::program::Program;
+use super::scaling::Scaling;
+use crate::cluster::{Cluster, Router, Via};
+use peerlane_machine::matrix::Engine;
+use peerlane_model::collectives::{Ring, Rings};
+use peerlane_model::flows::{Flows, interchangeable};
+
+pub use bfs::Bfs;
+pub use spin_glass::SpinGlass;
+pub use trace::{Trace, read_trace};
+pub use training::Training;
+
+/// How an all-reduce goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// Around the best rings: of one machine those that carry most together; of several nodes one a NIC, in the order of the
+    /// best ring within each.
+    Ring,
+    /// Around rings in the order of the GPUs' numbers: of one machine one ring, of several nodes one a NIC.
+    RingByNumber,
+    /// Up and down two binary trees of nodes, each with half of the data, in chunks.
+    Tree,
+    /// To one GPU of each node, around a ring of these, and back.
+    Hierarchical,
+    /// Scattered within each node, around rings of GPUs with the same place in their node, and gathered again.
+    Rail,
+}
+
+/// A workload.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Workload {
+    /// One message, and its way.
+    PointToPoint(String, String, Via),
+    /// Every GPU gets the sum of all.
+    AllReduce(Algorithm),
+    /// Every GPU gets the parts of all.
+    AllGather,
+    /// Every GPU gets its part of the sum.
+    ReduceScatter,
+    /// Every GPU has a part for every other.
+    AllToAll,
+    /// Every GPU gets what the first has, around rings and in chunks.
+    Broadcast,
+    /// Every GPU sends to both neighbours along so many dimensions of a periodic grid.
+    Halo(u32),
+    /// The Heisenberg spin glass.
+    SpinGlass(SpinGlass),
+    /// Breadth-first search of an R-MAT graph.
+    Bfs(Bfs),
+    /// A step of training.
+    Training(Training),
+}
+
+/// Rings over the GPUs of a node that take part.
+pub(super) struct NodeRings {
+    pub(super) rings: Rings,
+    /// The same in names.
+    pub(super) named: Vec<Ring>,
+}
+
+/// What may be written for a workload.
+pub const WORKLOADS: &str = "point-to-point:A:B[:staged|loopback], all-reduce[:ring|ring-by-number|tree|hierarchical|rail], all-gather, reduce-scatter, \
+     all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
+
+impl FromStr for Workload {
+    type Err = SimulateError;
+
+    fn from_str(text: &str) -> Result<Self, SimulateError> {
+        let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "spin-glass" => return SpinGlass::read(rest).map(Workload::SpinGlass),
+            "bfs" => return Bfs::read(rest).map(Workload::Bfs),
+            "training" => return Training::read(rest).map(Workload::Training),
+            _ => {}
+        }
+        let words: Vec<&str> = text.split(':').collect();
+        Ok(match words.as_slice() {
+            ["point-to-point", a, b] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Direct),
+            ["point-to-point", a, b, "staged"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Staged),
+            ["point-to-point", a, b, "loopback"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Card),
+            ["all-reduce"] | ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
+            ["all-reduce", "ring-by-number"] => Workload::AllReduce(Algorithm::RingByNumber),
+            ["all-reduce", "tree"] => Workload::AllReduce(Algorithm::Tree),
+            ["all-reduce", "hierarchical"] => Workload::AllReduce(Algorithm::Hierarchical),
+            ["all-reduce", "rail"] => Workload::AllReduce(Algorithm::Rail),
+            ["all-gather"] => Workload::AllGather,
+            ["reduce-scatter"] => Workload::ReduceScatter,
+            ["all-to-all"] => Workload::AllToAll,
+            ["broadcast"] => Workload::Broadcast,
+            ["halo", "1"] => Workload::Halo(1),
+            ["halo", "2"] => Workload::Halo(2),
+            ["halo", "3"] => Workload::Halo(3),
+            _ => return Err(SimulateError::Workload(format!("'{text}': no such workload; there are {WORKLOADS}"))),
+        })
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Workload::PointToPoint(a, b, via) => {
+                let via = match via {
+                    Via::Direct => "",
+                    Via::Staged => ":staged",
+                    Via::Card => ":loopback",
+                };
+                write!(f, "point-to-point:{a}:{b}{via}")
+            }
+            Workload::AllReduce(Algorithm::Ring) => f.write_str("all-reduce:ring"),
+            Workload::AllReduce(Algorithm::RingByNumber) => f.write_str("all-reduce:ring-by-number"),
+            Workload::AllReduce(Algorithm::Tree) => f.write_str("all-reduce:tree"),
+            Workload::AllReduce(Algorithm::Hierarchical) => f.write_str("all-reduce:hierarchical"),
+            Workload::AllReduce(Algorithm::Rail) => f.write_str("all-reduce:rail"),
+            Workload::AllGather => f.write_str("all-gather"),
+            Workload::ReduceScatter => f.write_str("reduce-scatter"),
+            Workload::AllToAll => f.write_str("all-to-all"),
+            Workload::Broadcast => f.write_str("broadcast"),
+            Workload::Halo(d) => write!(f, "halo:{d}"),
+            Workload::SpinGlass(run) => f.write_str(&run.words()),
+            Workload::Bfs(search) => f.write_str(&search.words()),
+            Workload::Training(step) => f.write_str(&step.words()),
+        }
+    }
+}
+
+impl Workload {
+    /// Whether it is done with a size; others have their own.
+    pub fn is_sized(&self) -> bool {
+        !matches!(self, Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_))
+    }
+
+    /// The rings over a node's GPUs that it goes around; `None` where it goes around none, or a rate is not known.
+    pub(super) fn rings(&self, cluster: &Cluster, router: &Router) -> Option<NodeRings> {
+        let by_number = match self {
+            Workload::AllReduce(algorithm) => *algorithm == Algorithm::RingByNumber,
+            Workload::AllGather | Workload::ReduceScatter | Workload::Broadcast => false,
+            _ => return None,
+        };
+        // NCCL's rings are driven by kernels
+        let flows = Flows::new(router.model(), Engine::Sm);
+        let gpus: Vec<usize> = (0..cluster.gpus().len()).collect();
+        let rings = if by_number {
+            Rings::in_order(&flows, &gpus)
+        } else {
+            Rings::best(&flows, &gpus, &interchangeable(&flows))
+        };
+        rings.map(|rings| NodeRings { named: rings.named(&flows), rings })
+    }
+
+    /// What it does on a cluster with so many bytes: of a collective, what nccl-tests calls its size (the larger of what a
+    /// GPU gives and gets); of a message, its own; of a halo exchange, that of one face.
+    pub fn program(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
+        self.around(cluster, router, self.rings(cluster, router).as_ref(), size, false)
+    }
+
+    /// The same, but what every node does by itself is listed of the first alone ([`Round::alike`]).
+    ///
+    /// [`Round::alike`]: super::program::Round::alike
+    pub fn reduced(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
+        self.around(cluster, router, self.rings(cluster, router).as_ref(), size, true)
+    }
+
+    /// The same around known rings. `once`: reduced.
+    pub(super) fn around(
+        &self,
+        cluster: &Cluster,
+        router: &Router,
+        rings: Option<&NodeRings>,
+        size: f64,
+        once: bool,
+    ) -> Result<Program, SimulateError> {
+        let layout = collectives::Layout::new(cluster, router, rings.map(|rings| &rings.rings), once);
+        Ok(match self {
+            Workload::PointToPoint(a, b, via) => {
+                let (from, to) = (cluster.find(a)?, cluster.find(b)?);
+                collectives::message(from, to, size, *via)
+            }
+            Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber) => {
+                layout.ring("all-reduce around rings", size, 2)
+            }
+            Workload::AllReduce(Algorithm::Tree) => layout.tree(size),
+            Workload::AllReduce(Algorithm::Hierarchical) => layout.hierarchical(size),
+            Workload::AllReduce(Algorithm::Rail) => layout.rail(size),
+            Workload::AllGather => layout.ring("all-gather around rings", size, 1),
+            Workload::ReduceScatter => layout.ring("reduce-scatter around rings", size, 1),
+            Workload::AllToAll => layout.all_to_all(size)?,
+            Workload::Broadcast => layout.broadcast(size),
+            Workload::Halo(dimensions) => halo::program(&layout.places, *dimensions, size),
+            Workload::SpinGlass(run) => run.program(cluster, router)?,
+            Workload::Bfs(search) => search.program(cluster, router)?,
+            Workload::Training(step) => step.program(cluster)?,
+        })
+    }
+
+    /// The workload, and its size, for `ratio` times as many nodes as have it with `size` bytes: with [`Scaling::Weak`] each
+    /// GPU has as much to do, with [`Scaling::Strong`] all of them together. A face is one of a lattice that is divided.
+    ///
+    /// # Errors
+    /// Where the workload does not scale so.
+    pub fn scaled(&self, size: f64, ratio: f64, scaling: Scaling) -> Result<(Workload, f64), SimulateError> {
+        let refuse = |why: &str| Err(SimulateError::Workload(format!("{self}: {why}")));
+        match (self, scaling) {
+            (Workload::PointToPoint(..), _) => refuse("one message does not scale"),
+            (Workload::SpinGlass(run), _) => {
+                let run = SpinGlass { weak: scaling == Scaling::Weak, ..run.clone() };
+                Ok((Workload::SpinGlass(run), size))
+            }
+            (Workload::Bfs(_), Scaling::Weak) => refuse("a graph stays the same, so that only strong scaling is known"),
+            (Workload::Training(_), Scaling::Strong) => {
+                refuse("each copy has its own micro-batches, so that only weak scaling is known")
+            }
+            (Workload::Bfs(_) | Workload::Training(_), _) | (_, Scaling::Weak) => Ok((self.clone(), size)),
+            (Workload::Halo(dimensions), Scaling::Strong) => {
+                let d = f64::from(*dimensions);
+                Ok((self.clone(), size / ratio.powf((d - 1.0) / d)))
+            }
+            (_, Scaling::Strong) => Ok((self.clone(), size / ratio)),
+        }
+    }
+
+    /// By what nccl-tests multiplies the bandwidth to get that of the bus, for so many GPUs; `None` where it has no such
+    /// test.
+    pub fn bus_factor(&self, gpus: usize) -> Option<f64> {
+        let n = gpus.max(1) as f64;
+        match self {
+            Workload::AllReduce(_) => Some(2.0 * (n - 1.0) / n),
+            Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll => Some((n - 1.0) / n),
+            Workload::Broadcast | Workload::PointToPoint(..) => Some(1.0),
+            Workload::Halo(_) | Workload::SpinGlass(_) | Workload::Bfs(_) | Workload::Training(_) => None,
+        }
+    }
+}

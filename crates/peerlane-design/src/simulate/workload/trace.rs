@@ -1,0 +1,206 @@
+//! A trace: transfers and computing with what each waits for, one JSON object a line.
+//!
+//! ```text
+//! {"id": "a", "from": "GPU0", "to": "GPU1", "bytes": 1048576}
+//! {"id": "b", "on": "GPU1", "seconds": 2e-5, "after": ["a"]}
+//! {"from": "GPU1", "to": "GPU2", "bytes": 4096, "after": ["b"], "delay": 1e-6}
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Deserialize;
+
+use super::super::SimulateError;
+use super::super::program::{Carried, Program, Round, Step};
+use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::matrix::Engine;
+use peerlane_read::catalogue::Parts;
+
+/// A trace that has been read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trace {
+    /// What it does.
+    pub program: Program,
+    /// Bytes of all transfers.
+    pub bytes: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    id: Option<String>,
+    from: Option<String>,
+    to: Option<String>,
+    bytes: Option<f64>,
+    #[serde(default)]
+    delay: f64,
+    on: Option<String>,
+    seconds: Option<f64>,
+    #[serde(default)]
+    after: Vec<String>,
+}
+
+/// More bytes or seconds than anything has.
+const MOST: f64 = 1e18;
+
+/// Reads a trace for a cluster; empty lines and lines that begin with `#` are left out.
+///
+/// # Errors
+/// Where a line is no such object, names what is not there or not joined, has a number below 0 or above 10¹⁸, an id that another has, or waits for
+/// itself by way of others; the message names the line.
+pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError> {
+    let refuse = |line: usize, why: String| SimulateError::Workload(format!("line {line}: {why}"));
+    let mut steps = Vec::new();
+    let mut lines = Vec::new();
+    let mut ids: HashMap<String, u32> = HashMap::new();
+    let mut waits: Vec<(u32, String)> = Vec::new();
+    let mut total = 0.0;
+    let mut router = Router::new(cluster, Parts::embedded());
+    let mut joined: HashSet<(Place, Place)> = HashSet::new();
+    for (i, written) in text.lines().enumerate() {
+        let (number, written) = (i + 1, written.trim());
+        if written.is_empty() || written.starts_with('#') {
+            continue;
+        }
+        let line: Line = serde_json::from_str(written).map_err(|e| refuse(number, e.to_string()))?;
+        let find = |name: &str| cluster.find(name).map_err(|e| refuse(number, e.to_string()));
+        let positive = |what: &str, n: f64| match n {
+            n if !n.is_finite() || n < 0.0 => {
+                Err(refuse(number, format!("{what} must be a number of at least 0, not {n}")))
+            }
+            n if n > MOST => Err(refuse(number, format!("{what} must be at most {MOST:e}, not {n:e}"))),
+            n => Ok(n),
+        };
+        let step = match (line.from, line.to, line.bytes, line.on, line.seconds) {
+            (Some(from), Some(to), Some(bytes), None, None) => {
+                total += positive("bytes", bytes)?;
+                let delay = positive("delay", line.delay)?;
+                let (from, to) = (find(&from)?, find(&to)?);
+                if from != to && joined.insert((from, to)) {
+                    router.way(from, to, Engine::Ce).map_err(|e| refuse(number, e.to_string()))?;
+                }
+                Step::Move { from, to, bytes, delay, via: Via::Direct }
+            }
+            (None, None, None, Some(on), Some(seconds)) => {
+                Step::Compute { on: find(&on)?, seconds: positive("seconds", seconds)? }
+            }
+            _ => return Err(refuse(number, "a line has either from, to and bytes, or on and seconds".to_owned())),
+        };
+        let index = steps.len() as u32;
+        if let Some(id) = line.id
+            && let Some(before) = ids.insert(id.clone(), index)
+        {
+            return Err(refuse(number, format!("line {} has the id '{id}' already", lines[before as usize])));
+        }
+        waits.extend(line.after.into_iter().map(|id| (index, id)));
+        steps.push(step);
+        lines.push(number);
+    }
+    if steps.is_empty() {
+        return Err(SimulateError::Workload("a trace with no line does nothing".to_owned()));
+    }
+    let mut within = Vec::with_capacity(waits.len());
+    for (step, id) in waits {
+        let Some(before) = ids.get(&id) else {
+            return Err(refuse(lines[step as usize], format!("it waits for '{id}', which no line has for an id")));
+        };
+        within.push((*before, step));
+    }
+    if let Some(step) = in_a_circle(steps.len(), &within) {
+        let line = lines[step];
+        return Err(refuse(line, "it waits for itself by way of those that it waits for".to_owned()));
+    }
+    let round = Round { name: "trace".to_owned(), steps, within, carried: Carried::All, repeats: 1, alike: 1 };
+    Ok(Trace { program: Program { rounds: vec![round] }, bytes: total })
+}
+
+/// A step that waits for itself.
+fn in_a_circle(steps: usize, waits: &[(u32, u32)]) -> Option<usize> {
+    let mut before: Vec<Vec<u32>> = vec![Vec::new(); steps];
+    let mut missing = vec![0_u32; steps];
+    let mut after: Vec<Vec<u32>> = vec![Vec::new(); steps];
+    for (a, b) in waits {
+        before[*b as usize].push(*a);
+        after[*a as usize].push(*b);
+        missing[*b as usize] += 1;
+    }
+    let mut ready: Vec<usize> = (0..steps).filter(|s| missing[*s] == 0).collect();
+    while let Some(step) = ready.pop() {
+        for next in &after[step] {
+            missing[*next as usize] -= 1;
+            if missing[*next as usize] == 0 {
+                ready.push(*next as usize);
+            }
+        }
+    }
+    // from one that is left, backwards along those that are left, until one comes again
+    let mut at = missing.iter().position(|m| *m > 0)?;
+    let mut seen = vec![false; steps];
+    while !std::mem::replace(&mut seen[at], true) {
+        at = before[at].iter().find(|b| missing[**b as usize] > 0).map_or(at, |b| *b as usize);
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use peerlane_read::catalogue::system;
+
+    fn read(text: &str) -> Result<Trace, String> {
+        let cluster = Cluster::single(system("exxact-devbox").unwrap().unwrap());
+        read_trace(text, &cluster).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn lines_become_steps() {
+        let text = "# two\n{\"id\":\"a\",\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":8}\n\n\
+                    {\"on\":\"GPU1\",\"seconds\":1e-3,\"after\":[\"a\"]}\n";
+        let trace = read(text).unwrap();
+        assert_eq!(trace.bytes, 8.0);
+        let round = &trace.program.rounds[0];
+        assert_eq!((round.steps.len(), round.within.as_slice()), (2, [(0, 1)].as_slice()));
+    }
+
+    #[test]
+    fn what_nothing_joins_is_refused_with_its_line() {
+        let text = "name = \"x\"\nnode = \"quong-node\"\nnodes = 3\n[network]\nshape = \"links\"\n\
+                    [[links]]\nbetween = [\"node0\", \"node1\"]\n[[links]]\nbetween = [\"node2\", \"s\"]\n";
+        let cluster = crate::cluster::read_cluster(text, "x.toml", |s| system(s).and_then(Result::ok)).unwrap();
+        let line = |to: u32| format!("{{\"from\":\"node0/GPU0\",\"to\":\"node{to}/GPU0\",\"bytes\":1}}\n");
+        let message = read_trace(&format!("{}{}", line(1), line(2)), &cluster).unwrap_err().to_string();
+        assert_eq!(message, "workload line 2: nothing joins node0 and node2");
+        assert!(read_trace(&line(1), &cluster).is_ok());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_line() {
+        let a = "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"c\"]}\n";
+        let b = "{\"id\":\"b\",\"on\":\"GPU0\",\"seconds\":1}\n";
+        let c = "{\"id\":\"c\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"b\",\"a\"]}\n";
+        let circle = read(&format!("{b}{a}{c}")).unwrap_err();
+        assert!(circle.starts_with("workload line ") && circle.contains("waits for itself"), "{circle}");
+        assert!(!circle.contains("line 1:"), "b is in no circle: {circle}");
+        let cases = [
+            ("{\"on\":\"GPU9\",\"seconds\":1}", "line 1: 'GPU9' is no GPU"),
+            ("\n{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":-1}", "line 2: bytes must be a number of at least 0"),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\"}", "line 1: a line has either"),
+            ("{\"on\":\"GPU0\",\"seconds\":NaN}", "line 1: "),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1e400}", "line 1: "),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1e300}", "line 1: bytes must be at most 1e18"),
+            ("\n{\"on\":\"GPU0\",\"seconds\":1e19}", "line 2: seconds must be at most 1e18"),
+            ("{\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1,\"delay\":-1}", "line 1: delay must be"),
+            ("{\"on\":\"GPU0\",\"seconds\":1,\"afte\":[]}", "unknown field `afte`"),
+            ("{\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"x\"]}", "line 1: it waits for 'x'"),
+            (
+                "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1}\n{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1}",
+                "line 2: line 1 has the id",
+            ),
+            ("", "does nothing"),
+        ];
+        for (text, expected) in cases {
+            let message = read(text).unwrap_err();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+}

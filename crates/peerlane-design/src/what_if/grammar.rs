@@ -1,0 +1,137 @@
+//! What the two sides of an edit say.
+
+use super::Edit;
+use super::WhatIfError;
+use peerlane_machine::fabric::{FAMILIES, Fabric, GpuLink, Interconnect, NodeId, PcieWidth};
+use peerlane_machine::names::ranges;
+
+/// What an edit changes, looked up in the fabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What<'e> {
+    /// `NODE`
+    Node(NodeId),
+    /// `NODE`, which is not there yet.
+    NewNode(&'e str),
+    /// `NODE.link`: the link towards the root, or its only one.
+    LinkOf(NodeId),
+    /// `NODE.part`
+    PartOf(NodeId),
+    /// `NODE.at`: what it hangs below.
+    PlaceOf(NodeId),
+    /// `A-B`
+    Between(NodeId, NodeId),
+    /// `A-B.p2p`
+    PeersBetween(NodeId, NodeId),
+    /// `p2p`: among all GPUs.
+    Peers,
+}
+
+/// How a link is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum LinkTo {
+    /// Gone.
+    None,
+    /// PCIe; what is not said stays as it is.
+    Pcie(PcieWidth),
+    /// A GPU's own interconnect.
+    Gpu(GpuLink),
+    /// Between CPUs, by a part's key if said.
+    Smp(Option<String>),
+}
+
+/// The nodes that are there, for errors.
+pub(super) fn nodes(fabric: &Fabric) -> String {
+    let mut names: Vec<&str> = fabric.nodes().iter().map(|n| n.name.as_str()).collect();
+    names.sort_by_key(|n| fabric.find(n).map(|id| fabric.node(id).kind));
+    ranges(&names)
+}
+
+/// Looks up the left side of an edit. A name that nothing has is a new node only where nothing else is said of it.
+pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, WhatIfError> {
+    let text = edit.what.as_str();
+    if let Some(node) = fabric.find(text) {
+        return Ok(What::Node(node));
+    }
+    if text == "p2p" {
+        return Ok(What::Peers);
+    }
+    let missing = |name: &str| edit.refused(format!("no node '{name}' here; the nodes are: {}", nodes(fabric)));
+    if let Some((name, property)) = text.rsplit_once('.') {
+        let pair = || pair(name, fabric);
+        match property {
+            "link" => return fabric.find(name).map(What::LinkOf).ok_or_else(|| missing(name)),
+            "part" => return fabric.find(name).map(What::PartOf).ok_or_else(|| missing(name)),
+            "at" => return fabric.find(name).map(What::PlaceOf).ok_or_else(|| missing(name)),
+            "p2p" => {
+                let found = pair().map_err(|name| missing(&name))?;
+                return match found {
+                    Some((a, b)) => Ok(What::PeersBetween(a, b)),
+                    None => Err(edit.refused("p2p is of all GPUs (p2p=on) or of two (GPU0-GPU1.p2p=on)")),
+                };
+            }
+            _ => {}
+        }
+        if fabric.find(name).is_some() {
+            let why = format!("a node has no '{property}'; there are: {name}.link, {name}.part, {name}.at");
+            return Err(edit.refused(why));
+        }
+    }
+    match pair(text, fabric).map_err(|name| missing(&name))? {
+        Some((a, b)) => Ok(What::Between(a, b)),
+        None => Ok(What::NewNode(text)),
+    }
+}
+
+/// The two nodes of `A-B`, at whichever dash parts two names. `None` where there is no dash, else the name that
+/// nothing has.
+fn pair(text: &str, fabric: &Fabric) -> Result<Option<(NodeId, NodeId)>, String> {
+    let dashes: Vec<(usize, char)> = text.char_indices().filter(|(_, c)| matches!(c, '-' | '–')).collect();
+    let mut missing = None;
+    for (at, dash) in &dashes {
+        let (a, b) = (&text[..*at], &text[at + dash.len_utf8()..]);
+        match (fabric.find(a), fabric.find(b)) {
+            (Some(x), Some(y)) => return Ok(Some((x, y))),
+            (Some(_), None) => missing = Some(b),
+            (None, _) => missing = missing.or(Some(a)),
+        }
+    }
+    missing.map_or(Ok(None), |name| Err(name.to_owned()))
+}
+
+/// Reads the right side of an edit of a link.
+pub(super) fn link_to(edit: &Edit) -> Result<LinkTo, WhatIfError> {
+    let usage = || {
+        let examples: Vec<&str> = FAMILIES.iter().map(|family| family.example).collect();
+        let examples = examples.join(", ");
+        edit.refused(format!("'{}' is no link; write pcie 3.0 x16, {examples}, smp PART or none", edit.to))
+    };
+    let (kind, rest) = edit.to.split_once(char::is_whitespace).unwrap_or((&edit.to, ""));
+    let rest = rest.trim();
+    if let Some(interconnect) = Interconnect::by_key(kind) {
+        let bundle = GpuLink::parse(interconnect, rest).map_err(|e| edit.refused(e.to_string()))?;
+        return Ok(LinkTo::Gpu(bundle));
+    }
+    match kind.to_ascii_lowercase().as_str() {
+        "none" if rest.is_empty() => Ok(LinkTo::None),
+        "pcie" => {
+            let width = rest.parse::<PcieWidth>().map_err(|e| edit.refused(e.to_string()))?;
+            if width.is_unknown() { Err(usage()) } else { Ok(LinkTo::Pcie(width)) }
+        }
+        "smp" if rest.is_empty() || rest == "?" => Ok(LinkTo::Smp(None)),
+        "smp" => Ok(LinkTo::Smp(Some(rest.to_owned()))),
+        // the width alone will do
+        _ => match edit.to.parse::<PcieWidth>() {
+            Ok(width) if !width.is_unknown() => Ok(LinkTo::Pcie(width)),
+            _ => Err(usage()),
+        },
+    }
+}
+
+/// Reads `on` or `off`.
+pub(super) fn on_or_off(edit: &Edit) -> Result<bool, WhatIfError> {
+    match edit.to.as_str() {
+        "on" | "yes" => Ok(true),
+        "off" | "no" => Ok(false),
+        other => Err(edit.refused(format!("'{other}' is neither on nor off"))),
+    }
+}

@@ -1,0 +1,169 @@
+//! One cause, one finding: what another finding explains is not reported again.
+
+use super::view::Raised;
+use super::{FindingKind, Severity};
+use peerlane_machine::subject::Subject;
+
+/// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
+/// not explain, slow-path sees by itself.
+const EXPLAINS: [(&str, &[&str]); 11] = [
+    (
+        "lost-gpu",
+        &[
+            "hung-transfer",
+            "p2p-slower-than-staged",
+            "asymmetric-cell",
+            "uneven-path-class",
+            "slow-path",
+            "contended-slow",
+        ],
+    ),
+    ("hung-transfer", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class"]),
+    ("narrow-link", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
+    (
+        "nvlink-lanes-down",
+        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
+    ),
+    (
+        "hot-or-throttled",
+        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
+    ),
+    ("acs-redirect", &["half-duplex", "p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
+    ("half-duplex", &["uneven-path-class", "slow-path"]),
+    ("slow-path", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
+    ("uneven-path-class", &["p2p-slower-than-staged", "asymmetric-cell", "contended-slow"]),
+    ("p2p-slower-than-staged", &["asymmetric-cell"]),
+    ("coarse-labels", &["crosses-sockets"]),
+];
+
+/// Leaves out what a cause explains. The cause takes over the evidence, and the cost where it had none or less.
+pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
+    let mut all: Vec<Option<Raised>> = once(raised).into_iter().map(Some).collect();
+    for (rule, symptoms) in EXPLAINS {
+        for at in 0..all.len() {
+            let Some(mut cause) = all.get_mut(at).and_then(|slot| slot.take_if(|r| is_cause(r, rule))) else {
+                continue;
+            };
+            for slot in &mut all {
+                let explained = |r: &mut Raised| symptoms.contains(&r.finding.rule.as_str()) && covers(&cause, r);
+                if let Some(symptom) = slot.take_if(explained) {
+                    adopt(&mut cause, symptom);
+                }
+            }
+            if let Some(slot) = all.get_mut(at) {
+                *slot = Some(cause);
+            }
+        }
+    }
+    all.into_iter().flatten().collect()
+}
+
+/// The same of two logs or runs of one machine is one finding, which cites both.
+fn once(raised: Vec<Raised>) -> Vec<Raised> {
+    let mut all: Vec<Raised> = Vec::with_capacity(raised.len());
+    for another in raised {
+        let is_same = |known: &&mut Raised| {
+            let (a, b) = (&known.finding, &another.finding);
+            (&a.rule, &a.summary, &a.subjects) == (&b.rule, &b.summary, &b.subjects)
+        };
+        match all.iter_mut().find(is_same) {
+            Some(known) => adopt(known, another),
+            None => all.push(another),
+        }
+    }
+    all
+}
+
+/// A finding strong enough to explain others: what is only good to know explains nothing, save labels that cannot tell.
+fn is_cause(raised: &Raised, rule: &str) -> bool {
+    let f = &raised.finding;
+    f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))
+}
+
+/// Whether everything that shows a symptom is at the cause.
+fn covers(cause: &Raised, symptom: &Raised) -> bool {
+    if cause.finding.rule == "coarse-labels" {
+        return true;
+    }
+    let at_cause = |a: &str, b: &str| {
+        let is_pair = |x: &str, y: &str| (x, y) == (a, b) || (x, y) == (b, a);
+        let subject = |s: &Subject| match (s, s.ends()) {
+            (_, Some((x, y))) => is_pair(x, y),
+            (Subject::Node(one), _) => one == a || one == b,
+            _ => false,
+        };
+        cause.finding.subjects.iter().any(subject) || cause.pairs.iter().any(|(x, y)| is_pair(x, y))
+    };
+    if !symptom.pairs.is_empty() {
+        return symptom.pairs.iter().all(|(a, b)| at_cause(a, b));
+    }
+    let subject = |s: &Subject| match s.ends() {
+        Some((a, b)) => at_cause(a, b),
+        None => cause.finding.subjects.contains(s),
+    };
+    !symptom.finding.subjects.is_empty() && symptom.finding.subjects.iter().all(subject)
+}
+
+fn adopt(cause: &mut Raised, symptom: Raised) {
+    for place in symptom.finding.evidence {
+        if !cause.finding.evidence.contains(&place) {
+            cause.finding.evidence.push(place);
+        }
+    }
+    let cost = symptom.finding.cost;
+    if cost.is_some_and(|new| cause.finding.cost.is_none_or(|known| new.share > known.share)) {
+        cause.finding.cost = cost;
+    }
+    cause.loss = cause.loss.max(symptom.loss);
+    cause.pairs.extend(symptom.pairs);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Certainty, Finding, Rule};
+    use super::*;
+
+    fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
+        let rule = Rule { id, breaks: false, run: |_| Vec::new() };
+        let mut finding = Finding::of(&rule, kind, Severity::Warning, Certainty::Likely, subjects);
+        finding.evidence = vec![format!("{id}.txt")];
+        let pairs = pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+        Raised::new(finding, 0.5).shown_by(pairs)
+    }
+
+    fn nodes(name: &str) -> Vec<Subject> {
+        Subject::nodes_of([name])
+    }
+
+    fn rules(all: Vec<Raised>) -> Vec<String> {
+        fold(all).into_iter().map(|r| r.finding.rule).collect()
+    }
+
+    #[test]
+    fn a_narrow_link_explains_what_is_slow_behind_it() {
+        let (fault, design) = (FindingKind::Fault, FindingKind::Design);
+        let uneven = || raised("uneven-path-class", design, nodes("GPU0"), &[("GPU0", "GPU1"), ("GPU1", "GPU2")]);
+        let narrow = raised("narrow-link", fault, nodes("GPU1"), &[]);
+        let left = fold(vec![uneven(), narrow]);
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0].finding.evidence, ["narrow-link.txt", "uneven-path-class.txt"]);
+        let elsewhere = raised("narrow-link", fault, nodes("GPU0"), &[]);
+        assert_eq!(rules(vec![uneven(), elsewhere]), ["uneven-path-class", "narrow-link"]);
+        let by_design = raised("narrow-link", design, nodes("GPU1"), &[]);
+        assert_eq!(rules(vec![uneven(), by_design]).len(), 2);
+    }
+
+    #[test]
+    fn chains_end_at_the_first_cause() {
+        let fault = FindingKind::Fault;
+        let slow = raised("slow-path", fault, nodes("GPU1"), &[("GPU0", "GPU1")]);
+        let odd = raised(
+            "asymmetric-cell",
+            FindingKind::Measurement,
+            vec![Subject::Pair("GPU0".to_owned(), "GPU1".to_owned())],
+            &[],
+        );
+        let hot = raised("hot-or-throttled", fault, nodes("GPU1"), &[]);
+        assert_eq!(rules(vec![odd, slow, hot]), ["hot-or-throttled"]);
+    }
+}

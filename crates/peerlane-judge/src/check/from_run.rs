@@ -1,0 +1,114 @@
+//! What a run says beside its numbers: steps that gave none, and why.
+
+use std::collections::BTreeMap;
+
+use super::view::View;
+use peerlane_machine::names::{is_host, natural};
+use peerlane_machine::subject::Subject;
+use peerlane_machine::transfer::{Transfer, Via};
+use peerlane_measure::plan::Work;
+use peerlane_measure::run::{Cell, FlagKind, Run};
+
+/// Pairs that share one GPU need to be this many for the GPU to be the cause.
+const FEWEST_PAIRS: usize = 3;
+
+/// The run, where the machine was measured.
+pub(super) fn measured<'a>(view: &View<'a>) -> Option<&'a Run> {
+    view.case.run()
+}
+
+/// The ends that a step's GPUs deal directly with each other across, each pair in its natural order.
+pub(super) fn direct_pairs(work: &Work) -> Vec<(String, String)> {
+    let of = |t: &Transfer| {
+        let direct = t.via == Via::Direct && t.source != t.destination;
+        (direct && !is_host(&t.source) && !is_host(&t.destination)).then(|| ordered(&t.source, &t.destination))
+    };
+    let mut pairs: Vec<(String, String)> = match work {
+        Work::Transfers(transfers) => transfers.iter().filter_map(of).collect(),
+        Work::SmallCopies(transfer) => of(transfer).into_iter().collect(),
+        Work::Loads { gpu, memory } if gpu != memory && !is_host(memory) => vec![ordered(gpu, memory)],
+        Work::Signals { a, b } => vec![ordered(a, b)],
+        _ => Vec::new(),
+    };
+    pairs.sort();
+    pairs.dedup();
+    pairs
+}
+
+fn ordered(a: &str, b: &str) -> (String, String) {
+    let (a, b) = if natural(a) <= natural(b) { (a, b) } else { (b, a) };
+    (a.to_owned(), b.to_owned())
+}
+
+/// A pair with the cells of it alone that have a flag.
+pub(super) struct Flagged<'a> {
+    pub(super) pair: (String, String),
+    pub(super) cells: Vec<(&'a Cell, &'a str)>,
+}
+
+/// Pairs of GPUs with cells that have a flag. A set of transfers counts where no pair alone shows it: which of its
+/// members it was is not told.
+pub(super) fn pairs_with<'a>(view: &View<'a>, kind: FlagKind) -> Vec<Flagged<'a>> {
+    let Some(measured) = measured(view) else { return Vec::new() };
+    let mut pairs: BTreeMap<(String, String), Vec<(&Cell, &str)>> = BTreeMap::new();
+    for cell in &measured.cells {
+        let Some(flag) = cell.flag(kind) else { continue };
+        if let [pair] = direct_pairs(&cell.work).as_slice() {
+            pairs.entry(pair.clone()).or_default().push((cell, flag.detail.as_str()));
+        }
+    }
+    pairs.into_iter().map(|(pair, cells)| Flagged { pair, cells }).collect()
+}
+
+/// All pairs with a flag, as a finding tells of them.
+pub(super) struct Tally<'a> {
+    pub(super) pairs: Vec<(String, String)>,
+    /// How many cells of them have the flag.
+    pub(super) cells: usize,
+    /// What the pairs amount to.
+    pub(super) subjects: Vec<Subject>,
+    /// What the first flag says.
+    pub(super) detail: &'a str,
+}
+
+/// Counts the pairs that have a flag; `None` where none has.
+pub(super) fn tally<'a>(view: &View<'a>, kind: FlagKind) -> Option<Tally<'a>> {
+    let flagged = pairs_with(view, kind);
+    let detail = flagged.first()?.cells.first().map_or("", |(_, detail)| detail);
+    let pairs: Vec<(String, String)> = flagged.iter().map(|f| f.pair.clone()).collect();
+    let subjects = subjects(&pairs);
+    Some(Tally { pairs, cells: flagged.iter().map(|f| f.cells.len()).sum(), subjects, detail })
+}
+
+/// The subjects that pairs amount to: the GPU that they all share, where there are several, else the pairs.
+pub(super) fn subjects(pairs: &[(String, String)]) -> Vec<Subject> {
+    if let Some((first, others)) = pairs.split_first().filter(|(_, others)| others.len() + 1 >= FEWEST_PAIRS) {
+        let shared = |name: &String| others.iter().all(|(a, b)| a == name || b == name);
+        if let Some(name) = [&first.0, &first.1].into_iter().find(|name| shared(name)) {
+            return Subject::nodes_of([name]);
+        }
+    }
+    Subject::pairs_of(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_pairs_of_one_gpu_are_that_gpu() {
+        let pair = |a: &str, b: &str| ordered(a, b);
+        let of_three = [pair("GPU3", "GPU0"), pair("GPU3", "GPU10"), pair("GPU1", "GPU3")];
+        assert_eq!(subjects(&of_three), ["GPU3"]);
+        assert_eq!(subjects(&of_three[..2]), ["GPU0-GPU3", "GPU3-GPU10"]);
+        assert_eq!(subjects(&[]), Vec::<Subject>::new());
+    }
+
+    #[test]
+    fn pairs_of_a_step() {
+        let copies = Work::Transfers(vec![Transfer::new("GPU1", "GPU0"), Transfer::new("GPU0", "GPU1")]);
+        assert_eq!(direct_pairs(&copies), [ordered("GPU0", "GPU1")]);
+        let staged = Transfer { via: Via::Driver, ..Transfer::new("GPU1", "GPU0") };
+        assert_eq!(direct_pairs(&Work::Transfers(vec![staged, Transfer::new("host", "GPU0")])), []);
+    }
+}

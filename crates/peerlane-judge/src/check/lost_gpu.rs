@@ -1,0 +1,105 @@
+//! GPUs that stopped answering during a run.
+
+use super::from_run::measured;
+use super::view::{Raised, View};
+use super::words::list;
+use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use peerlane_machine::fabric::NodeKind;
+use peerlane_machine::subject::Subject;
+use peerlane_measure::run::{Cell, FlagKind};
+
+pub(super) const RULE: Rule = Rule { id: "lost-gpu", breaks: true, run };
+
+/// Steps that must have failed, and none succeeded after the first.
+const FEWEST: usize = 3;
+
+fn run(view: &View) -> Vec<Raised> {
+    let Some(measured) = measured(view) else { return Vec::new() };
+    let mut lost: Vec<(String, &str)> = Vec::new();
+    for id in view.of_kind(NodeKind::Gpu) {
+        let name = view.name(id);
+        let mut own: Vec<&Cell> = measured.cells.iter().filter(|c| c.work.gpus().contains(&name)).collect();
+        own.sort_by_key(|cell| cell.step);
+        let failed = |cell: &&Cell| cell.flag(FlagKind::Failed).is_some();
+        let Some(first) = own.iter().position(failed) else { continue };
+        // what no machine can do says nothing of this GPU
+        let after = || own.iter().skip(first).filter(|c| c.flag(FlagKind::NotApplicable).is_none());
+        // that a step failed which another GPU had part in may be that one's doing
+        let others_doing = view.of_kind(NodeKind::Gpu).into_iter().any(|other| {
+            other != id && after().filter(|c| failed(c)).all(|c| c.work.gpus().contains(&view.name(other)))
+        });
+        if after().count() >= FEWEST && after().all(failed) && !others_doing {
+            let flag = own.get(first).and_then(|cell| cell.flag(FlagKind::Failed));
+            lost.push((name.to_owned(), flag.map_or("", |f| f.detail.as_str())));
+        }
+    }
+    // where nothing works any more, it is the run that broke off
+    let gpus = view.fabric().of_kind(NodeKind::Gpu).count();
+    let Some((_, detail)) = lost.first().filter(|_| lost.len() < gpus) else { return Vec::new() };
+    let names: Vec<String> = lost.iter().map(|(name, _)| name.clone()).collect();
+    let finding = Finding {
+        summary: format!("{}: lost during the run; every step with it failed from then on", list(&names)),
+        expected: "a GPU that answers until the end".to_owned(),
+        observed: (*detail).to_owned(),
+        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
+        mend: "See the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors; reseat the card, \
+               its riser and its power cables, and look at its temperature and power supply. A cold restart brings it \
+               back, if anything does."
+            .to_owned(),
+        confirm: "`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`".to_owned(),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
+    };
+    vec![Raised::new(finding, 1.0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, measured, switched};
+    use super::*;
+    use peerlane_machine::subject::join;
+
+    type Told = ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>);
+
+    fn failed(a: &'static str, b: &'static str) -> Told {
+        ((a, b), Err((FlagKind::Failed, "GPU2 has fallen off the bus")))
+    }
+
+    #[test]
+    fn the_gpu_all_of_whose_later_steps_failed_is_lost() {
+        let steps: Vec<Told> = vec![
+            (("GPU0", "GPU2"), Ok(12.0)),
+            failed("GPU2", "GPU0"),
+            (("GPU0", "GPU1"), Ok(12.0)),
+            failed("GPU1", "GPU2"),
+            failed("GPU2", "GPU1"),
+            (("GPU1", "GPU0"), Ok(12.0)),
+        ];
+        let found = findings(&measured(switched(3), steps.clone()), run);
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU2".to_owned()));
+        assert_eq!(found[0].observed, "GPU2 has fallen off the bus");
+        let back = steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]);
+        assert!(findings(&measured(switched(3), back), run).is_empty(), "one that works again was not lost");
+    }
+
+    #[test]
+    fn of_two_gpus_the_one_that_fails_alone_is_lost() {
+        let gone = Err((FlagKind::Failed, "GPU0 has fallen off the bus"));
+        let steps: Vec<Told> = vec![
+            (("GPU0", "GPU1"), Ok(12.0)),
+            (("host", "GPU0"), gone),
+            (("host", "GPU1"), Ok(12.0)),
+            (("GPU0", "host"), gone),
+            (("GPU0", "GPU1"), gone),
+            (("GPU1", "GPU0"), gone),
+            (("GPU0", "GPU1"), gone),
+        ];
+        let found = findings(&measured(switched(2), steps), run);
+        assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0".to_owned()));
+    }
+
+    #[test]
+    fn a_run_that_broke_off_lost_no_gpu() {
+        let steps = vec![failed("GPU0", "GPU1"), failed("GPU1", "GPU0"), failed("GPU0", "GPU1")];
+        assert!(findings(&measured(switched(2), steps), run).is_empty());
+    }
+}

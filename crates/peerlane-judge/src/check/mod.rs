@@ -1,0 +1,453 @@
+//! Differences that matter: each rule compares what a machine is and does with what it should be.
+//!
+//! One rule a file, each listed in `RULES` and described in `docs/rules.md`. A rule looks at a
+//! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
+//! says nothing about what is not known.
+
+mod causes;
+mod confirm;
+mod culprit;
+mod from_run;
+mod gpu_setting;
+mod nccl;
+mod one_link;
+mod settings;
+mod view;
+mod words;
+
+mod above_line_rate;
+mod acs_redirect;
+mod asymmetric_cell;
+mod below_own_link;
+mod coarse_labels;
+mod collective_of_one;
+mod collective_slow;
+mod contended_slow;
+mod contradictory_evidence;
+mod corrupt_data;
+mod crosses_sockets;
+mod crowded_reads;
+mod fabric_not_ready;
+mod first_row_warm_up;
+mod gpu_memory_slow;
+mod gpu_nic_apart;
+mod half_duplex;
+mod hidden_pcie;
+mod host_buffers_far;
+mod hot_or_throttled;
+mod hung_transfer;
+mod iommu_translates;
+mod kernel_errors;
+mod lane_budget;
+mod limited_link;
+mod lost_gpu;
+mod memory_rows;
+mod mig_on;
+mod missing_peer_module;
+mod narrow_link;
+mod nccl_multicast;
+mod nccl_staged_network;
+mod nccl_through_host;
+mod nvlink_lanes_down;
+mod p2p_refused;
+mod p2p_slower_than_staged;
+mod pcie_replays;
+mod peer_access_missing;
+mod rate_falls;
+mod rdma_ports;
+mod relaxed_ordering;
+mod runs_disagree;
+mod shared_limit;
+mod slow_path;
+mod small_bar1;
+mod small_packets;
+mod uneven_host_copies;
+mod uneven_local_copies;
+mod uneven_path_class;
+mod unsteady_rate;
+mod unsupported_peer_access;
+
+#[cfg(test)]
+mod testing;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use peerlane_design::case::Case;
+use peerlane_machine::fabric::{LinkKind, NodeKind};
+use peerlane_machine::fact::P2pStatus;
+use peerlane_machine::matrix::Unit;
+use peerlane_machine::subject::{Printed, Subject};
+use peerlane_model::comparison::Comparison;
+use peerlane_model::model::Model;
+pub use settings::{Settings, SettingsError, Waiver};
+use view::{Raised, View};
+
+/// What kind of difference a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingKind {
+    /// The machine is not what its design promises.
+    Fault,
+    /// The design limits this, as built.
+    Design,
+    /// The numbers are suspect.
+    Measurement,
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    /// Good to know.
+    Info,
+    /// Costs performance, or may.
+    Warning,
+    /// Costs much, or something does not work.
+    Error,
+}
+
+/// How sure a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// One of several explanations of what is observed.
+    Possible,
+    /// What is observed has this cause as far as is known.
+    Likely,
+    /// A source states it, or it follows from what one states.
+    Certain,
+}
+
+/// What a finding costs, on the path where it costs most.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// What is lost of a rate, or added to a time.
+    pub lost: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+    pub share: f64,
+}
+
+impl Cost {
+    /// What a rate falls short of what it should be, in GB/s; `None` where it does not.
+    pub(crate) fn of_rate(expected_gb: f64, observed_gb: f64) -> Option<Cost> {
+        let lost = expected_gb - observed_gb;
+        let share = lost / expected_gb;
+        (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit: Unit::GigabytesPerSecond, share })
+    }
+}
+
+/// A difference that matters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// The rule: `narrow-link`.
+    pub rule: String,
+    /// Its kind.
+    pub kind: FindingKind,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The nodes, pairs or links it is about.
+    #[serde(flatten, with = "Printed")]
+    #[schemars(with = "Printed")]
+    pub subjects: Vec<Subject>,
+    /// One sentence.
+    pub summary: String,
+    /// What was to be expected, with unit and why.
+    pub expected: String,
+    /// What is observed, with unit.
+    pub observed: String,
+    /// Where that stands: `file:lines (tool)`.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub mend: String,
+    /// How sure it is.
+    pub certainty: Certainty,
+    /// What would confirm it: a command, mostly.
+    pub confirm: String,
+    /// What it costs, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+impl Finding {
+    /// A finding of a rule about these subjects, to be filled in.
+    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<Subject>) -> Self {
+        Finding {
+            rule: rule.id.to_owned(),
+            kind,
+            severity,
+            subjects,
+            summary: String::new(),
+            expected: String::new(),
+            observed: String::new(),
+            evidence: Vec::new(),
+            mend: String::new(),
+            certainty,
+            confirm: String::new(),
+            cost: None,
+        }
+    }
+}
+
+/// The machine as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Nothing of weight was found, and there was something to judge by.
+    Healthy,
+    /// Something costs performance.
+    Degraded,
+    /// Something does not do what it must.
+    Broken,
+    /// Too little is known to judge.
+    Unknown,
+}
+
+/// What rules look at.
+pub struct Context<'a> {
+    /// The machine, and what else was given about it.
+    pub case: &'a Case,
+    /// Its model.
+    pub model: &'a Model<'a>,
+    /// What was measured on it beside what should be.
+    pub comparison: &'a Comparison<'a>,
+}
+
+impl<'a> Context<'a> {
+    /// A case with the comparison of its machine.
+    pub fn of(case: &'a Case, comparison: &'a Comparison<'a>) -> Self {
+        Context { case, model: comparison.model(), comparison }
+    }
+}
+
+/// A rule: its name, what it means when it fails, and the rule itself.
+struct Rule {
+    /// Name in findings and in `docs/rules.md`.
+    id: &'static str,
+    /// Whether an error of it means that something does not work, and not only that it is slow.
+    breaks: bool,
+    /// Looks.
+    run: fn(&View) -> Vec<Raised>,
+}
+
+/// Every rule there is.
+const RULES: [Rule; 51] = [
+    lost_gpu::RULE,
+    hung_transfer::RULE,
+    corrupt_data::RULE,
+    fabric_not_ready::RULE,
+    contradictory_evidence::RULE,
+    nvlink_lanes_down::RULE,
+    p2p_refused::RULE,
+    peer_access_missing::RULE,
+    narrow_link::RULE,
+    lane_budget::RULE,
+    slow_path::RULE,
+    above_line_rate::RULE,
+    p2p_slower_than_staged::RULE,
+    crosses_sockets::RULE,
+    gpu_nic_apart::RULE,
+    acs_redirect::RULE,
+    half_duplex::RULE,
+    hot_or_throttled::RULE,
+    missing_peer_module::RULE,
+    asymmetric_cell::RULE,
+    first_row_warm_up::RULE,
+    uneven_path_class::RULE,
+    pcie_replays::RULE,
+    mig_on::RULE,
+    small_bar1::RULE,
+    unsteady_rate::RULE,
+    uneven_local_copies::RULE,
+    coarse_labels::RULE,
+    hidden_pcie::RULE,
+    small_packets::RULE,
+    contended_slow::RULE,
+    host_buffers_far::RULE,
+    shared_limit::RULE,
+    uneven_host_copies::RULE,
+    kernel_errors::RULE,
+    iommu_translates::RULE,
+    relaxed_ordering::RULE,
+    below_own_link::RULE,
+    collective_of_one::RULE,
+    collective_slow::RULE,
+    rate_falls::RULE,
+    gpu_memory_slow::RULE,
+    runs_disagree::RULE,
+    unsupported_peer_access::RULE,
+    limited_link::RULE,
+    crowded_reads::RULE,
+    nccl_through_host::RULE,
+    nccl_staged_network::RULE,
+    nccl_multicast::RULE,
+    rdma_ports::RULE,
+    memory_rows::RULE,
+];
+
+/// Rules that compare runs with each other, which need more than one machine.
+pub const RULES_OF_RUNS: [&str; 2] = ["odd-one-out", "worse-than-before"];
+
+/// Names of all rules, in the order they run.
+pub fn rule_ids() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|r| r.id)
+}
+
+/// Runs every rule. Findings come most severe first; of equal severity those that cost the greatest share first, and of
+/// equal shares those that cost most.
+pub fn check(context: &Context) -> Vec<Finding> {
+    check_with(context, &Settings::default()).findings
+}
+
+/// What the rules say of a machine, by the settings of a site.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checked {
+    /// The findings, in the order of [`check`].
+    pub findings: Vec<Finding>,
+    /// What the site accepts.
+    pub waived: Vec<Waived>,
+}
+
+/// A finding that is accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Waived {
+    /// Why.
+    pub reason: String,
+    /// The finding.
+    #[serde(flatten)]
+    pub finding: Finding,
+}
+
+/// [`check`] with a site's thresholds, less what it waives.
+pub fn check_with(context: &Context, settings: &Settings) -> Checked {
+    let view = View::new(context, settings);
+    let mut raised = causes::fold(RULES.iter().flat_map(|rule| (rule.run)(&view)).collect());
+    raised.sort_by(|a, b| {
+        let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
+        let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
+        let by_cost = || weight(b).total_cmp(&weight(a)).then(lost(b).total_cmp(&lost(a)));
+        b.finding.severity.cmp(&a.finding.severity).then_with(by_cost)
+    });
+    let mut checked = Checked::default();
+    for finding in raised.into_iter().map(|r| r.finding) {
+        match settings.waiver(&context.case.machine.name, &finding) {
+            Some(waiver) => checked.waived.push(Waived { reason: waiver.reason.clone(), finding }),
+            None => checked.findings.push(finding),
+        }
+    }
+    checked
+}
+
+/// The verdict that findings amount to.
+///
+/// Broken: an error of a rule about things that do not work, unless the design never let them.
+/// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
+/// something to judge by: a link's widths, a rate that can be compared, or a peer-to-peer status where no rates stand.
+pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
+    let breaks = |f: &Finding| {
+        f.severity == Severity::Error
+            && f.kind != FindingKind::Design
+            && RULES.iter().any(|rule| rule.breaks && rule.id == f.rule)
+    };
+    let costs = |f: &Finding| f.severity >= Severity::Warning && f.kind != FindingKind::Measurement;
+    if findings.iter().any(breaks) {
+        Verdict::Broken
+    } else if findings.iter().any(costs) {
+        Verdict::Degraded
+    } else if can_judge(context) {
+        Verdict::Healthy
+    } else {
+        Verdict::Unknown
+    }
+}
+
+/// Whether anything is known that could have shown a fault.
+fn can_judge(context: &Context) -> bool {
+    let fabric = &context.case.machine.fabric;
+    let width_known = fabric.ids().any(|id| {
+        let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
+        let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
+        endpoint
+            && matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
+                if running.lanes.is_some() && allowed.lanes.is_some())
+    });
+    let access_known = || context.case.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
+    let rate_comparable = || {
+        let settings = Settings::default();
+        let view = View::new(context, &settings);
+        let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
+        let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
+        all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
+    };
+    // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
+    let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
+    width_known || (access_known() && !has_rates) || rate_comparable()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{boxes, captured, pcie, switched, with_link};
+    use super::*;
+    use peerlane_machine::machine::Machine;
+    use peerlane_read::catalogue::Parts;
+
+    fn judge(machine: &Machine) -> (Vec<Finding>, Verdict) {
+        let parts = Parts::default();
+        let case = Case::from(machine.clone());
+        let model = Model::new(&case.machine, &parts);
+        let comparison = Comparison::of(&model);
+        let context = Context::of(&case, &comparison);
+        let findings = check(&context);
+        let verdict = verdict(&context, &findings);
+        (findings, verdict)
+    }
+
+    #[test]
+    fn a_machine_at_full_width_is_healthy() {
+        let (findings, verdict) = judge(&switched(4));
+        assert_eq!(findings, []);
+        assert_eq!(verdict, Verdict::Healthy);
+    }
+
+    #[test]
+    fn nothing_known_is_nothing_judged() {
+        let mut machine = captured(boxes(&[1], false));
+        with_link(&mut machine, "GPU0", pcie("?", "?"));
+        assert_eq!(judge(&machine), (vec![], Verdict::Unknown));
+    }
+
+    #[test]
+    fn a_figure_in_words_is_something_to_judge_by() {
+        for name in ["hpcac-tessa", "k20-cx3-snb"] {
+            let case = Case::from(peerlane_read::catalogue::system(name).unwrap().unwrap());
+            let model = Model::new(&case.machine, Parts::embedded());
+            let comparison = Comparison::of(&model);
+            let context = Context::of(&case, &comparison);
+            assert_eq!(verdict(&context, &check(&context)), Verdict::Healthy, "{name}");
+        }
+    }
+
+    #[test]
+    fn slow_is_degraded_and_refused_is_broken_and_errors_come_first() {
+        let mut machine = switched(3);
+        with_link(&mut machine, "GPU2", pcie("3.0 x8", "3.0 x16"));
+        let (findings, verdict) = judge(&machine);
+        assert_eq!((findings.len(), verdict), (1, Verdict::Degraded));
+        let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.insert(pair, P2pStatus::NotSupported);
+        let (findings, verdict) = judge(&machine);
+        let rules: Vec<&str> = findings.iter().map(|f| f.rule.as_str()).collect();
+        assert_eq!((rules, verdict), (vec!["p2p-refused", "narrow-link"], Verdict::Broken));
+    }
+
+    #[test]
+    fn every_rule_is_described() {
+        let docs = include_str!("../../../../docs/rules.md");
+        for id in rule_ids() {
+            assert!(docs.contains(&format!("\n## {id}\n")), "docs/rules.md lacks a section on {id}");
+        }
+        assert_eq!(docs.matches("\n## ").count(), RULES.len(), "docs/rules.md describes a rule that is not there");
+    }
+}

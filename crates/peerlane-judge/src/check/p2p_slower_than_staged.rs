@@ -1,0 +1,409 @@
+//! Pairs that are slower with peer-to-peer access than through host memory, and machines on which
+//! peer-to-peer access changes nothing.
+
+use super::confirm;
+use super::culprit::blame;
+use super::view::{Cell, End, Raised, View};
+use super::words::{self, median, percent};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
+use peerlane_machine::fabric::{NodeId, PathClass};
+use peerlane_machine::machine::Observed;
+use peerlane_machine::matrix::{Direction, Matrix, Operation};
+use peerlane_machine::subject::Subject;
+
+pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
+
+/// With P2P on, less than this share of the staged rate is slower and no noise.
+const SLOWER: f64 = 0.95;
+
+/// Rates this close are the same.
+const SAME: f64 = 0.05;
+
+/// Latencies this close are the same; a direct access takes about half of a staged one.
+const SAME_LATENCY: f64 = 0.15;
+
+/// The direct way must be expected to be this much faster for equal rates to mean anything: a link that
+/// both ways share makes them equal without a fault.
+const WORTH: f64 = 1.15;
+
+/// A fault only below this share of what the model expects of the two ways: staged rates of sound machines scatter.
+const FAULTY: f64 = 0.75;
+
+/// From this share of the staged rate on it is good to know and no more.
+const LITTLE: f64 = 0.85;
+
+/// Where no copies with P2P off stand beside: a direct rate below this share of the slower host copy of the two is slower
+/// than staging, which takes two such copies and overlaps them.
+const FAR_SLOWER: f64 = 0.25;
+
+/// A pair both ways: with P2P on, and staged.
+struct Compared<'m> {
+    on: &'m Observed,
+    off: &'m Observed,
+    cell: Cell,
+    direct: f64,
+    staged: f64,
+    /// What the model expects of the one as a share of the other, where it can say.
+    expected: Option<f64>,
+}
+
+impl Compared<'_> {
+    fn share(&self) -> f64 {
+        self.direct / self.staged
+    }
+
+    /// Whether the intervals of both overlap.
+    fn is_unsure(&self) -> bool {
+        let at = |o: &Observed| o.spread.get(self.cell.i).and_then(|row| row.get(self.cell.j)).copied().flatten();
+        at(self.on).zip(at(self.off)).is_some_and(|(on, off)| on.high >= off.low)
+    }
+
+    /// Slower than anything sound would be: pairs that share a switch or NVLink, and far below the model.
+    fn is_fault(&self, view: &View) -> bool {
+        let near = self.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
+        // without P2P on or off in a source that says how sure it is, any slowness of near pairs counts
+        let limit = if self.on.spread.is_empty() { SLOWER.min(self.expected.unwrap_or(1.0)) } else { FAULTY };
+        near && self.share() < limit * self.expected.unwrap_or(1.0).min(1.0)
+    }
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    let mut all: Vec<Compared> = Vec::new();
+    let mut effectless = false;
+    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+        let Some((off_at, off)) = counterpart(view, on) else { continue };
+        let compared: Vec<(Cell, f64, f64)> = view
+            .gpu_cells(&on.matrix)
+            .into_iter()
+            // refused pairs are staged in both tables
+            .filter(|cell| cell.nodes().is_none_or(|(a, b)| view.p2p_works(a, b) != Some(false)))
+            .filter_map(|cell| {
+                let staged = staged(on, off, &cell).filter(|rate| *rate > 0.0)?;
+                Some((cell, cell.rate.gb(), staged))
+            })
+            .collect();
+        if !effectless {
+            let found = no_effect(view, (at, on), (off_at, off), &compared);
+            effectless = found.is_some();
+            raised.extend(found);
+        }
+        all.extend(compared.into_iter().map(|(cell, direct, staged)| {
+            let rate = |at| view.expected_rate(at, &cell).map(|r| r.gb());
+            let expected = rate(at).zip(rate(off_at)).map(|(on, off)| on / off);
+            Compared { on, off, cell, direct, staged, expected }
+        }));
+    }
+    let slower: Vec<bool> = all.iter().map(|c| c.share() < SLOWER && !c.is_unsure()).collect();
+    let faulty: Vec<bool> = all.iter().zip(&slower).map(|(c, slow)| *slow && c.is_fault(view)).collect();
+    let cells: Vec<Cell> = all.iter().map(|c| c.cell).collect();
+    for group in blame(&cells, &faulty) {
+        let members: Vec<&Compared> = group.cells.iter().filter_map(|i| all.get(*i)).collect();
+        raised.extend(report_slower(view, FindingKind::Fault, group.culprit.map(|(end, _)| end), &members));
+    }
+    let sound = all.iter().zip(slower.iter().zip(&faulty)).filter(|(_, (slow, fault))| **slow && !**fault);
+    raised.extend(report_slower(view, FindingKind::Design, None, &sound.map(|(c, _)| c).collect::<Vec<_>>()));
+    raised.extend(far_below_the_host(view));
+    raised
+}
+
+/// Pairs whose direct copies are far slower than what both GPUs do with the host, in a source that has no copies with P2P
+/// off to compare them with; only where the model expects nothing, since slow-path judges the others.
+fn far_below_the_host(view: &View) -> Option<Raised> {
+    let mut found: Vec<(&Observed, Cell, f64)> = Vec::new();
+    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+        if counterpart(view, on).is_some() || on.matrix.direction != Some(Direction::Unidirectional) {
+            continue;
+        }
+        for cell in view.gpu_cells(&on.matrix) {
+            let Some((a, b)) = cell.nodes() else { continue };
+            let (source, target) = if on.matrix.op == Some(Operation::Read) { (b, a) } else { (a, b) };
+            let host = [host_rate(view, on, source, false), host_rate(view, on, target, true)];
+            let least = host.into_iter().flatten().min_by(f64::total_cmp);
+            let Some(least) = least.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
+            if cell.rate.gb() < FAR_SLOWER * least {
+                found.push((on, cell, least));
+            }
+        }
+    }
+    let (on, worst, least) = found.iter().min_by(|a, b| (a.1.rate.gb() / a.2).total_cmp(&(b.1.rate.gb() / b.2)))?;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (a, b) in found.iter().filter_map(|(_, cell, _)| cell.nodes()) {
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) && !pairs.contains(&(pair.1.clone(), pair.0.clone())) {
+            pairs.push(pair);
+        }
+    }
+    let subjects = Subject::pairs_of(&pairs);
+    let finding = Finding {
+        summary: format!(
+            "Peer-to-peer between {} is far slower than copies through host memory would be: {} where the host gets {least:.2} GB/s",
+            words::pairs(&pairs),
+            worst.rate
+        ),
+        expected: format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"),
+        observed: format!("{} {} ({})", view.arrow(&on.matrix, worst), worst.rate, on.matrix.describe()),
+        evidence: view.cite_matrix(on),
+        mend: "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt`, clear ACS \
+               redirection; until then turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1)."
+            .to_owned(),
+        confirm: confirm::pairs("pairs,staged", &subjects),
+        cost: Cost::of_rate(*least, worst.rate.gb()),
+        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, subjects)
+    };
+    Some(Raised::new(finding, 1.0 - worst.rate.gb() / least))
+}
+
+/// What a GPU's copies into it or out of it reach with the host, in the same source; the median, in GB/s.
+fn host_rate(view: &View, like: &Observed, gpu: NodeId, into: bool) -> Option<f64> {
+    let same = view.bandwidths().filter(|(_, o)| {
+        o.origin.source == like.origin.source && o.matrix.direction == Some(Direction::Unidirectional)
+    });
+    let rates = same.flat_map(|(_, o)| view.cells(&o.matrix)).filter_map(|cell| match (cell.from, cell.to, into) {
+        (End::Host, End::Node(id), true) | (End::Node(id), End::Host, false) if id == gpu => Some(cell.rate.gb()),
+        _ => None,
+    });
+    median(rates)
+}
+
+/// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.
+fn counterpart<'a>(view: &View<'a>, on: &Observed) -> Option<(usize, &'a Observed)> {
+    let line = |o: &Observed| o.origin.lines.map_or(0, |(first, _)| first);
+    let all = view.bandwidths();
+    all.filter(|(_, off)| {
+        let (m, n) = (&on.matrix, &off.matrix);
+        n.p2p == Some(false)
+            && (m.direction, m.engine, m.unit) == (n.direction, n.engine, n.unit)
+            && on.origin.source == off.origin.source
+    })
+    .min_by_key(|(_, off)| line(on).abs_diff(line(off)))
+}
+
+/// The staged rate of the same pair, in GB/s.
+fn staged(on: &Observed, off: &Observed, cell: &Cell) -> Option<f64> {
+    let (m, n) = (&on.matrix, &off.matrix);
+    // the matrices of one program have the same shape, so that positions agree; else look names up
+    let value = if m.rows == n.rows && m.cols == n.cols {
+        n.value(cell.i, cell.j)
+    } else {
+        n.between(m.rows.get(cell.i)?, m.cols.get(cell.j)?)
+    };
+    n.unit.rate(value?).map(|r| r.gb())
+}
+
+fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: &[&Compared]) -> Option<Raised> {
+    let worst = members.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for (a, b) in members.iter().filter_map(|c| c.cell.nodes()) {
+        // a pair is one, whichever way
+        let (a, b) = if a.index() <= b.index() { (a, b) } else { (b, a) };
+        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    let classes_known = members.iter().all(|c| c.cell.nodes().is_some_and(|(a, b)| view.class(a, b).is_some()));
+    let (shown, subjects) = match culprit {
+        Some(End::Node(id)) => (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.node(id)]),
+        _ => (format!("transfers between {}", words::pairs(&pairs)), Subject::pairs_of(&pairs)),
+    };
+    let fault = kind == FindingKind::Fault;
+    let finding = Finding {
+        summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
+        expected: format!("at least the staged rate: {} {:.2} GB/s", view.arrow(&worst.on.matrix, &worst.cell), worst.staged),
+        observed: format!(
+            "{:.2} GB/s with P2P on, {} of that ({})",
+            worst.direct,
+            percent(worst.share()),
+            worst.on.matrix.describe()
+        ),
+        evidence: view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])),
+        mend: if fault {
+            "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
+        } else if classes_known {
+            "The root complex splits what goes between its ports into small packets: turn P2P off for these pairs \
+             (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency. An IOMMU that translates looks alike: \
+             `iommu=pt`."
+        } else {
+            "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) while large copies matter more than latency. Between root \
+             ports a root complex that splits packets does this, and nothing mends it; ACS redirection and an IOMMU that \
+             translates do the same anywhere: turn both off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i \
+             iommu`) and measure again. On GeForce cards see whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
+        }
+        .to_owned(),
+        confirm: match classes_known {
+            true => confirm::pairs("staged,pairs", &subjects),
+            false => format!("`nvidia-smi topo -m` for the ways; {}", confirm::pairs("staged,pairs", &subjects)),
+        },
+        cost: Cost::of_rate(worst.staged, worst.direct),
+        ..Finding::of(
+            &RULE,
+            kind,
+            if fault || worst.share() < LITTLE { Severity::Warning } else { Severity::Info },
+            // which of several causes it is hangs on the way
+            if classes_known { Certainty::Likely } else { Certainty::Possible },
+            subjects,
+        )
+    };
+    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(pairs))
+}
+
+/// Equal rates on all pairs that claim to work, although the direct way should be faster or quicker.
+fn no_effect(
+    view: &View,
+    (on_at, on): (usize, &Observed),
+    (off_at, off): (usize, &Observed),
+    compared: &[(Cell, f64, f64)],
+) -> Option<Raised> {
+    let claimed: Vec<&(Cell, f64, f64)> = compared
+        .iter()
+        .filter(|(cell, ..)| cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true)))
+        .collect();
+    if claimed.is_empty() || claimed.iter().any(|(_, on, off)| (on / off - 1.0).abs() > SAME) {
+        return None;
+    }
+    let (kind, observed) = match latencies(view, on) {
+        Some(ratio) if (ratio - 1.0).abs() <= SAME_LATENCY => {
+            ("latency", format!("rates within {} and latencies within {}", percent(SAME), percent(SAME_LATENCY)))
+        }
+        // a latency that peer access improves shows that it works
+        Some(_) => return None,
+        None => {
+            let gains = claimed.iter().map(|(cell, ..)| {
+                let rate = |at| view.expected_rate(at, cell).map(|r| r.gb());
+                Some(rate(on_at)? / rate(off_at)?)
+            });
+            let gains: Option<Vec<f64>> = gains.collect();
+            if median(gains?)? < WORTH {
+                return None;
+            }
+            ("rate", format!("rates within {}", percent(SAME)))
+        }
+    };
+    let subjects: Vec<Subject> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+            certainty: Certainty::Likely,
+            confirm: confirm::pairs("staged,pairs", &subjects),
+            cost: None,
+        kind: FindingKind::Fault,
+        severity: Severity::Warning,
+        summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),
+        subjects,
+        expected: format!("a better {kind} with P2P on, since the machine says that it works"),
+        observed: format!("{observed} of each other ({})", on.matrix.describe()),
+        evidence: view.cite([&on.origin, &off.origin]),
+        mend: "See what `nvidia-smi topo -p2p r` says; drivers of consumer GPUs accept peer access and stage the data all \
+               the same. Check ACS and the IOMMU too."
+            .to_owned(),
+    };
+    Some(Raised::new(finding, 0.0))
+}
+
+/// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.
+fn latencies(view: &View, on: &Observed) -> Option<f64> {
+    let of = |p2p: bool| view.latencies().find(|o| o.matrix.p2p == Some(p2p) && o.origin.source == on.origin.source);
+    let (with, without): (&Matrix, &Matrix) = (&of(true)?.matrix, &of(false)?.matrix);
+    let mut ratios = Vec::new();
+    for (i, row) in with.rows.iter().enumerate() {
+        for (j, col) in with.cols.iter().enumerate() {
+            if row != col
+                && let (Some(a), Some(b)) = (with.value(i, j), without.value(i, j))
+                && b > 0.0
+            {
+                ratios.push(a / b);
+            }
+        }
+    }
+    median(ratios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, switched, uniform};
+    use super::*;
+    use peerlane_machine::fact::P2pStatus;
+    use peerlane_machine::machine::Machine;
+    use peerlane_machine::matrix::{Quantity, Unit};
+    use peerlane_machine::subject::join;
+
+    fn off(mut observed: Observed) -> Observed {
+        observed.matrix.p2p = Some(false);
+        observed
+    }
+
+    fn latency(mut observed: Observed, p2p: bool) -> Observed {
+        observed.matrix = Matrix {
+            quantity: Quantity::Latency,
+            direction: None,
+            unit: Unit::Microseconds,
+            p2p: Some(p2p),
+            ..observed.matrix
+        };
+        observed
+    }
+
+    fn works(machine: &mut Machine) {
+        let gpus: Vec<_> = machine.fabric.of_kind(peerlane_machine::fabric::NodeKind::Gpu).collect();
+        for a in &gpus {
+            machine.p2p.extend(gpus.iter().filter(|b| a != *b).map(|b| ((*a, *b), P2pStatus::Ok)));
+        }
+    }
+
+    #[test]
+    fn a_tenth_of_what_the_host_gets_is_slower_than_staging() {
+        let found = |direct: f64| {
+            let mut b = peerlane_machine::fabric::FabricBuilder::new();
+            for name in ["GPU0", "GPU1"] {
+                b.node(peerlane_machine::fabric::Node::new(name, peerlane_machine::fabric::NodeKind::Gpu));
+            }
+            let mut machine = super::super::testing::captured(b);
+            machine.matrices.push(super::super::testing::uniform(2, direct, &[]));
+            let mut to = super::super::testing::uniform(2, 24.0, &[]);
+            (to.matrix.rows, to.matrix.p2p) = (vec!["host".to_owned()], None);
+            to.matrix.values.truncate(1);
+            let mut from = super::super::testing::uniform(2, 24.0, &[]);
+            (from.matrix.cols, from.matrix.p2p) = (vec!["host".to_owned()], None);
+            from.matrix.values.iter_mut().for_each(|row| row.truncate(1));
+            machine.matrices.extend([to, from]);
+            super::super::testing::findings(&machine, run).len()
+        };
+        assert_eq!((found(2.1), found(12.0)), (1, 0));
+    }
+
+    #[test]
+    fn a_slower_pair_below_a_switch_is_a_fault() {
+        let mut machine = switched(4);
+        machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 3.0)]), off(uniform(4, 9.0, &[]))];
+        let found = findings(&machine, run);
+        assert_eq!(found.len(), 1);
+        assert_eq!((join(&found[0].subjects, " "), found[0].kind), ("GPU0-GPU1".to_owned(), FindingKind::Fault));
+        machine.matrices[1].origin.source = "another.txt".into();
+        assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
+    }
+
+    #[test]
+    fn refused_pairs_are_staged_either_way() {
+        let mut machine = switched(4);
+        machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 8.0)]), off(uniform(4, 9.0, &[]))];
+        let (a, b) = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
+        machine.p2p.extend([((a, b), P2pStatus::NotSupported), ((b, a), P2pStatus::NotSupported)]);
+        assert!(findings(&machine, run).is_empty());
+    }
+
+    #[test]
+    fn no_effect_needs_the_claim_and_a_sign_beyond_equal_rates() {
+        let mut machine = switched(3);
+        machine.matrices = vec![uniform(3, 9.1, &[]), off(uniform(3, 9.0, &[]))];
+        works(&mut machine);
+        assert!(findings(&machine, run).is_empty(), "equal rates may have a shared link for a cause");
+        machine.matrices.push(latency(uniform(3, 15.0, &[]), true));
+        machine.matrices.push(latency(uniform(3, 15.5, &[]), false));
+        assert_eq!(findings(&machine, run).len(), 1);
+        machine.p2p.clear();
+        assert!(findings(&machine, run).is_empty());
+        works(&mut machine);
+        machine.matrices[2] = latency(uniform(3, 6.0, &[]), true);
+        assert!(findings(&machine, run).is_empty());
+    }
+}

@@ -1,0 +1,432 @@
+//! Rates far below what the path should give, and which narrower link they fit.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::culprit::{EVERYWHERE, Role, blame};
+use super::one_link::{self, Crossing, Explained};
+use super::view::{Cell, End, Raised, View, as_rate, expected_rate, one_way, sureness};
+use super::words::{self, percent};
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
+use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
+use peerlane_machine::machine::Observed;
+use peerlane_machine::matrix::{Direction, Matrix, Operation};
+use peerlane_machine::origin::Origin;
+use peerlane_machine::subject::Subject;
+use peerlane_machine::units::Rate;
+
+pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run };
+
+/// Below this share, a pair that is to go directly may be translated access by access.
+const DETOUR: f64 = 0.1;
+
+/// A matrix needs this many numbers for nearly all of them to mean something.
+const FEW_CELLS: usize = 4;
+
+/// Share of a link's raw rate that large copies reach: 64-byte packets at the low end (0.645 at Gen3 x16), 256-byte
+/// reads over x1 at the high end (0.89). Neugebauer et al., "Understanding PCIe performance for end host
+/// networking", SIGCOMM 2018.
+pub(super) const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
+
+/// A number with what should stand in its place.
+#[derive(Clone, Copy)]
+struct Slow<'m> {
+    matrix: &'m Matrix,
+    observed: Option<&'m Observed>,
+    cell: Cell,
+    expected: Rate,
+    bottleneck: &'m str,
+}
+
+impl Slow<'_> {
+    fn share(&self) -> f64 {
+        self.cell.rate.bytes_per_second() / self.expected.bytes_per_second()
+    }
+}
+
+/// What explains slow numbers.
+#[derive(Clone, Debug, PartialEq)]
+enum Cause {
+    /// A GPU or NIC, or the link above it.
+    Device(NodeId, Role),
+    /// A link, and where it is entered from if only that way is slow.
+    Link(LinkId, Option<NodeId>),
+    /// What binds them, by the model's words; no more is known.
+    Bound(String),
+}
+
+impl Cause {
+    /// Whether two are one: a GPU that is slow as a source here and as a destination there is slow.
+    fn is(&self, other: &Cause) -> bool {
+        match (self, other) {
+            (Cause::Device(a, _), Cause::Device(b, _)) => a == b,
+            _ => self == other,
+        }
+    }
+}
+
+/// A number that is judged.
+struct Judged<'m> {
+    /// Which matrix.
+    at: usize,
+    /// Whether that was published, and not measured where the rest was.
+    published: bool,
+    cell: Cell,
+    slow: Option<Slow<'m>>,
+    crossing: Crossing,
+}
+
+fn run(view: &View) -> Vec<Raised> {
+    let narrow = narrow_link::links(view);
+    // a link that narrow-link reports explains what is slow behind it, down to what it carries
+    let explained = |matrix: &Matrix, cell: &Cell| {
+        let enough = |link: LinkId| {
+            let LinkKind::Pcie { running, .. } = &view.fabric().link(link).kind else { return false };
+            let carries = running.raw_rate().map(|raw| raw * (view.settings.slow_path.slow * PAYLOAD.end));
+            narrow.contains(&link) && carries.is_none_or(|least| one_way(matrix, cell.rate) >= least)
+        };
+        !narrow.is_empty() && view.path(cell, matrix.p2p).is_some_and(|p| p.hops.iter().any(|h| enough(h.link)))
+    };
+    let mut causes: Vec<(Cause, Vec<Slow>)> = Vec::new();
+    let judged = judged(view, &explained);
+    let places: Vec<usize> = {
+        let everywhere = everywhere(&judged);
+        judged.iter().enumerate().filter(|(_, j)| !everywhere.contains(&j.at)).map(|(i, _)| i).collect()
+    };
+    let mut open: HashSet<usize> = (0..judged.len()).collect();
+    // what was published of a machine says nothing of how one was on the day of its run
+    for published in [false, true] {
+        let of: Vec<(&Judged, usize)> = places
+            .iter()
+            .copied()
+            .filter_map(|i| Some((judged.get(i)?, i)))
+            .filter(|(j, _)| j.published == published)
+            .collect();
+        let crossings: Vec<Crossing> = of.iter().map(|(j, _)| j.crossing.clone()).collect();
+        let found = one_link::explain(&crossings, |link| matches!(cause_of(view, link, None), Cause::Device(..))).0;
+        for Explained { link, from, low } in found {
+            let members: Vec<usize> = low.iter().filter_map(|i| Some(of.get(*i)?.1)).collect();
+            open.retain(|i| !members.contains(i));
+            let slow = members.iter().filter_map(|i| judged.get(*i)?.slow).collect();
+            add(&mut causes, cause_of(view, link, from), slow);
+        }
+    }
+    let mut by_matrix: BTreeMap<usize, Vec<&Judged>> = BTreeMap::new();
+    for (_, one) in judged.iter().enumerate().filter(|(i, _)| open.contains(i)) {
+        by_matrix.entry(one.at).or_default().push(one);
+    }
+    let mut unexplained: Vec<Slow> = Vec::new();
+    for members in by_matrix.values() {
+        let cells: Vec<Cell> = members.iter().map(|j| j.cell).collect();
+        let bad: Vec<bool> = members.iter().map(|j| j.slow.is_some()).collect();
+        for group in blame(&cells, &bad) {
+            for slow in group.cells.iter().filter_map(|i| members.get(*i)?.slow) {
+                match group.culprit {
+                    Some((End::Node(id), role)) => add(&mut causes, Cause::Device(id, role), vec![slow]),
+                    _ => unexplained.push(slow),
+                }
+            }
+        }
+    }
+    for slow in unexplained {
+        // a GPU that is slow by other numbers is the cause of these, too
+        let known = causes.iter().map(|(cause, _)| cause).find(|cause| match cause {
+            Cause::Device(id, _) => [slow.cell.from, slow.cell.to].contains(&End::Node(*id)),
+            _ => false,
+        });
+        let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.to_owned()));
+        add(&mut causes, cause, vec![slow]);
+    }
+    let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
+    raised.extend(stated(view, &explained));
+    raised
+}
+
+fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: Vec<Slow<'m>>) {
+    match causes.iter_mut().find(|(known, _)| known.is(&cause)) {
+        Some((_, known)) => known.extend(slow),
+        None => causes.push((cause, slow)),
+    }
+}
+
+/// All numbers that have an expectation.
+fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Judged<'m>> {
+    let mut all = Vec::new();
+    for (at, observed) in view.bandwidths() {
+        let Some(series) = view.comparison.matrices().get(at) else { continue };
+        let matrix = &observed.matrix;
+        for cell in view.cells(matrix) {
+            let Some((rate, expected)) = expected_rate(series, &cell).zip(series.expected(cell.i, cell.j)) else {
+                continue;
+            };
+            let low = as_rate(series, expected, |e| e.low).is_none_or(|least| cell.rate < least);
+            let is_slow = low && is_slow(view, matrix, &cell, cell.rate, rate) && !explained(matrix, &cell);
+            let bottleneck = expected.binding.words.as_str();
+            let slow = Slow { matrix, observed: Some(observed), cell, expected: rate, bottleneck };
+            let path = view.path(&cell, matrix.p2p);
+            let read = matrix.op == Some(Operation::Read) && cell.nodes().is_some();
+            // of a read, data comes from the column; within a package no limit is known that could be less
+            let limited = |link| !matches!(view.fabric().link(link).kind, LinkKind::OnDie | LinkKind::OnCard);
+            let hops = path.map(|p| p.hops).unwrap_or_default();
+            let hops = hops.iter().filter(|h| limited(h.link));
+            let crossing = Crossing {
+                links: hops.map(|h| (h.link, if read { h.to } else { h.from })).collect(),
+                both_ways: !matches!(matrix.direction, Some(Direction::Unidirectional)),
+                rate: one_way(matrix, cell.rate).gb(),
+                low: is_slow,
+            };
+            all.push(Judged { at, published: observed.published, cell, slow: is_slow.then_some(slow), crossing });
+        }
+    }
+    all
+}
+
+/// Matrices in which nearly every number is slow: no one link or GPU explains that.
+fn everywhere(judged: &[Judged]) -> HashSet<usize> {
+    let mut counts: HashMap<usize, (usize, usize)> = HashMap::new();
+    for one in judged {
+        let (all, slow) = counts.entry(one.at).or_default();
+        *all += 1;
+        *slow += usize::from(one.slow.is_some());
+    }
+    let nearly_all = |(all, slow): &(usize, usize)| *all >= FEW_CELLS && *slow as f64 >= EVERYWHERE * *all as f64;
+    counts.iter().filter(|(_, n)| nearly_all(n)).map(|(at, _)| *at).collect()
+}
+
+/// The device above which a link is, or the link.
+fn cause_of(view: &View, link: LinkId, from: Option<NodeId>) -> Cause {
+    let fabric = view.fabric();
+    let ends = [fabric.link(link).a, fabric.link(link).b];
+    let devices: Vec<NodeId> = ends.into_iter().filter(|id| fabric.node(*id).kind.is_endpoint()).collect();
+    match devices.as_slice() {
+        [one] if fabric.node(*one).kind != NodeKind::Host => {
+            let role = match from {
+                None => Role::Any,
+                Some(id) if id == *one => Role::Source,
+                Some(_) => Role::Destination,
+            };
+            Cause::Device(*one, role)
+        }
+        _ => Cause::Link(link, from),
+    }
+}
+
+/// Figures in words. One is of a set: slow only if even its highest value is too low for every transfer of the set.
+fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    for (statement, series) in view.statements() {
+        let matrix = series.matrix();
+        let Some(high) = statement.unit.rate(statement.high) else { continue };
+        let slow: Option<Vec<Slow>> = view
+            .cells(matrix)
+            .into_iter()
+            .map(|cell| {
+                let rate = expected_rate(series, &cell).filter(|rate| is_slow(view, matrix, &cell, high, *rate))?;
+                let bottleneck = &series.expected(cell.i, cell.j)?.binding.words;
+                let fresh = !explained(matrix, &cell);
+                fresh.then_some(Slow { matrix, observed: None, cell, expected: rate, bottleneck })
+            })
+            .collect();
+        raised.extend(slow.and_then(|slow| report(view, &Cause::Bound(String::new()), &slow)));
+    }
+    raised
+}
+
+/// Whether a rate in the cell's place is too far below the expectation.
+fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate) -> bool {
+    let refused = || cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(false));
+    let share = if matrix.p2p == Some(false) || refused() {
+        view.settings.slow_path.staged
+    } else {
+        view.settings.slow_path.slow
+    };
+    rate.bytes_per_second() < share * expected.bytes_per_second()
+}
+
+fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
+    let worst = slow.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
+    let best = slow.iter().map(Slow::share).fold(worst.share(), f64::max);
+    let count = slow.len();
+    let fabric = view.fabric();
+    let (what, subjects) = match cause {
+        Cause::Device(id, role) => {
+            let name = view.name(*id);
+            (format!("{count} rates {} {name}", role.preposition()), Subject::nodes_of([name]))
+        }
+        Cause::Link(link, from) => {
+            let ends = [fabric.link(*link).a, fabric.link(*link).b];
+            let [a, b] = if *from == Some(ends[1]) { [ends[1], ends[0]] } else { ends };
+            let way = if from.is_some() { "→" } else { "–" };
+            (format!("{count} rates over {}{way}{}", view.name(a), view.name(b)), vec![view.link(a, b)])
+        }
+        Cause::Bound(_) => {
+            let mut pairs: Vec<Subject> = Vec::new();
+            for s in slow {
+                let subject = view.subject(s.matrix, &s.cell);
+                if !pairs.iter().any(|known| known.is(&subject)) {
+                    pairs.push(subject);
+                }
+            }
+            let ends = pairs.iter().filter_map(Subject::ends);
+            let ends: Vec<(String, String)> = ends.map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+            (format!("Rates between {}", words::pairs(&ends)), pairs)
+        }
+    };
+    let reach = if best - worst.share() < 0.01 {
+        percent(best)
+    } else {
+        format!("{:.0} to {}", worst.share() * 100.0, percent(best))
+    };
+    let fits = fits(view, worst);
+    let hint = if fits.is_empty() {
+        String::new()
+    } else {
+        format!("; {} is what {} gives", one_way(worst.matrix, worst.cell.rate), fits.join(" or "))
+    };
+    let because = Some(worst.bottleneck).filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
+    let mut origins: Vec<&Origin> = Vec::new();
+    for observed in slow.iter().filter_map(|s| s.observed) {
+        if !origins.contains(&&observed.origin) {
+            origins.extend(std::iter::once(&observed.origin).chain(&observed.also));
+        }
+    }
+    // one number of a program that does not say how sure it is may be an accident
+    let alone = slow.len() == 1 && slow.iter().all(|s| s.observed.is_some_and(|o| o.spread.is_empty()));
+    let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
+    let mend = if alone {
+        "Measure this pair again, on an idle machine and several times, before you look for a cause."
+    } else if !fits.is_empty() {
+        "Read the width of the links on the way under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
+         whose link is narrow."
+    } else if worst.share() < DETOUR && peers {
+        "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt` or turn it off, and \
+         clear ACS redirection; then look at power and thermal limits."
+    } else {
+        "Measure again on an idle machine; then look at power and thermal limits, ACS and IOMMU settings on the way, and \
+         the NUMA binding of host buffers."
+    };
+    let certainty = match cause {
+        _ if alone => Certainty::Possible,
+        Cause::Bound(_) => Certainty::Possible,
+        _ => Certainty::Likely,
+    };
+    let finding = Finding {
+        rule: RULE.id.to_owned(),
+        certainty,
+        confirm: confirm::pairs("pairs,host", if matches!(cause, Cause::Link(..)) { &[] } else { &subjects }),
+        cost: Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()),
+        kind: if alone { FindingKind::Measurement } else { FindingKind::Fault },
+        severity: if worst.share() < view.settings.slow_path.very_slow { Severity::Error } else { Severity::Warning },
+        subjects,
+        summary: format!("{what} reach {reach} of what the path should give{hint}"),
+        expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
+        observed: format!(
+            "{} {} ({}{})",
+            view.arrow(worst.matrix, &worst.cell),
+            worst.cell.rate,
+            worst.matrix.describe(),
+            worst.observed.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
+        ),
+        evidence: view.cite(origins),
+        mend: mend.to_owned(),
+    };
+    let shown = slow.iter().filter_map(|s| {
+        let name = |names: &[String], at: usize| names.get(at).cloned();
+        Some((name(&s.matrix.rows, s.cell.i)?, name(&s.matrix.cols, s.cell.j)?))
+    });
+    let shown: Vec<(String, String)> = shown.collect();
+    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(shown))
+}
+
+/// Whether large copies over such a link reach a rate one way, and no more than it.
+pub(super) fn is_payload_of(width: PcieWidth, rate: Rate) -> bool {
+    width.raw_rate().is_some_and(|raw| PAYLOAD.contains(&(rate.bytes_per_second() / raw.bytes_per_second())))
+}
+
+/// The narrower PCIe links whose payload rate the slow cell has: fewer lanes of the same generation, or the
+/// same lanes at a lower one, of the narrowest link on its way.
+fn fits(view: &View, slow: &Slow) -> Vec<String> {
+    let rate = one_way(slow.matrix, slow.cell.rate);
+    let hops = view.path(&slow.cell, slow.matrix.p2p).map(|p| p.hops).unwrap_or_default();
+    let known = |link: LinkId| match &view.fabric().link(link).kind {
+        LinkKind::Pcie { running, allowed, .. } => {
+            let width = if view.is_captured() && allowed.raw_rate().is_some() { *allowed } else { *running };
+            Some((width, width.raw_rate()?))
+        }
+        _ => None,
+    };
+    let narrowest = hops
+        .iter()
+        .filter_map(|hop| known(hop.link))
+        .min_by(|(_, a), (_, b)| a.bytes_per_second().total_cmp(&b.bytes_per_second()));
+    let Some((width, _)) = narrowest else { return Vec::new() };
+    let (Some(generation), Some(lanes)) = (width.generation, width.lanes) else { return Vec::new() };
+    let fewer = [1, 2, 4, 8, 16].into_iter().filter(|n| *n < lanes).map(|n| PcieWidth::new(generation, n));
+    let older = PcieGeneration::ALL.into_iter().filter(|g| *g < generation).map(|g| PcieWidth::new(g, lanes));
+    let mut fitting = Vec::new();
+    for width in fewer.chain(older) {
+        if is_payload_of(width, rate) {
+            fitting.push(format!("PCIe {width}"));
+        }
+    }
+    fitting
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{matrix, pcie, see_expecting, switched, uniform, with_link};
+    use super::*;
+    use peerlane_machine::machine::Machine;
+    use peerlane_machine::subject::join;
+    use peerlane_model::comparison::{Bottleneck, Expected};
+    use peerlane_read::catalogue::Parts;
+
+    /// What is found where `value` is expected everywhere.
+    fn findings(machine: &Machine, value: Option<f64>) -> Vec<Finding> {
+        let binding = Bottleneck { words: "the switch".to_owned(), link: None };
+        let expected =
+            |_: &Matrix, _, _| value.map(|value| Expected { value, low: value, high: value, binding: binding.clone() });
+        see_expecting(machine, &Parts::default(), expected, |view| run(view).into_iter().map(|r| r.finding).collect())
+    }
+
+    #[test]
+    fn a_slow_gpu_is_named_with_the_link_it_fits() {
+        let mut machine = switched(3);
+        machine.matrices.push(matrix(&[&[0.0, 12.9, 0.75], &[12.9, 0.0, 0.75], &[0.75, 0.75, 0.0]]));
+        let found = findings(&machine, Some(13.0));
+        assert_eq!(found.len(), 1);
+        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Severity::Error));
+        assert!(found[0].summary.ends_with("0.75 GB/s is what PCIe 3.0 x1 gives"), "{}", found[0].summary);
+        assert!(found[0].expected.contains("the switch"));
+    }
+
+    #[test]
+    fn staged_copies_may_be_slower() {
+        let mut machine = switched(2);
+        machine.matrices.push(uniform(2, 8.0, &[]));
+        assert_eq!(findings(&machine, Some(13.0)).len(), 1);
+        machine.matrices[0].matrix.p2p = Some(false);
+        assert!(findings(&machine, Some(13.0)).is_empty());
+    }
+
+    #[test]
+    fn cells_of_one_bottleneck_are_one_finding() {
+        let mut machine = switched(4);
+        machine.matrices.push(uniform(4, 13.0, &[(0, 1, 6.0), (2, 3, 5.0)]));
+        let found = findings(&machine, Some(13.0));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].subjects, ["GPU0-GPU1", "GPU2-GPU3"]);
+        assert_eq!(found[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn unknown_met_and_explained_rates_are_silent() {
+        let mut machine = switched(3);
+        machine.matrices.push(uniform(3, 0.8, &[]));
+        assert!(findings(&machine, None).is_empty());
+        assert!(findings(&machine, Some(0.8)).is_empty());
+        for gpu in ["GPU0", "GPU1", "GPU2"] {
+            with_link(&mut machine, gpu, pcie("3.0 x1", "3.0 x16"));
+        }
+        assert!(findings(&machine, Some(13.0)).is_empty());
+    }
+}

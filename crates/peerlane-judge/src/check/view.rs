@@ -1,0 +1,463 @@
+//! What rules ask of a machine again and again: its pairs, the cells of its matrices with the links
+//! they use, and what should stand in those cells.
+
+use std::collections::{HashMap, HashSet};
+
+use super::words::{lines, pairs};
+use super::{Context, Finding, Settings};
+use peerlane_design::case::Case;
+use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
+use peerlane_machine::fact::{Evidence, Fact, KernelFacts, P2pStatus};
+use peerlane_machine::machine::{Machine, MachineKind, Observed, Statement};
+use peerlane_machine::matrix::{Direction, Matrix, Quantity};
+use peerlane_machine::origin::Origin;
+use peerlane_machine::subject::Subject;
+use peerlane_machine::units::Rate;
+use peerlane_model::comparison::{Comparison, Expected, Series};
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Part;
+
+/// Rules that look at every pair stay silent on machines with more GPUs or NICs than this: no machine
+/// has them, and pairs grow with the square.
+const MOST_DEVICES: usize = 512;
+
+/// Matrices looked at, of the many that a text may hold.
+const MOST_MATRICES: usize = 1024;
+
+/// What measured the numbers of a run.
+pub(super) use peerlane_measure::run::TOOL as MEASURED;
+
+/// A finding with the weight it is sorted by.
+pub(super) struct Raised {
+    /// What is reported.
+    pub(super) finding: Finding,
+    /// Share of the performance that is lost, 0 to 1; 0 where it is no matter of degree.
+    pub(super) loss: f64,
+    /// The pairs that show it, either end first, where they are not the subjects.
+    pub(super) pairs: Vec<(String, String)>,
+}
+
+impl Raised {
+    /// A finding that is shown by its subjects.
+    pub(super) fn new(finding: Finding, loss: f64) -> Self {
+        Raised { finding, loss, pairs: Vec::new() }
+    }
+
+    /// The same, shown by these pairs.
+    pub(super) fn shown_by(self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        Raised { pairs: pairs.into_iter().collect(), ..self }
+    }
+}
+
+/// One end of a transfer in a matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum End {
+    /// A node of the fabric.
+    Node(NodeId),
+    /// The matrix says `host` and not which memory.
+    Host,
+}
+
+/// A number of a bandwidth matrix between two different ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cell {
+    /// Row.
+    pub(super) i: usize,
+    /// Column.
+    pub(super) j: usize,
+    /// The row's end.
+    pub(super) from: End,
+    /// The column's end.
+    pub(super) to: End,
+    /// The number as the matrix counts it: both directions, for a bidirectional one.
+    pub(super) rate: Rate,
+}
+
+impl Cell {
+    /// Both ends, where both are nodes.
+    pub(super) fn nodes(&self) -> Option<(NodeId, NodeId)> {
+        match (self.from, self.to) {
+            (End::Node(a), End::Node(b)) => Some((a, b)),
+            _ => None,
+        }
+    }
+}
+
+/// The machine as rules see it.
+pub(super) struct View<'a> {
+    /// What the site sets.
+    pub(super) settings: Settings,
+    /// What was given about the machine.
+    pub(super) case: &'a Case,
+    /// The machine.
+    pub(super) machine: &'a Machine,
+    /// Its model.
+    pub(super) model: &'a Model<'a>,
+    /// What was measured beside what should be.
+    pub(super) comparison: &'a Comparison<'a>,
+    /// The most that any measurement moved one way over a PCIe link.
+    carried: HashMap<LinkId, Rate>,
+}
+
+impl<'a> View<'a> {
+    /// Looks at a machine through its model.
+    pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
+        let Context { case, model, comparison } = *context;
+        let machine = &case.machine;
+        let mut view = View { settings: settings.clone(), case, machine, model, comparison, carried: HashMap::new() };
+        view.carried = view.most_carried();
+        view
+    }
+
+    /// The fabric.
+    pub(super) fn fabric(&self) -> &'a Fabric {
+        &self.machine.fabric
+    }
+
+    /// Whether the machine is known from what it printed, so that widths may be those of an idle machine.
+    pub(super) fn is_captured(&self) -> bool {
+        self.machine.kind == MachineKind::Captured
+    }
+
+    /// A node's name.
+    pub(super) fn name(&self, id: NodeId) -> &'a str {
+        &self.fabric().node(id).name
+    }
+
+    /// A node as a subject.
+    pub(super) fn node(&self, id: NodeId) -> Subject {
+        Subject::Node(self.name(id).to_owned())
+    }
+
+    /// A pair as a subject: `GPU0-GPU2`.
+    pub(super) fn pair(&self, a: NodeId, b: NodeId) -> Subject {
+        Subject::Pair(self.name(a).to_owned(), self.name(b).to_owned())
+    }
+
+    /// The link between two neighbours as a subject.
+    pub(super) fn link(&self, a: NodeId, b: NodeId) -> Subject {
+        Subject::Link(self.name(a).to_owned(), self.name(b).to_owned())
+    }
+
+    /// The component model of a node, where known.
+    pub(super) fn part(&self, id: NodeId) -> Option<&'a Part> {
+        self.model.parts.get(self.fabric().node(id).part.as_deref()?)
+    }
+
+    /// NICs that do RDMA: those a source shows to, and those of a product that the catalogue knows
+    /// (all its adapters do).
+    pub(super) fn rdma_nics(&self) -> Vec<NodeId> {
+        let does = |id: &NodeId| {
+            let node = self.fabric().node(*id);
+            node.rdma.unwrap_or(node.part.is_some())
+        };
+        self.of_kind(NodeKind::Nic).into_iter().filter(does).collect()
+    }
+
+    /// The nodes of a kind, in order; none where there are more than any machine has.
+    pub(super) fn of_kind(&self, kind: NodeKind) -> Vec<NodeId> {
+        let nodes: Vec<NodeId> = self.fabric().of_kind(kind).take(MOST_DEVICES + 1).collect();
+        if nodes.len() > MOST_DEVICES { Vec::new() } else { nodes }
+    }
+
+    /// The GPUs whose PCI address is known.
+    pub(super) fn gpus_by_address(&self) -> HashMap<PciAddress, NodeId> {
+        let gpus = self.fabric().of_kind(NodeKind::Gpu);
+        gpus.filter_map(|id| Some((self.fabric().node(id).address?, id))).collect()
+    }
+
+    /// Every pair of GPUs once.
+    pub(super) fn gpu_pairs(&self) -> Vec<(NodeId, NodeId)> {
+        let gpus = self.of_kind(NodeKind::Gpu);
+        gpus.iter().enumerate().flat_map(|(i, &a)| gpus.iter().skip(i + 1).map(move |&b| (a, b))).collect()
+    }
+
+    /// The class of the way between two nodes: the fabric's, or the one a matrix states.
+    pub(super) fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
+        self.fabric().class(a, b).or_else(|| {
+            let (stated, _) = self.machine.stated_classes.as_ref()?;
+            stated.between(self.name(a), self.name(b))
+        })
+    }
+
+    /// Names of both ends of pairs.
+    pub(super) fn names(&self, pairs: &[(NodeId, NodeId)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(a, b)| (self.name(*a).to_owned(), self.name(*b).to_owned())).collect()
+    }
+
+    /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
+    pub(super) fn p2p_works(&self, a: NodeId, b: NodeId) -> Option<bool> {
+        let state = |a, b| match self.machine.p2p.get(&(a, b)) {
+            Some(P2pStatus::Ok) => Some(true),
+            Some(P2pStatus::Unknown) | None => None,
+            Some(_) => Some(false),
+        };
+        match (state(a, b), state(b, a)) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The bandwidth matrices with their index.
+    pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
+        let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
+        all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
+    }
+
+    /// The figures in words that are bandwidths, each with what it says.
+    pub(super) fn statements(&self) -> impl Iterator<Item = (&'a Statement, &'a Series<'a>)> + use<'a> {
+        let all = self.machine.statements.iter().zip(self.comparison.statements());
+        all.filter(|(statement, _)| statement.quantity == Quantity::Bandwidth)
+    }
+
+    /// The latency matrices.
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &'a Observed> + use<'a> {
+        self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
+    }
+
+    /// The numbers of a bandwidth matrix between two known, different ends.
+    pub(super) fn cells(&self, matrix: &Matrix) -> Vec<Cell> {
+        let end = |name: &String| match self.fabric().find(name) {
+            Some(id) => Some(End::Node(id)),
+            None => name.eq_ignore_ascii_case("host").then_some(End::Host),
+        };
+        let mut cells = Vec::new();
+        if is_oversized(matrix) {
+            return cells;
+        }
+        let cols: Vec<Option<End>> = matrix.cols.iter().map(end).collect();
+        for (i, row) in matrix.rows.iter().enumerate() {
+            let Some(from) = end(row) else { continue };
+            for (j, to) in cols.iter().enumerate() {
+                let Some(to) = to.filter(|to| *to != from) else { continue };
+                let rate = matrix.rate(i, j).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO);
+                cells.extend(rate.map(|rate| Cell { i, j, from, to, rate }));
+            }
+        }
+        cells
+    }
+
+    /// The cells of a bandwidth matrix between two GPUs.
+    pub(super) fn gpu_cells(&self, matrix: &Matrix) -> Vec<Cell> {
+        let is_gpu = |id| self.fabric().node(id).kind == NodeKind::Gpu;
+        let mut cells = self.cells(matrix);
+        cells.retain(|c| c.nodes().is_some_and(|(a, b)| is_gpu(a) && is_gpu(b)));
+        cells
+    }
+
+    /// The way a cell's data takes. With P2P off, the way as if there were no NVLink: its links are used,
+    /// though data goes on up to host memory.
+    pub(super) fn path(&self, cell: &Cell, p2p: Option<bool>) -> Option<Path> {
+        let fabric = self.fabric();
+        match (cell.from, cell.to) {
+            (End::Node(a), End::Node(b)) if p2p == Some(false) => fabric.tree_path(a, b),
+            (End::Node(a), End::Node(b)) => fabric.path(a, b),
+            (End::Node(a), End::Host) => fabric.path(a, fabric.nearest_host(a)?),
+            (End::Host, End::Node(b)) => fabric.path(fabric.nearest_host(b)?, b),
+            (End::Host, End::Host) => None,
+        }
+    }
+
+    /// A cell in words: `GPU0→GPU1`.
+    pub(super) fn arrow(&self, matrix: &Matrix, cell: &Cell) -> String {
+        let [from, to] = ends(matrix, cell);
+        format!("{from}→{to}")
+    }
+
+    /// A cell as a subject, either end first as the matrix has it: `GPU0-GPU1`, `host-GPU3`.
+    pub(super) fn subject(&self, matrix: &Matrix, cell: &Cell) -> Subject {
+        let [from, to] = ends(matrix, cell).map(str::to_owned);
+        Subject::Pair(from, to)
+    }
+
+    /// The ends of cells in words, whichever way their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
+    pub(super) fn between<'c>(&self, matrix: &Matrix, cells: impl IntoIterator<Item = &'c Cell>) -> String {
+        let mut seen = HashSet::new();
+        let mut ends = Vec::new();
+        for cell in cells {
+            let (Some(row), Some(col)) = (matrix.rows.get(cell.i), matrix.cols.get(cell.j)) else { continue };
+            if !seen.contains(&(col, row)) && seen.insert((row, col)) {
+                ends.push((row.clone(), col.clone()));
+            }
+        }
+        pairs(&ends)
+    }
+
+    /// What should stand in a cell of the matrix at `index`.
+    pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
+        expected_rate(self.comparison.matrices().get(index)?, cell)
+    }
+
+    /// The most that any measurement moved one way over a link.
+    pub(super) fn carried(&self, link: LinkId) -> Option<Rate> {
+        self.carried.get(&link).copied()
+    }
+
+    fn most_carried(&self) -> HashMap<LinkId, Rate> {
+        let mut most: HashMap<LinkId, Rate> = HashMap::new();
+        let stated = self.statements().map(|(_, series)| series.matrix());
+        for matrix in self.bandwidths().map(|(_, o)| &o.matrix).chain(stated) {
+            for cell in self.cells(matrix) {
+                let rate = one_way(matrix, cell.rate);
+                for hop in self.path(&cell, matrix.p2p).map(|p| p.hops).unwrap_or_default() {
+                    if matches!(self.fabric().link(hop.link).kind, LinkKind::Pcie { .. }) {
+                        let known = most.entry(hop.link).or_insert(rate);
+                        *known = if rate > *known { rate } else { *known };
+                    }
+                }
+            }
+        }
+        most
+    }
+
+    /// Where statements stand: `file:lines (tool)`, once for each file and tool; the machine's citation
+    /// where no statement has a place of its own.
+    pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
+        let mut places: Vec<(&Origin, Vec<(u32, u32)>)> = Vec::new();
+        for origin in origins {
+            match places.iter_mut().find(|(o, _)| (&o.source, o.tool) == (&origin.source, origin.tool)) {
+                Some((_, lines)) => lines.extend(origin.lines),
+                None => places.push((origin, origin.lines.into_iter().collect())),
+            }
+        }
+        if places.is_empty() {
+            return self.machine.source.iter().cloned().collect();
+        }
+        let text = |(origin, ranges): &(&Origin, Vec<(u32, u32)>)| {
+            let at = if ranges.is_empty() { String::new() } else { format!(":{}", lines(ranges)) };
+            format!("{}{at} ({})", origin.source, origin.tool)
+        };
+        places.iter().map(text).collect()
+    }
+
+    /// Where the numbers of a matrix stand.
+    pub(super) fn cite_matrix(&self, observed: &Observed) -> Vec<String> {
+        self.cite(std::iter::once(&observed.origin).chain(&observed.also))
+    }
+
+    /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
+    pub(super) fn class_origins(&self, nodes: &[NodeId]) -> Vec<&'a Origin> {
+        match &self.machine.stated_classes {
+            Some((_, origin)) => vec![origin],
+            None => nodes.iter().flat_map(|id| &self.fabric().node(*id).origins).collect(),
+        }
+    }
+
+    /// Where the facts that `wanted` picks stand.
+    pub(super) fn cite_facts(&self, wanted: impl Fn(&Fact) -> bool) -> Vec<String> {
+        self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
+    }
+
+    /// The hypervisor that a source names, and where.
+    pub(super) fn hypervisor(&self) -> Option<(&'a str, &'a Origin)> {
+        self.machine.evidence.iter().find_map(|e| match &e.fact {
+            Fact::Host(host) => Some((host.hypervisor.as_deref()?, &e.origin)),
+            _ => None,
+        })
+    }
+
+    /// What the kernel's log and command line tell, each with where it stands.
+    pub(super) fn kernels(&self) -> Vec<(&'a KernelFacts, &'a Origin)> {
+        let kernel = |e: &'a Evidence| match &e.fact {
+            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
+            _ => None,
+        };
+        self.machine.evidence.iter().filter_map(kernel).collect()
+    }
+}
+
+/// The names of a cell's row and column.
+fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
+    let name = |names: &'m [String], at: usize| names.get(at).map_or("", String::as_str);
+    [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
+}
+
+/// What should stand in a cell as a rate, where that can be said.
+pub(super) fn expected_rate(series: &Series, cell: &Cell) -> Option<Rate> {
+    as_rate(series, series.expected(cell.i, cell.j)?, |e| e.value).filter(|r| *r > Rate::ZERO)
+}
+
+/// One of an expectation's three numbers as a rate.
+pub(super) fn as_rate(series: &Series, expected: &Expected, number: fn(&Expected) -> f64) -> Option<Rate> {
+    series.matrix().unit.rate(number(expected)).filter(|r| r.bytes_per_second().is_finite())
+}
+
+/// How sure the number in a cell is, as the end of a sentence on it; empty where that is not told.
+pub(super) fn sureness(observed: &Observed, cell: &Cell) -> String {
+    let spread = observed.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
+    let bounds = spread.and_then(|s| {
+        let (low, high) = (observed.matrix.unit.rate(s.low)?, observed.matrix.unit.rate(s.high)?);
+        Some((s.n, low.gb(), high.gb()))
+    });
+    match bounds {
+        None => String::new(),
+        Some((1, ..)) => "; one sample".to_owned(),
+        // fewer samples have no 95 % interval
+        Some((n @ 0..6, low, high)) => format!("; median of {n} samples, {low:.2} to {high:.2}"),
+        Some((n, low, high)) => format!("; median of {n} samples, 95 % interval {low:.2} to {high:.2}"),
+    }
+}
+
+/// Whether a matrix has more rows or columns than any machine has devices.
+fn is_oversized(matrix: &Matrix) -> bool {
+    matrix.rows.len().max(matrix.cols.len()) > MOST_DEVICES
+}
+
+/// One direction's part of a bandwidth: half of a bidirectional sum.
+pub(super) fn one_way(matrix: &Matrix, rate: Rate) -> Rate {
+    if matrix.direction == Some(Direction::Bidirectional) { rate * 0.5 } else { rate }
+}
+
+/// The wider in every respect of what a link runs at and what it may run at: what it can carry at most.
+/// On a captured machine the running generation may be that of an idle link, so that only a known
+/// `allowed` counts there.
+pub(super) fn line_rate(running: PcieWidth, allowed: PcieWidth, captured: bool) -> Option<Rate> {
+    match (running.raw_rate(), allowed.raw_rate()) {
+        (Some(r), Some(a)) => Some(if r > a { r } else { a }),
+        (None, Some(a)) => Some(a),
+        (Some(r), None) if !captured => Some(r),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{matrix, see, switched};
+    use super::*;
+    use peerlane_machine::machine::Spread;
+
+    #[test]
+    fn cells_leave_out_the_diagonal_and_what_is_no_number() {
+        let mut machine = switched(3);
+        machine.matrices.push(matrix(&[&[900.0, 12.0, 0.0], &[12.5, 900.0, f64::NAN], &[1.0, 2.0, 900.0]]));
+        see(&machine, |view| {
+            let cells = view.cells(&machine.matrices[0].matrix);
+            let at: Vec<(usize, usize)> = cells.iter().map(|c| (c.i, c.j)).collect();
+            assert_eq!(at, [(0, 1), (1, 0), (2, 0), (2, 1)]);
+            let up = view.fabric().upstream(view.fabric().find("GPU1").unwrap()).unwrap().0;
+            assert_eq!(view.carried(up), Some(Rate::from_gb(12.5)));
+        });
+    }
+
+    #[test]
+    fn a_measured_number_says_how_sure_it_is() {
+        let mut observed = matrix(&[&[0.0, 12.0], &[11.0, 0.0]]);
+        let cell = Cell { i: 0, j: 1, from: End::Host, to: End::Host, rate: Rate::from_gb(12.0) };
+        assert_eq!(sureness(&observed, &cell), "");
+        let mut with = |n| {
+            observed.spread = vec![vec![None, Some(Spread { n, low: 11.9, high: 12.15 })], vec![]];
+            sureness(&observed, &cell)
+        };
+        assert_eq!(with(9), "; median of 9 samples, 95 % interval 11.90 to 12.15");
+        assert_eq!((with(5), with(1)), ("; median of 5 samples, 11.90 to 12.15".into(), "; one sample".into()));
+        assert_eq!(sureness(&observed, &Cell { i: 1, j: 0, ..cell }), "");
+    }
+
+    #[test]
+    fn an_idle_reading_is_no_line_rate() {
+        let (idle, full) = ("1.0 x16".parse().unwrap(), "4.0 x16".parse().unwrap());
+        assert_eq!(line_rate(idle, PcieWidth::default(), true), None);
+        assert_eq!(line_rate(idle, full, true), full.raw_rate());
+        assert_eq!(line_rate(full, PcieWidth::default(), false), full.raw_rate());
+    }
+}

@@ -1,0 +1,237 @@
+//! Whether the rules find what is wrong, and are silent where nothing is: faults planted in virtual machines, measured by
+//! the usual plan, and judged.
+//!
+//! A virtual machine answers by the same model that the rules expect by, which would make this a test of the model
+//! against itself; so each also differs from it by what sound machines show ([`Effects`]), and its samples are noisy.
+//! Seeds are fixed: the same version gives the same table. Another base seed gives other noise, other differences from
+//! the model, and other machines and places to plant in, so that rules cannot be good at one table only.
+
+mod course;
+mod judge;
+mod plants;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use peerlane_machine::subject::Subject;
+use peerlane_measure::virtual_machine::Effects;
+use peerlane_read::catalogue;
+
+/// Relative standard deviation of a sample.
+pub const NOISE: f64 = 0.02;
+
+/// Share of the planted faults that must be found.
+pub const LEAST_RECALL: f64 = 0.95;
+
+/// Seeds of each machine without a fault.
+const SOUND_SEEDS: u64 = 3;
+
+/// What was planted, found and wrongly said.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct SelfTest {
+    /// Names this format.
+    #[schemars(extend("const" = "peerlane/selftest/1"))]
+    pub schema: &'static str,
+    /// Relative standard deviation of a sample.
+    pub noise: f64,
+    /// What the cases' seeds and places follow from.
+    pub seed: u64,
+    /// Planted faults that had to be found.
+    pub planted: usize,
+    /// How many of them were.
+    pub found: usize,
+    /// `found` of `planted`.
+    pub recall: f64,
+    /// Findings of kind `fault` that speak of what is sound.
+    pub false_alarms: usize,
+    /// The cases, those without a fault first.
+    pub cases: Vec<Case>,
+}
+
+/// One machine with one fault, or none.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Case {
+    /// The system of the catalogue.
+    pub machine: String,
+    /// The kind of fault; absent where nothing is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// What was planted, in words; empty where nothing is wrong.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub planted: String,
+    /// What noise and effects follow from.
+    pub seed: u64,
+    /// Whether it was found; absent where there was nothing to be found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<bool>,
+    /// Rules that found it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
+    /// What was said of sound parts, as a fault.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub false_alarms: Vec<Alarm>,
+}
+
+/// A finding that should not be.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Alarm {
+    /// Its rule.
+    pub rule: String,
+    /// What it names.
+    pub subjects: Vec<Subject>,
+    /// What it says.
+    pub summary: String,
+}
+
+/// How much is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Every kind of fault on up to eight machines, every machine without one three times.
+    Full,
+    /// A few small machines only, one seed each: for tests of this itself.
+    Brief,
+}
+
+/// Runs all cases that follow from a seed, the usual one being 0; `told` hears of each as it ends, with how many there
+/// are.
+pub fn selftest(depth: Depth, seed: u64, told: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
+    let wanted = wanted(depth, seed);
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Case)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(one) = wanted.get(at) else { break };
+            if let Some(case) = one.case() {
+                told(&case, wanted.len());
+                done.lock().unwrap_or_else(PoisonError::into_inner).push((at, case));
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut cases = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    cases.sort_by_key(|(at, _)| *at);
+    summed(seed, cases.into_iter().map(|(_, case)| case).collect())
+}
+
+fn summed(seed: u64, cases: Vec<Case>) -> SelfTest {
+    let planted = cases.iter().filter(|c| c.found.is_some()).count();
+    let found = cases.iter().filter(|c| c.found == Some(true)).count();
+    SelfTest {
+        schema: "peerlane/selftest/1",
+        noise: NOISE,
+        seed,
+        planted,
+        found,
+        recall: if planted == 0 { 1.0 } else { found as f64 / planted as f64 },
+        false_alarms: cases.iter().map(|c| c.false_alarms.len()).sum(),
+        cases,
+    }
+}
+
+/// A case that is to be tried.
+struct Wanted {
+    system: &'static str,
+    plant: Option<plants::Plant>,
+    seed: u64,
+}
+
+/// Seeds of one base seed are this far from those of the next.
+const APART: u64 = 1000;
+
+fn wanted(depth: Depth, base: u64) -> Vec<Wanted> {
+    let brief = ["microway-p100-pcie", "h200x4-vm", "exxact-devbox"];
+    let systems: Vec<(&'static str, _)> = catalogue::system_names()
+        .filter(|name| depth == Depth::Full || brief.contains(name))
+        .filter_map(|name| Some((name, catalogue::system(name)?.ok()?)))
+        .filter(|(_, machine)| plants::is_measurable(machine))
+        .collect();
+    let seeds = if depth == Depth::Full { SOUND_SEEDS } else { 1 };
+    let sound = systems.iter().flat_map(|(system, _)| {
+        (0..seeds).map(move |seed| Wanted { system, plant: None, seed: base.wrapping_mul(APART).wrapping_add(seed) })
+    });
+    let mut all: Vec<Wanted> = sound.collect();
+    for kind in plants::KINDS {
+        // fewer machines of a kind take several places each
+        let able: Vec<(&'static str, Vec<plants::Plant>)> =
+            systems.iter().map(|(system, machine)| (*system, plants::plants(kind, machine))).collect();
+        let mut able: Vec<_> = able.into_iter().filter(|(_, plants)| !plants.is_empty()).collect();
+        let most = if depth == Depth::Full { plants::CASES } else { 2 };
+        // remainders fit any type
+        let turned = |n: usize| usize::try_from(base % n.max(1) as u64).unwrap_or_default();
+        let first = turned(able.len()) * most % able.len().max(1);
+        able.rotate_left(first);
+        let mut taken = 0;
+        for turn in 0..plants::TURNS {
+            for (i, (system, plants)) in able.iter().enumerate() {
+                if taken == most {
+                    break;
+                }
+                // each machine another of its places, so that no one place is all that is tried
+                let Some(plant) = plants.get((i + turn + turned(plants.len())) % plants.len()) else { continue };
+                all.push(Wanted {
+                    system,
+                    plant: Some(plant.clone()),
+                    seed: base.wrapping_mul(APART).wrapping_add(100 + taken as u64),
+                });
+                taken += 1;
+            }
+        }
+    }
+    all
+}
+
+impl Wanted {
+    /// `None` where the machine of the catalogue cannot be read.
+    fn case(&self) -> Option<Case> {
+        let text = catalogue::system_text(self.system)?;
+        let design = catalogue::read_system(text, self.system).ok()?;
+        let run = course::measure(&design, self.system, text, self.plant.as_ref(), self.seed, Effects::REAL);
+        Some(judge::judge(&design, &run, self.system, self.plant.as_ref(), self.seed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planted_faults_are_found_and_sound_machines_are_left_alone() {
+        let heard = AtomicUsize::new(0);
+        let result = selftest(Depth::Brief, 0, &|_, _| {
+            heard.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(heard.load(Ordering::Relaxed), result.cases.len());
+        let missed: Vec<&Case> = result.cases.iter().filter(|c| c.found == Some(false)).collect();
+        assert!(missed.is_empty(), "{missed:#?}");
+        let alarms: Vec<&Case> = result.cases.iter().filter(|c| !c.false_alarms.is_empty()).collect();
+        assert!(alarms.is_empty(), "{alarms:#?}");
+        // every kind was tried, and what is no fault of a machine asks for silence
+        for kind in plants::KINDS {
+            assert!(result.cases.iter().any(|c| c.fault.as_deref() == Some(kind.name())), "{}", kind.name());
+        }
+        assert!(result.cases.iter().any(|c| c.fault.as_deref() == Some("cold") && c.found.is_none()));
+        assert_eq!(result.cases.iter().filter(|c| c.fault.is_none()).count(), 3);
+    }
+
+    #[test]
+    fn missed_faults_and_alarms_count() {
+        let case = |found: Option<bool>, alarms: usize| Case {
+            machine: "m".to_owned(),
+            fault: found.map(|_| "hang".to_owned()),
+            planted: String::new(),
+            seed: 0,
+            found,
+            by: Vec::new(),
+            false_alarms: vec![Alarm { rule: String::new(), subjects: Vec::new(), summary: String::new() }; alarms],
+        };
+        let sum = summed(7, vec![case(None, 2), case(Some(true), 0), case(Some(false), 1), case(Some(true), 0)]);
+        assert_eq!((sum.planted, sum.found, sum.false_alarms), (3, 2, 3));
+        assert_eq!(sum.recall, 2.0 / 3.0);
+    }
+}

@@ -1,0 +1,21 @@
+//! What a machine is: units, names and numbers, the graph of its devices and links, what is measured between them, where a
+//! statement comes from, and what can be wrong.
+//!
+//! Knows no file format, no model and no program.
+
+pub mod copy_time;
+pub mod curve;
+pub mod fabric;
+pub mod fact;
+pub mod fault;
+pub mod fit;
+pub mod gap;
+pub mod machine;
+pub mod matrix;
+pub mod names;
+pub mod origin;
+pub mod random;
+pub mod stats;
+pub mod subject;
+pub mod transfer;
+pub mod units;

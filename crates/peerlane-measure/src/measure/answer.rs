@@ -1,0 +1,291 @@
+//! A whole plan, round by round.
+//!
+//! **Time.** What is left of the budget is divided among the rounds that are left, those more that allocate anew. A
+//! round that is sure earlier leaves its time to the others. When the budget is over, each step still gets the least:
+//! a short warm-up, the least samples, one allocation. When twice the budget is over, the rest stays unanswered.
+//!
+//! **Steps that run at once.** Where a kind of them is seen for the first time, each is measured alone and then all
+//! together. If one differs by more than the asked precision and both intervals, this round and all later ones of
+//! the kind are measured one by one.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::take::{Effort, Taken, allocations, take};
+use super::{Executor, Failure, Verdict, cells};
+use crate::plan::{Plan, Step, Test, Work};
+use crate::run::{Event, Flag, FlagKind, GpuState};
+use peerlane_machine::matrix::{Engine, Operation};
+use peerlane_machine::stats::Median;
+use peerlane_machine::transfer::Via;
+use peerlane_machine::units::Seconds;
+
+/// How many times the budget may pass before steps are left unanswered.
+const OVERRUN: f64 = 2.0;
+
+/// Seconds after which the GPUs' state is read again. It takes some milliseconds.
+const LOOK_EVERY: f64 = 0.25;
+
+/// Steps that are named as company; more are counted.
+const NAMED: usize = 3;
+
+/// Answers all rounds of a plan that have steps outside `done` (indices into [`Plan::steps`]), telling of each event
+/// as it happens. A step's cells come in one event.
+///
+/// A step that fails has a cell that says so. Ends early where twice the budget is over, and where the executor can do
+/// nothing more; the steps that ran when it was spoilt have their cells by then, and other steps of their round may
+/// have none.
+pub fn answer(
+    plan: &Plan,
+    executor: &mut dyn Executor,
+    done: &BTreeSet<usize>,
+    tell: &mut dyn FnMut(Event),
+) -> Result<(), Failure> {
+    let states = executor.states();
+    tell(Event::States(states.clone()));
+    let now = executor.now().seconds();
+    let mut running = Running { plan, executor, tell, states, looked: now, kinds: HashMap::new() };
+    let mut index = 0;
+    let mut rounds: Vec<(usize, Vec<Item<'_>>)> = Vec::new();
+    for (round, steps) in plan.rounds.iter().enumerate() {
+        let open: Vec<Item<'_>> = (index..).zip(steps).filter(|(i, _)| !done.contains(i)).collect();
+        index += steps.len();
+        if !open.is_empty() {
+            rounds.push((round, open));
+        }
+    }
+    let weight = |open: &[Item<'_>]| open.iter().map(|(_, s)| allocations(s, &plan.method)).max().unwrap_or(1) as f64;
+    let mut weights: f64 = rounds.iter().map(|(_, open)| weight(open)).sum();
+    let budget = plan.method.budget.seconds();
+    for (round, open) in rounds {
+        let spent = running.executor.now().seconds() - now;
+        if spent > OVERRUN * budget {
+            break;
+        }
+        let own = weight(&open);
+        let time = (budget - spent).max(0.0) * own / weights;
+        weights -= own;
+        (running.tell)(Event::Started(round));
+        running.round(&open, Seconds::new(time))?;
+    }
+    let states = running.executor.states();
+    (running.tell)(Event::States(states));
+    let wall = running.executor.now();
+    (running.tell)(Event::Finished(wall));
+    Ok(())
+}
+
+/// A step with its index.
+type Item<'a> = (usize, &'a Step);
+
+/// What is alike in steps of which one control speaks for all.
+type Kind = (Test, Vec<(Engine, Operation, Via)>);
+
+fn kind(step: &Step) -> Kind {
+    let manners = match &step.work {
+        Work::Transfers(transfers) => transfers.iter().map(|t| (t.engine, t.op, t.via)).collect(),
+        _ => Vec::new(),
+    };
+    (step.test, manners)
+}
+
+/// A plan that is being answered.
+struct Running<'a> {
+    plan: &'a Plan,
+    executor: &'a mut dyn Executor,
+    tell: &'a mut dyn FnMut(Event),
+    /// The GPUs when they were last looked at.
+    states: Vec<GpuState>,
+    looked: f64,
+    /// Of kinds that had their control: what it showed, where they disturb each other.
+    kinds: HashMap<Kind, Option<String>>,
+}
+
+impl Running<'_> {
+    /// Answers the steps of a round.
+    fn round(&mut self, open: &[Item<'_>], time: Seconds) -> Result<(), Failure> {
+        match open {
+            [] => Ok(()),
+            [one] => self.alone(*one, time, Vec::new()),
+            [first, ..] => match self.kinds.get(&kind(first.1)).cloned() {
+                None => self.control(open, time),
+                Some(None) => self.together(open, time),
+                Some(Some(why)) => self.one_by_one(open, time, &why),
+            },
+        }
+    }
+
+    /// One step with nothing beside it.
+    fn alone(&mut self, item: Item<'_>, time: Seconds, flags: Vec<Flag>) -> Result<(), Failure> {
+        let effort = Effort::within(time, &self.plan.method, [item.1]);
+        match self.take(&[item], effort) {
+            Ok(taken) => self.tell_of(&[item], &taken, &[flags]),
+            Err(failure) => self.fail(&[item], failure)?,
+        }
+        Ok(())
+    }
+
+    /// Steps that were to run at once, one after another, and why.
+    fn one_by_one(&mut self, items: &[Item<'_>], time: Seconds, why: &str) -> Result<(), Failure> {
+        let time = Seconds::new(time.seconds() / items.len() as f64);
+        items.iter().try_for_each(|item| self.alone(*item, time, vec![Flag::new(FlagKind::Alone, why)]))
+    }
+
+    /// Steps at once, of a kind that is known to do so undisturbed.
+    fn together(&mut self, items: &[Item<'_>], time: Seconds) -> Result<(), Failure> {
+        let effort = Effort::within(time, &self.plan.method, items.iter().map(|item| item.1));
+        match self.take(items, effort) {
+            Ok(taken) => {
+                let flags: Vec<Vec<Flag>> = (0..items.len()).map(|i| vec![beside(items, i)]).collect();
+                self.tell_of(items, &taken, &flags);
+                Ok(())
+            }
+            Err(failure) => self.apart(items, time, failure),
+        }
+    }
+
+    /// Each step alone, then all together: whether they disturb each other.
+    fn control(&mut self, items: &[Item<'_>], time: Seconds) -> Result<(), Failure> {
+        let method = &self.plan.method;
+        let (mut able, mut alone) = (Vec::new(), Vec::new());
+        // each its part of the time, so that it can warm up
+        let part = Seconds::new(time.seconds() / (items.len() + 1) as f64);
+        let least = Effort { time: part, most: method.least_samples, allocations: 1 };
+        for item in items {
+            match self.take(&[*item], least) {
+                Ok(taken) => {
+                    able.push(*item);
+                    alone.extend(taken);
+                }
+                Err(failure) => self.fail(&[*item], failure)?,
+            }
+        }
+        // what a control finds broken is broken, whatever comes after
+        let corrupt = |taken: &Taken| match &taken.verdict {
+            Verdict::Corrupt(how) => Some(Flag::new(FlagKind::Corrupt, how)),
+            _ => None,
+        };
+        if able.len() < 2 {
+            return able
+                .iter()
+                .zip(&alone)
+                .try_for_each(|(item, taken)| self.alone(*item, time, corrupt(taken).into_iter().collect()));
+        }
+        let effort = Effort::within(time, method, able.iter().map(|item| item.1));
+        let taken = match self.take(&able, effort) {
+            Ok(taken) => taken,
+            Err(failure) => return self.apart(&able, time, failure),
+        };
+        let differing = (0..able.len()).find_map(|i| {
+            let work = &able[i].1.work;
+            let (alone, beside) = (alone.get(i)?.median(work)?, taken.get(i)?.median(work)?);
+            differ(&alone, &beside, method.precision).then(|| {
+                let change = (beside.value / alone.value - 1.0) * 100.0;
+                format!("run at once they disturb each other: {} changed by {change:+.1} %", named(able[i].1))
+            })
+        });
+        self.kinds.insert(kind(able[0].1), differing.clone());
+        match differing {
+            None => {
+                let flags: Vec<Vec<Flag>> = (0..able.len())
+                    .map(|i| [beside(&able, i)].into_iter().chain(alone.get(i).and_then(corrupt)).collect())
+                    .collect();
+                self.tell_of(&able, &taken, &flags);
+                Ok(())
+            }
+            Some(why) => {
+                let time = Seconds::new(time.seconds() / able.len() as f64);
+                able.iter().zip(&alone).try_for_each(|(item, control)| {
+                    let flags = [Flag::new(FlagKind::Alone, &why)].into_iter().chain(corrupt(control)).collect();
+                    self.alone(*item, time, flags)
+                })
+            }
+        }
+    }
+
+    /// After steps failed together: which one it was.
+    fn apart(&mut self, items: &[Item<'_>], time: Seconds, failure: Failure) -> Result<(), Failure> {
+        if failure.fatal {
+            return self.fail(items, failure);
+        }
+        self.one_by_one(items, time, &format!("beside others it failed: {failure}"))
+    }
+
+    fn take(&mut self, items: &[Item<'_>], effort: Effort) -> Result<Vec<Taken>, Failure> {
+        let steps: Vec<&Step> = items.iter().map(|item| item.1).collect();
+        take(self.executor, &steps, &self.plan.method, effort)
+    }
+
+    /// Tells that steps have no value; gives a failure back that ends the run.
+    fn fail(&mut self, items: &[Item<'_>], failure: Failure) -> Result<(), Failure> {
+        let cells = items.iter().flat_map(|(index, step)| cells::void(*index, step, &failure)).collect();
+        (self.tell)(Event::Cells(cells));
+        if failure.fatal { Err(failure) } else { Ok(()) }
+    }
+
+    /// Tells what was measured, with the state of the GPUs that took part.
+    fn tell_of(&mut self, items: &[Item<'_>], taken: &[Taken], flags: &[Vec<Flag>]) {
+        let now = self.executor.now().seconds();
+        if now - self.looked >= LOOK_EVERY {
+            self.states = self.executor.states();
+            self.looked = now;
+        }
+        let mut all = Vec::new();
+        for (((index, step), taken), flags) in items.iter().zip(taken).zip(flags) {
+            let flags: Vec<Flag> = flags.iter().cloned().chain(self.conditions(step)).collect();
+            let between_runs = |quantity| self.executor.between_runs(&step.work, quantity);
+            all.extend(cells::cells(*index, step, taken, &self.plan.method, &flags, &between_runs));
+        }
+        (self.tell)(Event::Cells(all));
+    }
+
+    /// What the GPUs of a step were under when last looked at.
+    fn conditions(&self, step: &Step) -> Vec<Flag> {
+        let gpus = step.work.gpus();
+        let mut flags = Vec::new();
+        for state in self.states.iter().filter(|state| gpus.contains(&state.gpu.as_str())) {
+            if !state.clock_event_reasons.is_empty() {
+                let detail = format!("{} held its clocks down: {}", state.gpu, state.clock_event_reasons.join(", "));
+                flags.push(Flag::new(FlagKind::Clocks, detail));
+            }
+            if let Some(others) = state.processes.filter(|n| *n > 0) {
+                let programs =
+                    if others == 1 { "another program".to_owned() } else { format!("{others} other programs") };
+                flags.push(Flag::new(FlagKind::Busy, format!("{programs} used {}", state.gpu)));
+            }
+        }
+        flags
+    }
+}
+
+/// Whether two measurements of one thing differ by more than their intervals and what matters.
+fn differ(alone: &Median, beside: &Median, precision: f64) -> bool {
+    let half = |m: &Median| m.relative_width() * m.value.abs();
+    (alone.value - beside.value).abs() > precision * alone.value.abs() + half(alone) + half(beside)
+}
+
+/// Which steps ran at the same time.
+fn beside(items: &[Item<'_>], which: usize) -> Flag {
+    let others: Vec<String> =
+        items.iter().enumerate().filter(|(i, _)| *i != which).map(|(_, (_, step))| named(step)).collect();
+    let more = others.len().saturating_sub(NAMED);
+    let mut detail = format!("at the same time as {}", others[..others.len() - more].join(", "));
+    if more > 0 {
+        detail += &format!(" and {more} more");
+    }
+    Flag::new(FlagKind::Beside, detail)
+}
+
+/// A step by its ends.
+fn named(step: &Step) -> String {
+    match &step.work {
+        Work::Transfers(transfers) => match transfers.as_slice() {
+            [one] => one.to_string(),
+            [one, back] if *back == one.reversed() => format!("{} ↔ {}", one.source, one.destination),
+            many => format!("{} transfers", many.len()),
+        },
+        _ => step.work.gpus().join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! From samples to cells: values in their units, and what is odd about them.
+
+use super::take::{Taken, headline};
+use super::{Failure, Sample, Verdict};
+use crate::plan::{Method, Size, Step, Work};
+use crate::run::{Cell, Estimate, Flag, FlagKind};
+use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::stats::{Drift, Median, drift, levels, modes, outliers};
+use peerlane_machine::units::Bytes;
+
+/// An effect is worth a remark if it is larger than so many times the asked precision: what is smaller changes
+/// nothing that a person would do, and the samples are kept.
+const MATTERS: f64 = 3.0;
+
+/// What a step gives: its quantities and their units.
+fn quantities(work: &Work) -> &'static [(Quantity, Unit)] {
+    match work {
+        Work::Transfers(_) | Work::HostMemory { .. } => &[(Quantity::Bandwidth, Unit::GigabytesPerSecond)],
+        Work::Loads { .. } => &[(Quantity::LoadLatency, Unit::Nanoseconds)],
+        Work::Signals { .. } => &[(Quantity::SignalLatency, Unit::Microseconds)],
+        Work::SmallCopies(_) => {
+            &[(Quantity::Latency, Unit::Microseconds), (Quantity::EnqueueLatency, Unit::Microseconds)]
+        }
+        Work::Collective { .. } => {
+            &[(Quantity::BusBandwidth, Unit::GigabytesPerSecond), (Quantity::Latency, Unit::Microseconds)]
+        }
+    }
+}
+
+/// A sample as a number of a quantity, in its unit.
+fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 {
+    let first = headline(work, sample);
+    match quantity {
+        Quantity::Bandwidth => first / 1e9,
+        Quantity::BusBandwidth => match work {
+            Work::Collective { operation, gpus } => size.0 as f64 * operation.bus_factor(gpus.len()) / first / 1e9,
+            _ => f64::NAN,
+        },
+        Quantity::Latency | Quantity::SignalLatency => first * 1e6,
+        Quantity::LoadLatency => first * 1e9,
+        Quantity::EnqueueLatency => sample.get(1).map_or(f64::NAN, |s| s * 1e6),
+    }
+}
+
+/// The cells of a step that was measured; `flags` say how, and `between_runs` by what share of itself a quantity differs
+/// from run to run.
+pub(super) fn cells(
+    index: usize,
+    step: &Step,
+    taken: &Taken,
+    method: &Method,
+    flags: &[Flag],
+    between_runs: &dyn Fn(Quantity) -> f64,
+) -> Vec<Cell> {
+    let mut flags = flags.to_vec();
+    let has_content = matches!(step.work, Work::Transfers(_) | Work::SmallCopies(_) | Work::Collective { .. });
+    match &taken.verdict {
+        Verdict::Corrupt(how) => flags.push(Flag::new(FlagKind::Corrupt, how)),
+        Verdict::Unverified(why) if has_content => flags.push(Flag::new(FlagKind::Unverified, why)),
+        _ => {}
+    }
+    let cell = |&(quantity, unit): &(Quantity, Unit)| {
+        let value = |sample: &Sample| in_unit(&step.work, taken.size, quantity, sample);
+        let groups = by_group(&taken.groups, value);
+        let median = Median::of_groups(&groups);
+        let (modes, mut odd) = oddities(&groups, median, method.precision, unit);
+        odd.splice(0..0, flags.iter().cloned());
+        Cell {
+            step: index,
+            test: step.test,
+            work: step.work.clone(),
+            size: taken.size,
+            quantity,
+            unit,
+            estimate: median.map(|median| wider(estimate(median), between_runs(quantity))),
+            n: median.map_or(0, |m| m.n),
+            each: each(step, taken),
+            modes,
+            flags: odd,
+            samples: groups.concat(),
+        }
+    };
+    quantities(&step.work).iter().map(cell).collect()
+}
+
+/// The cells of a step that has no value.
+pub fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
+    let size = match step.size {
+        Size::Exactly(size) | Size::UpTo(size) => size,
+    };
+    let flag = Flag::new(failure.kind, &failure.message);
+    let cell = |&(quantity, unit): &(Quantity, Unit)| Cell::void(index, step, size, quantity, unit, flag.clone());
+    quantities(&step.work).iter().map(cell).collect()
+}
+
+/// Of several transfers, each one's rate.
+fn each(step: &Step, taken: &Taken) -> Vec<Estimate> {
+    let count = match &step.work {
+        Work::Transfers(transfers) if transfers.len() > 1 => transfers.len(),
+        _ => 0,
+    };
+    let rate =
+        |i: usize| Median::of_groups(&by_group(&taken.groups, |s: &Sample| s.get(i).map_or(f64::NAN, |r| r / 1e9)));
+    (0..count).filter_map(rate).map(estimate).collect()
+}
+
+fn by_group(groups: &[Vec<Sample>], value: impl Fn(&Sample) -> f64) -> Vec<Vec<f64>> {
+    groups.iter().map(|group| group.iter().map(&value).collect()).collect()
+}
+
+fn estimate(median: Median) -> Estimate {
+    Estimate { value: median.value, low: median.low, high: median.high }
+}
+
+/// An interval that reaches farther by a share of its value.
+fn wider(Estimate { value, low, high }: Estimate, by: f64) -> Estimate {
+    let more = by * value.abs();
+    Estimate { value, low: low - more, high: high + more }
+}
+
+/// Groups of values, and flags for what is odd about them: that they lie on several levels, else that some are far off
+/// and farther than the interval reaches; that they drift; that the interval is wide.
+fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: Unit) -> (Vec<f64>, Vec<Flag>) {
+    let Some(median) = median else { return (Vec::new(), Vec::new()) };
+    let matters = MATTERS * precision;
+    let mut flags = Vec::new();
+    let values = |all: &[f64]| {
+        let words: Vec<String> = all.iter().map(|x| short(*x)).collect();
+        format!("{} {}", words.join(", "), unit.name())
+    };
+    let mut centres = levels(groups, matters);
+    if !centres.is_empty() {
+        flags.push(Flag::new(
+            FlagKind::Modes,
+            format!("it changes when memory is allocated anew: {}", values(&centres)),
+        ));
+    } else {
+        centres = modes(&groups.concat(), matters);
+        if !centres.is_empty() {
+            flags.push(Flag::new(FlagKind::Modes, format!("samples fall into groups around {}", values(&centres))));
+        }
+    }
+    // samples of another level are not strays, and what the interval holds it tells
+    let stray = |x: &f64| centres.is_empty() && !(median.low..=median.high).contains(x);
+    let far = groups.iter().flat_map(|g| outliers(g, matters).into_iter().map(|i| g[i])).filter(stray);
+    let far: Vec<f64> = far.collect();
+    if let Some(farthest) = far.iter().max_by(|a, b| (*a - median.value).abs().total_cmp(&(*b - median.value).abs())) {
+        let detail = format!("{} of {} samples lie far off, at most at {}", far.len(), median.n, values(&[*farthest]));
+        flags.push(Flag::new(FlagKind::Outliers, detail));
+    }
+    let strongest = |a: &Drift, b: &Drift| a.share.abs().total_cmp(&b.share.abs());
+    if let Some(Drift { share, .. }) = groups.iter().filter_map(|g| drift(g, matters)).max_by(strongest) {
+        let way = if share > 0.0 { "rise" } else { "fall" };
+        flags.push(Flag::new(
+            FlagKind::Drift,
+            format!("samples {way} by {:.1} % while they are taken", share.abs() * 100.0),
+        ));
+    }
+    let width = median.relative_width();
+    if median.n < 6 {
+        let detail = format!("{} samples give no 95 % interval, only a range", median.n);
+        flags.push(Flag::new(FlagKind::Imprecise, detail));
+    } else if width > precision {
+        let detail = format!("within {:.1} %, and {:.1} % was asked", width * 100.0, precision * 100.0);
+        flags.push(Flag::new(FlagKind::Imprecise, detail));
+    }
+    (centres, flags)
+}
+
+/// With four digits that matter.
+fn short(x: f64) -> String {
+    let digits = if x == 0.0 { 0.0 } else { (3.0 - x.abs().log10().floor()).clamp(0.0, 9.0) };
+    format!("{x:.*}", digits as usize)
+}

@@ -1,0 +1,117 @@
+//! Which families of steps a machine is asked, and how long they may take.
+
+use super::rounds::pack;
+use super::selection::Selection;
+use super::steps::{Site, steps};
+use super::{Method, Plan, Skipped, Test};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::units::Seconds;
+
+/// How much is asked: which families where none are named, and how deep each goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// What the CUDA sample `p2pBandwidthLatencyTest` asks, and the host one way; in two seconds on four GPUs.
+    Quick,
+    /// What nvbandwidth's whole list asks, and latencies; in ten seconds on four GPUs.
+    #[default]
+    Default,
+    /// All that can be asked, but managed memory, which is asked only by name.
+    Full,
+}
+
+/// GPUs that the usual budgets are meant for.
+const USUAL_GPUS: usize = 4;
+
+/// The longest budget that is given unasked.
+const LONGEST_BUDGET: f64 = 1800.0;
+
+impl Scope {
+    /// The families of a scope, in the order in which they are asked.
+    pub fn tests(self) -> Vec<Test> {
+        let quick = [Test::Staged, Test::Pairs, Test::PairsBoth, Test::CopyLatency, Test::Host];
+        let usual = [
+            Test::Local,
+            Test::OneToAll,
+            Test::AllToOne,
+            Test::LoadLatency,
+            Test::SignalLatency,
+            Test::HostBoth,
+            Test::AllHost,
+        ];
+        let belongs = |test: &Test| match self {
+            Scope::Quick => quick.contains(test),
+            Scope::Default => quick.contains(test) || usual.contains(test),
+            Scope::Full => *test != Test::Managed,
+        };
+        Test::ALL.into_iter().filter(belongs).collect()
+    }
+
+    /// The usual method for a machine with so many GPUs. Its budget is 2 s, 5 s or 2 min for up to four of them, and
+    /// grows with their square from there, as the number of their pairs does, up to half an hour.
+    ///
+    /// [`Scope::Quick`] does not allocate anew, and its samples are a third as long.
+    pub fn method(self, gpus: usize) -> Method {
+        let (budget, sample_time, allocations) = match self {
+            Scope::Quick => (2.0, 6e-4, 1),
+            Scope::Default => (5.0, 2e-3, 2),
+            Scope::Full => (120.0, 2e-3, 3),
+        };
+        let sample_time = Seconds::new(sample_time);
+        let growth = (gpus.max(USUAL_GPUS) as f64 / USUAL_GPUS as f64).powi(2);
+        let budget = Seconds::new((budget * growth).min(LONGEST_BUDGET));
+        Method { budget, sample_time, allocations, ..Method::default() }
+    }
+}
+
+/// Why no plan can be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// There is nothing to measure.
+    #[error("{machine} has no GPU: there is nothing to measure")]
+    NoGpu {
+        /// Its name.
+        machine: String,
+    },
+    /// A pair is written wrong, or names what is not there.
+    #[error("--pairs {text}: {why}")]
+    Pair {
+        /// As written.
+        text: String,
+        /// What is wrong, and what to write.
+        why: String,
+    },
+}
+
+impl Plan {
+    /// The plan for a machine's GPUs and host memory: the families that the selection names, or else those of the
+    /// scope, in the order of [`Test::ALL`].
+    ///
+    /// Families without a step on this machine are in [`Plan::skipped`], each with the reason; a plan may be empty.
+    pub fn of(machine: &Machine, scope: Scope, selection: &Selection, method: Method) -> Result<Plan, PlanError> {
+        let site = Site::new(&machine.fabric, scope);
+        if site.gpus.is_empty() {
+            return Err(PlanError::NoGpu { machine: machine.name.clone() });
+        }
+        let chosen = selection.chosen(&machine.fabric)?;
+        let mut plan = Plan { method, rounds: Vec::new(), skipped: Vec::new() };
+        let tests = if selection.tests.is_empty() { scope.tests() } else { selection.tests.clone() };
+        for test in Test::ALL.into_iter().filter(|t| tests.contains(t)) {
+            let mut asked = match steps(test, &site) {
+                Ok(asked) => asked,
+                Err(why) => {
+                    plan.skipped.push(Skipped { test, why });
+                    continue;
+                }
+            };
+            asked.retain(|step| chosen.allow(&step.work));
+            if asked.is_empty() {
+                plan.skipped.push(Skipped { test, why: "--pairs leaves none of its steps".to_owned() });
+            }
+            plan.rounds.extend(pack(asked, &machine.fabric));
+        }
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::plan::{Size, Work};
+use peerlane_machine::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeKind};
+use peerlane_machine::machine::MachineKind;
+use peerlane_machine::transfer::Via;
+use peerlane_read::catalogue;
+
+fn system(name: &str) -> Machine {
+    catalogue::system(name).unwrap().unwrap()
+}
+
+/// GPUs that an NVSwitch joins, all below one CPU.
+fn switched(gpus: usize) -> Machine {
+    let mut b = FabricBuilder::new();
+    let cpu = b.node(Node::new("cpu0", NodeKind::Cpu));
+    let host = b.node(Node::new("host0", NodeKind::Host));
+    let switch = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
+    b.link(Link::new(host, cpu, LinkKind::OnDie));
+    for i in 0..gpus {
+        let gpu = b.node(Node::new(format!("GPU{i}"), NodeKind::Gpu));
+        b.link(Link::new(cpu, gpu, LinkKind::pcie("5.0 x16".parse().unwrap())));
+        b.link(Link::new(switch, gpu, LinkKind::Gpu(GpuLink::nvlink(Some(4), 18))));
+    }
+    Machine::new("switched", MachineKind::Design, b.build().unwrap())
+}
+
+fn plan(machine: &Machine, scope: Scope, tests: &[Test], pairs: &[&str]) -> Result<Plan, PlanError> {
+    let pairs = pairs.iter().map(|text| text.to_string()).collect();
+    Plan::of(machine, scope, &Selection { tests: tests.to_vec(), pairs }, Method::default())
+}
+
+/// Steps and rounds of each family.
+fn counts(plan: &Plan) -> BTreeMap<Test, (usize, usize)> {
+    let mut counts: BTreeMap<Test, (usize, usize)> = BTreeMap::new();
+    for round in &plan.rounds {
+        let of = counts.entry(round[0].test).or_default();
+        *of = (of.0 + round.len(), of.1 + 1);
+    }
+    counts
+}
+
+/// `GPU0→GPU1 GPU1→GPU0` of each step, in rounds.
+fn ends(plan: &Plan) -> Vec<Vec<String>> {
+    let step = |step: &crate::plan::Step| match &step.work {
+        Work::Transfers(t) => t.iter().map(|t| format!("{}→{}", t.source, t.destination)).collect::<Vec<_>>().join(" "),
+        other => format!("{other:?}"),
+    };
+    plan.rounds.iter().map(|round| round.iter().map(step).collect()).collect()
+}
+
+#[test]
+fn a_usual_plan_of_four_gpus() {
+    let machine = system("h200x4-vm");
+    let quick = plan(&machine, Scope::Quick, &[], &[]).unwrap();
+    let expected = [
+        (Test::Pairs, (12, 6)),
+        (Test::PairsBoth, (6, 3)),
+        // 12 one way, 6 both ways, 12 small copies
+        (Test::Staged, (30, 30)),
+        (Test::Host, (8, 8)),
+        (Test::CopyLatency, (12, 12)),
+    ];
+    assert_eq!(counts(&quick), BTreeMap::from(expected));
+    let usual = plan(&machine, Scope::Default, &[], &[]).unwrap();
+    let expected = [
+        (Test::Pairs, (48, 24)),
+        (Test::PairsBoth, (24, 12)),
+        (Test::Staged, (30, 30)),
+        (Test::Host, (16, 16)),
+        (Test::HostBoth, (8, 8)),
+        (Test::Local, (8, 8)),
+        (Test::OneToAll, (16, 16)),
+        (Test::AllToOne, (16, 16)),
+        (Test::AllHost, (6, 6)),
+        (Test::LoadLatency, (16, 16)),
+        (Test::SignalLatency, (6, 6)),
+        (Test::CopyLatency, (20, 20)),
+    ];
+    assert_eq!(counts(&usual), BTreeMap::from(expected));
+    assert!(usual.skipped.is_empty());
+}
+
+#[test]
+fn in_full_everything_is_asked_once_but_managed_memory() {
+    let machine = system("h200x4-vm");
+    let full = plan(&machine, Scope::Full, &[], &[]).unwrap();
+    let asked = counts(&full);
+    let absent: Vec<Test> = Test::ALL.into_iter().filter(|test| !asked.contains_key(test)).collect();
+    assert_eq!(absent, [Test::Managed, Test::Numa].into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(full.skipped.iter().map(|s| s.test).collect::<Vec<_>>(), [Test::Numa]);
+    // shifts by 1, 2 and 3, and two swaps that are no shift; 15 sets four ways, single ones not mixed
+    assert_eq!((asked[&Test::Permutations].0, asked[&Test::Subsets].0), (2 * 5, 15 * 4 - 4));
+    // two GPUs, and a GPU with its host both ways, by two engines, at 28 sizes
+    assert_eq!(asked[&Test::Sizes].0, 3 * 2 * 28);
+    let steps: Vec<_> = full.steps().collect();
+    let distinct: std::collections::HashSet<_> = steps.iter().collect();
+    assert_eq!(distinct.len(), steps.len());
+    let managed = plan(&machine, Scope::Full, &[Test::Managed], &[]).unwrap();
+    assert_eq!(counts(&managed)[&Test::Managed].0, 4 * 2 * 2);
+}
+
+#[test]
+fn families_come_in_their_order_whatever_the_user_writes() {
+    let machine = system("h200x4-vm");
+    let plan = plan(&machine, Scope::Full, &[Test::Host, Test::Staged, Test::Host], &[]).unwrap();
+    let mut order: Vec<Test> = plan.steps().map(|s| s.test).collect();
+    order.dedup();
+    assert_eq!(order, [Test::Staged, Test::Host]);
+    assert!(plan.steps().any(|s| matches!(&s.work, Work::Transfers(t) if t[0].via == Via::Pipeline)));
+}
+
+#[test]
+fn pairs_with_nothing_in_common_share_a_round() {
+    let ends = ends(&plan(&system("h200x4-vm"), Scope::Quick, &[Test::Pairs], &[]).unwrap());
+    assert_eq!(ends.iter().map(Vec::len).collect::<Vec<_>>(), [2; 6]);
+    assert_eq!(ends[0], ["GPU0→GPU3", "GPU1→GPU2"]);
+    assert_eq!(ends[3], ["GPU3→GPU0", "GPU2→GPU1"]);
+}
+
+#[test]
+fn pairs_that_meet_at_a_root_complex_do_not() {
+    // two switches with two GPUs each below one root complex
+    let machine = system("exxact-devbox");
+    let rounds = ends(&plan(&machine, Scope::Quick, &[Test::PairsBoth], &[]).unwrap());
+    let together: Vec<_> = rounds.iter().filter(|round| round.len() > 1).collect();
+    assert_eq!(together, [&["GPU2→GPU3 GPU3→GPU2", "GPU0→GPU1 GPU1→GPU0"]]);
+    assert_eq!(rounds.len(), 5);
+}
+
+#[test]
+fn one_gpu_has_what_one_gpu_can_have() {
+    let usual = plan(&switched(1), Scope::Default, &[], &[]).unwrap();
+    let tests: Vec<Test> = counts(&usual).into_keys().collect();
+    assert_eq!(tests, [Test::Host, Test::HostBoth, Test::Local, Test::LoadLatency, Test::CopyLatency]);
+    let skipped: Vec<String> = usual.skipped.iter().map(|s| format!("{}: {}", s.test, s.why)).collect();
+    assert_eq!(skipped[1], "pairs: it takes two GPUs, and there is one");
+    assert_eq!(skipped.len(), 7);
+}
+
+#[test]
+fn without_a_gpu_there_is_no_plan() {
+    let machine = Machine::new("laptop", MachineKind::Captured, FabricBuilder::new().build().unwrap());
+    let error = plan(&machine, Scope::Full, &[], &[]).unwrap_err();
+    assert_eq!(error.to_string(), "laptop has no GPU: there is nothing to measure");
+}
+
+#[test]
+fn plans_stay_bounded() {
+    for (gpus, scope, most) in [(64, Scope::Default, 50_000), (65, Scope::Full, 20_000), (1024, Scope::Full, 100_000)] {
+        let plan = plan(&switched(gpus), scope, &[], &[]).unwrap();
+        assert!(plan.steps().count() < most, "{gpus}: {}", plan.steps().count());
+        let transfers = |step: &crate::plan::Step| if let Work::Transfers(t) = &step.work { t.len() } else { 1 };
+        let all: usize = plan.steps().map(transfers).sum();
+        assert!(all < 10 * most, "{gpus}: {all} transfers");
+        let pairs = counts(&plan)[&Test::Pairs];
+        assert!(pairs.1 < 4 * 130, "{gpus}: {pairs:?}");
+    }
+}
+
+#[test]
+fn picked_pairs() {
+    let machine = system("h200x4-vm");
+    let tests = [Test::Pairs, Test::PairsBoth, Test::Host, Test::AllToOne];
+    let of = |pairs: &[&str]| ends(&plan(&machine, Scope::Quick, &tests, pairs).unwrap()).concat();
+    assert_eq!(of(&["GPU2-GPU0"]), ["GPU0→GPU2", "GPU2→GPU0", "GPU0→GPU2 GPU2→GPU0"]);
+    for text in ["GPU2>gpu0", "GPU2→GPU0", "GPU2 -> GPU0"] {
+        assert_eq!(of(&[text]), ["GPU2→GPU0"], "{text}");
+    }
+    assert_eq!(of(&["GPU1-host"]), ["host→GPU1", "GPU1→host"]);
+    assert_eq!(of(&["GPU1>host, GPU2>host"]), ["GPU1→host", "GPU2→host"]);
+    // its pairs, both ways, all to it, and the host
+    assert_eq!(of(&["GPU3"]).len(), 6 + 3 + 1 + 2);
+    let nothing = plan(&machine, Scope::Quick, &[Test::Host], &["GPU0-GPU1"]).unwrap();
+    assert_eq!((nothing.rounds.len(), nothing.skipped[0].why.as_str()), (0, "--pairs leaves none of its steps"));
+}
+
+#[test]
+fn picked_sets_are_those_of_picked_members() {
+    let machine = system("h200x4-vm");
+    let pairs = ["GPU0-host", "GPU3-host"];
+    let subsets = ends(&plan(&machine, Scope::Full, &[Test::Subsets], &pairs).unwrap());
+    assert_eq!(subsets.len(), 3 + 3 + 4);
+    let rings = plan(&machine, Scope::Default, &[Test::Collectives], &["GPU0", "GPU1", "GPU2"]).unwrap();
+    assert_eq!(rings.steps().count(), 60, "six at ten sizes");
+    let few = plan(&machine, Scope::Default, &[Test::Collectives, Test::Memory], &["GPU0", "host"]).unwrap();
+    assert_eq!(counts(&few).into_keys().collect::<Vec<_>>(), [Test::Memory]);
+}
+
+#[test]
+fn what_is_written_wrong_is_told_with_what_is_there() {
+    let machine = system("h200x4-vm");
+    let error = |text: &str| plan(&machine, Scope::Default, &[], &[text]).unwrap_err().to_string();
+    let there = "this machine has GPU0–GPU3 and host, host0";
+    assert_eq!(error("GPU0-GPU9"), format!("--pairs GPU0-GPU9: there is no GPU9; {there}"));
+    assert_eq!(error("gpu7>GPU1"), format!("--pairs gpu7>GPU1: there is no gpu7; {there}"));
+    let write = "write GPU0-GPU1, GPU0>GPU1, GPU0-host or GPU0";
+    assert_eq!(error("0,1"), format!("--pairs 0: {write}; {there}"));
+    assert_eq!(error("cpu0"), format!("--pairs cpu0: {write}; {there}"));
+    assert_eq!(error("GPU0→"), format!("--pairs GPU0→: {write}; {there}"));
+}
+
+#[test]
+fn sizes_reach_from_8_bytes_to_1_gibibyte_at_any_depth() {
+    let machine = system("h200x4-vm");
+    for (scope, sizes) in [(Scope::Quick, 2), (Scope::Default, 10), (Scope::Full, 28)] {
+        let plan = plan(&machine, scope, &[Test::Sizes], &["GPU0>GPU1"]).unwrap();
+        let bytes: std::collections::BTreeSet<u64> = plan
+            .steps()
+            .map(|s| match s.size {
+                Size::Exactly(b) | Size::UpTo(b) => b.0,
+            })
+            .collect();
+        assert_eq!((bytes.len(), bytes.first(), bytes.last()), (sizes, Some(&8), Some(&(1 << 30))));
+    }
+}
+
+#[test]
+fn budgets_grow_with_the_pairs() {
+    assert_eq!(Scope::Quick.method(2).budget, Seconds::new(2.0));
+    assert_eq!(Scope::Default.method(8).budget, Seconds::new(20.0));
+    assert_eq!(Scope::Full.method(1024).budget, Seconds::new(LONGEST_BUDGET));
+}

@@ -1,0 +1,113 @@
+//! Which steps a user picks.
+//!
+//! `--pairs` takes any number of these, also several in one text with commas between:
+//!
+//! | written | means |
+//! | --- | --- |
+//! | `GPU0-GPU1` | data between the two, either way |
+//! | `GPU0>GPU1`, `GPU0→GPU1` | data that goes from the first to the second |
+//! | `GPU0-host`, `GPU0>host1` | the same with host memory; `host` is that of any NUMA node |
+//! | `GPU3`, `host` | whatever it has a part in |
+//!
+//! A step stays if all its transfers are picked: `GPU0-host,GPU1-host` leaves, of the subsets, the three of these two.
+
+use super::{PlanError, Test, Work};
+use peerlane_machine::fabric::{Fabric, NodeKind};
+use peerlane_machine::names::{is_host, ranges};
+
+/// What a user picks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only these tests; empty for what the scope means.
+    pub tests: Vec<Test>,
+    /// Only steps between these: `GPU0-GPU1`, `GPU0>host`, `GPU3`; empty for all.
+    pub pairs: Vec<String>,
+}
+
+/// One of the pairs that are picked.
+enum Pick {
+    /// Everything of a node.
+    Node(String),
+    /// Data from the first to the second.
+    OneWay(String, String),
+    /// Data between the two.
+    Either(String, String),
+}
+
+/// All that are picked; of none, everything is.
+pub(super) struct Chosen(Vec<Pick>);
+
+impl Selection {
+    /// Its pairs, as far as the machine has them.
+    pub(super) fn chosen(&self, fabric: &Fabric) -> Result<Chosen, PlanError> {
+        let texts = self.pairs.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|text| !text.is_empty());
+        let picks = texts.map(|text| pick(text, fabric).map_err(|why| PlanError::Pair { text: text.to_owned(), why }));
+        picks.collect::<Result<_, _>>().map(Chosen)
+    }
+}
+
+/// What one text means.
+fn pick(text: &str, fabric: &Fabric) -> Result<Pick, String> {
+    if let Some(name) = named(text, fabric) {
+        return Ok(Pick::Node(name));
+    }
+    let mut unknown = None;
+    // a name may hold a separator itself, so that every place is tried
+    for separator in ["→", "->", ">", "-"] {
+        for (at, _) in text.match_indices(separator) {
+            let (left, right) = (text[..at].trim(), text[at + separator.len()..].trim());
+            match (named(left, fabric), named(right, fabric)) {
+                (Some(a), Some(b)) if separator == "-" => return Ok(Pick::Either(a, b)),
+                (Some(a), Some(b)) => return Ok(Pick::OneWay(a, b)),
+                (Some(_), None) if !right.is_empty() => _ = unknown.get_or_insert(right),
+                (_, _) if !left.is_empty() => _ = unknown.get_or_insert(left),
+                _ => {}
+            }
+        }
+    }
+    let gpus: Vec<&str> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str()).collect();
+    let hosts = fabric.of_kind(NodeKind::Host).map(|id| fabric.node(id).name.as_str());
+    let hosts: Vec<&str> = std::iter::once("host").chain(hosts.filter(|name| *name != "host")).collect();
+    let there = format!("this machine has {} and {}", ranges(&gpus), ranges(&hosts));
+    match unknown {
+        Some(name) if named(name, fabric).is_none() => Err(format!("there is no {name}; {there}")),
+        _ => Err(format!("write GPU0-GPU1, GPU0>GPU1, GPU0-host or GPU0; {there}")),
+    }
+}
+
+/// The name of the GPU or host memory that is meant, in any case of letters.
+fn named(text: &str, fabric: &Fabric) -> Option<String> {
+    if text.eq_ignore_ascii_case("host") {
+        return Some("host".to_owned());
+    }
+    let measured = |id: &_| matches!(fabric.node(*id).kind, NodeKind::Gpu | NodeKind::Host);
+    let in_any_case = || fabric.ids().filter(measured).find(|id| fabric.node(*id).name.eq_ignore_ascii_case(text));
+    fabric.find(text).filter(measured).or_else(in_any_case).map(|id| fabric.node(id).name.clone())
+}
+
+impl Chosen {
+    /// Whether a step that does this stays.
+    pub(super) fn allow(&self, work: &Work) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        match work {
+            Work::Transfers(transfers) => transfers.iter().all(|t| self.has(&t.source, &t.destination)),
+            Work::SmallCopies(transfer) => self.has(&transfer.source, &transfer.destination),
+            Work::Loads { gpu, memory } => self.has(memory, gpu),
+            Work::Signals { a, b } => self.has(a, b) || self.has(b, a),
+            Work::Collective { gpus, .. } => gpus.iter().all(|a| gpus.iter().all(|b| a == b || self.has(a, b))),
+            Work::HostMemory { node, .. } => self.has(node, node),
+        }
+    }
+
+    /// Whether data that goes from one to the other is picked.
+    fn has(&self, source: &str, destination: &str) -> bool {
+        let is = |picked: &str, name: &str| picked == name || (picked == "host" && is_host(name));
+        self.0.iter().any(|pick| match pick {
+            Pick::Node(n) => is(n, source) || is(n, destination),
+            Pick::OneWay(a, b) => is(a, source) && is(b, destination),
+            Pick::Either(a, b) => (is(a, source) && is(b, destination)) || (is(b, source) && is(a, destination)),
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! Copies between two GPUs, and within one.
+
+use super::{HOST, LOCAL, PEER, SMALL, Site, both, driven, moving};
+use crate::plan::{Scope, Step, Test, Work};
+use peerlane_machine::matrix::{Engine, Operation};
+use peerlane_machine::transfer::{Transfer, Via};
+
+/// Each ordered pair, one way.
+pub(super) fn one_way(site: &Site<'_>) -> Vec<Step> {
+    let pairs = site.ordered_pairs();
+    let each = |manner| pairs.iter().map(move |(a, b)| moving(Test::Pairs, vec![driven(a, b, manner)], PEER));
+    site.manners().iter().flat_map(|manner| each(*manner)).collect()
+}
+
+/// Each pair, both ways at once; both reading, or both writing.
+pub(super) fn both_ways(site: &Site<'_>) -> Vec<Step> {
+    let pairs = site.pairs();
+    let each = |manner| pairs.iter().map(move |(a, b)| moving(Test::PairsBoth, both(driven(a, b, manner)), PEER));
+    site.manners().iter().flat_map(|manner| each(*manner)).collect()
+}
+
+/// Without peer access: by the driver one way, both ways and in small copies, and in full by a pipeline of our own.
+///
+/// The message is that of transfers with the host, through which it goes.
+pub(super) fn staged(site: &Site<'_>) -> Vec<Step> {
+    let through = |via| move |(a, b): &(&str, &str)| Transfer { via, ..Transfer::new(*a, *b) };
+    let (pairs, ordered) = (site.pairs(), site.ordered_pairs());
+    let vias: &[Via] = if site.scope == Scope::Full { &[Via::Driver, Via::Pipeline] } else { &[Via::Driver] };
+    let mut steps = Vec::new();
+    for &via in vias {
+        steps.extend(ordered.iter().map(through(via)).map(|t| moving(Test::Staged, vec![t], HOST)));
+        steps.extend(pairs.iter().map(through(via)).map(|t| moving(Test::Staged, both(t), HOST)));
+    }
+    let small = |t| Step { test: Test::Staged, work: Work::SmallCopies(t), size: SMALL };
+    steps.extend(ordered.iter().map(through(Via::Driver)).map(small));
+    steps
+}
+
+/// Within each GPU's memory.
+pub(super) fn local(site: &Site<'_>) -> Vec<Step> {
+    let each = |engine: Engine| {
+        let copy = move |gpu: &String| driven(gpu, gpu, (engine, Operation::Write));
+        site.gpus.iter().map(move |gpu| moving(Test::Local, vec![copy(gpu)], LOCAL))
+    };
+    site.engines().iter().flat_map(|engine| each(*engine)).collect()
+}

@@ -1,0 +1,321 @@
+//! What a machine answered: the record of a run, which every later step reads and a user keeps.
+//!
+//! `docs/run-files.md` describes the file. A run holds its machine, the plan, the conditions and a list of
+//! [`Cell`]s, so that it can be judged and measured on elsewhere.
+
+mod digits;
+mod file;
+mod machine;
+mod matrices;
+mod place;
+mod sets;
+#[cfg(test)]
+mod testing;
+mod words;
+
+pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
+pub use machine::TOOL;
+pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
+pub use sets::{TransferSet, sets};
+pub use words::ends;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{Plan, Step, Test, Work};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::description::MachineDescription;
+use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::units::{Bytes, Seconds};
+
+/// Names the format of [`Run`].
+pub const SCHEMA: &str = "peerlane/run/1";
+
+/// Why a number is not what it seems, or is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlagKind {
+    /// Samples far from the rest.
+    Outliers,
+    /// Later samples differ from earlier ones.
+    Drift,
+    /// Samples fall into groups.
+    Modes,
+    /// The interval is still wider than asked.
+    Imprecise,
+    /// The GPU held its clocks down, or they changed.
+    Clocks,
+    /// It was measured beside other work of the plan, after a control had shown no difference.
+    Beside,
+    /// Steps that were to run at once disturb each other, so that this one ran alone.
+    Alone,
+    /// Content was not checked, and why.
+    Unverified,
+    /// Other programs used the GPU.
+    Busy,
+    /// What arrived is not what was sent. The value is not to be used.
+    Corrupt,
+    /// This machine has no such path or ability.
+    NotApplicable,
+    /// The driver refused or failed.
+    Failed,
+    /// It did not end in time.
+    Hung,
+}
+
+impl FlagKind {
+    /// Whether a cell with it has no usable value.
+    pub fn voids(self) -> bool {
+        matches!(self, Self::Corrupt | Self::NotApplicable | Self::Failed | Self::Hung)
+    }
+}
+
+/// A remark on a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Flag {
+    /// Which.
+    pub kind: FlagKind,
+    /// What exactly, in words.
+    pub detail: String,
+}
+
+impl Flag {
+    /// A flag with its reason.
+    pub fn new(kind: FlagKind, detail: impl Into<String>) -> Self {
+        Flag { kind, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+/// A value with the 95 % interval of its median.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// Median of the samples.
+    #[serde(serialize_with = "digits::one")]
+    pub value: f64,
+    /// Low end of the median's interval.
+    #[serde(serialize_with = "digits::one")]
+    pub low: f64,
+    /// High end.
+    #[serde(serialize_with = "digits::one")]
+    pub high: f64,
+}
+
+/// One number, and how far it can be trusted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// Index of its step among [`Plan::steps`].
+    pub step: usize,
+    /// Family of the step.
+    pub test: Test,
+    /// What was done. Its transfers are the cell's.
+    pub work: Work,
+    /// Bytes a message.
+    pub size: Bytes,
+    /// What was measured.
+    pub quantity: Quantity,
+    /// Unit of the value, its interval, `each` and `samples`.
+    pub unit: Unit,
+    /// The value, of several transfers their sum; absent where a flag says why.
+    #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
+    pub estimate: Option<Estimate>,
+    /// Samples behind the value.
+    pub n: usize,
+    /// Of several transfers, each one's value, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<Estimate>,
+    /// Centres of the groups that samples or allocations fall into, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
+    pub modes: Vec<f64>,
+    /// What to know of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<Flag>,
+    /// The samples, in the order in which they were taken.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", serialize_with = "digits::all")]
+    pub samples: Vec<f64>,
+}
+
+impl Cell {
+    /// A cell without a value.
+    pub fn void(step: usize, of: &Step, size: Bytes, quantity: Quantity, unit: Unit, flag: Flag) -> Self {
+        Cell {
+            step,
+            test: of.test,
+            work: of.work.clone(),
+            size,
+            quantity,
+            unit,
+            estimate: None,
+            n: 0,
+            each: Vec::new(),
+            modes: Vec::new(),
+            flags: vec![flag],
+            samples: Vec::new(),
+        }
+    }
+
+    /// Its value with its interval, unless a flag makes it worthless.
+    pub fn usable(&self) -> Option<Estimate> {
+        self.estimate.filter(|_| !self.is_void())
+    }
+
+    /// Its value, unless a flag makes it worthless.
+    pub fn value(&self) -> Option<f64> {
+        self.usable().map(|e| e.value)
+    }
+
+    /// Whether a flag makes it worthless.
+    pub fn is_void(&self) -> bool {
+        self.flags.iter().any(|f| f.kind.voids())
+    }
+
+    /// The flag of a kind, if it has one.
+    pub fn flag(&self, kind: FlagKind) -> Option<&Flag> {
+        self.flags.iter().find(|f| f.kind == kind)
+    }
+}
+
+/// State of one GPU at one moment. What cannot be read is absent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GpuState {
+    /// Its node's name.
+    pub gpu: String,
+    /// Temperature in °C.
+    pub temperature_c: Option<f64>,
+    /// Power in W.
+    pub power_w: Option<f64>,
+    /// Clock of the multiprocessors in MHz.
+    pub sm_clock_mhz: Option<u32>,
+    /// Clock of the memory in MHz.
+    pub memory_clock_mhz: Option<u32>,
+    /// Share of time in which a kernel ran, in %.
+    pub utilization: Option<u32>,
+    /// Memory that is taken, by anyone.
+    pub memory_used: Option<Bytes>,
+    /// Other processes that compute on it.
+    pub processes: Option<u32>,
+    /// Reasons that hold its clocks down, idleness left out.
+    #[serde(default)]
+    pub clock_event_reasons: Vec<String>,
+    /// PCIe replays since the last reset.
+    pub pcie_replays: Option<u64>,
+}
+
+/// What happens while a plan is answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A round begins: its index in the plan.
+    Started(usize),
+    /// Steps are answered.
+    Cells(Vec<Cell>),
+    /// State of the GPUs, before the first round and after the last.
+    States(Vec<GpuState>),
+    /// All rounds are answered, or the time for them is over; time since the executor was made.
+    Finished(Seconds),
+}
+
+/// What else could matter for the numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Conditions {
+    /// When the run began, in seconds since 1970 (UTC); 0 where there is no clock, as on a virtual machine.
+    pub began: u64,
+    /// Host name.
+    pub host: Option<String>,
+    /// Operating system's kernel.
+    pub kernel: Option<String>,
+    /// GPU driver.
+    pub driver: Option<String>,
+    /// Version of CUDA that the driver speaks.
+    pub cuda: Option<String>,
+    /// NCCL's version, where it was used.
+    pub nccl: Option<String>,
+    /// Files of the libraries that were opened.
+    #[serde(default)]
+    pub libraries: Vec<String>,
+    /// Time to start the driver, make contexts and map peers.
+    pub initialisation: Option<Seconds>,
+    /// GPUs before the first step.
+    #[serde(default)]
+    pub before: Vec<GpuState>,
+    /// GPUs after the last.
+    #[serde(default)]
+    pub after: Vec<GpuState>,
+    /// What was absent or odd, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Which machine answered, so that it can be rebuilt from the record alone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Subject {
+    /// Its name.
+    pub name: String,
+    /// The TARGET as given: `live`, or a virtual machine's.
+    pub target: String,
+    /// A virtual machine's system file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// What a live machine said of itself: the texts that `assemble` rebuilds it from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<SourceText>,
+}
+
+/// A text that a machine printed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SourceText {
+    /// What it is called.
+    pub name: String,
+    /// The text.
+    pub text: String,
+}
+
+/// The record of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// Names this format.
+    #[schemars(extend("const" = SCHEMA))]
+    pub schema: String,
+    /// Version of peerlane that wrote it.
+    pub peerlane: String,
+    /// Who answered.
+    pub machine: Subject,
+    /// The machine's nodes, links and classes, as `map --json` writes them; for readers, and derived from `machine`.
+    #[schemars(with = "MachineDescription")]
+    #[serde(default)]
+    pub fabric: serde_json::Value,
+    /// What was asked.
+    pub plan: Plan,
+    /// Under which conditions.
+    pub conditions: Conditions,
+    /// Wall time from the first step to the last.
+    pub wall: Seconds,
+    /// False where steps of the plan have no answer yet.
+    pub complete: bool,
+    /// The answers, in the order in which they came.
+    pub cells: Vec<Cell>,
+}
+
+impl Run {
+    /// A run that has no answer yet. `subject` is what [`Run::machine`] rebuilds `machine` from.
+    pub fn new(machine: &Machine, subject: Subject, plan: Plan) -> Self {
+        Run {
+            schema: SCHEMA.to_owned(),
+            peerlane: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: subject,
+            fabric: serde_json::to_value(MachineDescription::of(machine)).unwrap_or_default(),
+            plan,
+            conditions: Conditions::default(),
+            wall: Seconds::new(0.0),
+            complete: false,
+            cells: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A machine that exists only as a model: it answers what a live one would be asked, with noise and planted faults,
+//! so that everything which asks can be tested, and tried, without a GPU.
+//!
+//! The truth that it answers by is [`Model`] on the machine's design with its faults: rates, times by size, latencies. It
+//! gives no published figure back, even of a machine that carries some, and what the model does not know it refuses as
+//! [`FlagKind::NotApplicable`].
+//!
+//! Its clock goes on by the time that its samples stand for; no time passes in the world.
+
+mod effects;
+mod fault;
+mod rates;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub use effects::Effects;
+
+use crate::measure::{Executor, Failure, Sample, Verdict};
+use crate::plan::{Method, Step, Work};
+use crate::run::{FlagKind, GpuState};
+use peerlane_machine::fabric::NodeKind;
+use peerlane_machine::fault::{Fault, Planted};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::random::Random;
+use peerlane_machine::transfer::Transfer;
+use peerlane_machine::units::{Bytes, Seconds};
+use peerlane_model::model::Model;
+use peerlane_read::catalogue::Parts;
+use work::{Site, Task};
+
+/// How many times a sample's deviation transfers that contend for a memory deviate by where theirs lies: differences of
+/// up to 10 % between allocations were seen on four H200. Always towards less: some placements are worse than what
+/// the model knows, none is better.
+const ALLOCATION_NOISE: f64 = 5.0;
+
+/// A virtual machine.
+pub struct VirtualMachine<'a> {
+    /// The design with its faults.
+    truth: Machine,
+    parts: &'a Parts,
+    settings: Planted,
+    /// What it does beside what the model says.
+    effects: Option<Effects>,
+    /// Whether a hung pair is told instead of waited for.
+    impatient: bool,
+    /// Seconds.
+    clock: f64,
+    /// Steps that were prepared, the first time that each was.
+    answered: usize,
+    /// GPUs that were lost before this executor was made.
+    absent: BTreeSet<String>,
+    /// What ended it.
+    spoilt: Option<Failure>,
+    prepared: Vec<Prepared>,
+}
+
+/// A step that is ready to run.
+struct Prepared {
+    task: Task,
+    random: Random,
+    /// Samples so far.
+    taken: usize,
+    /// Share of the rate at the first sample, and samples until it is all.
+    cold: Vec<(f64, usize)>,
+    hangs: bool,
+    verdict: Verdict,
+    gpus: Vec<String>,
+}
+
+impl<'a> VirtualMachine<'a> {
+    /// A machine of this design.
+    pub fn new(machine: &Machine, parts: &'a Parts, settings: &Planted) -> Self {
+        VirtualMachine {
+            truth: fault::truth(machine, &settings.faults),
+            parts,
+            settings: settings.clone(),
+            effects: None,
+            impatient: false,
+            clock: 0.0,
+            answered: 0,
+            absent: BTreeSet::new(),
+            spoilt: None,
+            prepared: Vec::new(),
+        }
+    }
+
+    /// The same machine, differing from its model by these effects.
+    pub fn with_effects(self, effects: Effects) -> Self {
+        VirtualMachine { effects: Some(effects), ..self }
+    }
+
+    /// The same machine, which says that a hung pair hangs where others never answer: for callers that cannot leave it
+    /// behind.
+    pub fn impatient(self) -> Self {
+        VirtualMachine { impatient: true, ..self }
+    }
+
+    /// The same machine for an executor that takes over from another, after so many steps of the plan. A GPU that
+    /// was lost by then is not there from the start, as on a live machine whose driver is started anew.
+    pub fn taking_over(mut self, steps: usize) -> Self {
+        self.answered = steps;
+        let lost = self.settings.faults.iter().filter_map(|fault| match fault {
+            Fault::Lost { gpu, after } if *after < steps => Some(gpu.clone()),
+            _ => None,
+        });
+        self.absent = lost.collect();
+        self
+    }
+
+    /// The GPU among those of the prepared steps that is lost by now.
+    fn lost(&self) -> Option<&str> {
+        let takes_part = |gpu: &String| self.prepared.iter().any(|p| p.gpus.contains(gpu));
+        self.settings.faults.iter().find_map(|fault| match fault {
+            Fault::Lost { gpu, after } if *after < self.answered && takes_part(gpu) => Some(gpu.as_str()),
+            _ => None,
+        })
+    }
+
+    fn usable(&self) -> Result<(), Failure> {
+        self.spoilt.clone().map_or(Ok(()), Err)
+    }
+
+    fn make_ready(&self, step: &Step, mut task: Task, allocation: usize, together: usize) -> Prepared {
+        let Planted { noise, seed, faults } = &self.settings;
+        let text = serde_json::to_string(step).unwrap_or_default();
+        let stream = |what: &str| Random::new(*seed, &format!("{what} {allocation} {text}"));
+        let gpus: Vec<String> = step.work.gpus().into_iter().map(str::to_owned).collect();
+        if let Work::Transfers(transfers) = &step.work
+            && transfers.len() > 1
+        {
+            let mut placing = stream("placing");
+            let spread = if contends(transfers) { ALLOCATION_NOISE * noise } else { 0.0 };
+            for (value, transfer) in task.values.iter_mut().zip(transfers) {
+                let modes = faults.iter().map(|fault| match fault {
+                    Fault::Bimodal { gpu, factor } if allocation % 2 == 1 && transfer.gpus().any(|g| g == gpu) => {
+                        *factor
+                    }
+                    _ => 1.0,
+                });
+                *value *= modes.product::<f64>() * (-spread * placing.normal().abs()).exp();
+            }
+        }
+        if let Some(effects) = self.effects {
+            let factors = effects.factors(*seed, step, &self.truth.fabric, task.values.len(), task.rates);
+            task.values.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+        }
+        let takes_part = |gpu: &String| gpus.contains(gpu);
+        let cold = faults.iter().filter_map(|fault| match fault {
+            Fault::Cold { gpu, factor, samples } if takes_part(gpu) => Some((*factor, *samples)),
+            _ => None,
+        });
+        let hangs = faults.iter().any(|f| matches!(f, Fault::Hang { pair } if fault::crosses(&step.work, pair)));
+        Prepared {
+            cold: cold.collect(),
+            hangs,
+            verdict: self.verdict(step, task.size),
+            random: stream(&format!("sampling among {together}")),
+            task,
+            taken: 0,
+            gpus,
+        }
+    }
+
+    /// Corruption changes one word in the middle of each message.
+    fn verdict(&self, step: &Step, size: Bytes) -> Verdict {
+        if matches!(step.work, Work::Loads { .. } | Work::Signals { .. }) {
+            return Verdict::Intact;
+        }
+        let planted = self.settings.faults.iter().find_map(|fault| match fault {
+            Fault::Corrupt { pair } if fault::crosses(&step.work, pair) => Some(pair),
+            _ => None,
+        });
+        let words = size.0.div_ceil(4).max(1);
+        planted.map_or(Verdict::Intact, |[a, b]| {
+            Verdict::Corrupt(format!("between {a} and {b}: 1 of {words} words differs, word {}", words / 2))
+        })
+    }
+}
+
+/// Whether several transfers leave one memory, or arrive in one.
+fn contends(transfers: &[Transfer]) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut again = |outgoing: bool, name: &str| !seen.insert((outgoing, name.to_owned()));
+    transfers.iter().any(|t| again(true, &t.source) || again(false, &t.destination))
+}
+
+impl Prepared {
+    fn sample(&mut self, noise: f64) -> Sample {
+        let taken = self.taken;
+        let warmth = self.cold.iter().map(|&(factor, samples)| {
+            let share = if taken < samples { taken as f64 / samples as f64 } else { 1.0 };
+            factor + (1.0 - factor) * share
+        });
+        let warmth: f64 = warmth.product();
+        self.taken += 1;
+        let (rates, random) = (self.task.rates, &mut self.random);
+        let one = |value: &f64| {
+            let noisy = value * (noise * random.normal()).exp();
+            if rates { noisy * warmth } else { noisy / warmth }
+        };
+        self.task.values.iter().map(one).collect()
+    }
+}
+
+impl Executor for VirtualMachine<'_> {
+    fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failure> {
+        self.usable()?;
+        self.release();
+        if allocation == 0 {
+            self.answered += steps.len();
+        }
+        let gone = steps.iter().flat_map(|s| s.work.gpus()).find(|gpu| self.absent.contains(*gpu));
+        if let Some(gpu) = gone {
+            let message = format!("{gpu} is not there: it has fallen off the bus");
+            return Err(Failure { kind: FlagKind::Failed, message, fatal: false });
+        }
+        let model = Model::new(&self.truth, self.parts);
+        let tasks = Site { model: &model, faults: &self.settings.faults, method }.tasks(steps)?;
+        let prepared = steps.iter().zip(tasks).map(|(step, task)| self.make_ready(step, task, allocation, steps.len()));
+        self.prepared = prepared.collect();
+        Ok(self.prepared.iter().map(|p| p.task.size).collect())
+    }
+
+    /// Where a hung pair is among the prepared steps, this does not return, unless the machine is impatient.
+    fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failure> {
+        self.usable()?;
+        if let Some(gpu) = self.lost() {
+            let message = format!("{gpu} has fallen off the bus");
+            let failure = Failure { kind: FlagKind::Failed, message, fatal: true };
+            self.spoilt = Some(failure.clone());
+            return Err(failure);
+        }
+        if self.impatient && self.prepared.iter().any(|p| p.hangs) {
+            let message = "it did not end in time".to_owned();
+            let failure = Failure { kind: FlagKind::Hung, message, fatal: true };
+            self.spoilt = Some(failure.clone());
+            return Err(failure);
+        }
+        while self.prepared.iter().any(|p| p.hangs) {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        let longest = self.prepared.iter().map(|p| p.task.duration).fold(0.0, f64::max);
+        self.clock += longest * n as f64;
+        let noise = self.settings.noise;
+        Ok(self.prepared.iter_mut().map(|p| (0..n).map(|_| p.sample(noise)).collect()).collect())
+    }
+
+    fn verify(&mut self) -> Result<Vec<Verdict>, Failure> {
+        self.usable()?;
+        Ok(self.prepared.iter().map(|p| p.verdict.clone()).collect())
+    }
+
+    fn release(&mut self) {
+        self.prepared.clear();
+    }
+
+    /// Names, and what holds the clocks of a throttled GPU down. A virtual machine has no temperature, and makes none
+    /// up.
+    fn states(&mut self) -> Vec<GpuState> {
+        let fabric = &self.truth.fabric;
+        let throttled =
+            |name: &str| self.settings.faults.iter().any(|f| matches!(f, Fault::Throttle { gpu, .. } if gpu == name));
+        let state = |gpu: &str| GpuState {
+            gpu: gpu.to_owned(),
+            clock_event_reasons: throttled(gpu).then(|| "HW Thermal Slowdown".to_owned()).into_iter().collect(),
+            ..GpuState::default()
+        };
+        let names = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str());
+        names.filter(|name| !self.absent.contains(*name)).map(state).collect()
+    }
+
+    fn now(&mut self) -> Seconds {
+        Seconds::new(self.clock)
+    }
+}

@@ -1,0 +1,451 @@
+//! What a machine should deliver between two ends, and in the shape of the matrices that people measure.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+mod curve;
+
+pub use curve::ExpectedCurve;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Answer, Latency, Model, PeerAccess, Transfer};
+use peerlane_machine::copy_time::CopyTime;
+use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
+use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane_machine::transfer::{self, HostMemory, Via};
+use peerlane_machine::units::{Bytes, Rate};
+
+/// A matrix of expected rates; the `matrices` of `predict --json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExpectedMatrix {
+    /// What is predicted.
+    pub quantity: Quantity,
+    /// Which way; a bidirectional rate is the sum of both.
+    pub direction: Option<Direction>,
+    /// Peer-to-peer access asked for (`true`), or off.
+    pub p2p: Option<bool>,
+    /// Write or read.
+    pub op: Option<Operation>,
+    /// What drives it.
+    pub engine: Option<Engine>,
+    /// Unit of `values`.
+    pub unit: Unit,
+    /// Sources.
+    pub rows: Vec<String>,
+    /// Destinations.
+    pub cols: Vec<String>,
+    /// Expected numbers; `None` where nothing can be said, and on the diagonal between GPUs.
+    pub values: Vec<Vec<Option<f64>>>,
+    /// The least that each may be, by the ranges of the model's constants.
+    #[serde(default)]
+    pub low: Vec<Vec<Option<f64>>>,
+    /// The most.
+    #[serde(default)]
+    pub high: Vec<Vec<Option<f64>>>,
+    /// What binds each, in words.
+    pub bottlenecks: Vec<Vec<Option<String>>>,
+}
+
+impl ExpectedMatrix {
+    /// What its numbers are of.
+    pub fn metric(&self) -> Metric {
+        let &ExpectedMatrix { quantity, direction, p2p, op, engine, unit, .. } = self;
+        Metric { quantity, direction, p2p, op, engine, unit, size: None }
+    }
+}
+
+/// What a number is of, except for its two ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Metric {
+    /// What is measured.
+    pub quantity: Quantity,
+    /// Which way.
+    pub direction: Option<Direction>,
+    /// Peer-to-peer access on or off; on where nothing is said.
+    pub p2p: Option<bool>,
+    /// Write or read; a write where nothing is said.
+    pub op: Option<Operation>,
+    /// What drives it; a copy engine where nothing is said.
+    pub engine: Option<Engine>,
+    /// The unit.
+    pub unit: Unit,
+    /// Bytes that each transfer moves; of any large size where nothing is said.
+    pub size: Option<Bytes>,
+}
+
+impl Metric {
+    /// Bandwidth of a copy engine, one way.
+    pub(crate) const COPIES: Metric = Metric {
+        quantity: Quantity::Bandwidth,
+        direction: Some(Direction::Unidirectional),
+        p2p: None,
+        op: None,
+        engine: Some(Engine::Ce),
+        unit: Unit::GigabytesPerSecond,
+        size: None,
+    };
+
+    /// Of a matrix.
+    pub fn of(matrix: &Matrix) -> Self {
+        let &Matrix { quantity, direction, p2p, op, engine, unit, size, .. } = matrix;
+        Metric { quantity, direction, p2p, op, engine, unit, size }
+    }
+
+    /// In words, as [`Matrix::describe`].
+    pub fn describe(&self) -> String {
+        self.matrix(Vec::new(), Vec::new()).describe()
+    }
+
+    /// A matrix between these ends, without numbers.
+    pub fn matrix(&self, rows: Vec<String>, cols: Vec<String>) -> Matrix {
+        let &Metric { quantity, direction, p2p, op, engine, unit, size } = self;
+        let (values, title) = (Vec::new(), String::new());
+        Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, values, title }
+    }
+
+    /// Whether it is a rate of transfers.
+    pub(crate) fn is_bandwidth(&self) -> bool {
+        self.quantity == Quantity::Bandwidth && self.unit.rate(1.0).is_some()
+    }
+}
+
+/// What limits a transfer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bottleneck {
+    /// In words; of a time, what it is made of.
+    pub words: String,
+    /// The link, if it is one.
+    pub link: Option<LinkId>,
+}
+
+/// What one number should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    /// The number, in its metric's unit.
+    pub value: f64,
+    /// The least that it may be, by the ranges of the model's constants.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// What binds it.
+    pub binding: Bottleneck,
+}
+
+/// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and
+/// seconds of work.
+pub const MOST_PREDICTED: usize = 256;
+
+/// The name that matrices give host memory, nearest to the other end.
+pub(crate) const HOST: &str = "host";
+
+/// The name of a GPU's own memory, as the column of copies within it.
+pub(crate) const ITSELF: &str = "self";
+
+/// A metric with the ends of its numbers.
+pub(crate) struct Asked {
+    /// What.
+    pub(crate) metric: Metric,
+    /// Sources.
+    pub(crate) rows: Vec<String>,
+    /// Destinations.
+    pub(crate) cols: Vec<String>,
+}
+
+/// What [`predict`] shows.
+pub(crate) fn usual(model: &Model) -> Vec<Asked> {
+    let ends = Ends::of(model);
+    let pairs = |on| Metric { p2p: Some(on), op: Some(Operation::Write), ..Metric::COPIES };
+    let both = Metric { direction: Some(Direction::Bidirectional), ..pairs(true) };
+    let network = Metric { engine: Some(Engine::Nic), ..Metric::COPIES };
+    let Ends { gpus, nics, host, .. } = &ends;
+    let asked = [
+        (pairs(true), gpus, gpus),
+        (both, gpus, gpus),
+        (pairs(false), gpus, gpus),
+        (Metric::COPIES, host, gpus),
+        (Metric::COPIES, gpus, host),
+        (network, gpus, nics),
+        (network, nics, gpus),
+    ];
+    ends.possible(asked)
+}
+
+/// What can be predicted beside that: the other quantities, directions, engines and operations.
+pub(crate) fn further(model: &Model) -> Vec<Asked> {
+    let ends = Ends::of(model);
+    let (write, read) = (Some(Operation::Write), Some(Operation::Read));
+    let both = Some(Direction::Bidirectional);
+    let pairs = |on, op, engine| Metric { p2p: Some(on), op, engine: Some(engine), ..Metric::COPIES };
+    let small =
+        Metric { quantity: Quantity::Latency, direction: None, op: write, unit: Unit::Microseconds, ..Metric::COPIES };
+    let loads = Metric { quantity: Quantity::LoadLatency, engine: Some(Engine::Sm), op: None, ..small };
+    let loads = Metric { unit: Unit::Nanoseconds, ..loads };
+    let host_small = Metric { op: None, ..small };
+    let kernels = Metric { engine: Some(Engine::Sm), ..Metric::COPIES };
+    let Ends { gpus, host, itself, .. } = &ends;
+    let asked = [
+        (Metric { direction: both, ..pairs(false, write, Engine::Ce) }, gpus, gpus),
+        (pairs(true, read, Engine::Ce), gpus, gpus),
+        (pairs(true, write, Engine::Sm), gpus, gpus),
+        (pairs(true, read, Engine::Sm), gpus, gpus),
+        (Metric { direction: both, ..Metric::COPIES }, host, gpus),
+        (kernels, host, gpus),
+        (kernels, gpus, host),
+        (Metric::COPIES, gpus, itself),
+        (Metric { p2p: Some(true), ..small }, gpus, gpus),
+        (Metric { p2p: Some(true), op: read, ..small }, gpus, gpus),
+        (Metric { p2p: Some(false), ..small }, gpus, gpus),
+        (host_small, host, gpus),
+        (host_small, gpus, host),
+        (host_small, gpus, itself),
+        (Metric { p2p: Some(true), ..loads }, gpus, gpus),
+        (loads, gpus, host),
+    ];
+    ends.possible(asked)
+}
+
+/// The ends of transfers of a machine.
+struct Ends {
+    gpus: Vec<String>,
+    nics: Vec<String>,
+    host: Vec<String>,
+    itself: Vec<String>,
+    /// Whether all pairs can be predicted.
+    all_pairs: bool,
+    /// Whether ways between GPUs may be there that no source shows.
+    unknown_nvlinks: bool,
+}
+
+impl Ends {
+    fn of(model: &Model) -> Self {
+        let fabric = &model.machine.fabric;
+        let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect::<Vec<String>>();
+        let mut nics = names(NodeKind::Nic);
+        // a port without RDMA reads no GPU's memory
+        nics.retain(|name| fabric.find(name).is_none_or(|id| fabric.node(id).rdma != Some(false)));
+        Ends {
+            gpus: names(NodeKind::Gpu),
+            nics,
+            host: vec![HOST.to_owned()],
+            itself: vec![ITSELF.to_owned()],
+            all_pairs: fabric.devices().len() <= MOST_PREDICTED,
+            unknown_nvlinks: model.machine.nvlinks_unknown(),
+        }
+    }
+
+    /// Those of which anything can be predicted in reasonable time.
+    fn possible<'e>(
+        &'e self,
+        asked: impl IntoIterator<Item = (Metric, &'e Vec<String>, &'e Vec<String>)>,
+    ) -> Vec<Asked> {
+        let few = |names: &Vec<String>| names == &self.host || names == &self.itself;
+        let asked = asked.into_iter().filter(|(_, rows, cols)| self.all_pairs || few(rows) || few(cols));
+        let asked = asked.filter(|(metric, ..)| !(self.unknown_nvlinks && metric.p2p == Some(true)));
+        asked.map(|(metric, rows, cols)| Asked { metric, rows: rows.clone(), cols: cols.clone() }).collect()
+    }
+}
+
+/// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
+/// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
+///
+/// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
+/// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
+/// shows (a note says so), no direct ones between GPUs.
+pub fn predict<'a>(model: &'a Model<'a>) -> Vec<ExpectedMatrix> {
+    Expectation::new(model).usual()
+}
+
+/// A model that is asked for one number after another, and solves nothing twice.
+pub(crate) struct Expectation<'a> {
+    /// The model.
+    pub(crate) model: &'a Model<'a>,
+    /// Transfers alone (`false`) or against their opposite that were solved before.
+    solved: RefCell<HashMap<(Transfer, bool), Solved>>,
+}
+
+/// Each transfer's answer with its interval; none where one has no rate.
+type Solved = Option<Rc<[Ranged]>>;
+
+/// An answer with the least and the most that its rate may be.
+type Ranged = (Answer, [Rate; 2]);
+
+impl<'a> Expectation<'a> {
+    /// Of a model, with nothing solved yet.
+    pub(crate) fn new(model: &'a Model<'a>) -> Self {
+        Expectation { model, solved: RefCell::default() }
+    }
+
+    /// [`predict`].
+    pub(crate) fn usual(&self) -> Vec<ExpectedMatrix> {
+        let matrices = usual(self.model).into_iter().map(|asked| self.matrix(&asked));
+        matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
+    }
+
+    fn matrix(&self, asked: &Asked) -> ExpectedMatrix {
+        let Asked { metric, rows, cols } = asked;
+        let &Metric { quantity, direction, p2p, op, engine, unit, .. } = metric;
+        let grid = self.grid(metric, rows, cols);
+        let of = |f: fn(&Expected) -> f64| grid.iter().map(|r| r.iter().map(|e| e.as_ref().map(f)).collect()).collect();
+        let words = |e: &Option<Expected>| e.as_ref().map(|e| e.binding.words.clone());
+        ExpectedMatrix {
+            quantity,
+            direction,
+            p2p,
+            op,
+            engine,
+            unit,
+            rows: rows.clone(),
+            cols: cols.clone(),
+            values: of(|e| e.value),
+            low: of(|e| e.low),
+            high: of(|e| e.high),
+            bottlenecks: grid.iter().map(|row| row.iter().map(words).collect()).collect(),
+        }
+    }
+
+    /// What should stand between rows and columns.
+    pub(crate) fn grid(&self, metric: &Metric, rows: &[String], cols: &[String]) -> Vec<Vec<Option<Expected>>> {
+        rows.iter().map(|row| cols.iter().map(|col| self.between(metric, row, col)).collect()).collect()
+    }
+
+    /// What should stand between a row and a column. `None` for quantities that the model does not predict, ends
+    /// that the machine does not have, rates on the diagonal between GPUs (of which programs do not agree how they are counted;
+    /// the column [`ITSELF`] counts what is copied once), and copies that one GPU's kernels make to and from host
+    /// memory at once, of which the model knows the links and not the kernels.
+    ///
+    /// A reader stands in the row, and its data comes from the column; host memory initiates nothing. Of times the row
+    /// drives; a copy of host memory is driven by the GPU.
+    pub(crate) fn between(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        match metric.quantity {
+            Quantity::Bandwidth => self.rate(metric, row, col),
+            Quantity::Latency | Quantity::LoadLatency => self.time(metric, row, col),
+            Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth => None,
+        }
+    }
+
+    fn rate(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        let per_unit = metric.unit.rate(1.0)?.bytes_per_second();
+        let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
+        let transfer = self.transfer(metric, row, col, both)?;
+        let answers = self.solve(&transfer, both)?;
+        // of copies of one size, each has its start-up
+        let of_size = metric.size.filter(|size| size.0 > 0);
+        let of_size = of_size.and_then(|size| Some((size, self.model.startup(&transfer)?)));
+        let sized = |rate: Rate| match of_size {
+            Some((size, startup)) => CopyTime { startup, rate }.rate_at(size).bytes_per_second(),
+            None => rate.bytes_per_second(),
+        };
+        let counted = if metric.direction == Some(Direction::Bidirectional) { answers.len() } else { 1 };
+        let sum = |of: fn(&Ranged) -> Rate| answers.iter().take(counted).map(of).map(sized).sum::<f64>() / per_unit;
+        let (first, _) = answers.first()?;
+        Some(Expected {
+            value: sum(|(answer, _)| answer.rate),
+            low: sum(|(_, [low, _])| *low),
+            high: sum(|(_, [_, high])| *high),
+            binding: Bottleneck { words: first.bottleneck.clone(), link: first.link },
+        })
+    }
+
+    /// What a rate's cell stands for.
+    fn transfer(&self, metric: &Metric, row: &str, col: &str, both: bool) -> Option<Transfer> {
+        let fabric = &self.model.machine.fabric;
+        let engine = metric.engine.unwrap_or(Engine::Ce);
+        let op = metric.op.unwrap_or(Operation::Write);
+        let peer = if metric.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+        if col == ITSELF {
+            let of = fabric.find(row).filter(|id| fabric.node(*id).kind == NodeKind::Gpu && !both)?;
+            return Some(Transfer { source: of, destination: of, engine, op, peer });
+        }
+        let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
+        let is_memory = |node| fabric.node(node).kind == NodeKind::Host;
+        // what is lost hangs on the kernels (docs/model.md, section 8)
+        let by_kernels = both && engine == Engine::Sm && (is_memory(a) || is_memory(b));
+        // a path that no source shows is none through host memory
+        let unknown = peer == PeerAccess::Enabled && fabric.is_untold(a, b) && fabric.path(a, b).is_none();
+        if a == b || by_kernels || unknown {
+            return None;
+        }
+        let host = row == HOST || col == HOST;
+        let (source, destination) = if op == Operation::Read && !host { (b, a) } else { (a, b) };
+        Some(Transfer { source, destination, engine, op, peer })
+    }
+
+    /// One solve, and one for each end of its interval: alone, or against its opposite.
+    fn solve(&self, transfer: &Transfer, both: bool) -> Solved {
+        let key = (*transfer, both);
+        if let Some(known) = self.solved.borrow().get(&key) {
+            return known.clone();
+        }
+        let back = Transfer { source: transfer.destination, destination: transfer.source, ..*transfer };
+        let together = [*transfer, back];
+        let together = if both { &together[..] } else { &together[..1] };
+        let solved: Solved = self.model.solve_with_interval(together).ok().map(Rc::from);
+        self.solved.borrow_mut().insert(key, solved.clone());
+        solved
+    }
+
+    fn time(&self, metric: &Metric, row: &str, col: &str) -> Option<Expected> {
+        let per_unit = metric.unit.time(1.0)?.seconds();
+        let expected = self.latency(self.model, metric, row, col)?;
+        let value = expected.time.seconds() / per_unit;
+        let [fast, slow] = self.model.ends().map(|model| {
+            self.latency(model, metric, row, col).map_or(value, |latency| latency.time.seconds() / per_unit)
+        });
+        let binding = Bottleneck { words: expected.why, link: None };
+        Some(Expected { value, low: fast.min(slow).min(value), high: fast.max(slow).max(value), binding })
+    }
+
+    /// By this model, or by one with constants at the end of their ranges.
+    fn latency(&self, model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Latency> {
+        let fabric = &model.machine.fabric;
+        let col = if col == ITSELF { row } else { col };
+        let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
+        match metric.quantity {
+            Quantity::LoadLatency if a != b => {
+                let memory_in_row = fabric.node(a).kind == NodeKind::Host;
+                if memory_in_row { model.load(b, a) } else { model.load(a, b) }
+            }
+            Quantity::Latency => {
+                let op = metric.op.unwrap_or(Operation::Write);
+                let (source, destination) = if op == Operation::Read { (b, a) } else { (a, b) };
+                let peer = if metric.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+                let engine = metric.engine.unwrap_or(Engine::Ce);
+                model.small_copy(&Transfer { source, destination, engine, op, peer })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What transfers of a plan should reach while all run at once, in their order; `None` where a name is unknown, and
+/// for what the model does not predict: links of unknown width, pageable and managed memory.
+///
+/// The driver's staging and a pipeline of one's own are predicted alike. A direct transfer between GPUs without peer
+/// access is, too: a driver stages it.
+pub fn expect_set(model: &Model, transfers: &[transfer::Transfer]) -> Option<Vec<Answer>> {
+    let fabric = &model.machine.fabric;
+    if transfers.iter().any(|t| t.memory != HostMemory::Pinned) {
+        return None;
+    }
+    let resolved = transfers.iter().map(|t| resolve(fabric, t)).collect::<Option<Vec<_>>>()?;
+    model.solve(&resolved).ok()
+}
+
+/// A plan's transfer by its nodes; `None` where a name is unknown, or `host` has no nearest.
+pub fn resolve(fabric: &Fabric, transfer: &transfer::Transfer) -> Option<Transfer> {
+    let transfer::Transfer { source, destination, engine, op, via, .. } = transfer;
+    let peer = if *via == Via::Direct { PeerAccess::Enabled } else { PeerAccess::Disabled };
+    let (source, destination) = (end(fabric, source, destination)?, end(fabric, destination, source)?);
+    Some(Transfer { source, destination, engine: *engine, op: *op, peer })
+}
+
+/// A node by name, where `host` is the memory nearest to the other end.
+fn end(fabric: &Fabric, name: &str, other: &str) -> Option<NodeId> {
+    if name == HOST { fabric.nearest_host(fabric.find(other)?) } else { fabric.find(name) }
+}
+
+#[cfg(test)]
+mod tests;

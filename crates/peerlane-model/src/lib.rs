@@ -1,0 +1,12 @@
+//! What a machine should do: resources, routes and the one problem that is solved; rings of collectives; what is expected where
+//! something was measured.
+//!
+//! Knows no run and no method of measuring.
+
+pub mod assumed;
+pub mod collectives;
+pub mod comparison;
+pub mod expectation;
+pub mod flows;
+pub mod model;
+pub mod solve;

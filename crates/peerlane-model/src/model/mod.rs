@@ -1,0 +1,292 @@
+//! From a machine's parts and links to the rate of a transfer and what binds it.
+//!
+//! [`Model`] turns the fabric into resources with capacities, and a [`Transfer`] into a [`Route`]
+//! over them; [`crate::solve`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
+
+mod access;
+mod assumed;
+mod defaults;
+mod latency;
+pub mod nccl;
+mod nvlink;
+mod pcie;
+pub mod rdma;
+mod resources;
+mod route;
+mod staging;
+#[cfg(test)]
+mod tests;
+
+use std::cell::OnceCell;
+
+use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
+pub use access::NoPeerAccess;
+pub use assumed::Assume;
+pub use latency::Latency;
+use peerlane_machine::fabric::{LinkId, NodeId, PathClass};
+use peerlane_machine::machine::Machine;
+use peerlane_machine::matrix::{Engine, Operation};
+use peerlane_machine::units::Rate;
+use peerlane_read::catalogue::Parts;
+use resources::{Built, LinkModel, NodeModel};
+use route::Planned;
+
+/// Whether a transfer between GPUs may go directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PeerAccess {
+    /// Directly where the machine allows it, else staged: what the CUDA driver does with peer access asked for.
+    Enabled,
+    /// Through host memory, as the driver does without peer access.
+    Disabled,
+}
+
+/// Data to be moved from one node to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transfer {
+    /// Where the data is: a GPU, a NIC or host memory.
+    pub source: NodeId,
+    /// Where it goes.
+    pub destination: NodeId,
+    /// What drives it.
+    pub engine: Engine,
+    /// Whether the initiator pushes or pulls.
+    pub op: Operation,
+    /// Whether it may go directly.
+    pub peer: PeerAccess,
+}
+
+/// Something of finite capacity that transfers share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Name for people: `GPU0–plx0, PCIe 3.0 x1, towards plx0`.
+    pub name: String,
+    /// Capacity.
+    pub capacity: Rate,
+    /// Why the capacity is what it is: the equation, the constant, its source.
+    pub why: String,
+    /// The link it belongs to, if to one.
+    pub link: Option<LinkId>,
+    /// The node it belongs to, if to one.
+    pub node: Option<NodeId>,
+    /// How long it serves one request, in ns, where others queue behind it; 0 where it makes nobody wait.
+    pub service: f64,
+}
+
+/// What one hop of a route allows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HopLimit {
+    /// Where the hop starts.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// The most a lone transfer gets through it; `None` where the model knows no limit.
+    pub limit: Option<Rate>,
+    /// Why, in words.
+    pub why: String,
+}
+
+/// How a transfer runs: what it consumes, and its own limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// What it asks of [`Model::resources`], in bytes.
+    pub demand: Demand,
+    /// Its own cap while it is alone, with the reason.
+    pub cap: Option<(Rate, String)>,
+    /// True where it goes through host memory.
+    pub staged: bool,
+    /// Why it is staged, where peer access was asked for.
+    pub staged_because: Option<NoPeerAccess>,
+    /// Class of the path.
+    pub class: PathClass,
+    /// Its hops, in order, with their limits. A staged transfer's lead to host memory and on from it.
+    pub hops: Vec<HopLimit>,
+}
+
+/// Rate of one transfer among others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answer {
+    /// Its rate.
+    pub rate: Rate,
+    /// What binds it, for people.
+    pub bottleneck: String,
+    /// The link that binds it, if one does.
+    pub link: Option<LinkId>,
+}
+
+/// Why a transfer has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// The fabric knows no way.
+    #[error("no path is known from {0} to {1}")]
+    NoPath(String, String),
+    /// A width or part on the way is unknown, so that no rate follows.
+    #[error("the rate from {from} to {to} is unknown: {why}")]
+    Unknown {
+        /// Source.
+        from: String,
+        /// Destination.
+        to: String,
+        /// What is not known.
+        why: String,
+    },
+}
+
+/// Routes of transfers, their rates in bytes a second, and what binds each.
+type Solved = (Vec<Planned>, Vec<f64>, Vec<Binding>);
+
+/// Resources of one machine, and how transfers use them.
+pub struct Model<'a> {
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Where constants come from.
+    pub parts: &'a Parts,
+    /// All resources.
+    pub resources: Vec<Resource>,
+    /// Their capacities in bytes a second.
+    capacities: Vec<f64>,
+    links: Vec<LinkModel>,
+    nodes: Vec<NodeModel>,
+    /// What is taken of links that no source tells.
+    assume: Assume,
+    /// The same machine with all constants at the fast and the slow ends of their ranges.
+    ends: OnceCell<Box<[Model<'a>; 2]>>,
+}
+
+impl<'a> Model<'a> {
+    /// Builds the resources of a machine.
+    pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
+        Self::build(machine, parts, Assume::Nothing)
+    }
+
+    /// The same, where links of which no source tells the width or generation are taken to be so wide and fast.
+    /// [`Model::assumptions`] says which.
+    pub fn assuming(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
+        Self::build(machine, parts, assume)
+    }
+
+    fn build(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
+        let Built { resources, links, nodes } = resources::build(machine, parts, assume);
+        let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
+        Model { machine, parts, resources, capacities, links, nodes, assume, ends: OnceCell::new() }
+    }
+
+    /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
+    /// [`Model::assuming`] had to.
+    pub fn assumptions(&self) -> Vec<String> {
+        assumed::sentences(&self.machine.fabric, &self.links, |_| true)
+    }
+
+    /// The same of the links that a route goes over.
+    pub fn assumptions_of(&self, route: &Route) -> Vec<String> {
+        let fabric = &self.machine.fabric;
+        let joins = |link: LinkId, hop: &HopLimit| {
+            let link = fabric.link(link);
+            [(link.a, link.b), (link.b, link.a)].contains(&(hop.from, hop.to))
+        };
+        assumed::sentences(fabric, &self.links, |link| route.hops.iter().any(|hop| joins(link, hop)))
+    }
+
+    /// How a transfer runs.
+    ///
+    /// It has no path where the fabric joins its ends in no way or where one of them is no endpoint; its rate is
+    /// unknown where a link on the way is of unknown width, generation or count.
+    pub fn route(&self, transfer: &Transfer) -> Result<Route, ModelError> {
+        route::plan(self, transfer, true).map(|planned| planned.route)
+    }
+
+    /// Rates of transfers that run at once, in their order. Fails for all if one has no rate.
+    pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<Answer>, ModelError> {
+        let (planned, rates, bindings) = self.solved(transfers, true)?;
+        let answers = planned.into_iter().zip(rates.into_iter().zip(bindings));
+        Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
+    }
+
+    /// [`Model::solve`] without words: bytes a second.
+    fn rates(&self, transfers: &[Transfer]) -> Result<Vec<f64>, ModelError> {
+        self.solved(transfers, false).map(|(_, rates, _)| rates)
+    }
+
+    fn solved(&self, transfers: &[Transfer], words: bool) -> Result<Solved, ModelError> {
+        let [first, ..] = transfers else { return Ok(Solved::default()) };
+        let planned: Vec<Planned> = transfers.iter().map(|t| route::plan(self, t, words)).collect::<Result<_, _>>()?;
+        let unknown = |t: &Transfer, why: String| {
+            let name = |n: NodeId| self.machine.fabric.node(n).name.clone();
+            ModelError::Unknown { from: name(t.source), to: name(t.destination), why }
+        };
+        for (transfer, Planned { route, .. }) in transfers.iter().zip(&planned) {
+            if route.demand.uses.is_empty() && route.cap.is_none() {
+                return Err(unknown(transfer, "no part on the way has a known rate".to_owned()));
+            }
+        }
+        // only constants of a part that are out of all proportion get here
+        let solution = self.problem(planned.iter().map(|p| &p.route.demand)).solve().map_err(|e| match e {
+            ShareError::Flow(i, _) => unknown(transfers.get(i).unwrap_or(first), e.to_string()),
+            ShareError::Capacity(..) => unknown(first, e.to_string()),
+        })?;
+        let Solution { rates, bindings, .. } = solution;
+        Ok((planned, rates, bindings))
+    }
+
+    /// The problem that transfers pose which run at once. The one place that makes one of a machine.
+    pub fn problem<'d>(&self, demands: impl IntoIterator<Item = &'d Demand> + Clone) -> Problem {
+        Problem::of(demands, |r| self.resource(r))
+    }
+
+    /// A resource as it is solved for.
+    pub(crate) fn resource(&self, number: usize) -> solve::Resource {
+        let service = self.resources.get(number).map_or(0.0, |r| r.service);
+        solve::Resource { capacity: self.capacities.get(number).copied().unwrap_or(f64::INFINITY), service }
+    }
+
+    /// The same machine with all constants at the fast ends of their ranges, and at the slow ones.
+    pub fn ends(&self) -> [&Model<'a>; 2] {
+        let ends = self.ends.get_or_init(|| {
+            let [fast, slow] = [self.parts.fast(), self.parts.slow()];
+            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assume)))
+        });
+        [&ends[0], &ends[1]]
+    }
+
+    /// The least and the most that each transfer's rate may be, by the ranges of all constants.
+    ///
+    /// Fails as [`Model::solve`] does.
+    pub fn interval(&self, transfers: &[Transfer]) -> Result<Vec<[Rate; 2]>, ModelError> {
+        self.around(transfers, &self.rates(transfers)?)
+    }
+
+    /// [`Model::solve`] and [`Model::interval`] at once.
+    pub fn solve_with_interval(&self, transfers: &[Transfer]) -> Result<Vec<(Answer, [Rate; 2])>, ModelError> {
+        let answers = self.solve(transfers)?;
+        let rates: Vec<f64> = answers.iter().map(|a| a.rate.bytes_per_second()).collect();
+        Ok(answers.into_iter().zip(self.around(transfers, &rates)?).collect())
+    }
+
+    /// The intervals around these rates.
+    fn around(&self, transfers: &[Transfer], rates: &[f64]) -> Result<Vec<[Rate; 2]>, ModelError> {
+        let [fast, slow] = self.ends();
+        let (slow, fast) = (slow.rates(transfers)?, fast.rates(transfers)?);
+        let around = |(rate, (slow, fast)): (&f64, (&f64, &f64))| {
+            let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
+            [low, high].map(Rate::from_bytes_per_second)
+        };
+        Ok(rates.iter().zip(slow.iter().zip(&fast)).map(around).collect())
+    }
+
+    fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> Answer {
+        let Planned { route, labels } = planned;
+        let (bottleneck, link) = match binding {
+            Binding::Resource(r) => {
+                let label =
+                    route.demand.uses.iter().zip(labels).find(|((used, _), _)| *used == r).map(|(_, label)| label);
+                (label.unwrap_or_else(|| self.resources[r].name.clone()), self.resources[r].link)
+            }
+            Binding::Cap => (route.cap.map_or_else(String::new, |(_, why)| why), None),
+            Binding::Nothing => (String::new(), None),
+        };
+        Answer { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+    }
+
+    fn name_of(&self, link: LinkId) -> String {
+        resources::link_name(&self.machine.fabric, link)
+    }
+}

@@ -1,0 +1,101 @@
+//! Statements that cannot all be true: a matrix that no tree has, or two sources that disagree.
+
+use peerlane_machine::fabric::{Fabric, NodeId, PathClass};
+use peerlane_machine::fact::ClassMatrix;
+use peerlane_machine::machine::Contradiction;
+use peerlane_machine::origin::Origin;
+use peerlane_machine::subject::Subject;
+
+use super::from_classes::stated;
+use super::inventory::Inventory;
+
+/// A pair for which a fabric's class is not the stated one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mismatch {
+    /// Names of the pair.
+    pub(super) pair: (String, String),
+    /// What the matrix says.
+    pub(super) stated: PathClass,
+    /// What the fabric has.
+    pub(super) built: Option<PathClass>,
+}
+
+/// Cells of the matrix that the fabric does not give back.
+pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> Vec<Mismatch> {
+    let Some((matrix, _)) = &all.classes else { return Vec::new() };
+    let mut wrong = Vec::new();
+    for a in 0..all.devices.len() {
+        for b in a + 1..all.devices.len() {
+            let Some(class) = stated(matrix, &all.devices[a], &all.devices[b]) else { continue };
+            let built = fabric.class(nodes[a], nodes[b]);
+            if built != Some(class) {
+                let pair = (all.devices[a].name.clone(), all.devices[b].name.clone());
+                wrong.push(Mismatch { pair, stated: class, built });
+            }
+        }
+    }
+    wrong
+}
+
+/// Cells that differ from their mirrors.
+pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
+    let mut odd = Vec::new();
+    for (i, a) in matrix.cols.iter().enumerate() {
+        for b in &matrix.cols[i + 1..] {
+            if let (Some(x), Some(y)) = (matrix.cell(a, b), matrix.cell(b, a))
+                && x != y
+            {
+                odd.push((a.clone(), b.clone(), x, y));
+            }
+        }
+    }
+    let (a, b, x, y) = odd.first()?;
+    Some(Contradiction {
+        message: format!(
+            "{}: {a} to {b} is {x}, but {b} to {a} is {y}; a path has one class both ways",
+            plural(odd.len(), "cell differs from its mirror", "cells differ from their mirrors")
+        ),
+        subjects: odd.iter().map(|(a, b, _, _)| Subject::Pair(a.clone(), b.clone())).collect(),
+        origins: vec![origin.clone()],
+    })
+}
+
+/// Classes that do not nest.
+pub(super) fn not_nested(wrong: &[Mismatch], origin: &Origin) -> Option<Contradiction> {
+    let first = wrong.first()?;
+    let built = first.built.map_or("no path".to_owned(), |c| c.to_string());
+    Some(Contradiction {
+        message: format!(
+            "no machine has this matrix: {} with what the others imply; {}-{} reads {} where the rest makes it {built}",
+            plural(wrong.len(), "cell does not fit", "cells do not fit"),
+            first.pair.0,
+            first.pair.1,
+            first.stated,
+        ),
+        subjects: Subject::pairs_of(wrong.iter().map(|m| &m.pair)),
+        origins: vec![origin.clone()],
+    })
+}
+
+/// A PCI listing and a matrix that disagree.
+pub(super) fn sources_disagree(wrong: &[Mismatch], matrix: &Origin, listing: &Origin) -> Option<Contradiction> {
+    let first = wrong.first()?;
+    let built = first.built.map_or("shows no path".to_owned(), |c| format!("makes it {c}"));
+    Some(Contradiction {
+        message: format!(
+            "{} says {}-{} is {}, but {} {built}; the map follows the matrix ({})",
+            matrix.tool,
+            first.pair.0,
+            first.pair.1,
+            first.stated,
+            listing.tool,
+            plural(wrong.len(), "pair disagrees", "pairs disagree")
+        ),
+        subjects: Subject::pairs_of(wrong.iter().map(|m| &m.pair)),
+        origins: vec![matrix.clone(), listing.clone()],
+    })
+}
+
+fn plural(n: usize, one: &str, many: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+}

@@ -1,0 +1,84 @@
+//! Two statements about one thing become one: what the first does not say is taken from the second.
+
+use peerlane_machine::fabric::PcieWidth;
+use peerlane_machine::fact::{GpuFacts, HostFacts, PciDevice};
+
+/// Takes over what is not known yet of a function.
+pub(super) fn complete(into: &mut PciDevice, from: &PciDevice) {
+    into.class = into.class.or(from.class);
+    into.vendor = into.vendor.or(from.vendor);
+    into.device = into.device.or(from.device);
+    into.name = into.name.take().or_else(|| from.name.clone());
+    into.running = known_or(into.running, from.running);
+    into.capable = known_or(into.capable, from.capable);
+    into.link_rate = into.link_rate.or(from.link_rate);
+    into.numa = into.numa.or(from.numa);
+    into.acs = into.acs.or(from.acs);
+    into.bar_bytes = into.bar_bytes.or(from.bar_bytes);
+    if into.os_devices.is_empty() {
+        into.os_devices.clone_from(&from.os_devices);
+    }
+}
+
+/// Of each part of a width, the first that is known.
+pub(super) fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {
+    PcieWidth { generation: a.generation.or(b.generation), lanes: a.lanes.or(b.lanes) }
+}
+
+/// Takes over what is not known yet of a GPU.
+pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
+    macro_rules! keep_known {
+        ($($field:ident),*) => {
+            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
+        };
+    }
+    keep_known!(
+        index,
+        address,
+        uuid,
+        temperature,
+        power,
+        power_limit,
+        utilization,
+        memory,
+        bar1,
+        compute_capability,
+        mig,
+        replays,
+        remap_pending,
+        remap_failed,
+        fabric_state,
+        numa,
+        driver
+    );
+    // the plain table cuts names short, others print them whole
+    if into.name.as_ref().map(String::len) < from.name.as_ref().map(String::len) {
+        into.name.clone_from(&from.name);
+    }
+    into.running = known_or(into.running, from.running);
+    into.allowed = known_or(into.allowed, from.allowed);
+    into.capable = known_or(into.capable, from.capable);
+    into.clock_event_reasons.extend(from.clock_event_reasons.iter().cloned());
+    into.clock_event_reasons.sort();
+    into.clock_event_reasons.dedup();
+}
+
+/// Takes over what is not known yet of the host.
+pub(super) fn merge_host(into: &mut HostFacts, from: &HostFacts) {
+    macro_rules! keep_known {
+        ($($field:ident),*) => {
+            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
+        };
+    }
+    keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, hypervisor);
+    for node in &from.numa {
+        match into.numa.iter_mut().find(|n| n.id == node.id) {
+            Some(known) => {
+                known.cpus = known.cpus.take().or_else(|| node.cpus.clone());
+                known.memory = known.memory.or(node.memory);
+                known.package = known.package.or(node.package);
+            }
+            None => into.numa.push(node.clone()),
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! NVLink, xGMI and what else joins GPUs beside PCIe.
+
+use crate::catalogue::Parts;
+use peerlane_machine::fabric::{
+    FabricBuilder, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass,
+};
+use peerlane_machine::fact::{NvlinkEnd, NvlinkPort};
+use peerlane_machine::machine::Contradiction;
+use peerlane_machine::origin::Origin;
+use peerlane_machine::subject::Subject;
+
+use super::from_classes::stated;
+use super::inventory::Inventory;
+use super::nvlink_mesh::{Mesh, nvlink_mesh};
+
+/// What was added, for the lists of what is unknown and what cannot be.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// Names of GPUs for which direct links and a switch are both possible.
+    pub(super) undecided: Vec<Vec<String>>,
+    /// What cannot be true.
+    pub(super) contradictions: Vec<Contradiction>,
+}
+
+/// Adds the GPU-to-GPU links that the class matrix, else NVLink ports, tell of.
+pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder) -> Outcome {
+    let mut outcome = Outcome::default();
+    let ports = Ports::of(all);
+    let by_matrix = |a: usize, b: usize| -> Option<u8> {
+        let (matrix, _) = all.classes.as_ref()?;
+        match stated(matrix, &all.devices[a], &all.devices[b])? {
+            PathClass::Gpu(Interconnect::Nvlink, n) => Some(n),
+            _ => None,
+        }
+    };
+    let count = all.devices.iter().filter(|d| d.gpu).count();
+    let matrix_has_nvlink = (0..count).any(|a| (0..count).any(|b| a != b && by_matrix(a, b).is_some()));
+    let origin = match &all.classes {
+        Some((_, origin)) if matrix_has_nvlink => Some(origin.clone()),
+        _ => all.nvlinks.first().map(|(_, origin)| origin.clone()),
+    };
+    let mesh = if matrix_has_nvlink {
+        let known_ports = |a: usize| {
+            let part = all.devices[a].part.as_deref().and_then(|p| Parts::embedded().get(p));
+            part.and_then(|p| p.nvlink_bricks).map(u32::from)
+        };
+        let said = |a: usize, b: usize| {
+            all.classes.as_ref().is_some_and(|(m, _)| stated(m, &all.devices[a], &all.devices[b]).is_some())
+        };
+        nvlink_mesh(count, by_matrix, said, known_ports, |a| ports.to_switch(a) > 0)
+    } else {
+        ports.mesh(count)
+    };
+    let add = Add { all, nodes, origin };
+    add.mesh(&mesh, &ports, builder);
+    ports.to_cpus(nodes, builder, add.origin.as_ref());
+    add.xgmi(&ports, builder);
+    add.c2c(builder);
+    let name = |d: &usize| all.devices[*d].name.clone();
+    outcome.undecided = mesh.undecided.iter().map(|g| g.iter().map(name).collect()).collect();
+    if ports.to_switch_any() {
+        outcome.undecided.clear();
+    }
+    if !mesh.impossible.is_empty() {
+        let (worst, bricks) = mesh.impossible.iter().max_by_key(|(_, n)| *n).copied().unwrap_or_default();
+        outcome.contradictions.push(Contradiction {
+            message: format!(
+                "{} would need {bricks} NVLinks for its NV# cells, more than such a GPU has, and the cells are not those of a switch",
+                all.devices[worst].name
+            ),
+            subjects: Subject::nodes_of(mesh.impossible.iter().map(|(d, _)| name(d))),
+            origins: add.origin.iter().cloned().collect(),
+        });
+    }
+    outcome
+}
+
+struct Add<'a> {
+    all: &'a Inventory,
+    nodes: &'a [NodeId],
+    origin: Option<Origin>,
+}
+
+impl Add<'_> {
+    fn link(&self, builder: &mut FabricBuilder, a: NodeId, b: NodeId, kind: LinkKind) {
+        let mut link = Link::new(a, b, kind);
+        link.origins.extend(self.origin.clone());
+        builder.link(link);
+    }
+
+    fn generation(&self, device: usize, ports: &Ports) -> Option<u8> {
+        let part = self.all.devices[device].part.as_deref().and_then(|p| Parts::embedded().get(p));
+        part.and_then(|p| p.nvlink_generation).or_else(|| ports.generation(device))
+    }
+
+    fn mesh(&self, mesh: &Mesh, ports: &Ports, builder: &mut FabricBuilder) {
+        for &(a, b, bricks) in &mesh.bundles {
+            let kind = LinkKind::Gpu(GpuLink::nvlink(self.generation(a, ports), bricks));
+            self.link(builder, self.nodes[a], self.nodes[b], kind);
+        }
+        for group in &mesh.switched {
+            let mut node = Node::new(builder.fresh_name("nvswitch"), NodeKind::NvSwitch);
+            node.assumed = true;
+            node.note = Some("stands for all NVSwitch chips together; their number is not told".to_owned());
+            node.origins.extend(self.origin.clone());
+            let switch = builder.node(node);
+            for &(gpu, bricks) in group {
+                let kind = LinkKind::Gpu(GpuLink::nvlink(self.generation(gpu, ports), bricks));
+                self.link(builder, switch, self.nodes[gpu], kind);
+            }
+        }
+    }
+
+    /// GPUs of one module with their CPU.
+    fn c2c(&self, builder: &mut FabricBuilder) {
+        for (device, &node) in self.all.devices.iter().zip(self.nodes).filter(|(d, _)| d.gpu) {
+            let Some((rate, cpu)) = device.c2c.zip(cpu_above(builder, node)) else { continue };
+            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(Some(rate))));
+            link.origins.clone_from(&device.origins);
+            builder.link(link);
+        }
+    }
+
+    /// xGMI from ports, else from `XGMI` cells.
+    fn xgmi(&self, ports: &Ports, builder: &mut FabricBuilder) {
+        let count = self.all.devices.iter().filter(|d| d.gpu).count();
+        for a in 0..count {
+            for b in a + 1..count {
+                let cell =
+                    self.all.classes.as_ref().and_then(|(m, _)| stated(m, &self.all.devices[a], &self.all.devices[b]));
+                let links = ports.between(a, b, true);
+                if links > 0 || cell == Some(PathClass::XGMI) {
+                    let kind = LinkKind::Gpu(GpuLink::xgmi((links > 0).then_some(links)));
+                    self.link(builder, self.nodes[a], self.nodes[b], kind);
+                }
+            }
+        }
+    }
+}
+
+/// NVLink ports, with both ends found in the inventory where they can be.
+struct Ports<'a> {
+    all: &'a Inventory,
+    /// GPU index, port.
+    list: Vec<(usize, &'a NvlinkPort)>,
+}
+
+impl<'a> Ports<'a> {
+    fn of(all: &'a Inventory) -> Self {
+        // one statement is enough: `-s` and `-R` list the same ports. Rates and far ends may differ in which has them.
+        let telling = |ports: &Vec<NvlinkPort>| ports.iter().filter(|p| p.remote.is_some()).count();
+        let best = all.nvlinks.iter().max_by_key(|(ports, _)| (telling(ports), ports.len()));
+        let mut list = Vec::new();
+        for port in best.iter().flat_map(|(ports, _)| ports) {
+            let by_index = port.gpu.and_then(|n| all.find(&format!("GPU{n}")));
+            let gpu = port.address.and_then(|a| all.at(a)).or(by_index);
+            if let Some(gpu) = gpu.filter(|_| port.active) {
+                list.push((gpu, port));
+            }
+        }
+        Ports { all, list }
+    }
+
+    fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
+        let towards = |from: usize, to: usize| {
+            let ports = self.list.iter().filter(|(gpu, port)| {
+                let far = match port.remote {
+                    Some(NvlinkEnd::Device(at)) => self.all.at(at),
+                    Some(NvlinkEnd::Gpu(n)) => self.all.find(&format!("GPU{n}")),
+                    Some(NvlinkEnd::Hidden) | None => None,
+                };
+                *gpu == from && port.xgmi == xgmi && far == Some(to)
+            });
+            ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
+        };
+        towards(a, b).max(towards(b, a))
+    }
+
+    /// Bricks of a GPU that end in an NVSwitch, seen or hidden.
+    fn to_switch(&self, gpu: usize) -> u8 {
+        let ports = self.list.iter().filter(|(g, port)| {
+            *g == gpu
+                && match (&port.remote, port.remote_class) {
+                    (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
+                    (Some(NvlinkEnd::Device(at)), class) => {
+                        self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
+                    }
+                    (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
+                }
+        });
+        ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
+    }
+
+    fn to_switch_any(&self) -> bool {
+        (0..self.all.devices.len()).any(|d| self.to_switch(d) > 0)
+    }
+
+    fn mesh(&self, count: usize) -> Mesh {
+        let mut mesh = Mesh::default();
+        for a in 0..count {
+            for b in a + 1..count {
+                let bricks = self.between(a, b, false);
+                if bricks > 0 {
+                    mesh.bundles.push((a, b, bricks));
+                }
+            }
+        }
+        let switched: Vec<(usize, u8)> =
+            (0..count).map(|g| (g, self.to_switch(g))).filter(|(_, bricks)| *bricks > 0).collect();
+        if !switched.is_empty() {
+            mesh.switched.push(switched);
+        }
+        mesh
+    }
+
+    /// POWER: bricks that end in a CPU.
+    fn to_cpus(&self, nodes: &[NodeId], builder: &mut FabricBuilder, origin: Option<&Origin>) {
+        for (gpu, &node) in nodes.iter().enumerate() {
+            let bricks = self.list.iter().filter(|(g, p)| *g == gpu && p.remote_class == Some(0x068001));
+            let bricks = bricks.fold(0u8, |n, (_, port)| n.saturating_add(port.count));
+            if bricks == 0 {
+                continue;
+            }
+            let Some(cpu) = cpu_above(builder, node) else { continue };
+            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::nvlink(self.generation(gpu), bricks)));
+            link.origins.extend(origin.cloned());
+            builder.link(link);
+        }
+    }
+
+    /// From the rate of one brick, in GB/s and direction.
+    fn generation(&self, gpu: usize) -> Option<u8> {
+        let rates = self.all.nvlinks.iter().flat_map(|(ports, _)| ports);
+        let own = |p: &&NvlinkPort| p.gpu.and_then(|n| self.all.find(&format!("GPU{n}"))) == Some(gpu);
+        Interconnect::Nvlink.generation_of_rate(rates.filter(own).find_map(|p| p.rate)?)
+    }
+}
+
+/// The package above a device, in a fabric that is still being built.
+fn cpu_above(builder: &FabricBuilder, device: NodeId) -> Option<NodeId> {
+    let mut at = device;
+    // no tree is deeper than its nodes are many
+    for _ in 0..builder.nodes().len() {
+        let up = builder.links().iter().find(|l| l.b == at && (l.kind.is_tree() || l.kind == LinkKind::OnDie))?;
+        at = up.a;
+        if builder.nodes()[at.index()].kind == NodeKind::Cpu {
+            return Some(at);
+        }
+    }
+    None
+}

@@ -1,0 +1,209 @@
+//! What each reading counts: the one place that decides which of several is used, and which cannot be so.
+
+use crate::catalogue::Parts;
+use peerlane_machine::fabric::{CpuVendor, Fabric, FabricError, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
+use peerlane_machine::fact::{Evidence, Fact, IommuDomain, KernelFacts, OsDevice, RdmaPort};
+use peerlane_machine::machine::reading::{Doubt, Doubted, Quantity, Reading, Standing};
+use peerlane_machine::origin::Origin;
+use peerlane_machine::subject::Subject;
+
+use super::inventory::{Device, Inventory};
+
+/// No design gives a switch less than a sixth of what one of its devices runs at: x4 above x16 is a quarter.
+const FAR_BELOW: f64 = 6.0;
+
+/// What the IOMMU does. That it is off, by command line or log, is explicit: the kernel logs a default type of domain all the same.
+/// The logged type is generic; what a command line asks for tells less.
+pub fn iommu(evidence: &[Evidence], vendor: Option<CpuVendor>) -> Option<Reading<IommuDomain>> {
+    let kernels = || {
+        evidence.iter().filter_map(|e| match &e.fact {
+            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
+            _ => None,
+        })
+    };
+    let readings = kernels().flat_map(|(kernel, origin)| {
+        let reading = |value, standing| Reading { value, standing, origin: origin.clone() };
+        let off = turned_off(kernel, vendor).then(|| reading(IommuDomain::Off, Standing::Explicit));
+        let logged = kernel.iommu.map(|domain| reading(domain, Standing::Generic));
+        let asked = asked(kernel).map(|domain| reading(domain, Standing::Requested));
+        [off, logged, asked].into_iter().flatten()
+    });
+    Reading::best(readings)
+}
+
+fn turned_off(kernel: &KernelFacts, vendor: Option<CpuVendor>) -> bool {
+    // the one driver's switch says nothing of the other's hardware
+    let off = kernel.parameters.iter().any(|p| match p.as_str() {
+        "iommu=off" => true,
+        "intel_iommu=off" => vendor != Some(CpuVendor::Amd),
+        "amd_iommu=off" => vendor != Some(CpuVendor::Intel),
+        _ => false,
+    });
+    kernel.iommu_disabled || off
+}
+
+/// What a command line asks of an IOMMU that is on.
+fn asked(kernel: &KernelFacts) -> Option<IommuDomain> {
+    let has = |words: &[&str]| kernel.parameters.iter().any(|p| words.contains(&p.as_str()));
+    let passes = has(&["iommu.passthrough=1"])
+        || kernel.parameters.iter().any(|p| p.strip_prefix("iommu=").is_some_and(|v| v.split(',').any(|w| w == "pt")));
+    let starts = |word: &str| kernel.parameters.iter().any(|p| p.starts_with(word));
+    let on = starts("intel_iommu=on")
+        || starts("amd_iommu=on")
+        || has(&["iommu=on", "iommu=force", "iommu.passthrough=0", "iommu=nopt"]);
+    if passes { Some(IommuDomain::Passthrough) } else { on.then_some(IommuDomain::Translated) }
+}
+
+/// Gives every NIC the line rate that its port states, which beats its product's; those of ports that are down are doubted.
+pub(super) fn line_rates(all: &mut Inventory, evidence: &[Evidence]) -> Vec<Doubted> {
+    let mut doubted = Vec::new();
+    let mut rates = Vec::new();
+    for device in all.devices.iter().filter(|d| !d.gpu) {
+        let readings = of_tools(device, evidence).into_iter().chain(of_listings(device, all));
+        let readings: Vec<Reading<f64>> = readings.collect();
+        let used = Reading::best(readings.iter().cloned());
+        // what is known of a port that is up is no news of it while it was down
+        let down = readings.into_iter().next().filter(|_| used.is_none());
+        doubted.extend(down.map(|reading| Doubted {
+            subjects: Subject::nodes_of([&device.name]),
+            reading: Quantity::LineRate(reading.value),
+            doubt: Doubt::PortDown,
+            origin: Some(reading.origin),
+        }));
+        rates.push(used.map(|reading| reading.value));
+    }
+    for (device, rate) in all.devices.iter_mut().filter(|d| !d.gpu).zip(rates) {
+        device.line_rate = rate;
+    }
+    doubted
+}
+
+fn stated(gigabits: f64, is_down: bool, origin: &Origin) -> Reading<f64> {
+    let standing = if is_down { Standing::Implausible(Doubt::PortDown) } else { Standing::Explicit };
+    Reading { value: gigabits, standing, origin: origin.clone() }
+}
+
+/// What `ibstat` and its like say; of a card with several ports under one name, the fastest that is up.
+fn of_tools(device: &Device, evidence: &[Evidence]) -> Vec<Reading<f64>> {
+    let is_it = |port: &&RdmaPort| port.device == device.name || device.aliases.contains(&port.device);
+    let mut readings = Vec::new();
+    for one in evidence {
+        let Fact::RdmaPorts(ports) = &one.fact else { continue };
+        let is_down = |port: &RdmaPort| port.state.as_deref().is_some_and(|state| state != "active");
+        readings.extend(ports.iter().filter(is_it).filter_map(|p| Some(stated(p.gigabits?, is_down(p), &one.origin))));
+    }
+    readings.sort_by(|a, b| b.value.total_cmp(&a.value));
+    readings
+}
+
+/// What sysfs and NCCL's XML say of the interfaces of its function.
+fn of_listings(device: &Device, all: &Inventory) -> Vec<Reading<f64>> {
+    let Some(address) = device.facts.address else { return Vec::new() };
+    let functions = all.trees.iter().flat_map(|(tree, origin)| tree.devices.iter().map(move |d| (d, origin)));
+    let own = functions.filter(|(d, _)| d.address == Some(address));
+    // "port 1 DOWN InfiniBand"
+    let is_down = |os: &OsDevice| {
+        os.note.as_deref().is_some_and(|note| note.split_whitespace().any(|w| w.eq_ignore_ascii_case("down")))
+    };
+    let of = |os: &OsDevice, origin: &Origin| Some(stated(os.gigabits?, is_down(os), origin));
+    own.flat_map(|(d, origin)| d.os_devices.iter().filter_map(move |os| of(os, origin))).collect()
+}
+
+/// The fabric without widths that cannot be so, and these.
+pub(super) fn without_doubted(fabric: Fabric) -> Result<(Fabric, Vec<Doubted>), FabricError> {
+    let found = implausible(&fabric);
+    if found.is_empty() {
+        return Ok((fabric, Vec::new()));
+    }
+    let mut doubted: Vec<Doubted> = Vec::new();
+    let names: Vec<(String, Option<Origin>)> = found
+        .iter()
+        .map(|(id, ..)| (fabric.node(fabric.link(*id).b).name.clone(), fabric.link(*id).origins.first().cloned()))
+        .collect();
+    let mut builder = fabric.into_builder();
+    for ((id, reading, doubt), (name, origin)) in found.into_iter().zip(names) {
+        let link = builder.link_mut(id);
+        if let LinkKind::Pcie { running, allowed, .. } = &mut link.kind {
+            match reading {
+                Quantity::Allowed(_) => *allowed = PcieWidth::default(),
+                _ => *running = PcieWidth::default(),
+            }
+        }
+        link.note = Some(format!("{reading} is read and not used: {doubt}"));
+        let alike = doubted.iter_mut().find(|d| (d.reading, &d.doubt) == (reading, &doubt));
+        match alike {
+            Some(known) => known.subjects.push(Subject::Node(name)),
+            None => doubted.push(Doubted { subjects: Subject::nodes_of([name]), reading, doubt, origin }),
+        }
+    }
+    Ok((builder.build()?, doubted))
+}
+
+fn implausible(fabric: &Fabric) -> Vec<(LinkId, Quantity, Doubt)> {
+    let parts = Parts::embedded();
+    let mut found = Vec::new();
+    for (id, link) in fabric.link_ids().map(|id| (id, fabric.link(id))) {
+        let LinkKind::Pcie { running, allowed, .. } = link.kind else { continue };
+        let part = fabric.node(link.b).part.as_deref().and_then(|key| parts.get(key));
+        let limit = part.and_then(|p| p.pcie);
+        // a part's generation is sure of GPUs; NICs of one name have been sold with several
+        let is_gpu = fabric.node(link.b).kind == NodeKind::Gpu;
+        if is_gpu && limit.is_some_and(|limit| above(running.generation, limit.generation)) {
+            found.push((id, Quantity::Running(running), Doubt::AboveProduct));
+        } else if above(running.generation, allowed.generation) || above(running.lanes, allowed.lanes) {
+            found.push((id, Quantity::Allowed(allowed), Doubt::BelowRunning));
+        }
+    }
+    let mut levels: Vec<Vec<(LinkId, PcieWidth, f64)>> = Vec::new();
+    for switch in fabric.of_kind(NodeKind::Switch) {
+        let Some((id, running, share)) = uplink(fabric, switch) else { continue };
+        let part = fabric.node(switch).part.as_deref().and_then(|key| parts.get(key));
+        if part.is_some_and(|p| p.emulated) && share > 1.0 {
+            found.push((id, Quantity::Running(running), Doubt::Emulated));
+            continue;
+        }
+        let level = fabric.depth(switch) as usize;
+        if levels.len() <= level {
+            levels.resize_with(level + 1, Vec::new);
+        }
+        if let Some(level) = levels.get_mut(level) {
+            level.push((id, running, share));
+        }
+    }
+    for level in levels {
+        let alike = level.windows(2).all(|pair| matches!(pair, [a, b] if a.1 == b.1));
+        if level.len() > 1 && alike && level.iter().all(|(.., share)| *share > FAR_BELOW) {
+            found.extend(
+                level.into_iter().map(|(id, running, _)| (id, Quantity::Running(running), Doubt::BelowEveryBranch)),
+            );
+        }
+    }
+    found
+}
+
+/// The link above a switch with GPUs, what it runs at, and how many times faster the fastest device link below it is.
+fn uplink(fabric: &Fabric, switch: NodeId) -> Option<(LinkId, PcieWidth, f64)> {
+    let running = |id: LinkId| match fabric.link(id).kind {
+        LinkKind::Pcie { running, .. } => Some((running, running.raw_rate()?.gb())),
+        _ => None,
+    };
+    let (id, _) = fabric.upstream(switch)?;
+    let (width, own) = running(id)?;
+    let mut fastest: Option<f64> = None;
+    let mut gpus = false;
+    let mut open = vec![switch];
+    while let Some(at) = open.pop() {
+        for (link, below) in fabric.downstream(at) {
+            gpus |= fabric.node(below).kind == NodeKind::Gpu;
+            if fabric.node(below).kind != NodeKind::Switch {
+                fastest = running(link).map(|(_, rate)| rate.max(fastest.unwrap_or(0.0))).or(fastest);
+            }
+            open.push(below);
+        }
+    }
+    fastest.filter(|_| gpus).map(|rate| (id, width, rate / own))
+}
+
+fn above<T: PartialOrd>(running: Option<T>, limit: Option<T>) -> bool {
+    matches!((running, limit), (Some(running), Some(limit)) if running > limit)
+}

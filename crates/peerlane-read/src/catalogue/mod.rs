@@ -1,0 +1,31 @@
+//! The embedded catalogue: `parts/*.toml` (component models) and `systems/*.toml` (whole machines).
+
+mod constant;
+mod embedded;
+mod part;
+mod system;
+mod vendor;
+
+pub use constant::{Basis, Constant, Elsewhere};
+pub use part::without_peer_access;
+pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
+pub use system::{System, SystemError, read_design, read_system, write_system};
+pub use system::{common_nvlink, common_width};
+pub use vendor::vendor_of;
+
+use peerlane_machine::machine::{Machine, MachineKind};
+
+/// Names of the embedded systems, sorted.
+pub fn system_names() -> impl Iterator<Item = &'static str> {
+    embedded::SYSTEMS.iter().map(|(name, _)| *name)
+}
+
+/// Text of an embedded system file.
+pub fn system_text(name: &str) -> Option<&'static str> {
+    embedded::SYSTEMS.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}
+
+/// An embedded system by name.
+pub fn system(name: &str) -> Option<Result<Machine, SystemError>> {
+    system_text(name).map(|text| system::read(text, name, MachineKind::Catalogue).map(|system| system.machine))
+}

@@ -1,0 +1,520 @@
+//! Component models: a GPU, a switch chip, a CPU, a NIC or an inter-socket link, with constants that
+//! each name their source.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::constant::Constant;
+use peerlane_machine::fabric::{CpuVendor, NodeKind, PcieWidth};
+
+/// What kind of component a part describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PartKind {
+    /// A GPU.
+    Gpu,
+    /// A network adapter.
+    Nic,
+    /// A PCIe switch.
+    Switch,
+    /// An NVSwitch.
+    #[serde(rename = "nvswitch")]
+    NvSwitch,
+    /// A CPU package with its root complexes and memory.
+    Cpu,
+    /// An inter-socket link.
+    Smp,
+}
+
+impl PartKind {
+    /// The kind of node that is made of such a part; an inter-socket link is no node.
+    pub fn node_kind(self) -> Option<NodeKind> {
+        match self {
+            Self::Gpu => Some(NodeKind::Gpu),
+            Self::Nic => Some(NodeKind::Nic),
+            Self::Switch => Some(NodeKind::Switch),
+            Self::NvSwitch => Some(NodeKind::NvSwitch),
+            Self::Cpu => Some(NodeKind::Cpu),
+            Self::Smp => None,
+        }
+    }
+}
+
+/// Generations of Intel's CPUs, as far as NCCL's constants tell them apart; newer ones count as the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuGeneration {
+    /// Broadwell and all before it: QPI.
+    Broadwell,
+    /// Skylake to Ice Lake.
+    Skylake,
+    /// Sapphire Rapids.
+    SapphireRapids,
+    /// Emerald Rapids and all after it.
+    EmeraldRapids,
+}
+
+/// Whether more of a constant makes a transfer slower.
+fn is_slower_when_greater(name: &str) -> bool {
+    ["_latency", "_cost", "_packet"].iter().any(|end| name.ends_with(end))
+}
+
+/// A component model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Key: `pex8747`, `titan-x-maxwell`.
+    pub name: String,
+    /// What it is, in a line.
+    pub title: String,
+    /// Its kind.
+    pub kind: PartKind,
+    /// Where its facts are from.
+    pub source: String,
+    /// Who makes a CPU. Every CPU of the catalogue names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vendor: Option<CpuVendor>,
+    /// The generation of a CPU, where constants go by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<CpuGeneration>,
+    /// Key of a part, earlier in the alphabet, whose width, lanes and constants hold where this one states none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extends: Option<String>,
+    /// Words that must all occur in a product name for this part to be taken, any of the lists.
+    #[serde(default)]
+    pub matches: Vec<Vec<String>>,
+    /// Words of which none may occur in it.
+    #[serde(default)]
+    pub excludes: Vec<String>,
+    /// CPUID `vendor:family:model` of a CPU, in decimal: `GenuineIntel:6:143`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu_ids: Vec<String>,
+    /// PCI `vendor:device` ids, lower-case hexadecimal.
+    #[serde(default)]
+    pub pci_ids: Vec<String>,
+    /// The widest PCIe link it supports upstream.
+    #[serde(
+        default,
+        deserialize_with = "pcie_width",
+        serialize_with = "write_pcie_width",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub pcie: Option<PcieWidth>,
+    /// PCIe lanes of a switch chip or CPU package in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lanes: Option<u32>,
+    /// Whether a hypervisor emulates it, so that what its links are said to be means nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub emulated: bool,
+    /// NVLink generation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink_generation: Option<u8>,
+    /// NVLink bricks (ports) it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nvlink_bricks: Option<u8>,
+    /// Constants of the model.
+    #[serde(default)]
+    pub constants: BTreeMap<String, Constant>,
+}
+
+fn pcie_width<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<PcieWidth>, D::Error> {
+    let text = String::deserialize(d)?;
+    text.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+fn write_pcie_width<S: serde::Serializer>(width: &Option<PcieWidth>, s: S) -> Result<S::Ok, S::Error> {
+    match width {
+        Some(width) => s.collect_str(width),
+        None => s.serialize_none(),
+    }
+}
+
+/// Whether a product's name is of the GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe
+/// (NCCL issues 1127 and 1309); those with NVLink have it over that.
+pub fn without_peer_access(product: &str) -> bool {
+    let product = product.to_lowercase();
+    let words: Vec<&str> = product.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let card = words.windows(2).any(|w| match w {
+        ["rtx", number] => {
+            number.len() == 4
+                && ["30", "40", "50"].iter().any(|start| number.starts_with(start))
+                && number.ends_with('0')
+                && !number.ends_with("000")
+        }
+        _ => false,
+    });
+    card && !words.contains(&"ada") && !words.contains(&"generation") && !words.contains(&"quadro")
+}
+
+impl Part {
+    /// A constant's value, if the part has it.
+    pub fn constant(&self, name: &str) -> Option<f64> {
+        self.constants.get(name).map(|c| c.value)
+    }
+
+    /// NVLinks and their generation of a GPU that is a module for boards with NVLink, and not a card for bridges: such boards join
+    /// all of them.
+    pub fn module_nvlinks(&self) -> Option<(u32, u8)> {
+        const MODULES: [&str; 7] = ["h200", "h20", "b200", "b300", "gb200", "gb300", "h800"];
+        let module = self.name.contains("-sxm") || MODULES.contains(&self.name.as_str());
+        Some((u32::from(self.nvlink_bricks?), self.nvlink_generation?)).filter(|_| module)
+    }
+
+    /// How many words of a product name single this part out; `None` where the name means another.
+    pub(super) fn matching_words(&self, product: &str) -> Option<usize> {
+        let product = product.to_lowercase();
+        let words: Vec<&str> = product.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
+        let has = |word: &String| words.contains(&word.as_str());
+        if self.excludes.iter().any(has) {
+            return None;
+        }
+        self.matches.iter().filter(|all| !all.is_empty() && all.iter().all(has)).map(Vec::len).max()
+    }
+}
+
+/// Why a part file is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("part {file}: {message}")]
+pub struct PartError {
+    /// Which file.
+    pub file: String,
+    /// What is wrong, and where.
+    pub message: String,
+}
+
+/// A set of parts by key.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    by_name: BTreeMap<String, Part>,
+    end: End,
+    ends: OnceLock<Box<[Parts; 2]>>,
+}
+
+/// Which end of its range each constant has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// None: its value.
+    #[default]
+    Value,
+    /// The end that makes transfers slower.
+    Slow,
+    /// The end that makes them faster.
+    Fast,
+}
+
+impl End {
+    /// The one of three numbers, ordered by what they do to transfers.
+    pub fn of(self, slow: f64, value: f64, fast: f64) -> f64 {
+        match self {
+            End::Value => value,
+            End::Slow => slow,
+            End::Fast => fast,
+        }
+    }
+}
+
+impl Parts {
+    /// The embedded parts.
+    pub fn embedded() -> &'static Parts {
+        static PARTS: std::sync::OnceLock<Parts> = std::sync::OnceLock::new();
+        PARTS.get_or_init(|| {
+            let mut parts = Parts::default();
+            for (file, text) in super::embedded::PARTS {
+                // a test reads every one; here there is nobody to tell
+                let _ = parts.add(file, text);
+            }
+            parts
+        })
+    }
+
+    /// Adds a part from its TOML text.
+    pub fn add(&mut self, file: &str, text: &str) -> Result<(), PartError> {
+        let refused = |message: String| PartError { file: file.to_owned(), message };
+        let mut part: Part = toml::from_str(text).map_err(|e| refused(e.to_string()))?;
+        if let Some(key) = &part.extends {
+            let base = self.by_name.get(key).ok_or_else(|| refused(format!("it extends {key}, which no part is")))?;
+            part.vendor = part.vendor.or(base.vendor);
+            part.generation = part.generation.or(base.generation);
+            part.pcie = part.pcie.or(base.pcie);
+            part.lanes = part.lanes.or(base.lanes);
+            for (name, constant) in &base.constants {
+                part.constants.entry(name.clone()).or_insert_with(|| constant.clone());
+            }
+        }
+        if part.kind != PartKind::Cpu && (part.vendor.is_some() || part.generation.is_some()) {
+            return Err(refused("`vendor` and `generation` belong to parts of kind = \"cpu\"".to_owned()));
+        }
+        self.by_name.insert(part.name.clone(), part);
+        Ok(())
+    }
+
+    /// The same parts without what was taken from this system's numbers: such constants are what other sources give,
+    /// or absent.
+    pub fn leaving_out(&self, system: &str) -> Parts {
+        let mut parts = Parts { by_name: self.by_name.clone(), end: self.end, ends: OnceLock::new() };
+        for part in parts.by_name.values_mut() {
+            part.constants.retain(|_, constant| {
+                let fitted = constant.fitted_to.iter().any(|s| s == system);
+                match constant.known_elsewhere() {
+                    Some(other) if fitted => *constant = other,
+                    None if fitted => return false,
+                    _ => {}
+                }
+                true
+            });
+        }
+        parts
+    }
+
+    /// The same parts with every constant at the slow end of its range.
+    pub fn slow(&self) -> &Parts {
+        &self.ends()[0]
+    }
+
+    /// The same parts with every constant at the fast end of its range.
+    pub fn fast(&self) -> &Parts {
+        &self.ends()[1]
+    }
+
+    /// Which end of their ranges the constants have.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    fn ends(&self) -> &[Parts; 2] {
+        self.ends.get_or_init(|| Box::new([End::Slow, End::Fast].map(|end| self.at(end))))
+    }
+
+    fn at(&self, end: End) -> Parts {
+        let mut parts = Parts { by_name: self.by_name.clone(), end, ends: OnceLock::new() };
+        for part in parts.by_name.values_mut() {
+            for (name, constant) in &mut part.constants {
+                let [low, high] = constant.range();
+                let (slow, fast) = if is_slower_when_greater(name) { (high, low) } else { (low, high) };
+                constant.value = end.of(slow, constant.value, fast);
+            }
+        }
+        parts
+    }
+
+    /// Constants that were taken from this system's numbers, each with its name: `peer_rate of xeon-e5-v2`.
+    pub fn fitted_to(&self, system: &str) -> impl Iterator<Item = (String, &Constant)> {
+        let all = self.iter().flat_map(|p| p.constants.iter().map(move |(name, c)| (p, name, c)));
+        let fitted = all.filter(move |(_, _, c)| c.fitted_to.iter().any(|s| s == system));
+        fitted.map(|(part, name, c)| (format!("{name} of {}", part.name), c))
+    }
+
+    /// A part by key.
+    pub fn get(&self, name: &str) -> Option<&Part> {
+        self.by_name.get(name)
+    }
+
+    /// All parts, by key.
+    pub fn iter(&self) -> impl Iterator<Item = &Part> {
+        self.by_name.values()
+    }
+
+    /// The part of that kind that a product name means; the one with the most matching words wins.
+    pub fn for_product(&self, kind: PartKind, product: &str) -> Option<&Part> {
+        let fitting = self.iter().filter(|p| p.kind == kind);
+        let ranked = fitting.filter_map(|p| p.matching_words(product).map(|words| (words, p)));
+        ranked.max_by_key(|(words, _)| *words).map(|(_, p)| p)
+    }
+
+    /// The CPU part of that CPUID vendor, family and model.
+    ///
+    /// AMD families are understood both as AMD counts them (23) and as NCCL does (143), which shifts
+    /// the extended family by four bits before it adds it.
+    pub fn for_cpu_id(&self, vendor: &str, family: u32, model: u32) -> Option<&Part> {
+        // the base family is 15 wherever there is an extended one
+        let family = if family > 15 && (family - 15).is_multiple_of(16) { 15 + (family - 15) / 16 } else { family };
+        let id = format!("{vendor}:{family}:{model}");
+        self.iter().find(|p| p.cpu_ids.contains(&id))
+    }
+
+    /// The part with that PCI id.
+    pub fn for_pci_id(&self, vendor: u16, device: u16) -> Option<&Part> {
+        let id = format!("{vendor:04x}:{device:04x}");
+        self.iter().find(|p| p.pci_ids.contains(&id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::embedded::PARTS;
+
+    #[test]
+    fn every_embedded_part_parses() {
+        let mut parts = Parts::default();
+        for (file, text) in PARTS {
+            parts.add(file, text).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(parts.get(file).map(|p| p.name.as_str()), Some(*file), "key and file name differ");
+        }
+        assert_eq!(parts.iter().count(), PARTS.len());
+        assert_eq!(Parts::embedded().iter().count(), PARTS.len());
+    }
+
+    #[test]
+    fn every_constant_says_what_it_is_and_where_it_is_from() {
+        for part in Parts::embedded().iter() {
+            assert!(!part.source.is_empty() && !part.title.is_empty(), "{}", part.name);
+            for (name, constant) in &part.constants {
+                let units = ["GB/s", "Gb/s", "B", "ns", "us", "1"];
+                assert!(units.contains(&constant.unit.as_str()), "{} {name}: {}", part.name, constant.unit);
+                assert!(constant.value.is_finite() && constant.value >= 0.0, "{} {name}", part.name);
+                assert!(constant.source.len() > 10, "{} {name}", part.name);
+                assert!(!name.ends_with("_efficiency") || constant.value <= 1.0, "{} {name}", part.name);
+            }
+        }
+    }
+
+    #[test]
+    fn product_names_find_their_part() {
+        let cases = [
+            (PartKind::Gpu, "GeForce GTX 1070", Some("gtx-1070")),
+            (PartKind::Gpu, "GeForce GTX 1070 Ti", None),
+            (PartKind::Gpu, "GeForce GTX TITAN X", Some("titan-x-maxwell")),
+            (PartKind::Gpu, "NVIDIA TITAN X (Pascal)", None),
+            (PartKind::Gpu, "Tesla P100-SXM2-16GB", Some("tesla-p100-sxm2")),
+            (PartKind::Gpu, "GP100GL [Tesla P100 PCIe 16GB]", Some("tesla-p100-pcie")),
+            (PartKind::Gpu, "Tesla V100-SXM2-32GB", Some("v100-sxm2")),
+            (PartKind::Gpu, "NVIDIA A100-SXM4-80GB", Some("a100-sxm4")),
+            (PartKind::Gpu, "NVIDIA A100-SXM4-40GB", Some("a100-sxm4-40gb")),
+            (PartKind::Gpu, "NVIDIA A100 80GB PCIe", Some("a100-pcie")),
+            (PartKind::Gpu, "NVIDIA A100-PCIE-40GB", Some("a100-pcie-40gb")),
+            (PartKind::Gpu, "NVIDIA H100 80GB HBM3", Some("h100-sxm5")),
+            (PartKind::Gpu, "NVIDIA H100 PCIe", Some("h100-pcie")),
+            (PartKind::Gpu, "NVIDIA H200", Some("h200")),
+            (PartKind::Gpu, "NVIDIA H200 NVL", Some("h200-nvl")),
+            (PartKind::Gpu, "NVIDIA GB200", Some("gb200")),
+            (PartKind::Gpu, "NVIDIA RTX 6000 Ada Generation", Some("rtx-6000-ada")),
+            (PartKind::Gpu, "NVIDIA RTX PRO 6000 Blackwell Server Edition", Some("rtx-pro-6000")),
+            (PartKind::Gpu, "Tesla T4", Some("tesla-t4")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) CPU E5-2630 v4 @ 2.20GHz", Some("xeon-e5-v4")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) CPU E5-2670 0 @ 2.60GHz", Some("xeon-e5-v1")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", Some("xeon-scalable")),
+            (PartKind::Cpu, "INTEL(R) XEON(R) PLATINUM 8568Y+", Some("emerald-rapids")),
+            (PartKind::Cpu, "AMD EPYC 7742 64-Core Processor", Some("epyc-rome")),
+            (PartKind::Cpu, "AMD EPYC 9575F 64-Core Processor", Some("epyc-turin")),
+            (PartKind::Cpu, "AMD Ryzen Threadripper PRO 7965WX 24-Cores", Some("threadripper-pro-7000")),
+            (PartKind::Cpu, "AMD Ryzen Threadripper PRO 5975WX 32-Cores", Some("threadripper-pro")),
+            (PartKind::Cpu, "POWER8NVL, altivec supported", Some("power8")),
+            (PartKind::Switch, "PEX 8747 48-Lane, 5-Port PCI Express Gen 3 (8.0 GT/s) Switch", Some("pex8747")),
+            (PartKind::Switch, "Switchtec PFX 100xG5", Some("switchtec-gen5")),
+            (PartKind::Nic, "MT28908 Family [ConnectX-6]", Some("connectx-6")),
+            (PartKind::Nic, "MT2892 Family [ConnectX-6 Dx]", Some("connectx-6-dx")),
+            (PartKind::Nic, "MT27710 Family [ConnectX-4 Lx]", Some("connectx-4-lx")),
+            (PartKind::Nic, "MT27800 Family [ConnectX-5]", Some("connectx-5")),
+            (PartKind::Nic, "MT28800 Family [ConnectX-5 Ex]", Some("connectx-5-ex")),
+            (PartKind::Nic, "CX8 Family [ConnectX-8]", Some("connectx-8")),
+            (PartKind::Nic, "MT43244 BlueField-3 integrated ConnectX-7 network controller", Some("bluefield-3")),
+            (PartKind::Nic, "MT42822 BlueField-2 integrated ConnectX-6 Dx network controller", Some("bluefield-2")),
+            (PartKind::Nic, "Ethernet Controller E810-C for QSFP", Some("e810-c")),
+            (PartKind::Gpu, "NVIDIA A10", Some("a10")),
+            (PartKind::Gpu, "NVIDIA A10G", Some("a10g")),
+            (PartKind::Gpu, "NVIDIA A30", Some("a30")),
+            (PartKind::Gpu, "NVIDIA A40", Some("a40")),
+            (PartKind::Gpu, "NVIDIA L4", Some("l4")),
+            (PartKind::Gpu, "NVIDIA L40", Some("l40")),
+            (PartKind::Gpu, "NVIDIA L40S", Some("l40s")),
+            (PartKind::Gpu, "NVIDIA T400 4GB", None),
+            (PartKind::Gpu, "NVIDIA RTX A6000", Some("rtx-a6000")),
+            (PartKind::Gpu, "Quadro RTX 6000", Some("quadro-rtx-8000")),
+            (PartKind::Gpu, "NVIDIA TITAN RTX", Some("titan-rtx")),
+            (PartKind::Gpu, "NVIDIA TITAN V", Some("titan-v")),
+            (PartKind::Gpu, "NVIDIA RTX A5000", Some("rtx-a5000")),
+            (PartKind::Gpu, "NVIDIA RTX 5000 Ada Generation", Some("rtx-5000-ada")),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 3080", Some("rtx-3080")),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 3080 Ti", None),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 5080", Some("rtx-5080")),
+            (PartKind::Gpu, "NVIDIA A800-SXM4-80GB", Some("a800-sxm4")),
+            (PartKind::Gpu, "NVIDIA A800 80GB PCIe", Some("a800-pcie")),
+            (PartKind::Gpu, "NVIDIA L20", Some("l20")),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 4090 D", None),
+            (PartKind::Gpu, "NVIDIA GeForce RTX 3090 Ti", Some("rtx-3090-ti")),
+            (PartKind::Gpu, "Tesla P100-PCIE-12GB", None),
+            (PartKind::Gpu, "Tesla V100S-PCIE-32GB", Some("v100s-pcie")),
+            (PartKind::Gpu, "Tesla K80", Some("tesla-k80")),
+            (PartKind::Gpu, "NVIDIA H100 NVL", Some("h100-nvl")),
+            (PartKind::Gpu, "NVIDIA H20", Some("h20")),
+            (PartKind::Gpu, "NVIDIA GH200 480GB", Some("gh200")),
+            (PartKind::Gpu, "NVIDIA GH200 144G HBM3e", Some("gh200-144gb")),
+            (PartKind::Gpu, "NVIDIA B300 SXM6 AC", Some("b300")),
+            (PartKind::Gpu, "Aldebaran/MI200 [Instinct MI250X/MI250]", Some("mi250")),
+            (PartKind::Gpu, "AMD Instinct MI300X", Some("mi300x")),
+            (PartKind::Cpu, "Intel(R) Xeon(R) 6960P", Some("granite-rapids")),
+        ];
+        for (kind, product, key) in cases {
+            let found = Parts::embedded().for_product(kind, product).map(|p| p.name.as_str());
+            assert_eq!(found, key, "{product}");
+            let words = |p: &Part| p.matching_words(product).filter(|_| p.kind == kind);
+            let most = Parts::embedded().iter().filter_map(words).max();
+            let equals = Parts::embedded().iter().filter(|p| most.is_some() && words(p) == most).count();
+            assert!(equals <= 1, "{product} means {equals} parts equally well");
+        }
+    }
+
+    #[test]
+    fn ids_find_their_part() {
+        let parts = Parts::embedded();
+        let cpu = |vendor, family, model| parts.for_cpu_id(vendor, family, model).map(|p| p.name.as_str());
+        assert_eq!(cpu("GenuineIntel", 6, 207), Some("emerald-rapids"));
+        assert_eq!(cpu("AuthenticAMD", 143, 49), Some("epyc-rome"), "as NCCL counts families");
+        assert_eq!(cpu("AuthenticAMD", 23, 49), Some("epyc-rome"), "as AMD counts them");
+        assert_eq!(cpu("AuthenticAMD", 175, 17), Some("epyc-genoa"));
+        assert_eq!(parts.for_pci_id(0x10de, 0x2335).map(|p| p.name.as_str()), Some("h200"));
+        let mut seen = std::collections::BTreeMap::new();
+        for part in parts.iter() {
+            for id in part.pci_ids.iter().chain(&part.cpu_ids) {
+                assert_eq!(seen.insert(id, &part.name), None, "{id} means two parts");
+            }
+        }
+    }
+
+    #[test]
+    fn every_cpu_names_its_vendor_and_nothing_else_does() {
+        for part in Parts::embedded().iter() {
+            assert_eq!(part.vendor.is_some(), part.kind == PartKind::Cpu, "{}", part.name);
+            assert_eq!(part.generation.is_some(), part.vendor == Some(CpuVendor::Intel), "{}", part.name);
+        }
+        let part = |kind, vendor| {
+            let text =
+                format!("name = \"x\"\ntitle = \"t\"\nkind = \"{kind}\"\nsource = \"s\"\nvendor = \"{vendor}\"\n");
+            Parts::default().add("x.toml", &text).map_err(|e| e.to_string())
+        };
+        assert_eq!(part("cpu", "amd"), Ok(()));
+        let error = part("cpu", "intle").unwrap_err();
+        assert!(error.contains("line 5") && error.contains("intle") && error.contains("`intel`, `amd`"), "{error}");
+        let error = part("gpu", "nvidia").unwrap_err();
+        assert_eq!(error, "part x.toml: `vendor` and `generation` belong to parts of kind = \"cpu\"");
+    }
+
+    #[test]
+    fn a_part_extends_one_that_is_there() {
+        let constant =
+            |value| format!("value = {value}\nunit = \"GB/s\"\nbasis = \"assumed\"\nsource = \"a test of parts\"");
+        let head = |name| format!("name = \"{name}\"\ntitle = \"t\"\nkind = \"cpu\"\nsource = \"s\"\n");
+        let base = format!("{}lanes = 80\n[constants.a]\n{}\n[constants.b]\n{}", head("x"), constant(1), constant(2));
+        let more = format!("{}extends = \"x\"\n[constants.b]\n{}", head("y"), constant(3));
+        let mut parts = Parts::default();
+        let error = parts.add("y", &more).unwrap_err().to_string();
+        assert_eq!(error, "part y: it extends x, which no part is");
+        parts.add("x", &base).unwrap();
+        parts.add("y", &more).unwrap();
+        let y = parts.get("y").unwrap();
+        assert_eq!((y.lanes, y.constant("a"), y.constant("b")), (Some(80), Some(1.0), Some(3.0)));
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_the_files_name() {
+        let error = Parts::default().add("x.toml", "name = 3").unwrap_err().to_string();
+        assert!(error.starts_with("part x.toml: ") && error.contains("line 1"), "{error}");
+        let typo = PARTS[0].1.replace("title", "titel");
+        assert!(Parts::default().add("x.toml", &typo).unwrap_err().to_string().contains("titel"));
+    }
+}

@@ -1,0 +1,491 @@
+//! Nodes and links of a system file → its fabric.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::file::{BundleEntry, LinkEntry, NodeEntry, SystemFile};
+use super::source::Source;
+use super::widths::{common_nvlink, common_width, exceeds};
+use super::{SystemError, TOOL};
+use crate::catalogue::{Part, PartKind, Parts};
+use peerlane_machine::fabric::{
+    FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId, NodeKind,
+    PcieWidth,
+};
+use peerlane_machine::machine::Slot;
+use peerlane_machine::units::Rate;
+
+/// The most nodes that a file may list: many times those of the largest machine of one host.
+const MAX_NODES: usize = 2048;
+
+/// Builds the fabric that a file describes.
+pub(super) fn build(system: &SystemFile, source: &Source, parts: &Parts) -> Result<Fabric, SystemError> {
+    if system.nodes.len() > MAX_NODES {
+        let count = system.nodes.len();
+        return Err(
+            source.refuse(format!("{count} nodes; a system file describes one machine, of at most {MAX_NODES}"))
+        );
+    }
+    let mut building = Building {
+        source,
+        parts,
+        builder: FabricBuilder::new(),
+        names: HashMap::new(),
+        slots: system.slots.iter().map(|s| (s.get_ref().name.as_str(), s.get_ref())).collect(),
+        taken_slots: HashMap::new(),
+        joined: HashMap::new(),
+        nvswitch: HashMap::new(),
+        root_complexes: HashMap::new(),
+        package: HashMap::new(),
+    };
+    // a TOML table has no order, and devices are numbered in the order a person wrote them
+    let mut nodes: Vec<_> = system.nodes.iter().collect();
+    nodes.sort_by_key(|(name, _)| name.span().start);
+    for (name, entry) in &nodes {
+        building.node(name, entry)?;
+    }
+    for (name, entry) in &nodes {
+        building.belonging(name, entry)?;
+    }
+    building.host_memories()?;
+    for link in &system.links {
+        building.link(link)?;
+    }
+    building.domains();
+    let fabric = building.builder.build().map_err(|e| source.refuse(e.to_string()))?;
+    finish(fabric).map_err(|e| source.refuse(e.to_string()))
+}
+
+/// Names in a list, for errors.
+pub(super) fn listed<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut names: Vec<&str> = names.into_iter().collect();
+    names.sort_unstable();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+struct Building<'a> {
+    source: &'a Source<'a>,
+    parts: &'a Parts,
+    builder: FabricBuilder,
+    names: HashMap<String, NodeId>,
+    slots: HashMap<&'a str, &'a Slot>,
+    taken_slots: HashMap<&'a str, u32>,
+    /// Two nodes and how they are joined → the line that says so.
+    joined: HashMap<(NodeId, NodeId, &'static str), u32>,
+    /// GPU → its NVSwitch.
+    nvswitch: HashMap<NodeId, NodeId>,
+    /// CPU → its root complexes.
+    root_complexes: HashMap<NodeId, Vec<NodeId>>,
+    /// Root complex or host memory → its CPU.
+    package: HashMap<NodeId, NodeId>,
+}
+
+impl<'a> Building<'a> {
+    fn add(&mut self, node: Node, span: Range<usize>) -> Result<NodeId, SystemError> {
+        if self.names.contains_key(&node.name) {
+            let message = format!("a node called '{}' is there already; give this one another name", node.name);
+            return Err(self.source.error(span, message));
+        }
+        let names: Vec<String> = std::iter::once(&node.name).chain(&node.aliases).cloned().collect();
+        let id = self.builder.node(node);
+        self.names.extend(names.into_iter().map(|name| (name, id)));
+        Ok(id)
+    }
+
+    fn node(&mut self, name: &Spanned<String>, entry: &NodeEntry) -> Result<(), SystemError> {
+        let at = name.span();
+        if name.get_ref().trim().is_empty() || name.get_ref() == "host" {
+            return Err(self.source.error(at, "a node needs a name, other than 'host', which means all host memory"));
+        }
+        let part = entry.part.as_ref().map(|key| self.part(key, entry.kind)).transpose()?;
+        let kind = match (entry.kind, part.and_then(|p| p.kind.node_kind())) {
+            (Some(kind), Some(by_part)) if kind != by_part && kind != NodeKind::Card => {
+                let message = format!(
+                    "'{}' is a {} but its part is a {}; leave `kind` out, or name another part",
+                    name.get_ref(),
+                    kind.name(),
+                    by_part.name()
+                );
+                return Err(self.source.error(at, message));
+            }
+            (Some(kind), _) | (None, Some(kind)) => kind,
+            (None, None) if part.is_some() => {
+                return Err(self
+                    .source
+                    .error(at, "an inter-socket part makes no node; write it in a link: smp = \"…\""));
+            }
+            (None, None) => {
+                let message = format!("'{}' needs a part, or a kind such as kind = \"switch\"", name.get_ref());
+                return Err(self.source.error(at, message));
+            }
+        };
+        let mut node = Node::new(name.get_ref(), kind);
+        node.aliases.clone_from(&entry.aliases);
+        node.part = part.map(|p| p.name.clone());
+        node.product.clone_from(&entry.product);
+        node.vendor = entry.vendor;
+        node.address = entry.address;
+        node.numa = entry.numa;
+        node.cpus.clone_from(&entry.cpus);
+        node.domain = entry.domain;
+        if entry.line_rate.is_some_and(|gigabits| kind != NodeKind::Nic || !gigabits.is_finite() || gigabits <= 0.0) {
+            return Err(self.source.error(at, "`line_rate` is Gb/s of a NIC's port, above 0"));
+        }
+        node.line_rate = entry.line_rate.map(Rate::from_gbit);
+        node.assumed = entry.assumed;
+        node.note.clone_from(&entry.note);
+        node.origins.push(self.source.origin(TOOL, at.clone()));
+        self.add(node, at)?;
+        Ok(())
+    }
+
+    fn part(&self, key: &Spanned<String>, kind: Option<NodeKind>) -> Result<&'a Part, SystemError> {
+        self.parts.get(key.get_ref()).ok_or_else(|| {
+            let fits = |p: &&Part| kind.is_none() || p.kind.node_kind() == kind;
+            let fitting: Vec<&Part> = self.parts.iter().filter(fits).collect();
+            let asked = key.get_ref();
+            let like = similar(asked, &fitting);
+            let like = if like.is_empty() { String::new() } else { format!("; the nearest are {}", like.join(", ")) };
+            let message = format!(
+                "no part '{asked}' is known{like}; leave `part` out and give a kind, or take one of: {}",
+                listed(fitting.iter().map(|p| p.name.as_str()))
+            );
+            self.source.error(key.span(), message)
+        })
+    }
+
+    fn find(&self, name: &Spanned<String>) -> Result<NodeId, SystemError> {
+        self.names.get(name.get_ref()).copied().ok_or_else(|| unknown_node(self.source, name, &self.names))
+    }
+
+    /// Joins root complexes and host memory to their CPU, and ports to their card.
+    fn belonging(&mut self, name: &Spanned<String>, entry: &NodeEntry) -> Result<(), SystemError> {
+        let id = self.find(name)?;
+        let kind = self.builder.nodes()[id.index()].kind;
+        if let Some(of) = &entry.of {
+            let cpu = self.find(of)?;
+            let owner = self.builder.nodes()[cpu.index()].kind;
+            if owner != NodeKind::Cpu || !matches!(kind, NodeKind::RootComplex | NodeKind::Host) {
+                let message = "`of` joins a root complex or host memory to its CPU, as in of = \"cpu0\"";
+                return Err(self.source.error(of.span(), message));
+            }
+            self.on_die(cpu, id, of.span());
+        }
+        if let Some(card_name) = &entry.card {
+            let card = match self.names.get(card_name.get_ref()) {
+                Some(card) => *card,
+                None => {
+                    let mut card = Node::new(card_name.get_ref(), NodeKind::Card);
+                    card.part = entry.part.as_ref().map(|p| p.get_ref().clone());
+                    card.assumed = entry.assumed;
+                    card.origins.push(self.source.origin(TOOL, card_name.span()));
+                    self.add(card, card_name.span())?
+                }
+            };
+            if self.builder.nodes()[card.index()].kind != NodeKind::Card || card == id {
+                let message = format!("'{}' is no card; write a name that no node has", card_name.get_ref());
+                return Err(self.source.error(card_name.span(), message));
+            }
+            self.join(Link::new(card, id, LinkKind::OnCard), card_name.span());
+        }
+        Ok(())
+    }
+
+    fn on_die(&mut self, cpu: NodeId, id: NodeId, at: Range<usize>) {
+        self.package.insert(id, cpu);
+        if self.builder.nodes()[id.index()].kind == NodeKind::RootComplex {
+            self.root_complexes.entry(cpu).or_default().push(id);
+        }
+        let owner = self.builder.nodes()[cpu.index()].clone();
+        let node = self.builder.node_mut(id);
+        node.numa = node.numa.or(owner.numa);
+        node.cpus = node.cpus.take().or(owner.cpus);
+        self.join(Link::new(cpu, id, LinkKind::OnDie), at);
+    }
+
+    fn join(&mut self, mut link: Link, at: Range<usize>) {
+        link.origins.push(self.source.origin(TOOL, at));
+        self.builder.link(link);
+    }
+
+    /// A node that follows from its CPU: `cpu0` has `host0` and `rc0`.
+    fn of_cpu(&mut self, stem: &str, kind: NodeKind, cpu: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
+        let owner = &self.builder.nodes()[cpu.index()];
+        let short = owner.name.strip_prefix("cpu").map(|rest| format!("{stem}{rest}"));
+        let name = short.filter(|n| !self.names.contains_key(n)).unwrap_or_else(|| format!("{}-{stem}", owner.name));
+        let mut node = Node::new(name, kind);
+        node.assumed = owner.assumed;
+        node.origins.clone_from(&owner.origins);
+        let id = self.add(node, at.clone())?;
+        self.on_die(cpu, id, at);
+        Ok(id)
+    }
+
+    fn of_kind(&self, kind: NodeKind) -> BTreeSet<NodeId> {
+        let nodes = self.builder.nodes();
+        self.names.values().copied().filter(|id| nodes[id.index()].kind == kind).collect()
+    }
+
+    fn host_memories(&mut self) -> Result<(), SystemError> {
+        let given: BTreeSet<NodeId> =
+            self.of_kind(NodeKind::Host).iter().filter_map(|h| self.package.get(h)).copied().collect();
+        for cpu in self.of_kind(NodeKind::Cpu) {
+            if !given.contains(&cpu) {
+                self.of_cpu("host", NodeKind::Host, cpu, 0..0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The root complex that stands for an end of a PCIe link, where that end is a CPU.
+    fn pcie_end(&mut self, id: NodeId, at: Range<usize>) -> Result<NodeId, SystemError> {
+        if self.builder.nodes()[id.index()].kind != NodeKind::Cpu {
+            return Ok(id);
+        }
+        match self.root_complexes.get(&id).map(Vec::as_slice) {
+            None | Some([]) => self.of_cpu("rc", NodeKind::RootComplex, id, at),
+            Some([one]) => Ok(*one),
+            Some(several) => {
+                let names = listed(several.iter().map(|rc| self.builder.nodes()[rc.index()].name.as_str()));
+                let message = format!("this CPU has several root complexes; name the one meant: {names}");
+                Err(self.source.error(at, message))
+            }
+        }
+    }
+
+    fn link(&mut self, entry: &'a Spanned<LinkEntry>) -> Result<(), SystemError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        let [first, second] = &entry.between;
+        let (mut a, mut b) = (self.find(first)?, self.find(second)?);
+        let bundle = entry.bundles().next();
+        if usize::from(entry.pcie.is_some()) + usize::from(entry.smp.is_some()) + entry.bundles().count() != 1 {
+            let keys = FAMILIES.iter().map(|family| match family.label {
+                Label::Drawn(_) => format!("{} = true", family.key),
+                _ => format!("{} = 2", family.key),
+            });
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            let message = format!("a link needs exactly one of pcie = \"3.0 x16\", smp = \"qpi-haswell\", {keys}");
+            return Err(self.source.error(at, message));
+        }
+        if entry.pcie.is_none() && (entry.allowed.is_some() || entry.slot.is_some()) {
+            return Err(self.source.error(at, "`allowed` and `slot` belong to PCIe links"));
+        }
+        if bundle.is_none_or(|(interconnect, _)| interconnect != Interconnect::C2c) && entry.c2c_rate.is_some() {
+            return Err(self.source.error(at, "`c2c_rate` belongs to links with c2c = true"));
+        }
+        let mut part = None;
+        let kind = if let Some(running) = &entry.pcie {
+            a = self.pcie_end(a, first.span())?;
+            b = self.pcie_end(b, second.span())?;
+            self.pcie(a, b, running, entry)?
+        } else if let Some(smp) = &entry.smp {
+            part = self.smp_part(smp)?;
+            if [a, b].iter().any(|n| self.builder.nodes()[n.index()].kind != NodeKind::Cpu) {
+                return Err(self.source.error(at, "an inter-socket link joins two CPUs"));
+            }
+            LinkKind::Smp
+        } else {
+            LinkKind::Gpu(self.gpu_link(entry, a, b).map_err(|message| self.source.error(at.clone(), message))?)
+        };
+        if a == b {
+            return Err(self.source.error(at, format!("this link joins '{}' to itself", first.get_ref())));
+        }
+        self.once(a, b, &kind, at.clone())?;
+        let mut link = Link::new(a, b, kind);
+        link.part = part;
+        link.assumed = entry.assumed;
+        link.note.clone_from(&entry.note);
+        self.join(link, at);
+        Ok(())
+    }
+
+    /// The bundle that a link names, or what is wrong with it.
+    fn gpu_link(&self, entry: &LinkEntry, a: NodeId, b: NodeId) -> Result<GpuLink, String> {
+        let Some((interconnect, said)) = entry.bundles().next() else {
+            return Err("this link says nothing".to_owned());
+        };
+        let family = interconnect.family();
+        let mut bundle = match said {
+            BundleEntry::Words(words) => GpuLink::parse(interconnect, words).map_err(|e| e.to_string())?,
+            // a number that is not known, where a usual one can be taken
+            BundleEntry::Links(0) if family.usual.is_some() => GpuLink::new(interconnect),
+            BundleEntry::Links(links @ 1..) => GpuLink { links: Some(*links), ..GpuLink::new(interconnect) },
+            BundleEntry::There(_) if interconnect.is_single() => GpuLink::new(interconnect),
+            _ => {
+                return Err(format!(
+                    "a bundle of {} has at least one {}: {} = 1",
+                    family.title, family.link, family.key
+                ));
+            }
+        };
+        if interconnect == Interconnect::Nvlink {
+            let by_parts = || common_nvlink(self.part_of(a), self.part_of(b));
+            bundle.generation = bundle.generation.or(entry.nvlink_generation).or_else(by_parts);
+        }
+        if entry.c2c_rate.is_some_and(|gb| !gb.is_finite() || gb <= 0.0) {
+            return Err("`c2c_rate` is a rate in GB/s, above 0".to_owned());
+        }
+        bundle.rate = bundle.rate.or(entry.c2c_rate.map(Rate::from_gb));
+        Ok(bundle)
+    }
+
+    /// Refuses what a path could take only one of: a second link of a kind between two nodes, or a GPU at two NVSwitches.
+    fn once(&mut self, a: NodeId, b: NodeId, kind: &LinkKind, at: Range<usize>) -> Result<(), SystemError> {
+        let name = |id: NodeId| self.builder.nodes()[id.index()].name.clone();
+        let line = self.source.line(at.start);
+        if let Some(before) = self.joined.insert((a.min(b), a.max(b), kind.name()), line) {
+            let message = format!(
+                "'{}' and '{}' are joined by the link on line {before} already; write one link that stands for both",
+                name(a),
+                name(b)
+            );
+            return Err(self.source.error(at, message));
+        }
+        for (gpu, hub) in [(a, b), (b, a)] {
+            if self.builder.nodes()[hub.index()].kind != NodeKind::NvSwitch {
+                continue;
+            }
+            if let Some(other) = self.nvswitch.insert(gpu, hub) {
+                let message = format!(
+                    "'{}' is at '{}' already; write one nvswitch that stands for all chips, with all of the GPU's bricks",
+                    name(gpu),
+                    name(other)
+                );
+                return Err(self.source.error(at, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn smp_part(&self, key: &Spanned<String>) -> Result<Option<String>, SystemError> {
+        if key.get_ref() == "?" {
+            return Ok(None);
+        }
+        match self.parts.get(key.get_ref()) {
+            Some(part) if part.kind == PartKind::Smp => Ok(Some(part.name.clone())),
+            _ => {
+                let known = self.parts.iter().filter(|p| p.kind == PartKind::Smp).map(|p| p.name.as_str());
+                let message = format!(
+                    "no inter-socket part '{}' is known; write smp = \"?\" or one of: {}",
+                    key.get_ref(),
+                    listed(known)
+                );
+                Err(self.source.error(key.span(), message))
+            }
+        }
+    }
+
+    fn part_of(&self, id: NodeId) -> Option<&'a Part> {
+        let own = |id: NodeId| self.builder.nodes()[id.index()].part.as_deref();
+        // a root complex is part of its CPU
+        self.parts.get(own(id).or_else(|| own(*self.package.get(&id)?))?)
+    }
+
+    fn pcie(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        running: &Spanned<String>,
+        entry: &'a LinkEntry,
+    ) -> Result<LinkKind, SystemError> {
+        let width =
+            |text: &Spanned<String>| text.get_ref().parse::<PcieWidth>().map_err(|e| self.source.error(text.span(), e));
+        let runs = width(running)?;
+        let stated = entry.allowed.as_ref().map(width).transpose()?;
+        let slot = match &entry.slot {
+            Some(name) => self.slot(name)?,
+            None => None,
+        };
+        let allowed = stated.unwrap_or_else(|| common_width(self.part_of(a), self.part_of(b), slot));
+        if exceeds(runs.generation, allowed.generation) || exceeds(runs.lanes, allowed.lanes) {
+            let message = format!(
+                "the link runs at {runs}, but its ends and its slot allow {allowed}; correct one, or write `allowed`"
+            );
+            return Err(self.source.error(running.span(), message));
+        }
+        Ok(LinkKind::Pcie { running: runs, allowed, slot: entry.slot.as_ref().map(|s| s.get_ref().clone()) })
+    }
+
+    fn slot(&mut self, name: &'a Spanned<String>) -> Result<Option<&'a Slot>, SystemError> {
+        let line = self.source.line(name.span().start);
+        if let Some(before) = self.taken_slots.insert(name.get_ref(), line) {
+            let message = format!("slot '{}' is taken by the link on line {before}", name.get_ref());
+            return Err(self.source.error(name.span(), message));
+        }
+        if self.slots.is_empty() {
+            return Ok(None);
+        }
+        let slot = self.slots.get(name.get_ref().as_str()).copied();
+        slot.map(Some).ok_or_else(|| {
+            let known = listed(self.slots.keys().copied());
+            self.source.error(name.span(), format!("no slot '{}' in [[slots]]; there are: {known}", name.get_ref()))
+        })
+    }
+
+    /// Numbers the locality domains: by NUMA node where every root complex has one, else by CPU.
+    fn domains(&mut self) {
+        let by_cpu: HashMap<NodeId, u32> = self.of_kind(NodeKind::Cpu).into_iter().zip(0..).collect();
+        let all = self.of_kind(NodeKind::RootComplex);
+        let by_numa = all.iter().all(|rc| self.builder.nodes()[rc.index()].numa.is_some());
+        for rc in all {
+            let of_cpu = self.package.get(&rc).and_then(|cpu| by_cpu.get(cpu)).copied();
+            let node = self.builder.node_mut(rc);
+            node.domain = node.domain.or(if by_numa { node.numa } else { of_cpu });
+        }
+    }
+}
+
+/// Keys of up to three parts that somebody may have meant: a product's, else those that contain the words asked
+/// for or begin alike.
+fn similar<'p>(asked: &str, parts: &[&'p Part]) -> Vec<&'p str> {
+    // a key is short; no more than that is worth comparing
+    let asked: String = asked.to_lowercase().chars().take(64).collect();
+    if let Some(product) = parts.iter().find(|p| p.matching_words(&asked).is_some()) {
+        return vec![&product.name];
+    }
+    let keys = || parts.iter().map(|p| p.name.as_str());
+    let alike = |key: &str| key.chars().zip(asked.chars()).take_while(|(a, b)| a == b).count();
+    let contained = |key: &&str| asked.len() >= 2 && (key.contains(&asked) || asked.contains(*key));
+    let mut near: Vec<&str> = keys().filter(contained).collect();
+    let longest = keys().map(alike).max().unwrap_or(0);
+    if near.is_empty() && longest >= 2 {
+        near = keys().filter(|key| alike(key) == longest).collect();
+    }
+    near.truncate(3);
+    near
+}
+
+/// Says that no node has this name, and which do.
+pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
+    let known = listed(known.keys().map(String::as_str));
+    source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
+}
+
+/// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.
+fn finish(fabric: Fabric) -> Result<Fabric, peerlane_machine::fabric::FabricError> {
+    let upside_down: Vec<LinkId> = fabric
+        .ids()
+        .filter_map(|id| fabric.upstream(id).filter(|(link, _)| fabric.link(*link).a == id).map(|(link, _)| link))
+        .collect();
+    let locality: Vec<_> = [NodeKind::Gpu, NodeKind::Nic]
+        .into_iter()
+        .flat_map(|kind| fabric.of_kind(kind))
+        .map(|id| {
+            let sources = [Some(id), Some(fabric.tree_top(id)), fabric.package(id)];
+            let nodes = || sources.into_iter().flatten().map(|n| fabric.node(n));
+            (id, nodes().find_map(|n| n.numa), nodes().find_map(|n| n.cpus.clone()))
+        })
+        .collect();
+    let mut builder = fabric.into_builder();
+    for id in upside_down {
+        let link = builder.link_mut(id);
+        std::mem::swap(&mut link.a, &mut link.b);
+    }
+    for (id, numa, cpus) in locality {
+        let node = builder.node_mut(id);
+        (node.numa, node.cpus) = (numa, cpus);
+    }
+    builder.build()
+}

@@ -1,0 +1,257 @@
+//! Numbers, classes and statements of a system file → what the machine is known to do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use toml::Spanned;
+
+use super::file::{
+    CurveEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, StatementEntry, SystemFile, Topology,
+};
+use super::source::Source;
+use super::{SystemError, fabric};
+use crate::evidence::scan_text;
+use peerlane_machine::curve::{Curve, Series};
+use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fact::{Fact, P2pStatus, RateRow, RateTable};
+use peerlane_machine::machine::{Machine, Observed, Statement};
+use peerlane_machine::matrix::Matrix;
+use peerlane_machine::origin::Warning;
+use peerlane_machine::units::{Bytes, Rate};
+
+/// What published figures say they come from.
+const PUBLISHED: &str = "published figures";
+
+/// Adds everything that a file says of what its machine does.
+pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine) -> Result<(), SystemError> {
+    let reading = Reading::new(source, machine);
+    let (classes, evidence, warnings) = system.topology.as_ref().map(|t| reading.topology(t)).unwrap_or_default();
+    let matrices = system.published.iter().map(|e| reading.published(e)).collect::<Result<_, _>>()?;
+    let statements = system.statements.iter().map(|e| reading.statement(e)).collect::<Result<_, _>>()?;
+    let rates = system.rates.iter().map(|e| reading.rates(e)).collect::<Result<_, _>>()?;
+    let curves = system.curves.iter().map(|e| reading.curve(e)).collect::<Result<_, _>>()?;
+    let p2p = reading.p2p(&system.p2p)?;
+    machine.stated_classes = classes;
+    machine.evidence = evidence;
+    machine.warnings = warnings;
+    machine.matrices = matrices;
+    machine.statements = statements;
+    machine.rates = rates;
+    machine.curves = curves;
+    machine.p2p = p2p;
+    Ok(())
+}
+
+type Classes = Option<(peerlane_machine::fact::ClassMatrix, peerlane_machine::origin::Origin)>;
+
+struct Reading<'a> {
+    source: &'a Source<'a>,
+    names: HashMap<String, NodeId>,
+    gpus: Vec<(String, NodeId)>,
+}
+
+impl<'a> Reading<'a> {
+    fn new(source: &'a Source<'a>, machine: &Machine) -> Self {
+        let fabric = &machine.fabric;
+        let name = |id: NodeId| fabric.node(id).name.clone();
+        Reading {
+            source,
+            names: fabric
+                .ids()
+                .flat_map(|id| std::iter::once(name(id)).chain(fabric.node(id).aliases.clone()).map(move |n| (n, id)))
+                .collect(),
+            gpus: fabric.of_kind(NodeKind::Gpu).map(|id| (name(id), id)).collect(),
+        }
+    }
+
+    /// The name of a node, or `host`.
+    fn end(&self, name: &Spanned<String>) -> Result<String, SystemError> {
+        if name.get_ref() == "host" || self.names.contains_key(name.get_ref()) {
+            Ok(name.get_ref().clone())
+        } else {
+            Err(fabric::unknown_node(self.source, name, &self.names))
+        }
+    }
+
+    fn topology(&self, topology: &Topology) -> (Classes, Vec<peerlane_machine::fact::Evidence>, Vec<Warning>) {
+        let at = topology.matrix.span();
+        let mut found = scan_text(&self.source.excerpt(topology.matrix.get_ref(), at.clone()));
+        found.evidence.retain(|e| matches!(e.fact, Fact::Classes(_)));
+        let classes = found.evidence.first().and_then(|e| match &e.fact {
+            Fact::Classes(classes) => Some((classes.clone(), e.origin.clone())),
+            _ => None,
+        });
+        if classes.is_none() {
+            let message = "no class matrix as `nvidia-smi topo -m` prints it was found here".to_owned();
+            found.warnings.push(Warning { origin: Some(self.source.origin(super::TOOL, at)), message });
+        }
+        (classes, found.evidence, found.warnings)
+    }
+
+    fn published(&self, entry: &PublishedEntry) -> Result<Observed, SystemError> {
+        let at = entry.matrix.span();
+        let names = |given: &Option<Vec<Spanned<String>>>| match given {
+            Some(names) => names.iter().map(|n| self.end(n)).collect(),
+            None => Ok(self.gpus.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()),
+        };
+        let (rows, cols) = (names(&entry.rows)?, names(&entry.cols)?);
+        let values = self.cells(entry.matrix.get_ref(), at.clone(), &rows, cols.len())?;
+        let matrix = Matrix {
+            quantity: entry.quantity,
+            direction: entry.direction,
+            p2p: entry.p2p,
+            op: entry.op,
+            engine: entry.engine,
+            unit: entry.unit,
+            size: entry.size.map(Bytes),
+            rows,
+            cols,
+            values,
+            title: entry.title.clone(),
+        };
+        let origin = self.source.origin(PUBLISHED, at);
+        let known_cause = entry.known_cause.clone();
+        Ok(Observed { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })
+    }
+
+    /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.
+    fn cells(
+        &self,
+        text: &str,
+        at: Range<usize>,
+        rows: &[String],
+        cols: usize,
+    ) -> Result<Vec<Vec<Option<f64>>>, SystemError> {
+        let first = self.source.content_line(at.clone());
+        let mut values = Vec::new();
+        for (line, number) in text.lines().zip(first..).filter(|(line, _)| !line.trim().is_empty()) {
+            let mut row = Vec::new();
+            for word in line.split_whitespace() {
+                row.push(match word {
+                    "X" | "-" | "N/A" => None,
+                    _ => Some(word.parse().ok().filter(is_amount).ok_or_else(|| {
+                        self.source.refuse(format!("line {number}: '{word}' is no number from 0 on, nor X, - or N/A"))
+                    })?),
+                });
+            }
+            if row.len() != cols {
+                let message = format!("line {number}: {} numbers in this row, where {cols} are due", row.len());
+                return Err(self.source.refuse(message));
+            }
+            values.push(row);
+        }
+        if values.len() != rows.len() {
+            let due = rows.join(", ");
+            let message = format!("{} rows, where {} are due ({due}); give `rows`", values.len(), rows.len());
+            return Err(self.source.error(at, message));
+        }
+        Ok(values)
+    }
+
+    fn statement(&self, entry: &Spanned<StatementEntry>) -> Result<Statement, SystemError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        let ends = |names: &[Spanned<String>]| names.iter().map(|n| self.end(n)).collect::<Result<Vec<_>, _>>();
+        let (low, high) = match (entry.value, entry.low, entry.high) {
+            (Some(value), None, None) => (value, value),
+            (None, Some(low), Some(high)) if low <= high => (low, high),
+            _ => {
+                return Err(self.source.error(at, "a statement needs `value`, or `low` and `high` with low <= high"));
+            }
+        };
+        if !is_amount(&low) || !is_amount(&high) {
+            return Err(self.source.error(at, "the numbers of a statement are finite, and not below 0"));
+        }
+        Ok(Statement {
+            text: entry.text.clone(),
+            quantity: entry.quantity,
+            direction: entry.direction,
+            p2p: entry.p2p,
+            from: ends(&entry.from)?,
+            to: ends(&entry.to)?,
+            low,
+            high,
+            unit: entry.unit,
+        })
+    }
+
+    fn rates(&self, entry: &Spanned<RatesEntry>) -> Result<(RateTable, peerlane_machine::origin::Origin), SystemError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        let mut table = RateTable {
+            word_columns: entry.words.clone(),
+            rate_columns: entry.columns.clone(),
+            rows: Vec::with_capacity(entry.rows.len()),
+        };
+        for row in &entry.rows {
+            let (span, row) = (row.span(), row.get_ref());
+            let due = (entry.words.len(), entry.columns.len());
+            if (row.words.len(), row.values.len()) != due {
+                let message = format!("a row of this table has {} words and {} values", due.0, due.1);
+                return Err(self.source.error(span, message));
+            }
+            let rate = |v: &f64| Some(*v).filter(is_amount).and_then(|v| entry.unit.rate(v));
+            let rates: Vec<Option<Rate>> = row.values.iter().map(rate).collect();
+            table.rows.push(RateRow { words: row.words.clone(), rates, line: self.source.line(span.start) });
+        }
+        Ok((table, self.source.origin(PUBLISHED, at)))
+    }
+
+    fn curve(&self, entry: &Spanned<CurveEntry>) -> Result<(Curve, peerlane_machine::origin::Origin), SystemError> {
+        let (at, entry) = (entry.span(), entry.get_ref());
+        if let Some(short) = entry.series.iter().find(|s| s.values.len() != entry.sizes.len()) {
+            let (has, due) = (short.values.len(), entry.sizes.len());
+            let message = format!("'{}' has {has} values, where there are {due} sizes", short.name);
+            return Err(self.source.error(at, message));
+        }
+        let finite = |v: &f64| Some(*v).filter(is_amount);
+        let series = entry.series.iter().map(|s| Series {
+            name: s.name.clone(),
+            unit: s.unit,
+            values: s.values.iter().map(finite).collect(),
+        });
+        let curve = Curve {
+            what: entry.what.clone(),
+            ends: entry.ends.clone(),
+            sizes: entry.sizes.iter().copied().map(Bytes).collect(),
+            series: series.collect(),
+            settings: entry.settings.clone(),
+        };
+        Ok((curve, self.source.origin(PUBLISHED, at)))
+    }
+
+    fn p2p(&self, entries: &[PeerEntry]) -> Result<BTreeMap<(NodeId, NodeId), P2pStatus>, SystemError> {
+        let mut all = BTreeMap::new();
+        let node = |name: &Spanned<String>| {
+            self.names.get(name.get_ref()).copied().ok_or_else(|| fabric::unknown_node(self.source, name, &self.names))
+        };
+        for entry in entries {
+            let status = match entry.status {
+                PeerAnswer::Yes => P2pStatus::Ok,
+                PeerAnswer::No => P2pStatus::NotSupported,
+            };
+            let mut set = |a, b| {
+                if a != b {
+                    all.insert((a, b), status);
+                    all.insert((b, a), status);
+                }
+            };
+            match &entry.pairs {
+                Some(pairs) => {
+                    for [a, b] in pairs {
+                        set(node(a)?, node(b)?);
+                    }
+                }
+                None => {
+                    for (_, a) in &self.gpus {
+                        self.gpus.iter().for_each(|(_, b)| set(*a, *b));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Whether a number can be a rate or a time.
+fn is_amount(value: &f64) -> bool {
+    value.is_finite() && *value >= 0.0
+}

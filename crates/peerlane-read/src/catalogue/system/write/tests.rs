@@ -1,0 +1,137 @@
+//! What is written reads back as the same machine.
+
+use super::*;
+use crate::catalogue::{read_system, system, system_names, vendor_of};
+use peerlane_machine::fabric::PathClass;
+use peerlane_machine::machine::MachineKind;
+
+fn classes(machine: &Machine) -> Vec<(String, String, Option<PathClass>)> {
+    let fabric = &machine.fabric;
+    let devices = fabric.devices();
+    let name = |id: NodeId| fabric.node(id).name.clone();
+    devices
+        .iter()
+        .flat_map(|a| devices.iter().map(move |b| (*a, *b)))
+        .map(|(a, b)| (name(a), name(b), fabric.class(a, b)))
+        .collect()
+}
+
+fn links(machine: &Machine) -> Vec<String> {
+    let fabric = &machine.fabric;
+    let name = |id: NodeId| &fabric.node(id).name;
+    let mut all: Vec<String> = fabric
+        .links()
+        .iter()
+        // within a package and on a card they follow from the nodes
+        .filter(|l| !matches!(l.kind, LinkKind::OnDie | LinkKind::OnCard))
+        .map(|l| format!("{} {} {:?} {:?} {} {:?}", name(l.a), name(l.b), l.kind, l.part, l.assumed, l.note))
+        .collect();
+    all.sort();
+    all
+}
+
+fn nodes(machine: &Machine) -> Vec<Node> {
+    let mut all = machine.fabric.nodes().to_vec();
+    for (node, id) in all.iter_mut().zip(machine.fabric.ids()) {
+        node.origins.clear();
+        // a part that is written names its vendor
+        node.vendor = vendor_of(&machine.fabric, Parts::embedded(), id);
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
+}
+
+/// The file of a machine, and that it reads back as the same machine.
+fn written(first: &Machine) -> String {
+    let name = &first.name;
+    let text = write_system(first).unwrap();
+    let again = read_system(&text, name).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(classes(first), classes(&again), "{name}");
+    assert_eq!(links(first), links(&again), "{name}");
+    assert_eq!(nodes(first), nodes(&again), "{name}");
+    let order = |m: &Machine| m.fabric.devices().iter().map(|id| m.fabric.node(*id).name.clone()).collect::<Vec<_>>();
+    assert_eq!(order(first), order(&again), "{name}");
+    // a program's matrix may be of more than the machine's nodes; a file has no names for those
+    let named = |m: &Matrix| m.rows.iter().chain(&m.cols).all(|n| n == "host" || first.fabric.find(n).is_some());
+    let matrices = |m: &Machine| m.matrices.iter().map(|o| o.matrix.clone()).filter(named).collect::<Vec<_>>();
+    assert_eq!(matrices(first), matrices(&again), "{name}");
+    assert_eq!(first.statements, again.statements, "{name}");
+    let curves = |m: &Machine| m.curves.iter().map(|(c, _)| c.clone()).collect::<Vec<_>>();
+    assert_eq!(curves(first), curves(&again), "{name}");
+    let rates = |m: &Machine| m.rates.iter().flat_map(|(t, _)| t.rows.clone()).map(|r| r.rates).collect::<Vec<_>>();
+    assert_eq!(rates(first), rates(&again), "{name}");
+    assert_eq!(first.p2p, again.p2p, "{name}");
+    assert_eq!(first.slots, again.slots, "{name}");
+    assert_eq!(first.facts, again.facts, "{name}");
+    let words = |m: &Machine| (m.title.clone(), m.source.clone(), m.notes.clone(), m.unknown.clone());
+    assert_eq!(words(first), words(&again), "{name}");
+    let cells = |m: &Machine| m.stated_classes.as_ref().map(|(c, _)| (c.rows.clone(), c.cells.clone()));
+    assert_eq!(cells(first), cells(&again), "{name}");
+    text
+}
+
+#[test]
+fn the_catalogue_survives_writing_and_reading() {
+    for name in system_names() {
+        let first = system(name).unwrap().unwrap();
+        let again = read_system(&written(&first), name).unwrap();
+        assert_eq!(first.assumptions, again.assumptions, "{name}");
+    }
+}
+
+#[test]
+fn captures_survive_writing_and_reading() {
+    for folder in ["h200x4-vm", "h200x2-vm"] {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures").join(folder);
+        for machine in crate::assemble::assemble(crate::evidence::read_path(&path).unwrap()) {
+            written(&machine);
+        }
+    }
+}
+
+#[test]
+fn a_file_is_laid_out_as_people_write_it() {
+    let text = written(&system("7gforce").unwrap().unwrap());
+    for piece in
+        ["notes = [\n    \"", "\n[nodes]\ncpu0 = { part = \"", "\n\n[[links]]\nbetween = [\"", "matrix = \"\"\"\n"]
+    {
+        assert!(text.contains(piece), "no {piece} in\n{text}");
+    }
+}
+
+#[test]
+fn gaps_and_sentences_stand_in_one_list() {
+    let mut machine = system("7gforce").unwrap().unwrap();
+    for gaps in [vec![Gap::SwitchChips], vec![Gap::SwitchChips, Gap::Stated("the slots".to_owned())]] {
+        machine.unknown = gaps;
+        let again = read_system(&write_system(&machine).unwrap(), "x").unwrap();
+        assert!(machine.unknown.iter().all(|gap| again.unknown.contains(gap)), "{:?}", again.unknown);
+        assert_eq!(machine.unknown.len(), again.unknown.len());
+    }
+}
+
+#[test]
+fn odd_names_are_quoted() {
+    let mut builder = peerlane_machine::fabric::FabricBuilder::new();
+    let mut node = Node::new("a \"b\"\u{7f}.c", NodeKind::Gpu);
+    node.note = Some("line\nbreak\t\\".into());
+    builder.node(node);
+    let machine = Machine::new("x\u{1}", MachineKind::Captured, builder.build().unwrap());
+    let again = read_system(&write_system(&machine).unwrap(), "x").unwrap();
+    assert_eq!(again.name, "x\u{1}");
+    assert_eq!(again.fabric.nodes()[0].name, "a \"b\"\u{7f}.c");
+    assert_eq!(again.fabric.nodes()[0].note, machine.fabric.nodes()[0].note);
+}
+
+#[test]
+fn a_c2c_rate_survives() {
+    let text = |kind: &str| {
+        let nodes = "cpu0 = { kind = \"cpu\" }\nGPU0 = { kind = \"gpu\" }";
+        format!("name = \"m\"\n[nodes]\n{nodes}\n[[links]]\nbetween = [\"cpu0\", \"GPU0\"]\n{kind}\n")
+    };
+    let first = read_system(&text("c2c = true\nc2c_rate = 345.0"), "m").unwrap();
+    assert!(links(&first)[0].contains("345"), "{:?}", links(&first));
+    written(&first);
+    assert!(read_system(&text("c2c = true\nc2c_rate = 0.0"), "m").is_err());
+    assert!(read_system(&text("nvlink = 1\nc2c_rate = 3.0"), "m").is_err());
+}

@@ -1,0 +1,185 @@
+//! Reads the output of CUDA's `deviceQuery`: the devices, and which can access which.
+
+use super::limits::MAX_DEVICES as MAX_LISTED;
+use super::p2p_test::{AccessPairs, MAX_DEVICES, access_matrix};
+use super::{Fact, Found, GpuFacts, Text};
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::units::Bytes;
+
+const TOOL: &str = "deviceQuery";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut run = Run::default();
+    let mut access = AccessPairs::new();
+    let mut access_lines = None;
+    for (i, line) in text.iter() {
+        let line = line.trim();
+        if let Some(count) = detected(line) {
+            run.flush(text, found);
+            run.detected = Some((count, i));
+        } else if let Some(gpu) = device(line) {
+            if run.gpus.last().is_some_and(|before| before.index >= gpu.index) {
+                run.flush(text, found);
+            }
+            run.first = if run.gpus.is_empty() { i } else { run.first };
+            if run.gpus.len() <= MAX_LISTED {
+                run.gpus.push(gpu);
+            }
+            (run.last, run.open) = (i, true);
+        } else if run.open {
+            if run.gpus.last_mut().is_some_and(|gpu| field(line, gpu)) {
+                run.last = i;
+            }
+            // the last line of a block
+            run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
+        }
+        match peer_access(line) {
+            Some((from, to, can)) => {
+                access.insert((from, to), can);
+                access_lines = Some((access_lines.map_or(i, |(first, _)| first), i));
+            }
+            None if !line.is_empty() => flush_access(text, &mut access, &mut access_lines, found),
+            None => {}
+        }
+    }
+    run.flush(text, found);
+    flush_access(text, &mut access, &mut access_lines, found);
+}
+
+fn flush_access(text: &Text, pairs: &mut AccessPairs, lines: &mut Option<(usize, usize)>, found: &mut Found) {
+    if let Some((first, last)) = lines.take() {
+        let matrix = access_matrix(&std::mem::take(pairs));
+        found.push(text, TOOL, text.numbers(first, last), Fact::P2p(matrix));
+    }
+}
+
+/// The devices of one run.
+#[derive(Default)]
+struct Run {
+    gpus: Vec<GpuFacts>,
+    first: usize,
+    last: usize,
+    /// Whether lines still belong to the last device.
+    open: bool,
+    /// How many devices the run says it detected, and where.
+    detected: Option<(usize, usize)>,
+}
+
+impl Run {
+    fn flush(&mut self, text: &Text, found: &mut Found) {
+        let run = std::mem::take(self);
+        if run.gpus.is_empty() {
+            return;
+        }
+        if let Some((count, line)) = run.detected.filter(|(count, _)| *count != run.gpus.len()) {
+            let message = format!("{} of {count} detected devices are listed", run.gpus.len());
+            found.warn(text, TOOL, text.numbers(line, run.last), message);
+        }
+        found.push(text, TOOL, text.numbers(run.first, run.last), Fact::Gpus(run.gpus));
+    }
+}
+
+/// `Detected 4 CUDA Capable device(s)`.
+fn detected(line: &str) -> Option<usize> {
+    line.strip_prefix("Detected ")?.split_once(" CUDA Capable device")?.0.parse().ok()
+}
+
+/// `Device 0: "NAME"`.
+fn device(line: &str) -> Option<GpuFacts> {
+    let (index, name) = line.strip_prefix("Device ")?.split_once(": \"")?;
+    let name = name.strip_suffix('"')?;
+    Some(GpuFacts { index: Some(index.parse().ok()?), name: Some(name.to_owned()), ..GpuFacts::default() })
+}
+
+/// Takes one line of a device's block; false where it says nothing that is kept.
+fn field(line: &str, gpu: &mut GpuFacts) -> bool {
+    let Some((label, value)) = line.split_once(':') else { return false };
+    let value = value.trim();
+    match label.trim() {
+        "CUDA Capability Major/Minor version number" => {
+            gpu.compute_capability = value.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        }
+        "Total amount of global memory" => {
+            let bytes = value.split_once('(').and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+            gpu.memory = bytes.map(Bytes);
+        }
+        "Device PCI Domain ID / Bus ID / location ID" | "Device PCI Bus ID / PCI location ID" => {
+            gpu.address = address(value);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// `2 / 1 / 0`: domain, bus and device in decimal; old releases print no domain, where only 0 was possible.
+fn address(value: &str) -> Option<PciAddress> {
+    let numbers: Vec<u32> = value.split('/').map(|n| n.trim().parse()).collect::<Result<_, _>>().ok()?;
+    let (domain, bus, device) = match numbers.as_slice() {
+        [domain, bus, device] => (*domain, *bus, *device),
+        [bus, device] => (0, *bus, *device),
+        _ => return None,
+    };
+    let device = u8::try_from(device).ok().filter(|d| *d < 32)?;
+    Some(PciAddress { domain, bus: u8::try_from(bus).ok()?, device, function: 0 })
+}
+
+/// `> Peer access from NAME (GPU0) -> NAME (GPU1) : Yes`.
+fn peer_access(line: &str) -> Option<(u32, u32, bool)> {
+    let (pair, answer) = line.strip_prefix("> Peer access from ")?.rsplit_once(':')?;
+    let (from, to) = pair.split_once(" -> ")?;
+    let number = |end: &str| {
+        let number = end.trim_end().strip_suffix(')')?.rsplit_once("(GPU")?.1;
+        number.parse().ok().filter(|n| *n < MAX_DEVICES)
+    };
+    let can = match answer.trim() {
+        "Yes" => true,
+        "No" => false,
+        _ => return None,
+    };
+    Some((number(from)?, number(to)?, can))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::P2pStatus;
+    use super::super::testing::scanned;
+    use super::*;
+
+    #[test]
+    fn a_device_and_its_peers() {
+        let found = scanned(
+            scan,
+            "Detected 2 CUDA Capable device(s)\n\nDevice 0: \"Card\"\n\
+             CUDA Capability Major/Minor version number:    6.1\n\
+             Total amount of global memory:                 8192 MBytes (8589934592 bytes)\n\
+             Memory Clock rate:                             715 Mhz\n\
+             Memory Bus Width:                              256-bit\n\
+             Concurrent copy and kernel execution:          Yes with 2 copy engine(s)\n\
+             Device PCI Domain ID / Bus ID / location ID:   10 / 25 / 3\n\
+             Compute Mode:\n\n\
+             > Peer access from Card (GPU0) -> Card (GPU1) : No\n\
+             > Peer access from Card (GPU1) -> Card (GPU0) : Yes\n",
+        );
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
+        let gpu = &gpus[0];
+        assert_eq!(gpu.address.unwrap().to_string(), "000a:19:03.0");
+        assert_eq!((gpu.memory, gpu.compute_capability), (Some(Bytes(8 << 30)), Some((6, 1))));
+        let Fact::P2p(p2p) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(p2p.cells, [[None, Some(P2pStatus::NotSupported)], [Some(P2pStatus::Ok), None]]);
+        assert_eq!(found.warnings.len(), 1, "one device is missing");
+    }
+
+    #[test]
+    fn an_address_without_domain() {
+        let found = scanned(scan, "Device 0: \"Old\"\n  Device PCI Bus ID / PCI location ID:           2 / 0\n");
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!() };
+        assert_eq!(gpus[0].address.unwrap().to_string(), "0000:02:00.0");
+        assert_eq!(address("300 / 0"), None);
+    }
+
+    #[test]
+    fn two_runs_are_two_facts() {
+        let found = scanned(scan, "Device 0: \"A\"\nDevice 1: \"A\"\nDevice 0: \"B\"\nDevice 0: Unquoted\n");
+        assert_eq!(found.evidence.len(), 2);
+    }
+}

@@ -1,0 +1,315 @@
+//! The blocks of `lspci -v`, `-vv` and `-vvv`, and the lines of plain `lspci`.
+//!
+//! A document may show single devices among prose: all of one text make one list. Bridges name the
+//! buses behind them, so that a whole `lspci -vvv` yields the tree too.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::words::pcie_width;
+use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
+use super::{CLASSES, named};
+use peerlane_machine::fabric::PciAddress;
+
+const TOOL: &str = "lspci -vvv";
+const LIST_TOOL: &str = "lspci";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut list = List::default();
+    let mut acs: Option<(usize, usize, AcsLines)> = None;
+    let mut i = 0;
+    while i < text.len() {
+        let line = text.line(i);
+        let Some(device) = header(line) else {
+            if let Some(control) = acs_of_no_device(line) {
+                let (first, _, mut lines) = acs.unwrap_or((i, i, AcsLines::default()));
+                lines.functions = lines.functions.saturating_add(1);
+                lines.redirecting = lines.redirecting.saturating_add(u32::from(redirects(control)));
+                acs = Some((first, i, lines));
+            }
+            i += 1;
+            continue;
+        };
+        if device.address.is_some_and(|a| list.seen.contains(&a)) {
+            // another machine, or the same at another time
+            list.push(text, found);
+            list = List::default();
+        }
+        // all configuration space reads as ones
+        if line.contains("(rev ff)") && (device.is_gpu() || device.is_nic()) {
+            let address = device.address.map(|a| a.to_string()).unwrap_or_default();
+            let message = format!(
+                "{address} does not answer (revision and header read as ff): it has fallen off the bus or sleeps; see dmesg"
+            );
+            found.warn(text, TOOL, text.numbers(i, i), message);
+        }
+        let first = i;
+        let mut block = Block { device: PciDevice { line: i as u32 + 1, ..device }, ..Block::default() };
+        i += 1;
+        while indent(text.line(i)) > indent(line) && !text.line(i).trim().is_empty() {
+            block.field(text.line(i).trim());
+            i += 1;
+        }
+        list.detailed |= i > first + 1;
+        list.seen.extend(block.device.address);
+        list.lines = Some((list.lines.map_or(first, |(a, _)| a), i - 1));
+        list.blocks.push(block);
+    }
+    list.push(text, found);
+    if let Some((first, last, lines)) = acs {
+        found.push(text, TOOL, text.numbers(first, last), Fact::Acs(lines));
+    }
+}
+
+/// What stands behind `ACSCtl:` on a line that no device's block holds, as `grep` leaves it.
+fn acs_of_no_device(line: &str) -> Option<&str> {
+    let control = line.trim_start_matches(['>', ' ', '\t']).strip_prefix("ACSCtl:")?;
+    control.contains("SrcValid").then_some(control)
+}
+
+fn redirects(control: &str) -> bool {
+    control.contains("ReqRedir+") || control.contains("CmpltRedir+")
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// `c1:00.0 VGA compatible controller [0300]: NVIDIA Corporation … [10de:26b1] (rev a1)`
+fn header(line: &str) -> Option<PciDevice> {
+    let (address, rest) = line.trim_start().split_once(' ')?;
+    if !(7..=16).contains(&address.len()) || !address.contains('.') {
+        return None;
+    }
+    let address: PciAddress = address.parse().ok()?;
+    let (class, rest) = rest.split_once(": ")?;
+    let class = class_code(class.trim())?;
+    let named = named(rest);
+    // boards' management controllers show pictures too: a display controller counts only with a known vendor
+    let known = class >> 8 != 0x03 || named.vendor.is_some();
+    let role = if class == 0x0604 { PciRole::Bridge } else { PciRole::Endpoint };
+    Some(PciDevice {
+        address: Some(address),
+        class: Some(class << 8).filter(|_| known),
+        vendor: named.vendor,
+        device: named.device,
+        name: named.name,
+        ..PciDevice::new(role)
+    })
+}
+
+/// The 16-bit code of `3D controller [0302]`, `3D controller` or `0302`.
+fn class_code(text: &str) -> Option<u32> {
+    let four = |t: &str| u32::from_str_radix(t, 16).ok().filter(|_| t.len() == 4);
+    let in_brackets = text.strip_suffix(']').and_then(|t| t.rsplit_once('[')).and_then(|(_, code)| four(code));
+    let by_name = || CLASSES.iter().find(|(name, _)| *name == text).map(|(_, code)| *code);
+    in_brackets.or_else(|| four(text)).or_else(by_name)
+}
+
+/// Parts of a block whose words mean something only there.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Section {
+    DeviceControl,
+    #[default]
+    Other,
+}
+
+/// One device with what its block says of the buses behind it.
+struct Block {
+    device: PciDevice,
+    section: Section,
+    secondary: Option<u8>,
+    root_port: bool,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Block { device: PciDevice::new(PciRole::Endpoint), section: Section::Other, secondary: None, root_port: false }
+    }
+}
+
+impl Block {
+    fn field(&mut self, line: &str) {
+        let device = &mut self.device;
+        let (key, value) = line.split_once(':').unwrap_or((line, ""));
+        match key {
+            "LnkCap" => device.capable = pcie_width(after(value, "Speed "), after(value, "Width ")),
+            "LnkSta" => device.running = pcie_width(after(value, "Speed "), after(value, "Width ")),
+            "DevCtl" => self.section = Section::DeviceControl,
+            "DevSta" | "DevCap" | "Capabilities" => self.section = Section::Other,
+            "ACSCap" => device.acs.get_or_insert_default().capable = value.contains("ReqRedir+"),
+            "ACSCtl" => {
+                let acs: &mut Acs = device.acs.get_or_insert_default();
+                acs.request_redirect = value.contains("ReqRedir+");
+                acs.completion_redirect = value.contains("CmpltRedir+");
+            }
+            "NUMA node" => device.numa = value.trim().parse().ok(),
+            "Bus" => {
+                self.secondary = u8::from_str_radix(after(value, "secondary="), 16).ok();
+            }
+            _ => {}
+        }
+        if key == "Capabilities" && value.contains("Root Port") {
+            self.root_port = true;
+        }
+        if line.contains(", prefetchable)") {
+            device.bar_bytes = device.bar_bytes.max(size(after(line, "[size=")));
+        }
+        if self.section == Section::DeviceControl {
+            let bytes = |word| after(line, word).parse().ok();
+            device.max_payload = bytes("MaxPayload ").or(device.max_payload);
+            device.max_read_request = bytes("MaxReadReq ").or(device.max_read_request);
+            if line.contains("RlxdOrd") {
+                device.relaxed_ordering = Some(line.contains("RlxdOrd+"));
+            }
+        }
+    }
+}
+
+/// The word after a mark, up to a space, comma or bracket; empty where there is none.
+fn after<'a>(text: &'a str, mark: &str) -> &'a str {
+    let rest = text.split_once(mark).map_or("", |(_, rest)| rest);
+    rest.split([' ', ',', ']', '(']).next().unwrap_or_default()
+}
+
+/// Bytes of `64G`, `16M`, `512K`, `128`.
+fn size(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// The blocks of one text.
+#[derive(Default)]
+struct List {
+    blocks: Vec<Block>,
+    seen: HashSet<PciAddress>,
+    lines: Option<(usize, usize)>,
+    detailed: bool,
+}
+
+impl List {
+    fn push(self, text: &Text, found: &mut Found) {
+        let Some((first, last)) = self.lines else { return };
+        let tool = if self.detailed { TOOL } else { LIST_TOOL };
+        found.push(text, tool, text.numbers(first, last), Fact::Pci(tree(self.blocks)));
+    }
+}
+
+/// Hangs devices below the bridges whose secondary bus they are on, and root ports below host bridges.
+fn tree(mut blocks: Vec<Block>) -> PciTree {
+    let has_buses = blocks.iter().any(|b| b.secondary.is_some());
+    if !has_buses {
+        let devices = blocks.into_iter().map(|b| b.device).collect();
+        return PciTree { devices, bridges_are_switches: false, has_tree: false };
+    }
+    // a bridge's secondary bus has a higher number than its own, so parents come first
+    blocks.sort_by_key(|b| b.device.address);
+    let mut tree = PciTree::default();
+    let mut above: HashMap<(u32, u8), usize> = HashMap::new();
+    let is_top = |b: &Block| b.root_port || b.device.class == Some(0x06_0000);
+    let roots: HashSet<(u32, u8)> =
+        blocks.iter().filter(|b| is_top(b)).filter_map(|b| b.device.address.map(|a| (a.domain, a.bus))).collect();
+    for Block { mut device, secondary, .. } in blocks {
+        let Some(address) = device.address else { continue };
+        let bus = (address.domain, address.bus);
+        if !above.contains_key(&bus) && roots.contains(&bus) {
+            above.insert(bus, tree.devices.len());
+            let name = Some(format!("PCI bus {:04x}:{:02x}", bus.0, bus.1));
+            tree.devices.push(PciDevice { name, line: device.line, ..PciDevice::new(PciRole::HostBridge) });
+        }
+        device.parent = above.get(&bus).copied();
+        if let Some(secondary) = secondary.filter(|s| *s > address.bus) {
+            above.entry((address.domain, secondary)).or_insert(tree.devices.len());
+        }
+        tree.devices.push(device);
+    }
+    // a few blocks of a document are no tree
+    let mut ends = tree.devices.iter().filter(|d| d.is_gpu() || d.is_nic()).peekable();
+    tree.has_tree = ends.peek().is_some() && ends.all(|d| d.parent.is_some());
+    tree
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Found {
+        let mut found = Found::default();
+        scan(&Text::new("x", text.as_bytes()), &mut found);
+        found
+    }
+
+    fn first(found: &Found) -> &PciTree {
+        match &found.evidence[0].fact {
+            Fact::Pci(tree) => tree,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_gpu_idle_and_its_bridge() {
+        let found = read(
+            "$ lspci -vvv
+00:01.1 PCI bridge: Intel Corporation Device 1234 (rev 01) (prog-if 00 [Normal decode])
+\tBus: primary=00, secondary=c1, subordinate=c1, sec-latency=0
+\tCapabilities: [58] Express (v2) Root Port (Slot+), MSI 00
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
+\t\tLnkSta:\tSpeed 16GT/s, Width x8 (downgraded)
+\tCapabilities: [2a0 v1] Access Control Services
+\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+
+\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir- CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+
+c1:00.0 3D controller: NVIDIA Corporation GA100 (rev a1)
+\tNUMA node: 1
+\tRegion 0: Memory at b4000000 (32-bit, non-prefetchable) [size=16M]
+\tRegion 1: Memory at 13000000000 (64-bit, prefetchable) [size=64G]
+\tRegion 3: Memory at 14000000000 (64-bit, prefetchable) [size=32M]
+\tCapabilities: [78] Express (v2) Endpoint, MSI 00
+\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0
+\t\tDevCtl:\tCorrErr+ NonFatalErr+
+\t\t\tRlxdOrd+ ExtTag+ PhantFunc- AuxPwr-
+\t\t\tMaxPayload 256 bytes, MaxReadReq 4096 bytes
+\t\tDevSta:\tCorrErr-
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1
+\t\tLnkCap2: Supported Link Speeds: 2.5-32GT/s
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16
+",
+        );
+        let tree = first(&found);
+        let [root, port, gpu] = &tree.devices[..] else { panic!("{tree:?}") };
+        assert!(tree.has_tree && gpu.is_gpu());
+        assert_eq!((root.role, port.parent, gpu.parent), (PciRole::HostBridge, Some(0), Some(1)));
+        assert_eq!(port.acs, Some(Acs { capable: true, request_redirect: false, completion_redirect: true }));
+        assert_eq!((port.running.to_string(), port.capable.to_string()), ("4.0 x8".to_owned(), "4.0 x16".to_owned()));
+        assert_eq!((gpu.running.to_string(), gpu.capable.to_string()), ("1.0 x16".to_owned(), "4.0 x16".to_owned()));
+        assert_eq!((gpu.max_payload, gpu.max_read_request, gpu.relaxed_ordering), (Some(256), Some(4096), Some(true)));
+        assert_eq!((gpu.bar_bytes, gpu.numa, gpu.line), (Some(64 << 30), Some(1), 11));
+        assert_eq!(found.evidence[0].origin.lines, Some((2, 24)));
+    }
+
+    #[test]
+    fn single_devices_among_prose_make_a_flat_list() {
+        let found = read(
+            "The GPU:\n  3b:00.0 3D controller [0302]: NVIDIA Corporation TU104GL [Tesla T4] [10de:1eb8] (rev a1)\nthe NIC\n86:00.0 Infiniband controller [0207]: Mellanox Technologies MT28908 [15b3:101b]\n12:30 lunch: soup\n03:00.0 VGA compatible controller: Some Vendor X\n",
+        );
+        let tree = first(&found);
+        assert!(!tree.has_tree && found.evidence[0].origin.tool == LIST_TOOL);
+        let [gpu, nic, vga] = &tree.devices[..] else { panic!("{tree:?}") };
+        assert_eq!((gpu.class, gpu.device, nic.class), (Some(0x030200), Some(0x1eb8), Some(0x020700)));
+        assert!(gpu.is_gpu() && nic.is_nic() && !vga.is_gpu());
+    }
+
+    #[test]
+    fn an_address_again_begins_another_list() {
+        let line = "3b:00.0 3D controller: NVIDIA Corporation TU104GL\n";
+        assert_eq!(read(&format!("{line}{line}")).evidence.len(), 2);
+    }
+}

@@ -1,0 +1,166 @@
+//! What machines print, read into typed statements that say where they came from.
+//!
+//! One file per source. Each scanner looks through a whole [`Text`] for its own format, recognises it
+//! by content and never by file name, and pushes what it finds into [`Found`]: an [`Evidence`] per
+//! block, warnings for what it could not read. A text may hold many formats and several machines
+//! among prose. No scanner panics, and none invents what is missing.
+
+mod archive;
+mod grid;
+mod limits;
+mod markup;
+mod read;
+mod streams;
+#[cfg(test)]
+mod testing;
+mod text;
+pub mod tool;
+mod tree;
+mod words;
+
+mod amd_smi;
+mod bandwidth_test;
+mod config_space;
+mod cpuinfo;
+mod dcgmi_nvlink;
+mod device_query;
+mod files_json;
+mod gpu_list;
+mod kernel;
+mod labelled_matrix;
+mod lscpu;
+mod lspci;
+mod lstopo_distances;
+mod lstopo_text;
+mod lstopo_xml;
+mod modules;
+mod nccl_graph;
+mod nccl_log;
+mod nccl_tests;
+mod nccl_xml;
+mod numactl;
+mod nvbandwidth;
+mod nvbandwidth_json;
+mod nvbandwidth_tests;
+mod nvidia_smi_nvlink;
+mod nvidia_smi_q;
+mod nvidia_smi_table;
+mod nvidia_smi_topo;
+mod nvidia_smi_topo_p2p;
+pub mod nvml;
+mod osu;
+mod p2p_test;
+mod p2pmark;
+mod perftest;
+mod rate_table;
+mod rdma_ports;
+mod rocm_bandwidth_test;
+mod rocm_smi;
+mod sensors;
+mod simple_p2p;
+mod sysfs;
+mod sysfs_listing;
+mod sysfs_tree;
+mod transferbench;
+mod xml;
+
+pub use p2pmark::{ALL_READERS, ONE_READER};
+pub(crate) use streams::LINE_PREFIX;
+
+pub use archive::pack;
+pub use limits::MAX_STATEMENTS;
+pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_files, read_path, read_stream, scan_text};
+pub use sysfs::{record, record_what_matters};
+pub use text::{Text, decode};
+pub use tree::{Files, Item};
+
+use std::sync::Arc;
+
+use peerlane_machine::curve::{Curve, Series};
+use peerlane_machine::fact::{
+    Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
+    LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
+    OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind, RateRow,
+    RateTable, RdmaPort, SensorReading, Xid,
+};
+use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
+use peerlane_machine::names::gpu_number;
+use peerlane_machine::origin::{Origin, Warning};
+
+/// A heading in a document, which may name the machine that the following blocks describe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// Where.
+    pub source: Arc<str>,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Its text without markup.
+    pub text: String,
+}
+
+/// What scanning found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Found {
+    /// Statements, sorted by source and line when [`scan_text`] returns.
+    pub evidence: Vec<Evidence>,
+    /// Warnings.
+    pub warnings: Vec<Warning>,
+    /// The headings just above statements.
+    pub headings: Vec<Heading>,
+    /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
+    pub left_out: usize,
+}
+
+impl Found {
+    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`. One that lists more than
+    /// any machine has is cut, with a warning.
+    pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), mut fact: Fact) {
+        if self.evidence.len() >= MAX_STATEMENTS {
+            self.left_out += 1;
+            return;
+        }
+        if let Some(message) = limits::cut(&mut fact) {
+            self.warn(text, tool, lines, message);
+        }
+        let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
+        self.evidence.push(Evidence { origin, fact });
+    }
+
+    /// Adds a warning about `lines` of `text`. So many that nobody reads them all are not kept.
+    pub fn warn(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), message: impl Into<String>) {
+        if self.warnings.len() < limits::MAX_WARNINGS {
+            let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
+            self.warnings.push(Warning { origin, message: message.into() });
+        }
+    }
+
+    /// Takes over everything another scan found, within the same limits.
+    pub fn append(&mut self, mut other: Found) {
+        let room = MAX_STATEMENTS.saturating_sub(self.evidence.len()).min(other.evidence.len());
+        self.left_out += other.left_out + (other.evidence.len() - room);
+        self.evidence.extend(other.evidence.drain(..room));
+        let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
+        self.warnings.extend(other.warnings.drain(..room));
+        self.headings.append(&mut other.headings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_over_stays_within_limits_and_is_counted() {
+        let text = Text::new("x", b"");
+        let mut one = Found::default();
+        for _ in 0..MAX_STATEMENTS + 2 {
+            one.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+            one.warn(&text, "tool", (1, 1), "odd");
+        }
+        assert_eq!((one.evidence.len(), one.left_out, one.warnings.len()), (MAX_STATEMENTS, 2, limits::MAX_WARNINGS));
+        let mut all = Found::default();
+        all.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+        all.append(one);
+        assert_eq!((all.evidence.len(), all.left_out, all.warnings.len()), (MAX_STATEMENTS, 3, limits::MAX_WARNINGS));
+    }
+}

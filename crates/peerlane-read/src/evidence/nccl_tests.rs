@@ -1,0 +1,404 @@
+//! Reads the tables of NVIDIA's nccl-tests (`all_reduce_perf` and the like), of old and new column sets.
+//!
+//! The sums that the program prints below a table ("Avg bus bandwidth") average over all sizes; they are left out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
+use peerlane_machine::units::Bytes;
+
+const TOOL: &str = "nccl-tests";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut head = Head::default();
+    let mut i = 0;
+    while i < text.len() {
+        let line = text.line(i);
+        head.take(line, i);
+        i = if let Some(columns) = columns(line) {
+            table(text, i, i + 1, &columns, std::mem::take(&mut head), found)
+        } else if is_bare_row(line) && is_bare_row(text.line(i + 1)) {
+            // rows alone, as people quote them
+            table(text, i, i, &usual_columns(), std::mem::take(&mut head), found)
+        } else {
+            i + 1
+        };
+    }
+    head.push_ranks(text, found);
+}
+
+/// What a run prints before its table.
+#[derive(Default)]
+struct Head {
+    program: Option<String>,
+    version: Option<String>,
+    ranks: Vec<GpuFacts>,
+    /// The highest number of a rank; greater than there are lines where the list is cut.
+    highest: u32,
+    hosts: BTreeSet<String>,
+    rank_lines: Option<(usize, usize)>,
+    first: Option<usize>,
+}
+
+impl Head {
+    fn take(&mut self, line: &str, i: usize) {
+        // Markdown takes the sign at the start of a line for a heading, and web pages lose it
+        let comment = Some(line.trim().trim_start_matches('#').trim());
+        if let Some(version) = comment.and_then(|c| c.strip_prefix("nccl-tests version ")) {
+            self.version = version.split_whitespace().next().map(str::to_owned);
+        } else if let Some(program) = comment.and_then(|c| c.strip_prefix("Collective test starting:")) {
+            self.program = Some(program.trim().to_owned());
+        } else if let Some((number, host, gpu)) = comment.and_then(rank) {
+            self.highest = self.highest.max(number);
+            self.ranks.push(gpu);
+            self.hosts.insert(host);
+            self.rank_lines = Some((self.rank_lines.map_or(i, |lines| lines.0), i));
+        } else {
+            if let Some(program) = command(line).filter(|_| self.program.is_none()) {
+                self.program = Some(program.to_owned());
+            }
+            return;
+        }
+        self.first.get_or_insert(i);
+    }
+
+    /// Whether every rank is listed.
+    fn is_whole(&self) -> bool {
+        self.ranks.len() == self.highest as usize + 1
+    }
+
+    /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
+    fn push_ranks(&mut self, text: &Text, found: &mut Found) {
+        let gpus = std::mem::take(&mut self.ranks);
+        if let Some((first, last)) = self.rank_lines.take().filter(|_| self.hosts.len() == 1) {
+            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
+        }
+    }
+}
+
+/// `Rank  0 Group  0 Pid   1078 on  HOST device  0 [0000:81:00] NAME`, older `[0x81]`, which is the bus
+/// alone; the rank's number, the host and the GPU.
+fn rank(comment: &str) -> Option<(u32, String, GpuFacts)> {
+    let (process, device) = comment.strip_prefix("Rank ")?.split_once(" device ")?;
+    let number = process.split_whitespace().next()?.parse().ok()?;
+    let (_, host) = process.split_once(" on ")?;
+    let (index, rest) = device.split_once('[')?;
+    let (address, name) = rest.split_once(']')?;
+    let address = match address.strip_prefix("0x") {
+        Some(bus) => format!("{bus}:00").parse().ok(),
+        None => address.parse().ok(),
+    };
+    let gpu = GpuFacts {
+        index: Some(index.trim().parse().ok()?),
+        name: Some(name.trim().to_owned()).filter(|name| !name.is_empty()),
+        address,
+        ..GpuFacts::default()
+    };
+    Some((number, host.trim().to_owned(), gpu))
+}
+
+/// The program of a command line such as `mpirun -np 8 ./build/all_reduce_perf -b 8`.
+fn command(line: &str) -> Option<&str> {
+    const PROGRAMS: [&str; 10] = [
+        "all_gather_perf",
+        "all_reduce_perf",
+        "alltoall_perf",
+        "broadcast_perf",
+        "gather_perf",
+        "hypercube_perf",
+        "reduce_perf",
+        "reduce_scatter_perf",
+        "scatter_perf",
+        "sendrecv_perf",
+    ];
+    let name = |word: &'_ str| PROGRAMS.into_iter().find(|p| word.rsplit('/').next() == Some(p));
+    line.split_whitespace().find_map(name)
+}
+
+/// The columns of a table.
+struct Columns {
+    /// How many stand before the first time.
+    lead: usize,
+    /// Their names from the first time on.
+    metrics: Vec<String>,
+}
+
+/// `#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong`; older tables
+/// lack `redop` and `root` or say `error`, newer ones may add columns.
+fn columns(line: &str) -> Option<Columns> {
+    let mut words: Vec<&str> = line.trim().trim_start_matches('#').split_whitespace().collect();
+    let lead = words.iter().position(|w| *w == "time" || *w == "cputime")?;
+    let is_header = words.first() == Some(&"size") && words.contains(&"algbw") && words.contains(&"busbw");
+    words.retain(|w| *w != "timestamp");
+    let metrics = words.get(lead..)?.iter().map(|w| (*w).to_owned()).collect();
+    is_header.then_some(Columns { lead, metrics })
+}
+
+/// The columns of today's releases.
+fn usual_columns() -> Columns {
+    let metrics = ["time", "algbw", "busbw", "#wrong"];
+    Columns { lead: 5, metrics: [metrics, metrics].concat().into_iter().map(str::to_owned).collect() }
+}
+
+/// Whether a line is a row of [`usual_columns`]: `1024 256 float sum -1 30.0 0.03 0.05 0 31.0 0.03 0.05 0`, its fourth and
+/// later columns as no other tool's table has them.
+fn is_bare_row(line: &str) -> bool {
+    const TYPES: [&str; 16] = [
+        "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3",
+        "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int",
+    ];
+    let line = untagged(line);
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [size, count, kind, redop, root, ..] = words.as_slice() else { return false };
+    let whole = |word: &str| word.parse::<u64>().is_ok();
+    words.len() == 13
+        && whole(size)
+        && whole(count)
+        && TYPES.contains(kind)
+        && redop.bytes().all(|b| b.is_ascii_lowercase())
+        && root.parse::<i32>().is_ok()
+        && usual_columns().row(&line).is_some()
+}
+
+/// A line without the tags (`[0]`) that a launcher puts before each piece that a process writes.
+fn untagged(line: &str) -> std::borrow::Cow<'_, str> {
+    if !line.contains('[') {
+        return line.into();
+    }
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once('[') {
+        plain.push_str(before);
+        match after.split_once(']') {
+            Some((tag, after)) if !tag.is_empty() && tag.bytes().all(|b| b.is_ascii_digit()) => {
+                plain.push(' ');
+                rest = after;
+            }
+            _ => {
+                plain.push('[');
+                rest = after;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain.into()
+}
+
+impl Columns {
+    /// A series a metric: the first set is out of place, the second in place.
+    fn series(&self) -> Vec<Series> {
+        let mut sets = 0;
+        let mut series = Vec::with_capacity(self.metrics.len());
+        for metric in &self.metrics {
+            sets += usize::from(metric.ends_with("time"));
+            let name = match metric.as_str() {
+                "#wrong" | "error" => "wrong",
+                other => other,
+            };
+            let unit = match name {
+                "time" | "cputime" | "i_min" | "i_max" | "i_p99" => Some(Unit::Microseconds),
+                "algbw" | "busbw" => Some(Unit::GigabytesPerSecond),
+                _ => None,
+            };
+            let place = if sets == 1 { "out-of-place" } else { "in-place" };
+            series.push(Series { name: format!("{name} {place}"), unit, values: Vec::new() });
+        }
+        series
+    }
+
+    /// The size and metrics of a row. Old rows leave `redop` or `root` empty; then the metrics are the last words.
+    fn row(&self, line: &str) -> Option<(Bytes, Vec<Option<f64>>)> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let size = words.first()?.parse().ok()?;
+        let full = words.len() >= self.lead + self.metrics.len();
+        let start = if full { self.lead } else { words.len().checked_sub(self.metrics.len()).filter(|n| *n > 0)? };
+        let value = |word: &&str| match *word {
+            "N/A" => Some(None),
+            word => word.parse::<f64>().ok().map(|v| v.is_finite().then_some(v)),
+        };
+        let values: Option<Vec<_>> = words.iter().skip(start).take(self.metrics.len()).map(value).collect();
+        Some((Bytes(size), values?))
+    }
+}
+
+/// Reads the rows from `first` on, of which `header` names the columns; returns the line to go on with.
+fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: Head, found: &mut Found) -> usize {
+    let mut sizes = Vec::new();
+    let mut series = columns.series();
+    let mut last = header;
+    for i in first..text.len() {
+        let line = untagged(text.line(i));
+        let line = line.trim();
+        if let Some((size, values)) = columns.row(line) {
+            sizes.push(size);
+            series.iter_mut().zip(values).for_each(|(s, value)| s.values.push(value));
+            last = i;
+        } else if !(line.contains(" NCCL ") || line.is_empty() || (line.starts_with(['#', '(']) && sizes.is_empty())) {
+            // NCCL's own log may stand between the rows
+            break;
+        }
+    }
+    let lines = text.numbers(head.first.unwrap_or(header), last);
+    if sizes.is_empty() {
+        found.warn(text, TOOL, lines, "a table without a row; the text may be cut");
+    } else {
+        let known = [
+            ("version", head.version.take()),
+            ("ranks", Some(head.highest as usize + 1).filter(|_| !head.ranks.is_empty()).map(|n| n.to_string())),
+            ("hosts", Some(head.hosts.len()).filter(|n| *n > 0 && head.is_whole()).map(|n| n.to_string())),
+        ];
+        let settings: BTreeMap<_, _> = known.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))).collect();
+        let ends = if head.hosts.len() == 1 && head.is_whole() { rank_names(&head.ranks) } else { Vec::new() };
+        let after = (last + 1..text.len().min(last + 1 + TRAILER_LINES)).find_map(|i| concluded(text.line(i)));
+        let named = head.program.take().or(after);
+        let what = named.or_else(|| told_by_numbers(text.line(last), &series)).unwrap_or_else(|| TOOL.to_owned());
+        found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
+    }
+    head.push_ranks(text, found);
+    last + 1
+}
+
+/// Lines below a table in which its program may be named.
+const TRAILER_LINES: usize = 8;
+
+/// `# Collective test concluded: all_reduce_perf`, which releases since 2.13 print last.
+fn concluded(line: &str) -> Option<String> {
+    let name = line.trim().trim_start_matches('#').trim().strip_prefix("Collective test concluded:")?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
+/// The program where nothing names it: one that reduces and has no root is `all_reduce_perf` where its bus bandwidth is not
+/// below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
+fn told_by_numbers(row: &str, series: &[Series]) -> Option<String> {
+    let row = untagged(row);
+    let mut words = row.split_whitespace().skip(3);
+    let (redop, root) = (words.next()?, words.next()?);
+    let last = |name: &str| series.iter().find(|s| s.name.starts_with(name))?.values.last().copied().flatten();
+    let (algorithm, bus) = (last("algbw")?, last("busbw")?);
+    if root != "-1" || !matches!(redop, "sum" | "prod" | "max" | "min" | "avg") || algorithm <= 0.0 || bus <= 0.0 {
+        return None;
+    }
+    Some(if bus >= 0.99 * algorithm { "all_reduce_perf" } else { "reduce_scatter_perf" }.to_owned())
+}
+
+fn rank_names(ranks: &[GpuFacts]) -> Vec<String> {
+    ranks.iter().filter_map(|gpu| Some(format!("GPU{}", gpu.index?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::scanned;
+    use super::*;
+
+    fn curve(found: &Found) -> &Curve {
+        let mut curves = found.evidence.iter().filter_map(|e| match &e.fact {
+            Fact::Curve(c) => Some(c),
+            _ => None,
+        });
+        curves.next_back().unwrap()
+    }
+
+    #[test]
+    fn new_columns() {
+        let found = scanned(
+            scan,
+            "# nccl-tests version 2.17.6 nccl-headers=1 nccl-library=1\n# Collective test starting: all_gather_perf\n\
+             #  Rank  0 Group  0 Pid     10 on       host device  0 [0000:c1:00] Card A\n\
+             #  Rank  1 Group  0 Pid     10 on       host device  1 [0000:c2:00] Card A\n#\n\
+             #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n\
+             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n\
+             \x20          8             2     float    none      -1    20.0    1.00    2.00       0    21.0    3.00    4.00     N/A\n\
+             host:1:2 [0] NCCL INFO Connected all rings\n\
+             \x20         16             4     float    none      -1    22.0    5.00    6.00       0    23.0    7.00    8.00     N/A\n\
+             # Out of bounds values : 0 OK\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.what.as_str(), c.settings["ranks"].as_str()), ("all_gather_perf", "2"));
+        assert_eq!(c.ends, ["GPU0", "GPU1"]);
+        assert_eq!(c.sizes, [Bytes(8), Bytes(16)]);
+        assert_eq!((c.series[2].name.as_str(), &c.series[2].values[1]), ("busbw out-of-place", &Some(6.0)));
+        assert_eq!((c.series[7].name.as_str(), &c.series[7].values[0]), ("wrong in-place", &None));
+        let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(gpus[1].address.unwrap().to_string(), "0000:c2:00.0");
+    }
+
+    #[test]
+    fn old_columns_and_a_bus_alone() {
+        let found = scanned(
+            scan,
+            "$ ./build/sendrecv_perf -b 8 -e 8\n#   Rank  0 Pid  10 on  host device  0 [0x1a] Card\n\
+             #       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error\n\
+             \x20 1024  256  float  30.0  1.0  1.5  0e+00  31.0  1.1  1.6  0e+00\n\n",
+        );
+        let c = curve(&found);
+        assert_eq!(c.what, "sendrecv_perf");
+        assert_eq!(c.series[0].values, [Some(30.0)]);
+        assert_eq!(c.series[5].values, [Some(1.1)]);
+        let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
+        assert_eq!(gpus[0].address.unwrap().to_string(), "0000:1a:00.0");
+    }
+
+    #[test]
+    fn rows_alone_and_tags_of_a_launcher() {
+        let found = scanned(
+            scan,
+            "And the results\n```\n  1048576  262144  float  sum  -1[0]  300.0  3.50  6.80  0[0]  310.0  3.40  6.60  0\n\
+             [0]  2097152  524288  float  sum  -1[0]  400.0  5.20  9.80  0[0]  410.0  5.10  9.70  N/A\n# Out of bounds\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.what.as_str(), c.sizes.len()), ("all_reduce_perf", 2), "told by its numbers");
+        assert_eq!((c.series[2].values[1], c.series[7].values[1]), (Some(9.8), None));
+        // one row may be prose's, and another tool's rows have other columns
+        assert_eq!(
+            scanned(scan, "1048576 262144 float sum -1 300.0 3.50 6.80 0 310.0 3.40 6.60 0\n"),
+            Found::default()
+        );
+    }
+
+    #[test]
+    fn a_page_that_lost_its_signs() {
+        let found = scanned(
+            scan,
+            " nThread 1 nGpus 1 minBytes 8 maxBytes 16\n Using devices\n  Rank  0 Group  0 Pid    7 on worker-0 device  0 [0x00] Card\n\n\
+             size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n\
+             8 2 float sum -1 5.0 0.0 0.0 0 0.1 0.1 0.0 0\n",
+        );
+        let c = curve(&found);
+        assert_eq!(
+            (c.sizes.len(), c.settings["ranks"].as_str(), c.ends.as_slice()),
+            (1, "1", &["GPU0".to_owned()][..])
+        );
+    }
+
+    #[test]
+    fn the_program_is_named_below_or_told_by_its_numbers() {
+        let table = |op: &str, busbw: f64, after: &str| {
+            let head = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+            let row = format!(" 1048576 2 float {op} -1 50 20.0 {busbw} 0 50 20.0 {busbw} 0\n");
+            curve(&scanned(scan, &format!("{head}{row}# Avg bus bandwidth : 1\n{after}"))).what.clone()
+        };
+        assert_eq!(table("none", 17.5, "#\n# Collective test concluded: all_gather_perf\n"), "all_gather_perf");
+        assert_eq!(
+            (table("sum", 35.0, ""), table("sum", 17.5, "")),
+            ("all_reduce_perf".into(), "reduce_scatter_perf".into())
+        );
+        assert_eq!(table("none", 17.5, ""), TOOL);
+    }
+
+    #[test]
+    fn a_cut_list_of_ranks_still_tells_how_many_there_are() {
+        let found = scanned(
+            scan,
+            "#  Rank  2 Group  0 Pid  7 on node1 device  0 [0x51] Card\n#  Rank  3 Group  0 Pid  8 on node1 device  1 [0x54] Card\n\
+             # size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n 8 2 float sum -1 5 1 1 0 5 1 1 0\n",
+        );
+        let c = curve(&found);
+        assert_eq!((c.settings["ranks"].as_str(), c.settings.get("hosts"), c.ends.len()), ("4", None, 0));
+    }
+
+    #[test]
+    fn a_header_without_rows_is_said() {
+        let found = scanned(scan, "#  size  count  type  time  algbw  busbw  error\n");
+        assert_eq!((found.evidence.len(), found.warnings.len()), (0, 1));
+    }
+}

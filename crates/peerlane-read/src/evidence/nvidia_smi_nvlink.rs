@@ -1,0 +1,207 @@
+//! `nvidia-smi nvlink -s` (rate of each link) and `-R` (its far end); `-c` (capabilities) is passed over.
+
+use super::words::{number_and_unit, numbered};
+use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
+use peerlane_machine::units::Rate;
+
+const STATUS: &str = "nvidia-smi nvlink -s";
+const REMOTE: &str = "nvidia-smi nvlink -R";
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut output = Output::default();
+    let mut gpu = None;
+    for (i, line) in text.iter() {
+        let line = line.trim_start_matches('>').trim();
+        if line.is_empty() || line.starts_with("MIG ") {
+            continue;
+        }
+        if let Some((number, name)) = gpu_line(line) {
+            // GPUs come in order, so that a lower number begins another output
+            if output.gpu.is_some_and(|last| number <= last) {
+                output.finish(text, found);
+            }
+            (gpu, output.gpu) = (Some(number), Some(number));
+            output.names.push(GpuFacts { index: gpu, name: Some(name.to_owned()), ..GpuFacts::default() });
+            continue;
+        }
+        let Some(gpu) = gpu.filter(|_| output.gpu.is_some()) else { continue };
+        match link_line(line) {
+            Some(link) => output.take(text, i, gpu, link, found),
+            None if is_capability(line) => {}
+            None => output.finish(text, found),
+        }
+    }
+    output.finish(text, found);
+}
+
+/// What one line says of a link.
+enum Link {
+    Rate(u8, Rate),
+    Remote(u8, Option<NvlinkEnd>),
+    Inactive(u8),
+    /// No link of this GPU is active; their number is not told.
+    AllInactive,
+}
+
+/// One run of the tool.
+#[derive(Default)]
+struct Output {
+    /// The last GPU it named.
+    gpu: Option<u32>,
+    lines: Option<(usize, usize)>,
+    tool: Option<&'static str>,
+    ports: Vec<NvlinkPort>,
+    names: Vec<GpuFacts>,
+}
+
+impl Output {
+    fn take(&mut self, text: &Text, i: usize, gpu: u32, link: Link, found: &mut Found) {
+        let tool = match link {
+            Link::Rate(..) => Some(STATUS),
+            Link::Remote(..) => Some(REMOTE),
+            Link::Inactive(_) | Link::AllInactive => self.tool,
+        };
+        if self.tool.is_some() && self.tool != tool {
+            self.finish(text, found);
+            self.gpu = Some(gpu);
+        }
+        self.tool = tool;
+        let (first, _) = self.lines.unwrap_or((i, i));
+        self.lines = Some((first, i));
+        let port = NvlinkPort {
+            gpu: Some(gpu),
+            address: None,
+            port: None,
+            count: 1,
+            active: true,
+            rate: None,
+            remote: None,
+            remote_class: None,
+            xgmi: false,
+        };
+        self.ports.push(match link {
+            Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
+            Link::Remote(n, remote) => NvlinkPort { port: Some(n), remote, ..port },
+            Link::Inactive(n) => NvlinkPort { port: Some(n), active: false, ..port },
+            Link::AllInactive => NvlinkPort { count: 0, active: false, ..port },
+        });
+    }
+
+    /// Pushes what was read and starts anew.
+    fn finish(&mut self, text: &Text, found: &mut Found) {
+        let mut output = std::mem::take(self);
+        let Some((first, last)) = output.lines else { return };
+        let (tool, lines) = (output.tool.unwrap_or(STATUS), text.numbers(first, last));
+        // a run that goes on under another tool's name has said its names
+        let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
+        let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
+        // inactive links are printed too, so that missing lines are not missing links
+        let count = |gpu| output.ports.iter().filter(|p| p.gpu == gpu && p.port.is_some()).count();
+        if let (Some(first), Some(last)) = (output.ports.first(), output.ports.last())
+            && last.port.is_some()
+            && count(last.gpu) < count(first.gpu)
+        {
+            let (n, of, cut) = (count(last.gpu), count(first.gpu), last.gpu);
+            found.warn(
+                text,
+                tool,
+                lines,
+                format!("the last GPU has {n} of {of} links: the capture is cut, and they are left out"),
+            );
+            // how many it has in all is not known, and fewer would read as links that are down
+            output.ports.retain(|p| p.gpu != cut);
+        }
+        if !names.is_empty() {
+            found.push(text, tool, lines, Fact::Gpus(names));
+        }
+        found.push(text, tool, lines, Fact::Nvlink(output.ports));
+    }
+}
+
+/// `GPU 3: NVIDIA H200 (UUID: GPU-…)`: the number and the product.
+fn gpu_line(line: &str) -> Option<(u32, &str)> {
+    let (head, rest) = line.split_once(':')?;
+    let (name, _) = rest.split_once("(UUID:")?;
+    Some((numbered(head.strip_prefix("GPU ")?, "")?, name.trim()))
+}
+
+fn link_line(line: &str) -> Option<Link> {
+    // "Unable to retrieve NVLink information as all links are inActive"
+    if line.contains("all links are inActive") {
+        return Some(Link::AllInactive);
+    }
+    let (number, value) = line.strip_prefix("Link ")?.split_once(':')?;
+    let (number, value) = (number.parse().ok()?, value.trim());
+    if value.eq_ignore_ascii_case("<inactive>") {
+        return Some(Link::Inactive(number));
+    }
+    if let Some(device) = value.strip_prefix("Remote Device ") {
+        let address = device.split_once(": Link").map_or(device, |(address, _)| address).trim();
+        return Some(Link::Remote(number, far_end(address)));
+    }
+    let (rate, unit) = number_and_unit(value)?;
+    (unit == "GB/s").then(|| Link::Rate(number, Rate::from_gb(rate)))
+}
+
+/// The device of that address; one of all ones is hidden.
+pub(super) fn far_end(address: &str) -> Option<NvlinkEnd> {
+    let hidden = address.starts_with(['F', 'f'])
+        && address.split(':').take(2).all(|field| field.bytes().all(|b| b.eq_ignore_ascii_case(&b'f')));
+    if hidden { Some(NvlinkEnd::Hidden) } else { address.parse().ok().map(NvlinkEnd::Device) }
+}
+
+/// `Link 0, P2P is supported: true` of `-c`.
+fn is_capability(line: &str) -> bool {
+    line.starts_with("Link ") && line.split_once(',').is_some_and(|(_, rest)| rest.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Ports = (&'static str, Option<(u32, u32)>, Vec<NvlinkPort>);
+
+    fn scanned(text: &str) -> (Vec<Ports>, usize) {
+        let mut found = Found::default();
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let ports = |fact| if let Fact::Nvlink(ports) = fact { Some(ports) } else { None };
+        let all = found.evidence.into_iter().filter_map(|e| Some((e.origin.tool, e.origin.lines, ports(e.fact)?)));
+        (all.collect(), found.warnings.len())
+    }
+
+    #[test]
+    fn three_outputs_one_after_another() {
+        let text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: 25.781 GB/s\n\t Link 1: <inactive>\n\
+                    GPU 1: NVIDIA A100 (UUID: GPU-2)\n\t Link 0: 25 GB/s\n\t Link 1: 25 GB/s\n\
+                    GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: Remote Device 00000000:C4:00.0: Link 13\n\
+                    \t Link 1: Remote Device FFFFFFFF:FF:FF.0: Link 0\n\
+                    GPU 1: NVIDIA A100 (UUID: GPU-2)\n\t Link 0: Remote Device 00000000:C4:00.0: Link 1\n\
+                    GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0, P2P is supported: true\n";
+        let (all, warnings) = scanned(text);
+        let [(STATUS, Some((2, 6)), status), (REMOTE, Some((8, 11)), remote)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(status.iter().filter(|p| p.active).count(), 3);
+        assert_eq!(status[0].rate, Some(Rate::from_gb(25.781)));
+        assert_eq!((status[1].gpu, status[1].port, status[1].active), (Some(0), Some(1), false));
+        assert_eq!(remote[0].remote, Some(NvlinkEnd::Device("c4:00.0".parse().unwrap())));
+        assert_eq!(remote[1].remote, Some(NvlinkEnd::Hidden));
+        assert_eq!(warnings, 1, "GPU1's second link is cut off");
+    }
+
+    #[test]
+    fn names_of_the_gpus() {
+        let mut found = Found::default();
+        let text = "GPU 0: NVIDIA A100 (UUID: GPU-1)\n\t Link 0: 25 GB/s\nGPU 3: NVIDIA A30 (UUID: GPU-2)\n\t Link 0: 25 GB/s\n";
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!("{found:?}") };
+        assert_eq!((gpus[1].index, gpus[1].name.as_deref(), gpus.len()), (Some(3), Some("NVIDIA A30"), 2));
+    }
+
+    #[test]
+    fn no_active_link_at_all() {
+        let text = "GPU 0: NVIDIA L40S (UUID: GPU-1)\n\
+                    NVML: Unable to retrieve NVLink information as all links are inActive\n";
+        let (all, warnings) = scanned(text);
+        assert_eq!((all[0].2[0].count, all[0].2[0].active, warnings), (0, false, 0));
+        assert!(scanned("GPU 0: NVIDIA L40S (UUID: GPU-1)\nLink 0 is a word\n").0.is_empty());
+    }
+}

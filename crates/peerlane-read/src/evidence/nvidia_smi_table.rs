@@ -1,0 +1,202 @@
+//! The table that plain `nvidia-smi` prints, of drivers old and new.
+//!
+//! A GPU takes two lines, and a third with its MIG mode since driver 450. Names may be cut, with or without `...`;
+//! they are kept as printed.
+
+use super::words::{number_and_unit, numbered};
+use super::{Fact, Found, GpuFacts, Text};
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::units::Bytes;
+
+const TOOL: &str = super::tool::NVIDIA_SMI;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut table = Table::default();
+    let mut i = 0;
+    while i < text.len() {
+        let line = text.line(i);
+        if line.contains("NVIDIA-SMI") {
+            table.finish(text, found);
+            table.driver = driver(line);
+        }
+        match cells(line).and_then(first_line) {
+            Some(gpu) => i = table.take(text, i, gpu, found),
+            None => i += 1,
+        }
+    }
+    table.finish(text, found);
+}
+
+/// `| NVIDIA-SMI 384.69       Driver Version: 384.69      |`.
+fn driver(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("Driver Version:")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
+/// The three cells of a line of the table.
+fn cells(line: &str) -> Option<[&str; 3]> {
+    let mut cells = line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|');
+    let three = [cells.next()?, cells.next()?, cells.next()?];
+    cells.next().is_none().then_some(three)
+}
+
+/// `|   0  GeForce GTX 1070    Off  | 00000000:05:00.0 Off |                  N/A |`.
+fn first_line([name, bus, _]: [&str; 3]) -> Option<GpuFacts> {
+    let bus = bus.split_whitespace().next()?;
+    let address: Option<PciAddress> = Some(bus).filter(|a| a.contains('.')).and_then(|a| a.parse().ok());
+    // the GPU of a Jetson is no PCI device
+    if address.is_none() && bus != "N/A" {
+        return None;
+    }
+    let mut words: Vec<&str> = name.split_whitespace().collect();
+    let index = numbered(words.first()?, "")?;
+    words.remove(0);
+    // persistence mode, or the driver model of Windows
+    if matches!(words.last(), Some(&("On" | "Off" | "N/A" | "WDDM" | "TCC" | "MCDM"))) {
+        words.pop();
+    }
+    let name = (!words.is_empty()).then(|| words.join(" "));
+    // without an address only a name tells this from lines about processes and MIG devices
+    let told = address.is_some() || name.as_ref().is_some_and(|n| n.chars().any(char::is_alphabetic));
+    told.then(|| GpuFacts { index: Some(index), name, address, ..GpuFacts::default() })
+}
+
+/// `| 57%   77C    P2   146W / 151W |    605MiB /  8112MiB |    100%      Default |`; false if this is another line.
+fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
+    let Some((used, limit)) = state.split_once('/').map(|(a, b)| match (a.ends_with('N'), b.strip_prefix('A')) {
+        // `N/A` parts at its own bar
+        (true, Some(rest)) => rest.split_once('/').unwrap_or((rest, "")),
+        _ => (a, b),
+    }) else {
+        return false;
+    };
+    let with_unit = |word: &str, unit: &str| number_and_unit(word).filter(|(_, u)| *u == unit).map(|(n, _)| n);
+    // GPUs that share the host's memory print no size
+    let shared = memory.trim() == "Not Supported";
+    let Some((_, total)) = memory.split_once('/').or(shared.then_some(("", ""))) else { return false };
+    gpu.memory = with_unit(total, "MiB").map(|n| Bytes::from_mib(n as u64));
+    gpu.temperature = state.split_whitespace().find_map(|w| with_unit(w, "C"));
+    gpu.power = used.split_whitespace().next_back().and_then(|w| with_unit(w, "W"));
+    gpu.power_limit = with_unit(limit, "W");
+    gpu.utilization = load.split_whitespace().next().and_then(|w| with_unit(w, "%"));
+    gpu.memory.is_some() || shared
+}
+
+/// One table.
+#[derive(Default)]
+struct Table {
+    driver: Option<String>,
+    gpus: Vec<GpuFacts>,
+    lines: Option<(usize, usize)>,
+}
+
+impl Table {
+    /// Takes the GPU whose first line is `first`; returns the line after it.
+    fn take(&mut self, text: &Text, first: usize, mut gpu: GpuFacts, found: &mut Found) -> usize {
+        let mut last = first;
+        if cells(text.line(first + 1)).is_some_and(|cells| second_line(cells, &mut gpu)) {
+            last += 1;
+            let mig = cells(text.line(last + 1)).filter(|[a, b, _]| a.trim().is_empty() && b.trim().is_empty());
+            if let Some([_, _, mode]) = mig {
+                last += 1;
+                gpu.mig = match mode.trim().trim_end_matches('*') {
+                    "Enabled" => Some(true),
+                    "Disabled" => Some(false),
+                    _ => None,
+                };
+            }
+        } else {
+            let message = format!("GPU {}: its second line is missing", gpu.index.unwrap_or(0));
+            found.warn(text, TOOL, text.numbers(first, first), message);
+        }
+        if self.gpus.last().is_some_and(|before| before.index >= gpu.index) {
+            self.finish(text, found);
+        }
+        gpu.driver.clone_from(&self.driver);
+        self.gpus.push(gpu);
+        self.lines = Some((self.lines.map_or(first, |(a, _)| a), last));
+        last + 1
+    }
+
+    /// Pushes what was read and starts anew.
+    fn finish(&mut self, text: &Text, found: &mut Found) {
+        let table = std::mem::take(self);
+        if let Some((first, last)) = table.lines {
+            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(table.gpus));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables(text: &str) -> (Vec<Vec<GpuFacts>>, Found) {
+        let mut found = Found::default();
+        scan(&Text::new("test", text.as_bytes()), &mut found);
+        let gpus = |fact: &Fact| if let Fact::Gpus(gpus) = fact { gpus.clone() } else { panic!() };
+        (found.evidence.iter().map(|e| gpus(&e.fact)).collect(), found)
+    }
+
+    const OLD: &str = "\
+| NVIDIA-SMI 384.10                 Driver Version: 384.10                    |
+|   0  Tesla P40           Off  | 00000000:03:00.0 Off |                    0 |
+| N/A   30C    P8     9W / 250W |     10MiB / 22912MiB |      0%      Default |
++-------------------------------+----------------------+----------------------+
+|   1  Tesla P40           On   | 9FA3:00:00.0     Off |                    0 |
+| N/A   31C    P0    50W / 250W |     10MiB / 22912MiB |     97%      Default |
+";
+
+    const NEW: &str = "\
+| NVIDIA-SMI 580.10              Driver Version: 580.10         CUDA Version: 13.0     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:19:00.0 Off |                    0 |
+| N/A   37C    P0             71W /  700W |       4MiB /  81559MiB |      0%      Default |
+|                                         |                        |             Disabled |
+|   1  NVIDIA RTX 6000 Ada Gene...    Off |   00000000:3B:00.0 Off |                  Off |
+| 30%   43C    P8            N/A /  N/A   |       4MiB /  81559MiB |     N/A      Default |
+|                                         |                        |             Enabled* |
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+";
+
+    #[test]
+    fn old_and_new_drivers() {
+        let (all, found) = tables(&format!("{OLD}\n{NEW}"));
+        assert_eq!(found.warnings, []);
+        assert_eq!(found.evidence[0].origin.lines, Some((2, 6)));
+        let [old, new] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((old[0].name.as_deref(), old[1].name.as_deref()), (Some("Tesla P40"), Some("Tesla P40")));
+        assert_eq!(old[1].address, Some("9fa3:00:00.0".parse().unwrap()));
+        assert_eq!((old[1].temperature, old[1].power, old[1].power_limit), (Some(31.0), Some(50.0), Some(250.0)));
+        assert_eq!((old[1].utilization, old[1].mig), (Some(97.0), None));
+        assert_eq!(old[0].driver.as_deref(), Some("384.10"));
+        assert_eq!(new[0].name.as_deref(), Some("NVIDIA H100 80GB HBM3"));
+        assert_eq!((new[0].power, new[0].power_limit, new[0].mig), (Some(71.0), Some(700.0), Some(false)));
+        assert_eq!(new[0].memory, Some(Bytes::from_mib(81559)));
+        assert_eq!((new[1].power, new[1].power_limit, new[1].mig), (None, None, Some(true)));
+        assert_eq!(new[1].utilization, None);
+    }
+
+    #[test]
+    fn gpus_that_share_the_hosts_memory() {
+        let (all, found) = tables(
+            "| NVIDIA-SMI 580.95                 Driver Version: 580.95         CUDA Version: 13.0     |\n\
+             |   0  NVIDIA GB10                    On  |   0000000F:01:00.0 Off |                  N/A |\n\
+             | N/A   38C    P8              4W /  N/A  | Not Supported          |      0%      Default |\n\
+             |   1  Orin (nvgpu)                  N/A  | N/A              N/A   |                  N/A |\n\
+             | N/A   N/A  N/A               N/A /  N/A | Not Supported          |     N/A          N/A |\n",
+        );
+        assert_eq!((found.warnings.len(), all[0][0].temperature, all[0][0].power), (0, Some(38.0), Some(4.0)));
+        assert_eq!((all[0][1].name.as_deref(), all[0][1].address), (Some("Orin (nvgpu)"), None));
+    }
+
+    #[test]
+    fn cut_and_foreign_tables() {
+        let (all, found) = tables("|   0  Tesla P40  Off  | 00000000:03:00.0 Off |  0 |\n");
+        assert_eq!((all[0][0].memory, found.warnings.len()), (None, 1));
+        assert_eq!(
+            tables("| 0 | 1.5 | x |\n| GPU | 00:00 | 3 |\n|  0    7   0   0  |  12MiB / 9856MiB  | 14  0 |\n").1,
+            Found::default()
+        );
+    }
+}

@@ -1,0 +1,285 @@
+//! What NVML tells, as the JSON document that live discovery writes: see [`Snapshot`].
+
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+
+use serde_json::Deserializer;
+
+pub use snapshot::{
+    Absent, Ancestor, FabricState, Gpu, Modes, Now, Nvlink, NvlinkErrors, P2p, Pair, Pcie, Process, RemoteKind, SCHEMA,
+    Share, Snapshot,
+};
+
+use super::limits::MAX_DEVICES;
+use super::nvidia_smi_nvlink::far_end;
+use super::nvidia_smi_topo_p2p::status;
+use super::{ClassMatrix, Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, P2pCapability, P2pMatrix, P2pStatus, Text};
+use peerlane_machine::fabric::PathClass;
+use peerlane_machine::units::Rate;
+
+const TOOL: &str = super::tool::NVML;
+
+/// The schema's name up to its number.
+const NAMES_IT: &str = "\"peerlane/nvml/";
+
+/// Lines between the object's opening brace and its schema.
+const KEY_GAP: usize = 3;
+
+/// Class codes of what NVLinks lead to: NVSwitch, and the bridge of a POWER processor.
+const NVSWITCH_CLASS: u32 = 0x06_8000;
+const NPU_CLASS: u32 = 0x06_8001;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    let mut i = 0;
+    while i < text.len() {
+        let Some(start) = opening(text, i, NAMES_IT) else {
+            i += 1;
+            continue;
+        };
+        let rest = text.joined().get(start..).unwrap_or_default();
+        let mut documents = Deserializer::from_str(rest).into_iter::<Snapshot>();
+        let read = documents.next();
+        let end = text.line_at(start + documents.byte_offset().saturating_sub(1)) as usize - 1;
+        let first = text.line_at(start) as usize - 1;
+        match read {
+            Some(Ok(snapshot)) => {
+                take(text, text.numbers(first, end.max(first)), snapshot, found);
+                i = end.max(i) + 1;
+            }
+            Some(Err(error)) => {
+                found.warn(text, TOOL, text.numbers(i, i), format!("the snapshot cannot be read: {error}"));
+                i += 1;
+            }
+            None => i += 1,
+        }
+    }
+}
+
+/// Where the object opens whose schema, which starts so, stands first in it on line `i`, as an offset into the whole
+/// text.
+pub(super) fn opening(text: &Text, i: usize, schema: &str) -> Option<usize> {
+    let at = text.line(i).find(schema)?;
+    let before = text.line(i).get(..at)?.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"schema\"")?;
+    if let Some(brace) = before.rfind('{') {
+        return before.get(brace + 1..)?.trim().is_empty().then_some(text.offset(i) + brace);
+    }
+    let mut above = (i.saturating_sub(KEY_GAP)..i).rev().filter(|_| before.trim().is_empty());
+    let line = above.find(|j| !text.line(*j).trim().is_empty())?;
+    let content = text.line(line).trim_end();
+    content.ends_with('{').then(|| text.offset(line) + content.len() - 1)
+}
+
+fn take(text: &Text, lines: (u32, u32), mut snapshot: Snapshot, found: &mut Found) {
+    if snapshot.schema != SCHEMA {
+        let message =
+            format!("it is a {} document, of another version than {SCHEMA}; nothing of it is read", snapshot.schema);
+        found.warn(text, TOOL, lines, message);
+        return;
+    }
+    let all = snapshot.gpus.len();
+    snapshot.gpus.sort_by_key(|gpu| gpu.index);
+    snapshot.gpus.dedup_by_key(|gpu| gpu.index);
+    if snapshot.gpus.len() < all {
+        found.warn(text, TOOL, lines, "two GPUs have one number; the first is used");
+    }
+    // matrices grow with the square
+    snapshot.gpus.truncate(MAX_DEVICES);
+    for message in troubles(&snapshot) {
+        found.warn(text, TOOL, lines, message);
+    }
+    for fact in facts(&snapshot) {
+        found.push(text, TOOL, lines, fact);
+    }
+}
+
+/// What a person should know that no fact carries.
+fn troubles(snapshot: &Snapshot) -> Vec<String> {
+    let names = |with: &dyn Fn(&Gpu) -> bool| -> Vec<String> {
+        snapshot.gpus.iter().filter(|g| with(g)).map(|g| format!("GPU{}", g.index)).collect()
+    };
+    let said = |gpus: Vec<String>, what: &str| (!gpus.is_empty()).then(|| format!("{}: {what}", gpus.join(", ")));
+    let lost = |g: &Gpu| snapshot.absent.iter().any(|a| a.gpus.contains(&g.index) && a.error.contains("is lost"));
+    let prohibited = |g: &Gpu| g.modes.compute.as_deref() == Some("Prohibited");
+    [
+        said(names(&lost), "fallen off the bus, as the driver says (dmesg, Xid 79)"),
+        said(names(&|g| g.modes.mig == Some(true)), "MIG is on: its instances cannot reach other GPUs directly"),
+        said(names(&prohibited), "its compute mode lets nobody compute on it (nvidia-smi -c 0)"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// What the snapshot says, in the words that other sources use.
+fn facts(snapshot: &Snapshot) -> Vec<Fact> {
+    if snapshot.gpus.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<String> = snapshot.gpus.iter().map(|g| format!("GPU{}", g.index)).collect();
+    let place: HashMap<u32, usize> = snapshot.gpus.iter().enumerate().map(|(i, g)| (g.index, i)).collect();
+    let mut pairs = vec![vec![None; names.len()]; names.len()];
+    for pair in &snapshot.pairs {
+        if let Some((from, to)) = place.get(&pair.from).zip(place.get(&pair.to)).filter(|(a, b)| a != b) {
+            pairs[*from][*to] = Some(pair);
+        }
+    }
+    let mut all = vec![Fact::Gpus(snapshot.gpus.iter().map(|gpu| gpu_facts(gpu, snapshot)).collect())];
+    let ports: Vec<NvlinkPort> =
+        snapshot.gpus.iter().flat_map(|gpu| gpu.nvlinks.iter().map(|link| port(gpu.index, link))).collect();
+    if !ports.is_empty() {
+        all.push(Fact::Nvlink(ports));
+    }
+    let pcie = class_matrix(snapshot, &names, |a, b| ancestor(&pairs, a, b));
+    let class = |a: usize, b: usize| match nvlinks(snapshot, &pairs, a, b) {
+        0 => ancestor(&pairs, a, b),
+        n => Some(PathClass::nvlink(n)),
+    };
+    let both = class_matrix(snapshot, &names, class);
+    let telling = pcie.cells.iter().flatten().any(|c| c.is_some_and(PathClass::is_pcie));
+    let differ = both.cells != pcie.cells;
+    all.push(Fact::Classes(both));
+    for (capability, of) in CAPABILITIES {
+        let state = |pair: &Option<&Pair>| pair.and_then(|p| status(of(&p.p2p).as_deref()?));
+        let cells: Vec<Vec<Option<P2pStatus>>> = pairs.iter().map(|row| row.iter().map(state).collect()).collect();
+        if cells.iter().flatten().any(Option::is_some) {
+            all.push(Fact::P2p(P2pMatrix { capability, rows: names.clone(), cols: names.clone(), cells }));
+        }
+    }
+    // as `topo -mp` shows beside `topo -m`: what lies below the NVLinks; the addresses say that it is the same machine
+    if differ && telling && snapshot.gpus.iter().all(|g| g.address.is_some()) {
+        let of = |g: &Gpu| GpuFacts { index: Some(g.index), address: g.address, ..GpuFacts::default() };
+        all.push(Fact::Gpus(snapshot.gpus.iter().map(of).collect()));
+        all.push(Fact::Classes(pcie));
+    }
+    all
+}
+
+type Of = fn(&P2p) -> &Option<String>;
+
+const CAPABILITIES: [(P2pCapability, Of); 5] = [
+    (P2pCapability::Read, |p| &p.read),
+    (P2pCapability::Write, |p| &p.write),
+    (P2pCapability::Nvlink, |p| &p.nvlink),
+    (P2pCapability::Atomics, |p| &p.atomics),
+    (P2pCapability::Prop, |p| &p.prop),
+];
+
+type Pairs<'a> = [Vec<Option<&'a Pair>>];
+
+fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
+    // what every GPU without a fabric says is no statement about one
+    let fabric = gpu.fabric.as_ref().map(|f| f.state.clone()).filter(|state| state != "Not Supported");
+    GpuFacts {
+        node: None,
+        index: Some(gpu.index),
+        name: gpu.name.clone(),
+        address: gpu.address,
+        uuid: gpu.uuid.clone(),
+        running: gpu.pcie.running,
+        allowed: gpu.pcie.allowed,
+        capable: gpu.pcie.capable,
+        temperature: gpu.now.temperature_c,
+        power: gpu.now.power_w,
+        power_limit: gpu.now.power_limit_w,
+        utilization: gpu.now.utilization.map(f64::from),
+        memory: gpu.memory.map(|m| m.total),
+        bar1: gpu.bar1.map(|m| m.total),
+        compute_capability: gpu.compute_capability,
+        mig: gpu.modes.mig,
+        clock_event_reasons: gpu.now.clock_event_reasons.clone().unwrap_or_default(),
+        replays: gpu.pcie.replays,
+        // not asked for
+        remap_pending: None,
+        remap_failed: None,
+        fabric_state: fabric,
+        numa: None,
+        driver: snapshot.driver.clone(),
+    }
+}
+
+fn port(gpu: u32, link: &Nvlink) -> NvlinkPort {
+    let active = link.active == Some(true);
+    let end = link.remote_bus_id.as_deref().and_then(far_end);
+    // an NVSwitch that has no address here is hidden as much as one of all ones
+    let unaddressed = matches!(link.remote, Some(RemoteKind::Switch)).then_some(NvlinkEnd::Hidden);
+    NvlinkPort {
+        gpu: Some(gpu),
+        address: None,
+        port: Some(link.link),
+        count: 1,
+        active,
+        rate: link.megabytes_per_second.filter(|_| active).map(|mb| Rate::from_bytes_per_second(mb as f64 * 1e6)),
+        remote: end.or(unaddressed).filter(|_| active),
+        remote_class: match link.remote {
+            Some(RemoteKind::Switch) => Some(NVSWITCH_CLASS),
+            Some(RemoteKind::Npu) => Some(NPU_CLASS),
+            Some(RemoteKind::Gpu | RemoteKind::Unknown) | None => None,
+        },
+        xgmi: false,
+    }
+}
+
+fn class_matrix(
+    snapshot: &Snapshot,
+    names: &[String],
+    class: impl Fn(usize, usize) -> Option<PathClass>,
+) -> ClassMatrix {
+    let count = names.len();
+    let cell = |a: usize, b: usize| if a == b { Some(PathClass::Same) } else { class(a, b) };
+    ClassMatrix {
+        rows: names.to_vec(),
+        cols: names.to_vec(),
+        cells: (0..count).map(|a| (0..count).map(|b| cell(a, b)).collect()).collect(),
+        cpu_affinity: snapshot.gpus.iter().map(|g| g.cpus.clone().filter(|c| !c.is_empty())).collect(),
+        numa_affinity: snapshot.gpus.iter().map(|g| g.numa.clone().filter(|n| !n.is_empty())).collect(),
+        gpu_numa: snapshot.gpus.iter().map(|g| g.memory_numa).collect(),
+        ..ClassMatrix::default()
+    }
+}
+
+/// The PCIe class of a pair, which is the same both ways.
+fn ancestor(pairs: &Pairs, a: usize, b: usize) -> Option<PathClass> {
+    let told = |a: usize, b: usize| pairs[a][b].and_then(|p| p.ancestor);
+    Some(match told(a, b).or_else(|| told(b, a))? {
+        // a board with two GPUs joins them by one switch of its own; `nvidia-smi` has no other word for it
+        Ancestor::Internal | Ancestor::Single => PathClass::Pix,
+        Ancestor::Multiple => PathClass::Pxb,
+        Ancestor::HostBridge => PathClass::Phb,
+        Ancestor::Node => PathClass::Node,
+        Ancestor::System => PathClass::Sys,
+    })
+}
+
+/// How many NVLinks join two GPUs: those that lead from one to the other; else, where both have links to
+/// NVSwitches and NVML does not deny that they meet there, the fewer of these.
+fn nvlinks(snapshot: &Snapshot, pairs: &Pairs, a: usize, b: usize) -> u8 {
+    let count = |links: usize| u8::try_from(links).unwrap_or(u8::MAX);
+    let ends = |gpu: usize| {
+        let up = snapshot.gpus[gpu].nvlinks.iter().filter(|l| l.active == Some(true));
+        up.filter_map(|l| Some((l.remote, port(0, l).remote?)))
+    };
+    let direct = |from: usize, to: usize| {
+        let address = snapshot.gpus[to].address.map(NvlinkEnd::Device);
+        ends(from).filter(|(_, end)| address.as_ref() == Some(end)).count()
+    };
+    let joined = direct(a, b).max(direct(b, a));
+    if joined > 0 {
+        return count(joined);
+    }
+    let switched = |gpu: usize| {
+        let to_switch = |(kind, end): &(Option<RemoteKind>, NvlinkEnd)| match kind {
+            Some(RemoteKind::Switch) => true,
+            Some(RemoteKind::Gpu | RemoteKind::Npu) => false,
+            Some(RemoteKind::Unknown) | None => *end == NvlinkEnd::Hidden,
+        };
+        ends(gpu).filter(to_switch).count()
+    };
+    let denied = |a: usize, b: usize| {
+        let told = pairs[a][b].and_then(|p| status(p.p2p.nvlink.as_deref()?));
+        told.is_some_and(|s| !matches!(s, P2pStatus::Ok | P2pStatus::Unknown))
+    };
+    if denied(a, b) || denied(b, a) { 0 } else { count(switched(a).min(switched(b))) }
+}

@@ -1,0 +1,31 @@
+//! Names of tools by which others tell how much a statement covers. Every other scanner names its own tool.
+
+/// The plain `nvidia-smi` table, which lists every GPU.
+pub(crate) const NVIDIA_SMI: &str = "nvidia-smi";
+/// The CUDA sample, which lists every GPU and measures its first row cold.
+pub const P2P_TEST: &str = "p2pBandwidthLatencyTest";
+/// nvbandwidth, which lists every GPU.
+pub(crate) const NVBANDWIDTH: &str = "nvbandwidth";
+/// The same as JSON.
+pub(crate) const NVBANDWIDTH_JSON: &str = "nvbandwidth -j";
+/// `ib_write_bw` and its like, which name RDMA devices only.
+pub(crate) const PERFTEST: &str = "perftest";
+/// A sysfs tree, which shows every port, its width and its NUMA node.
+pub(crate) const SYSFS: &str = "sysfs";
+/// Parts of a sysfs tree as text.
+pub(crate) const SYSFS_LISTING: &str = "sysfs listing";
+/// `lspci -tv`, which shows every port.
+pub(crate) const LSPCI_TREE: &str = "lspci -tv";
+/// hwloc's XML, which leaves out ports without devices.
+pub(crate) const LSTOPO_XML: &str = "lstopo XML";
+/// The same as text, without the addresses of bridges.
+pub(crate) const LSTOPO: &str = "lstopo";
+/// NCCL's log, which lists the GPUs that a job uses.
+pub const NCCL_LOG: &str = "NCCL_DEBUG=INFO";
+/// NVML, whose snapshot lists every GPU.
+pub(crate) const NVML: &str = "NVML";
+
+/// Whether its numbers of GPUs are the driver's, which `nvidia-smi` shows; CUDA may count otherwise.
+pub(crate) fn numbers_as_the_driver(tool: &str) -> bool {
+    tool.starts_with("nvidia-smi") || tool == NVML
+}
