@@ -9,6 +9,11 @@ pub struct Random(u64);
 pub const MOST_DEVIATION: f64 = 4.0;
 
 impl Random {
+    /// The stream of a seed.
+    pub fn from_seed(seed: u64) -> Self {
+        Random(seed)
+    }
+
     /// The stream of a seed and a text: each text has its own, whatever was drawn before.
     pub fn new(seed: u64, of: &str) -> Self {
         // FNV-1a, 64 bits
@@ -27,6 +32,11 @@ impl Random {
     /// Uniform: above 0, and at most 1.
     pub fn uniform(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// An index below `n`, each as likely; 0 where there is none.
+    pub fn below(&mut self, n: usize) -> usize {
+        ((self.uniform() * n as f64) as usize).min(n.saturating_sub(1))
     }
 
     /// A normal deviate of mean 0 and standard deviation 1 (Box and Muller), cut off at [`MOST_DEVIATION`].

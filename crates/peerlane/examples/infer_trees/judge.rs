@@ -2,7 +2,7 @@
 
 use peerlane::infer::{Group, Hypothesis, Members};
 
-use crate::random::Random;
+use peerlane::random::Random;
 
 /// Flows of which every set is permitted; of more, a family of sets stands for all.
 const ALL_SETS: usize = 10;

@@ -6,14 +6,13 @@
 #![allow(clippy::print_stdout)]
 
 mod judge;
-mod random;
 mod trees;
 
 use std::env;
 
 use judge::{Judgement, judge, permitted};
 use peerlane::infer::{Design, Members, Noise, Trial, experiment, most_sets};
-use random::Random;
+use peerlane::random::Random;
 
 /// Relative standard deviation of one repeat.
 const EACH: f64 = 0.02;
@@ -46,13 +45,13 @@ struct One {
 }
 
 fn one(seed: u64, common: f64) -> One {
-    let mut random = Random(seed.wrapping_mul(0x1234_5678_9abc_def1));
+    let mut random = Random::from_seed(seed.wrapping_mul(0x1234_5678_9abc_def1));
     let machine = trees::tree(&mut random);
     let n = machine.solo.len();
     let noise = Noise { each: EACH, common };
     let least = LEAST.max(SIGMAS * noise.of_one(REPEATS));
     let design = Design { noise, repeats: REPEATS, sets: most_sets(n) };
-    let mut draws = Random(seed ^ 0xabcd_ef01);
+    let mut draws = Random::from_seed(seed ^ 0xabcd_ef01);
     let ask = |set: Members| -> Result<Trial, std::convert::Infallible> {
         let shift = common * draws.normal();
         let rates = machine.rates(set).into_iter().map(|rate| {

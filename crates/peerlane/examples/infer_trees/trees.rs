@@ -2,7 +2,7 @@
 
 use peerlane::infer::{Group, Hypothesis, Members};
 
-use crate::random::Random;
+use peerlane::random::Random;
 
 /// GB/s that a PCIe 3.0 x16 link delivers, near enough.
 const X16: f64 = 12.4;

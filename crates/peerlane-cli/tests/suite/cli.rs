@@ -1,0 +1,399 @@
+//! The binary as a user meets it: exit statuses, JSON, broken input, widths, colours.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn peerlane(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn with_input(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // a program that has seen enough may close the pipe first
+    let _ = child.stdin.take().unwrap().write_all(input);
+    child.wait_with_output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn status(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = peerlane(args);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", err(&output)))
+}
+
+/// A file of that name and content below the test's own folder.
+fn file(name: &str, content: &[u8]) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn systems() -> Vec<String> {
+    let list = json(&["systems", "--json"]);
+    let names = list["systems"].as_array().unwrap().iter();
+    names.map(|s| s["name"].as_str().unwrap().to_owned()).collect()
+}
+
+const TOPO: &str = "\
+\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity
+GPU0\t X \tPIX\tSYS\tSYS\t0-15\t0
+GPU1\tPIX\t X \tSYS\tSYS\t0-15\t0
+GPU2\tSYS\tSYS\t X \tPIX\t16-31\t1
+GPU3\tSYS\tSYS\tPIX\t X \t16-31\t1
+";
+
+#[test]
+fn check_fails_on_the_severity_asked_for() {
+    let at = |severity: &str| status(&peerlane(&["check", "7gforce", "--fail-on", severity]));
+    assert_eq!((at("info"), at("warning"), at("error"), at("never")), (1, 1, 1, 0));
+    assert_eq!(status(&peerlane(&["check", "7gforce"])), 1);
+    assert_eq!(status(&peerlane(&["check", "exxact-traditional"])), 0);
+    assert_eq!(status(&peerlane(&["check", "7gforce", "--fail-on", "sometimes"])), 2);
+}
+
+#[test]
+fn check_shows_the_risers_and_what_to_do() {
+    let text = out(&peerlane(&["check", "7gforce"]));
+    assert!(text.lines().nth(1).unwrap().contains("1 error"), "{text}");
+    assert!(text.contains("3.0 x1 of 3.0 x8 ─ GPU0"), "{text}");
+    assert!(text.contains("host → GPU0–GPU5"), "{text}");
+    assert!(text.contains("riser"), "{text}");
+}
+
+#[test]
+fn check_json_has_the_promised_shape() {
+    let one = json(&["check", "7gforce", "--json"]);
+    assert_eq!(one["schema"], "peerlane/check/2");
+    assert!(["healthy", "degraded", "broken", "unknown"].contains(&one["verdict"].as_str().unwrap()));
+    assert!(one.get("machines").is_none());
+    let finding = &one["findings"][0];
+    for field in ["rule", "kind", "severity", "subjects", "summary", "expected", "observed", "evidence", "mend"] {
+        assert!(!finding[field].is_null(), "{field}");
+    }
+    let two = json(&["check", "7gforce", "exxact-txr414", "--json"]);
+    assert_eq!(two["machines"].as_array().unwrap().len(), 2);
+    assert_eq!(two["findings"][0]["machine"], "7gforce");
+    assert!(two.get("comparison").is_none() && two["machines"][1]["comparison"]["tables"].is_array());
+}
+
+#[test]
+fn json_has_every_number_beside_what_it_should_be() {
+    let checked = json(&["check", "exxact-devbox", "--json"]);
+    let predicted = json(&["predict", "exxact-devbox", "--json"]);
+    let tables = checked["comparison"]["tables"].as_array().unwrap();
+    assert_eq!(predicted["comparison"]["tables"].as_array().unwrap(), tables);
+    // a published cell has all that is known of it
+    let table = tables.iter().find(|t| t["direction"] == "bidirectional" && t["p2p"] == true).unwrap();
+    let cell = &table["cells"][0];
+    let number = |field: &str| cell[field].as_f64().unwrap();
+    assert!(number("low") <= number("expected") && number("expected") <= number("high"), "{cell}");
+    let measured = &cell["measured"][0];
+    assert!(measured["published"] == true && measured["origin"].is_string(), "{cell}");
+    assert!((number("ratio") - measured["value"].as_f64().unwrap() / number("expected")).abs() < 1e-12, "{cell}");
+    assert!(cell["binding"].is_string() && cell["link"].as_array().unwrap().len() == 2, "{cell}");
+    // and the matrices of `predict` hold the same numbers
+    let staged = |t: &&serde_json::Value| t["p2p"] == false && t["direction"] == "unidirectional";
+    let cell = &tables.iter().find(staged).unwrap()["cells"][0];
+    let matrix = predicted["matrices"].as_array().unwrap().iter().find(staged).unwrap();
+    assert!(cell["expected"].is_f64() && cell["expected"] == matrix["values"][0][1], "{cell}");
+}
+
+#[test]
+fn map_json_has_the_promised_shape() {
+    let map = json(&["map", "hpcac-tessa", "--json"]);
+    assert_eq!(map["schema"], "peerlane/fabric/1");
+    let machine = &map["machines"][0];
+    assert_eq!(machine["name"], "hpcac-tessa");
+    let nodes = machine["nodes"].as_array().unwrap();
+    assert_eq!(nodes.iter().filter(|n| n["kind"] == "gpu").count(), 4);
+    let pcie = machine["links"].as_array().unwrap().iter().find(|l| l["kind"] == "pcie").unwrap();
+    assert_eq!(pcie["running"]["lanes"], 16);
+    let n = machine["classes"]["rows"].as_array().unwrap().len();
+    let values = machine["classes"]["values"].as_array().unwrap();
+    assert!(values.len() == n && values.iter().all(|row| row.as_array().unwrap().len() == n));
+    assert_eq!(map, json(&["map", "hpcac-tessa", "--format", "json"]));
+}
+
+#[test]
+fn predict_json_is_flat_for_one_machine_and_named_for_several() {
+    let one = json(&["predict", "exxact-devbox", "--json"]);
+    assert_eq!((&one["schema"], &one["machine"]), (&"peerlane/prediction/2".into(), &"exxact-devbox".into()));
+    let matrix = &one["matrices"][0];
+    assert_eq!((&matrix["quantity"], &matrix["unit"]), (&"bandwidth".into(), &"GB/s".into()));
+    assert!(matrix["values"][0][0].is_null() && matrix["values"][0][1].is_f64());
+    assert!(matrix["bottlenecks"][0][1].is_string());
+    let two = json(&["predict", "exxact-devbox", "7gforce", "--json"]);
+    assert_eq!(two["machines"][1]["name"], "7gforce");
+    assert_eq!(two["matrices"][0]["machine"], "exxact-devbox");
+}
+
+#[test]
+fn predict_shows_rates_by_size_and_intervals() {
+    let shown = out(&peerlane(&["predict", "exxact-traditional", "--sizes=4K,1M"]));
+    assert!(shown.contains("4 KiB") && shown.contains("1 MiB") && !shown.contains("64 MiB"), "{shown}");
+    let found = json(&["predict", "exxact-traditional", "--sizes", "--json"]);
+    let curve = &found["curves"][0];
+    assert!(curve["rate"].as_f64() > curve["rates"][0][1].as_f64(), "{curve}");
+    let matrix = &found["matrices"][0];
+    let of = |field: &str| matrix[field][0][1].as_f64().unwrap();
+    assert!(of("low") < of("values") && of("values") < of("high"), "{matrix}");
+}
+
+#[test]
+fn accuracy_says_how_near_the_model_comes() {
+    let shown = out(&peerlane(&["accuracy"]));
+    assert!(shown.contains("bandwidth, peerlane, groups") && shown.contains("NCCL's constants"), "{shown}");
+    let found = json(&["accuracy", "--json"]);
+    assert_eq!(found["schema"], "peerlane/accuracy/1");
+    let overall = &found["overall"];
+    for predictor in ["peerlane", "nccl", "raw"] {
+        for over in ["cells", "groups"] {
+            for field in ["median", "p85", "worst"] {
+                assert!(overall[predictor][over][field].is_f64(), "{predictor} {over} {field}");
+            }
+        }
+    }
+    let matrix = &found["systems"][0]["matrices"][0];
+    for field in ["label", "cells", "median", "p85", "worst", "kind"] {
+        assert!(!matrix[field].is_null(), "{field}");
+    }
+    assert_eq!(out(&peerlane(&["accuracy", "--page"])), include_str!("../../../../docs/accuracy.md"));
+}
+
+#[test]
+fn explain_names_each_hop_and_what_binds() {
+    let text = out(&peerlane(&["explain", "exxact-devbox", "GPU0", "GPU2"]));
+    let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
+    assert!(at("─ plx0") < at("─ rc0") && at("─ rc0") < at("─ plx1"));
+    assert!(text.contains("direct") && text.contains("bound by"));
+
+    let far = out(&peerlane(&["explain", "exxact-traditional", "GPU0", "GPU2"]));
+    assert!(far.contains("staged through host memory") && far.contains("QPI"), "{far}");
+
+    let near = json(&["explain", "hpcac-tessa", "GPU0", "mlx5_2", "--json"]);
+    assert_eq!((&near["class"], &near["staged"]), (&"PIX".into(), &false.into()));
+    let hops = near["hops"].as_array().unwrap();
+    assert!(hops.iter().all(|h| !h["to"].as_str().unwrap().starts_with("cpu")));
+}
+
+#[test]
+fn explain_lists_the_nodes_it_has() {
+    let wrong = peerlane(&["explain", "exxact-devbox", "GPU0", "GPU9"]);
+    assert_eq!(status(&wrong), 2);
+    assert!(err(&wrong).contains("no node 'GPU9'") && err(&wrong).contains("GPU0–GPU3"), "{}", err(&wrong));
+    let short = peerlane(&["explain", "exxact-devbox", "GPU0"]);
+    assert_eq!(status(&short), 2);
+    assert!(err(&short).contains("two nodes"), "{}", err(&short));
+    assert_eq!(status(&peerlane(&["explain", "exxact-devbox", "GPU0", "GPU0"])), 2);
+}
+
+#[test]
+fn unknown_targets_suggest_names() {
+    let typo = peerlane(&["check", "7gforse"]);
+    assert_eq!(status(&typo), 2);
+    assert!(err(&typo).contains("no such system or file: '7gforse'; did you mean 7gforce?"), "{}", err(&typo));
+    assert!(out(&typo).is_empty());
+    let odd = peerlane(&["systems", "show", "nothing-like-it-at-all"]);
+    assert_eq!(status(&odd), 2);
+}
+
+#[test]
+fn broken_input_is_said_and_is_status_2() {
+    let noise: Vec<u8> = (0..4000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    for (name, content, says) in [
+        ("empty.txt", b"".as_slice(), "nothing recognised"),
+        ("noise.bin", noise.as_slice(), "binary"),
+        ("prose.txt", b"The weather is fine.\n".as_slice(), "nothing recognised"),
+        ("nonsense.toml", b"= = [[nonsense".as_slice(), "nonsense.toml"),
+        ("latin.toml", b"name = \"\xff\"".as_slice(), "UTF-8"),
+    ] {
+        let path = file(name, content);
+        for command in ["check", "map", "predict"] {
+            let output = peerlane(&[command, &path]);
+            assert_eq!(status(&output), 2, "{command} {name}");
+            assert!(err(&output).contains(says), "{command} {name}: {}", err(&output));
+            assert!(!err(&output).contains("panicked"), "{}", err(&output));
+        }
+    }
+}
+
+#[test]
+fn what_is_read_is_listed_in_lines_of_100_columns() {
+    let said = err(&with_input(&["check", "-"], b"The weather is fine.\n"));
+    for tool in ["ibstat", "amd-smi", "dcgmi", "-L", "nvidia-smi", "lspci"] {
+        assert!(said.contains(tool), "{tool}: {said}");
+    }
+    assert!(said.lines().count() > 2 && said.lines().all(|line| line.chars().count() <= 100), "{said}");
+}
+
+#[test]
+fn what_can_be_read_of_several_targets_is_shown() {
+    let output = peerlane(&["map", &file("topo.txt", TOPO.as_bytes()), "/no/such/file"]);
+    assert_eq!(status(&output), 2);
+    assert!(out(&output).contains("GPU3") && err(&output).contains("/no/such/file"));
+}
+
+#[test]
+fn standard_input_is_a_target() {
+    let output = with_input(&["map", "-"], TOPO.as_bytes());
+    assert_eq!(status(&output), 0, "{}", err(&output));
+    assert!(out(&output).contains("4 GPUs"), "{}", out(&output));
+    assert_eq!(status(&with_input(&["map", "-"], b"")), 2);
+}
+
+#[test]
+fn one_of_several_machines_can_be_chosen() {
+    let args = ["map", "7gforce", "exxact-devbox", "--format", "svg"];
+    let both = peerlane(&args);
+    assert_eq!(status(&both), 2);
+    assert!(err(&both).contains("--machine"), "{}", err(&both));
+    for choice in ["exxact-devbox", "2"] {
+        let one = peerlane(&[args.as_slice(), &["--machine", choice]].concat());
+        assert_eq!(status(&one), 0);
+        assert!(out(&one).starts_with("<svg ") && out(&one).contains("exxact-devbox"));
+    }
+    assert_eq!(status(&peerlane(&["map", "7gforce", "--machine", "3"])), 2);
+}
+
+#[test]
+fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
+    let names = systems();
+    assert!(names.len() >= 10);
+    for name in &names {
+        for args in [
+            vec!["check", name],
+            vec!["check", name, "-v"],
+            vec!["map", name],
+            vec!["map", name, "-v"],
+            vec!["map", name, "--format", "matrix"],
+            vec!["predict", name],
+            vec!["predict", name, "--sizes"],
+            vec!["systems", "show", name, "-v"],
+        ] {
+            let output = peerlane(&args);
+            assert!(status(&output) < 2, "{args:?}: {}", err(&output));
+            let text = out(&output);
+            assert!(!text.contains('\u{1b}'), "{args:?}");
+            for line in text.lines() {
+                assert!(line.chars().count() <= 100, "{args:?}: {} columns: {line}", line.chars().count());
+            }
+        }
+    }
+    for args in [vec!["systems"], vec!["accuracy"], vec!["accuracy", "-v"]] {
+        assert!(out(&peerlane(&args)).lines().all(|l| l.chars().count() <= 100), "{args:?}");
+    }
+}
+
+#[test]
+fn systems_show_all_that_their_source_states() {
+    for (name, all) in [
+        ("exxact-devbox", vec!["8999 US dollars", "yes: among GPU0–GPU3", "26.13", "0-11"]),
+        ("exxact-traditional", vec!["yes: GPU0 ↔ GPU1; GPU2 ↔ GPU3", "no: GPU0, GPU1 ↔ GPU2, GPU3", "10-19,30-39"]),
+        ("exxact-txr414-20", vec!["4 rack units", "140 TFLOP/s"]),
+        ("apenet-x56xx", vec!["Fermi BAR1", "0.15", "GPU_P2P_TX +RX"]),
+        ("k20-cx3-snb", vec!["0.8", "~ 5 GB/s"]),
+        ("hpcac-tessa", vec!["98.95", "6.633025", "iterations 10000"]),
+        ("7gforce", vec!["195 GB/s inside a 1070", "2.26"]),
+    ] {
+        let text = out(&peerlane(&["systems", "show", name]));
+        for part in all {
+            assert!(text.contains(part), "{name} lacks {part}:\n{text}");
+        }
+    }
+    let text = out(&peerlane(&["systems", "show", "7gforce"]));
+    assert_eq!(text.matches("inside a 1070").count(), 1, "said once for six alike");
+}
+
+#[test]
+fn every_system_can_be_drawn_and_written_in_every_format() {
+    for name in systems() {
+        for (format, start) in [("svg", "<svg "), ("dot", "graph "), ("nccl-xml", "<"), ("system", "")] {
+            let output = peerlane(&["map", &name, "--format", format]);
+            assert_eq!(status(&output), 0, "{name} {format}: {}", err(&output));
+            assert!(out(&output).starts_with(start) && out(&output).len() > 100, "{name} {format}");
+        }
+    }
+}
+
+#[test]
+fn without_gpu_and_target_the_showcase_says_so() {
+    if std::path::Path::new("/proc/driver/nvidia").exists() {
+        eprintln!("skipped: this machine has an NVIDIA driver");
+        return;
+    }
+    let output = peerlane(&["check"]);
+    assert_eq!(status(&output), 1);
+    assert!(err(&output).starts_with("peerlane: No NVIDIA driver here"), "{}", err(&output));
+    assert!(out(&output).contains("7gforce"));
+    assert!(err(&peerlane(&["check", "7gforce"])).is_empty());
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))
+        .args(["map", "exxact-txr414-20", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((status(&output), err(&output)), (0, String::new()));
+}
+
+#[test]
+fn standard_input_is_named_once() {
+    let output = with_input(&["map", "-", "-"], TOPO.as_bytes());
+    assert_eq!((status(&output), out(&output)), (2, String::new()));
+    assert!(err(&output).contains("named twice"), "{}", err(&output));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn the_number_of_a_pipe_is_no_name() {
+    let output = with_input(&["map", "/dev/fd/0"], TOPO.as_bytes());
+    assert!(out(&output).starts_with("machine 1\n"), "{}", out(&output));
+}
+
+#[test]
+fn a_folder_of_things_that_are_no_text_is_said_in_a_few_lines() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli-binaries");
+    std::fs::create_dir_all(&folder).unwrap();
+    for i in 0..50 {
+        std::fs::write(folder.join(i.to_string()), [0_u8; 64]).unwrap();
+    }
+    let output = peerlane(&["map", folder.to_str().unwrap()]);
+    assert_eq!(status(&output), 2);
+    let said = err(&output);
+    let of_folder = said.lines().filter(|line| line.contains("cli-binaries")).count();
+    assert!(said.contains("47 more warnings") && of_folder == 5, "{said}");
+}
+
+#[test]
+fn a_system_file_may_be_utf_16() {
+    let shown = out(&peerlane(&["map", "7gforce", "--format", "system"]));
+    let bytes: Vec<u8> = format!("\u{feff}{shown}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let output = peerlane(&["map", &file("utf16.toml", &bytes)]);
+    assert_eq!(status(&output), 0, "{}", err(&output));
+}

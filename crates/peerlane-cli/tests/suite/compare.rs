@@ -1,0 +1,110 @@
+//! `compare` and `--what-if` as a user meets them.
+
+use crate::common::{json, out, peerlane};
+use serde_json::Value;
+
+fn refused(args: &[&str]) -> String {
+    let output = peerlane(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn every_system_fits_the_terminal_beside_others() {
+    let list = json(&["systems", "--json"]);
+    let names: Vec<&str> = list["systems"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    let all = out(&[&["compare"], names.as_slice()].concat());
+    let wide: Vec<&str> = all.lines().filter(|l| l.chars().count() > 100).collect();
+    assert!(wide.is_empty(), "{wide:#?}");
+    let verbose = out(&["compare", "-v", "dgx-1v", "hgx-h200", "exxact-txr414-20"]);
+    assert!(verbose.lines().all(|l| l.chars().count() <= 100), "{verbose}");
+    for design in &names {
+        assert!(all.contains(design), "{design}");
+    }
+}
+
+#[test]
+fn json_keeps_to_its_schema() {
+    let schema =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/comparison-1.json")).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
+    for args in [
+        &["compare", "--json", "7gforce", "az-2x-m60", "apenet-x56xx"][..],
+        &["compare", "--json", "exxact-devbox", "--what-if", "GPU3=none"],
+    ] {
+        let document = json(args);
+        let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{}", errors.join("\n"));
+        assert_eq!(document["schema"], "peerlane/comparison/1");
+    }
+    let explained = json(&["explain", "--json", "7gforce", "GPU0", "GPU1"]);
+    let lift = &explained["lifts"][0];
+    assert!(lift["factor"].as_f64().unwrap() > 1.0 && lift["edits"][0].is_string(), "{explained}");
+}
+
+#[test]
+fn a_changed_design_stands_beside_itself() {
+    let document = json(&["compare", "--json", "exxact-devbox", "7gforce", "--what-if", "7gforce:GPU0.link=x8"]);
+    let names: Vec<&str> =
+        document["designs"].as_array().unwrap().iter().map(|d| d["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["exxact-devbox", "7gforce", "7gforce (what if)"]);
+    let rate = |at: usize| document["designs"][at]["from_host"]["mean"]["rate"].as_f64().unwrap();
+    assert!(rate(2) > rate(1) * 1.3);
+    assert!(document["designs"][2]["from_host"]["worst"].get("seen").is_none());
+    // the same design twice is two
+    let twice = json(&["compare", "--json", "7gforce", "7gforce"]);
+    assert_ne!(twice["designs"][0]["name"], twice["designs"][1]["name"]);
+}
+
+#[test]
+fn every_command_takes_changes() {
+    let narrow = "GPU0.link=pcie 3.0 x4";
+    let predicted = json(&["predict", "exxact-devbox", "--json", "--what-if", narrow]);
+    let value = |document: &Value| document["matrices"][0]["values"][0][1].as_f64().unwrap();
+    assert!(value(&predicted) < 0.3 * value(&json(&["predict", "exxact-devbox", "--json"])));
+    assert!(out(&["explain", "exxact-devbox", "GPU0", "GPU1", "--what-if", narrow]).contains("PCIe 3.0 x4"));
+    let checked = out(&["check", "exxact-devbox", "--fail-on", "never", "--what-if", narrow]);
+    assert!(checked.contains("GPU0 runs at PCIe 3.0 x4"), "{checked}");
+    assert!(out(&["map", "exxact-devbox", "--what-if", narrow]).contains("3.0 x4 of 3.0 x16 ─ GPU0"));
+    let file = out(&["map", "exxact-devbox", "--format", "system", "--what-if", "GPU3=none", "--what-if", narrow]);
+    assert!(!file.contains("GPU3 = {") && file.contains("3.0 x4"), "{file}");
+}
+
+#[test]
+fn what_cannot_be_changed_says_why() {
+    let asked = |edit: &str| refused(&["predict", "exxact-devbox", "--what-if", edit]);
+    assert!(asked("GPU9.link=x8").contains("no node 'GPU9' here; the nodes are: GPU0–GPU3"));
+    assert!(asked("GPU0.link=pcie 4.0 x16").contains("3.0 x16 at most"));
+    assert!(asked("GPU2.at=plx0").contains("plx0.part=pex8780"));
+    assert!(asked("nonsense").contains("write what is changed"));
+    let stray = refused(&["compare", "exxact-devbox", "--what-if", "7gforce:GPU0=none"]);
+    assert!(stray.contains("no machine '7gforce' here; there are: exxact-devbox"), "{stray}");
+    assert!(refused(&["compare", "exxact-devbux"]).contains("did you mean exxact-devbox?"));
+}
+
+#[test]
+fn runs_are_compared_with_what_they_measured() {
+    let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("compare");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("run.json");
+    let path = path.to_str().unwrap();
+    out(&["measure", "h200x4-vm", "--tests", "pairs,pairs-both,host,all-host,all-to-one,copy-latency", "-o", path]);
+    let document = json(&["compare", "--json", path, "h200x4-vm"]);
+    let run = &document["designs"][0];
+    for seen in [
+        &run["pair"]["worst"]["seen"],
+        &run["pair_both_ways"]["worst"]["seen"],
+        &run["from_host"]["worst"]["seen"],
+        &run["host_feed"]["sum"]["seen"],
+        &run["host_feed"]["slowest"]["seen"],
+        &run["all_to_one"]["worst"]["seen"],
+    ] {
+        assert_eq!(seen["published"], false, "{seen} of {run:#}");
+    }
+    let feed = &run["host_feed"]["sum"];
+    let ratio = feed["seen"]["low"].as_f64().unwrap() / feed["rate"].as_f64().unwrap();
+    assert!((0.9..1.1).contains(&ratio), "{feed}");
+    assert_eq!(run["latency"]["published"], false);
+    // the design beside it has what its source publishes
+    assert_eq!(document["designs"][1]["pair_both_ways"]["worst"]["seen"]["published"], true);
+}

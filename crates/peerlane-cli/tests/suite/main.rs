@@ -1,0 +1,27 @@
+//! The program as its users see it. One program of tests, so that it is linked once: `cargo test -p peerlane-cli NAME::` runs one module.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says why it is skipped"
+)]
+
+mod cli;
+mod common;
+mod compare;
+mod docs;
+mod explain_rdma;
+mod gather;
+mod golden;
+mod infer;
+mod measure;
+mod one_answer;
+mod place;
+mod readme;
+mod report;
+mod runs;
+mod schemas;
+mod simulate;

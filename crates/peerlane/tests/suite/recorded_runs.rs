@@ -1,0 +1,86 @@
+//! Records of live machines in `captures/h200x4-vm-runs`: they are read, and show what they are said to show.
+
+use std::path::Path;
+
+use peerlane::case::Case;
+use peerlane::catalogue::{Parts, system_text};
+use peerlane::check::{Context, check};
+use peerlane::comparison::Comparison;
+use peerlane::model::Model;
+use peerlane::names::is_host;
+use peerlane::plan::{Test, Work};
+use peerlane::run::{Cell, Estimate, Run};
+use peerlane::transfer::Transfer;
+
+fn record(name: &str) -> Run {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm-runs").join(name);
+    Run::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Copy-engine sets of so many GPUs with the host, all in one direction.
+fn one_way<'r>(run: &'r Run, gpus: usize, test: impl Fn(&Transfer) -> bool + 'r) -> impl Iterator<Item = &'r Cell> {
+    run.cells.iter().filter(move |cell| match &cell.work {
+        Work::Transfers(all) => cell.test == Test::Subsets && all.len() == gpus && all.iter().all(&test),
+        _ => false,
+    })
+}
+
+#[test]
+fn records_are_complete_and_verified() {
+    for name in ["default.json", "subsets.json", "subsets-2.json", "collectives.json"] {
+        let run = record(name);
+        assert!(run.complete, "{name}");
+        assert!(run.cells.iter().all(|cell| cell.value().is_some_and(|v| v > 0.0)), "{name}");
+        assert_eq!(run.steps_done().len(), run.plan.steps().count(), "{name}");
+    }
+}
+
+#[test]
+fn four_gpus_share_a_limit_towards_the_host() {
+    let run = record("subsets.json");
+    let to_host = |t: &Transfer| is_host(&t.destination);
+    let per_gpu =
+        |n: usize| -> Vec<f64> { one_way(&run, n, to_host).filter_map(Cell::value).map(|v| v / n as f64).collect() };
+    let (one, two, four) = (per_gpu(1), per_gpu(2), per_gpu(4));
+    assert_eq!((one.len(), two.len(), four.len()), (4, 6, 1), "subsets of four");
+    assert!(one.iter().chain(&two).all(|rate| (rate - 55.2).abs() < 0.3), "{one:?} {two:?}");
+    assert!(four[0] < 0.8 * one[0], "{four:?}");
+}
+
+#[test]
+fn no_lone_copy_is_above_its_link() {
+    // 18 NVLink 4 carry 478 GB/s each way, PCIe 5.0 x16 63
+    for cell in &record("default.json").cells {
+        let Work::Transfers(all) = &cell.work else { continue };
+        let [t] = all.as_slice() else { continue };
+        let host = is_host(&t.source) || is_host(&t.destination);
+        if t.source != t.destination {
+            assert!(cell.value().unwrap() < if host { 63.0 } else { 478.1 }, "{t}");
+        }
+    }
+}
+
+#[test]
+fn rules_take_a_run_for_what_it_is() {
+    let mut run = record("default.json");
+    // a machine without published numbers, which have findings of their own
+    run.machine.system = system_text("h200x4-vm").map(|s| s.split("[[published]]").next().unwrap().to_owned());
+    run.cells.retain(|cell| cell.test == Test::Pairs);
+    let mut findings = |first_row: f64| {
+        for cell in &mut run.cells {
+            let Work::Transfers(all) = &cell.work else { continue };
+            let value = if all[0].source == "GPU0" { first_row } else { 395.0 };
+            (cell.estimate, cell.n) = (Some(Estimate { value, low: 0.99 * value, high: 1.01 * value }), 12);
+        }
+        let case = Case::of_run(run.clone(), "run.json").unwrap();
+        let model = Model::new(&case.machine, Parts::embedded());
+        let comparison = Comparison::of(&model);
+        let found = check(&Context::of(&case, &comparison));
+        found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
+    };
+    assert_eq!(findings(394.0), []);
+    // warm-up is no excuse for a program that warms up
+    let found = findings(360.0);
+    assert_eq!((found.len(), found[0].0.as_str()), (1, "uneven-path-class"));
+    assert!(found[0].1.ends_with("median of 12 samples, 95 % interval 356.40 to 363.60)"), "{found:?}");
+}
