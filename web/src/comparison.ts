@@ -20,7 +20,7 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
   const several = (f: FigureView) => f.better !== "neither" && f.values.filter((value) => value).length > 1;
   const drawn = view.figures.filter(several);
   const facts = view.figures.filter((f) => !several(f));
-  const seen = view.figures.some((f) => f.values.some((value) => value?.seen));
+  const seen = view.figures.some((f) => f.values.some((value) => value?.measured));
   return [
     ["conclusion", "Conclusion", [view.conclusion.length > 0 && h("ul", {}, ...view.conclusion.map((text) => h("li", {}, text)))]],
     ["machines", "Machines", [h("div", { class: "cards" }, ...states.map((state, at) => card(state, at, open))), factTable(machines, facts)]],
@@ -28,7 +28,7 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
       "figures",
       "Figures",
       [
-        h("p", { class: "hint" }, "GB/s as predicted, by copy engines (rings: kernels), unless a figure names another unit. ", seen && h("span", { class: "seen-sample", "aria-hidden": "true" }), seen && " measured or published of the same."),
+        h("p", { class: "hint" }, "GB/s as predicted, by copy engines (rings: kernels), unless a figure names another unit. ", seen && h("span", { class: "measured-sample", "aria-hidden": "true" }), seen && " measured or published of the same."),
         h("div", { class: "figures" }, ...drawn.map((figure) => bars(machines, figure))),
       ],
     ],
@@ -68,7 +68,7 @@ function factTable(machines: MachineReport[], facts: FigureView[]): HTMLElement 
 
 /** One figure, a bar a machine. */
 function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
-  const all = figure.values.flatMap((value) => (value ? [value.value, value.seen?.high ?? 0] : []));
+  const all = figure.values.flatMap((value) => (value ? [value.value, value.measured?.high ?? 0] : []));
   const scale = scaleLinear()
     .domain([0, Math.max(...all, Number.MIN_VALUE)])
     .range([0, 100])
@@ -82,13 +82,13 @@ function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
       bar.style.setProperty("--at", share(value.value));
       track.append(bar);
     }
-    if (value?.seen) {
-      const mark = h("span", { class: "seen-mark" });
-      mark.style.setProperty("--low", share(value.seen.low));
-      mark.style.setProperty("--span", `${(scale(value.seen.high) - scale(value.seen.low)).toFixed(2)}%`);
+    if (value?.measured) {
+      const mark = h("span", { class: "measured-mark" });
+      mark.style.setProperty("--low", share(value.measured.low));
+      mark.style.setProperty("--span", `${(scale(value.measured.high) - scale(value.measured.low)).toFixed(2)}%`);
       track.append(mark);
     }
-    const seen = value?.seen && h("span", { class: "hint" }, `${value.seen.text} ${value.seen.obtained}`);
+    const seen = value?.measured && h("span", { class: "hint" }, `${value.measured.text} ${value.measured.obtained}`);
     return h("tr", {}, h("th", { scope: "row" }, machine.name), h("td", { class: "strip" }, track, seen), h("td", { class: "number" }, value?.text ?? "–"));
   });
   const reasons = machines.flatMap((machine, at) => {
@@ -157,7 +157,7 @@ function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
       { class: "shared" },
       h("h4", {}, machine.name),
       note && h("p", { class: "hint" }, note),
-      h("div", { class: "maps" }, one("predicted", matrix.expected), one(matrix.obtained, matrix.seen)),
+      h("div", { class: "maps" }, one("predicted", matrix.expected), one(matrix.obtained, matrix.measured)),
     );
   });
   const ramp = h("span", { class: "ramp", "aria-hidden": "true" });

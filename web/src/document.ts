@@ -89,7 +89,7 @@ bound: string
 /**
  * What was measured or published of the same.
  */
-seen?: (SeenView | null)
+measured?: (MeasuredView | null)
 /**
  * As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
  */
@@ -102,7 +102,7 @@ value: number
 /**
  * What was measured or published of a figure.
  */
-export interface SeenView {
+export interface MeasuredView {
 /**
  * The same number, or the high end.
  */
@@ -600,6 +600,10 @@ evidence: string[]
  */
 expected: string
 /**
+ * What to do.
+ */
+fix: string
+/**
  * Its kind.
  */
 kind: ("fault" | "design" | "measurement")
@@ -608,17 +612,13 @@ kind: ("fault" | "design" | "measurement")
  */
 links: number[]
 /**
- * What to do.
+ * What is measured, with unit.
  */
-mend: string
+measured: string
 /**
  * Names of all nodes that it is about, each once, in order.
  */
 nodes?: string[]
-/**
- * What is observed, with unit.
- */
-observed: string
 /**
  * The rule: `narrow-link`.
  */
@@ -666,7 +666,7 @@ export interface Cost {
  */
 lost: number
 /**
- * Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+ * Share of what should be, 0 to 1; of a time, what is added as a share of what is measured.
  */
 share: number
 /**
@@ -772,6 +772,10 @@ expected: (number | null)[][]
  */
 least: (number | null)[][]
 /**
+ * Numbers seen; empty where nothing was.
+ */
+measured: (number | null)[][]
+/**
  * Whether a larger number is a better one.
  */
 more_is_better: boolean
@@ -803,10 +807,6 @@ remarks: Remark[]
  * Row names.
  */
 rows: string[]
-/**
- * Numbers seen; empty where nothing was.
- */
-seen: (number | null)[][]
 /**
  * Indices into the machine's evidence.
  */
@@ -843,7 +843,7 @@ col: number
 /**
  * Whether the number is to be taken with care.
  */
-odd: boolean
+flagged: boolean
 /**
  * Row.
  */
@@ -988,6 +988,10 @@ evidence: string[]
  */
 expected: string
 /**
+ * What to do.
+ */
+fix: string
+/**
  * Its kind.
  */
 kind: ("fault" | "design" | "measurement")
@@ -996,17 +1000,13 @@ kind: ("fault" | "design" | "measurement")
  */
 links: number[]
 /**
- * What to do.
+ * What is measured, with unit.
  */
-mend: string
+measured: string
 /**
  * Names of all nodes that it is about, each once, in order.
  */
 nodes?: string[]
-/**
- * What is observed, with unit.
- */
-observed: string
 /**
  * The rule: `narrow-link`.
  */

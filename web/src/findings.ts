@@ -68,9 +68,9 @@ function item(
     h("p", { class: "hint" }, `${finding.rule}, ${KIND[finding.kind]}${SURE[finding.certainty]}`),
     list([
       ["expected", finding.expected],
-      ["observed", finding.observed],
+      ["measured", finding.measured],
       ["costs", cost(finding)],
-      ["mend", commands(finding.mend)],
+      ["fix", commands(finding.fix)],
       ["confirm", commands(finding.confirm)],
     ]),
     h(

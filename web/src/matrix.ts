@@ -15,7 +15,7 @@ const at = (values: Numbers, row: number, col: number): number | null => values[
 
 /** A number seen: lowest and highest, which differ where a source gives a range. */
 function seen(matrix: MatrixView, row: number, col: number): [number, number] | null {
-  const low = at(matrix.seen, row, col);
+  const low = at(matrix.measured, row, col);
   return low === null ? null : [low, at(matrix.upto, row, col) ?? low];
 }
 
@@ -36,7 +36,7 @@ function cells(matrix: MatrixView): [number, number][] {
 
 /** The largest number of a matrix, from which its colours are measured. */
 export function most(matrix: MatrixView): number {
-  const of = ([row, col]: [number, number]) => [at(matrix.seen, row, col), at(matrix.upto, row, col), at(matrix.expected, row, col)];
+  const of = ([row, col]: [number, number]) => [at(matrix.measured, row, col), at(matrix.upto, row, col), at(matrix.expected, row, col)];
   return Math.max(...cells(matrix).flatMap(of).filter(isNumber), Number.MIN_VALUE);
 }
 
@@ -127,7 +127,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     .clamp(true);
   const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
   const marks: ((row: number, col: number) => void)[] = [];
-  const odd = new Set(matrix.remarks.filter((r) => r.odd).map((r) => `${r.row},${r.col}`));
+  const odd = new Set(matrix.remarks.filter((r) => r.flagged).map((r) => `${r.row},${r.col}`));
   const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
   const point = (row: number, col: number) => {
     readout.textContent = `${name(row, col)}: ${told(machine, matrix, row, col).join("; ")}`;
@@ -151,7 +151,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     return made.root;
   };
   const maps: Child[] = [];
-  if (matrix.seen.length > 0) {
+  if (matrix.measured.length > 0) {
     maps.push(
       map(`${matrix.obtained}, ${shown}`, (row, col) => {
         const value = seen(matrix, row, col);
@@ -169,7 +169,7 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
       }),
     );
   }
-  if (matrix.seen.length > 0 && matrix.expected.length > 0) {
+  if (matrix.measured.length > 0 && matrix.expected.length > 0) {
     maps.push(
       map(`ratio, ${matrix.obtained} ÷ expected`, (row, col) => {
         const value = ratio(matrix, row, col);
@@ -228,6 +228,6 @@ export function classView(state: State, classes: ClassView): HTMLElement {
 
 /** The matrix that a reader wants to see first: the first measured one with expectations, else the first. */
 export function foremost(machine: MachineReport): number {
-  const compared = machine.matrices.findIndex((m) => m.seen.length > 0 && m.expected.length > 0 && m.rows.length > 1 && m.cols.length > 1);
+  const compared = machine.matrices.findIndex((m) => m.measured.length > 0 && m.expected.length > 0 && m.rows.length > 1 && m.cols.length > 1);
   return compared >= 0 ? compared : 0;
 }

@@ -50,7 +50,7 @@ for (const [name, targets] of [["exxact", EXXACT], ["clouds", CLOUDS]] as const)
           const tracks = [...figure.querySelectorAll(".track")].map((track) => ({
             whole: track.getBoundingClientRect(),
             bar: track.querySelector(".bar")?.getBoundingClientRect(),
-            mark: track.querySelector(".seen-mark")?.getBoundingClientRect(),
+            mark: track.querySelector(".measured-mark")?.getBoundingClientRect(),
           }));
           return {
             what: figure.querySelector("caption")?.firstChild?.textContent ?? "",
@@ -70,7 +70,7 @@ for (const [name, targets] of [["exxact", EXXACT], ["clouds", CLOUDS]] as const)
         values.forEach((value, i) => {
           assert.ok(Math.abs(value / most - (figure.bars[i] ?? 0) / longest) < 0.01, `${figure.what}: ${value}`);
         });
-        assert.equal(figure.marks, data.values.filter((v) => v?.seen).length);
+        assert.equal(figure.marks, data.values.filter((v) => v?.measured).length);
       }
       assert.ok(figures.some((f) => f.marks > 0));
       await context.close();

@@ -76,7 +76,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::{InferredGroup, Way, recorded};
+    use crate::infer::{FlowKind, InferredGroup, recorded};
     use peerlane_read::catalogue;
 
     #[test]
@@ -86,7 +86,7 @@ mod tests {
         let mut found = recorded(&eight.machine, None, "what is on record");
         found.groups.push(InferredGroup {
             members: vec!["GPU6".to_owned(), "GPU7".to_owned()],
-            direction: Way::Both,
+            direction: FlowKind::Both,
             capacity: 20.0,
             low: 19.0,
             high: 21.0,

@@ -5,7 +5,7 @@ pub mod case;
 pub mod cluster;
 pub mod compare;
 pub mod infer;
-pub mod lift;
 pub mod place;
 pub mod simulate;
+pub mod upgrades;
 pub mod what_if;

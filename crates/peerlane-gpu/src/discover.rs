@@ -37,7 +37,7 @@ fn snapshot(session: &Session) -> Result<Snapshot, String> {
         ..Snapshot::default()
     };
     let all = devices.as_slice();
-    let answers: Vec<Answer> = thread::scope(|scope| {
+    let answers: Vec<Reported> = thread::scope(|scope| {
         let mut asked = Vec::new();
         for &(index, device) in all {
             let asking = move |device| thread::Builder::new().spawn_scoped(scope, move || one(index, device, all));
@@ -63,12 +63,12 @@ fn snapshot(session: &Session) -> Result<Snapshot, String> {
 }
 
 /// A GPU, how it reaches the others, and what of it could not be asked.
-type Told = (Gpu, Vec<Pair>, Notes);
+type Report = (Gpu, Vec<Pair>, Notes);
 
 /// What a thread that asked a GPU brings back; nothing where the GPU has no handle.
-type Answer = Result<Option<Told>, String>;
+type Reported = Result<Option<Report>, String>;
 
-fn answer(asked: Option<io::Result<thread::ScopedJoinHandle<Told>>>) -> Answer {
+fn answer(asked: Option<io::Result<thread::ScopedJoinHandle<Report>>>) -> Reported {
     let Some(started) = asked else { return Ok(None) };
     let thread = started.map_err(|error| format!("no thread to ask it: {error}"))?;
     thread.join().map(Some).map_err(|_| "asking it failed".to_owned())
@@ -101,7 +101,7 @@ impl Notes {
 }
 
 /// All of one GPU, and how it reaches the others.
-fn one(index: u32, device: Device, all: &[(u32, Option<Device>)]) -> Told {
+fn one(index: u32, device: Device, all: &[(u32, Option<Device>)]) -> Report {
     let mut notes = Notes::default();
     let mut gpu = Gpu { index, ..Gpu::default() };
     {

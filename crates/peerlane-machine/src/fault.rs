@@ -5,7 +5,7 @@ use crate::fabric::PcieWidth;
 /// Relative standard deviation of a sample where nothing else is asked for.
 pub const NOISE: f64 = 0.003;
 
-/// How a simulated machine of a design answers, beside what the design says: the tables `[virtual]` and `[[faults]]` of
+/// How a simulated machine of a design answers, beside what the design says: the tables `[simulated]` and `[[faults]]` of
 /// a system file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {

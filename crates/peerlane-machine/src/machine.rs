@@ -50,7 +50,7 @@ pub struct Spread {
 
 /// A matrix of numbers with where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+pub struct SourcedMatrix {
     /// The numbers.
     pub matrix: Matrix,
     /// Where they stand.
@@ -174,7 +174,7 @@ pub struct Machine {
     /// The class matrix that the evidence states, as it stands there.
     pub stated_classes: Option<(ClassMatrix, Origin)>,
     /// Numbers between pairs.
-    pub matrices: Vec<Observed>,
+    pub matrices: Vec<SourcedMatrix>,
     /// Numbers against message size.
     pub curves: Vec<(Curve, Origin)>,
     /// Published tables of rates with words for rows.

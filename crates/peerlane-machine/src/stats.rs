@@ -4,9 +4,9 @@
 //! often several levels, so that ranks are used where a mean and a standard deviation would mislead.
 //! `docs/measurement.md` gives the reasons and sources.
 
-mod odd;
+mod outliers;
 
-pub use odd::{Drift, drift, modes, outliers};
+pub use outliers::{Drift, drift, modes, outliers};
 
 /// Samples from which on the interval's ranks are taken from the normal distribution; 0.5ⁿ is still a number there.
 const MANY: usize = 1000;

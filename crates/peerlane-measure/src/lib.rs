@@ -3,4 +3,4 @@
 pub mod measure;
 pub mod plan;
 pub mod run;
-pub mod virtual_machine;
+pub mod simulated_machine;

@@ -4,12 +4,12 @@
 //! The method knows no GPU. A live machine and a virtual one are [`Executor`]s, so that all of this is tested
 //! without one. `docs/measurement.md` gives the reasons.
 
-mod answer;
 mod cells;
-mod take;
+mod execute;
+mod sampling;
 
-pub use answer::answer;
 pub use cells::void;
+pub use execute::execute;
 
 use crate::plan::{Method, Step, Work};
 use crate::run::{FlagKind, GpuState};

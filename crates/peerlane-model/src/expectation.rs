@@ -11,7 +11,7 @@ pub use curve::ExpectedCurve;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Answer, Latency, Model, PeerAccess, Transfer};
+use crate::model::{Latency, Model, PeerAccess, SharedRate, Transfer};
 use peerlane_machine::copy_time::CopyTime;
 use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
@@ -145,7 +145,7 @@ pub(crate) const HOST: &str = "host";
 pub(crate) const ITSELF: &str = "self";
 
 /// A metric with the ends of its numbers.
-pub(crate) struct Asked {
+pub(crate) struct Requested {
     /// What.
     pub(crate) metric: Metric,
     /// Sources.
@@ -155,7 +155,7 @@ pub(crate) struct Asked {
 }
 
 /// What [`predict`] shows.
-pub(crate) fn usual(model: &Model) -> Vec<Asked> {
+pub(crate) fn usual(model: &Model) -> Vec<Requested> {
     let ends = Ends::of(model);
     let pairs = |on| Metric { p2p: Some(on), op: Some(Operation::Write), ..Metric::COPIES };
     let both = Metric { direction: Some(Direction::Bidirectional), ..pairs(true) };
@@ -174,7 +174,7 @@ pub(crate) fn usual(model: &Model) -> Vec<Asked> {
 }
 
 /// What can be predicted beside that: the other quantities, directions, engines and operations.
-pub(crate) fn further(model: &Model) -> Vec<Asked> {
+pub(crate) fn further(model: &Model) -> Vec<Requested> {
     let ends = Ends::of(model);
     let (write, read) = (Some(Operation::Write), Some(Operation::Read));
     let both = Some(Direction::Bidirectional);
@@ -240,11 +240,11 @@ impl Ends {
     fn possible<'e>(
         &'e self,
         asked: impl IntoIterator<Item = (Metric, &'e Vec<String>, &'e Vec<String>)>,
-    ) -> Vec<Asked> {
+    ) -> Vec<Requested> {
         let few = |names: &Vec<String>| names == &self.host || names == &self.itself;
         let asked = asked.into_iter().filter(|(_, rows, cols)| self.all_pairs || few(rows) || few(cols));
         let asked = asked.filter(|(metric, ..)| !(self.unknown_nvlinks && metric.p2p == Some(true)));
-        asked.map(|(metric, rows, cols)| Asked { metric, rows: rows.clone(), cols: cols.clone() }).collect()
+        asked.map(|(metric, rows, cols)| Requested { metric, rows: rows.clone(), cols: cols.clone() }).collect()
     }
 }
 
@@ -270,7 +270,7 @@ pub(crate) struct Expectation<'a> {
 type Solved = Option<Rc<[Ranged]>>;
 
 /// An answer with the least and the most that its rate may be.
-type Ranged = (Answer, [Rate; 2]);
+type Ranged = (SharedRate, [Rate; 2]);
 
 impl<'a> Expectation<'a> {
     /// Of a model, with nothing solved yet.
@@ -284,8 +284,8 @@ impl<'a> Expectation<'a> {
         matrices.filter(|m| m.values.iter().flatten().any(Option::is_some)).collect()
     }
 
-    fn matrix(&self, asked: &Asked) -> ExpectedMatrix {
-        let Asked { metric, rows, cols } = asked;
+    fn matrix(&self, asked: &Requested) -> ExpectedMatrix {
+        let Requested { metric, rows, cols } = asked;
         let &Metric { quantity, direction, p2p, op, engine, unit, .. } = metric;
         let grid = self.grid(metric, rows, cols);
         let of = |f: fn(&Expected) -> f64| grid.iter().map(|r| r.iter().map(|e| e.as_ref().map(f)).collect()).collect();
@@ -425,7 +425,7 @@ impl<'a> Expectation<'a> {
 ///
 /// The driver's staging and a pipeline of one's own are predicted alike. A direct transfer between GPUs without peer
 /// access is, too: a driver stages it.
-pub fn expect_set(model: &Model, transfers: &[transfer::Transfer]) -> Option<Vec<Answer>> {
+pub fn expect_set(model: &Model, transfers: &[transfer::Transfer]) -> Option<Vec<SharedRate>> {
     let fabric = &model.machine.fabric;
     if transfers.iter().any(|t| t.memory != HostMemory::Pinned) {
         return None;

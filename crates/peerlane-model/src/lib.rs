@@ -3,7 +3,7 @@
 //!
 //! Knows no run and no method of measuring.
 
-pub mod assumed;
+pub mod assumptions;
 pub mod collectives;
 pub mod comparison;
 pub mod expectation;

@@ -13,12 +13,12 @@
 
 pub mod export;
 
-pub use peerlane_design::{case, cluster, compare, infer, lift, place, simulate, what_if};
+pub use peerlane_design::{case, cluster, compare, infer, place, simulate, upgrades, what_if};
 pub use peerlane_judge::{accuracy, check, fleet, selftest};
 pub use peerlane_machine::{
     copy_time, curve, fabric, fact, fault, fit, gap, machine, matrix, names, origin, random, stats, subject, transfer,
     units,
 };
-pub use peerlane_measure::{measure, plan, run, virtual_machine};
-pub use peerlane_model::{assumed, collectives, comparison, expectation, model, solve};
+pub use peerlane_measure::{measure, plan, run, simulated_machine};
+pub use peerlane_model::{assumptions, collectives, comparison, expectation, model, solve};
 pub use peerlane_read::{assemble, catalogue, evidence};

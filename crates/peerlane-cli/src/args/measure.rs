@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use peerlane::infer::Way;
+use peerlane::infer::FlowKind;
 use peerlane::plan::{Scope, Test};
 use peerlane::units::Seconds;
 
@@ -83,7 +83,7 @@ pub(crate) struct InferArgs {
     pub(crate) recorded: bool,
     /// Only these directions
     #[arg(long, value_name = "DIRECTION,…", value_delimiter = ',', value_parser = ways())]
-    pub(crate) directions: Vec<Way>,
+    pub(crate) directions: Vec<FlowKind>,
     /// Write what was found into this file, too, as JSON
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -92,9 +92,9 @@ pub(crate) struct InferArgs {
     pub(crate) force: bool,
 }
 
-fn ways() -> impl TypedValueParser<Value = Way> {
-    let named = |name: String| Way::ALL.into_iter().find(|way| way.name() == name).ok_or("no such direction");
-    PossibleValuesParser::new(Way::ALL.map(Way::name)).try_map(named)
+fn ways() -> impl TypedValueParser<Value = FlowKind> {
+    let named = |name: String| FlowKind::ALL.into_iter().find(|way| way.name() == name).ok_or("no such direction");
+    PossibleValuesParser::new(FlowKind::ALL.map(FlowKind::name)).try_map(named)
 }
 
 fn tests() -> impl TypedValueParser<Value = Test> {

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use peerlane::assumed::Assumed;
+use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
@@ -199,7 +199,7 @@ fn numbers(out: &mut dyn Write, comparison: &Comparison, apart: bool, most: usiz
     if !comparison::only_seen(&sections) {
         return comparison::write(out, &sections, false, most);
     }
-    let assumed = Assumed::of(machine, Parts::embedded());
+    let assumed = Assumptions::of(machine, Parts::embedded());
     let assuming = assumed.model(Parts::embedded(), Assume::Parts);
     let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;

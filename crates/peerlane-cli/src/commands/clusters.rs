@@ -5,7 +5,7 @@ use std::path::Path;
 
 use peerlane::cluster::{self, Cluster, Wanted};
 use peerlane::machine::Machine;
-use peerlane::simulate::answer::Job;
+use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
 

@@ -2,17 +2,17 @@
 
 use std::io::{self, Write};
 
-use peerlane::assumed::Assumed;
+use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::comparison::Comparison;
-use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, ObservedCell};
+use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, MeasuredCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
-use peerlane::lift::{Lift, lifts};
 use peerlane::machine::Machine;
 use peerlane::matrix::{Engine, Operation};
-use peerlane::model::{Answer, Assume, Model, PeerAccess, Route, Transfer};
+use peerlane::model::{Assume, Model, PeerAccess, Route, SharedRate, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
+use peerlane::upgrades::{Upgrade, upgrades};
 
 use super::{heading, json, on_assumptions};
 use crate::args::ExplainArgs;
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     if ends.0 == ends.1 {
         return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
     }
-    let assumed = Assumed::of(machine, Parts::embedded());
+    let assumed = Assumptions::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
     let mut explained = explain(&model, ends.0, ends.1);
     if let Ok(route) = model.route(&ahead(&model, ends.0, ends.1)) {
@@ -108,7 +108,7 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         None => plain_hops(fabric, a, b),
     };
     ExplanationDocument {
-        schema: "peerlane/explanation/1",
+        schema: "peerlane/explanation/2",
         machine: machine.name.clone(),
         a: fabric.node(a).name.clone(),
         b: fabric.node(b).name.clone(),
@@ -122,14 +122,14 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         curve: ExpectedCurve::of(model, &ahead, &SIZES),
         unknown,
         assumptions: Vec::new(),
-        lifts: lifts(model, &ahead),
-        observed: observed(&Comparison::of(model), a, b),
+        upgrades: upgrades(model, &ahead),
+        measured: measured(&Comparison::of(model), a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
     }
 }
 
 /// The sum of what runs at once with its interval, and what binds it.
-fn total(answers: &[Answer], intervals: &[[Rate; 2]]) -> Option<ExpectedRate> {
+fn total(answers: &[SharedRate], intervals: &[[Rate; 2]]) -> Option<ExpectedRate> {
     let mut reasons: Vec<&str> = answers.iter().map(|a| a.bottleneck.as_str()).collect();
     reasons.dedup();
     let rate = answers.iter().map(|a| a.rate.gb()).sum();
@@ -179,7 +179,7 @@ fn evidence(link: Option<&Link>) -> Vec<String> {
 }
 
 /// The numbers seen or published of the two, in either order.
-fn observed(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<ObservedCell> {
+fn measured(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<MeasuredCell> {
     let fabric = &comparison.model().machine.fabric;
     let is = |name: &str, id: NodeId| {
         fabric.find(name) == Some(id) || (name == HOST && fabric.node(id).kind == NodeKind::Host)
@@ -193,7 +193,7 @@ fn observed(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<ObservedCell> 
                 if !(is(row, a) && is(col, b) || is(row, b) && is(col, a)) {
                     continue;
                 }
-                all.push(ObservedCell {
+                all.push(MeasuredCell {
                     quantity: matrix.quantity,
                     op: matrix.op,
                     what: matrix.describe(),
@@ -243,8 +243,8 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
         hang(out, "  ", why)?;
     }
     on_assumptions(out, &e.assumptions)?;
-    lifted(out, e)?;
-    seen(out, &e.observed)?;
+    write_upgrades(out, e)?;
+    seen(out, &e.measured)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
 }
 
@@ -264,12 +264,12 @@ fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
 }
 
 /// What would raise the rate, the greatest rise first.
-fn lifted(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
-    if e.lifts.is_empty() {
+fn write_upgrades(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
+    if e.upgrades.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(style::HEADING, &format!("What would lift {} → {}", e.a, e.b)))?;
-    for Lift { what, edits, rate, factor, bottleneck } in &e.lifts {
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("What would raise the rate {} → {}", e.a, e.b)))?;
+    for Upgrade { what, edits, rate, factor, bottleneck } in &e.upgrades {
         let label = format!("  {:>8} GB/s {:>7}  ", number(*rate), times(*factor));
         hang(out, &label, &format!("{what}; then bound by {bottleneck}"))?;
         let flags: Vec<String> = edits.iter().map(|e| format!("--what-if '{e}'")).collect();
@@ -325,7 +325,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     Ok(())
 }
 
-fn seen(out: &mut dyn Write, cells: &[ObservedCell]) -> io::Result<()> {
+fn seen(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
     if cells.is_empty() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use peerlane::case::Case;
 use peerlane::catalogue::Parts;
 use peerlane::check::{Context, Finding, FindingKind, Settings, Severity, check_with};
 use peerlane::comparison::Comparison;
-use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Odd, compare};
+use peerlane::fleet::{Dictionary, Fleet, Kind, Node, Outlier, compare};
 use peerlane::model::Model;
 use peerlane::run::{MAX_RUN_BYTES, Run, looks_like_run};
 use peerlane::subject::join;
@@ -30,7 +30,7 @@ const FEWEST: usize = 3;
 /// Bytes that tell what a file is.
 const HEAD: u64 = 512;
 
-/// Odd machines that are shown unless all are asked for, and of which the rules are asked.
+/// Outlier machines that are shown unless all are asked for, and of which the rules are asked.
 const SHOWN: usize = 20;
 
 /// Whether all targets are records of runs, and enough for a fleet.
@@ -63,13 +63,13 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) ->
         return Err(Failure::new("none of the runs can be read"));
     }
     let mut fleet = compare(&nodes, &dictionary, settings);
-    fleet.odd.retain(|odd| settings.waiver(&odd.machine, &odd.finding).is_none());
+    fleet.outliers.retain(|odd| settings.waiver(&odd.machine, &odd.finding).is_none());
     if args.detail.json {
         json(out, &fleet)?;
     } else {
         show(out, &fleet, settings, args.detail.verbose)?;
     }
-    let fails = fleet.odd.iter().any(|odd| args.fail_on.includes(odd.finding.severity));
+    let fails = fleet.outliers.iter().any(|odd| args.fail_on.includes(odd.finding.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }
 
@@ -99,7 +99,7 @@ fn read(files: &[String], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
 }
 
 fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) -> Result<(), Failure> {
-    let verdict = match fleet.odd.len() {
+    let verdict = match fleet.outliers.len() {
         0 => "none is odd".to_owned(),
         1 => "1 is odd".to_owned(),
         n => format!("{n} are odd"),
@@ -115,17 +115,21 @@ fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) 
         let spread = if *compared { format!("{:.1}", 100.0 * spread) } else { "too few to compare".to_owned() };
         writeln!(out, "  {:<40} {machines:>8} {gpus:>6} {spread:>20}  {}", fit(&name, 40), fit(example, 20))?;
     }
-    for odd in fleet.odd.iter().take(if verbose { usize::MAX } else { SHOWN }) {
+    for odd in fleet.outliers.iter().take(if verbose { usize::MAX } else { SHOWN }) {
         one(out, odd, settings)?;
     }
-    if fleet.odd.len() > SHOWN && !verbose {
-        writeln!(out, "\n{}", paint(style::DIM, &format!("and {} more (-v shows them)", fleet.odd.len() - SHOWN)))?;
+    if fleet.outliers.len() > SHOWN && !verbose {
+        writeln!(
+            out,
+            "\n{}",
+            paint(style::DIM, &format!("and {} more (-v shows them)", fleet.outliers.len() - SHOWN))
+        )?;
     }
     Ok(())
 }
 
-fn one(out: &mut dyn Write, odd: &Odd, settings: &Settings) -> Result<(), Failure> {
-    let Finding { severity, summary, subjects, observed, .. } = &odd.finding;
+fn one(out: &mut dyn Write, odd: &Outlier, settings: &Settings) -> Result<(), Failure> {
+    let Finding { severity, summary, subjects, measured, .. } = &odd.finding;
     let label = if *severity == Severity::Error { "error" } else { "warning" };
     writeln!(out)?;
     let who = format!("{summary}; {}", join(subjects, ", "));
@@ -133,7 +137,7 @@ fn one(out: &mut dyn Write, odd: &Odd, settings: &Settings) -> Result<(), Failur
         let label = format!("{:8}", if i == 0 { label } else { "" });
         writeln!(out, "{} {line}", paint(style::of_severity(*severity), &label))?;
     }
-    let mut lines = vec![("observed", observed.clone())];
+    let mut lines = vec![("measured", measured.clone())];
     lines.extend(why(&odd.file, settings).into_iter().map(|why| ("rules", why)));
     lines.push(("run", odd.file.clone()));
     for (label, text) in lines {

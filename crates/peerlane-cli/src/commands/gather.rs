@@ -190,14 +190,14 @@ impl<'a> Target<'a> {
 }
 
 /// A program's answer: what to save it as, the command, and what it said or why it did not.
-struct Answer {
+struct Output {
     path: String,
     command: String,
     said: Result<String, String>,
 }
 
 /// What programs say on this machine, all asked at once.
-fn this_machine() -> Vec<Answer> {
+fn this_machine() -> Vec<Output> {
     type Ask = Box<dyn FnOnce() -> Result<String, String> + Send>;
     let mut questions: Vec<(String, String, Ask)> =
         vec![("nvml.json".to_owned(), "NVML".to_owned(), Box::new(|| live::nvml().map_err(|e| e.why)))];
@@ -219,7 +219,7 @@ fn this_machine() -> Vec<Answer> {
             Ok(Err(_)) => Err("asking it failed".to_owned()),
             Err(error) => Err(error.to_string()),
         };
-        Answer { path, command, said }
+        Output { path, command, said }
     };
     asked.into_iter().map(answer).collect()
 }
@@ -329,7 +329,7 @@ impl Gathered {
     }
 
     /// What programs said. Those that are missing for one reason are one line.
-    fn programs(&mut self, answers: &[Answer]) {
+    fn programs(&mut self, answers: &[Output]) {
         let mut silent: Vec<(String, Vec<&str>)> = Vec::new();
         for answer in answers {
             match &answer.said {

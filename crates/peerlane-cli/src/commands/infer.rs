@@ -8,7 +8,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use peerlane::case::Case;
 use peerlane::catalogue;
-use peerlane::infer::{Inference, Way, explore, recorded};
+use peerlane::infer::{FlowKind, Inference, explore, recorded};
 use peerlane::plan::{Plan, Work};
 use peerlane::run::Cell;
 
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     } else {
         inference::write(out, &found, args.detail.verbose)?
     }
-    let nothing = found.asked.is_empty() && found.rate_groups.is_empty();
+    let nothing = found.coverage.is_empty() && found.rate_groups.is_empty();
     Ok(Outcome { findings: false, incomplete: incomplete || nothing })
 }
 
@@ -67,7 +67,7 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
         Device::Live { .. } => inference::LIVE,
         Device::Virtual { .. } => "a virtual machine",
     };
-    let ways = if args.directions.is_empty() { Way::ALL.to_vec() } else { args.directions.clone() };
+    let ways = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
     let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
         shown.set(plan);
         asker.ask(plan)

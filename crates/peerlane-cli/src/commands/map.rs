@@ -7,7 +7,7 @@ use peerlane::catalogue::{Parts, write_system};
 use peerlane::export::json::FabricDocument;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::fact::Fact;
-use peerlane::machine::{Machine, NcclRings, Observed};
+use peerlane::machine::{Machine, NcclRings, SourcedMatrix};
 use peerlane::matrix::Matrix;
 use peerlane::model::Model;
 use peerlane::names::ranges;
@@ -186,21 +186,21 @@ fn all_matrices(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), F
         None => {
             heading(out, machine)?;
             classes(out, machine)?;
-            observed(out, &machine.matrices)?;
+            measured(out, &machine.matrices)?;
         }
         Some(run) => {
             run::write(out, run, verbose)?;
             classes(out, machine)?;
-            let published: Vec<Observed> = machine.matrices.iter().filter(|o| o.published).cloned().collect();
-            observed(out, &published)?;
+            let published: Vec<SourcedMatrix> = machine.matrices.iter().filter(|o| o.published).cloned().collect();
+            measured(out, &published)?;
         }
     }
     Ok(())
 }
 
 /// Matrices of numbers with what they are and where they stand.
-pub(crate) fn observed(out: &mut dyn Write, all: &[Observed]) -> io::Result<()> {
-    for Observed { matrix: m, origin, .. } in all {
+pub(crate) fn measured(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
+    for SourcedMatrix { matrix: m, origin, .. } in all {
         writeln!(out)?;
         hang(out, "", &m.describe())?;
         writeln!(out, "{}", paint(style::DIM, &fit(&label::origin(origin), WIDTH)))?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use peerlane::assumed::Assumed;
+use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::machine::Machine;
@@ -20,7 +20,7 @@ use crate::{Failure, Outcome};
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let machine = &loaded.the_only("jobs are placed on one machine")?.machine;
-    let assumed = Assumed::of(machine, Parts::embedded());
+    let assumed = Assumptions::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
     let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
     let request = Request {

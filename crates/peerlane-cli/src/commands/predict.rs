@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::assumed::Assumed;
+use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
     let mut predictions = Vec::new();
     for (i, machine) in loaded.machines().enumerate() {
-        let assumed = Assumed::of(machine, Parts::embedded());
+        let assumed = Assumptions::of(machine, Parts::embedded());
         let model = assumed.model(Parts::embedded(), Assume::Usual);
         let comparison = Comparison::of(&model);
         let matrices = comparison.predicted();

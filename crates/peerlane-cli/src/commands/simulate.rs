@@ -5,9 +5,9 @@ use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
 use peerlane::collectives::Ring;
-use peerlane::simulate::answer::{Binding, Help, Point, SimulationDocument, simulate};
 use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
+use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
 
 use super::clusters::{clusters, job};
 use super::json;

@@ -8,7 +8,7 @@ use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use peerlane::cluster::{Cluster, component};
-use peerlane::simulate::answer::{Job, SimulationDocument, SweepDocument, simulate};
+use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
 use super::clusters::{cluster_of, grow, job, take};

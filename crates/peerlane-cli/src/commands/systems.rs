@@ -96,7 +96,7 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
     tree::write(out, &machine.fabric, tree::Options { verbose })?;
     slots(out, machine)?;
     findings::sentences(out, "Peer access, as stated", &peer_access(machine), usize::MAX)?;
-    super::map::observed(out, &machine.matrices)?;
+    super::map::measured(out, &machine.matrices)?;
     rates(out, machine)?;
     curves(out, machine)?;
     let mut statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();

@@ -62,8 +62,8 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
     let body = format!(
         "expected: {}\nobserved: {}\nmend: {}\nevidence: {}",
         finding.expected,
-        finding.observed,
-        finding.mend,
+        finding.measured,
+        finding.fix,
         finding.evidence.join("; ")
     );
     let body: Vec<String> = body.split('\n').map(escape).collect();
@@ -91,9 +91,9 @@ mod tests {
             subjects: Subject::nodes_of(["<GPU\"0\u{0}>"]),
             summary: "a & b".into(),
             expected: String::new(),
-            observed: String::new(),
+            measured: String::new(),
             evidence: Vec::new(),
-            mend: String::new(),
+            fix: String::new(),
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,

@@ -51,8 +51,8 @@ fn one(text: &mut String, finding: &Finding) {
     let evidence = finding.evidence.join("; ");
     for (label, what) in [
         ("expected", &finding.expected),
-        ("observed", &finding.observed),
-        ("mend", &finding.mend),
+        ("measured", &finding.measured),
+        ("fix", &finding.fix),
         ("evidence", &evidence),
     ] {
         if !what.is_empty() {
@@ -69,7 +69,8 @@ fn numbers(text: &mut String, compared: &Comparison) {
     let _ = writeln!(text, "\n| what | between | cells | expected | seen | ratio |\n|---|---|--:|--:|--:|--:|");
     for row in rows {
         let (what, ends) = (inline(&row.what), inline(&row.ends));
-        let _ = writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.seen, row.ratio);
+        let _ =
+            writeln!(text, "| {what} | {ends} | {} | {} | {} | {} |", row.cells, row.expected, row.measured, row.ratio);
     }
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
     for row in rows {
         let cell = |cell: &Option<crate::render::figures::Cell>| {
             let Some(cell) = cell else { return "-".to_owned() };
-            let seen = cell.seen.as_ref().map(|s| format!(" ({})", span(s.low, s.high)));
+            let seen = cell.measured.as_ref().map(|s| format!(" ({})", span(s.low, s.high)));
             format!("{}{}", inline(&cell.text), seen.unwrap_or_default())
         };
         let cells: Vec<String> = row.cells.iter().map(cell).collect();

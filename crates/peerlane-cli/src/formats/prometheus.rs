@@ -71,7 +71,7 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
     let mut began = Family::new("peerlane_run_start_timestamp_seconds", "When the run began whose numbers these are.");
     for Judged { comparison, verdict, findings, began: at } in machines {
         let name = comparison.model().machine.name.as_str();
-        observed(&mut rates, &mut times, comparison);
+        measured(&mut rates, &mut times, comparison);
         expectations(&mut expected, comparison);
         for finding in *findings {
             let subjects = join(&finding.subjects, " ");
@@ -108,7 +108,7 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
     text
 }
 
-fn observed(rates: &mut Family, times: &mut Family, comparison: &Comparison) {
+fn measured(rates: &mut Family, times: &mut Family, comparison: &Comparison) {
     let machine = comparison.model().machine.name.as_str();
     // own measurements stand after what others state, and the last is the freshest
     for series in comparison.matrices().iter().rev() {

@@ -1,11 +1,11 @@
 //! Machines side by side: the figures of `compare`, the matrices that are of the same, and what follows.
 
-use peerlane::compare::{ComparisonDocument, Design, Seen};
+use peerlane::compare::{ComparisonDocument, Design, MeasuredValue};
 use peerlane::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane::names::is_host;
 
 use super::document::{MachineReport, MatrixView};
-use super::figures::{ComparisonView, FigureValue, FigureView, SeenView, SharedMap, SharedMatrix};
+use super::figures::{ComparisonView, FigureValue, FigureView, MeasuredView, SharedMap, SharedMatrix};
 use super::tables::short;
 use crate::formats::markdown;
 use crate::render::figures::{self, Better, Row};
@@ -24,7 +24,7 @@ pub(super) fn comparison(document: &ComparisonDocument, machines: &[MachineRepor
 }
 
 fn figure(row: &Row) -> FigureView {
-    let seen = |s: &Seen| SeenView {
+    let seen = |s: &MeasuredValue| MeasuredView {
         text: span(s.low, s.high),
         low: short(s.low),
         high: short(s.high),
@@ -35,7 +35,7 @@ fn figure(row: &Row) -> FigureView {
         value: short(cell.value),
         bound: cell.bound.clone(),
         about: cell.about.clone(),
-        seen: cell.seen.as_ref().map(seen),
+        measured: cell.measured.as_ref().map(seen),
     };
     FigureView {
         what: row.label,

@@ -198,7 +198,7 @@ pub(crate) struct Remark {
     /// Index among the words.
     pub(crate) word: usize,
     /// Whether the number is to be taken with care.
-    pub(crate) odd: bool,
+    pub(crate) flagged: bool,
 }
 
 /// Numbers between rows and columns, and what should stand there.
@@ -228,7 +228,7 @@ pub(crate) struct MatrixView {
     /// How rows relate to columns: `rows write to columns`.
     pub(crate) orientation: Option<&'static str>,
     /// Numbers seen; empty where nothing was.
-    pub(crate) seen: Vec<Vec<Option<f64>>>,
+    pub(crate) measured: Vec<Vec<Option<f64>>>,
     /// Of numbers that a source states as ranges the upper ends, in the shape of `seen`; empty where none is.
     pub(crate) upto: Vec<Vec<Option<f64>>>,
     /// Numbers expected; empty where nothing can be.

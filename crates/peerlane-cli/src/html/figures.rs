@@ -41,12 +41,12 @@ pub(crate) struct FigureValue {
     /// Which GPUs it is about; may be empty.
     pub(crate) about: String,
     /// What was measured or published of the same.
-    pub(crate) seen: Option<SeenView>,
+    pub(crate) measured: Option<MeasuredView>,
 }
 
 /// What was measured or published of a figure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(crate) struct SeenView {
+pub(crate) struct MeasuredView {
     /// As it is written.
     pub(crate) text: String,
     /// The number, or the low end of a range.

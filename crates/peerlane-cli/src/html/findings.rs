@@ -22,12 +22,12 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
             links.extend(ids.iter().flat_map(|id| above(tables, *id)).map(|link| link.index()));
             continue;
         };
-        for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.seen.is_empty()) {
+        for (at, matrix) in matrices.iter().enumerate().filter(|(_, m)| !m.measured.is_empty()) {
             for (from, to) in [(a, b), (b, a)] {
                 let row = matrix.rows.iter().position(|name| name == from);
                 let col = matrix.cols.iter().position(|name| name == to);
                 if let (Some(row), Some(col)) = (row, col)
-                    && matrix.seen.get(row).and_then(|r| r.get(col)).copied().flatten().is_some()
+                    && matrix.measured.get(row).and_then(|r| r.get(col)).copied().flatten().is_some()
                 {
                     cells.push(CellRef { matrix: at, row, col });
                 }
@@ -35,7 +35,7 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
         }
     }
     // a finding about one matrix says so in its numbers; cells of others are no evidence of it
-    let named = |cell: &CellRef| matrices.get(cell.matrix).is_some_and(|m| finding.observed.contains(&m.what));
+    let named = |cell: &CellRef| matrices.get(cell.matrix).is_some_and(|m| finding.measured.contains(&m.what));
     if cells.iter().any(named) {
         cells.retain(named);
     }

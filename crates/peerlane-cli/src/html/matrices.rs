@@ -2,7 +2,7 @@
 
 use peerlane::comparison::{Expected, ExpectedMatrix, Metric, Series, Source};
 use peerlane::fabric::{Fabric, NodeId};
-use peerlane::machine::{Observed, Spread, Statement};
+use peerlane::machine::{SourcedMatrix, Spread, Statement};
 use peerlane::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane::model::{PeerAccess, Transfer};
 use peerlane::names::{is_host, natural, ranges};
@@ -59,9 +59,9 @@ fn of_measured(tables: &mut Tables, series: &Series, own: Option<(&Run, &CellMat
     let mut view = blank(tables, matrix);
     view.obtained = if series.source().published() { "published" } else { "measured" };
     view.title = Some(matrix.title.clone()).filter(|t| !t.is_empty());
-    view.seen = short_grid(&matrix.values);
+    view.measured = short_grid(&matrix.values);
     expect(tables, &mut view, |i, j| series.expected(i, j).cloned());
-    if let Source::Matrix(Observed { origin, also, spread, .. }) = series.source() {
+    if let Source::Matrix(SourcedMatrix { origin, also, spread, .. }) = series.source() {
         let of = |s: &Option<Spread>| s.map(|s| SpreadView { n: s.n, low: bound(s.low), high: bound(s.high) });
         view.spread = spread.iter().map(|row| row.iter().map(of).collect()).collect();
         view.sources = tables.sources(std::slice::from_ref(origin));
@@ -76,7 +76,7 @@ fn of_measured(tables: &mut Tables, series: &Series, own: Option<(&Run, &CellMat
                 let flags = at.and_then(|at| run.cells.get(at)).map(|cell| cell.flags.as_slice()).unwrap_or_default();
                 for flag in flags {
                     let word = tables.word(&flag.detail);
-                    view.remarks.push(Remark { row: i, col: j, word, odd: is_odd(flag.kind) });
+                    view.remarks.push(Remark { row: i, col: j, word, flagged: is_odd(flag.kind) });
                 }
             }
         }
@@ -165,7 +165,7 @@ fn of_statements(tables: &mut Tables, group: &[&Statement], matrix: &Matrix) -> 
     let mut view = blank(tables, matrix);
     view.obtained = "stated in words";
     view.title = Some(matrix.title.clone());
-    view.seen = short_grid(&matrix.values);
+    view.measured = short_grid(&matrix.values);
     let high = grid(&matrix.rows, &matrix.cols, |row, col| stated(group, row, col).map(|s| s.high));
     if high != matrix.values {
         view.upto = short_grid(&high);
@@ -231,7 +231,7 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
             (_, _, Quantity::LoadLatency) => Some("rows load from columns"),
             _ => None,
         },
-        seen: Vec::new(),
+        measured: Vec::new(),
         upto: Vec::new(),
         expected: Vec::new(),
         least: Vec::new(),
@@ -304,7 +304,7 @@ mod tests {
         let shape = |v: &MatrixView| (v.rows.len(), v.cols.len());
         assert_eq!(stated.iter().map(|v| shape(v)).collect::<Vec<_>>(), [(7, 1)]);
         assert_eq!(stated[0].cols, [SELF]);
-        assert_eq!((stated[0].seen[0][0], stated[0].seen[6][0]), (Some(195.0), Some(256.0)));
+        assert_eq!((stated[0].measured[0][0], stated[0].measured[6][0]), (Some(195.0), Some(256.0)));
         assert!(stated[0].upto.is_empty());
     }
 

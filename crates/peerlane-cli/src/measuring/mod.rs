@@ -9,12 +9,12 @@
 //! it step by step.
 
 pub(crate) mod asker;
-pub(crate) mod course;
 pub(crate) mod interrupt;
 pub(crate) mod keeper;
 pub(crate) mod process;
 pub(crate) mod progress;
 pub(crate) mod protocol;
+pub(crate) mod retries;
 pub(crate) mod supervisor;
 #[cfg(test)]
 mod testing;

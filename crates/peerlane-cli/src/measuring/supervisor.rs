@@ -7,12 +7,12 @@ use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
 
-use super::course::{Accident, Course};
 use super::interrupt::Interrupt;
 use super::keeper::Keeper;
 use super::process::{Heard, Silence, TICK, Worker};
 use super::progress::{Progress, describe};
 use super::protocol::{Device, Message, Refused, Request};
+use super::retries::{Accident, Remaining};
 
 /// How a plan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(crate) struct Supervisor<'a> {
     /// Measure GPUs that others use, too.
     force: bool,
     /// What is left.
-    course: Course,
+    course: Remaining,
     /// What there is.
     run: &'a mut Run,
     /// Where it is kept.
@@ -78,7 +78,7 @@ impl<'a> Supervisor<'a> {
         progress: &'a mut Progress,
         interrupt: &'a Interrupt,
     ) -> Self {
-        let course = Course::new(run.plan.clone(), run.steps_done());
+        let course = Remaining::new(run.plan.clone(), run.steps_done());
         Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false, left_behind: Vec::new() }
     }
 

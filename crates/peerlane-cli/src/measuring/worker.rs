@@ -12,8 +12,8 @@ use peerlane::matrix::Quantity;
 use peerlane::measure::{self, Executor, Failure as Failed, Sample, Verdict};
 use peerlane::plan::{Method, Plan, Step, Work};
 use peerlane::run::{Conditions, Event, GpuState};
+use peerlane::simulated_machine::SimulatedMachine;
 use peerlane::units::{Bytes, Seconds};
-use peerlane::virtual_machine::VirtualMachine;
 
 use peerlane_gpu::{Live, OpenError};
 
@@ -29,7 +29,7 @@ trait Machine: Executor {
     fn conditions(&self) -> Conditions;
 }
 
-impl Machine for VirtualMachine<'_> {
+impl Machine for SimulatedMachine<'_> {
     fn conditions(&self) -> Conditions {
         Conditions::default()
     }
@@ -46,7 +46,7 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
     match &request.device {
         Device::Virtual { name, system } => {
             let design = catalogue::read_design(system, name).map_err(|e| Refused::whole(e.to_string()))?;
-            let machine = VirtualMachine::new(&design.machine, Parts::embedded(), &design.planted);
+            let machine = SimulatedMachine::new(&design.machine, Parts::embedded(), &design.planted);
             Ok(Box::new(machine.taking_over(request.done.len())))
         }
         Device::Live { gpus } => {
@@ -92,7 +92,7 @@ fn answer(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> boo
         Event::Finished(_) => finished = Some(event),
         event => mouth.say(&Message::Event(event)),
     };
-    let answered = measure::answer(plan, machine, done, &mut tell);
+    let answered = measure::execute(plan, machine, done, &mut tell);
     // some libraries are opened by the steps that need them
     mouth.say(&Message::Conditions(Box::new(machine.machine.conditions())));
     if let Some(event) = finished {

@@ -60,9 +60,9 @@ pub(crate) fn sections(comparison: &Comparison, known: &Fabric, apart: bool) -> 
     let mut sections = Sections { fabric: known, apart, all: Vec::new() };
     for series in comparison.series().iter().filter(|s| s.is_predicted_rate()) {
         let source = match series.source() {
-            Source::Matrix(observed) if apart => label::origin(&observed.origin),
-            Source::Matrix(observed) if observed.published => "published".to_owned(),
-            Source::Matrix(observed) => observed.origin.tool.to_owned(),
+            Source::Matrix(measured) if apart => label::origin(&measured.origin),
+            Source::Matrix(measured) if measured.published => "published".to_owned(),
+            Source::Matrix(measured) => measured.origin.tool.to_owned(),
             Source::Statement(_) => "stated in words".to_owned(),
         };
         sections.add_series(source, series);
@@ -282,7 +282,7 @@ pub(crate) struct Row {
     /// Lowest and highest expectation; empty where nothing can be expected.
     pub(crate) expected: String,
     /// Lowest and highest number seen.
-    pub(crate) seen: String,
+    pub(crate) measured: String,
     /// Lowest and highest of seen ÷ expected.
     pub(crate) ratio: String,
 }
@@ -295,7 +295,7 @@ pub(crate) fn rows(sections: &[Section]) -> Vec<Row> {
         ends: line.ends().replacen("  ", " ", 2),
         cells: line.cells,
         expected: text(line.expected),
-        seen: text(line.seen),
+        measured: text(line.seen),
         ratio: text(line.ratio),
     };
     sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
@@ -319,7 +319,7 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
         (true, false) => "Expected (none of it was measured)",
         (false, _) => "Seen (too little is known to expect anything)",
     };
-    let (seen, ratio) = if any_seen { ("seen", "ratio") } else { ("", "") };
+    let (seen, ratio) = if any_seen { ("measured", "ratio") } else { ("", "") };
     let lines: Vec<(&Section, Line)> =
         sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| (s, line))).collect();
     let mut ends: Vec<String> = Vec::new();

@@ -125,7 +125,7 @@ fn block(
 fn row(row: &figures::Row) -> Row {
     let text = |cell: &Option<figures::Cell>| cell.as_ref().map_or_else(|| "-".to_owned(), |c| c.text.clone());
     let seen = |cell: &Option<figures::Cell>| {
-        let seen = cell.as_ref().and_then(|c| c.seen.as_ref());
+        let seen = cell.as_ref().and_then(|c| c.measured.as_ref());
         seen.map_or_else(String::new, |s| span(s.low, s.high))
     };
     Row { label: row.label, cells: row.cells.iter().map(text).collect(), seen: row.cells.iter().map(seen).collect() }
@@ -186,10 +186,14 @@ fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result
                 &format!("slowest to {}, bound by {}", feed.slowest_pair[1], feed.slowest.bottleneck),
             )?;
         }
-        for lift in design.lifts.iter().take(if verbose { usize::MAX } else { 1 }) {
-            let text =
-                format!("worst pair {} GB/s: {}; then bound by {}", number(lift.rate), lift.what, lift.bottleneck);
-            hang(out, "  would lift   ", &text)?;
+        for upgrade in design.upgrades.iter().take(if verbose { usize::MAX } else { 1 }) {
+            let text = format!(
+                "worst pair {} GB/s: {}; then bound by {}",
+                number(upgrade.rate),
+                upgrade.what,
+                upgrade.bottleneck
+            );
+            hang(out, "  upgrade      ", &text)?;
         }
         for sentence in &design.assumptions {
             hang(out, "  assumed      ", sentence)?;

@@ -1,6 +1,6 @@
 //! The figures of a comparison, a row each, as the terminal and the page show them.
 
-use peerlane::compare::{Alone, ComparisonDocument, Design, Figure, Seen};
+use peerlane::compare::{Alone, ComparisonDocument, Design, Figure, MeasuredValue};
 use peerlane::names::ranges;
 
 use super::text::{number, span};
@@ -35,7 +35,7 @@ pub(crate) struct Cell {
     /// As a number, of a range the worse end.
     pub(crate) value: f64,
     /// What was measured or published of the same.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) measured: Option<MeasuredValue>,
     /// What binds it; may be empty.
     pub(crate) bound: String,
     /// Which GPUs it is about; may be empty.
@@ -48,12 +48,12 @@ impl Cell {
     }
 
     fn told(text: String, value: f64) -> Cell {
-        Cell { text, value, seen: None, bound: String::new(), about: String::new() }
+        Cell { text, value, measured: None, bound: String::new(), about: String::new() }
     }
 
     fn of(figure: &Figure, about: String) -> Cell {
-        let Figure { rate, bottleneck, seen } = figure;
-        Cell { text: number(*rate), value: *rate, seen: seen.clone(), bound: bottleneck.clone(), about }
+        let Figure { rate, bottleneck, measured } = figure;
+        Cell { text: number(*rate), value: *rate, measured: measured.clone(), bound: bottleneck.clone(), about }
     }
 
     /// The same where it is the best or worst of those that were tried only.

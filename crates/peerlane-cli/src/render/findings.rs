@@ -100,10 +100,10 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
         writeln!(out, "{} {line}", paint(style::of_severity(finding.severity), &format!("{label:8}")))?;
     }
     field(out, "expected", &finding.expected, style::PLAIN)?;
-    field(out, "observed", &finding.observed, style::PLAIN)?;
+    field(out, "measured", &finding.measured, style::PLAIN)?;
     let cost = finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share));
     field(out, "costs", &cost.unwrap_or_default(), style::PLAIN)?;
-    field(out, "mend", &finding.mend, style::PLAIN)?;
+    field(out, "fix", &finding.fix, style::PLAIN)?;
     field(out, "confirm", &finding.confirm, style::DIM)?;
     let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
     let mut evidence = finding.evidence.iter().take(shown).map(String::as_str).collect::<Vec<_>>().join("; ");
@@ -152,9 +152,9 @@ mod tests {
             subjects: vec![],
             summary: "word ".repeat(40),
             expected: "e".into(),
-            observed: "o".into(),
+            measured: "o".into(),
             evidence: vec![],
-            mend: "m".into(),
+            fix: "m".into(),
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,
@@ -163,7 +163,7 @@ mod tests {
         let found: Vec<Finding> = found.collect();
         let shown = |all| crate::render::plain(|out| write(out, &found, all, false));
         let (few, all) = (shown(false), shown(true));
-        assert_eq!((few.matches("mend").count(), all.matches("mend").count()), (FULL, found.len()));
+        assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (FULL, found.len()));
         assert_eq!((few.matches("note").count(), few.matches("error").count()), (BRIEF - 2, 5));
         assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= WIDTH), "{few}");
     }
@@ -178,9 +178,9 @@ mod tests {
             subjects: vec![],
             summary: words.clone(),
             expected: words.clone(),
-            observed: words.clone(),
+            measured: words.clone(),
             evidence: (0..5).map(|i| format!("file{i}.txt:1-2 (tool)")).collect(),
-            mend: words,
+            fix: words,
             certainty: Certainty::Likely,
             confirm: String::new(),
             cost: None,

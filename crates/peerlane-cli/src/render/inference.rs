@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use peerlane::infer::{Inference, InferredGroup, RateGroups, Way};
+use peerlane::infer::{FlowKind, Inference, InferredGroup, RateGroups};
 use peerlane::names::ranges;
 
 use super::style::{self, paint};
@@ -43,10 +43,10 @@ pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io
 /// The result in a sentence.
 fn verdict(found: &Inference) -> String {
     let what = match found.groups.len() {
-        0 if found.asked.is_empty() => {
+        0 if found.coverage.is_empty() => {
             "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
         }
-        0 if found.asked.iter().all(|a| a.flows < 2) => "one GPU, which shares with no other".to_owned(),
+        0 if found.coverage.iter().all(|a| a.flows < 2) => "one GPU, which shares with no other".to_owned(),
         0 => "no limit that transfers share was reached".to_owned(),
         n => {
             let sure = found.groups.iter().filter(|g| g.confidence >= SURE).count();
@@ -55,7 +55,7 @@ fn verdict(found: &Inference) -> String {
         }
     };
     // a live machine's name is its host's, which may say nothing
-    let gpus = found.asked.iter().map(|a| a.flows).max().unwrap_or(0);
+    let gpus = found.coverage.iter().map(|a| a.flows).max().unwrap_or(0);
     let live = found.source == LIVE;
     let name =
         if live { format!("This machine ({}, {})", found.machine, count(gpus, "GPU")) } else { found.machine.clone() };
@@ -63,7 +63,7 @@ fn verdict(found: &Inference) -> String {
 }
 
 fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
-    for way in Way::ALL {
+    for way in FlowKind::ALL {
         let groups: Vec<&InferredGroup> = found.groups.iter().filter(|g| g.direction == way).collect();
         if groups.is_empty() {
             continue;
@@ -130,11 +130,11 @@ pub(crate) fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) 
 }
 
 fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
-    if found.beside.is_empty() {
+    if found.interference.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", paint(style::HEADING, "All of one kind beside all of another"))?;
-    for beside in &found.beside {
+    for beside in &found.interference {
         let [a, b] = beside.directions;
         let [kept_a, kept_b] = beside.kept.map(|kept| format!("{:.0} %", 100.0 * kept));
         let so = beside.verdict();
@@ -209,11 +209,11 @@ fn unknown(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<
 }
 
 fn alone(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
-    if found.asked.is_empty() {
+    if found.coverage.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", paint(style::HEADING, "Alone, GB/s"))?;
-    for asked in &found.asked {
+    for asked in &found.coverage {
         let mut levels: Vec<(String, Vec<&str>)> = Vec::new();
         for rate in &asked.alone {
             let words = if rate.rate >= 10.0 { format!("{:.1}", rate.rate) } else { number(rate.rate) };
@@ -230,7 +230,7 @@ fn alone(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
 
 fn asked(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     let words: Vec<String> = found
-        .asked
+        .coverage
         .iter()
         .map(|asked| {
             let allowed = asked.allowed.map_or_else(String::new, |n| format!(" of at most {n}"));
@@ -240,14 +240,14 @@ fn asked(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     if words.is_empty() {
         return Ok(());
     }
-    let repeats = found.asked.iter().find_map(|a| a.repeats);
+    let repeats = found.coverage.iter().find_map(|a| a.repeats);
     let repeats = repeats.map_or_else(String::new, |n| format!("; each with {n} allocations of memory"));
     writeln!(out)?;
     hang(out, "", &format!("Sets that ran: {}{repeats}.", words.join(", ")))
 }
 
 fn experiments(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
-    for way in Way::ALL {
+    for way in FlowKind::ALL {
         let sets: Vec<_> = found.experiments.iter().filter(|e| e.direction == way).collect();
         if sets.is_empty() {
             continue;

@@ -23,7 +23,7 @@ pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -
     once(out, rdma)?;
     like_nodes(out, &rdma.between_like_nodes, verbose)?;
     engines(out, rdma)?;
-    observed(out, rdma)
+    measured(out, rdma)
 }
 
 fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
@@ -142,8 +142,8 @@ fn rates(curve: &[RdmaPoint], endless: f64) -> String {
     format!("{sizes} {:>9}", number(endless))
 }
 
-fn observed(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
-    for seen in &rdma.observed {
+fn measured(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    for seen in &rdma.measured {
         heading(out, &format!("Seen by message size: {}, GB/s", seen.what))?;
         for p in &seen.points {
             let ratio = if p.expected > 0.0 { number(p.rate / p.expected) } else { "–".to_owned() };

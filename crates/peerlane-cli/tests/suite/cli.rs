@@ -88,7 +88,7 @@ fn check_json_has_the_promised_shape() {
     assert!(["healthy", "degraded", "broken", "unknown"].contains(&one["verdict"].as_str().unwrap()));
     assert!(one.get("machines").is_none());
     let finding = &one["findings"][0];
-    for field in ["rule", "kind", "severity", "subjects", "summary", "expected", "observed", "evidence", "mend"] {
+    for field in ["rule", "kind", "severity", "subjects", "summary", "expected", "measured", "evidence", "fix"] {
         assert!(!finding[field].is_null(), "{field}");
     }
     let two = json(&["check", "7gforce", "exxact-txr414", "--json"]);

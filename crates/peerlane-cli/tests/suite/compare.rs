@@ -26,7 +26,7 @@ fn every_system_fits_the_terminal_beside_others() {
 #[test]
 fn json_keeps_to_its_schema() {
     let schema =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/comparison-1.json")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/comparison-2.json")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
     for args in [
         &["compare", "--json", "7gforce", "az-2x-m60", "apenet-x56xx"][..],
@@ -35,11 +35,11 @@ fn json_keeps_to_its_schema() {
         let document = json(args);
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
-        assert_eq!(document["schema"], "peerlane/comparison/1");
+        assert_eq!(document["schema"], "peerlane/comparison/2");
     }
     let explained = json(&["explain", "--json", "7gforce", "GPU0", "GPU1"]);
-    let lift = &explained["lifts"][0];
-    assert!(lift["factor"].as_f64().unwrap() > 1.0 && lift["edits"][0].is_string(), "{explained}");
+    let upgrade = &explained["upgrades"][0];
+    assert!(upgrade["factor"].as_f64().unwrap() > 1.0 && upgrade["edits"][0].is_string(), "{explained}");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_changed_design_stands_beside_itself() {
     assert_eq!(names, ["exxact-devbox", "7gforce", "7gforce (what if)"]);
     let rate = |at: usize| document["designs"][at]["from_host"]["mean"]["rate"].as_f64().unwrap();
     assert!(rate(2) > rate(1) * 1.3);
-    assert!(document["designs"][2]["from_host"]["worst"].get("seen").is_none());
+    assert!(document["designs"][2]["from_host"]["worst"].get("measured").is_none());
     // the same design twice is two
     let twice = json(&["compare", "--json", "7gforce", "7gforce"]);
     assert_ne!(twice["designs"][0]["name"], twice["designs"][1]["name"]);
@@ -92,19 +92,19 @@ fn runs_are_compared_with_what_they_measured() {
     let document = json(&["compare", "--json", path, "h200x4-vm"]);
     let run = &document["designs"][0];
     for seen in [
-        &run["pair"]["worst"]["seen"],
-        &run["pair_both_ways"]["worst"]["seen"],
-        &run["from_host"]["worst"]["seen"],
-        &run["host_feed"]["sum"]["seen"],
-        &run["host_feed"]["slowest"]["seen"],
-        &run["all_to_one"]["worst"]["seen"],
+        &run["pair"]["worst"]["measured"],
+        &run["pair_both_ways"]["worst"]["measured"],
+        &run["from_host"]["worst"]["measured"],
+        &run["host_feed"]["sum"]["measured"],
+        &run["host_feed"]["slowest"]["measured"],
+        &run["all_to_one"]["worst"]["measured"],
     ] {
         assert_eq!(seen["published"], false, "{seen} of {run:#}");
     }
     let feed = &run["host_feed"]["sum"];
-    let ratio = feed["seen"]["low"].as_f64().unwrap() / feed["rate"].as_f64().unwrap();
+    let ratio = feed["measured"]["low"].as_f64().unwrap() / feed["rate"].as_f64().unwrap();
     assert!((0.9..1.1).contains(&ratio), "{feed}");
     assert_eq!(run["latency"]["published"], false);
     // the design beside it has what its source publishes
-    assert_eq!(document["designs"][1]["pair_both_ways"]["worst"]["seen"]["published"], true);
+    assert_eq!(document["designs"][1]["pair_both_ways"]["worst"]["measured"]["published"], true);
 }

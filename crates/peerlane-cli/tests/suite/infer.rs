@@ -18,7 +18,7 @@ fn groups(document: &Value) -> Vec<String> {
 #[test]
 fn json_keeps_to_its_schema() {
     let schema =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/inference-1.json")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/inference-2.json")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
     for args in [
         &["infer", "--json", "dgx-1v", "--directions", "host-to-device,gpu-to-gpu"][..],
@@ -28,7 +28,7 @@ fn json_keeps_to_its_schema() {
         let document = json(args);
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{}", errors.join("\n"));
-        assert_eq!(document["schema"], "peerlane/inference/1");
+        assert_eq!(document["schema"], "peerlane/inference/2");
         let sets = document["experiments"].as_array().unwrap().len() as u64;
         for group in document["groups"].as_array().unwrap() {
             assert!(group["low"].as_f64() <= group["capacity"].as_f64());
@@ -48,7 +48,7 @@ fn a_virtual_machine_shows_its_switches() {
         assert!((group["capacity"].as_f64().unwrap() / 13.0 - 1.0).abs() < 0.03, "{group}");
         assert!(group["confidence"].as_f64().unwrap() > 0.99);
     }
-    let asked = &document["asked"][0];
+    let asked = &document["coverage"][0];
     assert!(asked["sets"].as_u64() <= asked["allowed"].as_u64());
 }
 

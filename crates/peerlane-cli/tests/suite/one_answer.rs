@@ -16,9 +16,9 @@ use peerlane::place::{Request, Workload, place};
 use peerlane::plan::{Method, Size, Step, Test, Work};
 use peerlane::simulate::play::Player;
 use peerlane::simulate::program;
+use peerlane::simulated_machine::SimulatedMachine;
 use peerlane::transfer::{Transfer, Via};
 use peerlane::units::Bytes;
-use peerlane::virtual_machine::VirtualMachine;
 
 /// How near all answers are.
 const CLOSE: f64 = 0.005;
@@ -94,7 +94,7 @@ fn simulated(machine: &Machine, set: &[Transfer]) -> f64 {
 /// What a simulated machine without noise is measured to do.
 fn measured(machine: &Machine, set: &[Transfer]) -> f64 {
     let quiet = Planted { noise: 0.0, ..Planted::default() };
-    let mut executor = VirtualMachine::new(machine, Parts::embedded(), &quiet);
+    let mut executor = SimulatedMachine::new(machine, Parts::embedded(), &quiet);
     let size = Size::Exactly(Bytes::from_mib(4096));
     let step = Step { test: Test::Pairs, work: Work::Transfers(set.to_vec()), size };
     executor.prepare(&[&step], &Method::default(), 0).unwrap();

@@ -110,15 +110,15 @@ fn machines_side_by_side_are_as_the_schema_says() {
     let figures = of["comparison"]["figures"].as_array().unwrap();
     assert!(figures.iter().all(|f| f["values"].as_array().unwrap().len() == 3));
     let pair = figures.iter().find(|f| f["what"] == "worst pair, one way").unwrap();
-    assert_eq!(pair["values"][1]["seen"]["text"], "5.26");
-    assert_eq!(pair["values"][1]["seen"]["obtained"], "published");
+    assert_eq!(pair["values"][1]["measured"]["text"], "5.26");
+    assert_eq!(pair["values"][1]["measured"]["obtained"], "published");
     // numbers of host memory are published in MiB/s there; access that is off is what az-2x-m60 has anyway
     for (map, machine, first) in [(0, 1, 5.26), (2, 0, 763.5 * 1.048_576e-3)] {
         let shared = &of["comparison"]["maps"][map];
         assert_eq!(shared["unit"], "GB/s");
         let part = &shared["of"][machine];
         let matrix = &of["machines"][machine]["matrices"][part["matrix"].as_u64().unwrap() as usize];
-        let seen = matrix["seen"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
+        let seen = matrix["measured"].as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
         let off = |(at, _): &(usize, _)| matrix["rows"] != matrix["cols"] || at % 3 != 0;
         let value = seen.enumerate().filter(off).find_map(|(_, v)| v.as_f64()).unwrap();
         let value = value * part["factor"].as_f64().unwrap();

@@ -17,11 +17,11 @@ fn documents_keep_to_their_schemas() {
         ("check-2", &["check", "dgx-1"]),
         ("check-2", &["check", "7gforce", "exxact-devbox"]),
         ("check-2", &["check", topology]),
-        ("explanation-1", &["explain", "7gforce", "GPU0", "GPU1"]),
-        ("explanation-1", &["explain", topology, "GPU0", "GPU1"]),
+        ("explanation-2", &["explain", "7gforce", "GPU0", "GPU1"]),
+        ("explanation-2", &["explain", topology, "GPU0", "GPU1"]),
         ("placement-2", &["place", "dgx-1v", "--gpus", "2"]),
         ("placement-2", &["place", topology, "--gpus", "2"]),
-        ("comparison-1", &["compare", "dgx-1", topology]),
+        ("comparison-2", &["compare", "dgx-1", topology]),
         ("fabric-1", &["map", topology]),
     ];
     for (schema, args) in cases {

@@ -19,7 +19,7 @@ use peerlane_read::catalogue::Parts;
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
 pub use names::component;
 pub use network::{Network, Wanted};
-pub use router::{Place, Router, Via, Way};
+pub use router::{ClusterRoute, Place, Router, Via};
 pub use summary::ClusterSummary;
 
 /// Why a cluster cannot be.

@@ -37,7 +37,7 @@ pub enum Via {
 
 /// How a transfer goes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Way {
+pub struct ClusterRoute {
     /// What it asks of the router's resources, in bytes.
     pub demand: Demand,
     /// Its rate by itself, in bytes a second.
@@ -68,16 +68,16 @@ pub(crate) struct Leg {
 
 /// How a transfer goes, by reference: a leg within a node, or one at each end of a way through the network.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Course {
+pub(crate) struct RouteRef {
     /// `(node, leg)`.
     pub legs: [(u32, u32); 2],
     /// How many of the two there are.
     pub count: usize,
     /// Time from its start to its first byte, in seconds, but for the stages of its message.
     pub latency: f64,
-    /// See [`Way`].
+    /// See [`ClusterRoute`].
     pub message: Option<u32>,
-    /// See [`Way`].
+    /// See [`ClusterRoute`].
     pub copy: Option<Startup>,
 }
 
@@ -189,17 +189,17 @@ impl<'a> Router<'a> {
     }
 
     /// How a transfer goes from one place to another. `engine` drives it within a node; between nodes the NICs do.
-    pub fn way(&mut self, from: Place, to: Place, engine: Engine) -> Result<Way, ClusterError> {
+    pub fn way(&mut self, from: Place, to: Place, engine: Engine) -> Result<ClusterRoute, ClusterError> {
         self.way_by(from, to, engine, Via::Direct)
     }
 
     /// The same by one of several ways.
-    pub fn way_by(&mut self, from: Place, to: Place, engine: Engine, via: Via) -> Result<Way, ClusterError> {
+    pub fn way_by(&mut self, from: Place, to: Place, engine: Engine, via: Via) -> Result<ClusterRoute, ClusterError> {
         let mut channels = std::mem::take(&mut self.channels);
         channels.clear();
         let course = self.course(from, to, engine, via, &mut channels)?;
-        let Course { latency, message, copy, .. } = course;
-        let mut way = Way { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message, copy };
+        let RouteRef { latency, message, copy, .. } = course;
+        let mut way = ClusterRoute { demand: Demand::default(), lone: 0.0, cap_why: None, latency, message, copy };
         self.take(course.legs[0], &mut way)?;
         for channel in &channels {
             let number = self.number(CHANNEL | channel)?;
@@ -221,7 +221,7 @@ impl<'a> Router<'a> {
         engine: Engine,
         via: Via,
         channels: &mut Vec<u64>,
-    ) -> Result<Course, ClusterError> {
+    ) -> Result<RouteRef, ClusterError> {
         let latencies = self.cluster.latencies;
         if via == Via::Card {
             return self.loopback(from, to);
@@ -241,7 +241,7 @@ impl<'a> Router<'a> {
                 latencies.pcie
             };
             let latency = latency.seconds();
-            return Ok(Course { legs: [(from.node, number); 2], count: 1, latency, message: None, copy });
+            return Ok(RouteRef { legs: [(from.node, number); 2], count: 1, latency, message: None, copy });
         }
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
@@ -260,11 +260,11 @@ impl<'a> Router<'a> {
         let (a, b) =
             (self.leg(from.device, out_nic, Engine::Nic, via)?, self.leg(into_nic, to.device, Engine::Nic, via)?);
         let message = if fixed.is_none() { Some(self.message([a, b])?) } else { None };
-        Ok(Course { legs: [(from.node, a), (to.node, b)], count: 2, latency, message, copy: None })
+        Ok(RouteRef { legs: [(from.node, a), (to.node, b)], count: 2, latency, message, copy: None })
     }
 
     /// Out through a node's NIC and back.
-    fn loopback(&mut self, from: Place, to: Place) -> Result<Course, ClusterError> {
+    fn loopback(&mut self, from: Place, to: Place) -> Result<RouteRef, ClusterError> {
         if from.node != to.node {
             let [a, b] = [from, to].map(|place| self.cluster.name_of(place));
             return Err(ClusterError::Model(format!("a loopback is within one node, and {a} and {b} are in two")));
@@ -273,7 +273,7 @@ impl<'a> Router<'a> {
         let out = self.leg(from.device, nic, Engine::Nic, Via::Card)?;
         let back = self.leg(nic, to.device, Engine::Nic, Via::Card)?;
         let message = Some(self.message([out, back])?);
-        Ok(Course { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message, copy: None })
+        Ok(RouteRef { legs: [(from.node, out), (to.node, back)], count: 2, latency: 0.0, message, copy: None })
     }
 
     fn card(&self, number: u32) -> Result<NodeId, ClusterError> {
@@ -301,7 +301,7 @@ impl<'a> Router<'a> {
     ///
     /// Of a message by stages, such that by itself, at its lone rate, it takes [`Message::time`]: engines that have
     /// fetched the first bytes by the time that the stages end, or that fill a buffer first, shorten or lengthen it.
-    pub fn start_of(&self, way: &Way, bytes: f64) -> f64 {
+    pub fn start_of(&self, way: &ClusterRoute, bytes: f64) -> f64 {
         self.start((way.latency, way.message, way.copy), bytes, way.lone)
     }
 
@@ -325,7 +325,7 @@ impl<'a> Router<'a> {
         latency + (stages + fill + busy - steady).max(0.0) * self.cluster.latencies.stages
     }
 
-    /// A leg of a [`Course`].
+    /// A leg of a [`RouteRef`].
     pub(crate) fn leg_of(&self, number: u32) -> &Leg {
         &self.legs[number as usize]
     }
@@ -365,9 +365,9 @@ impl<'a> Router<'a> {
     fn to_nic(&self, from: NodeId, to: NodeId, via: Via) -> Result<Leg, ClusterError> {
         let kind = |node: NodeId| self.cluster.node.fabric.node(node).kind;
         let (memory, nic, way) = if kind(to) == NodeKind::Nic {
-            (from, to, rdma::Way::ToNetwork)
+            (from, to, rdma::NicDirection::ToNetwork)
         } else {
-            (to, from, rdma::Way::FromNetwork)
+            (to, from, rdma::NicDirection::FromNetwork)
         };
         let refuse = |e: rdma::RdmaError| ClusterError::Model(e.to_string());
         let path = |way, method| nic_path(&self.model, memory, nic, way, method).map_err(refuse);
@@ -375,7 +375,8 @@ impl<'a> Router<'a> {
             (NodeKind::Host, _) => Method::Host,
             (_, Via::Staged) => Method::Staged,
             _ => {
-                let rate = |method| path(rdma::Way::ToNetwork, method).map_or(0.0, |p| p.rate.bytes_per_second());
+                let rate =
+                    |method| path(rdma::NicDirection::ToNetwork, method).map_or(0.0, |p| p.rate.bytes_per_second());
                 if rate(Method::Nvp2p) >= rate(Method::Bar1).max(1.0) { Method::Nvp2p } else { Method::Bar1 }
             }
         };
@@ -406,7 +407,7 @@ impl<'a> Router<'a> {
         Ok(Leg { demand: route.demand, cap_why, staged: route.staged, fabric: over_fabric, startup, end: None })
     }
 
-    fn take(&mut self, (node, leg): (u32, u32), way: &mut Way) -> Result<(), ClusterError> {
+    fn take(&mut self, (node, leg): (u32, u32), way: &mut ClusterRoute) -> Result<(), ClusterError> {
         let known = &self.legs[leg as usize];
         let Demand { uses, burdens, waits, .. } = &known.demand;
         let queues = waits.iter().flat_map(|w| [w.server, w.window]);

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Design, Figure, Seen};
+use super::{Design, Figure, MeasuredValue};
 use peerlane_machine::names::ranges;
 
 /// Designs are alike in a figure where the best is less than this above the worst.
@@ -21,7 +21,7 @@ struct Measure {
 /// A figure of one design.
 struct Value {
     predicted: Option<f64>,
-    seen: Option<Seen>,
+    seen: Option<MeasuredValue>,
     /// What it is about and what binds it.
     detail: String,
 }
@@ -48,7 +48,7 @@ impl Value {
 }
 
 fn of_figure(figure: &Figure, detail: String) -> Value {
-    Value { predicted: Some(figure.rate), seen: figure.seen.clone(), detail }
+    Value { predicted: Some(figure.rate), seen: figure.measured.clone(), detail }
 }
 
 fn bound(figure: &Figure) -> String {
@@ -83,7 +83,7 @@ const MEASURES: [Measure; 7] = [
         less: false,
         of: |d| {
             let cut = d.bisection.as_ref()?;
-            let figure = Figure { rate: cut.figure.rate / d.gpus as f64, seen: None, ..cut.figure.clone() };
+            let figure = Figure { rate: cut.figure.rate / d.gpus as f64, measured: None, ..cut.figure.clone() };
             let halves = format!("{} against {}", ranges(&cut.one), ranges(&cut.other));
             Some(of_figure(&figure, format!("{} in all, {halves}, {}", number(cut.figure.rate), bound(&cut.figure))))
         },
@@ -94,7 +94,7 @@ const MEASURES: [Measure; 7] = [
         less: false,
         of: |d| {
             let all = d.all_to_all.as_ref()?;
-            let figure = Figure { rate: all.equal.rate / d.gpus as f64, seen: None, ..all.equal.clone() };
+            let figure = Figure { rate: all.equal.rate / d.gpus as f64, measured: None, ..all.equal.clone() };
             Some(of_figure(&figure, format!("{} in all, {}", number(all.equal.rate), bound(&all.equal))))
         },
     },
@@ -125,7 +125,7 @@ const MEASURES: [Measure; 7] = [
             let latency = d.latency.as_ref()?;
             let [a, b] = &latency.most_pair;
             let evidence = latency.evidence.clone();
-            let seen = Seen { low: latency.most, high: latency.most, published: latency.published, evidence };
+            let seen = MeasuredValue { low: latency.most, high: latency.most, published: latency.published, evidence };
             Some(Value { predicted: None, seen: Some(seen), detail: format!("{a} → {b}") })
         },
     },
@@ -184,7 +184,7 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
     }
     said.splice(0..0, verdict(&ahead, told));
     said.extend(reach(designs));
-    said.extend(designs.iter().filter_map(remedy));
+    said.extend(designs.iter().filter_map(full_width));
     said
 }
 
@@ -221,31 +221,26 @@ fn reach(designs: &[Design]) -> Option<String> {
 }
 
 /// What a design would be with the lanes that it leaves unused.
-fn remedy(design: &Design) -> Option<String> {
-    let remedy = design.remedy.as_ref()?;
+fn full_width(design: &Design) -> Option<String> {
+    let full = design.full_width.as_ref()?;
     let change = |what: &str, before: Option<f64>, after: Option<f64>| {
         let (before, after) = before.zip(after)?;
         (after > before * ALIKE).then(|| format!("{what} from {} to {} GB/s", number(before), number(after)))
     };
     let changes: Vec<String> = [
-        change("worst pair goes", design.pair.as_ref().map(|p| p.worst.rate), remedy.worst_pair),
-        change("ring all-reduce", design.ring_all_reduce.as_ref().map(|r| r.figure.rate), remedy.ring_all_reduce),
+        change("worst pair goes", design.pair.as_ref().map(|p| p.worst.rate), full.worst_pair),
+        change("ring all-reduce", design.ring_all_reduce.as_ref().map(|r| r.figure.rate), full.ring_all_reduce),
         change(
             "slowest GPU fed by the host with the rest",
             design.host_feed.as_ref().map(|f| f.slowest.rate),
-            remedy.host_feed_slowest,
+            full.host_feed_slowest,
         ),
     ]
     .into_iter()
     .flatten()
     .collect();
     (!changes.is_empty()).then(|| {
-        format!(
-            "{} leaves lanes unused: with {}, its {} (predicted).",
-            design.name,
-            remedy.what,
-            changes.join(", its ")
-        )
+        format!("{} leaves lanes unused: with {}, its {} (predicted).", design.name, full.what, changes.join(", its "))
     })
 }
 

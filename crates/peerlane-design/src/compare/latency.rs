@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::Quantity;
 use peerlane_model::flows::Flows;
 
@@ -29,8 +29,8 @@ pub struct Latency {
 /// there are none.
 pub(super) fn latency(flows: &Flows) -> Option<Latency> {
     let machine = flows.model.machine;
-    let fits = |o: &&Observed| o.matrix.quantity == Quantity::Latency;
-    let mut sources: Vec<&Observed> = machine.matrices.iter().filter(fits).collect();
+    let fits = |o: &&SourcedMatrix| o.matrix.quantity == Quantity::Latency;
+    let mut sources: Vec<&SourcedMatrix> = machine.matrices.iter().filter(fits).collect();
     sources.sort_by_key(|o| (o.matrix.p2p == Some(false), o.published));
     let place = |name: &str| {
         let id = machine.fabric.find(name)?;

@@ -5,11 +5,11 @@
 
 mod bisection;
 mod conclusion;
+mod full_width;
 mod lanes;
 mod latency;
-mod observed;
+mod measured;
 mod pairs;
-mod remedy;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -19,19 +19,19 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use bisection::Bisection;
+pub use full_width::FullWidth;
 pub use lanes::Lanes;
 pub use latency::Latency;
-pub use observed::Seen;
+pub use measured::MeasuredValue;
 pub use pairs::{Alone, Reach};
-pub use remedy::Remedy;
 pub use ring::AllReduce;
 pub use together::{AllToAll, AllToOne, Figure, Together};
 
-use crate::lift::{Lift, lifts};
+use crate::upgrades::{Upgrade, upgrades};
 use peerlane_machine::machine::{Facts, Machine};
 use peerlane_machine::matrix::{Direction, Engine, Operation};
 use peerlane_measure::run::Run;
-use peerlane_model::assumed::Assumed;
+use peerlane_model::assumptions::Assumptions;
 use peerlane_model::flows::Flows;
 use peerlane_model::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane_read::catalogue::Parts;
@@ -54,7 +54,7 @@ pub struct Subject<'s> {
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ComparisonDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/comparison/1"))]
+    #[schemars(extend("const" = "peerlane/comparison/2"))]
     pub schema: &'static str,
     /// The designs, in the order given.
     pub designs: Vec<Design>,
@@ -99,10 +99,10 @@ pub struct Design {
     pub lanes: Lanes,
     /// Price, size, power and computing rate, as a source states them.
     pub facts: Facts,
-    /// What would lift the worst pair, the greatest rise first.
-    pub lifts: Vec<Lift>,
+    /// What would raise the rate of the worst pair, the greatest rise first.
+    pub upgrades: Vec<Upgrade>,
     /// What it would be with every link of its GPUs as wide as slots and parts allow, where some are narrower.
-    pub remedy: Option<Remedy>,
+    pub full_width: Option<FullWidth>,
     /// Why figures are missing.
     pub unknown: Vec<String>,
     /// What was taken to be so where no source tells, and figures stand on it.
@@ -113,13 +113,13 @@ pub struct Design {
 pub fn compare(subjects: &[Subject], parts: &Parts) -> ComparisonDocument {
     let designs: Vec<Design> = subjects.iter().map(|s| design(s, parts)).collect();
     let conclusion = conclusion::sentences(&designs);
-    ComparisonDocument { schema: "peerlane/comparison/1", designs, conclusion }
+    ComparisonDocument { schema: "peerlane/comparison/2", designs, conclusion }
 }
 
 /// All figures of one.
 fn design(subject: &Subject, parts: &Parts) -> Design {
     let Subject { name, machine, run } = *subject;
-    let assumed = Assumed::of(machine, parts);
+    let assumed = Assumptions::of(machine, parts);
     let model = assumed.model(parts, Assume::Usual);
     let gpus = machine.fabric.of_kind(peerlane_machine::fabric::NodeKind::Gpu).count();
     let mut design = Design {
@@ -140,14 +140,14 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
         reach: None,
         lanes: lanes::lanes(machine, parts),
         facts: machine.facts,
-        lifts: Vec::new(),
-        remedy: None,
+        upgrades: Vec::new(),
+        full_width: None,
         unknown: Vec::new(),
         assumptions: assumed.sentences(&model),
     };
     if gpus <= MOST_COMPARED {
         design.among_gpus(&model);
-        design.remedy = remedy::remedy(&model);
+        design.full_width = full_width::full_width(&model);
     } else {
         design.unknown.push(format!("{gpus} GPUs: what is among more than {MOST_COMPARED} is not looked at"));
     }
@@ -168,7 +168,7 @@ impl Design {
             [(&mut self.pair, Direction::Unidirectional), (&mut self.pair_both_ways, Direction::Bidirectional)]
         {
             if let Some(alone) = alone {
-                alone.see(observed::pairs(&flows, direction));
+                alone.see(measured::pairs(&flows, direction));
             }
         }
         self.bisection = bisection::bisection(&flows);
@@ -177,7 +177,7 @@ impl Design {
         // NCCL's rings are driven by kernels
         self.ring_all_reduce = ring::all_reduce(&Flows::new(model, Engine::Sm));
         if let Some(ring) = &mut self.ring_all_reduce {
-            ring.figure.seen = observed::all_reduce(model.machine, flows.gpus());
+            ring.figure.measured = measured::all_reduce(model.machine, flows.gpus());
         }
         self.latency = latency::latency(&flows);
         self.reach = pairs::reach(&flows);
@@ -186,7 +186,7 @@ impl Design {
             let [a, b] = &worst.worst_pair;
             if let (Some(source), Some(destination)) = (find(a), find(b)) {
                 let (engine, op, peer) = (Engine::Ce, Operation::Write, PeerAccess::Enabled);
-                self.lifts = lifts(model, &Transfer { source, destination, engine, op, peer });
+                self.upgrades = upgrades(model, &Transfer { source, destination, engine, op, peer });
             }
         }
     }
@@ -198,7 +198,7 @@ impl Design {
         self.host_drain = together::host_feed(model, false);
         for (alone, from_host) in [(&mut self.from_host, true), (&mut self.to_host, false)] {
             if let Some(alone) = alone {
-                alone.see(observed::host(model.machine, from_host));
+                alone.see(measured::host(model.machine, from_host));
             }
         }
         if self.from_host.is_none() && gpus > 0 {
@@ -209,20 +209,20 @@ impl Design {
     /// Sets that a run measured.
     fn measured(&mut self, run: &Run) {
         if let Some(all_to_one) = &mut self.all_to_one {
-            all_to_one.worst.seen = observed::all_to_one(run, self.gpus);
+            all_to_one.worst.measured = measured::all_to_one(run, self.gpus);
         }
         for (together, from_host) in [(&mut self.host_feed, true), (&mut self.host_drain, false)] {
-            if let (Some(together), Some((sum, slowest))) = (together, observed::host_feed(run, self.gpus, from_host)) {
-                (together.sum.seen, together.slowest.seen) = (Some(sum), Some(slowest));
+            if let (Some(together), Some((sum, slowest))) = (together, measured::host_feed(run, self.gpus, from_host)) {
+                (together.sum.measured, together.slowest.measured) = (Some(sum), Some(slowest));
             }
         }
     }
 }
 
 impl Alone {
-    fn see(&mut self, seen: Option<observed::Both>) {
-        if let Some(observed::Both { worst, mean }) = seen {
-            (self.worst.seen, self.mean.seen) = (Some(worst), Some(mean));
+    fn see(&mut self, seen: Option<measured::Both>) {
+        if let Some(measured::Both { worst, mean }) = seen {
+            (self.worst.measured, self.mean.measured) = (Some(worst), Some(mean));
         }
     }
 }

@@ -75,7 +75,7 @@ fn summary(model: &Model, sums: Vec<Option<f64>>, transfers: impl Fn(usize) -> O
     Some(Alone {
         worst: figure,
         worst_pair: [name(first.source), name(first.destination)],
-        mean: Figure { rate: mean, bottleneck: String::new(), seen: None },
+        mean: Figure { rate: mean, bottleneck: String::new(), measured: None },
         best: known.iter().map(|(_, s)| *s).fold(0.0, f64::max) / 1e9,
         known: known.len(),
         of: sums.len(),

@@ -26,6 +26,6 @@ pub(super) fn all_reduce(flows: &Flows) -> Option<AllReduce> {
     let found = Rings::best(flows, &gpus, &interchangeable(flows))?;
     let transfers = found.sets().concat().into_iter().map(|pair| flows.transfer(pair)).collect();
     let bottleneck = solved(flows.model, transfers)?.slowest_bottleneck();
-    let figure = Figure { rate: found.rate() / 1e9, bottleneck, seen: None };
+    let figure = Figure { rate: found.rate() / 1e9, bottleneck, measured: None };
     Some(AllReduce { figure, rings: found.named(flows), exact: found.exact })
 }

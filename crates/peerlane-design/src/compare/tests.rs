@@ -149,21 +149,21 @@ fn equal_messages_take_as_long_as_what_they_share() {
 fn what_was_seen_stands_beside_what_is_predicted() {
     let devbox = of("exxact-devbox");
     let both = devbox.pair_both_ways.unwrap();
-    let seen = both.worst.seen.unwrap();
+    let seen = both.worst.measured.unwrap();
     assert_eq!((seen.low, seen.high, seen.published), (20.31, 20.31, true));
-    assert!(devbox.pair.unwrap().worst.seen.is_none(), "nothing was published one way");
+    assert!(devbox.pair.unwrap().worst.measured.is_none(), "nothing was published one way");
     assert_eq!(devbox.latency.unwrap().most, 6.31);
     // peer access off is what az-2x-m60 has anyway
     let azure = of("az-2x-m60").pair.unwrap();
-    assert_eq!(azure.worst.seen.map(|s| s.low), Some(5.26));
+    assert_eq!(azure.worst.measured.map(|s| s.low), Some(5.26));
     let riser = of("7gforce");
-    let mean = riser.pair.unwrap().mean.seen.unwrap();
+    let mean = riser.pair.unwrap().mean.measured.unwrap();
     assert!(mean.low > 0.73 && mean.high < 0.82, "{mean:?}");
     // six on x1 and one on x8, in MiB/s
     let host = riser.from_host.unwrap();
-    assert!(close(host.worst.seen.unwrap().low, 762.8 * 1.048576e-3));
+    assert!(close(host.worst.measured.unwrap().low, 762.8 * 1.048576e-3));
     let sum: f64 = [763.5, 764.5, 762.8, 762.8, 767.8, 763.0, 6234.5].iter().sum();
-    assert!(close(host.mean.seen.unwrap().low, sum / 7.0 * 1.048576e-3));
+    assert!(close(host.mean.measured.unwrap().low, sum / 7.0 * 1.048576e-3));
     assert_eq!((riser.lanes.gpus, riser.lanes.slots, riser.lanes.cpus_used), (14, Some(64), Some(32)));
 }
 

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::observed::Seen;
+use super::measured::MeasuredValue;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_model::flows::{Flows, Pair};
-use peerlane_model::model::{Answer, Model, PeerAccess, Transfer};
+use peerlane_model::model::{Model, PeerAccess, SharedRate, Transfer};
 
 /// A predicted rate with what binds it, and what was seen in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -19,7 +19,7 @@ pub struct Figure {
     pub bottleneck: String,
     /// What was measured or published of the same.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seen: Option<Seen>,
+    pub measured: Option<MeasuredValue>,
 }
 
 /// Transfers that run at once.
@@ -59,7 +59,7 @@ pub struct AllToOne {
 pub(super) struct Solved<'m, 'a> {
     model: &'m Model<'a>,
     transfers: Vec<Transfer>,
-    answers: Vec<Answer>,
+    answers: Vec<SharedRate>,
 }
 
 /// Solves a set; `None` where it is empty or a rate is not known.
@@ -82,17 +82,17 @@ impl Solved<'_, '_> {
         // of equals, the first
         let most = reasons.iter().find(|(_, sum)| *sum >= greatest * (1.0 - 1e-9)).map_or("", |(why, _)| *why);
         let rate = self.answers.iter().map(|a| a.rate.gb()).sum();
-        Figure { rate, bottleneck: most.to_owned(), seen: None }
+        Figure { rate, bottleneck: most.to_owned(), measured: None }
     }
 
     /// The slowest, and between which nodes.
     fn slowest(&self) -> Option<(Figure, [String; 2])> {
-        let slowest = |(_, a): &(&Transfer, &Answer), (_, b): &(&Transfer, &Answer)| {
+        let slowest = |(_, a): &(&Transfer, &SharedRate), (_, b): &(&Transfer, &SharedRate)| {
             a.rate.bytes_per_second().total_cmp(&b.rate.bytes_per_second())
         };
         let (transfer, answer) = self.transfers.iter().zip(&self.answers).min_by(slowest)?;
         let name = |id: NodeId| self.model.machine.fabric.node(id).name.clone();
-        let figure = Figure { rate: answer.rate.gb(), bottleneck: answer.bottleneck.clone(), seen: None };
+        let figure = Figure { rate: answer.rate.gb(), bottleneck: answer.bottleneck.clone(), measured: None };
         Some((figure, [name(transfer.source), name(transfer.destination)]))
     }
 
@@ -114,7 +114,7 @@ pub(super) fn all_to_all(flows: &Flows) -> Option<AllToAll> {
     let together = solved(flows.model, transfers(&pairs))?.together()?;
     let (time, last) = time_of_equal(flows, &pairs)?;
     let bottleneck = solved(flows.model, transfers(&last))?.slowest_bottleneck();
-    let equal = Figure { rate: pairs.len() as f64 / time / 1e9, bottleneck, seen: None };
+    let equal = Figure { rate: pairs.len() as f64 / time / 1e9, bottleneck, measured: None };
     Some(AllToAll { together, equal })
 }
 

@@ -1,18 +1,18 @@
-//! What an inference says, as JSON: `peerlane/inference/1`.
+//! What an inference says, as JSON: `peerlane/inference/2`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::flows::Way;
+use super::flows::FlowKind;
 
 /// Names the format of [`Inference`].
-pub const SCHEMA: &str = "peerlane/inference/1";
+pub const SCHEMA: &str = "peerlane/inference/2";
 
 /// What the rates of sets of transfers tell of what stands behind them. Rates are in GB/s of 10⁹ bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/inference/1"))]
+    #[schemars(extend("const" = "peerlane/inference/2"))]
     pub schema: String,
     /// The machine.
     pub machine: String,
@@ -27,9 +27,11 @@ pub struct Inference {
     pub rate_groups: Vec<super::RateGroups>,
     /// Whether flows of one kind disturb those of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub beside: Vec<Beside>,
+    #[serde(alias = "beside")]
+    pub interference: Vec<Interference>,
     /// How much was asked of each direction.
-    pub asked: Vec<Asked>,
+    #[serde(alias = "asked")]
+    pub coverage: Vec<Coverage>,
     /// Every set that ran, with what each of its flows reached.
     pub experiments: Vec<Experiment>,
     /// What else is to be known of it, in sentences.
@@ -43,7 +45,7 @@ pub struct InferredGroup {
     /// The flows: a GPU's with host memory by its name, others as `GPU0→GPU2`.
     pub members: Vec<String>,
     /// Which way they go.
-    pub direction: Way,
+    pub direction: FlowKind,
     /// What they carry together at most.
     pub capacity: f64,
     /// Low end of its 95 % interval.
@@ -62,7 +64,7 @@ pub struct Unidentifiable {
     /// The flows whose sharing cannot be told.
     pub members: Vec<String>,
     /// Which way they go.
-    pub direction: Way,
+    pub direction: FlowKind,
     /// What they carried together at most: a limit of theirs is not lower. Absent where they never ran together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
@@ -75,16 +77,16 @@ pub struct Unidentifiable {
 
 /// What flows of two kinds keep of their rates when all of both run at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Beside {
+pub struct Interference {
     /// The two kinds.
-    pub directions: [Way; 2],
+    pub directions: [FlowKind; 2],
     /// The sum of each kind's rates, as a share of that without the other kind.
     pub kept: [f64; 2],
     /// The sums.
     pub rates: [f64; 2],
 }
 
-impl Beside {
+impl Interference {
     /// Whether the kinds share a limit, in words: `independent`, `all but independent`, `they share something`.
     pub fn verdict(&self) -> &'static str {
         let least = self.kept[0].min(self.kept[1]);
@@ -99,9 +101,9 @@ impl Beside {
 
 /// How much was asked of one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Asked {
+pub struct Coverage {
     /// Which.
-    pub direction: Way,
+    pub direction: FlowKind,
     /// Flows.
     pub flows: usize,
     /// What each reaches alone.
@@ -129,7 +131,7 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// Which way they went.
-    pub direction: Way,
+    pub direction: FlowKind,
     /// The flows.
     pub members: Vec<String>,
     /// The rate of each.

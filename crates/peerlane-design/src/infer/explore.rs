@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::adaptive::{Design, Outcome, experiment, most_sets};
-use super::document::{Asked, Beside, Experiment, Inference, InferredGroup, Rate, SCHEMA, Unidentifiable};
-use super::flows::{ALLOCATIONS, Flow, Way, flows, plan};
+use super::document::{Coverage, Experiment, Inference, InferredGroup, Interference, Rate, SCHEMA, Unidentifiable};
+use super::flows::{ALLOCATIONS, Flow, FlowKind, flows, plan};
 use super::members::Members;
 use super::trials::{Noise, Trial};
 use peerlane_machine::machine::Machine;
@@ -41,19 +41,19 @@ const NAMED: usize = 6;
 pub fn explore<E>(
     machine: &Machine,
     source: &str,
-    ways: &[Way],
+    ways: &[FlowKind],
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
 ) -> Result<Inference, E> {
     let mut found = Inference::empty(&machine.name, source);
-    let mut whole: BTreeMap<Way, Vec<Flow>> = BTreeMap::new();
+    let mut whole: BTreeMap<FlowKind, Vec<Flow>> = BTreeMap::new();
     for way in ways {
         if let Some(flows) = one_way(machine, *way, ask, &mut found)? {
             whole.insert(*way, flows);
         }
     }
-    for way in [Way::HostToDevice, Way::DeviceToHost] {
-        if let (Some(host), Some(peers)) = (whole.get(&way), whole.get(&Way::GpuToGpu)) {
-            found.beside.extend(beside(way, host, peers, ask)?);
+    for way in [FlowKind::HostToDevice, FlowKind::DeviceToHost] {
+        if let (Some(host), Some(peers)) = (whole.get(&way), whole.get(&FlowKind::GpuToGpu)) {
+            found.interference.extend(beside(way, host, peers, ask)?);
         }
     }
     Ok(found)
@@ -69,8 +69,8 @@ impl Inference {
             groups: Vec::new(),
             unidentifiable: Vec::new(),
             rate_groups: Vec::new(),
-            beside: Vec::new(),
-            asked: Vec::new(),
+            interference: Vec::new(),
+            coverage: Vec::new(),
             experiments: Vec::new(),
             notes: Vec::new(),
         }
@@ -80,11 +80,11 @@ impl Inference {
 /// What flows with host memory and flows between GPUs leave of each other. Each kind by itself is asked again, next to both
 /// at once, since what contends hangs on where its memory lies.
 fn beside<E>(
-    way: Way,
+    way: FlowKind,
     host: &[Flow],
     peers: &[Flow],
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
-) -> Result<Option<Beside>, E> {
+) -> Result<Option<Interference>, E> {
     let mut sums = |flows: [&[Flow]; 2]| -> Result<Option<[f64; 2]>, E> {
         let all = || flows.into_iter().flatten();
         let Ok(rates) = rates(&ask(&plan(all()))?, all()) else { return Ok(None) };
@@ -94,13 +94,13 @@ fn beside<E>(
     let (Some([by_host, _]), Some([_, by_peers])) = (sums([host, &[]])?, sums([&[], peers])?) else { return Ok(None) };
     let Some(rates) = sums([host, peers])? else { return Ok(None) };
     let kept = [rates[0] / by_host, rates[1] / by_peers];
-    Ok(Some(Beside { directions: [way, Way::GpuToGpu], kept, rates }))
+    Ok(Some(Interference { directions: [way, FlowKind::GpuToGpu], kept, rates }))
 }
 
 /// The experiment on one direction. Gives its flows, if they could be asked.
 fn one_way<E>(
     machine: &Machine,
-    way: Way,
+    way: FlowKind,
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
     found: &mut Inference,
 ) -> Result<Option<Vec<Flow>>, E> {
@@ -182,8 +182,8 @@ fn one_way<E>(
 }
 
 /// The noise that is taken for granted.
-pub(super) fn noise(way: Way) -> Noise {
-    if way == Way::Both { BOTH } else { NOISE }
+pub(super) fn noise(way: FlowKind) -> Noise {
+    if way == FlowKind::Both { BOTH } else { NOISE }
 }
 
 /// Why an experiment ends early.
@@ -219,7 +219,7 @@ fn width(cells: &[Cell]) -> Vec<f64> {
 
 impl Inference {
     /// Adds what the trials of one direction came to. `design` is how many sets were allowed, and the repeats of each.
-    pub(super) fn add(&mut self, way: Way, names: &[String], outcome: &Outcome, design: Option<(usize, usize)>) {
+    pub(super) fn add(&mut self, way: FlowKind, names: &[String], outcome: &Outcome, design: Option<(usize, usize)>) {
         let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
         let first = self.experiments.len();
         for trial in &outcome.trials {
@@ -238,7 +238,7 @@ impl Inference {
             });
         }
         let alone = names.iter().zip(&outcome.hypothesis.solo);
-        self.asked.push(Asked {
+        self.coverage.push(Coverage {
             direction: way,
             flows: names.len(),
             alone: alone.map(|(flow, rate)| Rate { flow: flow.clone(), rate: digits(*rate) }).collect(),
@@ -250,7 +250,7 @@ impl Inference {
     }
 
     /// What the trials leave open: what no set fills, and what was not driven.
-    fn cannot_tell(&mut self, way: Way, names: &[String], outcome: &Outcome) {
+    fn cannot_tell(&mut self, way: FlowKind, names: &[String], outcome: &Outcome) {
         let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
         let most = |set: Members| {
             let sums = outcome.trials.iter().filter(|t| set.within(t.set)).map(|t| t.sum_of(set));

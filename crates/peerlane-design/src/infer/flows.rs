@@ -24,7 +24,7 @@ pub const ALLOCATIONS: usize = 3;
 /// Which way flows go; what is shared one way need not be shared another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum FlowKind {
     /// From host memory to each GPU.
     HostToDevice,
     /// From each GPU to host memory.
@@ -36,27 +36,27 @@ pub enum Way {
     GpuToGpu,
 }
 
-impl Way {
+impl FlowKind {
     /// All of them, in the order in which they are asked.
-    pub const ALL: [Way; 4] = [Way::HostToDevice, Way::DeviceToHost, Way::Both, Way::GpuToGpu];
+    pub const ALL: [FlowKind; 4] = [FlowKind::HostToDevice, FlowKind::DeviceToHost, FlowKind::Both, FlowKind::GpuToGpu];
 
     /// As JSON writes it.
     pub fn name(self) -> &'static str {
         match self {
-            Way::HostToDevice => "host-to-device",
-            Way::DeviceToHost => "device-to-host",
-            Way::Both => "both",
-            Way::GpuToGpu => "gpu-to-gpu",
+            FlowKind::HostToDevice => "host-to-device",
+            FlowKind::DeviceToHost => "device-to-host",
+            FlowKind::Both => "both",
+            FlowKind::GpuToGpu => "gpu-to-gpu",
         }
     }
 
     /// As a person says it.
     pub fn words(self) -> &'static str {
         match self {
-            Way::HostToDevice => "host → device",
-            Way::DeviceToHost => "device → host",
-            Way::Both => "host, both ways",
-            Way::GpuToGpu => "GPU → GPU",
+            FlowKind::HostToDevice => "host → device",
+            FlowKind::DeviceToHost => "device → host",
+            FlowKind::Both => "host, both ways",
+            FlowKind::GpuToGpu => "GPU → GPU",
         }
     }
 }
@@ -72,11 +72,11 @@ pub struct Flow {
 
 impl Flow {
     /// The flow of one GPU and host memory.
-    pub(super) fn with_host(gpu: &str, way: Way) -> Self {
+    pub(super) fn with_host(gpu: &str, way: FlowKind) -> Self {
         let to = Transfer::new("host", gpu);
         let transfers = match way {
-            Way::DeviceToHost => vec![to.reversed()],
-            Way::Both => vec![to.clone(), to.reversed()],
+            FlowKind::DeviceToHost => vec![to.reversed()],
+            FlowKind::Both => vec![to.clone(), to.reversed()],
             _ => vec![to],
         };
         Flow { name: gpu.to_owned(), transfers }
@@ -101,12 +101,12 @@ impl Flow {
 }
 
 /// The flows of a machine's GPUs that go one way: one for each GPU. None between GPUs where there is one.
-pub fn flows(machine: &Machine, way: Way) -> Vec<Flow> {
+pub fn flows(machine: &Machine, way: FlowKind) -> Vec<Flow> {
     let fabric = &machine.fabric;
     let gpus: Vec<&str> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str()).collect();
     let n = gpus.len();
     let flow = |(i, gpu): (usize, &&str)| match way {
-        Way::GpuToGpu => gpus.get((i + n / 2) % n).filter(|to| *to != gpu).map(|to| Flow::between(gpu, to)),
+        FlowKind::GpuToGpu => gpus.get((i + n / 2) % n).filter(|to| *to != gpu).map(|to| Flow::between(gpu, to)),
         _ => Some(Flow::with_host(gpu, way)),
     };
     gpus.iter().enumerate().filter_map(flow).collect()
@@ -133,22 +133,22 @@ mod tests {
     use super::*;
     use peerlane_read::catalogue;
 
-    fn names(system: &str, way: Way) -> Vec<String> {
+    fn names(system: &str, way: FlowKind) -> Vec<String> {
         let machine = catalogue::system(system).unwrap().unwrap();
         flows(&machine, way).into_iter().map(|f| f.name).collect()
     }
 
     #[test]
     fn each_gpu_has_one_flow_a_way() {
-        assert_eq!(names("exxact-devbox", Way::Both), ["GPU0", "GPU1", "GPU2", "GPU3"]);
+        assert_eq!(names("exxact-devbox", FlowKind::Both), ["GPU0", "GPU1", "GPU2", "GPU3"]);
         let between = ["GPU0→GPU2", "GPU1→GPU3", "GPU2→GPU0", "GPU3→GPU1"];
-        assert_eq!(names("exxact-devbox", Way::GpuToGpu), between);
-        assert_eq!(names("hpcac-tessa", Way::GpuToGpu).len(), names("hpcac-tessa", Way::Both).len());
+        assert_eq!(names("exxact-devbox", FlowKind::GpuToGpu), between);
+        assert_eq!(names("hpcac-tessa", FlowKind::GpuToGpu).len(), names("hpcac-tessa", FlowKind::Both).len());
     }
 
     #[test]
     fn a_set_is_one_step_with_all_transfers_of_its_flows() {
-        let flows = [Flow::with_host("GPU0", Way::Both), Flow::with_host("GPU3", Way::DeviceToHost)];
+        let flows = [Flow::with_host("GPU0", FlowKind::Both), Flow::with_host("GPU3", FlowKind::DeviceToHost)];
         let plan = plan(flows.iter());
         let [step] = plan.rounds[0].as_slice() else { panic!("{plan:?}") };
         let Work::Transfers(transfers) = &step.work else { panic!("{step:?}") };

@@ -22,9 +22,9 @@ mod trials;
 
 pub use adaptive::{Design, Outcome, conclude, experiment, most_sets};
 pub use certainty::Support;
-pub use document::{Asked, Beside, Experiment, Inference, InferredGroup, Rate, SCHEMA, Unidentifiable};
+pub use document::{Coverage, Experiment, Inference, InferredGroup, Interference, Rate, SCHEMA, Unidentifiable};
 pub use explore::explore;
-pub use flows::{ALLOCATIONS, Flow, Way, flows};
+pub use flows::{ALLOCATIONS, Flow, FlowKind, flows};
 pub use hypothesis::{Group, Hypothesis};
 pub use members::Members;
 pub use pairs::{RateGroup, RateGroups, RateLevel};

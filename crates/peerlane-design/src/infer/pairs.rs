@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::document::Unidentifiable;
 use super::explore::digits;
-use super::flows::Way;
-use peerlane_machine::machine::{Machine, Observed};
+use super::flows::FlowKind;
+use peerlane_machine::machine::{Machine, SourcedMatrix};
 use peerlane_machine::matrix::{Direction, Matrix, Operation, Quantity};
 use peerlane_machine::names::{is_host, ranges};
 
@@ -65,15 +65,15 @@ pub struct RateLevel {
 pub(super) fn rate_groups(machine: &Machine) -> (Vec<RateGroups>, Vec<Unidentifiable>) {
     let mut seen = Vec::new();
     let (mut all, mut open) = (Vec::new(), Vec::new());
-    for observed in &machine.matrices {
-        let matrix = &observed.matrix;
+    for measured in &machine.matrices {
+        let matrix = &measured.matrix;
         let kind = (matrix.direction, matrix.p2p, matrix.op);
         if matrix.quantity != Quantity::Bandwidth || seen.contains(&kind) {
             continue;
         }
-        let Some(rates) = Rates::of(observed) else { continue };
+        let Some(rates) = Rates::of(measured) else { continue };
         seen.push(kind);
-        let told = rates.told(observed);
+        let told = rates.told(measured);
         if matrix.p2p != Some(false) && open.is_empty() {
             open = cannot_tell(&rates.names, &told.groups, matrix.direction == Some(Direction::Bidirectional));
         }
@@ -91,8 +91,8 @@ struct Rates {
 
 impl Rates {
     /// `None` for what is no matrix of three GPUs or more.
-    fn of(observed: &Observed) -> Option<Self> {
-        let matrix = &observed.matrix;
+    fn of(measured: &SourcedMatrix) -> Option<Self> {
+        let matrix = &measured.matrix;
         let names = matrix.rows.clone();
         if names.len() < 3 || names != matrix.cols || names.iter().any(|n| is_host(n)) {
             return None;
@@ -115,7 +115,7 @@ impl Rates {
         self.values.iter().enumerate().flat_map(row).filter(|(_, _, v)| *v > 0.0)
     }
 
-    fn told(&self, observed: &Observed) -> RateGroups {
+    fn told(&self, measured: &SourcedMatrix) -> RateGroups {
         let groups = self.groups();
         let within = |i: usize, j: usize| groups.iter().any(|g| g.contains(&i) && g.contains(&j));
         let group = |members: &Vec<usize>| {
@@ -125,9 +125,9 @@ impl Rates {
         };
         let between: Vec<(usize, usize, f64)> = self.cells().filter(|(i, j, _)| !within(*i, *j)).collect();
         RateGroups {
-            matrix: title(&observed.matrix),
-            source: observed.origin.to_string(),
-            published: observed.published,
+            matrix: title(&measured.matrix),
+            source: measured.origin.to_string(),
+            published: measured.published,
             groups: groups.iter().map(group).collect(),
             between: self.levels(between),
         }
@@ -253,7 +253,7 @@ fn cannot_tell(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Uniden
             if two.len() == 2 {
                 all.push(Unidentifiable {
                     members: across.clone(),
-                    direction: Way::GpuToGpu,
+                    direction: FlowKind::GpuToGpu,
                     at_least: None,
                     why: format!(
                         "every pair ran alone, so that an uplink which all pairs between {} and {} share does not show",
@@ -270,7 +270,7 @@ fn cannot_tell(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Uniden
         if inside.len() > 1 {
             all.push(Unidentifiable {
                 members: inside.clone(),
-                direction: Way::GpuToGpu,
+                direction: FlowKind::GpuToGpu,
                 at_least: None,
                 why: format!("every pair ran alone, so that what pairs among {} share does not show", ranges(members)),
                 would_tell: vec![inside],

@@ -1,7 +1,10 @@
 //! An inference that was written down.
 
 use super::document::{Inference, SCHEMA};
-use super::flows::Way;
+use super::flows::FlowKind;
+
+/// The first version, which had two other names for fields; aliases read them.
+const FIRST_SCHEMA: &str = "peerlane/inference/1";
 
 /// Why a record is of no use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +33,10 @@ pub fn looks_like_inference(text: &str) -> bool {
 impl Inference {
     /// Reads a record.
     pub fn from_json(text: &str) -> Result<Self, RecordError> {
-        let found: Inference = serde_json::from_str(text).map_err(|e| RecordError::Format(e.to_string()))?;
+        let mut found: Inference = serde_json::from_str(text).map_err(|e| RecordError::Format(e.to_string()))?;
+        if found.schema == FIRST_SCHEMA {
+            found.schema = SCHEMA.to_owned();
+        }
         if found.schema != SCHEMA {
             return Err(RecordError::Format(format!("its schema is {}", found.schema)));
         }
@@ -46,16 +52,16 @@ impl Inference {
 
     /// The GPUs that it speaks of.
     pub(crate) fn gpus(&self) -> impl Iterator<Item = &str> {
-        let flows = self.asked.iter().flat_map(|a| a.alone.iter().map(|rate| rate.flow.as_str()));
+        let flows = self.coverage.iter().flat_map(|a| a.alone.iter().map(|rate| rate.flow.as_str()));
         let members = self.groups.iter().flat_map(|g| g.members.iter().map(String::as_str));
         flows.chain(members).flat_map(|name| name.split('→'))
     }
 }
 
-impl Way {
+impl FlowKind {
     /// Whether a flow of it is one GPU with host memory.
     pub fn with_host(self) -> bool {
-        self != Way::GpuToGpu
+        self != FlowKind::GpuToGpu
     }
 }
 
@@ -72,10 +78,15 @@ mod tests {
         let text = serde_json::to_string(&found).unwrap();
         assert!(looks_like_inference(&text) && !looks_like_inference("{}"));
         assert_eq!(Inference::from_json(&text).unwrap(), found);
+        let first = text
+            .replace(SCHEMA, FIRST_SCHEMA)
+            .replace("\"coverage\"", "\"asked\"")
+            .replace("\"interference\"", "\"beside\"");
+        assert!(first != text && Inference::from_json(&first).unwrap() == found);
         let mut found = found;
         found.groups.push(crate::infer::InferredGroup {
             members: vec!["GPU6".to_owned(), "GPU7".to_owned()],
-            direction: Way::Both,
+            direction: FlowKind::Both,
             capacity: 20.0,
             low: 19.0,
             high: 21.0,
@@ -84,6 +95,6 @@ mod tests {
         });
         found.groups[0].low = 30.0;
         let broken = Inference::from_json(&serde_json::to_string(&found).unwrap()).unwrap_err();
-        assert_eq!(broken.to_string(), "not a peerlane/inference/1: the group of GPU6, GPU7 is none");
+        assert_eq!(broken.to_string(), "not a peerlane/inference/2: the group of GPU6, GPU7 is none");
     }
 }

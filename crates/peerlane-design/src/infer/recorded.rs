@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::adaptive::conclude;
 use super::document::{Inference, Unidentifiable};
 use super::explore::noise;
-use super::flows::Way;
+use super::flows::FlowKind;
 use super::hypothesis::Group;
 use super::members::Members;
 use super::pairs::rate_groups;
@@ -27,13 +27,13 @@ type Set = Vec<(String, f64)>;
 /// What a run on a machine, or else its published numbers tell; nothing is asked.
 pub fn recorded(machine: &Machine, run: Option<&Run>, source: &str) -> Inference {
     let mut found = Inference::empty(&machine.name, source);
-    let mut sets: BTreeMap<Way, Vec<Set>> = BTreeMap::new();
+    let mut sets: BTreeMap<FlowKind, Vec<Set>> = BTreeMap::new();
     for cell in run.iter().flat_map(|run| &run.cells) {
         if let Some((way, set)) = of_cell(cell) {
             sets.entry(way).or_default().push(set);
         }
     }
-    for way in Way::ALL {
+    for way in FlowKind::ALL {
         if let Some(sets) = sets.remove(&way) {
             concluded(way, &sets, &mut found);
         }
@@ -41,17 +41,17 @@ pub fn recorded(machine: &Machine, run: Option<&Run>, source: &str) -> Inference
     let (groups, open) = rate_groups(machine);
     found.rate_groups = groups;
     // where sets of pairs ran, they have told
-    if !found.asked.iter().any(|a| a.direction == Way::GpuToGpu) {
+    if !found.coverage.iter().any(|a| a.direction == FlowKind::GpuToGpu) {
         found.unidentifiable.extend(open);
     }
-    if found.asked.iter().all(|a| a.direction == Way::GpuToGpu) {
+    if found.coverage.iter().all(|a| a.direction == FlowKind::GpuToGpu) {
         found.unidentifiable.extend(never_with_host(machine));
     }
     found
 }
 
 /// Adds what the sets of one direction tell.
-fn concluded(way: Way, sets: &[Set], found: &mut Inference) {
+fn concluded(way: FlowKind, sets: &[Set], found: &mut Inference) {
     if !sets.iter().any(|set| set.len() > 1) {
         return;
     }
@@ -86,7 +86,7 @@ fn concluded(way: Way, sets: &[Set], found: &mut Inference) {
             peerlane_machine::names::list(&lone)
         ));
     }
-    let known = if way == Way::GpuToGpu { ports(&names, &trials) } else { Vec::new() };
+    let known = if way == FlowKind::GpuToGpu { ports(&names, &trials) } else { Vec::new() };
     let outcome = conclude(names.len(), noise(way), trials, known);
     found.add(way, &names, &outcome, None);
 }
@@ -111,7 +111,7 @@ fn ports(names: &[String], trials: &[Trial]) -> Vec<Group> {
 }
 
 /// The set that a cell is of: copies by copy engines, from or to pinned memory, or directly between GPUs.
-fn of_cell(cell: &Cell) -> Option<(Way, Set)> {
+fn of_cell(cell: &Cell) -> Option<(FlowKind, Set)> {
     let Work::Transfers(transfers) = &cell.work else { return None };
     let usual = |t: &Transfer| {
         let numa = [&t.source, &t.destination].into_iter().any(|n| is_host(n) && n != "host");
@@ -132,15 +132,15 @@ fn of_cell(cell: &Cell) -> Option<(Way, Set)> {
 }
 
 /// The direction of transfers, each from, to and at a rate, with the rate of each flow; `None` of mixed ones.
-fn classified(transfers: &[(&str, &str, f64)]) -> Option<(Way, Set)> {
+fn classified(transfers: &[(&str, &str, f64)]) -> Option<(FlowKind, Set)> {
     let (down, rest): (Vec<_>, Vec<_>) = transfers.iter().partition(|(from, ..)| is_host(from));
     let (up, peers): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(_, to, _)| is_host(to));
     let to_names = |all: &[(&str, &str, f64)], down: bool| -> Set {
         all.iter().map(|(from, to, rate)| (if down { *to } else { *from }.to_owned(), *rate)).collect()
     };
     match (down.as_slice(), up.as_slice(), peers.as_slice()) {
-        (down, [], []) => Some((Way::HostToDevice, to_names(down, true))),
-        ([], up, []) => Some((Way::DeviceToHost, to_names(up, false))),
+        (down, [], []) => Some((FlowKind::HostToDevice, to_names(down, true))),
+        ([], up, []) => Some((FlowKind::DeviceToHost, to_names(up, false))),
         (down, up, []) => {
             let up = to_names(up, false);
             let both = to_names(down, true).into_iter().map(|(gpu, rate)| {
@@ -148,11 +148,11 @@ fn classified(transfers: &[(&str, &str, f64)]) -> Option<(Way, Set)> {
                 Some((gpu, rate + back.1))
             });
             let both: Set = both.collect::<Option<_>>()?;
-            (both.len() == up.len()).then_some((Way::Both, both))
+            (both.len() == up.len()).then_some((FlowKind::Both, both))
         }
         ([], [], peers) => {
             let flows = peers.iter().map(|(from, to, rate)| (format!("{from}→{to}"), *rate));
-            Some((Way::GpuToGpu, flows.collect()))
+            Some((FlowKind::GpuToGpu, flows.collect()))
         }
         _ => None,
     }
@@ -164,7 +164,7 @@ fn never_with_host(machine: &Machine) -> Option<Unidentifiable> {
     let gpus: Vec<String> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.clone()).collect();
     (gpus.len() > 1).then(|| Unidentifiable {
         members: gpus.clone(),
-        direction: Way::HostToDevice,
+        direction: FlowKind::HostToDevice,
         at_least: None,
         why: "no two of these copied from host memory at once, so that what they share on the way does not show"
             .to_owned(),

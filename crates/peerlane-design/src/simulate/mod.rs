@@ -7,15 +7,15 @@
 //! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told; [`scaling`] asks for it with
 //! more and more nodes.
 
-pub mod answer;
-mod counted;
-mod counted_sets;
+mod bulk;
+mod bulk_sets;
 pub mod flows;
 mod heap;
 pub mod outcome;
 pub mod picture;
 pub mod play;
 pub mod program;
+pub mod result;
 pub mod scaling;
 pub mod workload;
 

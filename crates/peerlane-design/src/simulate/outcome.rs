@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::SimulateError;
-use super::counted::{Counted, counted};
+use super::bulk::{Bulk, counted};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
 use crate::cluster::Router;
@@ -148,7 +148,7 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<R
     if within.is_empty() && steps.len() > limits.counted_from {
         let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
         let (router, engine) = player.parts();
-        if let Some(Counted { played, repeats: same, inexact }) = counted(router, engine, steps, pairs)? {
+        if let Some(Bulk { played, repeats: same, inexact }) = counted(router, engine, steps, pairs)? {
             if inexact.is_some() {
                 return all(played, inexact);
             }
@@ -216,7 +216,7 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<R
 fn at_once(round: &Round, player: &mut Player) -> Result<f64, SimulateError> {
     let (router, engine) = player.parts();
     match counted(router, engine, &round.steps, &[])? {
-        Some(Counted { played, .. }) => Ok(played.time),
+        Some(Bulk { played, .. }) => Ok(played.time),
         None => Ok(player.play(&round.steps, &[])?.time),
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use super::SimulateError;
 use super::flows::Flows;
 use super::program::Step;
-use crate::cluster::{Place, Router, Via, Way};
+use crate::cluster::{ClusterRoute, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_model::solve::incremental::Hold;
 use peerlane_model::solve::{Demand, Problem};
@@ -51,7 +51,7 @@ pub struct Player<'r, 'a> {
     router: &'r mut Router<'a>,
     engine: Engine,
     known: HashMap<(Place, Place, Via), u32>,
-    ways: Vec<Way>,
+    ways: Vec<ClusterRoute>,
 }
 
 /// Step without a way: it computes, or its bytes stay.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::SimulateError;
-use super::answer::{Job, SimulationDocument, simulate};
+use super::result::{Job, SimulationDocument, simulate};
 use super::workload::Workload;
 use crate::cluster::Cluster;
 use peerlane_machine::units::Bytes;

@@ -108,7 +108,7 @@ pub(super) fn observations(comparison: &Comparison, left_out: &Comparison) -> Ve
         let in_text = !matrix.title.ends_with(BEYOND_TEXT);
         let (system, label) = (machine.name.clone(), matrix.describe());
         let known_cause = match series.source() {
-            Source::Matrix(observed) => observed.known_cause.clone(),
+            Source::Matrix(measured) => measured.known_cause.clone(),
             Source::Statement(_) => None,
         };
         (!cells.is_empty()).then_some(Observation { system, label, is_rate, in_text, known_cause, cells })

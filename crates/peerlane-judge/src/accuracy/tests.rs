@@ -1,7 +1,7 @@
 //! The statistics on numbers worked by hand, and the page against `docs/accuracy.md`.
 
 use super::*;
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix, Quantity};
 
 #[test]
@@ -31,7 +31,7 @@ fn with(values: [[Option<f64>; 2]; 2]) -> Machine {
         title: String::new(),
     };
     let origin = machine.matrices[0].origin.clone();
-    machine.matrices = vec![Observed {
+    machine.matrices = vec![SourcedMatrix {
         matrix,
         origin,
         also: Vec::new(),

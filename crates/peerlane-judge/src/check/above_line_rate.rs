@@ -28,8 +28,8 @@ struct Above<'m> {
 
 fn run(view: &View) -> Vec<Raised> {
     let mut all: Vec<Above> = Vec::new();
-    for (_, observed) in view.bandwidths() {
-        add(&mut all, judge(view, &observed.matrix, view.cite_matrix(observed)));
+    for (_, measured) in view.bandwidths() {
+        add(&mut all, judge(view, &measured.matrix, view.cite_matrix(measured)));
     }
     // a figure in words stands in its matrix with its lowest value
     for (_, series) in view.statements() {
@@ -152,7 +152,7 @@ fn report(view: &View, above: &Above) -> Raised {
     } else {
         format!("Rates between {between} are higher than the known links can carry")
     };
-    let mend = if above.nvlink {
+    let fix = if above.nvlink {
         "Add `nvidia-smi topo -m` or `nvidia-smi nvlink -s` of this machine: only with its NVLinks known can these rates be \
          judged."
     } else {
@@ -170,14 +170,14 @@ fn report(view: &View, above: &Above) -> Raised {
     let finding = Finding {
         summary,
         expected: format!("at most {limit} each way: the raw rate of {link}"),
-        observed: format!(
+        measured: format!(
             "{} {} ({}), {excess:.1} times that each way{several}",
             view.arrow(matrix, cell),
             cell.rate,
             matrix.describe()
         ),
         evidence: above.evidence.clone(),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: confirm.to_owned(),
         ..Finding::of(&RULE, FindingKind::Measurement, severity, Certainty::Likely, subjects)
     };
@@ -237,9 +237,9 @@ mod tests {
     #[test]
     fn both_ways_summed_is_not() {
         let mut machine = switched(3);
-        let mut observed = uniform(3, 26.0, &[]);
-        observed.matrix.direction = Some(Direction::Bidirectional);
-        machine.matrices.push(observed);
+        let mut measured = uniform(3, 26.0, &[]);
+        measured.matrix.direction = Some(Direction::Bidirectional);
+        machine.matrices.push(measured);
         assert!(findings(&machine, run).is_empty());
     }
 
@@ -250,8 +250,8 @@ mod tests {
         machine.matrices.push(uniform(3, 13.0, &[(1, 0, 26.0)]));
         let found = findings(&machine, run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
-        assert!(found[0].observed.contains("GPU1→GPU0 26.00 GB/s"), "{}", found[0].observed);
-        assert!(found[0].observed.ends_with("in 2 matrices"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("GPU1→GPU0 26.00 GB/s"), "{}", found[0].measured);
+        assert!(found[0].measured.ends_with("in 2 matrices"), "{}", found[0].measured);
     }
 
     #[test]

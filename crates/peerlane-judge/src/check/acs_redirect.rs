@@ -37,9 +37,9 @@ fn unplaced(view: &View) -> Option<Raised> {
             lines.redirecting, lines.functions
         ),
         expected: "ReqRedir- CmpltRedir- on every port between GPUs and adapters".to_owned(),
-        observed: format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting),
+        measured: format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting),
         evidence: view.cite([origin]),
-        mend: MEND.to_owned(),
+        fix: MEND.to_owned(),
         confirm: "`lspci -vvv` as root, whole, shows which ports they are, and `lspci -tv` what hangs below them"
             .to_owned(),
         ..Finding::of(
@@ -116,9 +116,9 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
         ),
         subjects: Subject::nodes_of(subjects),
         expected: "ReqRedir- CmpltRedir- on switch ports between GPUs".to_owned(),
-        observed: format!("{bits} on {}", list(&addresses)),
+        measured: format!("{bits} on {}", list(&addresses)),
         evidence: view.cite([origin]),
-        mend: MEND.to_owned(),
+        fix: MEND.to_owned(),
     };
     Some(Raised::new(finding, 0.0))
 }
@@ -156,7 +156,7 @@ mod tests {
         let tree = PciTree { devices, bridges_are_switches: false, has_tree: true };
         state(&mut machine, "lspci -vvv", Fact::Pci(tree));
         let found = findings(&machine, run);
-        assert!(found.iter().all(|f| f.subjects == ["GPU0", "GPU1"] && f.observed.contains("0000:02:01.0")));
+        assert!(found.iter().all(|f| f.subjects == ["GPU0", "GPU1"] && f.measured.contains("0000:02:01.0")));
         found.len()
     }
 

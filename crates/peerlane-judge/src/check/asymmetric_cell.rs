@@ -6,7 +6,7 @@ use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::Direction;
 use peerlane_machine::subject::Subject;
 
@@ -28,11 +28,11 @@ struct Mirrored {
 }
 
 fn run(view: &View) -> Vec<Raised> {
-    view.bandwidths().filter_map(|(_, observed)| judge(view, observed)).collect()
+    view.bandwidths().filter_map(|(_, measured)| judge(view, measured)).collect()
 }
 
-fn judge(view: &View, observed: &Observed) -> Option<Raised> {
-    let matrix = &observed.matrix;
+fn judge(view: &View, measured: &SourcedMatrix) -> Option<Raised> {
+    let matrix = &measured.matrix;
     let summed = match matrix.direction? {
         Direction::Bidirectional => true,
         Direction::Unidirectional => false,
@@ -71,7 +71,7 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
         ),
         subjects,
         expected: format!("cell and mirror within {limit}{peers}"),
-        observed: format!(
+        measured: format!(
             "{} {} and {} {} ({}){}",
             view.arrow(matrix, &worst.one),
             worst.one.rate,
@@ -80,8 +80,8 @@ fn judge(view: &View, observed: &Observed) -> Option<Raised> {
             matrix.describe(),
             others(&mirrored, worst)
         ),
-        evidence: view.cite_matrix(observed),
-        mend: if summed {
+        evidence: view.cite_matrix(measured),
+        fix: if summed {
             "Measure again, several times and on an idle machine; leave the odd cell out until then."
         } else {
             "Measure again; if it stays, look for something that treats the two directions differently: ACS on one port, \
@@ -133,9 +133,9 @@ mod tests {
     use super::super::testing::{boxes, captured, findings, uniform};
     use super::*;
 
-    fn summed(mut observed: Observed) -> Observed {
-        observed.matrix.direction = Some(Direction::Bidirectional);
-        observed
+    fn summed(mut measured: SourcedMatrix) -> SourcedMatrix {
+        measured.matrix.direction = Some(Direction::Bidirectional);
+        measured
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::view::{Cell, End, Raised, View, one_way};
 use super::words::{list, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
 use peerlane_machine::fabric::{NodeId, NodeKind, PcieGeneration, PcieWidth};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Engine, Matrix};
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::{Bytes, Rate};
@@ -29,7 +29,7 @@ struct Low<'m> {
     raw: Rate,
     /// Below which share of it this is low.
     below: f64,
-    best: (&'m Observed, Cell, Rate),
+    best: (&'m SourcedMatrix, Cell, Rate),
 }
 
 fn run(view: &View) -> Vec<Raised> {
@@ -45,7 +45,7 @@ fn run(view: &View) -> Vec<Raised> {
         ids.sort_by_key(|id| id.index());
         ids.into_iter().map(|id| view.name(id).to_owned()).collect()
     };
-    let (observed, cell, best) = &worst.best;
+    let (measured, cell, best) = &worst.best;
     let fitting = fits(worst.link, *best);
     let fits =
         if fitting.is_empty() { String::new() } else { format!(", as a link of PCIe {} gives", fitting.join(" or ")) };
@@ -59,9 +59,9 @@ fn run(view: &View) -> Vec<Raised> {
             worst.raw
         ),
         expected: format!("with some partner or the host at least {} of the {} of PCIe {}", percent(worst.below), worst.raw, worst.link),
-        observed: format!("{} {best} at most ({})", view.arrow(&observed.matrix, cell), observed.matrix.describe()),
+        measured: format!("{} {best} at most ({})", view.arrow(&measured.matrix, cell), measured.matrix.describe()),
         evidence: view.cite(low.iter().map(|l| &l.best.0.origin)),
-        mend: "Read the width and generation of the links under load. A slot may be wired for fewer lanes, hang below the \
+        fix: "Read the width and generation of the links under load. A slot may be wired for fewer lanes, hang below the \
                chipset or share lanes with M.2 (the board's manual), a riser may hold the generation down, and an older CPU \
                or board has an older one. If the width is full, look for what both ways through it have in common: an IOMMU, power \
                saving of the link (ASPM), or memory of another socket."
@@ -85,11 +85,11 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
     }
     let link = view.part(gpu)?.pcie?;
     let raw = link.raw_rate()?;
-    let mut best: Option<(&Observed, Cell, Rate)> = None;
+    let mut best: Option<(&SourcedMatrix, Cell, Rate)> = None;
     let mut telling = false;
     let mut with_peers = false;
-    for (at, observed) in view.bandwidths().filter(|(_, o)| is_telling(&o.matrix)) {
-        for cell in view.cells(&observed.matrix) {
+    for (at, measured) in view.bandwidths().filter(|(_, o)| is_telling(&o.matrix)) {
+        for cell in view.cells(&measured.matrix) {
             if ![cell.from, cell.to].contains(&End::Node(gpu)) {
                 continue;
             }
@@ -99,10 +99,10 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
             }
             let direct = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
             with_peers |= cell.nodes().is_some();
-            telling |= cell.nodes().is_none() || (observed.matrix.p2p == Some(true) && direct);
-            let rate = one_way(&observed.matrix, cell.rate);
+            telling |= cell.nodes().is_none() || (measured.matrix.p2p == Some(true) && direct);
+            let rate = one_way(&measured.matrix, cell.rate);
             if best.as_ref().is_none_or(|(.., most)| rate > *most) {
-                best = Some((observed, cell, rate));
+                best = Some((measured, cell, rate));
             }
         }
     }

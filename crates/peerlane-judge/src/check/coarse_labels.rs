@@ -47,9 +47,9 @@ fn run(view: &View) -> Vec<Raised> {
                 nodes.join(" | ")
             ),
             expected: "NODE or nearer between GPUs of one NUMA node".to_owned(),
-            observed: "SYS between GPUs whose NUMA or CPU affinity is the same".to_owned(),
+            measured: "SYS between GPUs whose NUMA or CPU affinity is the same".to_owned(),
             evidence: view.cite(view.class_origins(&gpus)),
-            mend: "Go by the affinities: ranks that talk much belong on the GPUs of one node. Some drivers and platforms \
+            fix: "Go by the affinities: ranks that talk much belong on the GPUs of one node. Some drivers and platforms \
                    call every way between two root complexes SYS; NCCL does not (see its topology dump), and measured pairs \
                    tell what crossing costs."
                 .to_owned(),
@@ -64,9 +64,9 @@ fn run(view: &View) -> Vec<Raised> {
             classes.len()
         ),
         expected: "classes that tell GPUs of one socket from those of another".to_owned(),
-        observed: format!("{} GPUs, each in a NUMA node of its own by its label{told}", gpus.len()),
+        measured: format!("{} GPUs, each in a NUMA node of its own by its label{told}", gpus.len()),
         evidence: view.cite(view.class_origins(&gpus)),
-        mend: "Several NUMA nodes a socket (NPS, SNC) and virtual machines make each device its own node. Measure the \
+        fix: "Several NUMA nodes a socket (NPS, SNC) and virtual machines make each device its own node. Measure the \
                pairs, or read the PCIe tree (`lspci -tv`) of the host; NPS1 in the BIOS makes the labels mean sockets."
             .to_owned(),
         confirm: "`peerlane measure --tests pairs`; `lscpu | grep -e NUMA -e Socket`".to_owned(),
@@ -118,9 +118,9 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
             if hypervisor.is_some() { "are" } else { "may be" }
         ),
         expected: "classes that tell GPUs of one switch or socket from others".to_owned(),
-        observed: format!("{} GPUs on one host bridge by their labels{by}", gpus.len()),
+        measured: format!("{} GPUs on one host bridge by their labels{by}", gpus.len()),
         evidence: view.cite(origins),
-        mend: "The guest's bus has the GPUs side by side, wherever they are in the host. Ask the operator for the host's tree, \
+        fix: "The guest's bus has the GPUs side by side, wherever they are in the host. Ask the operator for the host's tree, \
                or give NCCL a topology file (NCCL_TOPO_FILE); copies of several GPUs at once show which share a link."
             .to_owned(),
         confirm: "`systemd-detect-virt`; `lspci -tv`; `peerlane measure --tests pairs,all-host,subsets`, then `peerlane infer`"

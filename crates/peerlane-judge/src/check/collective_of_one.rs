@@ -21,12 +21,12 @@ fn run(view: &View) -> Vec<Raised> {
             first.what
         ),
         expected: "a bus bandwidth above 0: it counts (n − 1) / n, which is 0 only where n, the ranks of a communicator, is 1".to_owned(),
-        observed: format!(
+        measured: format!(
             "busbw 0.00 at every size, algbw {} ({ranks})",
             most(first, "algbw").map_or("above 0".to_owned(), |gb| format!("up to {gb:.0} GB/s"))
         ),
         evidence: view.cite(alone.iter().map(|(_, origin)| origin)),
-        mend: "Build nccl-tests with MPI (`make MPI=1 MPI_HOME=…`) where `mpirun` or `srun` starts it: without, each process is \
+        fix: "Build nccl-tests with MPI (`make MPI=1 MPI_HOME=…`) where `mpirun` or `srun` starts it: without, each process is \
                a job of its own. On one machine without MPI ask for all GPUs: `-g 8`. Under Slurm see that the launcher \
                and the MPI library fit (`srun --mpi=pmix`)."
             .to_owned(),
@@ -79,7 +79,7 @@ mod tests {
     fn no_bus_bandwidth_is_one_rank() {
         let found = with(128, 0.0);
         assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
-        assert!(found[0].observed.contains("210"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("210"), "{}", found[0].measured);
         assert!(found[0].expected.contains("is 0 only where n"), "{}", found[0].expected);
         assert_eq!(
             (with(128, 190.0), with(0, 0.0)),

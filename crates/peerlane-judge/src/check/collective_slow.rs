@@ -49,7 +49,7 @@ fn run(view: &View) -> Vec<Raised> {
         return Vec::new();
     };
     let nvlink = view.fabric().links().iter().any(|l| l.kind.bundle(Interconnect::Nvlink).is_some());
-    let mend = if nvlink {
+    let fix = if nvlink {
         "See which way NCCL goes (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). Through SHM or NET it does not use the \
          NVLinks: NCCL_P2P_DISABLE may be set, a container may part the GPUs' processes (`--ipc=host`, one IPC namespace), \
          MIG may be on, or the fabric manager not be ready."
@@ -63,9 +63,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("{} reaches {} of what rings of these GPUs carry", curve.what, percent(share)),
         expected: format!("a bus bandwidth near {bound:.1} GB/s, which rings through all {} GPUs carry", gpus.len()),
-        observed: format!("{} at {} (bus bandwidth)", best.rate, best.size),
+        measured: format!("{} at {} (bus bandwidth)", best.rate, best.size),
         evidence: view.cite(slow.iter().map(|(_, origin, _)| *origin)),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,P2P` with the same command; `peerlane measure --tests pairs,collectives`"
             .to_owned(),
         cost: Cost::of_rate(bound, best.rate.gb()),
@@ -122,7 +122,7 @@ mod tests {
     fn a_third_of_the_ring_is_slow() {
         let found = with(3.5, 256, 4);
         assert_eq!((found.len(), found[0].subjects.len()), (1, 4));
-        assert!(found[0].mend.contains("via SHM"), "{}", found[0].mend);
+        assert!(found[0].fix.contains("via SHM"), "{}", found[0].fix);
     }
 
     #[test]

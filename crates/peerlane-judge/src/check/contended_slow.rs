@@ -56,9 +56,9 @@ fn run(view: &View) -> Vec<Raised> {
             percent(value / expected)
         ),
         expected: format!("{expected:.2} GB/s in all, each alone being as fast as it should"),
-        observed: format!("{value:.2} GB/s in all"),
+        measured: format!("{value:.2} GB/s in all"),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: "Some switches of PCIe 5.0 lose nearly all of the rate where posted writes meet on one port, and reads \
+        fix: "Some switches of PCIe 5.0 lose nearly all of the rate where posted writes meet on one port, and reads \
                none: let the receivers read, take turns, or spread the transfers over other ports; look for newer \
                firmware of the switch."
             .to_owned(),

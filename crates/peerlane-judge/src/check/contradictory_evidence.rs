@@ -21,9 +21,9 @@ fn run(view: &View) -> Vec<Raised> {
                 subjects: contradiction.subjects.clone(),
                 summary: contradiction.message.clone(),
                 expected: "statements that one machine can fulfil".to_owned(),
-                observed: "statements that exclude each other".to_owned(),
+                measured: "statements that exclude each other".to_owned(),
                 evidence: view.cite(&contradiction.origins),
-                mend: if view.is_captured() {
+                fix: if view.is_captured() {
                     "Capture everything again on one machine at one time, untouched; what was retyped, cut or joined from \
                      several machines cannot be judged."
                 } else {

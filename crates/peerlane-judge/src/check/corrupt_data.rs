@@ -12,9 +12,9 @@ use peerlane_measure::run::FlagKind;
 pub(super) const RULE: Rule = Rule { id: "corrupt-data", breaks: true, run };
 
 /// What to do meanwhile, and where the cause may be.
-fn mend(of: &str, more: &str) -> String {
+fn fix(of: &str, more: &str) -> String {
     format!(
-        "Do not use peer access{of} (NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL below their class) until it is mended: results are \
+        "Do not use peer access{of} (NCCL_P2P_DISABLE=1, or NCCL_P2P_LEVEL below their class) until it is fixed: results are \
          wrong without an error. Look at the driver's release notes, ACS and IOMMU settings, and PCIe errors in the kernel \
          log (AER).{more}"
     )
@@ -41,9 +41,9 @@ fn in_tests(view: &View) -> Option<Raised> {
     let finding = Finding {
         summary: format!("Data arrives changed, as {} found", of.into_iter().collect::<Vec<_>>().join(" and ")),
         expected: "what arrives is what was sent".to_owned(),
-        observed: format!("{first}{more}"),
+        measured: format!("{first}{more}"),
         evidence: view.cite(found.iter().map(|(_, origin)| *origin)),
-        mend: mend(
+        fix: fix(
             "",
             match nvlink {
                 true => {
@@ -79,9 +79,9 @@ fn in_run(view: &View) -> Option<Raised> {
     let finding = Finding {
         summary: format!("Data sent directly between {} arrives changed", words::pairs(&pairs)),
         expected: "what arrives is what was sent".to_owned(),
-        observed: format!("{cells} steps did not compare equal ({detail})"),
+        measured: format!("{cells} steps did not compare equal ({detail})"),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: mend(" between them", ""),
+        fix: fix(" between them", ""),
         confirm: confirm::pairs("pairs", &subjects),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
     };
@@ -102,7 +102,7 @@ mod tests {
         state(&mut machine, "nvbandwidth", Fact::Corrupt(CorruptData { test: "a_test".into(), detail: "odd".into() }));
         let found = findings(&machine, run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Error));
-        assert!(found[0].observed.contains("a_test: odd"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("a_test: odd"), "{}", found[0].measured);
     }
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
             findings(&machine, run)
         };
         assert_eq!((with(0.0), with(5e-7)), (vec![], vec![]));
-        assert!(with(3.0)[0].observed.contains("3 wrong values in messages of 16 B"), "{:?}", with(3.0));
+        assert!(with(3.0)[0].measured.contains("3 wrong values in messages of 16 B"), "{:?}", with(3.0));
     }
 
     #[test]

@@ -26,7 +26,7 @@ fn run(view: &View) -> Vec<Raised> {
     let slow = slowest(view).filter(|s| s.share < view.settings.crosses_sockets.costly);
     let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
     let boards = boards(view);
-    let mut observed = vec![match pairs.len() {
+    let mut measured = vec![match pairs.len() {
         1 => format!("the one GPU pair is {}", PathClass::Sys),
         n => format!("{} of {n} GPU pairs are {}", across.len(), PathClass::Sys),
     }];
@@ -34,13 +34,13 @@ fn run(view: &View) -> Vec<Raised> {
         let name = |board: &Vec<NodeId>| list(&board.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>());
         let each: Vec<String> = boards.iter().map(name).collect();
         let sockets = if groups.len() == boards.len() { ", each on a socket of its own" } else { "" };
-        observed.push(format!("{} boards of several GPUs: {}{sockets}", each.len(), each.join(" | ")));
+        measured.push(format!("{} boards of several GPUs: {}{sockets}", each.len(), each.join(" | ")));
     }
     if refused > 0 {
         let on = if refused == across.len() { "there".to_owned() } else { format!("on {refused} of them") };
-        observed.push(format!("peer-to-peer does not work {on}, so that data is staged in host memory"));
+        measured.push(format!("peer-to-peer does not work {on}, so that data is staged in host memory"));
     }
-    observed.extend(slow.as_ref().map(|s| {
+    measured.extend(slow.as_ref().map(|s| {
         format!(
             "{} where the {} pairs reach {} (medians, GB/s, {})",
             number(s.across),
@@ -59,7 +59,7 @@ fn run(view: &View) -> Vec<Raised> {
     let on_boards = if boards.len() > 1 { format!(", on {} boards", boards.len()) } else { String::new() };
     let alone = groups.iter().all(|g| g.len() == 1);
     let xgmi = pairs.iter().any(|(_, _, c)| *c == Some(PathClass::XGMI));
-    let (summary, mend) = match groups.len() {
+    let (summary, fix) = match groups.len() {
         // every GPU reaches every other over others, by NVLink, but not directly
         1 => (
             format!("Data crosses NUMA nodes between {}", words::pairs(&view.names(&across))),
@@ -97,9 +97,9 @@ fn run(view: &View) -> Vec<Raised> {
         expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
             format!("at least {} of what {} pairs reach", percent(view.settings.crosses_sockets.costly), s.best_class)
         }),
-        observed: observed.join("; "),
+        measured: measured.join("; "),
         evidence: view.cite(origins),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
     };
     vec![Raised::new(finding, slow.map_or(0.0, |s| 1.0 - s.share))]
 }
@@ -155,9 +155,9 @@ struct Slowest<'a> {
 
 /// The matrix in which crossing costs most. P2P off goes through host memory everywhere and tells nothing.
 fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
-    let judge = |observed: &'a peerlane_machine::machine::Observed| {
+    let judge = |measured: &'a peerlane_machine::machine::SourcedMatrix| {
         let mut by_class: Vec<(PathClass, Vec<f64>)> = Vec::new();
-        for cell in view.gpu_cells(&observed.matrix) {
+        for cell in view.gpu_cells(&measured.matrix) {
             let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
             match by_class.iter_mut().find(|(c, _)| *c == class) {
                 Some((_, rates)) => rates.push(cell.rate.gb()),
@@ -168,8 +168,8 @@ fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
             by_class.into_iter().filter_map(|(c, rates)| Some((c, median(rates)?))).collect();
         let across = medians.iter().find(|(c, _)| *c == PathClass::Sys)?.1;
         let (best_class, best) = *medians.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let what = observed.matrix.describe();
-        Some(Slowest { share: across / best, across, best, best_class, what, origin: &observed.origin })
+        let what = measured.matrix.describe();
+        Some(Slowest { share: across / best, across, best, best_class, what, origin: &measured.origin })
     };
     view.bandwidths()
         .filter(|(_, o)| o.matrix.p2p != Some(false))
@@ -198,7 +198,7 @@ mod tests {
         machine.matrices.push(uniform(4, 9.0, &[(0, 1, 20.0), (1, 0, 20.0), (2, 3, 20.0), (3, 2, 20.0)]));
         let found = findings(&machine, run);
         assert_eq!(found[0].severity, Severity::Warning);
-        assert!(found[0].observed.contains("9.0 where the PHB pairs reach 20.0"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("9.0 where the PHB pairs reach 20.0"), "{}", found[0].measured);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::view::{Raised, View};
 use super::words::percent;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::NodeKind;
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::subject::Subject;
 use peerlane_read::evidence::{ALL_READERS, ONE_READER};
@@ -18,11 +18,12 @@ const COLLAPSED: f64 = 0.25;
 
 fn run(view: &View) -> Vec<Raised> {
     let sum = |matrix: &Matrix| matrix.values.iter().flatten().flatten().sum::<f64>();
-    let of =
-        |title: &str| view.bandwidths().map(|(_, o)| o).filter(|o| o.matrix.title == title).collect::<Vec<&Observed>>();
-    let mut found: Option<(f64, &Observed, &Observed)> = None;
+    let of = |title: &str| {
+        view.bandwidths().map(|(_, o)| o).filter(|o| o.matrix.title == title).collect::<Vec<&SourcedMatrix>>()
+    };
+    let mut found: Option<(f64, &SourcedMatrix, &SourcedMatrix)> = None;
     for all in of(ALL_READERS) {
-        let same = |one: &&&Observed| one.origin.source == all.origin.source && one.matrix.cols == all.matrix.cols;
+        let same = |one: &&&SourcedMatrix| one.origin.source == all.origin.source && one.matrix.cols == all.matrix.cols;
         let Some(one) = of(ONE_READER).iter().find(same).copied() else { continue };
         let share = sum(&all.matrix) / sum(&one.matrix);
         if share < COLLAPSED && found.as_ref().is_none_or(|(least, ..)| share < *least) {
@@ -35,9 +36,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("All GPUs at once keep {} of what they reach in turn", percent(share)),
         expected: format!("more than {} of the {alone:.0} GB/s that each GPU's own reads add up to", percent(COLLAPSED)),
-        observed: format!("{together:.0} GB/s together ({})", all.matrix.title),
+        measured: format!("{together:.0} GB/s together ({})", all.matrix.title),
         evidence: view.cite([&all.origin, &one.origin]),
-        mend: "Links that the switches share with the CPU explain a half or two thirds of the loss; the rest is traffic that meets: \
+        fix: "Links that the switches share with the CPU explain a half or two thirds of the loss; the rest is traffic that meets: \
                some root complexes and switches lose nearly all where posted writes of several ports meet. Keep ranks that \
                talk to each other below one switch, take turns, or let receivers read; look for ACS redirection \
                (`lspci -vvv | grep ACSCtl`), and newer firmware of the switches."
@@ -59,11 +60,11 @@ mod tests {
         let with = |together: f64| {
             let mut machine = switched(4);
             let of = |title: &str, rate: f64| {
-                let mut observed = uniform(4, rate, &[]);
-                observed.matrix.rows = vec!["others".to_owned()];
-                observed.matrix.values.truncate(1);
-                observed.matrix.title = title.to_owned();
-                observed
+                let mut measured = uniform(4, rate, &[]);
+                measured.matrix.rows = vec!["others".to_owned()];
+                measured.matrix.values.truncate(1);
+                measured.matrix.title = title.to_owned();
+                measured
             };
             machine.matrices = vec![of(ONE_READER, 54.0), of(ALL_READERS, together)];
             findings(&machine, run)

@@ -19,9 +19,9 @@ fn run(view: &View) -> Vec<Raised> {
     raise(gpus_with(view, state), |names, states, origins| Finding {
         summary: format!("{}: the NVLink fabric is not ready, so that CUDA cannot start there", list(&names)),
         expected: "fabric state Completed".to_owned(),
-        observed: format!("fabric state {}", states.first().cloned().unwrap_or_default()),
+        measured: format!("fabric state {}", states.first().cloned().unwrap_or_default()),
         evidence: view.cite(origins),
-        mend: "Start the fabric manager, of the driver's own version: `systemctl status nvidia-fabricmanager`; in a \
+        fix: "Start the fabric manager, of the driver's own version: `systemctl status nvidia-fabricmanager`; in a \
                virtual machine the host has to."
             .to_owned(),
         confirm: "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`".to_owned(),

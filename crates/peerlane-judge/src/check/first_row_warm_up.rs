@@ -4,7 +4,7 @@ use super::view::{Cell, Raised, View};
 use super::words::{median, percent};
 use super::{Certainty, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::NodeId;
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::subject::Subject;
 use peerlane_read::evidence::tool;
 
@@ -20,12 +20,12 @@ const LOW: std::ops::Range<f64> = 0.02..0.15;
 const SOUND: f64 = 0.98;
 
 /// How far below the others the first row is (the mean over its cells), if it has the look of a cold start.
-pub(super) fn shortfall(view: &View, observed: &Observed) -> Option<f64> {
+pub(super) fn shortfall(view: &View, measured: &SourcedMatrix) -> Option<f64> {
     // a system file's figures name their program in the title
-    if !observed.origin.tool.contains(PROGRAM) && !observed.matrix.title.contains(PROGRAM) {
+    if !measured.origin.tool.contains(PROGRAM) && !measured.matrix.title.contains(PROGRAM) {
         return None;
     }
-    let cells = view.gpu_cells(&observed.matrix);
+    let cells = view.gpu_cells(&measured.matrix);
     let class = |c: &Cell| c.nodes().and_then(|(a, b): (NodeId, NodeId)| view.class(a, b));
     let first = cells.first().filter(|c| c.i == 0)?;
     let mut gaps = Vec::new();
@@ -43,7 +43,8 @@ pub(super) fn shortfall(view: &View, observed: &Observed) -> Option<f64> {
 }
 
 fn run(view: &View) -> Vec<Raised> {
-    let cold: Vec<(&Observed, f64)> = view.bandwidths().filter_map(|(_, o)| Some((o, shortfall(view, o)?))).collect();
+    let cold: Vec<(&SourcedMatrix, f64)> =
+        view.bandwidths().filter_map(|(_, o)| Some((o, shortfall(view, o)?))).collect();
     let Some((worst, gap)) = cold.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
     let first = worst.matrix.rows.first().cloned().unwrap_or_default();
     let finding = Finding {
@@ -56,10 +57,9 @@ fn run(view: &View) -> Vec<Raised> {
         summary: format!("{first}'s row is low as a whole: the program starts cold and measures it first"),
         subjects: vec![Subject::Node(first)],
         expected: "a first row like the others, as its mirror column is".to_owned(),
-        observed: format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()),
+        measured: format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()),
         evidence: view.cite(cold.iter().flat_map(|(o, _)| std::iter::once(&o.origin).chain(&o.also))),
-        mend: "Run the program twice and take the second, or read the first column instead of the first row."
-            .to_owned(),
+        fix: "Run the program twice and take the second, or read the first column instead of the first row.".to_owned(),
     };
     vec![Raised::new(finding, 0.0)]
 }

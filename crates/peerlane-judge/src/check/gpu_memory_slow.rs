@@ -73,9 +73,9 @@ fn run(view: &View) -> Vec<Raised> {
             percent(share(worst))
         ),
         expected: format!("about the {} that {of} gives with the same program and NIC", other.best.rate),
-        observed: format!("{} at {}", one.best.rate, one.best.size),
+        measured: format!("{} at {}", one.best.rate, one.best.size),
         evidence: view.cite(slow.iter().flat_map(|(a, b)| [a.origin, b.origin])),
-        mend: "Where GPU and NIC are not below one switch (`nvidia-smi topo -m`: PIX, PXB), every access goes through a root \
+        fix: "Where GPU and NIC are not below one switch (`nvidia-smi topo -m`: PIX, PXB), every access goes through a root \
                complex, which reads from GPUs slowly: use the NIC nearest to the GPU. Below one switch look for ACS \
                redirection and an IOMMU (`lspci -vvv`, `iommu=pt`), relaxed ordering, and the peer module (nvidia_peermem or dma-buf). \
                Programs that read GPU memory by the CPU (gdrcopy) get under 1 GB/s: let them take GPUDirect RDMA or staging \

@@ -73,9 +73,9 @@ fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse:
         ),
         subjects: Subject::nodes_of(subjects),
         expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
-        observed: format!("nearest NIC of {}", nearest.join("; ")),
+        measured: format!("nearest NIC of {}", nearest.join("; ")),
         evidence: view.cite(view.class_origins(&ends)),
-        mend: if guest {
+        fix: if guest {
             "A virtual machine shows GPUs and NICs on its own bus, so that the class may say nothing of the host's: ask its \
              operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE); without one it \
              may keep GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
@@ -115,7 +115,7 @@ mod tests {
         let found = findings(&with_nic("switch0"), run);
         assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
         assert_eq!(found[0].subjects, ["GPU1"]);
-        assert!(found[0].observed.contains("GPU1: mlx5_0 (SYS)"));
+        assert!(found[0].measured.contains("GPU1: mlx5_0 (SYS)"));
     }
 
     #[test]
@@ -158,6 +158,6 @@ mod tests {
         state(&mut machine, "lscpu", Fact::Host(host));
         let found = findings(&machine, run);
         assert_eq!((found[0].severity, found[0].certainty), (Severity::Info, Certainty::Possible));
-        assert!(found[0].mend.contains("operator"));
+        assert!(found[0].fix.contains("operator"));
     }
 }

@@ -5,7 +5,7 @@ use super::view::{Cell, Raised, View};
 use super::words::{self, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix};
 use peerlane_machine::subject::Subject;
 
@@ -20,8 +20,8 @@ const EXPECTED: f64 = 1.5;
 /// A pair with what it carries.
 struct Pair<'m> {
     cell: Cell,
-    both: &'m Observed,
-    one_way: &'m Observed,
+    both: &'m SourcedMatrix,
+    one_way: &'m SourcedMatrix,
     /// GB/s one way, the slower of the two.
     one: f64,
     /// GB/s both ways, summed.
@@ -63,7 +63,7 @@ fn ways(matrix: &Matrix) -> Option<f64> {
 }
 
 /// The one-way matrix of the same source, engine and operation.
-fn counterpart<'a>(view: &View<'a>, both: &Observed) -> Option<(usize, &'a Observed)> {
+fn counterpart<'a>(view: &View<'a>, both: &SourcedMatrix) -> Option<(usize, &'a SourcedMatrix)> {
     view.bandwidths().find(|(_, o)| {
         let (m, n) = (&both.matrix, &o.matrix);
         n.direction == Some(Direction::Unidirectional)
@@ -74,7 +74,7 @@ fn counterpart<'a>(view: &View<'a>, both: &Observed) -> Option<(usize, &'a Obser
 }
 
 /// What the pair carries one way, in GB/s: the slower of both.
-fn slower_way(one_way: &Matrix, both: &Observed, cell: &Cell) -> Option<f64> {
+fn slower_way(one_way: &Matrix, both: &SourcedMatrix, cell: &Cell) -> Option<f64> {
     let (row, col) = (both.matrix.rows.get(cell.i)?, both.matrix.cols.get(cell.j)?);
     let rate = |from, to| one_way.unit.rate(one_way.between(from, to)?).map(|r| r.gb());
     Some(rate(row, col)?.min(rate(col, row)?)).filter(|rate| *rate > 0.0)
@@ -97,9 +97,9 @@ fn report(view: &View, shared: &[Pair]) -> Option<Raised> {
             words::pairs(&pairs)
         ),
         expected: format!("near twice one way: {:.1} GB/s", 2.0 * worst.one),
-        observed: format!("{:.1} GB/s both ways, {:.1} one way: {typical:.2} times", worst.sum, worst.one),
+        measured: format!("{:.1} GB/s both ways, {:.1} one way: {typical:.2} times", worst.sum, worst.one),
         evidence: view.cite(shared.iter().flat_map(|p| [&p.both.origin, &p.one_way.origin])),
-        mend: "What is sent up to the root complex and down again fills the switch's uplink both ways: clear ACS \
+        fix: "What is sent up to the root complex and down again fills the switch's uplink both ways: clear ACS \
                redirection on the switch's ports (BIOS, or `setpci -s PORT ECAP_ACS+6.w=0000` after each boot) and boot \
                with `iommu=pt`; in a virtual machine the host must do it."
             .to_owned(),
@@ -117,9 +117,9 @@ mod tests {
     use peerlane_machine::fact::P2pStatus;
     use peerlane_read::catalogue::Parts;
 
-    fn both(mut observed: Observed, direction: Direction) -> Observed {
-        observed.matrix.direction = Some(direction);
-        observed
+    fn both(mut measured: SourcedMatrix, direction: Direction) -> SourcedMatrix {
+        measured.matrix.direction = Some(direction);
+        measured
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         };
         let shared = found(true, 13.1, Direction::Bidirectional);
         assert_eq!((shared.len(), shared[0].subjects.len()), (1, 6));
-        assert!(shared[0].observed.contains("13.1 GB/s both ways, 12.9 one way"), "{}", shared[0].observed);
+        assert!(shared[0].measured.contains("13.1 GB/s both ways, 12.9 one way"), "{}", shared[0].measured);
         assert_eq!(found(true, 6.5, Direction::BidirectionalShare).len(), 1);
         assert!(found(true, 25.1, Direction::Bidirectional).is_empty());
         assert!(found(true, 12.6, Direction::BidirectionalShare).is_empty());

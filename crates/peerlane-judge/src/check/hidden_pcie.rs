@@ -36,9 +36,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("The PCIe links of all {} GPUs are hidden: their widths cannot be judged", gpus.len()),
         expected: "a speed and a width of each link".to_owned(),
-        observed: format!("devices without a link's speed and width, as a virtual machine shows them{by}"),
+        measured: format!("devices without a link's speed and width, as a virtual machine shows them{by}"),
         evidence: view.cite([&listing.origin]),
-        mend: "Ask the host or its operator for the tree, or give NCCL a topology file (NCCL_TOPO_FILE). Copies of several \
+        fix: "Ask the host or its operator for the tree, or give NCCL a topology file (NCCL_TOPO_FILE). Copies of several \
                GPUs at once show which of them share an uplink."
             .to_owned(),
         confirm: "`peerlane measure --tests host,all-host,subsets`".to_owned(),

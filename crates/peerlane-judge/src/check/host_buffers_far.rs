@@ -22,12 +22,12 @@ const FEWEST: usize = 2;
 
 fn run(view: &View) -> Vec<Raised> {
     let mut raised = Vec::new();
-    for (at, observed) in view.bandwidths() {
+    for (at, measured) in view.bandwidths() {
         // both ways at once, and by which NUMA node, is another matter
-        if observed.matrix.direction != Some(Direction::Unidirectional) {
+        if measured.matrix.direction != Some(Direction::Unidirectional) {
             continue;
         }
-        let Some((near, far)) = sides(view, at, &view.cells(&observed.matrix)) else { continue };
+        let Some((near, far)) = sides(view, at, &view.cells(&measured.matrix)) else { continue };
         let worst = far.iter().min_by(|a, b| a.1.rate.gb().total_cmp(&b.1.rate.gb()));
         let Some((_, worst)) = worst else { continue };
         let usual = median(near.iter().map(|(_, c)| c.rate.gb())).unwrap_or_default();
@@ -40,9 +40,9 @@ fn run(view: &View) -> Vec<Raised> {
                 percent(share)
             ),
             expected: format!("about {usual:.2} GB/s, as the other socket's GPUs reach"),
-            observed: format!("{} {} ({})", view.arrow(&observed.matrix, worst), worst.rate, observed.matrix.describe()),
-            evidence: view.cite_matrix(observed),
-            mend: "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and \
+            measured: format!("{} {} ({})", view.arrow(&measured.matrix, worst), worst.rate, measured.matrix.describe()),
+            evidence: view.cite_matrix(measured),
+            fix: "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and \
                    each rank of a job likewise."
                 .to_owned(),
             confirm: "`peerlane measure --tests host,numa`".to_owned(),
@@ -103,11 +103,11 @@ mod tests {
 
     fn found(rates: [f64; 4]) -> Vec<String> {
         let mut machine = captured(boxes(&[2, 2], false));
-        let mut observed = uniform(4, 0.0, &[]);
-        observed.matrix.rows = vec!["host".to_owned()];
-        observed.matrix.values = vec![rates.map(Some).to_vec()];
-        observed.matrix.p2p = None;
-        machine.matrices.push(observed);
+        let mut measured = uniform(4, 0.0, &[]);
+        measured.matrix.rows = vec!["host".to_owned()];
+        measured.matrix.values = vec![rates.map(Some).to_vec()];
+        measured.matrix.p2p = None;
+        machine.matrices.push(measured);
         findings(&machine, run).into_iter().flat_map(|f| f.subjects).map(|s| s.to_string()).collect()
     }
 

@@ -119,7 +119,7 @@ fn of_chip(view: &View, reading: &SensorReading) -> Option<String> {
 
 fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
     let who = list(&patients.names);
-    let (kind, severity, summary, expected, mend) = match trouble {
+    let (kind, severity, summary, expected, fix) = match trouble {
         Trouble::Slowed => (
             FindingKind::Fault,
             Severity::Warning,
@@ -170,9 +170,9 @@ fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
         subjects: Subject::nodes_of(patients.names),
         summary,
         expected: expected.to_owned(),
-        observed: list(&patients.signs),
+        measured: list(&patients.signs),
         evidence: view.cite(patients.origins),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
     };
     Raised::new(finding, 0.0)
 }

@@ -12,9 +12,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("Transfers between {} never end", words::pairs(&pairs)),
         expected: "every transfer ends".to_owned(),
-        observed: format!("{cells} steps did not end in time ({detail})"),
+        measured: format!("{cells} steps did not end in time ({detail})"),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend:
+        fix:
             "Turn ACS redirection and the IOMMU's translation off on the way (`iommu=pt`), which hang peer traffic on \
                some chipsets; look for Xid errors in the kernel log. Until then keep these pairs off peer access \
                (NCCL_P2P_DISABLE=1)."
@@ -38,7 +38,7 @@ mod tests {
         let found = super::super::testing::findings(&case, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
         assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 never end");
-        assert!(found[0].observed.starts_with("2 steps"));
+        assert!(found[0].measured.starts_with("2 steps"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn run(view: &View) -> Vec<Raised> {
         return Vec::new();
     };
     let logged = reading.standing > Standing::Requested;
-    let observed = match logged {
+    let measured = match logged {
         true => "the kernel's default domain is of type Translated".to_owned(),
         false => format!("the kernel was started with {}, and no iommu=pt", asked_for(view, &reading.origin)),
     };
@@ -25,9 +25,9 @@ fn run(view: &View) -> Vec<Raised> {
         summary: "An IOMMU translates what devices access: peer traffic over PCIe may be slow or hang".to_owned(),
         expected: "an IOMMU that is off or passes (iommu=pt), where GPUs and NICs are to reach each other over PCIe"
             .to_owned(),
-        observed,
+        measured,
         evidence: view.cite([&reading.origin]),
-        mend: "Boot with `iommu=pt` (and keep ACS redirection off); turn the IOMMU off in the BIOS where no virtual \
+        fix: "Boot with `iommu=pt` (and keep ACS redirection off); turn the IOMMU off in the BIOS where no virtual \
                machine needs it."
             .to_owned(),
         confirm: "`peerlane measure --tests pairs`: a tenth of what the path should give, or a hang, is its sign"

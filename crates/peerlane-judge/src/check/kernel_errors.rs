@@ -50,7 +50,7 @@ fn run(view: &View) -> Vec<Raised> {
     for (code, devices) in &xids {
         let Some((_, meaning, severity)) = XIDS.iter().find(|(known, ..)| known == code) else { continue };
         let (names, counts) = named(view, devices);
-        let mend = match code {
+        let fix = match code {
             79 => FELL_OFF,
             74 => {
                 "See `nvidia-smi nvlink -e` for the link, and the fabric manager's log where there is an NVSwitch; reset the \
@@ -64,8 +64,8 @@ fn run(view: &View) -> Vec<Raised> {
         raised.push(Finding {
             summary: format!("{}: {meaning} (Xid {code})", list(&names)),
             expected: "no Xid error of the hardware".to_owned(),
-            observed: format!("Xid {code}, times: {}", list(&counts)),
-            mend: mend.to_owned(),
+            measured: format!("Xid {code}, times: {}", list(&counts)),
+            fix: fix.to_owned(),
             confirm: "`dmesg | grep -i xid`".to_owned(),
             evidence: view.cite(origins.iter().copied()),
             ..Finding::of(&RULE, FindingKind::Fault, *severity, Certainty::Certain, Subject::nodes_of(names))
@@ -83,8 +83,8 @@ fn run(view: &View) -> Vec<Raised> {
         raised.push(Finding {
             summary: format!("{}: fell off the bus, as the driver says", list(&names)),
             expected: "a GPU that answers the driver".to_owned(),
-            observed: "\"fallen off the bus\" in the kernel log".to_owned(),
-            mend: FELL_OFF.to_owned(),
+            measured: "\"fallen off the bus\" in the kernel log".to_owned(),
+            fix: FELL_OFF.to_owned(),
             confirm: "`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost one as (rev ff)".to_owned(),
             evidence: view.cite(origins.iter().copied()),
             ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
@@ -102,8 +102,8 @@ fn run(view: &View) -> Vec<Raised> {
         raised.push(Finding {
             summary: format!("The kernel logged {what} PCIe errors of {}", list(&names)),
             expected: format!("none that is not corrected, and at most {FEW} that are"),
-            observed: format!("errors: {}", list(&counts)),
-            mend:
+            measured: format!("errors: {}", list(&counts)),
+            fix:
                 "Reseat the card and its riser or cable; a lower link speed in the BIOS shows whether the way is rated \
                    for the generation."
                     .to_owned(),

@@ -49,9 +49,9 @@ fn over_budget(view: &View, names: Vec<String>, summary: String, (used, offered)
         subjects: Subject::nodes_of(names),
         summary,
         expected: format!("at most {offered} lanes"),
-        observed: format!("{used} lanes"),
+        measured: format!("{used} lanes"),
         evidence: view.cite([]),
-        mend: "Give some links fewer lanes, as the board's manual allows, or spread the devices over more switches or \
+        fix: "Give some links fewer lanes, as the board's manual allows, or spread the devices over more switches or \
                CPUs."
             .to_owned(),
     };
@@ -89,9 +89,9 @@ fn slots(view: &View) -> Vec<Raised> {
             subjects: Subject::nodes_of(narrow),
             summary: format!("{used} of {offered} lanes that the slots offer are used ({})", percent(share)),
             expected: format!("links as wide as their slots, {offered} lanes in all"),
-            observed: format!("{used} lanes"),
+            measured: format!("{used} lanes"),
             evidence: view.cite([]),
-            mend: "Connect the cards at the slots' full width before you buy another board: the lanes are there."
+            fix: "Connect the cards at the slots' full width before you buy another board: the lanes are there."
                 .to_owned(),
         };
         raised.push(Raised::new(finding, 1.0 - share));

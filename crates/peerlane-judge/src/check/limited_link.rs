@@ -71,7 +71,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         if narrow { lanes(width).zip(lanes(capable)).map_or(0.0, |(now, could)| 1.0 - now / could) } else { 0.0 };
     let rates = capable.raw_rate().zip(PcieWidth { lanes: width.lanes, ..capable }.raw_rate());
     let links = verb(&names, "a link", "links");
-    let (summary, mend) = if narrow {
+    let (summary, fix) = if narrow {
         (
             format!("The kernel found {} on {links} of PCIe {width} that could be {capable}", list(&names)),
             "Another slot (one wired for all lanes, from the CPU), reseating, a riser rated for the generation; the BIOS's \
@@ -91,9 +91,9 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
     let finding = Finding {
         summary,
         expected: format!("PCIe {capable}, which the device is capable of"),
-        observed: format!("PCIe {width} at the port {}, above {}{more}", first.at, first.device),
+        measured: format!("PCIe {width} at the port {}, above {}{more}", first.at, first.device),
         evidence: view.cite(of.iter().map(|(_, origin)| *origin)),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` while it works".to_owned(),
         cost: rates.filter(|_| narrow).and_then(|(could, now)| Cost::of_rate(could.gb(), now.gb())),
         ..Finding::of(
@@ -179,7 +179,7 @@ mod tests {
             (found.len(), found[0].severity, join(&found[0].subjects, " ")),
             (1, Severity::Warning, "mlx5_0".to_owned())
         );
-        assert!(found[0].observed.contains("0000:42:01.0"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("0000:42:01.0"), "{}", found[0].measured);
         assert_eq!(with("3.0 x1", "3.0 x16")[0].severity, Severity::Error);
     }
 

@@ -40,9 +40,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("{}: lost during the run; every step with it failed from then on", list(&names)),
         expected: "a GPU that answers until the end".to_owned(),
-        observed: (*detail).to_owned(),
+        measured: (*detail).to_owned(),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: "See the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors; reseat the card, \
+        fix: "See the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors; reseat the card, \
                its riser and its power cables, and look at its temperature and power supply. A cold restart brings it \
                back, if anything does."
             .to_owned(),
@@ -58,15 +58,15 @@ mod tests {
     use super::*;
     use peerlane_machine::subject::join;
 
-    type Told = ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>);
+    type Cell = ((&'static str, &'static str), Result<f64, (FlagKind, &'static str)>);
 
-    fn failed(a: &'static str, b: &'static str) -> Told {
+    fn failed(a: &'static str, b: &'static str) -> Cell {
         ((a, b), Err((FlagKind::Failed, "GPU2 has fallen off the bus")))
     }
 
     #[test]
     fn the_gpu_all_of_whose_later_steps_failed_is_lost() {
-        let steps: Vec<Told> = vec![
+        let steps: Vec<Cell> = vec![
             (("GPU0", "GPU2"), Ok(12.0)),
             failed("GPU2", "GPU0"),
             (("GPU0", "GPU1"), Ok(12.0)),
@@ -76,7 +76,7 @@ mod tests {
         ];
         let found = findings(&measured(switched(3), steps.clone()), run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU2".to_owned()));
-        assert_eq!(found[0].observed, "GPU2 has fallen off the bus");
+        assert_eq!(found[0].measured, "GPU2 has fallen off the bus");
         let back = steps.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]);
         assert!(findings(&measured(switched(3), back), run).is_empty(), "one that works again was not lost");
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn of_two_gpus_the_one_that_fails_alone_is_lost() {
         let gone = Err((FlagKind::Failed, "GPU0 has fallen off the bus"));
-        let steps: Vec<Told> = vec![
+        let steps: Vec<Cell> = vec![
             (("GPU0", "GPU1"), Ok(12.0)),
             (("host", "GPU0"), gone),
             (("host", "GPU1"), Ok(12.0)),

@@ -16,9 +16,9 @@ fn run(view: &View) -> Vec<Raised> {
     let mut raised = raise(gpus_with(view, failed), |names, _, origins| Finding {
         summary: format!("{}: a row of memory could not be remapped", list(&names)),
         expected: "Remapping Failure Occurred: No".to_owned(),
-        observed: "Remapping Failure Occurred: Yes".to_owned(),
+        measured: "Remapping Failure Occurred: Yes".to_owned(),
         evidence: view.cite(origins),
-        mend: "Take it out of service and have it replaced: this is one of NVIDIA's criteria for that.".to_owned(),
+        fix: "Take it out of service and have it replaced: this is one of NVIDIA's criteria for that.".to_owned(),
         confirm: confirm.clone(),
         ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
     });
@@ -29,9 +29,9 @@ fn run(view: &View) -> Vec<Raised> {
             verb(&names, "has", "have")
         ),
         expected: "Remapped Rows, Pending: No".to_owned(),
-        observed: "Remapped Rows, Pending: Yes".to_owned(),
+        measured: "Remapped Rows, Pending: Yes".to_owned(),
         evidence: view.cite(origins),
-        mend: "Drain the GPU and reset it (`nvidia-smi -r -i N`), or restart the machine: rows are remapped then. Programs may be \
+        fix: "Drain the GPU and reset it (`nvidia-smi -r -i N`), or restart the machine: rows are remapped then. Programs may be \
                stopped by errors until then."
             .to_owned(),
         confirm,

@@ -16,11 +16,10 @@ fn run(view: &View) -> Vec<Raised> {
     raise(gpus_with(view, |gpu| gpu.mig.filter(|on| *on)), |names, _, origins| Finding {
         summary: format!("{}: MIG is on, so that peer-to-peer and NVLink are off", list(&names)),
         expected: "MIG off on GPUs that are to work together".to_owned(),
-        observed: "MIG mode: enabled".to_owned(),
+        measured: "MIG mode: enabled".to_owned(),
         evidence: view.cite(origins),
-        mend:
-            "`nvidia-smi -i N -mig 0` and a GPU reset, unless the GPUs are meant to be shared in parts: then nothing."
-                .to_owned(),
+        fix: "`nvidia-smi -i N -mig 0` and a GPU reset, unless the GPUs are meant to be shared in parts: then nothing."
+            .to_owned(),
         confirm: "`nvidia-smi --query-gpu=index,mig.mode.current --format=csv`".to_owned(),
         ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Certain, Subject::nodes_of(names))
     })

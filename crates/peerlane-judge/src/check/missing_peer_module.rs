@@ -39,9 +39,9 @@ fn run(view: &View) -> Vec<Raised> {
         summary: "Neither nvidia_peermem nor nv_peer_mem is loaded: GPUDirect RDMA works only through dma-buf"
             .to_owned(),
         expected: format!("one of {} loaded, or dma-buf in use", PEER_MODULES.join(", ")),
-        observed: "the nvidia driver is loaded, the peer module is not".to_owned(),
+        measured: "the nvidia driver is loaded, the peer module is not".to_owned(),
         evidence: view.cite_facts(|fact| matches!(fact, Fact::Modules(_))),
-        mend:
+        fix:
             "`modprobe nvidia_peermem` after the RDMA drivers, or see that dma-buf serves (open kernel modules, Linux \
                5.12 or later; NCCL says \"GPU Direct RDMA Enabled\")."
                 .to_owned(),

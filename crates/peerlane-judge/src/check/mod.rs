@@ -111,9 +111,9 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// One of several explanations of what is observed.
+    /// One of several explanations of what is measured.
     Possible,
-    /// What is observed has this cause as far as is known.
+    /// What is measured has this cause as far as is known.
     Likely,
     /// A source states it, or it follows from what one states.
     Certain,
@@ -126,7 +126,7 @@ pub struct Cost {
     pub lost: f64,
     /// Its unit.
     pub unit: Unit,
-    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is observed.
+    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is measured.
     pub share: f64,
 }
 
@@ -156,12 +156,12 @@ pub struct Finding {
     pub summary: String,
     /// What was to be expected, with unit and why.
     pub expected: String,
-    /// What is observed, with unit.
-    pub observed: String,
+    /// What is measured, with unit.
+    pub measured: String,
     /// Where that stands: `file:lines (tool)`.
     pub evidence: Vec<String>,
     /// What to do.
-    pub mend: String,
+    pub fix: String,
     /// How sure it is.
     pub certainty: Certainty,
     /// What would confirm it: a command, mostly.
@@ -181,9 +181,9 @@ impl Finding {
             subjects,
             summary: String::new(),
             expected: String::new(),
-            observed: String::new(),
+            measured: String::new(),
             evidence: Vec::new(),
-            mend: String::new(),
+            fix: String::new(),
             certainty,
             confirm: String::new(),
             cost: None,

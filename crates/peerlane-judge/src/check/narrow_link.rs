@@ -108,9 +108,9 @@ fn unplaced(view: &View) -> Vec<Raised> {
         let finding = Finding {
             summary: format!("{who} {run} at PCIe x{now} where the card, if not its slot, allows x{could}"),
             expected: format!("PCIe x{could}"),
-            observed: format!("PCIe x{now}"),
+            measured: format!("PCIe x{now}"),
             evidence: view.cite(origins),
-            mend: format!(
+            fix: format!(
                 "If the slot is wired for x{could}, reseat the card and look at its riser and at the BIOS's bifurcation \
                  of this slot; else a wider slot is what it takes."
             ),
@@ -207,7 +207,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         Offers::BothEnds => "both ends allow",
         Offers::OneEnd => "the device, if not its slot, allows",
     };
-    let (summary, mend) = match reason {
+    let (summary, fix) = match reason {
         Reason::BelowAllowed | Reason::BelowSlot => {
             (format!("{who} {run} at {now} where {offerer} {offer}"), mend_fault(view, running, could, members))
         }
@@ -250,9 +250,9 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
         subjects: Subject::nodes_of(subjects),
         summary,
         expected: format!("{}{}", describe(could), rate(could)),
-        observed: format!("{now}{}", rate(running)),
+        measured: format!("{now}{}", rate(running)),
         evidence: view.cite(origins),
-        mend,
+        fix,
     };
     Raised::new(finding, if reason == Reason::Idle { 0.0 } else { 1.0 - 1.0 / factor })
 }

@@ -16,9 +16,9 @@ fn run(view: &View) -> Vec<Raised> {
         let finding = Finding {
             summary: "NCCL cannot make a multicast group in the NVSwitches (NVLink SHARP), and stops there".to_owned(),
             expected: "multicast, which GPUs on NVSwitches of the third generation or later offer".to_owned(),
-            observed: warning.trim_end_matches(['.', ' ']).to_owned(),
+            measured: warning.trim_end_matches(['.', ' ']).to_owned(),
             evidence: view.cite([origin]),
-            mend: "Bring the fabric up anew: stop the jobs, restart the fabric manager (of the driver's own version) and reset \
+            fix: "Bring the fabric up anew: stop the jobs, restart the fabric manager (of the driver's own version) and reset \
                    the GPUs, in the order of its guide, or restart the machine; a fabric manager restarted alone leaves the \
                    GPUs unregistered. Until then NCCL_NVLS_ENABLE=0 does without multicast, at some loss of all-reduce rate. In \
                    a virtual machine or container the host has to do it."

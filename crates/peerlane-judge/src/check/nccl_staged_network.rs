@@ -48,7 +48,7 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
         _ => None,
     });
     let peer = modules.map(|loaded| PEER_MODULES.iter().any(|name| loaded.contains_key(*name)));
-    let observed = match (far, peer) {
+    let measured = match (far, peer) {
         (Some((far, most)), _) => {
             format!("GPU and adapter are too far apart for NCCL: distance {far}, where it takes {most} at most")
         }
@@ -56,7 +56,7 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
         (None, Some(false)) => "GPU Direct RDMA Disabled, and no peer memory module is loaded".to_owned(),
         (None, None) => "GPU Direct RDMA Disabled".to_owned(),
     };
-    let mend = if far.is_some() {
+    let fix = if far.is_some() {
         "Give each GPU an adapter below its own switch (see `nvidia-smi topo -m`). Otherwise NCCL_NET_GDR_LEVEL=SYS makes \
          NCCL use GPUDirect RDMA over this way too: measure both, since host bridges forward such reads badly. In a \
          virtual machine give NCCL the host's topology (NCCL_TOPO_FILE)."
@@ -74,9 +74,9 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
             list(&adapters)
         ),
         expected: "channels `via NET/IB/…/GDRDMA`, where GPU and adapter are below one switch".to_owned(),
-        observed,
+        measured,
         evidence: view.cite([origin]),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: "`lsmod | grep peermem`; `dmesg | grep -i peermem`; `ib_write_bw --use_cuda=0 -d ADAPTER`; \
                   `NCCL_DEBUG=INFO` again"
             .to_owned(),
@@ -102,7 +102,7 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     let nics: Vec<String> = view.rdma_nics().into_iter().map(|id| view.name(id).to_owned()).collect();
     let off = nccl::set(log, &["NCCL_IB_DISABLE"], |v| v != "0");
     let named = nccl::set(log, &["NCCL_IB_HCA", "NCCL_NET"], |_| true);
-    let observed = match (off.first(), log.no_rdma) {
+    let measured = match (off.first(), log.no_rdma) {
         (Some(variable), _) => format!("{variable} is set"),
         (None, true) => "NCCL found no RDMA device, or no libibverbs".to_owned(),
         (None, false) => "channels via NET/Socket".to_owned(),
@@ -115,13 +115,13 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         } else {
             format!("RDMA over {}", list(&nics))
         },
-        observed: format!("{observed}{named}"),
+        measured: format!("{measured}{named}"),
         evidence: view.cite([origin]),
-        mend: if off.is_empty() {
+        fix: if off.is_empty() {
             "See `ibv_devinfo`: ports have to be active. In a container install libibverbs (rdma-core) and pass \
              /dev/infiniband with an unlimited locked-memory limit; NCCL_IB_HCA must name adapters that exist."
         } else {
-            "Unset NCCL_IB_DISABLE, unless the adapters do not work: then mend those (`ibv_devinfo`, `ib_write_bw`)."
+            "Unset NCCL_IB_DISABLE, unless the adapters do not work: then fix those (`ibv_devinfo`, `ib_write_bw`)."
         }
         .to_owned(),
         confirm: "`ibv_devinfo`; `NCCL_DEBUG=INFO` says \"Using network IB\"".to_owned(),
@@ -168,14 +168,11 @@ mod tests {
     #[test]
     fn the_reason_decides_the_mend() {
         let far = found(staged(Some((7, 4))), None);
-        assert!(
-            far[0].summary.contains("uses mlx5_0 without") && far[0].mend.contains("NCCL_NET_GDR_LEVEL"),
-            "{far:?}"
-        );
+        assert!(far[0].summary.contains("uses mlx5_0 without") && far[0].fix.contains("NCCL_NET_GDR_LEVEL"), "{far:?}");
         let loaded = found(staged(None), Some(&["nvidia", "nvidia_peermem"]));
-        assert!(loaded[0].mend.contains("registers nothing"), "{loaded:?}");
+        assert!(loaded[0].fix.contains("registers nothing"), "{loaded:?}");
         let missing = found(staged(None), Some(&["nvidia"]));
-        assert!(missing[0].certainty == Certainty::Certain && missing[0].mend.starts_with("`modprobe"), "{missing:?}");
+        assert!(missing[0].certainty == Certainty::Certain && missing[0].fix.starts_with("`modprobe"), "{missing:?}");
     }
 
     #[test]
@@ -190,6 +187,6 @@ mod tests {
         assert_eq!(found(chosen.clone(), None), []);
         let between = found(NcclLog { transports: over("NET/Socket/0"), ..chosen }, None);
         assert_eq!((between.len(), between[0].severity), (1, Severity::Warning));
-        assert!(between[0].observed.contains("no RDMA device"));
+        assert!(between[0].measured.contains("no RDMA device"));
     }
 }

@@ -137,10 +137,10 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
         Cause::Unexpected(class) => format!(" although their way is {class}, {}", class.meaning()),
         Cause::Unknown => String::new(),
     };
-    let mend = match cause {
+    let fix = match cause {
         Cause::Variable(_) | Cause::PerhapsVariable(_) => {
             "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf) unless it is there \
-             to keep a machine from hanging or corrupting data: then mend that, which is mostly ACS, the IOMMU or the driver."
+             to keep a machine from hanging or corrupting data: then fix that, which is mostly ACS, the IOMMU or the driver."
         }
         Cause::NoAccess(_) => {
             "Plan with copies through host memory, as NCCL does by itself, or use GPUs and paths that have peer-to-peer."
@@ -158,9 +158,9 @@ fn report(view: &View, cause: &Cause, of: Vec<(String, String)>, origin: &Origin
     let finding = Finding {
         summary: format!("NCCL sends between {} through host memory{why}", pairs(&of)),
         expected: "peer-to-peer (`via P2P/…`), where it is the faster way".to_owned(),
-        observed: "channels via SHM, shared memory of the host".to_owned(),
+        measured: "channels via SHM, shared memory of the host".to_owned(),
         evidence: view.cite([origin]),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: "`nvidia-smi topo -p2p r`; `env | grep NCCL_`; `NCCL_DEBUG=INFO` again, with NCCL_P2P_LEVEL=SYS"
             .to_owned(),
         ..Finding::of(&RULE, FindingKind::Design, severity, certainty, subjects)

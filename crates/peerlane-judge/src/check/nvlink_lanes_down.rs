@@ -130,9 +130,9 @@ fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str
         summary: format!("{}: {now} {what} where the other GPUs have {most}", names(view, ids)),
         subjects: ids.iter().map(|id| view.node(*id)).collect(),
         expected: format!("{most} {what}, as its peers have"),
-        observed: format!("{now} {what}"),
+        measured: format!("{now} {what}"),
         evidence,
-        mend: mend(),
+        fix: fix(),
     };
     Raised::new(finding, 1.0 - f64::from(now) / f64::from(most.max(1)))
 }
@@ -141,7 +141,7 @@ fn names(view: &View, ids: &[NodeId]) -> String {
     list(&ids.iter().map(|id| view.name(*id)).collect::<Vec<_>>())
 }
 
-fn mend() -> String {
+fn fix() -> String {
     "See `nvidia-smi nvlink -s` and `-e` and the kernel log for Xid 74; reset the GPU (`nvidia-smi -r`) or restart the \
      machine and the fabric manager. If links stay down, reseat the bridge or module: it is a case for service."
         .to_owned()
@@ -182,9 +182,9 @@ fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
         summary: format!("{} lost its NVLinks: all other GPUs are joined by NVLink", names(view, lost)),
         subjects: lost.iter().map(|id| view.node(*id)).collect(),
         expected: "NVLink between all GPUs".to_owned(),
-        observed: format!("{now} to the other GPUs"),
+        measured: format!("{now} to the other GPUs"),
         evidence: view.cite(view.class_origins(lost)),
-        mend: mend(),
+        fix: fix(),
     };
     Some(Raised::new(finding, 1.0))
 }

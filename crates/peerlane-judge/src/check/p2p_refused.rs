@@ -45,7 +45,7 @@ impl Refusal {
         }
     }
 
-    fn mend(self, should_work: bool, product: bool, amd: bool) -> &'static str {
+    fn fix(self, should_work: bool, product: bool, amd: bool) -> &'static str {
         match self {
             _ if amd => {
                 "amdgpu gives access over PCIe only where the whole memory stands in BAR 0 (Resizable BAR, Above 4G Decoding), the \
@@ -134,9 +134,9 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
         (true, r) if r != Refusal::Gpu && !product => FindingKind::Fault,
         _ => FindingKind::Design,
     };
-    let because = |observed: String| match conclusion(view, &ends) {
-        Some(why) => format!("{observed}; {why}"),
-        None => observed,
+    let because = |measured: String| match conclusion(view, &ends) {
+        Some(why) => format!("{measured}; {why}"),
+        None => measured,
     };
     let finding = Finding {
         rule: RULE.id.to_owned(),
@@ -154,7 +154,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
             "peer-to-peer, where GPUs are to exchange data directly".to_owned()
         },
         // a description says no and no more; the status words are those of programs
-        observed: because(match refusal {
+        measured: because(match refusal {
             Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
             Refusal::Unsupported if amd => "no access from one to the other".to_owned(),
             Refusal::Unsupported if only_nccl(view) => {
@@ -165,7 +165,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &
             _ => refusal.meaning().to_owned(),
         }),
         evidence: evidence.to_vec(),
-        mend: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.mend(near, product, amd) }
+        fix: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.fix(near, product, amd) }
             .to_owned(),
     };
     Raised::new(finding, 0.0)
@@ -208,8 +208,8 @@ mod tests {
             machine.fabric = b.build().unwrap();
             refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
             let found = findings(&machine, run).remove(0);
-            let same = found.observed.ends_with(&NoPeerAccess::Product.to_string());
-            assert_eq!(found.mend.contains("GeForce"), same, "{found:?}");
+            let same = found.measured.ends_with(&NoPeerAccess::Product.to_string());
+            assert_eq!(found.fix.contains("GeForce"), same, "{found:?}");
             (found.kind, same)
         };
         assert_eq!(found("NVIDIA GeForce RTX 4090"), (FindingKind::Design, true));
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn a_description_is_not_quoted_as_a_program() {
         let machine = peerlane_read::catalogue::system("exxact-traditional").unwrap().unwrap();
-        let observed = &findings(&machine, run)[0].observed;
-        assert!(observed.contains("description") && !observed.contains("NS"), "{observed}");
+        let measured = &findings(&machine, run)[0].measured;
+        assert!(measured.contains("description") && !measured.contains("NS"), "{measured}");
     }
 
     #[test]
@@ -279,8 +279,8 @@ mod tests {
             P2pMatrix { capability: P2pCapability::Access, rows: Vec::new(), cols: Vec::new(), cells: Vec::new() };
         state(&mut machine, tool::NCCL_LOG, Fact::P2p(matrix.clone()));
         let found = findings(&machine, run);
-        assert!(found[0].observed.contains("NCCL asked") && found[0].mend.contains("says why"), "{found:?}");
+        assert!(found[0].measured.contains("NCCL asked") && found[0].fix.contains("says why"), "{found:?}");
         state(&mut machine, "nvidia-smi topo -p2p", Fact::P2p(matrix));
-        assert!(findings(&machine, run)[0].observed.contains("NS: not supported"));
+        assert!(findings(&machine, run)[0].measured.contains("NS: not supported"));
     }
 }

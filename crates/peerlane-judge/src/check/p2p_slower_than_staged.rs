@@ -7,7 +7,7 @@ use super::view::{Cell, End, Raised, View};
 use super::words::{self, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix, Operation};
 use peerlane_machine::subject::Subject;
 
@@ -38,8 +38,8 @@ const FAR_SLOWER: f64 = 0.25;
 
 /// A pair both ways: with P2P on, and staged.
 struct Compared<'m> {
-    on: &'m Observed,
-    off: &'m Observed,
+    on: &'m SourcedMatrix,
+    off: &'m SourcedMatrix,
     cell: Cell,
     direct: f64,
     staged: f64,
@@ -54,7 +54,7 @@ impl Compared<'_> {
 
     /// Whether the intervals of both overlap.
     fn is_unsure(&self) -> bool {
-        let at = |o: &Observed| o.spread.get(self.cell.i).and_then(|row| row.get(self.cell.j)).copied().flatten();
+        let at = |o: &SourcedMatrix| o.spread.get(self.cell.i).and_then(|row| row.get(self.cell.j)).copied().flatten();
         at(self.on).zip(at(self.off)).is_some_and(|(on, off)| on.high >= off.low)
     }
 
@@ -110,7 +110,7 @@ fn run(view: &View) -> Vec<Raised> {
 /// Pairs whose direct copies are far slower than what both GPUs do with the host, in a source that has no copies with P2P
 /// off to compare them with; only where the model expects nothing, since slow-path judges the others.
 fn far_below_the_host(view: &View) -> Option<Raised> {
-    let mut found: Vec<(&Observed, Cell, f64)> = Vec::new();
+    let mut found: Vec<(&SourcedMatrix, Cell, f64)> = Vec::new();
     for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
         if counterpart(view, on).is_some() || on.matrix.direction != Some(Direction::Unidirectional) {
             continue;
@@ -142,9 +142,9 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
             worst.rate
         ),
         expected: format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"),
-        observed: format!("{} {} ({})", view.arrow(&on.matrix, worst), worst.rate, on.matrix.describe()),
+        measured: format!("{} {} ({})", view.arrow(&on.matrix, worst), worst.rate, on.matrix.describe()),
         evidence: view.cite_matrix(on),
-        mend: "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt`, clear ACS \
+        fix: "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt`, clear ACS \
                redirection; until then turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1)."
             .to_owned(),
         confirm: confirm::pairs("pairs,staged", &subjects),
@@ -155,7 +155,7 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
 }
 
 /// What a GPU's copies into it or out of it reach with the host, in the same source; the median, in GB/s.
-fn host_rate(view: &View, like: &Observed, gpu: NodeId, into: bool) -> Option<f64> {
+fn host_rate(view: &View, like: &SourcedMatrix, gpu: NodeId, into: bool) -> Option<f64> {
     let same = view.bandwidths().filter(|(_, o)| {
         o.origin.source == like.origin.source && o.matrix.direction == Some(Direction::Unidirectional)
     });
@@ -167,8 +167,8 @@ fn host_rate(view: &View, like: &Observed, gpu: NodeId, into: bool) -> Option<f6
 }
 
 /// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.
-fn counterpart<'a>(view: &View<'a>, on: &Observed) -> Option<(usize, &'a Observed)> {
-    let line = |o: &Observed| o.origin.lines.map_or(0, |(first, _)| first);
+fn counterpart<'a>(view: &View<'a>, on: &SourcedMatrix) -> Option<(usize, &'a SourcedMatrix)> {
+    let line = |o: &SourcedMatrix| o.origin.lines.map_or(0, |(first, _)| first);
     let all = view.bandwidths();
     all.filter(|(_, off)| {
         let (m, n) = (&on.matrix, &off.matrix);
@@ -180,7 +180,7 @@ fn counterpart<'a>(view: &View<'a>, on: &Observed) -> Option<(usize, &'a Observe
 }
 
 /// The staged rate of the same pair, in GB/s.
-fn staged(on: &Observed, off: &Observed, cell: &Cell) -> Option<f64> {
+fn staged(on: &SourcedMatrix, off: &SourcedMatrix, cell: &Cell) -> Option<f64> {
     let (m, n) = (&on.matrix, &off.matrix);
     // the matrices of one program have the same shape, so that positions agree; else look names up
     let value = if m.rows == n.rows && m.cols == n.cols {
@@ -211,14 +211,14 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let finding = Finding {
         summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
         expected: format!("at least the staged rate: {} {:.2} GB/s", view.arrow(&worst.on.matrix, &worst.cell), worst.staged),
-        observed: format!(
+        measured: format!(
             "{:.2} GB/s with P2P on, {} of that ({})",
             worst.direct,
             percent(worst.share()),
             worst.on.matrix.describe()
         ),
         evidence: view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])),
-        mend: if fault {
+        fix: if fault {
             "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
         } else if classes_known {
             "The root complex splits what goes between its ports into small packets: turn P2P off for these pairs \
@@ -226,7 +226,7 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
              `iommu=pt`."
         } else {
             "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) while large copies matter more than latency. Between root \
-             ports a root complex that splits packets does this, and nothing mends it; ACS redirection and an IOMMU that \
+             ports a root complex that splits packets does this, and nothing fixes it; ACS redirection and an IOMMU that \
              translates do the same anywhere: turn both off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i \
              iommu`) and measure again. On GeForce cards see whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
         }
@@ -251,8 +251,8 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
 /// Equal rates on all pairs that claim to work, although the direct way should be faster or quicker.
 fn no_effect(
     view: &View,
-    (on_at, on): (usize, &Observed),
-    (off_at, off): (usize, &Observed),
+    (on_at, on): (usize, &SourcedMatrix),
+    (off_at, off): (usize, &SourcedMatrix),
     compared: &[(Cell, f64, f64)],
 ) -> Option<Raised> {
     let claimed: Vec<&(Cell, f64, f64)> = compared
@@ -262,7 +262,7 @@ fn no_effect(
     if claimed.is_empty() || claimed.iter().any(|(_, on, off)| (on / off - 1.0).abs() > SAME) {
         return None;
     }
-    let (kind, observed) = match latencies(view, on) {
+    let (kind, measured) = match latencies(view, on) {
         Some(ratio) if (ratio - 1.0).abs() <= SAME_LATENCY => {
             ("latency", format!("rates within {} and latencies within {}", percent(SAME), percent(SAME_LATENCY)))
         }
@@ -291,9 +291,9 @@ fn no_effect(
         summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),
         subjects,
         expected: format!("a better {kind} with P2P on, since the machine says that it works"),
-        observed: format!("{observed} of each other ({})", on.matrix.describe()),
+        measured: format!("{measured} of each other ({})", on.matrix.describe()),
         evidence: view.cite([&on.origin, &off.origin]),
-        mend: "See what `nvidia-smi topo -p2p r` says; drivers of consumer GPUs accept peer access and stage the data all \
+        fix: "See what `nvidia-smi topo -p2p r` says; drivers of consumer GPUs accept peer access and stage the data all \
                the same. Check ACS and the IOMMU too."
             .to_owned(),
     };
@@ -301,7 +301,7 @@ fn no_effect(
 }
 
 /// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.
-fn latencies(view: &View, on: &Observed) -> Option<f64> {
+fn latencies(view: &View, on: &SourcedMatrix) -> Option<f64> {
     let of = |p2p: bool| view.latencies().find(|o| o.matrix.p2p == Some(p2p) && o.origin.source == on.origin.source);
     let (with, without): (&Matrix, &Matrix) = (&of(true)?.matrix, &of(false)?.matrix);
     let mut ratios = Vec::new();
@@ -327,20 +327,20 @@ mod tests {
     use peerlane_machine::matrix::{Quantity, Unit};
     use peerlane_machine::subject::join;
 
-    fn off(mut observed: Observed) -> Observed {
-        observed.matrix.p2p = Some(false);
-        observed
+    fn off(mut measured: SourcedMatrix) -> SourcedMatrix {
+        measured.matrix.p2p = Some(false);
+        measured
     }
 
-    fn latency(mut observed: Observed, p2p: bool) -> Observed {
-        observed.matrix = Matrix {
+    fn latency(mut measured: SourcedMatrix, p2p: bool) -> SourcedMatrix {
+        measured.matrix = Matrix {
             quantity: Quantity::Latency,
             direction: None,
             unit: Unit::Microseconds,
             p2p: Some(p2p),
-            ..observed.matrix
+            ..measured.matrix
         };
-        observed
+        measured
     }
 
     fn works(machine: &mut Machine) {

@@ -33,9 +33,9 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("The PCIe links of {} had to send packets again during the run", list(&names)),
         expected: format!("at most {FEW} replays in a run"),
-        observed: format!("replays: {}", list(&counts)),
+        measured: format!("replays: {}", list(&counts)),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: "Reseat the card and its riser or cable; one that is not rated for the generation loses packets, and a lower \
+        fix: "Reseat the card and its riser or cable; one that is not rated for the generation loses packets, and a lower \
                link speed in the BIOS shows whether it is that."
             .to_owned(),
         confirm: "`nvidia-smi --query-gpu=index,pcie.link.gen.current --format=csv` and the replay counter of \
@@ -54,9 +54,9 @@ fn since_reset(view: &View) -> Vec<Raised> {
         Finding {
             summary: format!("The PCIe links of {} had to send many packets again since the last reset", list(&names)),
             expected: format!("at most {MANY} replays, whenever the counter was reset"),
-            observed: format!("replays: {}", list(&counts)),
+            measured: format!("replays: {}", list(&counts)),
             evidence: view.cite(origins),
-            mend: "See whether the counter still rises under load; if it does, reseat the card and its riser or cable, and \
+            fix: "See whether the counter still rises under load; if it does, reseat the card and its riser or cable, and \
                    try a lower link speed in the BIOS."
                 .to_owned(),
             confirm: "the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`".to_owned(),

@@ -38,9 +38,9 @@ fn run(view: &View) -> Vec<Raised> {
         } else {
             "peer access, as the design has it".to_owned()
         },
-        observed: format!("the run was refused it ({detail})"),
+        measured: format!("the run was refused it ({detail})"),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: "See what `nvidia-smi topo -p2p r` says of the pair; then whether MIG, a container or virtual machine, or the \
+        fix: "See what `nvidia-smi topo -p2p r` says of the pair; then whether MIG, a container or virtual machine, or the \
                driver's registry keys keep the two apart, and whether the IOMMU puts them into groups of their own."
             .to_owned(),
         confirm: "`nvidia-smi topo -p2p r`".to_owned(),

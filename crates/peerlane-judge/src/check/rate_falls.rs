@@ -47,9 +47,9 @@ fn run(view: &View) -> Vec<Raised> {
             worst.first.size
         ),
         expected: format!("at least the {} that messages of {} reach", worst.best.rate, worst.best.size),
-        observed: format!("{} at {}, {} at {}{more}", worst.first.rate, worst.first.size, worst.lowest.rate, worst.lowest.size),
+        measured: format!("{} at {}, {} at {}{more}", worst.first.rate, worst.first.size, worst.lowest.rate, worst.lowest.size),
         evidence: view.cite(fallen.iter().map(|(_, origin, _)| *origin)),
-        mend: "Something changes at that size. Between machines: frames are lost where a network without flow control \
+        fix: "Something changes at that size. Between machines: frames are lost where a network without flow control \
                (RoCE: PFC, ECN) is filled, or one of several NICs is slow; count them (`ethtool -S`, `perfquery`). In NCCL: the algorithm or \
                protocol; fix it (NCCL_ALGO=Ring, NCCL_PROTO=Simple) and compare. In MPI: the rendezvous threshold, and \
                staging through host memory beyond it."

@@ -79,7 +79,7 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
     let names: Vec<String> = of.iter().map(|(name, _)| name.clone()).collect();
     let port_is = verb(&names, "the port is", "the ports are");
     let shown = list(&names);
-    let (summary, expected, observed, mend) = match trouble {
+    let (summary, expected, measured, fix) = match trouble {
         Trouble::Down(physical) => (
             format!("{shown}: {port_is} down ({physical}), where others of the InfiniBand network are up"),
             "state Active, as of the others".to_owned(),
@@ -111,9 +111,9 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
     let finding = Finding {
         summary,
         expected,
-        observed,
+        measured,
         evidence: view.cite(of.iter().map(|(_, origin)| *origin)),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: "`ibstat`; `mlxlink -d DEVICE`; `ib_write_bw` to another host".to_owned(),
         ..Finding::of(
             &RULE,

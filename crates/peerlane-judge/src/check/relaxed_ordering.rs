@@ -36,13 +36,12 @@ fn run(view: &View) -> Vec<Raised> {
     let finding = Finding {
         summary: format!("{} {} not use relaxed ordering", list(&strict), verb(&strict, "does", "do")),
         expected: "RlxdOrd+ in DevCtl, with which writes need not wait for those before them".to_owned(),
-        observed: "RlxdOrd-".to_owned(),
+        measured: "RlxdOrd-".to_owned(),
         evidence: view.cite(origins),
-        mend:
-            "On AMD EPYC and in virtual machines this may cost more than half of GPUDirect RDMA's rate: turn relaxed \
+        fix: "On AMD EPYC and in virtual machines this may cost more than half of GPUDirect RDMA's rate: turn relaxed \
                ordering on in the BIOS, or with `setpci` and the adapter's PCI_WR_ORDERING; on other hosts it may not \
                matter."
-                .to_owned(),
+            .to_owned(),
         confirm: "`ib_write_bw --use_cuda=N` with relaxed ordering on and off".to_owned(),
         ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Possible, Subject::nodes_of(strict))
     };

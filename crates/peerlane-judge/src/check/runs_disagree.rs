@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::view::{Cell, End, Raised, View};
 use super::words::percent;
 use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::Matrix;
 
 pub(super) const RULE: Rule = Rule { id: "runs-disagree", breaks: false, run };
@@ -21,8 +21,8 @@ const MOST: usize = 64;
 
 /// Two numbers of one pair.
 struct Twice<'m> {
-    high: (&'m Observed, Cell),
-    low: (&'m Observed, Cell),
+    high: (&'m SourcedMatrix, Cell),
+    low: (&'m SourcedMatrix, Cell),
 }
 
 impl Twice<'_> {
@@ -33,7 +33,7 @@ impl Twice<'_> {
 
 fn run(view: &View) -> Vec<Raised> {
     // what was measured here knows its own spread; what was published may be of several machines
-    let runs: Vec<&Observed> = view
+    let runs: Vec<&SourcedMatrix> = view
         .bandwidths()
         .map(|(_, o)| o)
         .filter(|o| view.is_captured() && o.spread.is_empty() && !o.published)
@@ -70,12 +70,11 @@ fn run(view: &View) -> Vec<Raised> {
             least.rate
         ),
         expected: format!("the same within {}", percent(APART)),
-        observed: format!("{} and {} ({})", best.rate, least.rate, high.matrix.describe()),
+        measured: format!("{} and {} ({})", best.rate, least.rate, high.matrix.describe()),
         evidence: view.cite([&high.origin, &low.origin]),
-        mend:
-            "Look for what differs: the memory's NUMA node (numactl -m), buffer size, a setting or driver changed in \
+        fix: "Look for what differs: the memory's NUMA node (numactl -m), buffer size, a setting or driver changed in \
                between, other load, a link or clock that sleeps. The better one is what the machine can do."
-                .to_owned(),
+            .to_owned(),
         confirm: confirm::pairs("pairs,host", &[]),
         ..Finding::of(
             &RULE,
@@ -89,9 +88,9 @@ fn run(view: &View) -> Vec<Raised> {
 }
 
 /// Whether two matrices are of the same test, of the same program in the same text.
-fn is_same(a: &Observed, b: &Observed) -> bool {
+fn is_same(a: &SourcedMatrix, b: &SourcedMatrix) -> bool {
     let key = |m: &Matrix| (m.direction, m.p2p, m.op, m.engine, m.size);
-    let place = |o: &Observed| (o.origin.source.clone(), o.origin.tool);
+    let place = |o: &SourcedMatrix| (o.origin.source.clone(), o.origin.tool);
     let ends = |m: &Matrix| (m.rows.clone(), m.cols.clone());
     key(&a.matrix) == key(&b.matrix)
         && a.matrix.title == b.matrix.title
@@ -107,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_half_is_a_warning_and_noise_is_nothing() {
-        let with = |second: f64, change: &dyn Fn(&mut Observed)| {
+        let with = |second: f64, change: &dyn Fn(&mut SourcedMatrix)| {
             let mut machine = switched(2);
             let mut other = uniform(2, second, &[]);
             change(&mut other);

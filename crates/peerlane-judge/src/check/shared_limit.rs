@@ -2,7 +2,7 @@
 
 use super::view::{Raised, View};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_design::infer::{Inference, InferredGroup, Way};
+use peerlane_design::infer::{FlowKind, Inference, InferredGroup};
 use peerlane_machine::names::ranges;
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
@@ -25,7 +25,9 @@ fn run(view: &View) -> Vec<Raised> {
 
 fn of_record(view: &View, found: &Inference, origin: &Origin) -> Vec<Raised> {
     let judged = |g: &&InferredGroup| {
-        matches!(g.direction, Way::HostToDevice | Way::DeviceToHost) && g.confidence >= SURE && g.members.len() > 1
+        matches!(g.direction, FlowKind::HostToDevice | FlowKind::DeviceToHost)
+            && g.confidence >= SURE
+            && g.members.len() > 1
     };
     let groups = found.groups.iter().filter(judged);
     groups.filter_map(|group| unexplained(view, found, group, origin)).collect()
@@ -33,12 +35,12 @@ fn of_record(view: &View, found: &Inference, origin: &Origin) -> Vec<Raised> {
 
 fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &Origin) -> Option<Raised> {
     let transfer = |gpu: &String| match group.direction {
-        Way::HostToDevice => Transfer::new("host", gpu),
+        FlowKind::HostToDevice => Transfer::new("host", gpu),
         _ => Transfer::new(gpu, "host"),
     };
     let transfers: Vec<Transfer> = group.members.iter().map(transfer).collect();
     let predicted = expect_set(view.model, &transfers).map(|all| all.iter().map(|a| a.rate.gb()).sum::<f64>());
-    let asked = found.asked.iter().find(|a| a.direction == group.direction)?;
+    let asked = found.coverage.iter().find(|a| a.direction == group.direction)?;
     let alone = |gpu: &String| asked.alone.iter().find(|rate| rate.flow == *gpu).map(|rate| rate.rate);
     let alone: f64 = group.members.iter().map(alone).sum::<Option<f64>>()?;
     // the model may expect less than they reach alone, by a link that they share
@@ -56,7 +58,7 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
             group.capacity
         ),
         expected: format!("{expected:.1} GB/s together, {why}"),
-        observed: format!(
+        measured: format!(
             "{:.1} GB/s ({:.1} to {:.1}), full in {} of the sets that ran; {:.1} % sure",
             group.capacity,
             group.low,
@@ -65,7 +67,7 @@ fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &O
             100.0 * group.confidence
         ),
         evidence: view.cite([origin]),
-        mend: "Plan with the shared rate: feed fewer GPUs at once, or keep data on them. Of a virtual machine ask the \
+        fix: "Plan with the shared rate: feed fewer GPUs at once, or keep data on them. Of a virtual machine ask the \
                operator what its host shares; else look for a shared uplink, the memory's rate, or an IOMMU."
             .to_owned(),
         confirm: "`peerlane infer`".to_owned(),
@@ -80,15 +82,15 @@ mod tests {
     use super::super::testing::{findings, switched};
     use super::*;
     use peerlane_design::case::Case;
-    use peerlane_design::infer::{Asked, Rate};
+    use peerlane_design::infer::{Coverage, Rate};
 
     /// Findings on two GPUs below one switch, whose group of one direction carries so much.
-    fn found(capacity: f64, direction: Way, confidence: f64) -> Vec<Finding> {
+    fn found(capacity: f64, direction: FlowKind, confidence: f64) -> Vec<Finding> {
         let mut case = Case::from(switched(2));
         let members = vec!["GPU0".to_owned(), "GPU1".to_owned()];
         let mut found = peerlane_design::infer::recorded(&case.machine, None, "test");
         let alone = members.iter().map(|flow| Rate { flow: flow.clone(), rate: 12.5 }).collect();
-        found.asked.push(Asked { direction, flows: 2, alone, sets: 3, allowed: None, repeats: None });
+        found.coverage.push(Coverage { direction, flows: 2, alone, sets: 3, allowed: None, repeats: None });
         let (low, high) = (capacity * 0.99, capacity * 1.01);
         found.groups.push(InferredGroup { members, direction, capacity, low, high, confidence, sets: vec![2] });
         case.join(found, "inference.json").unwrap();
@@ -97,10 +99,10 @@ mod tests {
 
     #[test]
     fn a_limit_that_a_switch_explains_is_none_and_a_lower_one_is() {
-        assert_eq!(found(12.4, Way::HostToDevice, 0.999), []);
-        let lower = found(8.0, Way::HostToDevice, 0.999);
+        assert_eq!(found(12.4, FlowKind::HostToDevice, 0.999), []);
+        let lower = found(8.0, FlowKind::HostToDevice, 0.999);
         assert_eq!(lower[0].evidence, ["inference.json (peerlane infer)"]);
         assert!(lower[0].summary.starts_with("GPU0, GPU1 share a limit that no known link explains"), "{lower:?}");
-        assert!((found(8.0, Way::HostToDevice, 0.5).len(), found(8.0, Way::Both, 0.999).len()) == (0, 0));
+        assert!((found(8.0, FlowKind::HostToDevice, 0.5).len(), found(8.0, FlowKind::Both, 0.999).len()) == (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use super::view::{Cell, End, Raised, View, as_rate, expected_rate, one_way, sure
 use super::words::{self, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
 use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix, Operation};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
@@ -31,7 +31,7 @@ pub(super) const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 #[derive(Clone, Copy)]
 struct Slow<'m> {
     matrix: &'m Matrix,
-    observed: Option<&'m Observed>,
+    measured: Option<&'m SourcedMatrix>,
     cell: Cell,
     expected: Rate,
     bottleneck: &'m str,
@@ -151,9 +151,9 @@ fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: Vec<Slo
 /// All numbers that have an expectation.
 fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Judged<'m>> {
     let mut all = Vec::new();
-    for (at, observed) in view.bandwidths() {
+    for (at, measured) in view.bandwidths() {
         let Some(series) = view.comparison.matrices().get(at) else { continue };
-        let matrix = &observed.matrix;
+        let matrix = &measured.matrix;
         for cell in view.cells(matrix) {
             let Some((rate, expected)) = expected_rate(series, &cell).zip(series.expected(cell.i, cell.j)) else {
                 continue;
@@ -161,7 +161,7 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
             let low = as_rate(series, expected, |e| e.low).is_none_or(|least| cell.rate < least);
             let is_slow = low && is_slow(view, matrix, &cell, cell.rate, rate) && !explained(matrix, &cell);
             let bottleneck = expected.binding.words.as_str();
-            let slow = Slow { matrix, observed: Some(observed), cell, expected: rate, bottleneck };
+            let slow = Slow { matrix, measured: Some(measured), cell, expected: rate, bottleneck };
             let path = view.path(&cell, matrix.p2p);
             let read = matrix.op == Some(Operation::Read) && cell.nodes().is_some();
             // of a read, data comes from the column; within a package no limit is known that could be less
@@ -174,7 +174,7 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
                 rate: one_way(matrix, cell.rate).gb(),
                 low: is_slow,
             };
-            all.push(Judged { at, published: observed.published, cell, slow: is_slow.then_some(slow), crossing });
+            all.push(Judged { at, published: measured.published, cell, slow: is_slow.then_some(slow), crossing });
         }
     }
     all
@@ -223,7 +223,7 @@ fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised
                 let rate = expected_rate(series, &cell).filter(|rate| is_slow(view, matrix, &cell, high, *rate))?;
                 let bottleneck = &series.expected(cell.i, cell.j)?.binding.words;
                 let fresh = !explained(matrix, &cell);
-                fresh.then_some(Slow { matrix, observed: None, cell, expected: rate, bottleneck })
+                fresh.then_some(Slow { matrix, measured: None, cell, expected: rate, bottleneck })
             })
             .collect();
         raised.extend(slow.and_then(|slow| report(view, &Cause::Bound(String::new()), &slow)));
@@ -284,15 +284,15 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     };
     let because = Some(worst.bottleneck).filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
     let mut origins: Vec<&Origin> = Vec::new();
-    for observed in slow.iter().filter_map(|s| s.observed) {
-        if !origins.contains(&&observed.origin) {
-            origins.extend(std::iter::once(&observed.origin).chain(&observed.also));
+    for measured in slow.iter().filter_map(|s| s.measured) {
+        if !origins.contains(&&measured.origin) {
+            origins.extend(std::iter::once(&measured.origin).chain(&measured.also));
         }
     }
     // one number of a program that does not say how sure it is may be an accident
-    let alone = slow.len() == 1 && slow.iter().all(|s| s.observed.is_some_and(|o| o.spread.is_empty()));
+    let alone = slow.len() == 1 && slow.iter().all(|s| s.measured.is_some_and(|o| o.spread.is_empty()));
     let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
-    let mend = if alone {
+    let fix = if alone {
         "Measure this pair again, on an idle machine and several times, before you look for a cause."
     } else if !fits.is_empty() {
         "Read the width of the links on the way under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
@@ -319,15 +319,15 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
         subjects,
         summary: format!("{what} reach {reach} of what the path should give{hint}"),
         expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
-        observed: format!(
+        measured: format!(
             "{} {} ({}{})",
             view.arrow(worst.matrix, &worst.cell),
             worst.cell.rate,
             worst.matrix.describe(),
-            worst.observed.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
+            worst.measured.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
         ),
         evidence: view.cite(origins),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
     };
     let shown = slow.iter().filter_map(|s| {
         let name = |names: &[String], at: usize| names.get(at).cloned();

@@ -27,9 +27,9 @@ fn run(view: &View) -> Vec<Raised> {
         Finding {
             summary: format!("{}: other devices see only a part of the memory at a time", list(&names)),
             expected: "a BAR1 as large as the memory, where peers or NICs are to reach all of it".to_owned(),
-            observed: format!("BAR1 {} MiB of {} MiB", mib(|s| s.0.0), mib(|s| s.1.0)),
+            measured: format!("BAR1 {} MiB of {} MiB", mib(|s| s.0.0), mib(|s| s.1.0)),
             evidence: view.cite(origins),
-            mend:
+            fix:
                 "Turn on Above 4G Decoding and Resizable BAR in the BIOS, if GPU and board have it; else peer mappings \
                    and GPUDirect RDMA registrations are limited to that window."
                     .to_owned(),
@@ -56,7 +56,7 @@ mod tests {
             ..GpuFacts::default()
         };
         state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
-        findings(&machine, run).into_iter().map(|f| f.observed).collect()
+        findings(&machine, run).into_iter().map(|f| f.measured).collect()
     }
 
     #[test]

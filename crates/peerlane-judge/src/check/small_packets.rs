@@ -54,9 +54,9 @@ fn run(view: &View) -> Vec<Raised> {
                 "at most {PAYLOAD} bytes of payload or more, and read requests of {READ_REQUEST} or more"
             )
             .replace("at most ", ""),
-            observed: format!("bytes: {}", list(&signs)),
+            measured: format!("bytes: {}", list(&signs)),
             evidence: view.cite([&evidence.origin]),
-            mend: "Let the BIOS set the largest payload that the whole tree takes (`pci=pcie_bus_perf`), and the read \
+            fix: "Let the BIOS set the largest payload that the whole tree takes (`pci=pcie_bus_perf`), and the read \
                    request of a NIC with `setpci` or its vendor's tool: 128 bytes cost 9 % of a link beside 256."
                 .to_owned(),
             confirm: "`lspci -vvv | grep -e MaxPayload -e MaxReadReq`".to_owned(),
@@ -85,7 +85,7 @@ mod tests {
         };
         let mut machine = captured(b);
         state(&mut machine, "lspci", Fact::Pci(PciTree { devices: vec![device], ..PciTree::default() }));
-        findings(&machine, run).into_iter().map(|f| f.observed).collect()
+        findings(&machine, run).into_iter().map(|f| f.measured).collect()
     }
 
     #[test]

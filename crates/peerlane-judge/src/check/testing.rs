@@ -5,7 +5,7 @@ use crate::check::{Context, Finding, Settings};
 use peerlane_design::case::{Case, Recorded};
 use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact};
-use peerlane_machine::machine::{Machine, MachineKind, Observed};
+use peerlane_machine::machine::{Machine, MachineKind, SourcedMatrix};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Quantity, Unit};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::transfer::Transfer;
@@ -80,10 +80,10 @@ pub(crate) fn with_link(machine: &mut Machine, name: &str, kind: LinkKind) {
 }
 
 /// A one-way P2P matrix between GPUs, in GB/s, as a copy engine moves it; not a number means no value.
-pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
+pub(crate) fn matrix(rows: &[&[f64]]) -> SourcedMatrix {
     let names: Vec<String> = (0..rows.len()).map(|i| format!("GPU{i}")).collect();
     let value = |v: &f64| (!v.is_nan()).then_some(*v);
-    Observed {
+    SourcedMatrix {
         matrix: Matrix {
             quantity: Quantity::Bandwidth,
             direction: Some(Direction::Unidirectional),
@@ -106,7 +106,7 @@ pub(crate) fn matrix(rows: &[&[f64]]) -> Observed {
 }
 
 /// The same number between all of `n` GPUs, with changes by (row, column, value).
-pub(crate) fn uniform(n: usize, value: f64, but: &[(usize, usize, f64)]) -> Observed {
+pub(crate) fn uniform(n: usize, value: f64, but: &[(usize, usize, f64)]) -> SourcedMatrix {
     let mut rows = vec![vec![value; n]; n];
     for &(i, j, v) in but {
         rows[i][j] = v;
@@ -180,7 +180,7 @@ pub(crate) fn measured<'a>(
     for made in peerlane_measure::run::matrices(&cells) {
         let spread = made.spread(&cells);
         let (origin, also) = (origin.clone(), Vec::new());
-        machine.matrices.push(Observed {
+        machine.matrices.push(SourcedMatrix {
             matrix: made.matrix,
             origin,
             also,

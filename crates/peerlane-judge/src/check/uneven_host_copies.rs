@@ -7,7 +7,7 @@ use super::view::{Cell, End, Raised, View, one_way};
 use super::words::{list, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::Direction;
 use peerlane_machine::subject::Subject;
 
@@ -20,7 +20,7 @@ const BELOW: f64 = 0.6;
 /// A number that is low, with the best of its matrix.
 struct Low<'m> {
     gpu: NodeId,
-    observed: &'m Observed,
+    measured: &'m SourcedMatrix,
     cell: Cell,
     best: Cell,
 }
@@ -33,9 +33,9 @@ impl Low<'_> {
 
 fn run(view: &View) -> Vec<Raised> {
     let mut low: Vec<Low> = Vec::new();
-    for (at, observed) in view.bandwidths() {
-        if observed.matrix.direction == Some(Direction::Unidirectional) {
-            low.extend(judge(view, at, observed));
+    for (at, measured) in view.bandwidths() {
+        if measured.matrix.direction == Some(Direction::Unidirectional) {
+            low.extend(judge(view, at, measured));
         }
     }
     let Some(worst) = low.iter().min_by(|a, b| a.share().total_cmp(&b.share())) else { return Vec::new() };
@@ -45,7 +45,7 @@ fn run(view: &View) -> Vec<Raised> {
             subjects.push(name);
         }
     }
-    let matrix = &worst.observed.matrix;
+    let matrix = &worst.measured.matrix;
     let (rate, best) = (one_way(matrix, worst.cell.rate), one_way(matrix, worst.best.rate));
     let finding = Finding {
         summary: format!(
@@ -54,9 +54,9 @@ fn run(view: &View) -> Vec<Raised> {
             percent(worst.share())
         ),
         expected: format!("about {best}, as {} reaches", view.arrow(matrix, &worst.best)),
-        observed: format!("{} {rate} ({})", view.arrow(matrix, &worst.cell), matrix.describe()),
-        evidence: view.cite(low.iter().flat_map(|l| std::iter::once(&l.observed.origin).chain(&l.observed.also))),
-        mend: "A half is what half of the lanes or the generation before gives: read the link's width and generation \
+        measured: format!("{} {rate} ({})", view.arrow(matrix, &worst.cell), matrix.describe()),
+        evidence: view.cite(low.iter().flat_map(|l| std::iter::once(&l.measured.origin).chain(&l.measured.also))),
+        fix: "A half is what half of the lanes or the generation before gives: read the link's width and generation \
                under load, and reseat or move the card; else bind memory to the GPU's own NUMA node."
             .to_owned(),
         confirm: confirm::width(),
@@ -68,10 +68,10 @@ fn run(view: &View) -> Vec<Raised> {
 }
 
 /// The low ones of a matrix. What the model has an expectation of, or a known link explains, is not judged here.
-fn judge<'m>(view: &View, at: usize, observed: &'m Observed) -> Vec<Low<'m>> {
+fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix) -> Vec<Low<'m>> {
     let fabric = view.fabric();
     let mut alike: BTreeMap<(bool, &str), Vec<(NodeId, Cell)>> = BTreeMap::new();
-    for cell in view.cells(&observed.matrix) {
+    for cell in view.cells(&measured.matrix) {
         let (gpu, to_gpu) = match (cell.from, cell.to) {
             (End::Host, End::Node(id)) => (id, true),
             (End::Node(id), End::Host) => (id, false),
@@ -90,7 +90,7 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed) -> Vec<Low<'m>> {
         };
         let is_low = |cell: &Cell| cell.rate.gb() < BELOW * best.rate.gb();
         let found = members.iter().filter(|(_, cell)| is_low(cell));
-        low.extend(found.map(|(gpu, cell)| Low { gpu: *gpu, observed, cell: *cell, best }));
+        low.extend(found.map(|(gpu, cell)| Low { gpu: *gpu, measured, cell: *cell, best }));
     }
     low
 }
@@ -109,10 +109,10 @@ mod tests {
             b.node(gpu);
         }
         let mut machine = captured(b);
-        let mut observed = uniform(3, 0.0, &[]);
-        observed.matrix.rows = vec!["host".to_owned()];
-        observed.matrix.values = vec![rates.map(Some).to_vec()];
-        machine.matrices.push(observed);
+        let mut measured = uniform(3, 0.0, &[]);
+        measured.matrix.rows = vec!["host".to_owned()];
+        measured.matrix.values = vec![rates.map(Some).to_vec()];
+        machine.matrices.push(measured);
         findings(&machine, run).into_iter().map(|f| f.summary).collect()
     }
 

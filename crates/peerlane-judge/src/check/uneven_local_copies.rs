@@ -3,7 +3,7 @@
 use super::view::{Raised, View};
 use super::words::{list, median};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::matrix::{Direction, Matrix};
 use peerlane_machine::names::natural;
 use peerlane_machine::origin::Origin;
@@ -25,11 +25,11 @@ const FEWEST: usize = 4;
 type Rates = Vec<(String, f64)>;
 
 fn run(view: &View) -> Vec<Raised> {
-    let split: Vec<(&Observed, Rates, Rates)> = view
+    let split: Vec<(&SourcedMatrix, Rates, Rates)> = view
         .bandwidths()
-        .filter_map(|(_, observed)| two_groups(view, observed).map(|(slow, fast)| (observed, slow, fast)))
+        .filter_map(|(_, measured)| two_groups(view, measured).map(|(slow, fast)| (measured, slow, fast)))
         .collect();
-    let Some((observed, slow, fast)) = split.first() else { return Vec::new() };
+    let Some((measured, slow, fast)) = split.first() else { return Vec::new() };
     let middle = |of: &Rates| median(of.iter().map(|(_, r)| *r)).unwrap_or_default();
     let (low, high) = (middle(slow), middle(fast));
     let names = |of: &Rates| {
@@ -38,7 +38,7 @@ fn run(view: &View) -> Vec<Raised> {
         names
     };
     // what another test of the same source shows otherwise is no property of the card
-    let same = |o: &&Observed| o.origin.source == observed.origin.source && o.origin.tool == observed.origin.tool;
+    let same = |o: &&SourcedMatrix| o.origin.source == measured.origin.source && o.origin.tool == measured.origin.tool;
     let others = view.bandwidths().map(|(_, o)| o).filter(same);
     let alike = others.filter(|o| two_groups(view, o).is_none() && local(view, &o.matrix).len() >= FEWEST).find(|o| {
         let rates: Vec<f64> = local(view, &o.matrix).into_iter().map(|(_, r)| r).collect();
@@ -61,9 +61,9 @@ fn run(view: &View) -> Vec<Raised> {
             list(&names(fast))
         ),
         expected: format!("about {high:.1} GB/s, as {} reach", list(&names(fast))),
-        observed: format!("about {low:.1} GB/s ({}){also}", observed.matrix.describe()),
+        measured: format!("about {low:.1} GB/s ({}){also}", measured.matrix.describe()),
         evidence: view.cite(origins),
-        mend: "Measure again, each GPU warm; then compare memory clocks, power state and what else uses these GPUs (a \
+        fix: "Measure again, each GPU warm; then compare memory clocks, power state and what else uses these GPUs (a \
                display, another program)."
             .to_owned(),
         confirm:
@@ -89,8 +89,8 @@ fn local(view: &View, matrix: &Matrix) -> Rates {
 }
 
 /// The slow and the fast GPUs of the most common product, where there are two groups.
-fn two_groups(view: &View, observed: &Observed) -> Option<(Rates, Rates)> {
-    let matrix = &observed.matrix;
+fn two_groups(view: &View, measured: &SourcedMatrix) -> Option<(Rates, Rates)> {
+    let matrix = &measured.matrix;
     if matrix.direction == Some(Direction::BidirectionalShare) {
         return None;
     }

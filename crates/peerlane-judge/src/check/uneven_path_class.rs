@@ -8,7 +8,7 @@ use super::view::{Cell, End, Raised, View, sureness};
 use super::words::{self, median, percent};
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, first_row_warm_up};
 use peerlane_machine::fabric::{LinkKind, NodeId, NodeKind, PathClass};
-use peerlane_machine::machine::Observed;
+use peerlane_machine::machine::SourcedMatrix;
 use peerlane_machine::subject::Subject;
 
 pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
@@ -45,15 +45,15 @@ struct Low<'m> {
     class: Option<PathClass>,
     culprit: Option<(End, Role)>,
     /// The matrix, the usual rate there, the number, and how far below its class it is.
-    odd: Vec<(&'m Observed, f64, Cell, f64)>,
+    odd: Vec<(&'m SourcedMatrix, f64, Cell, f64)>,
 }
 
 fn run(view: &View) -> Vec<Raised> {
     let mut low: Vec<Low> = Vec::new();
-    for (at, observed) in view.bandwidths() {
+    for (at, measured) in view.bandwidths() {
         // staged copies take no path of a class; a cold first row has its own rule
-        if observed.matrix.p2p != Some(false) && first_row_warm_up::shortfall(view, observed).is_none() {
-            judge(view, at, observed, &mut low);
+        if measured.matrix.p2p != Some(false) && first_row_warm_up::shortfall(view, measured).is_none() {
+            judge(view, at, measured, &mut low);
         }
     }
     low.iter().filter_map(|low| report(view, low)).collect()
@@ -69,8 +69,8 @@ fn narrowest(view: &View, cell: &Cell) -> Option<u8> {
     lanes.min()
 }
 
-fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'m>>) {
-    let cells = view.gpu_cells(&observed.matrix);
+fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix, all: &mut Vec<Low<'m>>) {
+    let cells = view.gpu_cells(&measured.matrix);
     // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
     let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
     let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
@@ -91,7 +91,7 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'
             let of_gpu = |c: &Cell| c.from == End::Node(gpu) || c.to == End::Node(gpu);
             let usual_rate = median(own.iter().filter(|c| !of_gpu(c)).map(|c| c.rate.gb())).unwrap_or_default();
             let odd = own.iter().zip(&levels).filter(|(c, _)| of_gpu(c));
-            let odd = odd.map(|(c, level)| (observed, usual_rate, *c, 1.0 - level / usual));
+            let odd = odd.map(|(c, level)| (measured, usual_rate, *c, 1.0 - level / usual));
             put(all, class, Some((End::Node(gpu), Role::Any)), odd);
             continue;
         }
@@ -102,7 +102,7 @@ fn judge<'m>(view: &View, at: usize, observed: &'m Observed, all: &mut Vec<Low<'
         let low: Vec<bool> = gaps.iter().map(|gap| *gap > limit).collect();
         for group in blame(&own, &low).into_iter().filter(|g| class.is_some() || g.culprit.is_some()) {
             let usual_rate = median(own.iter().map(|c| c.rate.gb())).unwrap_or_default();
-            let odd = group.cells.iter().filter_map(|i| Some((observed, usual_rate, *own.get(*i)?, *gaps.get(*i)?)));
+            let odd = group.cells.iter().filter_map(|i| Some((measured, usual_rate, *own.get(*i)?, *gaps.get(*i)?)));
             put(all, class, group.culprit, odd);
         }
     }
@@ -113,7 +113,7 @@ fn put<'m>(
     all: &mut Vec<Low<'m>>,
     class: Option<PathClass>,
     culprit: Option<(End, Role)>,
-    odd: impl Iterator<Item = (&'m Observed, f64, Cell, f64)>,
+    odd: impl Iterator<Item = (&'m SourcedMatrix, f64, Cell, f64)>,
 ) {
     let end = |culprit: Option<(End, Role)>| culprit.map(|(end, _)| end);
     match all.iter_mut().find(|l| l.class == class && end(l.culprit) == end(culprit)) {
@@ -147,9 +147,9 @@ fn one_below_all(view: &View, cells: &[Cell], levels: &[f64]) -> Option<(NodeId,
 fn report(view: &View, low: &Low) -> Option<Raised> {
     let Low { class, culprit, odd } = low;
     let of = class.map_or_else(String::new, |class| format!("{class} "));
-    let (observed, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
+    let (measured, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
     let settings = view.settings.uneven_path_class;
-    let mut shown: Vec<*const Observed> =
+    let mut shown: Vec<*const SourcedMatrix> =
         odd.iter().filter(|(.., gap)| *gap >= AGREED).map(|(o, ..)| std::ptr::from_ref(*o)).collect();
     shown.sort_unstable();
     shown.dedup();
@@ -162,10 +162,10 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
             pairs.push(pair);
         }
     }
-    let (kind, subjects, who, mend) = match culprit {
+    let (kind, subjects, who, fix) = match culprit {
         Some((End::Node(id), role)) => {
             let kind = if much { FindingKind::Fault } else { FindingKind::Design };
-            let mend = if class.is_none() {
+            let fix = if class.is_none() {
                 "Its link may be narrower, or it may be on another socket than the others: look at `nvidia-smi topo -m`, \
                  then compare link width under load, clocks, and active NVLinks with those of its peers."
             } else {
@@ -173,16 +173,16 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
                         exchange it with a neighbour to see whether the card or the place is slow."
             };
             let name = view.name(*id);
-            (kind, vec![view.node(*id)], format!("{of}rates {} {name}", role.preposition()), mend)
+            (kind, vec![view.node(*id)], format!("{of}rates {} {name}", role.preposition()), fix)
         }
         _ => {
-            let mend = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
+            let fix = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
             let who = format!("{of}rates between {}", words::pairs(&pairs));
             let subjects = Subject::pairs_of(&pairs);
-            (FindingKind::Measurement, subjects, who, mend)
+            (FindingKind::Measurement, subjects, who, fix)
         }
     };
-    let matrix = &observed.matrix;
+    let matrix = &measured.matrix;
     let of_class = |c: &Cell| c.nodes().is_some_and(|(a, b)| view.class(a, b) == *class);
     let rates = view.gpu_cells(matrix).into_iter().filter(of_class).map(|c| c.rate.gb());
     let most = rates.fold(*usual, f64::max);
@@ -195,15 +195,15 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
             worst.rate.gb()
         ),
         expected: format!("about {usual:.2} GB/s, the median of {of}pairs"),
-        observed: format!(
+        measured: format!(
             "{} {} ({}{})",
             view.arrow(matrix, worst),
             worst.rate,
             matrix.describe(),
-            sureness(observed, worst)
+            sureness(measured, worst)
         ),
         evidence: view.cite(odd.iter().flat_map(|(o, ..)| std::iter::once(&o.origin).chain(&o.also))),
-        mend: mend.to_owned(),
+        fix: fix.to_owned(),
         confirm: confirm::pairs("pairs", &subjects),
         cost: Cost::of_rate(worst.rate.gb() / (1.0 - gap), worst.rate.gb()),
         ..Finding::of(&RULE, kind, if much { Severity::Warning } else { Severity::Info }, Certainty::Possible, subjects)

@@ -101,9 +101,9 @@ fn report(view: &View, culprit: Option<End>, unsteady: &[&Unsteady]) -> Option<R
     let finding = Finding {
         summary: format!("{who} have several levels, up to {} apart", percent(worst.by)),
         expected: format!("one level: samples and allocations within {}", percent(view.settings.unsteady_rate.apart)),
-        observed: format!("{}: {} GB/s ({flag})", run::ends(&worst.cell.work), levels.join(", ")),
+        measured: format!("{}: {} GB/s ({flag})", run::ends(&worst.cell.work), levels.join(", ")),
         evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        mend: "Where a rate hangs on where memory lies, allocate once and keep it, and compare medians of several \
+        fix: "Where a rate hangs on where memory lies, allocate once and keep it, and compare medians of several \
                allocations. If it goes with one GPU, look at its clocks and at who else uses it."
             .to_owned(),
         confirm: confirm::pairs("pairs,pairs-both", &subjects),
@@ -149,7 +149,7 @@ mod tests {
         let found = findings(&with_levels(&[(2, two), (3, two), (4, two)]), run);
         assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
         assert_eq!(found[0].subjects, ["GPU2"]);
-        assert!(found[0].observed.contains("10.00, 12.00 GB/s"), "{}", found[0].observed);
+        assert!(found[0].measured.contains("10.00, 12.00 GB/s"), "{}", found[0].measured);
     }
 
     #[test]

@@ -30,9 +30,9 @@ fn run(view: &View) -> Vec<Raised> {
             words::pairs(&view.names(&odd))
         ),
         expected: "no peer access: NVIDIA supports none over PCIe on GeForce cards of this generation".to_owned(),
-        observed: "the driver says that they can access each other".to_owned(),
+        measured: "the driver says that they can access each other".to_owned(),
         evidence: view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access())),
-        mend: "A changed kernel module does this on purpose; drivers before 525.105 did it by mistake on RTX 40 cards, and the data \
+        fix: "A changed kernel module does this on purpose; drivers before 525.105 did it by mistake on RTX 40 cards, and the data \
                was wrong. Compare data before it is used: CUDA's `simpleP2P` must end in \"Test passed\". With a changed module \
                IOMMU and ACS have to be off and Resizable BAR on."
             .to_owned(),

@@ -8,7 +8,7 @@ use super::{Context, Finding, Settings};
 use peerlane_design::case::Case;
 use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, KernelFacts, P2pStatus};
-use peerlane_machine::machine::{Machine, MachineKind, Observed, Statement};
+use peerlane_machine::machine::{Machine, MachineKind, SourcedMatrix, Statement};
 use peerlane_machine::matrix::{Direction, Matrix, Quantity};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
@@ -199,7 +199,7 @@ impl<'a> View<'a> {
     }
 
     /// The bandwidth matrices with their index.
-    pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a Observed)> + use<'a> {
+    pub(super) fn bandwidths(&self) -> impl Iterator<Item = (usize, &'a SourcedMatrix)> + use<'a> {
         let all = self.machine.matrices.iter().take(MOST_MATRICES).enumerate();
         all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
     }
@@ -211,7 +211,7 @@ impl<'a> View<'a> {
     }
 
     /// The latency matrices.
-    pub(super) fn latencies(&self) -> impl Iterator<Item = &'a Observed> + use<'a> {
+    pub(super) fn latencies(&self) -> impl Iterator<Item = &'a SourcedMatrix> + use<'a> {
         self.machine.matrices.iter().take(MOST_MATRICES).filter(|o| o.matrix.quantity == Quantity::Latency)
     }
 
@@ -331,8 +331,8 @@ impl<'a> View<'a> {
     }
 
     /// Where the numbers of a matrix stand.
-    pub(super) fn cite_matrix(&self, observed: &Observed) -> Vec<String> {
-        self.cite(std::iter::once(&observed.origin).chain(&observed.also))
+    pub(super) fn cite_matrix(&self, measured: &SourcedMatrix) -> Vec<String> {
+        self.cite(std::iter::once(&measured.origin).chain(&measured.also))
     }
 
     /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
@@ -383,10 +383,10 @@ pub(super) fn as_rate(series: &Series, expected: &Expected, number: fn(&Expected
 }
 
 /// How sure the number in a cell is, as the end of a sentence on it; empty where that is not told.
-pub(super) fn sureness(observed: &Observed, cell: &Cell) -> String {
-    let spread = observed.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
+pub(super) fn sureness(measured: &SourcedMatrix, cell: &Cell) -> String {
+    let spread = measured.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
     let bounds = spread.and_then(|s| {
-        let (low, high) = (observed.matrix.unit.rate(s.low)?, observed.matrix.unit.rate(s.high)?);
+        let (low, high) = (measured.matrix.unit.rate(s.low)?, measured.matrix.unit.rate(s.high)?);
         Some((s.n, low.gb(), high.gb()))
     });
     match bounds {
@@ -441,16 +441,16 @@ mod tests {
 
     #[test]
     fn a_measured_number_says_how_sure_it_is() {
-        let mut observed = matrix(&[&[0.0, 12.0], &[11.0, 0.0]]);
+        let mut measured = matrix(&[&[0.0, 12.0], &[11.0, 0.0]]);
         let cell = Cell { i: 0, j: 1, from: End::Host, to: End::Host, rate: Rate::from_gb(12.0) };
-        assert_eq!(sureness(&observed, &cell), "");
+        assert_eq!(sureness(&measured, &cell), "");
         let mut with = |n| {
-            observed.spread = vec![vec![None, Some(Spread { n, low: 11.9, high: 12.15 })], vec![]];
-            sureness(&observed, &cell)
+            measured.spread = vec![vec![None, Some(Spread { n, low: 11.9, high: 12.15 })], vec![]];
+            sureness(&measured, &cell)
         };
         assert_eq!(with(9), "; median of 9 samples, 95 % interval 11.90 to 12.15");
         assert_eq!((with(5), with(1)), ("; median of 5 samples, 11.90 to 12.15".into(), "; one sample".into()));
-        assert_eq!(sureness(&observed, &Cell { i: 1, j: 0, ..cell }), "");
+        assert_eq!(sureness(&measured, &Cell { i: 1, j: 0, ..cell }), "");
     }
 
     #[test]

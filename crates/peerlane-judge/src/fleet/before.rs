@@ -100,8 +100,8 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
         subjects: named,
         summary: format!("{count} numbers are worse than before{by}"),
         expected: format!("what {} has", before.file),
-        observed: format!("{}{more}", seen.join("; ")),
-        mend: "Look at what changed since: driver, BIOS and kernel, a moved card, another program on the machine."
+        measured: format!("{}{more}", seen.join("; ")),
+        fix: "Look at what changed since: driver, BIOS and kernel, a moved card, another program on the machine."
             .to_owned(),
         confirm: "a second run; `peerlane check` on it names links and GPUs".to_owned(),
         cost: worst
@@ -119,9 +119,9 @@ fn note(before: &Node, now: &Node, summary: String, subjects: Vec<Subject>) -> F
         subjects,
         summary: format!("Since {}: {summary}", before.file),
         expected: "no change".to_owned(),
-        observed: summary,
+        measured: summary,
         evidence: vec![format!("{} (peerlane measure)", now.file), format!("{} (peerlane measure)", before.file)],
-        mend: "Nothing.".to_owned(),
+        fix: "Nothing.".to_owned(),
         certainty: Certainty::Certain,
         confirm: "a second run".to_owned(),
         cost: None,

@@ -4,11 +4,11 @@
 //! the rules ([`crate::check`]) say why.
 
 mod before;
-mod odd;
+mod outliers;
 mod read;
 
 pub use before::against;
-pub use odd::{Fleet, Kind, Odd, compare};
+pub use outliers::{Fleet, Kind, Outlier, compare};
 pub use read::{Dictionary, Node};
 
 use peerlane_machine::matrix::{Quantity, Unit};

@@ -6,9 +6,9 @@
 //! Seeds are fixed: the same version gives the same table. Another base seed gives other noise, other differences from
 //! the model, and other machines and places to plant in, so that rules cannot be good at one table only.
 
-mod course;
 mod judge;
 mod plants;
+mod record;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::subject::Subject;
-use peerlane_measure::virtual_machine::Effects;
+use peerlane_measure::simulated_machine::Effects;
 use peerlane_read::catalogue;
 
 /// Relative standard deviation of a sample.
@@ -191,7 +191,7 @@ impl Wanted {
     fn case(&self) -> Option<Case> {
         let text = catalogue::system_text(self.system)?;
         let design = catalogue::read_system(text, self.system).ok()?;
-        let run = course::measure(&design, self.system, text, self.plant.as_ref(), self.seed, Effects::REAL);
+        let run = record::measure(&design, self.system, text, self.plant.as_ref(), self.seed, Effects::REAL);
         Some(judge::judge(&design, &run, self.system, self.plant.as_ref(), self.seed))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::course::USUAL_GPUS;
+use super::record::USUAL_GPUS;
 use peerlane_machine::fabric::{Interconnect, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use peerlane_machine::fault::Fault;
 use peerlane_machine::machine::Machine;

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use super::numbers::{ObservedCurve, ObservedRateRow, ObservedRates, ObservedSeries};
-use super::{Facts, Machine, MachineKind, Observed, Slot, Spread, Statement};
+pub use super::numbers::{MeasuredCurve, MeasuredRateRow, MeasuredRates, MeasuredSeries};
+use super::{Facts, Machine, MachineKind, Slot, SourcedMatrix, Spread, Statement};
 use crate::fabric::{
     CpuList, Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth,
 };
@@ -32,11 +32,11 @@ pub struct MachineDescription {
     /// Path classes between its GPUs and NICs, computed from nodes and links.
     pub classes: Classes,
     /// Numbers seen on it or published of it.
-    pub matrices: Vec<ObservedMatrix>,
+    pub matrices: Vec<MatrixDescription>,
     /// Numbers against message size.
-    pub curves: Vec<ObservedCurve>,
+    pub curves: Vec<MeasuredCurve>,
     /// Published tables of rates with words for rows.
-    pub rates: Vec<ObservedRates>,
+    pub rates: Vec<MeasuredRates>,
     /// Figures that its source states in words.
     pub statements: Vec<Statement>,
     /// Slots of its board, where known.
@@ -69,9 +69,9 @@ impl MachineDescription {
             nodes: fabric.nodes().iter().map(NodeDescription::of).collect(),
             links: fabric.links().iter().map(|link| LinkDescription::of(fabric, link)).collect(),
             classes: Classes::of(fabric),
-            matrices: machine.matrices.iter().map(ObservedMatrix::of).collect(),
-            curves: machine.curves.iter().map(ObservedCurve::of).collect(),
-            rates: machine.rates.iter().map(ObservedRates::of).collect(),
+            matrices: machine.matrices.iter().map(MatrixDescription::of).collect(),
+            curves: machine.curves.iter().map(MeasuredCurve::of).collect(),
+            rates: machine.rates.iter().map(MeasuredRates::of).collect(),
             statements: machine.statements.clone(),
             slots: machine.slots.clone(),
             facts: machine.facts,
@@ -281,7 +281,7 @@ impl Classes {
 
 /// Numbers between rows and columns, with where they stand.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedMatrix {
+pub struct MatrixDescription {
     /// The numbers.
     #[serde(flatten)]
     pub matrix: Matrix,
@@ -295,13 +295,13 @@ pub struct ObservedMatrix {
     pub spread: Vec<Vec<Option<Spread>>>,
 }
 
-impl ObservedMatrix {
-    fn of(observed: &Observed) -> Self {
-        ObservedMatrix {
-            matrix: observed.matrix.clone(),
-            evidence: [origins(std::slice::from_ref(&observed.origin)), origins(&observed.also)].concat().join("; "),
-            published: observed.published,
-            spread: observed.spread.clone(),
+impl MatrixDescription {
+    fn of(measured: &SourcedMatrix) -> Self {
+        MatrixDescription {
+            matrix: measured.matrix.clone(),
+            evidence: [origins(std::slice::from_ref(&measured.origin)), origins(&measured.also)].concat().join("; "),
+            published: measured.published,
+            spread: measured.spread.clone(),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::units::{Bytes, Rate};
 
 /// Numbers against message size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedCurve {
+pub struct MeasuredCurve {
     /// Program or test.
     pub what: String,
     /// Ends by name, where told.
@@ -21,7 +21,7 @@ pub struct ObservedCurve {
     /// Message sizes in bytes.
     pub sizes: Vec<Bytes>,
     /// Columns, each as long as the sizes.
-    pub series: Vec<ObservedSeries>,
+    pub series: Vec<MeasuredSeries>,
     /// Settings that the source prints.
     pub settings: BTreeMap<String, String>,
     /// Where they stand: `file:lines (tool)`.
@@ -30,7 +30,7 @@ pub struct ObservedCurve {
 
 /// One column of a curve.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedSeries {
+pub struct MeasuredSeries {
     /// Its heading.
     pub name: String,
     /// Its unit; a count has none.
@@ -39,10 +39,10 @@ pub struct ObservedSeries {
     pub values: Vec<Option<f64>>,
 }
 
-impl ObservedCurve {
+impl MeasuredCurve {
     pub(super) fn of((curve, origin): &(Curve, Origin)) -> Self {
-        let series = |s: &Series| ObservedSeries { name: s.name.clone(), unit: s.unit, values: s.values.clone() };
-        ObservedCurve {
+        let series = |s: &Series| MeasuredSeries { name: s.name.clone(), unit: s.unit, values: s.values.clone() };
+        MeasuredCurve {
             what: curve.what.clone(),
             ends: curve.ends.clone(),
             sizes: curve.sizes.clone(),
@@ -55,20 +55,20 @@ impl ObservedCurve {
 
 /// A published table of rates with words for rows.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedRates {
+pub struct MeasuredRates {
     /// Headings of the word columns.
     pub word_columns: Vec<String>,
     /// Headings of the rate columns.
     pub rate_columns: Vec<String>,
     /// Rows.
-    pub rows: Vec<ObservedRateRow>,
+    pub rows: Vec<MeasuredRateRow>,
     /// Where they stand: `file:lines (tool)`.
     pub evidence: String,
 }
 
 /// One row of a table of rates.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedRateRow {
+pub struct MeasuredRateRow {
     /// Words, in the order of `word_columns`.
     pub words: Vec<String>,
     /// Rates in GB/s of 10⁹ bytes, in the order of `rate_columns`.
@@ -77,14 +77,14 @@ pub struct ObservedRateRow {
     pub line: u32,
 }
 
-impl ObservedRates {
+impl MeasuredRates {
     pub(super) fn of((table, origin): &(RateTable, Origin)) -> Self {
-        let rows = table.rows.iter().map(|row| ObservedRateRow {
+        let rows = table.rows.iter().map(|row| MeasuredRateRow {
             words: row.words.clone(),
             rates: row.rates.iter().map(|rate| rate.map(Rate::gb)).collect(),
             line: row.line,
         });
-        ObservedRates {
+        MeasuredRates {
             word_columns: table.word_columns.clone(),
             rate_columns: table.rate_columns.clone(),
             rows: rows.collect(),

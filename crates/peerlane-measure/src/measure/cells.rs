@@ -1,6 +1,6 @@
 //! From samples to cells: values in their units, and what is odd about them.
 
-use super::take::{Taken, headline};
+use super::sampling::{Sampled, headline};
 use super::{Failure, Sample, Verdict};
 use crate::plan::{Method, Size, Step, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind};
@@ -47,7 +47,7 @@ fn in_unit(work: &Work, size: Bytes, quantity: Quantity, sample: &[f64]) -> f64 
 pub(super) fn cells(
     index: usize,
     step: &Step,
-    taken: &Taken,
+    taken: &Sampled,
     method: &Method,
     flags: &[Flag],
     between_runs: &dyn Fn(Quantity) -> f64,
@@ -94,7 +94,7 @@ pub fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
 }
 
 /// Of several transfers, each one's rate.
-fn each(step: &Step, taken: &Taken) -> Vec<Estimate> {
+fn each(step: &Step, taken: &Sampled) -> Vec<Estimate> {
     let count = match &step.work {
         Work::Transfers(transfers) if transfers.len() > 1 => transfers.len(),
         _ => 0,

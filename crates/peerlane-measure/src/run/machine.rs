@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Cell, FlagKind, GpuState, Run, RunError, ends, matrices};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts};
-use peerlane_machine::machine::{Machine, Observed};
+use peerlane_machine::machine::{Machine, SourcedMatrix};
 use peerlane_machine::names::list;
 use peerlane_machine::origin::{Origin, Warning};
 use peerlane_read::assemble::assemble;
@@ -36,7 +36,7 @@ impl Run {
             let spread = of.spread(&self.cells);
             let (origin, also) = (origin.clone(), Vec::new());
             let (matrix, published, known_cause) = (of.matrix, false, None);
-            machine.matrices.push(Observed { matrix, origin, also, published, known_cause, spread });
+            machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
         }
         machine.curves.extend(matrices::curves(&self.cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));

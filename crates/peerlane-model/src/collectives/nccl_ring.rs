@@ -16,7 +16,7 @@ use peerlane_read::catalogue::{Parts, vendor_of};
 const ROUNDING: f64 = 1e-3;
 
 /// A way between two GPUs as NCCL sees it.
-struct Way {
+struct NcclPath {
     hops: Vec<Hop>,
     /// GB/s of the slowest hop.
     width: f64,
@@ -59,7 +59,7 @@ fn nvlink_generation(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Option<
     gpus.iter().filter_map(by_part).chain(by_link).max()
 }
 
-fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
+fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<NcclPath> {
     let path = fabric.path(a, b)?;
     let width = path.hops.iter().map(|hop| width(fabric, parts, hop.link)).collect::<Option<Vec<_>>>()?;
     let rank = match path.class {
@@ -71,7 +71,7 @@ fn way(fabric: &Fabric, parts: &Parts, a: NodeId, b: NodeId) -> Option<Way> {
     };
     let through_root = path.class == PathClass::Phb;
     let intel = through_root && vendor_of(fabric, parts, a) == Some(CpuVendor::Intel);
-    Some(Way { width: width.into_iter().fold(f64::INFINITY, f64::min), hops: path.hops, rank, intel })
+    Some(NcclPath { width: width.into_iter().fold(f64::INFINITY, f64::min), hops: path.hops, rank, intel })
 }
 
 /// A link's bandwidth as NCCL counts it, in GB/s; `None` where it is not known, or no NVIDIA GPU has such.
@@ -85,7 +85,7 @@ fn width(fabric: &Fabric, parts: &Parts, link: LinkId) -> Option<f64> {
 struct Search<'s> {
     fabric: &'s Fabric,
     parts: &'s Parts,
-    ways: &'s [Option<Way>],
+    ways: &'s [Option<NcclPath>],
     n: usize,
     speed: f64,
     rank: u8,
@@ -124,7 +124,7 @@ impl Search<'_> {
         None
     }
 
-    fn way(&self, a: usize, b: usize) -> Option<&Way> {
+    fn way(&self, a: usize, b: usize) -> Option<&NcclPath> {
         self.ways.get(a * self.n + b)?.as_ref()
     }
 

@@ -20,7 +20,7 @@ pub use tables::{Cell, MOST_COMPARED, Measurement, Table};
 
 use crate::expectation::Expectation;
 use crate::model::Model;
-use peerlane_machine::machine::{Observed, Statement};
+use peerlane_machine::machine::{SourcedMatrix, Statement};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::origin::Origin;
 
@@ -39,7 +39,7 @@ pub struct Comparison<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum Source<'a> {
     /// A program printed it, or a document, in a matrix.
-    Matrix(&'a Observed),
+    Matrix(&'a SourcedMatrix),
     /// A document says it in words.
     Statement(&'a Statement),
 }
@@ -48,7 +48,7 @@ impl<'a> Source<'a> {
     /// Whether a document states it of the machine; false for a program's own output.
     pub fn published(self) -> bool {
         match self {
-            Source::Matrix(observed) => observed.published,
+            Source::Matrix(measured) => measured.published,
             Source::Statement(_) => true,
         }
     }
@@ -56,7 +56,7 @@ impl<'a> Source<'a> {
     /// File, lines and tool; none of a figure in words, which stands where the machine's description does.
     pub fn origin(self) -> Option<&'a Origin> {
         match self {
-            Source::Matrix(observed) => Some(&observed.origin),
+            Source::Matrix(measured) => Some(&measured.origin),
             Source::Statement(_) => None,
         }
     }
@@ -66,7 +66,7 @@ impl std::fmt::Display for Source<'_> {
     /// `bandwidth.txt:12-17 (nvbandwidth)`, or the words.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Source::Matrix(observed) => observed.origin.fmt(f),
+            Source::Matrix(measured) => measured.origin.fmt(f),
             Source::Statement(statement) => f.write_str(&statement.text),
         }
     }
@@ -192,8 +192,8 @@ impl<'a> Series<'a> {
     pub fn measured(&self, row: usize, col: usize) -> Option<Measurement<'a>> {
         let value = self.matrix.value(row, col)?;
         let (upto, spread) = match self.source {
-            Source::Matrix(observed) => {
-                (value, observed.spread.get(row).and_then(|spread| spread.get(col)).copied().flatten())
+            Source::Matrix(measured) => {
+                (value, measured.spread.get(row).and_then(|spread| spread.get(col)).copied().flatten())
             }
             Source::Statement(statement) => (statement.high, None),
         };

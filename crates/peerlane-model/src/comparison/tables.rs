@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{Comparison, MOST_ENDS, Series, Source};
-use crate::expectation::{Asked, Expected, HOST, ITSELF, Metric, further, usual};
+use crate::expectation::{Expected, HOST, ITSELF, Metric, Requested, further, usual};
 use peerlane_machine::fabric::{Fabric, NodeKind};
 use peerlane_machine::machine::Spread;
 use peerlane_machine::matrix::Quantity;
@@ -150,8 +150,8 @@ fn measured<'c, 'a>(groups: &mut Vec<Group<'c, 'a>>, fabric: &Fabric, series: &'
 }
 
 /// Adds a prediction: to the table of its metric, or as one of its own; unless a table has all of it.
-fn predicted(groups: &mut Vec<Group>, fabric: &Fabric, asked: Asked) {
-    let Asked { metric, rows, cols } = asked;
+fn predicted(groups: &mut Vec<Group>, fabric: &Fabric, asked: Requested) {
+    let Requested { metric, rows, cols } = asked;
     let ends = [&rows, &cols].map(|names| Ends::of(fabric, names));
     let alike = |group: &Group| group.title.is_none() && group.ends == ends && is_same(&group.metric, &metric);
     let has = |all: &[String], some: &[String]| some.iter().all(|name| all.contains(name));

@@ -9,12 +9,12 @@ fn compared<T>(machine: &Machine, look: impl FnOnce(&Comparison) -> T) -> T {
 }
 
 /// A matrix that a program printed.
-fn printed(metric: Metric, rows: &[&str], cols: &[&str], value: f64) -> Observed {
+fn printed(metric: Metric, rows: &[&str], cols: &[&str], value: f64) -> SourcedMatrix {
     let &Metric { quantity, direction, p2p, op, engine, unit, size } = &metric;
     let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     let values = rows.iter().map(|r| cols.iter().map(|c| (r != c).then_some(value)).collect()).collect();
     let (rows, cols, title) = (names(rows), names(cols), String::new());
-    Observed {
+    SourcedMatrix {
         matrix: Matrix { quantity, direction, p2p, op, engine, unit, size, rows, cols, values, title },
         origin: Origin { source: "run.txt".into(), tool: "a test", lines: Some((3, 7)) },
         also: Vec::new(),
@@ -64,7 +64,7 @@ fn all_that_is_predicted_has_a_table_though_nobody_measured() {
 fn a_cell_has_all_that_was_measured_and_the_ratio_of_the_last() {
     let mut machine = system("h200x4-vm").unwrap().unwrap();
     machine.statements.clear();
-    let published = Observed { published: true, ..printed(PAIRS, &["GPU0", "GPU1"], &["GPU0", "GPU1"], 300.0) };
+    let published = SourcedMatrix { published: true, ..printed(PAIRS, &["GPU0", "GPU1"], &["GPU0", "GPU1"], 300.0) };
     let mut own = printed(PAIRS, &["GPU1"], &["GPU0", "GPU2"], 350.0);
     own.spread = vec![vec![Some(Spread { n: 9, low: 349.0, high: 351.0 }), None]];
     machine.matrices = vec![own, published];

@@ -4,7 +4,7 @@
 //! over them; [`crate::solve`] does the rest. `docs/model.md` has the equations, their sources and a worked example.
 
 mod access;
-mod assumed;
+mod assumptions;
 mod defaults;
 mod latency;
 pub mod nccl;
@@ -21,7 +21,7 @@ use std::cell::OnceCell;
 
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::NoPeerAccess;
-pub use assumed::Assume;
+pub use assumptions::Assume;
 pub use latency::Latency;
 use peerlane_machine::fabric::{LinkId, NodeId, PathClass};
 use peerlane_machine::machine::Machine;
@@ -104,7 +104,7 @@ pub struct Route {
 
 /// Rate of one transfer among others.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct SharedRate {
     /// Its rate.
     pub rate: Rate,
     /// What binds it, for people.
@@ -173,7 +173,7 @@ impl<'a> Model<'a> {
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
     /// [`Model::assuming`] had to.
     pub fn assumptions(&self) -> Vec<String> {
-        assumed::sentences(&self.machine.fabric, &self.links, |_| true)
+        assumptions::sentences(&self.machine.fabric, &self.links, |_| true)
     }
 
     /// The same of the links that a route goes over.
@@ -183,7 +183,7 @@ impl<'a> Model<'a> {
             let link = fabric.link(link);
             [(link.a, link.b), (link.b, link.a)].contains(&(hop.from, hop.to))
         };
-        assumed::sentences(fabric, &self.links, |link| route.hops.iter().any(|hop| joins(link, hop)))
+        assumptions::sentences(fabric, &self.links, |link| route.hops.iter().any(|hop| joins(link, hop)))
     }
 
     /// How a transfer runs.
@@ -195,7 +195,7 @@ impl<'a> Model<'a> {
     }
 
     /// Rates of transfers that run at once, in their order. Fails for all if one has no rate.
-    pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<Answer>, ModelError> {
+    pub fn solve(&self, transfers: &[Transfer]) -> Result<Vec<SharedRate>, ModelError> {
         let (planned, rates, bindings) = self.solved(transfers, true)?;
         let answers = planned.into_iter().zip(rates.into_iter().zip(bindings));
         Ok(answers.map(|(planned, (rate, binding))| self.answer(planned, rate, binding)).collect())
@@ -255,7 +255,7 @@ impl<'a> Model<'a> {
     }
 
     /// [`Model::solve`] and [`Model::interval`] at once.
-    pub fn solve_with_interval(&self, transfers: &[Transfer]) -> Result<Vec<(Answer, [Rate; 2])>, ModelError> {
+    pub fn solve_with_interval(&self, transfers: &[Transfer]) -> Result<Vec<(SharedRate, [Rate; 2])>, ModelError> {
         let answers = self.solve(transfers)?;
         let rates: Vec<f64> = answers.iter().map(|a| a.rate.bytes_per_second()).collect();
         Ok(answers.into_iter().zip(self.around(transfers, &rates)?).collect())
@@ -272,7 +272,7 @@ impl<'a> Model<'a> {
         Ok(rates.iter().zip(slow.iter().zip(&fast)).map(around).collect())
     }
 
-    fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> Answer {
+    fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> SharedRate {
         let Planned { route, labels } = planned;
         let (bottleneck, link) = match binding {
             Binding::Resource(r) => {
@@ -283,7 +283,7 @@ impl<'a> Model<'a> {
             Binding::Cap => (route.cap.map_or_else(String::new, |(_, why)| why), None),
             Binding::Nothing => (String::new(), None),
         };
-        Answer { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+        SharedRate { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
     }
 
     fn name_of(&self, link: LinkId) -> String {

@@ -4,7 +4,7 @@
 //! other direction: kernels that read, a request of 16 bytes for each line of 128; all else, what the bidirectional
 //! factor says. Shares and factor are constants of the GPU's part, measured or published.
 
-use super::assumed::{self, Assume, AssumedBundle};
+use super::assumptions::{self, Assume, AssumedBundle};
 use super::defaults::{Known, constant};
 use super::resources::{link_name, part_of};
 use peerlane_machine::fabric::{Fabric, Generation, GpuLink, Interconnect, Link, LinkId, LinkKind, NodeId, NodeKind};
@@ -76,7 +76,7 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume)
         Missing::Generation => {
             let suggested = || {
                 let gpu = gpus(fabric, fabric.link(id)).next().filter(|_| link.interconnect == Interconnect::Nvlink)?;
-                let generations = assumed::nvlink_generations(fabric, gpu)?;
+                let generations = assumptions::nvlink_generations(fabric, gpu)?;
                 let usual = generations[1];
                 let [slow, value, fast] = generations.map(f64::from);
                 let generation = parts.end().of(slow, value, fast) as u8;
@@ -93,7 +93,7 @@ pub(super) fn bundle(fabric: &Fabric, parts: &Parts, id: LinkId, assume: Assume)
         }
         Missing::Links => {
             let one = || {
-                let links = parts.end().of(1.0, 1.0, f64::from(assumed::MOST_LINKS)) as u8;
+                let links = parts.end().of(1.0, 1.0, f64::from(assumptions::MOST_LINKS)) as u8;
                 let bundle = made(GpuLink { links: Some(links), ..link }).ok()?;
                 Some(Bundle { assumed: Some(AssumedBundle::OneLink(link.interconnect)), ..bundle })
             };

@@ -1,7 +1,7 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
 use super::Resource;
-use super::assumed::{self, Assume, AssumedWidth};
+use super::assumptions::{self, Assume, AssumedWidth};
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
@@ -289,7 +289,7 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) -> Car
         LinkKind::Pcie { .. } => {
             let (told, note) = width_under_load(&link.kind, machine.kind);
             let untold = assume != Assume::Nothing && told.raw_rate().is_none();
-            let assumed = untold.then(|| assumed::width(machine, parts, id)).flatten();
+            let assumed = untold.then(|| assumptions::width(machine, parts, id)).flatten();
             let assumed = assumed.filter(|width| width.of_parts || assume == Assume::Usual);
             let width = assumed.map_or(told, |assumed| assumed.width);
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };

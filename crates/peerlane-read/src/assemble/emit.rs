@@ -222,7 +222,7 @@ struct Packages {
 impl Packages {
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
-        let told = SocketsTold::of(all);
+        let told = SocketFacts::of(all);
         for domain in domains {
             let members = domain.devices();
             let cpus = members.iter().find_map(|&d| all.devices[d].cpus.clone());
@@ -326,12 +326,12 @@ fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
 }
 
 /// What the host's facts tell of sockets.
-struct SocketsTold {
+struct SocketFacts {
     sockets: Option<u32>,
     package_of_numa: Vec<(u32, u32)>,
 }
 
-impl SocketsTold {
+impl SocketFacts {
     fn of(all: &Inventory) -> Self {
         let host = &all.host;
         let mut nodes: Vec<u32> = host.numa.iter().filter(|n| has_cpus(n)).map(|n| n.id).collect();
@@ -347,7 +347,7 @@ impl SocketsTold {
             }
             _ => Vec::new(),
         };
-        SocketsTold { sockets: host.sockets, package_of_numa }
+        SocketFacts { sockets: host.sockets, package_of_numa }
     }
 
     /// Whether there is more than one package, or more than one NUMA node that could be one.

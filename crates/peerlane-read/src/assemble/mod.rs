@@ -11,6 +11,7 @@ mod contradictions;
 mod emit;
 mod from_classes;
 mod from_pci;
+mod gaps;
 mod group;
 mod implied_tree;
 mod inventory;
@@ -24,7 +25,6 @@ mod renumber;
 mod skeleton;
 pub mod standing;
 mod unknown;
-mod untold;
 
 pub use places::assume_places;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ use crate::evidence::{Found, Heading, MAX_STATEMENTS};
 use peerlane_machine::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
 use peerlane_machine::fact::{Evidence, Fact, P2pMatrix, P2pStatus};
 use peerlane_machine::machine::reading::Doubted;
-use peerlane_machine::machine::{Contradiction, Machine, MachineKind, Observed};
+use peerlane_machine::machine::{Contradiction, Machine, MachineKind, SourcedMatrix};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::origin::{Origin, Warning};
 
@@ -117,17 +117,17 @@ fn machine(mut cluster: Cluster) -> Machine {
 /// Says that a text shows two runs of a program with other results (before and after a change): their matrices
 /// stand side by side.
 fn measured_again(machine: &Machine) -> Option<Warning> {
-    let mut firsts: Vec<&Observed> = Vec::new();
-    let mut again: Option<(&Observed, &Observed)> = None;
-    for observed in machine.matrices.iter().take(MOST_COMPARED) {
-        let of_one_kind = |f: &&&Observed| {
-            (&f.origin.source, f.origin.tool) == (&observed.origin.source, observed.origin.tool)
-                && group::same_measure(&f.matrix, &observed.matrix)
+    let mut firsts: Vec<&SourcedMatrix> = Vec::new();
+    let mut again: Option<(&SourcedMatrix, &SourcedMatrix)> = None;
+    for measured in machine.matrices.iter().take(MOST_COMPARED) {
+        let of_one_kind = |f: &&&SourcedMatrix| {
+            (&f.origin.source, f.origin.tool) == (&measured.origin.source, measured.origin.tool)
+                && group::same_measure(&f.matrix, &measured.matrix)
         };
         match firsts.iter().find(of_one_kind) {
-            Some(first) if differ(&first.matrix, &observed.matrix) => again = again.or(Some((first, observed))),
+            Some(first) if differ(&first.matrix, &measured.matrix) => again = again.or(Some((first, measured))),
             Some(_) => {}
-            None => firsts.push(observed),
+            None => firsts.push(measured),
         }
     }
     let (first, second) = again?;
@@ -203,7 +203,7 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let fabric = builder.build().map_err(|e| e.to_string())?;
     let (mut fabric, doubted) = standing::without_doubted(fabric).map_err(|e| e.to_string())?;
     if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
-        fabric.set_untold(untold::untold(all, matrix, &nodes));
+        fabric.set_untold(gaps::unstated(all, matrix, &nodes));
     }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
     Ok(Built { fabric, nvlink, wrong, doubted })
@@ -217,7 +217,7 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
                 let twin = machine.matrices.iter_mut().find(|o| o.matrix == *matrix);
                 match twin {
                     Some(twin) => twin.also.push(one.origin.clone()),
-                    None => machine.matrices.push(Observed {
+                    None => machine.matrices.push(SourcedMatrix {
                         matrix: matrix.clone(),
                         origin: one.origin.clone(),
                         also: Vec::new(),

@@ -7,10 +7,10 @@ use peerlane::fabric::NodeKind;
 use peerlane::fault::Fault;
 use peerlane::fault::Planted;
 use peerlane::machine::Machine;
-use peerlane::measure::answer;
+use peerlane::measure::execute;
 use peerlane::plan::{Plan, Scope, Selection};
 use peerlane::run::{Run, Subject};
-use peerlane::virtual_machine::{Effects, VirtualMachine};
+use peerlane::simulated_machine::{Effects, SimulatedMachine};
 
 /// Relative standard deviation of a sample.
 const NOISE: f64 = 0.02;
@@ -71,11 +71,11 @@ impl Maker {
         run.conditions.host = Some(name.to_owned());
         let mut done = BTreeSet::new();
         loop {
-            let mut machine = VirtualMachine::new(&self.machine, Parts::embedded(), &settings)
+            let mut machine = SimulatedMachine::new(&self.machine, Parts::embedded(), &settings)
                 .with_effects(Effects::REAL)
                 .impatient()
                 .taking_over(done.len());
-            let ended = answer(&self.plan, &mut machine, &done, &mut |event| run.apply(event));
+            let ended = execute(&self.plan, &mut machine, &done, &mut |event| run.apply(event));
             let now = run.steps_done();
             if ended.is_ok() || now.len() == done.len() {
                 break;

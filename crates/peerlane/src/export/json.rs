@@ -11,8 +11,8 @@ use peerlane_judge::check::{Finding, Verdict, Waived};
 use peerlane_machine::fabric::{NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 pub use peerlane_machine::machine::description::{
-    Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, NodeDescription,
-    ObservedCurve, ObservedMatrix, ObservedRateRow, ObservedRates, ObservedSeries,
+    Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, MatrixDescription,
+    MeasuredCurve, MeasuredRateRow, MeasuredRates, MeasuredSeries, NodeDescription,
 };
 use peerlane_machine::matrix::{Operation, Quantity, Unit};
 use peerlane_model::comparison::MachineComparison;
@@ -257,7 +257,7 @@ pub struct SystemSummary {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExplanationDocument {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/explanation/1"))]
+    #[schemars(extend("const" = "peerlane/explanation/2"))]
     pub schema: &'static str,
     /// The machine's name.
     pub machine: String,
@@ -286,9 +286,9 @@ pub struct ExplanationDocument {
     /// What was taken to be so in place of links' widths that no source tells.
     pub assumptions: Vec<String>,
     /// What would raise the rate from `a` to `b` alone, the greatest rise first.
-    pub lifts: Vec<peerlane_design::lift::Lift>,
+    pub upgrades: Vec<peerlane_design::upgrades::Upgrade>,
     /// What was measured or published between the two.
-    pub observed: Vec<ObservedCell>,
+    pub measured: Vec<MeasuredCell>,
     /// The ways of RDMA between a GPU and a NIC; null between others.
     pub rdma: Option<RdmaDescription>,
 }
@@ -327,7 +327,7 @@ pub struct ExpectedRate {
 
 /// One number seen or published between two nodes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ObservedCell {
+pub struct MeasuredCell {
     /// What is measured.
     pub quantity: Quantity,
     /// Write or read.
@@ -393,9 +393,9 @@ mod tests {
             subjects: Vec::new(),
             summary: String::new(),
             expected: String::new(),
-            observed: String::new(),
+            measured: String::new(),
             evidence: Vec::new(),
-            mend: String::new(),
+            fix: String::new(),
             certainty: peerlane_judge::check::Certainty::Likely,
             confirm: String::new(),
             cost: None,
@@ -431,9 +431,9 @@ mod tests {
             ("accuracy", schemars::schema_for!(peerlane_judge::accuracy::Accuracy)),
             ("nvml", schemars::schema_for!(peerlane_read::evidence::nvml::Snapshot)),
             ("run", schemars::schema_for!(peerlane_measure::run::Run)),
-            ("simulation", schemars::schema_for!(peerlane_design::simulate::answer::SimulationDocument)),
+            ("simulation", schemars::schema_for!(peerlane_design::simulate::result::SimulationDocument)),
             ("scaling", schemars::schema_for!(peerlane_design::simulate::scaling::ScalingDocument)),
-            ("sweep", schemars::schema_for!(peerlane_design::simulate::answer::SweepDocument)),
+            ("sweep", schemars::schema_for!(peerlane_design::simulate::result::SweepDocument)),
             ("comparison", schemars::schema_for!(peerlane_design::compare::ComparisonDocument)),
             ("selftest", schemars::schema_for!(peerlane_judge::selftest::SelfTest)),
             ("fleet", schemars::schema_for!(peerlane_judge::fleet::Fleet)),

@@ -41,10 +41,10 @@ fn the_odd_cell_of_the_traditional_server_and_its_staging() {
     let all = findings("exxact-traditional");
     let odd = one(&all, "asymmetric-cell");
     assert_eq!((odd.kind, join(&odd.subjects, " ")), (FindingKind::Measurement, "GPU1-GPU2".to_owned()));
-    assert!(odd.observed.contains("GPU1→GPU2 17.07 GB/s and GPU2→GPU1 12.17 GB/s"), "{}", odd.observed);
-    assert!(odd.observed.ends_with("the other SYS pairs have 11.73 to 12.23"), "{}", odd.observed);
+    assert!(odd.measured.contains("GPU1→GPU2 17.07 GB/s and GPU2→GPU1 12.17 GB/s"), "{}", odd.measured);
+    assert!(odd.measured.ends_with("the other SYS pairs have 11.73 to 12.23"), "{}", odd.measured);
     let crossing = one(&all, "crosses-sockets");
-    assert!(crossing.observed.contains("staged in host memory"), "{}", crossing.observed);
+    assert!(crossing.measured.contains("staged in host memory"), "{}", crossing.measured);
     assert_eq!(crossing.subjects.len(), 4);
     assert!(all.iter().all(|f| f.kind != FindingKind::Fault), "{all:#?}");
 }
@@ -55,8 +55,8 @@ fn the_two_m60_are_of_two_boards_on_two_sockets_without_peer_access() {
     assert_eq!(one(&all, "p2p-refused").subjects, ["GPU0-GPU1"]);
     let crossing = one(&all, "crosses-sockets");
     assert!(crossing.summary.ends_with("GPU0 | GPU1, on 2 boards"), "{}", crossing.summary);
-    assert!(crossing.observed.contains("each on a socket of its own"), "{}", crossing.observed);
-    assert!(crossing.observed.contains("peer-to-peer does not work there"), "{}", crossing.observed);
+    assert!(crossing.measured.contains("each on a socket of its own"), "{}", crossing.measured);
+    assert!(crossing.measured.contains("peer-to-peer does not work there"), "{}", crossing.measured);
     let four = findings("az-4x-m60");
     assert!(one(&four, "crosses-sockets").summary.ends_with("GPU0, GPU1 | GPU2, GPU3, on 2 boards"));
     // products of which each is a board of its own

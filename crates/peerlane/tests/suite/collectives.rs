@@ -8,7 +8,7 @@ use peerlane::fabric::NodeKind;
 use peerlane::machine::Machine;
 use peerlane::model::Model;
 use peerlane::place::{Request, place};
-use peerlane::simulate::answer::{Job, SimulationDocument, simulate};
+use peerlane::simulate::result::{Job, SimulationDocument, simulate};
 use peerlane::units::Bytes;
 
 const GIB: u64 = 1 << 30;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use peerlane::assumed::Assumed;
+use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::{Parts, read_system};
 use peerlane::fabric::NodeId;
 use peerlane::matrix::{Engine, Operation};
@@ -380,17 +380,17 @@ fn known_miss(figure: &Figure) -> Option<&'static str> {
         .then_some("Zen 2's root complexes carry less both ways than their ports; by what limit is not known")
 }
 
-struct Told {
+struct Predicted {
     value: f64,
     interval: [f64; 2],
 }
 
-fn told(figure: &Figure) -> Told {
+fn told(figure: &Figure) -> Predicted {
     let machine = read_system(&(figure.system)(), "elsewhere.toml").unwrap();
     of(figure, &Model::new(&machine, Parts::embedded()))
 }
 
-fn of(figure: &Figure, model: &Model) -> Told {
+fn of(figure: &Figure, model: &Model) -> Predicted {
     let at = |name: &str| -> NodeId { model.machine.fabric.find(name).unwrap() };
     let [source, destination] = figure.ends.map(at);
     let engine = if figure.how == How::Kernel { Engine::Sm } else { Engine::Ce };
@@ -403,10 +403,10 @@ fn of(figure: &Figure, model: &Model) -> Told {
     let transfers: Vec<Transfer> = std::iter::once(there).chain(back).collect();
     let answers = model.solve_with_interval(&transfers).unwrap();
     let sum = |end: usize| answers.iter().map(|(_, interval)| interval[end].gb()).sum();
-    Told { value: answers.iter().map(|(answer, _)| answer.rate.gb()).sum(), interval: [sum(0), sum(1)] }
+    Predicted { value: answers.iter().map(|(answer, _)| answer.rate.gb()).sum(), interval: [sum(0), sum(1)] }
 }
 
-fn off(figure: &Figure, told: &Told) -> f64 {
+fn off(figure: &Figure, told: &Predicted) -> f64 {
     let [low, high] = figure.published;
     told.value / ((low + high) / 2.0) - 1.0
 }
@@ -448,11 +448,11 @@ fn what_programs_leave_out_is_assumed() {
         for text in less.into_iter().flatten() {
             let machine = read_system(&text, "elsewhere.toml").unwrap();
             assert!(Model::new(&machine, Parts::embedded()).assumptions().is_empty());
-            let assumed = Assumed::of(&machine, Parts::embedded());
+            let assumed = Assumptions::of(&machine, Parts::embedded());
             let model = assumed.model(Parts::embedded(), Assume::Parts);
             let [low, high] = figure.published;
             // a faster card than the slot counts as far as half
-            let Told { value, interval } = of(figure, &model);
+            let Predicted { value, interval } = of(figure, &model);
             assert!(
                 interval[0] <= high && low <= interval[1],
                 "{} {}: {low} to {high}, {interval:?}\n{text}",
@@ -477,7 +477,7 @@ fn the_page_is_fresh() {
         let fitted = if figure.fitted.is_empty() { String::new() } else { format!("`{}`", figure.fitted) };
         let why = known_miss(figure).map_or(String::new(), |why| format!(" ({why})"));
         let off = 100.0 * off(figure, &told);
-        let Told { value, interval: [least, most] } = told;
+        let Predicted { value, interval: [least, most] } = told;
         writeln!(
             rows,
             "| {} | {a}, {b} | {} | {published} | {value:.1} | {least:.1} to {most:.1} | {off:+.1} %{why} | {fitted} | {} |",

@@ -25,14 +25,14 @@ fn the_sick_are_found_and_no_others() {
     let nodes: Vec<Node> = (0..60).map(node).collect();
     let fleet = compare(&nodes, &dictionary, &Settings::default());
     assert_eq!((fleet.runs, fleet.kinds.len(), fleet.kinds[0].machines), (60, 1, 60));
-    let mut found: Vec<&str> = fleet.odd.iter().map(|odd| odd.machine.as_str()).collect();
+    let mut found: Vec<&str> = fleet.outliers.iter().map(|odd| odd.machine.as_str()).collect();
     found.sort_unstable();
     let sick: Vec<String> = (0..60).filter(|n| is_sick(*n)).map(|n| format!("node{n:02}")).collect();
-    assert_eq!(found, sick, "{:#?}", fleet.odd);
+    assert_eq!(found, sick, "{:#?}", fleet.outliers);
     // GPU2 and GPU3 hang in the third of them
-    let hung = fleet.odd.iter().find(|odd| odd.machine == "node23").unwrap();
+    let hung = fleet.outliers.iter().find(|odd| odd.machine == "node23").unwrap();
     assert_eq!((hung.finding.severity, join(&hung.finding.subjects, " ")), (Severity::Error, "GPU2-GPU3".to_owned()));
-    assert!(hung.finding.observed.contains("hung"), "{}", hung.finding.observed);
+    assert!(hung.finding.measured.contains("hung"), "{}", hung.finding.measured);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn other_machines_are_another_kind_and_few_are_not_compared() {
     let nodes = [read("h200x4-vm", 1), read("exxact-devbox", 1), read("h200x4-vm", 2)];
     let fleet = compare(&nodes, &dictionary, &Settings::default());
     let kinds: Vec<(usize, bool)> = fleet.kinds.iter().map(|k| (k.machines, k.compared)).collect();
-    assert_eq!((kinds, fleet.odd.len()), (vec![(2, false), (1, false)], 0));
+    assert_eq!((kinds, fleet.outliers.len()), (vec![(2, false), (1, false)], 0));
     assert!(Node::read("{}", "n.json", &dictionary).is_err());
 }
 

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use judge::{Judgement, permitted};
 use peerlane::catalogue::{self, Parts};
 use peerlane::fabric::{NodeId, NodeKind};
-use peerlane::infer::{Design, Flow, Group, Hypothesis, Members, Noise, Trial, Way, experiment, flows, most_sets};
+use peerlane::infer::{Design, Flow, FlowKind, Group, Hypothesis, Members, Noise, Trial, experiment, flows, most_sets};
 use peerlane::machine::Machine;
 use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Model, PeerAccess, Transfer};
@@ -34,7 +34,7 @@ struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     /// `None` where the model has no rate for a flow, or a flow is staged, which its model does not do by fixed limits.
-    fn new(machine: &'a Machine, way: Way) -> Option<Self> {
+    fn new(machine: &'a Machine, way: FlowKind) -> Option<Self> {
         let model = Model::new(machine, Parts::embedded());
         let fabric = &machine.fabric;
         let hosts: Vec<NodeId> = fabric.of_kind(NodeKind::Host).collect();
@@ -124,7 +124,7 @@ fn what_can_be_told_of_every_system_is_found() {
     let mut other = BTreeSet::new();
     for name in catalogue::system_names() {
         let machine = catalogue::system(name).unwrap().unwrap();
-        for way in [Way::HostToDevice, Way::DeviceToHost, Way::GpuToGpu] {
+        for way in [FlowKind::HostToDevice, FlowKind::DeviceToHost, FlowKind::GpuToGpu] {
             let Some(oracle) = Oracle::new(&machine, way) else { continue };
             let truth = oracle.truth();
             let sets = permitted(&truth, &mut Random::from_seed(1));

@@ -6,7 +6,7 @@ use peerlane::export::nccl_xml;
 use peerlane::machine::Machine;
 use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
-use peerlane::simulate::answer::{Job, simulate};
+use peerlane::simulate::result::{Job, simulate};
 use peerlane::units::Bytes;
 use peerlane::what_if::{Edit, apply};
 

@@ -6,7 +6,7 @@ use peerlane::fabric::NodeId;
 use peerlane::machine::Machine;
 use peerlane::model::Model;
 use peerlane::model::rdma::{
-    Message, Method, Network, NicPath, RdmaError, Way, describe, loopback, nic_path, nic_paths,
+    Message, Method, Network, NicDirection, NicPath, RdmaError, describe, loopback, nic_path, nic_paths,
 };
 use peerlane::units::{Bytes, Rate, Seconds};
 
@@ -48,16 +48,17 @@ impl Bench {
         }
     }
 
-    fn path(&self, way: Way, method: Method) -> NicPath {
+    fn path(&self, way: NicDirection, method: Method) -> NicPath {
         nic_path(&self.model(), self.memory(method), self.find(&self.nic), way, method).unwrap()
     }
 
-    fn gb(&self, way: Way, method: Method) -> f64 {
+    fn gb(&self, way: NicDirection, method: Method) -> f64 {
         self.path(way, method).rate.gb()
     }
 
     fn message(&self, from: Method, to: Method, network: Network) -> Message {
-        Message::new(self.path(Way::ToNetwork, from), network, self.path(Way::FromNetwork, to)).unwrap()
+        Message::new(self.path(NicDirection::ToNetwork, from), network, self.path(NicDirection::FromNetwork, to))
+            .unwrap()
     }
 
     fn loopback(&self, method: Method) -> (Rate, String) {
@@ -88,7 +89,7 @@ fn rows() -> Vec<Row> {
         let path = bench.path(way, method);
         (path.rate, path.bottleneck)
     };
-    use Way::{FromNetwork, ToNetwork};
+    use NicDirection::{FromNetwork, ToNetwork};
     let mut all = vec![
         row("APEnet+, host memory read, Tylersburg", 2.7, 'F', one(&fermi, ToNetwork, Method::Host)),
         row("APEnet+, Fermi read by NVP2P, Tylersburg", 1.5, 'F', one(&fermi, ToNetwork, Method::Nvp2p)),
@@ -169,7 +170,7 @@ fn the_card_has_what_the_talk_says_of_pcie() {
 /// "1.5-1.6 GB/s cap? GPU memory latency; APEnet+ DMA HW engine (num. out. read req); IOH/ICH".
 #[test]
 fn the_three_hypotheses_for_the_cap() {
-    use Way::ToNetwork;
+    use NicDirection::ToNetwork;
     let fermi = Bench::new("apenet-x56xx", "apenet0");
     let kepler = Bench::new("apenet-i7-plx", "apenet0");
     // I/O hub: it is not on the way below the PLX switch, where the cap stands as well
@@ -260,9 +261,9 @@ fn sums_of_stages_are_latencies_and_times_grow_with_size() {
     {
         let bench = Bench::new(name, nic);
         let model = bench.model();
-        for (method, from) in nic_paths(&model, bench.find("GPU0"), bench.find(nic), Way::ToNetwork) {
+        for (method, from) in nic_paths(&model, bench.find("GPU0"), bench.find(nic), NicDirection::ToNetwork) {
             let Ok(from) = from else { continue };
-            let to = bench.path(Way::FromNetwork, method);
+            let to = bench.path(NicDirection::FromNetwork, method);
             let message = Message::new(from, Network::NEXT, to).unwrap();
             let sum: f64 = message.stages().map(|s| s.time.likely.us()).sum();
             assert!((message.time(Bytes(0)).likely.us() - sum).abs() < 1e-9, "{name} {method}");
@@ -289,7 +290,7 @@ fn the_resources_of_a_path_are_those_that_bind_it() {
     ] {
         let bench = Bench::new(name, nic);
         let model = bench.model();
-        for way in [Way::ToNetwork, Way::FromNetwork] {
+        for way in [NicDirection::ToNetwork, NicDirection::FromNetwork] {
             for (method, path) in nic_paths(&model, bench.find("GPU0"), bench.find(nic), way) {
                 let Ok(path) = path else { continue };
                 let lone = path.demand.uses.iter().map(|(r, per_byte)| model.resources[*r].capacity.gb() / per_byte);
@@ -305,7 +306,8 @@ fn what_cannot_be_is_said() {
     let bench = Bench::new("k20-cx3-snb", "mlx4_0");
     let model = bench.model();
     let (gpu, nic, root) = (bench.find("GPU0"), bench.find("mlx4_0"), bench.find("rc0"));
-    let error = |memory, nic, method| nic_path(&model, memory, nic, Way::ToNetwork, method).unwrap_err().to_string();
+    let error =
+        |memory, nic, method| nic_path(&model, memory, nic, NicDirection::ToNetwork, method).unwrap_err().to_string();
     assert_eq!(
         error(gpu, nic, Method::Nvp2p),
         "no NVP2P between GPU0 and mlx4_0: the card does not speak NVIDIA's protocol, which is not public"
@@ -314,7 +316,8 @@ fn what_cannot_be_is_said() {
     assert!(error(bench.memory(Method::Host), nic, Method::Bar1).contains("take host"));
     assert!(error(gpu, root, Method::Bar1).starts_with("rc0 is no NIC"));
     assert!(error(root, nic, Method::Bar1).starts_with("rc0 is neither a GPU nor host memory"));
-    let (out, back) = (bench.path(Way::ToNetwork, Method::Bar1), bench.path(Way::FromNetwork, Method::Bar1));
+    let (out, back) =
+        (bench.path(NicDirection::ToNetwork, Method::Bar1), bench.path(NicDirection::FromNetwork, Method::Bar1));
     let turned = Message::new(back.clone(), Network::NEXT, out.clone()).unwrap_err();
     assert!(matches!(turned, RdmaError::Ways { .. }), "{turned}");
     for network in [

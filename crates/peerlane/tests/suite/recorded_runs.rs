@@ -76,7 +76,7 @@ fn rules_take_a_run_for_what_it_is() {
         let model = Model::new(&case.machine, Parts::embedded());
         let comparison = Comparison::of(&model);
         let found = check(&Context::of(&case, &comparison));
-        found.into_iter().map(|f| (f.rule, f.observed)).collect::<Vec<_>>()
+        found.into_iter().map(|f| (f.rule, f.measured)).collect::<Vec<_>>()
     };
     assert_eq!(findings(394.0), []);
     // warm-up is no excuse for a program that warms up

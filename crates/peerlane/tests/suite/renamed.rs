@@ -7,11 +7,11 @@ use peerlane::comparison::Comparison;
 use peerlane::fabric::NodeKind;
 use peerlane::fault::{Fault, Planted};
 use peerlane::machine::Machine;
-use peerlane::measure::answer;
+use peerlane::measure::execute;
 use peerlane::model::Model;
 use peerlane::plan::{Plan, Scope, Selection};
 use peerlane::run::{Run, Subject};
-use peerlane::virtual_machine::VirtualMachine;
+use peerlane::simulated_machine::SimulatedMachine;
 
 /// How GPU N is called, and whether the names count up, so that three of them in a row are printed as a range.
 type Scheme = (fn(usize) -> String, bool);
@@ -82,7 +82,7 @@ fn shown(finding: &Finding, words: bool) -> String {
     if words {
         text.push_str(&format!(
             "\n{}\n{}\n{}\n{}",
-            finding.summary, finding.expected, finding.observed, finding.confirm
+            finding.summary, finding.expected, finding.measured, finding.confirm
         ));
     }
     text
@@ -114,8 +114,8 @@ fn measured(machine: &Machine, text: &str, system: &str) -> Option<Run> {
     let mut done = run.steps_done();
     loop {
         let mut executor =
-            VirtualMachine::new(machine, Parts::embedded(), &settings).impatient().taking_over(done.len());
-        let ended = answer(&plan, &mut executor, &done, &mut |event| run.apply(event));
+            SimulatedMachine::new(machine, Parts::embedded(), &settings).impatient().taking_over(done.len());
+        let ended = execute(&plan, &mut executor, &done, &mut |event| run.apply(event));
         let now = run.steps_done();
         if ended.is_ok() || now.len() == done.len() {
             break;

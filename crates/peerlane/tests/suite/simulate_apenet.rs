@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use peerlane::catalogue::{read_system, system_text};
 use peerlane::cluster::{Cluster, Wanted, embedded};
-use peerlane::simulate::answer::{Job, simulate};
+use peerlane::simulate::result::{Job, simulate};
 use peerlane::simulate::scaling::{Scaling, scaling};
 use peerlane::simulate::workload::Workload;
 use peerlane::units::{Bytes, Rate, Seconds};
@@ -156,7 +156,7 @@ fn the_gpu_read_engines_ramp_as_their_windows_do() {
 fn a_message_alone_takes_the_time_of_its_stages_and_engines() {
     use peerlane::catalogue::Parts;
     use peerlane::model::Model;
-    use peerlane::model::rdma::{Message, Method, Network, Way, nic_path};
+    use peerlane::model::rdma::{Message, Method, Network, NicDirection, nic_path};
     for card in ["apenet-plus-v1", "apenet-plus-v2", "apenet-plus", "apenet-plus-rx"] {
         let cluster = pair("apenet-x56xx", card);
         let model = Model::new(&cluster.node, Parts::embedded());
@@ -164,7 +164,8 @@ fn a_message_alone_takes_the_time_of_its_stages_and_engines() {
         let cases = [(HOSTS, "host0", Method::Host), (GPUS, "GPU0", Method::Nvp2p), (STAGED, "GPU0", Method::Staged)];
         for (workload, memory, method) in cases {
             let path = |way| nic_path(&model, find(memory), find("apenet0"), way, method).unwrap();
-            let message = Message::new(path(Way::ToNetwork), Network::NEXT, path(Way::FromNetwork)).unwrap();
+            let message =
+                Message::new(path(NicDirection::ToNetwork), Network::NEXT, path(NicDirection::FromNetwork)).unwrap();
             for size in [1, 100, 4096, 5000, 40_000, 1 << 20, 100_000_001] {
                 let (got, expected) = (time(&cluster, workload, size), message.time(Bytes(size)).likely.seconds());
                 assert!((got / expected - 1.0).abs() < 1e-9, "{card} {method} {size}: {got} is not {expected}");

@@ -85,12 +85,12 @@ fn machine(name: &str) -> Scratch {
     root
 }
 
-fn answers() -> Vec<Answer> {
+fn answers() -> Vec<Output> {
     let smi = format!(
         "$ nvidia-smi -q\n==============NVSMI LOG==============\n\nAttached GPUs : 2\nGPU 00000000:02:00.0\n    Product Name : NVIDIA H100\n    \
          Serial Number : {SERIAL}\n    GPU UUID : {UUID}\nGPU 00000000:03:00.0\n    Product Name : NVIDIA H100\n    Serial Number : 99887766554\n"
     );
-    let answer = |path: &str, command: &str, said: Result<&str, &str>| Answer {
+    let answer = |path: &str, command: &str, said: Result<&str, &str>| Output {
         path: path.to_owned(),
         command: command.to_owned(),
         said: said.map(str::to_owned).map_err(str::to_owned),
@@ -191,7 +191,7 @@ fn the_manifest_tells_what_is_missing_and_nothing_more_is_taken() {
 #[test]
 fn there_is_a_limit_in_all() {
     let mut gathered = Gathered::default();
-    let answer = |n: usize| Answer { path: format!("{n}.txt"), command: n.to_string(), said: Ok("x".repeat(20 << 20)) };
+    let answer = |n: usize| Output { path: format!("{n}.txt"), command: n.to_string(), said: Ok("x".repeat(20 << 20)) };
     gathered.programs(&(0..4).map(answer).collect::<Vec<_>>());
     let (files, manifest) = gathered.finish(0, false);
     assert!(files.size() < MOST + 4096);

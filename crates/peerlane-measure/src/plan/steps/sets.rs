@@ -65,7 +65,7 @@ fn is_shift(set: &[(usize, usize)], n: usize) -> bool {
 
 /// Which way the members of a set go.
 #[derive(Clone, Copy)]
-enum Way {
+enum HostDirection {
     FromHost,
     ToHost,
     /// Every second one from the host, the others to it.
@@ -74,15 +74,15 @@ enum Way {
 }
 
 /// Members of a set with the host, all at once.
-fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, way: Way) -> Step {
+fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, way: HostDirection) -> Step {
     let transfers = members.iter().enumerate().flat_map(|(i, &gpu)| {
         let down = driven("host", &site.gpus[gpu], (engine, Operation::Write));
         match way {
-            Way::FromHost => vec![down],
-            Way::ToHost => vec![down.reversed()],
-            Way::Mixed if i % 2 == 0 => vec![down],
-            Way::Mixed => vec![down.reversed()],
-            Way::Both => both(down),
+            HostDirection::FromHost => vec![down],
+            HostDirection::ToHost => vec![down.reversed()],
+            HostDirection::Mixed if i % 2 == 0 => vec![down],
+            HostDirection::Mixed => vec![down.reversed()],
+            HostDirection::Both => both(down),
         }
     });
     moving(test, transfers.collect(), HOST)
@@ -91,7 +91,7 @@ fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, way
 /// All GPUs from the host, to it, and both ways.
 pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
     let all: Vec<usize> = (0..site.gpus.len()).collect();
-    let ways = [Way::FromHost, Way::ToHost, Way::Both];
+    let ways = [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Both];
     let of = |engine: Engine| ways.map(|way| with_host(site, Test::AllHost, &all, engine, way));
     site.engines().iter().flat_map(|engine| of(*engine)).collect()
 }
@@ -103,8 +103,8 @@ pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
 pub(super) fn subsets(site: &Site<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     for members in chosen_subsets(site.gpus.len()) {
-        for way in [Way::FromHost, Way::ToHost, Way::Mixed, Way::Both] {
-            if !(members.len() == 1 && matches!(way, Way::Mixed)) {
+        for way in [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Mixed, HostDirection::Both] {
+            if !(members.len() == 1 && matches!(way, HostDirection::Mixed)) {
                 steps.push(with_host(site, Test::Subsets, &members, Engine::Ce, way));
             }
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::constants::{Card, GpuMemory, node_part};
 use super::path::{NicPath, nic_path, nic_path_with, nic_paths};
-use super::{Message, Method, Network, RdmaError, ReadEngine, ReceiveEngine, Span, Stage, Way};
+use super::{Message, Method, Network, NicDirection, RdmaError, ReadEngine, ReceiveEngine, Span, Stage};
 use crate::model::Model;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
@@ -41,21 +41,21 @@ pub struct RdmaDescription {
     pub receive_engines: Vec<ReceiveRevision>,
     /// Rates by message size that were measured or published between the two, with what the model expects of messages
     /// that follow each other without a pause.
-    pub observed: Vec<RdmaObserved>,
+    pub measured: Vec<RdmaMeasured>,
 }
 
 /// A measured or published series of rates by message size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct RdmaObserved {
+pub struct RdmaMeasured {
     /// The program, and the column's name: `ib_write_bw, BW average`.
     pub what: String,
     /// Its points.
-    pub points: Vec<RdmaObservedPoint>,
+    pub points: Vec<RdmaMeasuredPoint>,
 }
 
 /// One size of it.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
-pub struct RdmaObservedPoint {
+pub struct RdmaMeasuredPoint {
     /// Bytes of a message.
     pub size: Bytes,
     /// GB/s seen.
@@ -189,10 +189,10 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
     };
     let ways = |way| nic_paths(model, gpu, nic, way).into_iter().map(|(m, path)| method(m, path)).collect();
     let name = |n: NodeId| fabric.node(n).name.clone();
-    let (to_network, from_network) = (ways(Way::ToNetwork), ways(Way::FromNetwork));
+    let (to_network, from_network) = (ways(NicDirection::ToNetwork), ways(NicDirection::FromNetwork));
     let (read_engines, receive_engines) = (read_revisions(model, gpu, nic), receive_revisions(model, nic));
     let between_like_nodes = between(model, gpu, nic);
-    let observed = observed(model, gpu, nic);
+    let measured = measured(model, gpu, nic);
     Some(RdmaDescription {
         gpu: name(gpu),
         nic: name(nic),
@@ -201,18 +201,18 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
         between_like_nodes,
         read_engines,
         receive_engines,
-        observed,
+        measured,
     })
 }
 
 /// The machine's curves whose ends are these two, the first being where the data comes from.
-fn observed(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<RdmaObserved> {
+fn measured(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<RdmaMeasured> {
     let ends = |way| match way {
-        Way::ToNetwork => [gpu, nic],
-        Way::FromNetwork => [nic, gpu],
+        NicDirection::ToNetwork => [gpu, nic],
+        NicDirection::FromNetwork => [nic, gpu],
     };
     let mut all = Vec::new();
-    for way in [Way::ToNetwork, Way::FromNetwork] {
+    for way in [NicDirection::ToNetwork, NicDirection::FromNetwork] {
         let direct = [Method::Nvp2p, Method::Bar1].map(|m| nic_path(model, gpu, nic, way, m).ok());
         let direct: Vec<NicPath> = direct.into_iter().flatten().collect();
         let expected = |size: Bytes| direct.iter().map(|path| path.rate_at(size).gb()).max_by(f64::total_cmp);
@@ -221,11 +221,11 @@ fn observed(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<RdmaObserved> {
             for series in &curve.series {
                 let seen = |(size, value): (&Bytes, &Option<f64>)| {
                     let rate = series.unit?.rate((*value)?)?.gb();
-                    Some(RdmaObservedPoint { size: *size, rate, expected: expected(*size)? })
+                    Some(RdmaMeasuredPoint { size: *size, rate, expected: expected(*size)? })
                 };
-                let points: Vec<RdmaObservedPoint> = curve.sizes.iter().zip(&series.values).filter_map(seen).collect();
+                let points: Vec<RdmaMeasuredPoint> = curve.sizes.iter().zip(&series.values).filter_map(seen).collect();
                 if !points.is_empty() {
-                    all.push(RdmaObserved { what: format!("{}, {}", curve.what, series.name), points });
+                    all.push(RdmaMeasured { what: format!("{}, {}", curve.what, series.name), points });
                 }
             }
         }
@@ -275,8 +275,8 @@ fn stage(stage: &Stage) -> RdmaStage {
 /// Messages from this node to one like it, by every method that both ways offer, and from host memory.
 fn between(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<LikeNodes> {
     let message = |memory: NodeId, method| {
-        let from = nic_path(model, memory, nic, Way::ToNetwork, method).ok()?;
-        let to = nic_path(model, memory, nic, Way::FromNetwork, method).ok()?;
+        let from = nic_path(model, memory, nic, NicDirection::ToNetwork, method).ok()?;
+        let to = nic_path(model, memory, nic, NicDirection::FromNetwork, method).ok()?;
         Message::new(from, Network::NEXT, to).ok()
     };
     let staged = message(gpu, Method::Staged);
@@ -325,7 +325,7 @@ fn read_revisions(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<EngineRevision
     let revision = |engine| {
         let other = Card { read_engine: engine, ..card.clone() };
         let most = other.nvp2p_stream(&memory)?.asymptote();
-        let path = nic_path_with(model, gpu, nic, Way::ToNetwork, Method::Nvp2p, other).ok()?;
+        let path = nic_path_with(model, gpu, nic, NicDirection::ToNetwork, Method::Nvp2p, other).ok()?;
         Some(EngineRevision {
             engine,
             fitted: card.read_engine == engine,
@@ -351,7 +351,7 @@ fn receive_revisions(model: &Model, nic: NodeId) -> Vec<ReceiveRevision> {
     let card = Card::of(node_part(model, nic));
     let Some(known) = card.optimised.as_ref() else { return Vec::new() };
     let Some(host) = model.machine.fabric.nearest_host(nic) else { return Vec::new() };
-    let Ok(path) = nic_path(model, host, nic, Way::FromNetwork, Method::Host) else { return Vec::new() };
+    let Ok(path) = nic_path(model, host, nic, NicDirection::FromNetwork, Method::Host) else { return Vec::new() };
     let links = most_of_links(&path).gb();
     let link = path.limits.iter().find(|l| (l.rate.gb() / links - 1.0).abs() < 1e-9).map(|l| l.what.clone());
     let revision = |engine: ReceiveEngine| {

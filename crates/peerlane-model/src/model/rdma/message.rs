@@ -1,7 +1,7 @@
 //! A message from one memory to another: two ends, and what lies between them.
 
 use super::path::{NicPath, later, nic_path};
-use super::{Method, RdmaError, Span, Stage, Way};
+use super::{Method, NicDirection, RdmaError, Span, Stage};
 use crate::model::Model;
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
@@ -40,7 +40,7 @@ impl Message {
             return Err(RdmaError::Network { gb: rate / 1e9, us: latency * 1e6 });
         }
         match (source.way, destination.way) {
-            (Way::ToNetwork, Way::FromNetwork) => Ok(Message { source, network, destination }),
+            (NicDirection::ToNetwork, NicDirection::FromNetwork) => Ok(Message { source, network, destination }),
             (from, to) => Err(RdmaError::Ways { from, to }),
         }
     }
@@ -107,8 +107,8 @@ impl Message {
 /// The way out and the way in are one transfer, which takes the resources of both; so an engine that works for both is
 /// shared. Fails as [`nic_path`] does.
 pub fn loopback(model: &Model, [from, to]: [(NodeId, Method); 2], nic: NodeId) -> Result<(Rate, String), RdmaError> {
-    let out = nic_path(model, from.0, nic, Way::ToNetwork, from.1)?;
-    let back = nic_path(model, to.0, nic, Way::FromNetwork, to.1)?;
+    let out = nic_path(model, from.0, nic, NicDirection::ToNetwork, from.1)?;
+    let back = nic_path(model, to.0, nic, NicDirection::FromNetwork, to.1)?;
     let mut slowest = if back.rate.bytes_per_second() < out.rate.bytes_per_second() {
         (back.rate, back.bottleneck.clone())
     } else {

@@ -10,15 +10,15 @@
 //! ```
 //! use peerlane_read::catalogue::{Parts, system};
 //! use peerlane_model::model::Model;
-//! use peerlane_model::model::rdma::{Message, Method, Network, Way, nic_path};
+//! use peerlane_model::model::rdma::{Message, Method, Network, NicDirection, nic_path};
 //! use peerlane_machine::units::Bytes;
 //!
 //! let machine = system("quong-node").expect("it is in the catalogue")?;
 //! let model = Model::new(&machine, Parts::embedded());
 //! let find = |name| machine.fabric.find(name).expect("the node has it");
 //! let (gpu, card) = (find("GPU0"), find("apenet0"));
-//! let from = nic_path(&model, gpu, card, Way::ToNetwork, Method::Nvp2p)?;
-//! let to = nic_path(&model, gpu, card, Way::FromNetwork, Method::Nvp2p)?;
+//! let from = nic_path(&model, gpu, card, NicDirection::ToNetwork, Method::Nvp2p)?;
+//! let to = nic_path(&model, gpu, card, NicDirection::FromNetwork, Method::Nvp2p)?;
 //! let message = Message::new(from, Network::NEXT, to)?;
 //! assert!(message.latency().likely.us() < 10.0);
 //! let (short, long) = (message.rate_at(Bytes(512)), message.rate_at(Bytes::from_mib(4)));
@@ -46,7 +46,7 @@ use super::ModelError;
 use peerlane_machine::units::{Rate, Seconds};
 
 pub use describe::{
-    EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMethod, RdmaObserved, RdmaObservedPoint, RdmaPoint,
+    EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint, RdmaMethod, RdmaPoint,
     RdmaStage, ReceiveRevision, Repaid, describe,
 };
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
@@ -82,7 +82,7 @@ impl fmt::Display for Method {
 /// Which way data goes through a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum NicDirection {
     /// From memory to the line: the NIC reads.
     ToNetwork,
     /// From the line to memory: the NIC writes.
@@ -189,8 +189,8 @@ pub enum RdmaError {
     #[error("a message goes from a path to the network to one from the network, not {from:?} to {to:?}")]
     Ways {
         /// The way of the first path.
-        from: Way,
+        from: NicDirection,
         /// The way of the second.
-        to: Way,
+        to: NicDirection,
     },
 }

@@ -2,7 +2,7 @@
 
 use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, node_part, us, whole};
 use super::engine::Stream;
-use super::{Limit, Method, RdmaError, Span, Stage, Way, hook};
+use super::{Limit, Method, NicDirection, RdmaError, Span, Stage, hook};
 use crate::model::route::{self, Planned};
 use crate::model::{Model, ModelError, PeerAccess, Transfer};
 use crate::solve::Demand;
@@ -16,7 +16,7 @@ pub struct NicPath {
     /// The method.
     pub method: Method,
     /// Which way.
-    pub way: Way,
+    pub way: NicDirection,
     /// Rate of a message without end; the least of `limits`.
     pub rate: Rate,
     /// What binds it.
@@ -77,7 +77,12 @@ pub(super) fn later(a: Seconds, b: Seconds) -> Seconds {
 /// Every method between a memory and a NIC: what it gives, or why it is not to be had.
 ///
 /// For a GPU: [`Method::Nvp2p`], [`Method::Bar1`] and [`Method::Staged`]; for host memory [`Method::Host`] alone.
-pub fn nic_paths(model: &Model, memory: NodeId, nic: NodeId, way: Way) -> Vec<(Method, Result<NicPath, RdmaError>)> {
+pub fn nic_paths(
+    model: &Model,
+    memory: NodeId,
+    nic: NodeId,
+    way: NicDirection,
+) -> Vec<(Method, Result<NicPath, RdmaError>)> {
     let of_gpu = [Method::Nvp2p, Method::Bar1, Method::Staged];
     let gpu = model.machine.fabric.node(memory).kind == NodeKind::Gpu;
     let methods = if gpu { &of_gpu[..] } else { &[Method::Host] };
@@ -88,7 +93,13 @@ pub fn nic_paths(model: &Model, memory: NodeId, nic: NodeId, way: Way) -> Vec<(M
 ///
 /// Fails where the nodes are of the wrong kind, where the pair cannot do it (a NIC that does not speak NVIDIA's
 /// protocol), and where a link on the way has no known rate.
-pub fn nic_path(model: &Model, memory: NodeId, nic: NodeId, way: Way, method: Method) -> Result<NicPath, RdmaError> {
+pub fn nic_path(
+    model: &Model,
+    memory: NodeId,
+    nic: NodeId,
+    way: NicDirection,
+    method: Method,
+) -> Result<NicPath, RdmaError> {
     nic_path_with(model, memory, nic, way, method, Card::of(node_part(model, nic)))
 }
 
@@ -97,7 +108,7 @@ pub(super) fn nic_path_with(
     model: &Model,
     memory: NodeId,
     nic: NodeId,
-    way: Way,
+    way: NicDirection,
     method: Method,
     card: Card,
 ) -> Result<NicPath, RdmaError> {
@@ -114,7 +125,7 @@ struct End<'m, 'a> {
     model: &'m Model<'a>,
     memory: NodeId,
     nic: NodeId,
-    way: Way,
+    way: NicDirection,
     method: Method,
     card: Card,
 }
@@ -124,7 +135,7 @@ impl<'m, 'a> End<'m, 'a> {
         model: &'m Model<'a>,
         memory: NodeId,
         nic: NodeId,
-        way: Way,
+        way: NicDirection,
         method: Method,
         card: Card,
     ) -> Result<Self, RdmaError> {
@@ -167,9 +178,9 @@ impl<'m, 'a> End<'m, 'a> {
         GpuMemory::of(node_part(self.model, self.memory))
     }
 
-    /// The route from memory `from` to `to` in the sense of [`Way::ToNetwork`], or back.
+    /// The route from memory `from` to `to` in the sense of [`NicDirection::ToNetwork`], or back.
     fn route(&self, from: NodeId, to: NodeId, engine: Engine) -> Result<Planned, ModelError> {
-        let (source, destination) = if self.way == Way::ToNetwork { (from, to) } else { (to, from) };
+        let (source, destination) = if self.way == NicDirection::ToNetwork { (from, to) } else { (to, from) };
         let peer = PeerAccess::Enabled;
         let transfer = Transfer { source, destination, engine, op: Operation::Write, peer };
         route::plan_by(self.model, &transfer, Some(self.method), true)
@@ -257,12 +268,12 @@ impl<'m, 'a> End<'m, 'a> {
         let packet = whole(self.card.packet.value);
         let packets = |n: &Number| Stream::Packets { packet, each: self.packet_time(n) };
         let streams = match (self.way, self.method) {
-            (Way::FromNetwork, _) => [self.card.receive.as_ref().map(packets), None],
-            (Way::ToNetwork, Method::Nvp2p) => {
+            (NicDirection::FromNetwork, _) => [self.card.receive.as_ref().map(packets), None],
+            (NicDirection::ToNetwork, Method::Nvp2p) => {
                 [self.card.nvp2p_stream(&self.gpu()), self.card.translate.as_ref().map(packets)]
             }
-            (Way::ToNetwork, Method::Bar1) => [hook::bar1_stream(&self.card, &self.gpu()), None],
-            (Way::ToNetwork, Method::Staged | Method::Host) => {
+            (NicDirection::ToNetwork, Method::Bar1) => [hook::bar1_stream(&self.card, &self.gpu()), None],
+            (NicDirection::ToNetwork, Method::Staged | Method::Host) => {
                 [self.card.dma_stream(us(&self.card.host_read), None), None]
             }
         };
@@ -309,7 +320,7 @@ impl<'m, 'a> End<'m, 'a> {
         };
         let mut stages = Vec::new();
         match self.way {
-            Way::ToNetwork => {
+            NicDirection::ToNetwork => {
                 if self.method == Method::Staged {
                     stages.push(memcpy());
                 }
@@ -322,7 +333,7 @@ impl<'m, 'a> End<'m, 'a> {
                 stages.push(stage(format!("{nic} reads {from} memory"), latency.value, latency.why, latency.assumed));
                 stages.extend(hardware);
             }
-            Way::FromNetwork => {
+            NicDirection::FromNetwork => {
                 stages.extend(hardware);
                 stages.extend(translation(false));
                 if let (Some(n), Some(time)) = (&card.receive, packet) {
@@ -355,7 +366,7 @@ impl<'m, 'a> End<'m, 'a> {
         match self.method {
             Method::Nvp2p => all.push("maps all GPU memory, at little cost".to_owned()),
             Method::Bar1 => all.push("maps what the firmware gives BAR1 room for, at a high cost".to_owned()),
-            Method::Staged if self.way == Way::FromNetwork => all.push(
+            Method::Staged if self.way == NicDirection::FromNetwork => all.push(
                 "the copy to the GPU is put in order before what uses it, so that no processor waits for it".to_owned(),
             ),
             Method::Staged | Method::Host => {}
@@ -365,7 +376,7 @@ impl<'m, 'a> End<'m, 'a> {
         let hops = path.map(|p| p.hops).unwrap_or_default();
         let roots: Vec<NodeId> =
             hops.iter().map(|h| h.from).filter(|n| fabric.node(*n).kind == NodeKind::RootComplex).collect();
-        let reads_bar1 = self.method == Method::Bar1 && self.way == Way::ToNetwork;
+        let reads_bar1 = self.method == Method::Bar1 && self.way == NicDirection::ToNetwork;
         if reads_bar1 && roots.iter().any(|r| self.model.nodes[r.index()].engines.peer_reads.is_none()) {
             all.push(
                 "how well the root complex forwards reads between devices is not known; some do it badly".to_owned(),

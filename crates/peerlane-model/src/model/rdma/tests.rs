@@ -101,7 +101,7 @@ fn strange_constants_neither_panic_nor_exceed_a_link() {
                 assert!((0.0..4.0).contains(&rate), "{name} {value}: {rate}");
             }
             let _ = model.solve(&[transfer(&machine, "GPU0", "apenet0")]);
-            let path = nic_path(&model, find("GPU0"), find("apenet0"), Way::ToNetwork, Method::Nvp2p).unwrap();
+            let path = nic_path(&model, find("GPU0"), find("apenet0"), NicDirection::ToNetwork, Method::Nvp2p).unwrap();
             assert!(path.time(Bytes(u64::MAX)).likely.seconds() > 0.0, "{name} {value}");
         }
     }

@@ -7,15 +7,15 @@ use super::super::{Attended, Demand, Turns, Wait};
 
 /// What a class asks for beside uses, with its own resources left out of its burdens.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked<'d> {
+pub(super) struct Constraints<'d> {
     pub burdens: &'d [(u32, f64)],
     pub waits: &'d [Wait],
     pub turns: Option<Turns>,
 }
 
-impl<'d> Asked<'d> {
+impl<'d> Constraints<'d> {
     pub(super) fn of(demand: &'d Demand, burdens: &'d [(u32, f64)]) -> Self {
-        Asked { burdens, waits: &demand.waits, turns: demand.turns }
+        Constraints { burdens, waits: &demand.waits, turns: demand.turns }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -61,7 +61,7 @@ impl Extras {
     }
 
     /// A new class, with the number after the last.
-    pub(super) fn add(&mut self, class: u32, asked: Asked, cap: f64, links: usize) {
+    pub(super) fn add(&mut self, class: u32, asked: Constraints, cap: f64, links: usize) {
         if !asked.burdens.is_empty() && self.burdened.is_empty() {
             self.burdened = vec![Sum::default(); links];
         }
@@ -99,7 +99,7 @@ impl Extras {
         self.waits.get(&class).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn is_same(&self, class: u32, asked: Asked) -> bool {
+    pub(super) fn is_same(&self, class: u32, asked: Constraints) -> bool {
         self.burdens(class) == asked.burdens && self.waits(class) == asked.waits && self.turns(class) == asked.turns
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::ENDLESS;
+use super::UNBOUNDED;
 
 /// From so many uses on, the lists and where they end are far larger than a cache.
 const MANY: usize = 1 << 20;
@@ -91,7 +91,7 @@ impl Lists {
             }
         } else {
             for (len, known) in lens.iter_mut().zip(known) {
-                *len = if *known == ENDLESS { 0 } else { *known };
+                *len = if *known == UNBOUNDED { 0 } else { *known };
             }
         }
         rooms.copy_from_slice(lens);

@@ -26,7 +26,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::problem::LEAST;
 use super::{Demand, Resource, ShareError};
-use extras::{Asked, Extras};
+use extras::{Constraints, Extras};
 use lists::Lists;
 
 /// Relative change of a level that is not passed on: rounding, and below every figure that anyone is shown.
@@ -35,7 +35,7 @@ const SAME: f64 = 1e-13;
 const OVER: f64 = 1e-12;
 
 /// In [`Solver::users`]: a link that holds nothing.
-const ENDLESS: u32 = u32::MAX;
+const UNBOUNDED: u32 = u32::MAX;
 
 /// What holds a class's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ pub struct Solver {
     /// Links of class `c`: `uses[starts[c]..starts[c + 1]]`.
     starts: Vec<usize>,
     uses: Vec<u32>,
-    /// How many classes use a link, with flows or not; [`ENDLESS`] where its capacity is infinite, so that none is noted.
+    /// How many classes use a link, with flows or not; [`UNBOUNDED`] where its capacity is infinite, so that none is noted.
     users: Vec<u32>,
     /// Consumption per byte of each of `uses`; empty while all are 1.
     per_byte: Vec<f64>,
@@ -174,7 +174,7 @@ impl Solver {
             weights: Vec::new(),
             starts: vec![0],
             uses: Vec::new(),
-            users: capacities.iter().map(|c| if c.is_infinite() { ENDLESS } else { 0 }).collect(),
+            users: capacities.iter().map(|c| if c.is_infinite() { UNBOUNDED } else { 0 }).collect(),
             per_byte: Vec::new(),
             lists: Lists::new(capacities.len()),
             listed: Vec::new(),
@@ -226,11 +226,11 @@ impl Solver {
                 _ if !known => return Err(ShareError::Flow(self.classes.len(), "what it burdens makes no sense")),
                 // what it uses and burdens itself, it takes of its own part
                 Some((_, own)) => *own += per_byte,
-                None if self.users[r] == ENDLESS => {}
+                None if self.users[r] == UNBOUNDED => {}
                 None => burdened.push((number(r), per_byte)),
             }
         }
-        self.insert(&own, weight, cap, Asked::of(demand, &burdened))
+        self.insert(&own, weight, cap, Constraints::of(demand, &burdened))
     }
 
     /// The class of flows that use these resources: `(index, consumption per unit of rate)`, consumption positive; a
@@ -240,10 +240,10 @@ impl Solver {
     /// Where a resource does not exist, or a weight, cap or consumption is out of range; the flow's number in the
     /// error is the class's.
     pub fn class(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64) -> Result<u32, ShareError> {
-        self.insert(uses, weight, cap, Asked::default())
+        self.insert(uses, weight, cap, Constraints::default())
     }
 
-    fn insert(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64, asked: Asked) -> Result<u32, ShareError> {
+    fn insert(&mut self, uses: &[(u32, f64)], weight: f64, cap: f64, asked: Constraints) -> Result<u32, ShareError> {
         let class = self.classes.len();
         let usable = |x: f64| x.is_normal() && x > 0.0;
         let refuse = |why| Err(ShareError::Flow(class, why));
@@ -263,7 +263,7 @@ impl Solver {
                 self.forget_uses(first);
                 return refuse("its consumption must be a positive number, also times its weight");
             }
-            if *users == ENDLESS {
+            if *users == UNBOUNDED {
                 continue;
             }
             let before = &self.uses[first..];
@@ -505,7 +505,7 @@ impl Solver {
         self.per_byte.truncate(from);
     }
 
-    fn is_same(&self, class: u32, first: usize, weight: f64, cap: f64, asked: Asked) -> bool {
+    fn is_same(&self, class: u32, first: usize, weight: f64, cap: f64, asked: Constraints) -> bool {
         let known = self.extras.own_cap(class).map_or(self.classes[class as usize].cap, |own| own / weight);
         let range = self.range(class);
         self.weights[class as usize] == weight
@@ -516,7 +516,7 @@ impl Solver {
     }
 
     /// FNV-1a over words, with a last mix; the order of uses counts.
-    fn hash_of(&self, first: usize, weight: f64, cap: f64, asked: Asked) -> u64 {
+    fn hash_of(&self, first: usize, weight: f64, cap: f64, asked: Constraints) -> u64 {
         let per_byte = self.per_byte.get(first..).unwrap_or_default();
         let links = self.uses[first..].iter().map(|l| u64::from(*l));
         let numbers = per_byte.iter().filter(|k| **k != 1.0).chain([&weight, &cap]).map(|k| k.to_bits());

@@ -1,4 +1,4 @@
-//! `[virtual]` and `[[faults]]` of a system file → how a virtual machine of it answers.
+//! `[simulated]` and `[[faults]]` of a system file → how a virtual machine of it answers.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use toml::Spanned;
 
 use super::SystemError;
 use super::fabric::{listed, unknown_node};
-use super::file::{FaultEntry, SystemFile, VirtualEntry};
+use super::file::{FaultEntry, SimulatedEntry, SystemFile};
 use super::source::Source;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fault::{Fault, Planted};
@@ -20,7 +20,7 @@ const MOST_NOISE: f64 = 0.5;
 /// What a file says of its virtual machine. Faults are checked against the design, which they leave as it is.
 pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Planted, SystemError> {
     let mut planted = Planted::default();
-    if let Some(VirtualEntry { noise, seed }) = &system.virtual_machine {
+    if let Some(SimulatedEntry { noise, seed }) = &system.simulated {
         if let Some(noise) = noise {
             if !(0.0..=MOST_NOISE).contains(noise.get_ref()) {
                 let message = format!("`noise` is a share from 0 to {MOST_NOISE}, such as 0.003");
@@ -304,7 +304,7 @@ mod tests {
     fn noise_and_seed_are_read_and_have_defaults() {
         let plain = with("h200x4-vm", "").unwrap().planted;
         assert_eq!(plain, Planted { noise: NOISE, seed: 0, faults: Vec::new() });
-        let set = with("h200x4-vm", "[virtual]\nnoise = 0.02\nseed = 7\n").unwrap().planted;
+        let set = with("h200x4-vm", "[simulated]\nnoise = 0.02\nseed = 7\n").unwrap().planted;
         assert_eq!(set, Planted { noise: 0.02, seed: 7, faults: Vec::new() });
     }
 
@@ -365,7 +365,7 @@ mod tests {
             let place = format!("line {}: ", line + below);
             assert!(said.contains(&place) && said.contains(expected), "{keys}\nwanted '{place}{expected}' in: {said}");
         }
-        let said = with("h200x4-vm", "[virtual]\nnoise = 3.0\n").unwrap_err();
+        let said = with("h200x4-vm", "[simulated]\nnoise = 3.0\n").unwrap_err();
         assert!(said.contains(&format!("line {}: `noise` is a share from 0 to 0.5", line + 1)), "{said}");
     }
 }

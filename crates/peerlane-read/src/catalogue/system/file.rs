@@ -43,8 +43,8 @@ pub(super) struct SystemFile {
     pub(super) rates: Vec<Spanned<RatesEntry>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Spanned<CurveEntry>>,
-    #[serde(rename = "virtual", skip_serializing)]
-    pub(super) virtual_machine: Option<VirtualEntry>,
+    #[serde(alias = "virtual", skip_serializing)]
+    pub(super) simulated: Option<SimulatedEntry>,
     #[serde(default, skip_serializing)]
     pub(super) faults: Vec<Spanned<FaultEntry>>,
 }
@@ -234,10 +234,10 @@ pub(super) struct CurveSeries {
     pub(super) values: Vec<f64>,
 }
 
-/// `[virtual]`: how a virtual machine of it answers.
+/// `[simulated]`: how a simulated machine of it answers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VirtualEntry {
+pub(super) struct SimulatedEntry {
     pub(super) noise: Option<Spanned<f64>>,
     pub(super) seed: Option<u64>,
 }

@@ -9,7 +9,7 @@ mod fabric;
 mod faults;
 mod file;
 mod lanes;
-mod observed;
+mod measured;
 mod source;
 mod widths;
 mod write;
@@ -72,7 +72,7 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
 
     let mut machine = Machine::new(&system.name, kind, fabric);
     machine.assumptions = assumptions::sentences(&system.assumptions, &machine.fabric, parts);
-    observed::add(&system, &source, &mut machine)?;
+    measured::add(&system, &source, &mut machine)?;
     let planted = faults::read(&system, &source, &machine.fabric)?;
     machine.title = system.title;
     machine.source = system.source;

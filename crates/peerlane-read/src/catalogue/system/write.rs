@@ -18,7 +18,7 @@ use peerlane_machine::fabric::{
 };
 use peerlane_machine::fact::{P2pStatus, RateRow, RateTable};
 use peerlane_machine::gap::Gap;
-use peerlane_machine::machine::{Facts, Machine, Observed, Statement};
+use peerlane_machine::machine::{Facts, Machine, SourcedMatrix, Statement};
 use peerlane_machine::matrix::{Matrix, Unit};
 
 /// The machine as the TOML of a system file.
@@ -112,7 +112,7 @@ impl Writer<'_> {
                 .as_ref()
                 .map(|(classes, _)| Topology { matrix: spanned(format!("{}\n", classes.to_topo_text().trim_end())) }),
             p2p: self.peers(),
-            published: machine.matrices.iter().filter_map(|observed| self.matrix(observed)).collect(),
+            published: machine.matrices.iter().filter_map(|measured| self.matrix(measured)).collect(),
             statements: machine.statements.iter().filter_map(|s| self.statement(s)).map(spanned).collect(),
             rates: machine.rates.iter().map(|(table, _)| spanned(rates(table))).collect(),
             curves: machine.curves.iter().map(|(one, _)| spanned(curve(one))).collect(),
@@ -278,8 +278,8 @@ impl Writer<'_> {
         names.iter().all(|n| n == "host" || self.fabric.find(n).is_some())
     }
 
-    fn matrix(&self, observed: &Observed) -> Option<PublishedEntry> {
-        let matrix = &observed.matrix;
+    fn matrix(&self, measured: &SourcedMatrix) -> Option<PublishedEntry> {
+        let matrix = &measured.matrix;
         let Matrix { rows, cols, .. } = matrix;
         if !self.known(rows) || !self.known(cols) || rows.is_empty() || cols.is_empty() {
             return None;
@@ -304,7 +304,7 @@ impl Writer<'_> {
             unit: matrix.unit,
             size: matrix.size.map(|size| size.0),
             title: matrix.title.clone(),
-            known_cause: observed.known_cause.clone(),
+            known_cause: measured.known_cause.clone(),
             rows: named(rows),
             cols: named(cols),
             matrix: spanned(text),

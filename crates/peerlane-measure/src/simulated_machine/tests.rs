@@ -20,8 +20,8 @@ fn four_h200() -> Machine {
     system("h200x4-vm").unwrap().unwrap()
 }
 
-fn virtual_machine(machine: &Machine, settings: &Planted) -> VirtualMachine<'static> {
-    VirtualMachine::new(machine, Parts::embedded(), settings)
+fn virtual_machine(machine: &Machine, settings: &Planted) -> SimulatedMachine<'static> {
+    SimulatedMachine::new(machine, Parts::embedded(), settings)
 }
 
 fn step(work: Work, size: Size) -> Step {
@@ -48,7 +48,7 @@ fn driver(from: &str, to: &str) -> Transfer {
 }
 
 /// The first sample of each step, all at once.
-fn first(executor: &mut VirtualMachine, steps: &[&Step], allocation: usize) -> Result<Vec<Sample>, Failure> {
+fn first(executor: &mut SimulatedMachine, steps: &[&Step], allocation: usize) -> Result<Vec<Sample>, Failure> {
     executor.prepare(steps, &Method::default(), allocation)?;
     Ok(executor.sample(1)?.into_iter().map(|mut samples| samples.remove(0)).collect())
 }

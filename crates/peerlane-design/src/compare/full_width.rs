@@ -14,7 +14,7 @@ use peerlane_model::model::Model;
 
 /// The design with its GPUs' links as wide as slots and parts allow.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Remedy {
+pub struct FullWidth {
     /// What is done, in words: `GPU0–GPU5 at x8`.
     pub what: String,
     /// The same as edits for `--what-if`.
@@ -28,7 +28,7 @@ pub struct Remedy {
 }
 
 /// Widens what is narrower than it could be; `None` where nothing is, or the lanes are not there after all.
-pub(super) fn remedy(model: &Model) -> Option<Remedy> {
+pub(super) fn full_width(model: &Model) -> Option<FullWidth> {
     let fabric = &model.machine.fabric;
     let mut by_lanes: Vec<(u8, Vec<&str>)> = Vec::new();
     let mut edits = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn remedy(model: &Model) -> Option<Remedy> {
     let model = Model::new(&machine, model.parts);
     let flows = Flows::new(&model, Engine::Ce);
     let words: Vec<String> = by_lanes.iter().map(|(lanes, names)| format!("{} at x{lanes}", ranges(names))).collect();
-    Some(Remedy {
+    Some(FullWidth {
         what: words.join(" and "),
         edits: edits.iter().map(Edit::to_string).collect(),
         worst_pair: pairs::one_way(&flows).map(|alone| alone.worst.rate),

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::take::{Effort, Taken, allocations, take};
+use super::sampling::{Effort, Sampled, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
 use crate::plan::{Plan, Step, Test, Work};
 use crate::run::{Event, Flag, FlagKind, GpuState};
@@ -34,7 +34,7 @@ const NAMED: usize = 3;
 /// A step that fails has a cell that says so. Ends early where twice the budget is over, and where the executor can do
 /// nothing more; the steps that ran when it was spoilt have their cells by then, and other steps of their round may
 /// have none.
-pub fn answer(
+pub fn execute(
     plan: &Plan,
     executor: &mut dyn Executor,
     done: &BTreeSet<usize>,
@@ -160,7 +160,7 @@ impl Running<'_> {
             }
         }
         // what a control finds broken is broken, whatever comes after
-        let corrupt = |taken: &Taken| match &taken.verdict {
+        let corrupt = |taken: &Sampled| match &taken.verdict {
             Verdict::Corrupt(how) => Some(Flag::new(FlagKind::Corrupt, how)),
             _ => None,
         };
@@ -210,7 +210,7 @@ impl Running<'_> {
         self.one_by_one(items, time, &format!("beside others it failed: {failure}"))
     }
 
-    fn take(&mut self, items: &[Item<'_>], effort: Effort) -> Result<Vec<Taken>, Failure> {
+    fn take(&mut self, items: &[Item<'_>], effort: Effort) -> Result<Vec<Sampled>, Failure> {
         let steps: Vec<&Step> = items.iter().map(|item| item.1).collect();
         take(self.executor, &steps, &self.plan.method, effort)
     }
@@ -223,7 +223,7 @@ impl Running<'_> {
     }
 
     /// Tells what was measured, with the state of the GPUs that took part.
-    fn tell_of(&mut self, items: &[Item<'_>], taken: &[Taken], flags: &[Vec<Flag>]) {
+    fn tell_of(&mut self, items: &[Item<'_>], taken: &[Sampled], flags: &[Vec<Flag>]) {
         let now = self.executor.now().seconds();
         if now - self.looked >= LOOK_EVERY {
             self.states = self.executor.states();

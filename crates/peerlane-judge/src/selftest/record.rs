@@ -4,10 +4,10 @@ use super::plants::Plant;
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fault::Planted;
 use peerlane_machine::machine::Machine;
-use peerlane_measure::measure::answer;
+use peerlane_measure::measure::execute;
 use peerlane_measure::plan::{Plan, Scope, Selection};
 use peerlane_measure::run::{Run, Subject};
-use peerlane_measure::virtual_machine::{Effects, VirtualMachine};
+use peerlane_measure::simulated_machine::{Effects, SimulatedMachine};
 use peerlane_read::catalogue::Parts;
 
 /// Machines with more GPUs are asked the quick plan: pairs grow with the square.
@@ -43,11 +43,11 @@ pub(super) fn measure(
     let mut run = Run::new(design, subject, plan.clone());
     let mut done = run.steps_done();
     loop {
-        let mut machine = VirtualMachine::new(design, Parts::embedded(), &settings)
+        let mut machine = SimulatedMachine::new(design, Parts::embedded(), &settings)
             .with_effects(effects)
             .impatient()
             .taking_over(done.len());
-        let ended = answer(&plan, &mut machine, &done, &mut |event| run.apply(event));
+        let ended = execute(&plan, &mut machine, &done, &mut |event| run.apply(event));
         let now = run.steps_done();
         // a failed executor answers the step that it failed in, so that this ends
         if ended.is_ok() || now.len() == done.len() {

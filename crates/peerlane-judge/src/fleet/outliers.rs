@@ -35,14 +35,14 @@ const LISTED: usize = 6;
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fleet {
     /// Names this format.
-    #[schemars(extend("const" = "peerlane/fleet/1"))]
+    #[schemars(extend("const" = "peerlane/fleet/2"))]
     pub schema: &'static str,
     /// Runs that were compared.
     pub runs: usize,
     /// The kinds of machines, the most common first.
     pub kinds: Vec<Kind>,
     /// The odd ones, the worst first.
-    pub odd: Vec<Odd>,
+    pub outliers: Vec<Outlier>,
 }
 
 /// Machines with the same GPUs, NICs and path classes.
@@ -64,7 +64,7 @@ pub struct Kind {
 
 /// A machine that differs from the others of its kind.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Odd {
+pub struct Outlier {
     /// Its name.
     pub machine: String,
     /// Its run.
@@ -91,7 +91,7 @@ pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> 
     nodes.iter().for_each(|node| by_kind.entry(&node.kind).or_default().push(node));
     let mut groups: Vec<Vec<&Node>> = by_kind.into_values().collect();
     groups.sort_by_key(|members| std::cmp::Reverse(members.len()));
-    let mut fleet = Fleet { schema: "peerlane/fleet/1", runs: nodes.len(), kinds: Vec::new(), odd: Vec::new() };
+    let mut fleet = Fleet { schema: "peerlane/fleet/2", runs: nodes.len(), kinds: Vec::new(), outliers: Vec::new() };
     for members in &groups {
         let Some(first) = members.first() else { continue };
         let compared = members.len() >= FEWEST;
@@ -105,12 +105,12 @@ pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> 
             spread: usual.deviations.values().copied().fold(0.0, f64::max),
         });
         if compared {
-            fleet.odd.extend(members.iter().filter_map(|node| usual.judge(node, &known, settings)));
+            fleet.outliers.extend(members.iter().filter_map(|node| usual.judge(node, &known, settings)));
         }
-        fleet.odd.extend(fewer_gpus(members, &groups));
+        fleet.outliers.extend(fewer_gpus(members, &groups));
     }
-    fleet.odd.sort_by(|a, b| {
-        let cost = |o: &Odd| o.finding.cost.map_or(1.0, |c| c.share);
+    fleet.outliers.sort_by(|a, b| {
+        let cost = |o: &Outlier| o.finding.cost.map_or(1.0, |c| c.share);
         b.finding.severity.cmp(&a.finding.severity).then(cost(b).total_cmp(&cost(a))).then(a.file.cmp(&b.file))
     });
     fleet
@@ -153,7 +153,7 @@ impl Usual {
         Usual { medians, deviations, machines: members.len() }
     }
 
-    fn judge(&self, node: &Node, known: &HashMap<u64, What>, settings: &Settings) -> Option<Odd> {
+    fn judge(&self, node: &Node, known: &HashMap<u64, What>, settings: &Settings) -> Option<Outlier> {
         let limits = settings.fleet;
         let mut off: Vec<Off> = Vec::new();
         let mut missing: Vec<(&What, FlagKind)> = Vec::new();
@@ -180,7 +180,7 @@ impl Usual {
         counts.then(|| self.report(node, off, &missing))
     }
 
-    fn report(&self, node: &Node, mut off: Vec<Off>, missing: &[(&What, FlagKind)]) -> Odd {
+    fn report(&self, node: &Node, mut off: Vec<Off>, missing: &[(&What, FlagKind)]) -> Outlier {
         off.sort_by(|a, b| b.worse.total_cmp(&a.worse));
         let worst = off.first();
         let all = off.iter().map(|o| o.what).chain(missing.iter().map(|(what, _)| *what));
@@ -218,10 +218,9 @@ impl Usual {
                 || "what the others do".to_owned(),
                 |o| format!("{} about {:.2} {}, the median", o.what.describe(), o.usual, o.what.unit.name()),
             ),
-            observed: format!("{}{more}", seen.join("; ")),
+            measured: format!("{}{more}", seen.join("; ")),
             evidence: vec![format!("{} (peerlane measure)", node.file)],
-            mend: "See what the rules say of this run, and exchange the card or its slot with a neighbour's."
-                .to_owned(),
+            fix: "See what the rules say of this run, and exchange the card or its slot with a neighbour's.".to_owned(),
             certainty: if worst.is_none_or(|o| o.deviations > 10.0) { Certainty::Certain } else { Certainty::Likely },
             confirm: format!("`peerlane check {}`, and a second run on the machine", node.file),
             cost: worst
@@ -229,19 +228,19 @@ impl Usual {
                 .and_then(|o| Cost::of_rate(o.what.unit.rate(o.usual)?.gb(), o.what.unit.rate(o.value)?.gb())),
             subjects: named,
         };
-        Odd { machine: node.name.clone(), file: node.file.clone(), numbers, finding }
+        Outlier { machine: node.name.clone(), file: node.file.clone(), numbers, finding }
     }
 }
 
 /// Machines of a rare kind that have fewer GPUs of the same product than a far more common one.
-fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Odd> {
+fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Outlier> {
     let Some(first) = members.first().filter(|n| !n.products.is_empty()) else { return Vec::new() };
     let usual = groups.iter().filter_map(|g| Some((g.first()?, g.len()))).find(|(other, n)| {
         other.products == first.products && other.gpus > first.gpus && *n >= FEWEST.max(MORE * members.len())
     });
     let Some((usual, others)) = usual else { return Vec::new() };
     let odd = |node: &&Node| {
-        Odd {
+        Outlier {
         machine: node.name.clone(),
         file: node.file.clone(),
         numbers: 0,
@@ -252,9 +251,9 @@ fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Odd> {
             subjects: vec![Subject::Machine(node.name.clone())],
             summary: format!("{}: {} GPUs where {others} machines with such GPUs have {}", node.name, node.gpus, usual.gpus),
             expected: format!("{} GPUs", usual.gpus),
-            observed: format!("{} GPUs", node.gpus),
+            measured: format!("{} GPUs", node.gpus),
             evidence: vec![format!("{} (peerlane measure)", node.file)],
-            mend: "If it is not another allocation of a virtual machine, see the kernel log for Xid 79, and `lspci` for the \
+            fix: "If it is not another allocation of a virtual machine, see the kernel log for Xid 79, and `lspci` for the \
                    card that is missing."
                 .to_owned(),
             certainty: Certainty::Possible,

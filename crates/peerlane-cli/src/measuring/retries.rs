@@ -14,7 +14,7 @@ const MOST_RESTARTS: usize = 16;
 const ENOUGH: usize = 2;
 
 /// A way that data takes: from, to, and how.
-type Way = (String, String, Via);
+type Path = (String, String, Via);
 
 /// A round that was cut short: the worker hung, died or gave up.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Accident {
 }
 
 /// A plan on its way.
-pub(crate) struct Course {
+pub(crate) struct Remaining {
     /// The plan, whose rounds may be divided further: that leaves the numbers of its steps as they are.
     plan: Plan,
     /// Steps that are answered or given up.
@@ -38,7 +38,7 @@ pub(crate) struct Course {
     /// GPUs of the failed steps that at most two took part in.
     failed: Vec<BTreeSet<String>>,
     /// How often each way was seen to fail.
-    ways: BTreeMap<Way, usize>,
+    ways: BTreeMap<Path, usize>,
     /// GPUs that are not worth trying.
     lost: BTreeSet<String>,
     accidents: usize,
@@ -46,10 +46,10 @@ pub(crate) struct Course {
     nowhere: usize,
 }
 
-impl Course {
+impl Remaining {
     /// A plan, of which some steps are done.
     pub(crate) fn new(plan: Plan, done: BTreeSet<usize>) -> Self {
-        Course {
+        Remaining {
             plan,
             done,
             failed: Vec::new(),
@@ -189,8 +189,8 @@ impl Course {
     }
 
     /// Gives up a way that failed often enough, itself or it and its way back.
-    fn bar(&mut self, way: &Way, kind: FlagKind, why: &str) -> Vec<Cell> {
-        let failures = |way: &Way| self.ways.get(way).copied().unwrap_or_default();
+    fn bar(&mut self, way: &Path, kind: FlagKind, why: &str) -> Vec<Cell> {
+        let failures = |way: &Path| self.ways.get(way).copied().unwrap_or_default();
         let (own, others) = (failures(way), failures(&back(way)));
         if own == 0 || own + others < ENOUGH {
             return Vec::new();
@@ -205,7 +205,7 @@ impl Course {
 
     /// Gives steps that go a way on which one failed, there or back, rounds of their own, so that they harm no others.
     fn set_apart(&mut self) {
-        let failed = |way: &Way| self.ways.contains_key(way) || self.ways.contains_key(&back(way));
+        let failed = |way: &Path| self.ways.contains_key(way) || self.ways.contains_key(&back(way));
         let mut rounds: Vec<Vec<Step>> = Vec::new();
         for round in std::mem::take(&mut self.plan.rounds) {
             let mut together = false;
@@ -242,12 +242,12 @@ fn with(gpu: &str, gpus: &BTreeSet<String>) -> String {
 }
 
 /// The same way from its other end.
-fn back((from, to, via): &Way) -> Way {
+fn back((from, to, via): &Path) -> Path {
     (to.clone(), from.clone(), *via)
 }
 
 /// Which ways the data of a step takes. A collective's are its own choice, unless only two take part.
-fn ways(work: &Work) -> Vec<Way> {
+fn ways(work: &Work) -> Vec<Path> {
     let way = |from: &str, to: &str| (from.to_owned(), to.to_owned(), Via::Direct);
     let of = |t: &Transfer| (t.source.clone(), t.destination.clone(), t.via);
     match work {
@@ -274,10 +274,10 @@ mod tests {
         Step { test: Test::Pairs, work, size: Size::UpTo(Bytes(64)) }
     }
 
-    fn course(rounds: &[&[(&str, &str)]]) -> Course {
+    fn course(rounds: &[&[(&str, &str)]]) -> Remaining {
         let round = |pairs: &&[(&str, &str)]| pairs.iter().map(|(a, b)| step(a, b)).collect();
         let plan = Plan { method: Method::default(), rounds: rounds.iter().map(round).collect(), skipped: Vec::new() };
-        Course::new(plan, BTreeSet::new())
+        Remaining::new(plan, BTreeSet::new())
     }
 
     fn hung(round: usize) -> Accident {

@@ -1,4 +1,4 @@
-//! What would lift a transfer: changes of the design that raise its rate, each found by solving the changed design.
+//! What would raise the rate of a transfer: changes of the design that raise its rate, each found by solving the changed design.
 //!
 //! A change is tried where the path is tightest: a wider or later link, a place below the same switch or socket, peer
 //! access, NVLink bricks that lie idle. What parts cannot do ([`crate::what_if`]) is not proposed; where a switch
@@ -24,7 +24,7 @@ const UPLINK: u8 = 16;
 
 /// A change that raises a transfer's rate.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Lift {
+pub struct Upgrade {
     /// What is done, in words.
     pub what: String,
     /// The same as edits for `--what-if`, in order.
@@ -45,15 +45,15 @@ struct Candidate {
 
 /// The changes that raise the rate of a lone transfer by more than 1 %, the greatest rise first, at most four. Empty where
 /// its rate is not known, or where no change is known to raise it.
-pub fn lifts(model: &Model, transfer: &Transfer) -> Vec<Lift> {
+pub fn upgrades(model: &Model, transfer: &Transfer) -> Vec<Upgrade> {
     let (Ok(route), Ok(answers)) = (model.route(transfer), model.solve(&[*transfer])) else { return Vec::new() };
     let Some(base) = answers.first().map(|a| a.rate.gb()).filter(|r| *r > 0.0) else { return Vec::new() };
     let seeking = Seeking { model, transfer, route: &route };
-    let mut found: Vec<Lift> = Vec::new();
+    let mut found: Vec<Upgrade> = Vec::new();
     for candidate in seeking.candidates(answers.first().and_then(|a| a.link)) {
-        let Some(lift) = seeking.tried(candidate, base) else { continue };
-        if !found.iter().any(|l| l.what == lift.what) {
-            found.push(lift);
+        let Some(upgrade) = seeking.tried(candidate, base) else { continue };
+        if !found.iter().any(|l| l.what == upgrade.what) {
+            found.push(upgrade);
         }
     }
     // of two that do the same, the one that changes less
@@ -78,7 +78,7 @@ impl Seeking<'_, '_> {
     }
 
     /// Solves the changed design; `None` where it cannot be built or does not help.
-    fn tried(&self, mut candidate: Candidate, base: f64) -> Option<Lift> {
+    fn tried(&self, mut candidate: Candidate, base: f64) -> Option<Upgrade> {
         let Model { machine, parts, .. } = self.model;
         let changed = loop {
             match apply(machine, &candidate.edits, parts) {
@@ -103,7 +103,7 @@ impl Seeking<'_, '_> {
         let answer = Model::new(&changed, parts).solve(&[transfer]).ok()?.into_iter().next()?;
         let rate = answer.rate.gb();
         let edits = candidate.edits.iter().map(Edit::to_string).collect();
-        (rate > base * WORTH).then(|| Lift {
+        (rate > base * WORTH).then(|| Upgrade {
             what: candidate.what,
             edits,
             rate,
@@ -339,7 +339,7 @@ mod tests {
     use peerlane_model::model::PeerAccess;
     use peerlane_read::catalogue::{Parts, system};
 
-    fn found(machine: &Machine, from: &str, to: &str) -> Vec<Lift> {
+    fn found(machine: &Machine, from: &str, to: &str) -> Vec<Upgrade> {
         let find = |name: &str| machine.fabric.find(name).unwrap();
         let transfer = Transfer {
             source: find(from),
@@ -348,15 +348,15 @@ mod tests {
             op: Operation::Write,
             peer: PeerAccess::Enabled,
         };
-        lifts(&Model::new(machine, Parts::embedded()), &transfer)
+        upgrades(&Model::new(machine, Parts::embedded()), &transfer)
     }
 
-    fn of(system_name: &str, from: &str, to: &str) -> Vec<Lift> {
+    fn of(system_name: &str, from: &str, to: &str) -> Vec<Upgrade> {
         let machine = system(system_name).unwrap().unwrap();
-        let lifts = found(&machine, from, to);
-        for lift in &lifts {
+        let upgrades = found(&machine, from, to);
+        for upgrade in &upgrades {
             // what is promised is what the edits give
-            let edits: Vec<Edit> = lift.edits.iter().map(|e| e.parse().unwrap()).collect();
+            let edits: Vec<Edit> = upgrade.edits.iter().map(|e| e.parse().unwrap()).collect();
             let changed = apply(&machine, &edits, Parts::embedded()).unwrap();
             let find = |name: &str| changed.fabric.find(name).unwrap();
             let transfer = Transfer {
@@ -367,15 +367,15 @@ mod tests {
                 peer: PeerAccess::Enabled,
             };
             let rate = Model::new(&changed, Parts::embedded()).solve(&[transfer]).unwrap()[0].rate.gb();
-            assert_eq!(rate, lift.rate, "{lift:?}");
-            assert!(lift.factor > WORTH);
+            assert_eq!(rate, upgrade.rate, "{upgrade:?}");
+            assert!(upgrade.factor > WORTH);
         }
-        assert!(lifts.windows(2).all(|w| w[0].rate >= w[1].rate));
-        lifts
+        assert!(upgrades.windows(2).all(|w| w[0].rate >= w[1].rate));
+        upgrades
     }
 
-    fn edits(lifts: &[Lift]) -> Vec<String> {
-        lifts.iter().map(|l| l.edits.join(" ")).collect()
+    fn edits(upgrades: &[Upgrade]) -> Vec<String> {
+        upgrades.iter().map(|l| l.edits.join(" ")).collect()
     }
 
     #[test]
@@ -389,17 +389,20 @@ mod tests {
 
     #[test]
     fn a_root_complex_is_lifted_by_a_switch_that_has_the_lanes() {
-        let lifts = of("exxact-devbox", "GPU0", "GPU2");
-        assert_eq!(edits(&lifts), ["GPU2.at=plx0 plx0.part=pex8780"]);
-        assert!(lifts[0].what.contains("GPU2 below plx0, GPU0's switch, plx0 a PEX 8780 with 80 lanes"), "{lifts:?}");
+        let upgrades = of("exxact-devbox", "GPU0", "GPU2");
+        assert_eq!(edits(&upgrades), ["GPU2.at=plx0 plx0.part=pex8780"]);
+        assert!(
+            upgrades[0].what.contains("GPU2 below plx0, GPU0's switch, plx0 a PEX 8780 with 80 lanes"),
+            "{upgrades:?}"
+        );
         let new = of("exxact-traditional", "GPU0", "GPU1");
         assert_eq!(edits(&new), ["switch0=pex8747 switch0.at=rc0 3.0 x16 GPU0.at=switch0 GPU1.at=switch0"]);
     }
 
     #[test]
     fn sockets_are_lifted_by_being_left() {
-        let lifts = of("exxact-traditional", "GPU0", "GPU2");
-        assert!(edits(&lifts)[0].ends_with("GPU0.at=switch0 GPU2.at=switch0"), "{lifts:?}");
+        let upgrades = of("exxact-traditional", "GPU0", "GPU2");
+        assert!(edits(&upgrades)[0].ends_with("GPU0.at=switch0 GPU2.at=switch0"), "{upgrades:?}");
         assert!(
             edits(&of("microway-s822lc", "GPU0", "GPU2")).iter().all(|e| !e.contains("nvlink")),
             "no brick is idle"

@@ -51,7 +51,7 @@ pub(super) fn allocations(step: &Step, method: &Method) -> usize {
 
 /// What was got of one step.
 #[derive(Clone, Debug)]
-pub(super) struct Taken {
+pub(super) struct Sampled {
     /// Bytes a message.
     pub(super) size: Bytes,
     /// Samples of each allocation.
@@ -60,7 +60,7 @@ pub(super) struct Taken {
     pub(super) verdict: Verdict,
 }
 
-impl Taken {
+impl Sampled {
     /// The step's one number: of several transfers their sum, else the first of a sample.
     pub(super) fn median(&self, work: &Work) -> Option<Median> {
         let groups: Vec<Vec<f64>> = self.groups.iter().map(|group| headlines(work, group)).collect();
@@ -86,9 +86,9 @@ pub(super) fn take(
     steps: &[&Step],
     method: &Method,
     effort: Effort,
-) -> Result<Vec<Taken>, Failure> {
+) -> Result<Vec<Sampled>, Failure> {
     let end = executor.now().seconds() + effort.time.seconds();
-    let mut all: Vec<Taken> = Vec::new();
+    let mut all: Vec<Sampled> = Vec::new();
     for allocation in 0..effort.allocations {
         let now = executor.now().seconds();
         if allocation > 0 && now >= end {
@@ -135,7 +135,7 @@ struct Allocation<'a> {
 }
 
 impl Allocation<'_> {
-    fn take(&self, executor: &mut dyn Executor, allocation: usize) -> Result<Vec<Taken>, Failure> {
+    fn take(&self, executor: &mut dyn Executor, allocation: usize) -> Result<Vec<Sampled>, Failure> {
         let sizes = executor.prepare(self.steps, self.method, allocation)?;
         if sizes.len() != self.steps.len() {
             return Err(broken(format!("{} sizes for {} steps", sizes.len(), self.steps.len())));
@@ -150,7 +150,7 @@ impl Allocation<'_> {
         let mut verdicts = executor.verify()?.into_iter();
         let mut verdict = || verdicts.next().unwrap_or_else(|| Verdict::Unverified("it was not compared".to_owned()));
         let taken = sizes.into_iter().zip(samples);
-        Ok(taken.map(|(size, samples)| Taken { size, groups: vec![samples], verdict: verdict() }).collect())
+        Ok(taken.map(|(size, samples)| Sampled { size, groups: vec![samples], verdict: verdict() }).collect())
     }
 
     /// Runs the steps until the last batches show no trend, however late it is: what is measured before is neither the

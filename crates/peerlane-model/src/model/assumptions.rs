@@ -87,7 +87,7 @@ fn usual(machine: &Machine) -> PcieWidth {
 
 /// Rates one way of copies from and to host memory, and of those between GPUs that nothing but PCIe joins, in bytes a second.
 fn over_pcie(machine: &Machine, nvlinks: bool) -> impl Iterator<Item = f64> {
-    let matrices = machine.matrices.iter().map(|observed| &observed.matrix);
+    let matrices = machine.matrices.iter().map(|measured| &measured.matrix);
     matrices.filter(|m| m.quantity == Quantity::Bandwidth).flat_map(move |m| {
         let ways = if m.direction == Some(Direction::Bidirectional) { 0.5 } else { 1.0 };
         let cells = m

@@ -7,15 +7,15 @@ use peerlane_read::catalogue::Parts;
 
 /// A machine with what has to be taken to be so before anything can be expected of it.
 #[derive(Clone, Debug)]
-pub struct Assumed<'m> {
+pub struct Assumptions<'m> {
     machine: &'m Machine,
     placed: Option<(Machine, String)>,
 }
 
-impl<'m> Assumed<'m> {
+impl<'m> Assumptions<'m> {
     /// Places the GPUs of a machine, where no source does and their parts are known ([`assume_places`]).
     pub fn of(machine: &'m Machine, parts: &Parts) -> Self {
-        Assumed { machine, placed: assume_places(machine, parts) }
+        Assumptions { machine, placed: assume_places(machine, parts) }
     }
 
     /// The model of it, with widths and generations that no source tells ([`Model::assuming`]).
@@ -52,7 +52,7 @@ mod tests {
         let [source, destination] = ["GPU0", "GPU1"]
             .map(|name| b.node(Node { part: Some("rtx-a6000".to_owned()), ..Node::new(name, NodeKind::Gpu) }));
         let machine = Machine::new("m", MachineKind::Captured, b.build().unwrap());
-        let assumed = Assumed::of(&machine, Parts::embedded());
+        let assumed = Assumptions::of(&machine, Parts::embedded());
         let model = assumed.model(Parts::embedded(), Assume::Parts);
         let transfer = |peer| Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
         let (answer, [low, high]) = model.solve_with_interval(&[transfer(PeerAccess::Enabled)]).unwrap().remove(0);

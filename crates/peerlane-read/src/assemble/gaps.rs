@@ -8,7 +8,7 @@ use super::from_classes::{stated, stated_name};
 use super::inventory::Inventory;
 
 /// Pairs of nodes (`nodes` is in the order of the devices) of which nothing tells the way.
-pub(super) fn untold(all: &Inventory, matrix: &ClassMatrix, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+pub(super) fn unstated(all: &Inventory, matrix: &ClassMatrix, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
     let members: Vec<usize> =
         (0..all.devices.len()).filter(|&d| stated_name(matrix, &all.devices[d]).is_some()).collect();
     let class = |a: usize, b: usize| stated(matrix, &all.devices[a], &all.devices[b]);

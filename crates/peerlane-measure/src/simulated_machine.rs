@@ -38,7 +38,7 @@ use work::{Site, Task};
 const ALLOCATION_NOISE: f64 = 5.0;
 
 /// A virtual machine.
-pub struct VirtualMachine<'a> {
+pub struct SimulatedMachine<'a> {
     /// The design with its faults.
     truth: Machine,
     parts: &'a Parts,
@@ -71,10 +71,10 @@ struct Prepared {
     gpus: Vec<String>,
 }
 
-impl<'a> VirtualMachine<'a> {
+impl<'a> SimulatedMachine<'a> {
     /// A machine of this design.
     pub fn new(machine: &Machine, parts: &'a Parts, settings: &Planted) -> Self {
-        VirtualMachine {
+        SimulatedMachine {
             truth: fault::truth(machine, &settings.faults),
             parts,
             settings: settings.clone(),
@@ -90,13 +90,13 @@ impl<'a> VirtualMachine<'a> {
 
     /// The same machine, differing from its model by these effects.
     pub fn with_effects(self, effects: Effects) -> Self {
-        VirtualMachine { effects: Some(effects), ..self }
+        SimulatedMachine { effects: Some(effects), ..self }
     }
 
     /// The same machine, which says that a hung pair hangs where others never answer: for callers that cannot leave it
     /// behind.
     pub fn impatient(self) -> Self {
-        VirtualMachine { impatient: true, ..self }
+        SimulatedMachine { impatient: true, ..self }
     }
 
     /// The same machine for an executor that takes over from another, after so many steps of the plan. A GPU that
@@ -206,7 +206,7 @@ impl Prepared {
     }
 }
 
-impl Executor for VirtualMachine<'_> {
+impl Executor for SimulatedMachine<'_> {
     fn prepare(&mut self, steps: &[&Step], method: &Method, allocation: usize) -> Result<Vec<Bytes>, Failure> {
         self.usable()?;
         self.release();

@@ -1,6 +1,6 @@
 //! An executor that follows a script.
 
-use crate::measure::{Executor, Failure, Sample, Verdict, answer};
+use crate::measure::{Executor, Failure, Sample, Verdict, execute};
 use crate::plan::{Method, Plan, Step, Work};
 use crate::run::{Cell, Event, GpuState};
 use peerlane_machine::units::{Bytes, Seconds};
@@ -12,7 +12,7 @@ type Refuse<'a> = dyn Fn(&[&Step]) -> Option<Failure> + 'a;
 type Judge<'a> = dyn Fn(&Step, usize) -> Verdict + 'a;
 
 /// Cells, the events in words, and how it ended.
-type Told = (Vec<Cell>, Vec<String>, Result<(), Failure>);
+type Outcome = (Vec<Cell>, Vec<String>, Result<(), Failure>);
 
 /// What a scripted executor is asked for one number.
 pub(super) struct Ask<'a> {
@@ -81,9 +81,9 @@ impl<'a> Mock<'a> {
     }
 
     /// Answers a plan: its cells, and how it ended.
-    pub(super) fn run(&mut self, plan: &Plan, done: &[usize]) -> Told {
+    pub(super) fn run(&mut self, plan: &Plan, done: &[usize]) -> Outcome {
         let (mut cells, mut events) = (Vec::new(), Vec::new());
-        let result = answer(plan, self, &done.iter().copied().collect(), &mut |event| match event {
+        let result = execute(plan, self, &done.iter().copied().collect(), &mut |event| match event {
             Event::Started(round) => events.push(format!("started {round}")),
             Event::Cells(new) => {
                 events.push(format!("cells of {:?}", new.iter().map(|c| c.step).collect::<Vec<_>>()));

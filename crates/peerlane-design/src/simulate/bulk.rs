@@ -1,4 +1,4 @@
-//! Rounds of very many transfers that start at once, without a [`Way`](crate::cluster::Way) for each.
+//! Rounds of very many transfers that start at once, without a [`ClusterRoute`](crate::cluster::ClusterRoute) for each.
 //!
 //! What each transfer would take by itself is added up on everything that it uses. Where nothing is asked for more than it
 //! has, every transfer has that rate. What is asked for more is all that can hold a transfer below it, so that only such
@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::SimulateError;
-use super::counted_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
+use super::bulk_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
 use super::play::{Played, Spent};
 use super::program::Step;
 use crate::cluster::{Router, Via};
@@ -36,7 +36,7 @@ struct Flow {
     bytes: f64,
     /// Rate by itself.
     lone: f64,
-    /// What holds it then: index into `Counted::kinds`.
+    /// What holds it then: index into `Bulk::kinds`.
     held: u32,
     /// `(node, leg)` of both ends; the second is [`NONE`] within a node.
     legs: [(u32, u32); 2],
@@ -45,7 +45,7 @@ struct Flow {
 }
 
 /// A round as it goes when all its transfers start at once.
-pub(super) struct Counted {
+pub(super) struct Bulk {
     pub played: Played,
     /// Whether each of its repetitions takes as long, where each transfer waits for some of the repetition before.
     pub repeats: bool,
@@ -89,7 +89,7 @@ pub(super) fn counted(
     engine: Engine,
     steps: &[Step],
     pairs: &[(u32, u32)],
-) -> Result<Option<Counted>, SimulateError> {
+) -> Result<Option<Bulk>, SimulateError> {
     let mut count = Count {
         router,
         kinds: Vec::new(),
@@ -345,17 +345,17 @@ impl Count<'_, '_> {
     }
 
     /// Every transfer at the rate that it has by itself.
-    fn undisturbed(&self, waits: &[bool]) -> Counted {
+    fn undisturbed(&self, waits: &[bool]) -> Bulk {
         let (time, repeats) = self.free(waits);
         let ends = self.flows.iter().take(MOST_KEPT).map(|f| f.start + f.bytes / f.lone).collect();
         let played = self.played(time, ends, &|_, flow| (flow.held, flow.bytes / flow.lone));
-        Counted { played, repeats, inexact: None }
+        Bulk { played, repeats, inexact: None }
     }
 
     /// Very many transfers that only burden each other, each as slow as it can be: with what all others burden at their lone
     /// rates taken off what it uses. No repetition takes longer. `None` where more is asked for by use alone, and where that
     /// is far from the lone rates.
-    fn bounded(&self, scarce: &Scarce, waits: &[bool]) -> Option<Counted> {
+    fn bounded(&self, scarce: &Scarce, waits: &[bool]) -> Option<Bulk> {
         let others = !scarce.channels.is_empty() || !scarce.attended.is_empty();
         if self.flows.len() < MANY || others || self.legs.iter().any(|leg| !leg.waits.is_empty()) {
             return None;
@@ -403,7 +403,7 @@ impl Count<'_, '_> {
             self.flows.len(),
             longer * 100.0
         );
-        Some(Counted { played: self.played(time, ends, &|i, _| moved[i]), repeats: true, inexact: Some(inexact) })
+        Some(Bulk { played: self.played(time, ends, &|i, _| moved[i]), repeats: true, inexact: Some(inexact) })
     }
 
     fn played(&self, time: f64, ends: Vec<f64>, moved: &dyn Fn(usize, &Flow) -> (u32, f64)) -> Played {
@@ -432,7 +432,7 @@ impl Count<'_, '_> {
 
     /// With what is scarce shared: set by set of transfers that share something, directly or through others. Sets that are
     /// the same but for the numbers of what they use go the same way, so that each kind of them is solved once.
-    fn solved(&self, scarce: &Scarce, waits: &[bool]) -> Result<Counted, SimulateError> {
+    fn solved(&self, scarce: &Scarce, waits: &[bool]) -> Result<Bulk, SimulateError> {
         let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
         let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
         let sets = self.sets(scarce);
@@ -470,7 +470,7 @@ impl Count<'_, '_> {
         let kept = ends.len().min(MOST_KEPT);
         played.starts = vec![0.0; kept];
         played.ends = ends[..kept].to_vec();
-        Ok(Counted { played, repeats, inexact: None })
+        Ok(Bulk { played, repeats, inexact: None })
     }
 
     /// What a transfer asks of scarce resources: `(number, kind, what of it)`.

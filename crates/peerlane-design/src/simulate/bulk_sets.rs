@@ -145,7 +145,7 @@ impl Described {
         let last = ends.iter().copied().fold(0.0_f64, f64::max);
         let first = ends.iter().copied().fold(f64::INFINITY, f64::min);
         let chained = self.transfers.iter().all(|(t, _)| t.chained);
-        let together = chained && first >= last * (1.0 - super::counted::TOGETHER);
+        let together = chained && first >= last * (1.0 - super::bulk::TOGETHER);
         Ok(Solved { ends, held, longest_least: self.longest_least(&demands), first, together })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::measure::answer;
+use crate::measure::execute;
 use crate::plan::{Plan, Scope, Selection};
 use crate::run::{Cell, Event, sweeps};
 use peerlane_machine::fit::Fit;
@@ -19,7 +19,7 @@ fn measured(machine: &Machine, settings: &Planted, tests: &[Test]) -> Vec<Cell> 
             cells.extend(of_step);
         }
     };
-    answer(&plan, &mut virtual_machine(machine, settings), &BTreeSet::new(), &mut keep).unwrap();
+    execute(&plan, &mut virtual_machine(machine, settings), &BTreeSet::new(), &mut keep).unwrap();
     cells
 }
 

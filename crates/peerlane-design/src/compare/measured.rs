@@ -13,7 +13,7 @@ use peerlane_model::flows::{Flows, Pair};
 
 /// A number, or the range that a source states.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Seen {
+pub struct MeasuredValue {
     /// The number, or the low end of the range; in the unit of the figure that it stands beside.
     pub low: f64,
     /// The same number, or the high end.
@@ -26,8 +26,8 @@ pub struct Seen {
 
 /// The worst and the mean of what was seen.
 pub(super) struct Both {
-    pub worst: Seen,
-    pub mean: Seen,
+    pub worst: MeasuredValue,
+    pub mean: MeasuredValue,
 }
 
 /// A matrix, or a statement as one, with its high ends and where it stands.
@@ -104,7 +104,7 @@ fn told<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) -> Optio
         values.extend(found.filter(|(s, _)| s.high.is_some()).flat_map(|(_, more)| more));
     }
     let Source { published, evidence, .. } = first;
-    let seen = |low: f64, high: f64| Seen { low, high, published, evidence: evidence.clone() };
+    let seen = |low: f64, high: f64| MeasuredValue { low, high, published, evidence: evidence.clone() };
     let worst = values.iter().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
     let n = values.len() as f64;
     let mean =
@@ -131,14 +131,14 @@ pub(super) fn host(machine: &Machine, from_host: bool) -> Option<Both> {
     }))
 }
 
-fn of_run(values: impl Iterator<Item = (f64, Unit)>) -> Option<Seen> {
+fn of_run(values: impl Iterator<Item = (f64, Unit)>) -> Option<MeasuredValue> {
     let gb = values.filter_map(|(value, unit)| unit.rate(value).map(|r| r.gb()));
     let least = gb.reduce(f64::min)?;
-    Some(Seen { low: least, high: least, published: false, evidence: "peerlane measure".to_owned() })
+    Some(MeasuredValue { low: least, high: least, published: false, evidence: "peerlane measure".to_owned() })
 }
 
 /// The least that a run shows of all GPUs to one.
-pub(super) fn all_to_one(run: &Run, gpus: usize) -> Option<Seen> {
+pub(super) fn all_to_one(run: &Run, gpus: usize) -> Option<MeasuredValue> {
     let sets = sets(&run.cells);
     let writes = sets.iter().filter(|s| {
         s.cell.test == Test::AllToOne
@@ -149,7 +149,7 @@ pub(super) fn all_to_one(run: &Run, gpus: usize) -> Option<Seen> {
 }
 
 /// What a run shows of every GPU with the host: the sum, and the slowest.
-pub(super) fn host_feed(run: &Run, gpus: usize, from_host: bool) -> Option<(Seen, Seen)> {
+pub(super) fn host_feed(run: &Run, gpus: usize, from_host: bool) -> Option<(MeasuredValue, MeasuredValue)> {
     let sets = sets(&run.cells);
     let one_way = sets.iter().find(|s| {
         let host =
@@ -164,19 +164,19 @@ pub(super) fn host_feed(run: &Run, gpus: usize, from_host: bool) -> Option<(Seen
 }
 
 /// The greatest bus bandwidth of an all-reduce among all GPUs, at any size.
-pub(super) fn all_reduce(machine: &Machine, gpus: usize) -> Option<Seen> {
+pub(super) fn all_reduce(machine: &Machine, gpus: usize) -> Option<MeasuredValue> {
     let ranks = gpus.to_string();
     let is_one = |what: &str| matches!(what, "all_reduce_perf" | "all-reduce");
     let curves =
         machine.curves.iter().filter(|(c, _)| is_one(&c.what) && c.settings.get("ranks").is_none_or(|r| *r == ranks));
-    let mut best: Option<Seen> = None;
+    let mut best: Option<MeasuredValue> = None;
     for (curve, origin) in curves {
         let bus = |name: &str| name.starts_with("busbw") || name == Quantity::BusBandwidth.name();
         for series in curve.series.iter().filter(|s| bus(&s.name)) {
             let rate = |v: &f64| series.unit.unwrap_or(Unit::GigabytesPerSecond).rate(*v).map(|r| r.gb());
             let Some(most) = series.values.iter().flatten().filter_map(rate).reduce(f64::max) else { continue };
             if best.as_ref().is_none_or(|b| b.high < most) {
-                best = Some(Seen { low: most, high: most, published: false, evidence: origin.to_string() });
+                best = Some(MeasuredValue { low: most, high: most, published: false, evidence: origin.to_string() });
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::evidence::scan_text;
 use peerlane_machine::curve::{Curve, Series};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::fact::{Fact, P2pStatus, RateRow, RateTable};
-use peerlane_machine::machine::{Machine, Observed, Statement};
+use peerlane_machine::machine::{Machine, SourcedMatrix, Statement};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::origin::Warning;
 use peerlane_machine::units::{Bytes, Rate};
@@ -88,7 +88,7 @@ impl<'a> Reading<'a> {
         (classes, found.evidence, found.warnings)
     }
 
-    fn published(&self, entry: &PublishedEntry) -> Result<Observed, SystemError> {
+    fn published(&self, entry: &PublishedEntry) -> Result<SourcedMatrix, SystemError> {
         let at = entry.matrix.span();
         let names = |given: &Option<Vec<Spanned<String>>>| match given {
             Some(names) => names.iter().map(|n| self.end(n)).collect(),
@@ -111,7 +111,7 @@ impl<'a> Reading<'a> {
         };
         let origin = self.source.origin(PUBLISHED, at);
         let known_cause = entry.known_cause.clone();
-        Ok(Observed { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })
+        Ok(SourcedMatrix { matrix, origin, also: Vec::new(), published: true, known_cause, spread: Vec::new() })
     }
 
     /// Numbers between white space, a line a row; `X`, `-` and `N/A` stand for no number.
