@@ -496,13 +496,13 @@ fn the_page_is_fresh() {
 }
 
 const HEAD: &str = "\
-# Machines that the catalogue does not have
+# Machines outside the catalogue
 
-What owners published of their machines, beside what `peerlane predict` says of a design of the same parts. Made by
-`UPDATE_DOCS=1 cargo test -p peerlane elsewhere::`, which also holds each figure to its interval, but
-those that say why they are outside. Rates in GB/s; both ways they
-are the sum. Where a constant was taken from a figure, it is named: that row confirms nothing. Widths, sockets and switches are
-as the sources tell; what they leave open (which CPU, which switch) is a guess that does not bind the pair in question.
+Figures that owners published for their machines, compared with what `peerlane predict` gives for a design of the same parts.
+`UPDATE_DOCS=1 cargo test -p peerlane elsewhere::` writes this page. The test also checks that each figure lies in its interval,
+except those with a stated reason. Rates are in GB/s; both ways they are the sum. If a constant was fitted to a figure, it is
+named, and that row confirms nothing. Widths, sockets and switches are from the sources. What these leave open (which CPU, which
+switch) is a guess, but it does not limit the pair in question.
 
 | machine | pair | how | published | predicted | interval | off | fitted to it | source |
 |---|---|---|---:|---:|---:|---:|---|---|
