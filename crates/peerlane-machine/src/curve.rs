@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use crate::matrix::Unit;
 use crate::names::gpu_number;
 use crate::units::{Bytes, Rate};
@@ -14,26 +17,26 @@ const FOREMOST: [&str; 5] = ["busbw out-of-place", "busbw in-place", "bus bandwi
 const SECONDARY: [&str; 3] = ["algbw", "algorithm bandwidth", "BW peak"];
 
 /// Numbers against message size: nccl-tests, OSU, perftest, bandwidthTest's ranges.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Curve {
     /// Program or test: `ib_write_bw`, `all_reduce_perf`, `osu_bw`.
     pub what: String,
-    /// Ends by name, where told: `mlx5_2`, `GPU0`, `host`.
+    /// Ends by name, where known: `mlx5_2`, `GPU0`, `host`.
     pub ends: Vec<String>,
-    /// Message sizes.
+    /// Message sizes in bytes.
     pub sizes: Vec<Bytes>,
-    /// Columns.
+    /// Columns, each as long as the sizes.
     pub series: Vec<Series>,
     /// Settings the source prints that matter to a reader: MTU, link type, number of ranks.
     pub settings: BTreeMap<String, String>,
 }
 
 /// One column of a [`Curve`], as long as its sizes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Series {
     /// `BW average`, `busbw out-of-place`, `MsgRate`.
     pub name: String,
-    /// Unit, where it is one of ours; a count has none.
+    /// Unit; a count has none.
     pub unit: Option<Unit>,
     /// The values.
     pub values: Vec<Option<f64>>,

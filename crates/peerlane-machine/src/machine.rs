@@ -5,7 +5,6 @@
 
 pub mod description;
 mod nccl_rings;
-mod numbers;
 pub mod reading;
 
 pub use nccl_rings::NcclRings;
@@ -26,7 +25,7 @@ use crate::subject::Subject;
 use reading::{Doubted, Reading};
 
 /// Where a machine's description comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineKind {
     /// A system of the embedded catalogue.
@@ -34,6 +33,7 @@ pub enum MachineKind {
     /// A system file of the user's.
     Design,
     /// Text that a machine printed.
+    #[default]
     Captured,
 }
 
@@ -97,14 +97,12 @@ impl Statement {
             quantity: self.quantity,
             direction: self.direction,
             p2p: self.p2p,
-            op: None,
-            engine: None,
             unit: self.unit,
-            size: None,
             rows: self.from.clone(),
             cols: self.to.clone(),
             values: self.from.iter().map(|a| self.to.iter().map(|b| value(a, b)).collect()).collect(),
             title: self.text.clone(),
+            ..Matrix::default()
         }
     }
 }
@@ -159,7 +157,7 @@ pub struct Contradiction {
 }
 
 /// A machine as far as it is known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Short name: a catalogue name, a heading of the document, a host name, or `machine 1`.
     pub name: String,
@@ -213,29 +211,7 @@ impl Machine {
 
     /// A machine of which only a fabric is known.
     pub fn new(name: impl Into<String>, kind: MachineKind, fabric: Fabric) -> Self {
-        Machine {
-            name: name.into(),
-            title: None,
-            kind,
-            source: None,
-            fabric,
-            stated_classes: None,
-            matrices: Vec::new(),
-            curves: Vec::new(),
-            rates: Vec::new(),
-            statements: Vec::new(),
-            slots: Vec::new(),
-            facts: Facts::default(),
-            notes: Vec::new(),
-            p2p: BTreeMap::new(),
-            evidence: Vec::new(),
-            unknown: Vec::new(),
-            assumptions: Vec::new(),
-            warnings: Vec::new(),
-            contradictions: Vec::new(),
-            doubted: Vec::new(),
-            iommu: None,
-        }
+        Machine { name: name.into(), kind, fabric, ..Machine::default() }
     }
 }
 

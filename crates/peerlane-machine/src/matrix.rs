@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::units::{Bytes, Rate, Seconds};
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Data moved per time.
+    #[default]
     Bandwidth,
     /// Time of a small transfer, its launch included, as the CUDA sample counts it.
     Latency,
@@ -74,9 +75,10 @@ pub enum Operation {
 }
 
 /// The unit a matrix is given in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum Unit {
     /// 10⁹ bytes a second.
+    #[default]
     #[serde(rename = "GB/s")]
     GigabytesPerSecond,
     /// 2²⁰ bytes a second, which old tools print as "MB/s".
@@ -128,7 +130,7 @@ impl Unit {
 /// Numbers between rows and columns. Row and column names are node names (`GPU0`, `mlx5_2`) or `host`.
 ///
 /// A cell is `None` where the source shows nothing for it (`X`, `N/A`, `-`, a missing row).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     /// What is measured.
     pub quantity: Quantity,

@@ -38,8 +38,6 @@ pub struct Family {
     pub example: &'static str,
     /// Bytes of a request, over the bytes of a kernel's read that it asks for.
     pub request: f64,
-    /// What prints it.
-    pub printed_by: &'static str,
     /// What is taken where the generation is not known, if anything can be.
     pub usual: Option<Generation>,
     /// Its generations, oldest first.
@@ -165,7 +163,6 @@ pub const FAMILIES: [Family; 4] = [
         example: "nvlink 2",
         // one flit for each line
         request: 16.0 / 128.0,
-        printed_by: "nvidia-smi topo -m, nvidia-smi nvlink, dcgmi, NVML, NCCL's XML, hwloc",
         usual: None,
         generations: &[
             nvlink(
@@ -232,7 +229,6 @@ pub const FAMILIES: [Family; 4] = [
         link: "link",
         example: "xgmi 1",
         request: 0.0,
-        printed_by: "rocm-smi --showtopo, amd-smi topology, RCCL's XML",
         usual: Some(plain(
             0,
             "",
@@ -266,7 +262,6 @@ pub const FAMILIES: [Family; 4] = [
         link: "link",
         example: "c2c 450",
         request: 0.0,
-        printed_by: "NVML, NCCL's XML",
         usual: Some(plain(
             0,
             "",
@@ -285,7 +280,6 @@ pub const FAMILIES: [Family; 4] = [
         link: "lane",
         example: "ualink 4",
         request: 0.0,
-        printed_by: "nothing yet: system files alone",
         usual: Some(UALINK_200G),
         generations: &[UALINK_200G],
     },
@@ -486,7 +480,6 @@ mod tests {
         for family in &FAMILIES {
             assert_eq!(family.interconnect.family().key, family.key);
             assert_eq!(Interconnect::by_key(family.key), Some(family.interconnect));
-            assert!(!family.printed_by.is_empty());
             for generation in family.generations.iter().chain(&family.usual) {
                 assert!(generation.source.len() > 10, "{} {}", family.key, generation.name);
                 assert!(generation.link_rate.is_some() || generation.device_rate.is_some());

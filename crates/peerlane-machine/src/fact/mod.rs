@@ -7,6 +7,9 @@ mod topo_text;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
@@ -255,6 +258,23 @@ pub struct NvlinkPort {
     pub xgmi: bool,
 }
 
+impl Default for NvlinkPort {
+    /// One port that is up, of an unknown GPU.
+    fn default() -> Self {
+        NvlinkPort {
+            gpu: None,
+            address: None,
+            port: None,
+            count: 1,
+            active: true,
+            rate: None,
+            remote: None,
+            remote_class: None,
+            xgmi: false,
+        }
+    }
+}
+
 /// One NUMA node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NumaNode {
@@ -342,23 +362,29 @@ pub struct SensorReading {
 }
 
 /// A published table of rates whose rows are named in words.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RateTable {
-    /// Headers of the word columns.
+    /// Headings of the word columns.
     pub word_columns: Vec<String>,
-    /// Headers of the rate columns.
+    /// Headings of the rate columns.
     pub rate_columns: Vec<String>,
     /// Rows.
     pub rows: Vec<RateRow>,
 }
 
 /// One row of a [`RateTable`].
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct RateRow {
     /// Words, in the order of `word_columns`.
     pub words: Vec<String>,
-    /// Rates, in the order of `rate_columns`.
+    /// Rates in the order of `rate_columns`; in JSON in GB/s of 10⁹ bytes.
+    #[serde(serialize_with = "in_gb")]
+    #[schemars(with = "Vec<Option<f64>>")]
     pub rates: Vec<Option<Rate>>,
-    /// Line, from 1.
+    /// Line of the source, from 1.
     pub line: u32,
+}
+
+fn in_gb<S: Serializer>(rates: &[Option<Rate>], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(rates.iter().map(|rate| rate.map(Rate::gb)))
 }

@@ -12,13 +12,14 @@ const AMD: u16 = 0x1022;
 const INTEL: u16 = 0x8086;
 
 /// What a PCI function is to the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PciRole {
     /// A host bridge: the top of one PCI bus hierarchy (`pci0000:00`, lstopo's bridge 0-1).
     HostBridge,
     /// A bridge between buses: a root port, or a port of a switch.
     Bridge,
     /// Anything else.
+    #[default]
     Endpoint,
 }
 
@@ -47,7 +48,7 @@ pub struct OsDevice {
 }
 
 /// One PCI function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PciDevice {
     /// Its address; hand-written NCCL files have bridges without a true one.
     pub address: Option<PciAddress>,
@@ -97,29 +98,7 @@ pub struct PciDevice {
 impl PciDevice {
     /// A function of which only its role is known.
     pub fn new(role: PciRole) -> Self {
-        PciDevice {
-            address: None,
-            role,
-            parent: None,
-            class: None,
-            vendor: None,
-            device: None,
-            name: None,
-            running: PcieWidth::default(),
-            capable: PcieWidth::default(),
-            link_rate: None,
-            c2c: None,
-            numa: None,
-            cpus: None,
-            acs: None,
-            max_payload: None,
-            max_read_request: None,
-            relaxed_ordering: None,
-            bar_bytes: None,
-            os_devices: Vec::new(),
-            gpu_index: None,
-            line: 0,
-        }
+        PciDevice { role, ..PciDevice::default() }
     }
 
     /// Whether the class code says GPU: display (0x03) or AMD's processing accelerators (0x1200, 0x0380).

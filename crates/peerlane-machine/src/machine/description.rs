@@ -3,11 +3,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-pub use super::numbers::{MeasuredCurve, MeasuredRateRow, MeasuredRates, MeasuredSeries};
 use super::{Facts, Machine, MachineKind, Slot, SourcedMatrix, Spread, Statement};
+use crate::curve::Curve;
 use crate::fabric::{
     CpuList, Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth,
 };
+use crate::fact::RateTable;
 use crate::matrix::Matrix;
 use crate::origin::Origin;
 use crate::units::Rate;
@@ -303,6 +304,38 @@ impl MatrixDescription {
             published: measured.published,
             spread: measured.spread.clone(),
         }
+    }
+}
+
+/// Numbers against message size, with where they stand.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MeasuredCurve {
+    /// The numbers.
+    #[serde(flatten)]
+    pub curve: Curve,
+    /// Where they stand: `file:lines (tool)`.
+    pub evidence: String,
+}
+
+impl MeasuredCurve {
+    fn of((curve, origin): &(Curve, Origin)) -> Self {
+        MeasuredCurve { curve: curve.clone(), evidence: origin.to_string() }
+    }
+}
+
+/// A published table of rates with words for rows, with where it stands.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MeasuredRates {
+    /// The table.
+    #[serde(flatten)]
+    pub table: RateTable,
+    /// Where it stands: `file:lines (tool)`.
+    pub evidence: String,
+}
+
+impl MeasuredRates {
+    fn of((table, origin): &(RateTable, Origin)) -> Self {
+        MeasuredRates { table: table.clone(), evidence: origin.to_string() }
     }
 }
 

@@ -12,7 +12,7 @@ use peerlane_machine::fabric::{NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 pub use peerlane_machine::machine::description::{
     Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, MatrixDescription,
-    MeasuredCurve, MeasuredRateRow, MeasuredRates, MeasuredSeries, NodeDescription,
+    MeasuredCurve, MeasuredRates, NodeDescription,
 };
 use peerlane_machine::matrix::{Operation, Quantity, Unit};
 use peerlane_model::comparison::MachineComparison;
