@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Curve, Direction, Engine, Fact, Found, GpuFacts, Matrix, Quantity, Series, Text, Unit};
+use super::{Curve, Direction, Engine, Fact, Found, GpuFacts, Matrix, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = "bandwidthTest";
@@ -119,10 +119,7 @@ impl Table {
             [(size, rate)] if self.devices == 1 => {
                 let (from, to) = self.ends.names(format!("GPU{device}"));
                 Fact::Matrix(Matrix {
-                    quantity: Quantity::Bandwidth,
                     direction: Some(Direction::Unidirectional),
-                    p2p: None,
-                    op: None,
                     engine: Some(Engine::Ce),
                     unit: self.unit,
                     size: Some(*size),
@@ -130,6 +127,7 @@ impl Table {
                     cols: vec![to],
                     values: vec![vec![Some(*rate)]],
                     title,
+                    ..Matrix::default()
                 })
             }
             samples => {

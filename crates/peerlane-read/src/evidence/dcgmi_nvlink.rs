@@ -8,10 +8,7 @@ const TOOL: &str = "dcgmi nvlink";
 const MAX_LINKS: usize = 64;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = if text.line(i).contains("NvLink Link Status") { status(text, i, found) } else { i + 1 };
-    }
+    text.walk(|i| text.line(i).contains("NvLink Link Status").then(|| status(text, i, found)));
 }
 
 /// Reads one run below its title; returns the line to go on with.
@@ -29,14 +26,9 @@ fn status(text: &Text, title: usize, found: &mut Found) -> usize {
             let letters = line.split_whitespace().enumerate().filter(|(_, letter)| matches!(*letter, "U" | "D"));
             ports.extend(letters.map(|(n, letter)| NvlinkPort {
                 gpu: Some(gpu),
-                address: None,
                 port: u8::try_from(n).ok(),
-                count: 1,
                 active: letter == "U",
-                rate: None,
-                remote: None,
-                remote_class: None,
-                xgmi: false,
+                ..NvlinkPort::default()
             }));
             last = i;
         } else if !(line.is_empty() || line.starts_with('+') || line == "GPUs:") {

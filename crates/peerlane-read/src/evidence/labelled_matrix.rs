@@ -18,18 +18,13 @@ const MAX_TITLE_LINES: usize = 3;
 const MAX_TITLE_DISTANCE: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let rows = header(text.line(i)).and_then(|header| Some((read_rows(text, i, &header)?, header)));
-        i = match rows {
-            Some((table, header)) => {
-                let last = table.last;
-                push(text, i, header, table, found);
-                last + 1
-            }
-            None => i + 1,
-        };
-    }
+    text.walk(|i| {
+        let header = header(text.line(i))?;
+        let table = read_rows(text, i, &header)?;
+        let next = table.last + 1;
+        push(text, i, header, table, found);
+        Some(next)
+    });
 }
 
 struct Header {
@@ -127,19 +122,8 @@ fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Fou
         values = (0..cols.len()).map(|j| values.iter().map(|row| row.get(j).copied().flatten()).collect()).collect();
         std::mem::swap(&mut rows, &mut cols);
     }
-    let matrix = Matrix {
-        quantity,
-        direction,
-        p2p,
-        op,
-        engine: None,
-        unit,
-        size: None,
-        rows,
-        cols,
-        values,
-        title: title.clone(),
-    };
+    let matrix =
+        Matrix { quantity, direction, p2p, op, unit, rows, cols, values, title: title.clone(), ..Matrix::default() };
     if direction.is_none() && quantity == Quantity::Bandwidth {
         found.warn(text, TOOL, lines, format!("'{title}' does not say whether one or both directions are counted"));
     }

@@ -10,15 +10,13 @@ const TOOL: &str = "lscpu";
 const MAX_LINES: usize = 400;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = if is_own(text.line(i)) {
-            read(text, i, found)
-        } else {
-            hypervisor(text, i, found);
-            i + 1
-        };
-    }
+    text.walk(|i| {
+        if is_own(text.line(i)) {
+            return Some(read(text, i, found));
+        }
+        hypervisor(text, i, found);
+        None
+    });
 }
 
 /// `Hypervisor vendor: KVM` alone, as `grep` or a description of an environment has it (`Hypervisor vendor:: KVM`).

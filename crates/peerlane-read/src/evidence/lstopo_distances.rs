@@ -150,15 +150,5 @@ fn port(document: &Document, objects: &Objects, from: Option<usize>, to: Option<
         (None, Some("Package" | "NUMANode" | "Machine")) => (None, Some(POWER_BRIDGE_CLASS)),
         _ => return None,
     };
-    Some(NvlinkPort {
-        gpu: gpu.gpu_index,
-        address: gpu.address,
-        port: None,
-        count: 1,
-        active: true,
-        rate: None,
-        remote,
-        remote_class,
-        xgmi: false,
-    })
+    Some(NvlinkPort { gpu: gpu.gpu_index, address: gpu.address, remote, remote_class, ..NvlinkPort::default() })
 }

@@ -11,19 +11,14 @@ const TOOL: &str = "nccl-tests";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut head = Head::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i);
         head.take(line, i);
-        i = if let Some(columns) = columns(line) {
-            table(text, i, i + 1, &columns, std::mem::take(&mut head), found)
-        } else if is_bare_row(line) && is_bare_row(text.line(i + 1)) {
-            // rows alone, as people quote them
-            table(text, i, i, &usual_columns(), std::mem::take(&mut head), found)
-        } else {
-            i + 1
-        };
-    }
+        // rows alone, as people quote them
+        let bare = || is_bare_row(line) && is_bare_row(text.line(i + 1));
+        let (first, columns) = columns(line).map(|c| (i + 1, c)).or_else(|| bare().then(|| (i, usual_columns())))?;
+        Some(table(text, i, first, &columns, std::mem::take(&mut head), found))
+    });
     head.push_ranks(text, found);
 }
 

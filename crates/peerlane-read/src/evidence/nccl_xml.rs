@@ -224,13 +224,11 @@ impl Topology {
         self.nvlinks.push(NvlinkPort {
             gpu: device.gpu_index,
             address: device.address,
-            port: None,
             count,
-            active: true,
-            rate: None,
             remote,
             remote_class: element.attribute("tclass").and_then(hex),
             xgmi: element.name == "xgmi",
+            ..NvlinkPort::default()
         });
     }
 

@@ -11,13 +11,7 @@ const TOOL: &str = "numactl -H";
 const MAX_NODES: usize = 1024;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = match available(text.line(i)) {
-            Some(nodes) => read(text, i, nodes, found),
-            None => i + 1,
-        };
-    }
+    text.walk(|i| Some(read(text, i, available(text.line(i))?, found)));
 }
 
 /// `available: 2 nodes (0,8)`.

@@ -55,11 +55,11 @@ impl TestTable<'_> {
             op: operation(test),
             engine: engine(test),
             unit: if latency { Unit::Nanoseconds } else { Unit::GigabytesPerSecond },
-            size: None,
             rows,
             cols,
             values,
             title: title(test, description),
+            ..Matrix::default()
         }
     }
 }

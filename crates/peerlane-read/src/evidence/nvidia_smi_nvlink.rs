@@ -68,17 +68,7 @@ impl Output {
         self.tool = tool;
         let (first, _) = self.lines.unwrap_or((i, i));
         self.lines = Some((first, i));
-        let port = NvlinkPort {
-            gpu: Some(gpu),
-            address: None,
-            port: None,
-            count: 1,
-            active: true,
-            rate: None,
-            remote: None,
-            remote_class: None,
-            xgmi: false,
-        };
+        let port = NvlinkPort { gpu: Some(gpu), ..NvlinkPort::default() };
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
             Link::Remote(n, remote) => NvlinkPort { port: Some(n), remote, ..port },

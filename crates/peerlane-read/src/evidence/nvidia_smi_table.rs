@@ -12,18 +12,14 @@ const TOOL: &str = super::tool::NVIDIA_SMI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut table = Table::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i);
         if line.contains("NVIDIA-SMI") {
             table.finish(text, found);
             table.driver = driver(line);
         }
-        match cells(line).and_then(first_line) {
-            Some(gpu) => i = table.take(text, i, gpu, found),
-            None => i += 1,
-        }
-    }
+        Some(table.take(text, i, cells(line).and_then(first_line)?, found))
+    });
     table.finish(text, found);
 }
 

@@ -27,10 +27,7 @@ const MAX_BLANK_LINES: usize = 2;
 const MAX_HEADER_LINES: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = scan_line(text, i, found).max(i + 1);
-    }
+    text.walk(|i| Some(scan_line(text, i, found).max(i + 1)));
 }
 
 /// Finds the matrices that begin on line `i`; returns the line after the last that it read.

@@ -15,13 +15,7 @@ const MAX_GPUS: usize = 512;
 const COMMAND_DISTANCE: usize = 4;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = match header(text.line(i)) {
-            Some(cols) => read(text, i, cols, found),
-            None => i + 1,
-        };
-    }
+    text.walk(|i| Some(read(text, i, header(text.line(i))?, found)));
 }
 
 /// The GPUs of a line that names nothing else.

@@ -173,7 +173,6 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
     // what every GPU without a fabric says is no statement about one
     let fabric = gpu.fabric.as_ref().map(|f| f.state.clone()).filter(|state| state != "Not Supported");
     GpuFacts {
-        node: None,
         index: Some(gpu.index),
         name: gpu.name.clone(),
         address: gpu.address,
@@ -191,12 +190,9 @@ fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
         mig: gpu.modes.mig,
         clock_event_reasons: gpu.now.clock_event_reasons.clone().unwrap_or_default(),
         replays: gpu.pcie.replays,
-        // not asked for
-        remap_pending: None,
-        remap_failed: None,
         fabric_state: fabric,
-        numa: None,
         driver: snapshot.driver.clone(),
+        ..GpuFacts::default()
     }
 }
 
@@ -207,9 +203,7 @@ fn port(gpu: u32, link: &Nvlink) -> NvlinkPort {
     let unaddressed = matches!(link.remote, Some(RemoteKind::Switch)).then_some(NvlinkEnd::Hidden);
     NvlinkPort {
         gpu: Some(gpu),
-        address: None,
         port: Some(link.link),
-        count: 1,
         active,
         rate: link.megabytes_per_second.filter(|_| active).map(|mb| Rate::from_bytes_per_second(mb as f64 * 1e6)),
         remote: end.or(unaddressed).filter(|_| active),
@@ -218,7 +212,7 @@ fn port(gpu: u32, link: &Nvlink) -> NvlinkPort {
             Some(RemoteKind::Npu) => Some(NPU_CLASS),
             Some(RemoteKind::Gpu | RemoteKind::Unknown) | None => None,
         },
-        xgmi: false,
+        ..NvlinkPort::default()
     }
 }
 

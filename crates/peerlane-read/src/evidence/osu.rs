@@ -13,13 +13,7 @@ const TOOL: &str = "OSU micro-benchmarks";
 const TITLE_GAP: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = match title(text.line(i)) {
-            Some(title) => table(text, i, title, found),
-            None => i + 1,
-        };
-    }
+    text.walk(|i| Some(table(text, i, title(text.line(i))?, found)));
 }
 
 /// `OSU MPI-CUDA Bandwidth Test v5.9` after its `#`.

@@ -27,24 +27,23 @@ pub(super) type AccessPairs = BTreeMap<(u32, u32), bool>;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut access = Access::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim();
-        i = if device(line).is_some() {
+        if device(line).is_some() {
             access.flush(text, found);
-            devices(text, i, found)
-        } else if let Some((from, to, can)) = access_line(line) {
+            return Some(devices(text, i, found));
+        }
+        if let Some((from, to, can)) = access_line(line) {
             access.add((from, to), can, i);
-            i + 1
-        } else if line.contains("P2P Connectivity Matrix") {
-            connectivity(text, i, &mut access, found)
-        } else if let Some(title) = Title::parse(line) {
-            access.flush(text, found);
-            matrices(text, i, &title, found)
-        } else {
-            i + 1
-        };
-    }
+            return None;
+        }
+        if line.contains("P2P Connectivity Matrix") {
+            return Some(connectivity(text, i, &mut access, found));
+        }
+        let title = Title::parse(line)?;
+        access.flush(text, found);
+        Some(matrices(text, i, &title, found))
+    });
     access.flush(text, found);
 }
 
@@ -191,11 +190,11 @@ impl<'a> Title<'a> {
             op: self.op,
             engine: Some(Engine::Ce),
             unit: if bandwidth { Unit::GigabytesPerSecond } else { Unit::Microseconds },
-            size: None,
             rows: grid.row_names(),
             cols: grid.col_names(),
             values: grid.cells,
             title: self.text.to_owned(),
+            ..Matrix::default()
         }
     }
 }

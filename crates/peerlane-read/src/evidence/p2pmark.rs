@@ -21,11 +21,10 @@ pub const ONE_READER: &str = "all_to_one: one GPU reads from all its peers at on
 pub const ALL_READERS: &str = "all_to_all: every GPU reads from all its peers at once";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let title = text.line(i).trim().trim_matches('=').trim();
         let framed = text.line(i).trim().starts_with("===");
-        i = match title {
+        let last = match title {
             "Sequential P2P bandwidth (GB/s)" if framed => pairs(text, i, title, true, found),
             "Sequential P2P latency (us)" if framed => pairs(text, i, title, false, found),
             _ if framed && title.starts_with("Single reader, all ") && title.ends_with("(GB/s)") => {
@@ -33,9 +32,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             }
             "All GPUs read all peers simultaneously (GB/s)" if framed => each(text, i, ALL_READERS, found),
             _ => None,
-        }
-        .map_or(i + 1, |last| last + 1);
-    }
+        };
+        last.map(|last| last + 1)
+    });
 }
 
 /// `GPU 3:  55.10  -  …`: the number and the rest.
@@ -75,11 +74,11 @@ fn pairs(text: &Text, title_line: usize, title: &str, bandwidth: bool, found: &m
         op: if bandwidth { None } else { Some(Operation::Read) },
         engine: Some(if bandwidth { Engine::Ce } else { Engine::Sm }),
         unit: if bandwidth { Unit::GigabytesPerSecond } else { Unit::Microseconds },
-        size: None,
         rows: gpu_names(&numbers),
         cols: gpu_names(&cols),
         values: rows.into_iter().map(|(_, cells)| cells).collect(),
         title: title.to_owned(),
+        ..Matrix::default()
     };
     found.push(text, TOOL, lines, Fact::Matrix(matrix));
     Some(last)
@@ -97,17 +96,14 @@ fn each(text: &Text, title_line: usize, title: &str, found: &mut Found) -> Optio
     let last = first + rates.len() - 1;
     let numbers: Vec<u32> = rates.iter().map(|(number, _)| *number).collect();
     let matrix = Matrix {
-        quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
         p2p: Some(true),
-        op: None,
         engine: Some(Engine::Ce),
-        unit: Unit::GigabytesPerSecond,
-        size: None,
         rows: vec!["others".to_owned()],
         cols: gpu_names(&numbers),
         values: vec![rates.iter().map(|(_, rate)| Some(*rate)).collect()],
         title: title.to_owned(),
+        ..Matrix::default()
     };
     found.push(text, TOOL, text.numbers(title_line, last), Fact::Matrix(matrix));
     Some(last)

@@ -7,10 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::grid::{cell, gpu_names};
-use super::{
-    Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Quantity, Text,
-    Unit,
-};
+use super::{Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text};
 
 const TOOL: &str = "rocm-bandwidth-test";
 
@@ -232,17 +229,14 @@ fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: 
                 }
                 let names = |of: &[u32]| of.iter().filter_map(|n| run.name(*n)).collect::<Vec<String>>();
                 let matrix = Matrix {
-                    quantity: Quantity::Bandwidth,
                     direction: Some(direction),
                     p2p,
-                    op: None,
                     engine: Some(Engine::Ce),
-                    unit: Unit::GigabytesPerSecond,
-                    size: None,
                     rows: names(rows),
                     cols: names(cols),
                     values,
                     title: title.to_owned(),
+                    ..Matrix::default()
                 };
                 found.push(text, TOOL, lines, Fact::Matrix(matrix));
             }

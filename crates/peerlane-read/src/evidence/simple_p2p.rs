@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CorruptData, Direction, Engine, Fact, Found, GpuFacts, Matrix, Operation, Quantity, Text, Unit};
+use super::{CorruptData, Direction, Engine, Fact, Found, GpuFacts, Matrix, Operation, Text};
 
 const TOOL: &str = "simpleP2P";
 
@@ -90,17 +90,15 @@ fn push_gpus(text: &Text, names: &BTreeMap<u32, (String, usize)>, until: usize, 
 /// the machine has no others.
 fn matrix(a: u32, b: u32, rate: f64) -> Matrix {
     Matrix {
-        quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
         p2p: Some(true),
         op: Some(Operation::Write),
         engine: Some(Engine::Ce),
-        unit: Unit::GigabytesPerSecond,
-        size: None,
         rows: vec![format!("GPU{a}")],
         cols: vec![format!("GPU{b}")],
         values: vec![vec![Some(rate)]],
         title: TOOL.to_owned(),
+        ..Matrix::default()
     }
 }
 

@@ -12,23 +12,16 @@ const TOOL: &str = super::tool::SYSFS_LISTING;
 
 /// Finds listings in the text: lines that follow one another.
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let first = i;
-        let mut functions = Vec::new();
-        while let Some(function) = function(text.line(i), i as u32 + 1) {
-            functions.push(function);
-            i += 1;
-        }
-        if functions.is_empty() {
-            i += 1;
-            continue;
-        }
+    text.walk(|first| {
+        let functions: Vec<Function> =
+            (first..text.len()).map_while(|i| function(text.line(i), i as u32 + 1)).collect();
+        let last = (first + functions.len()).checked_sub(1).filter(|last| *last >= first)?;
         let tree = tree(functions);
         if !tree.devices.is_empty() {
-            found.push(text, TOOL, text.numbers(first, i - 1), Fact::Pci(tree));
+            found.push(text, TOOL, text.numbers(first, last), Fact::Pci(tree));
         }
-    }
+        Some(last + 1)
+    });
 }
 
 fn function(line: &str, number: u32) -> Option<Function> {

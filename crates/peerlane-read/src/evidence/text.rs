@@ -115,6 +115,14 @@ impl Text {
         (0..self.len()).map(|i| (i, self.line(i)))
     }
 
+    /// Goes through the lines: `read` is given an index and returns the one to go on with, `None` for the next line.
+    pub(super) fn walk(&self, mut read: impl FnMut(usize) -> Option<usize>) {
+        let mut i = 0;
+        while i < self.len() {
+            i = read(i).unwrap_or(i + 1);
+        }
+    }
+
     /// The inclusive line numbers, from 1, of the indices `first ..= last`.
     pub fn numbers(&self, first: usize, last: usize) -> (u32, u32) {
         let number = |i: usize| match &self.picked {

@@ -6,7 +6,7 @@
 //! bytes once.
 
 use super::grid::cell;
-use super::{Direction, Engine, Fact, Found, Matrix, Operation, Quantity, Text, Unit};
+use super::{Direction, Engine, Fact, Found, Matrix, Operation, Text};
 
 const TOOL: &str = "TransferBench";
 
@@ -14,13 +14,7 @@ const TOOL: &str = "TransferBench";
 const MAX_COLUMNS: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        i = match title(text.line(i).trim()).and_then(|title| table(text, i, &title, found)) {
-            Some(last) => last + 1,
-            None => i + 1,
-        };
-    }
+    text.walk(|i| Some(table(text, i, &title(text.line(i).trim())?, found)? + 1));
 }
 
 /// What the line over a table says.
@@ -153,17 +147,15 @@ fn push(
             continue;
         }
         let matrix = Matrix {
-            quantity: Quantity::Bandwidth,
             direction: Some(title.direction),
             p2p: between.then_some(true),
             op: title.op.filter(|_| between),
             engine: title.engine.filter(|_| between),
-            unit: Unit::GigabytesPerSecond,
-            size: None,
             rows: from.iter().map(|end| end.name(cpus)).collect(),
             cols: to.iter().map(|end| end.name(cpus)).collect(),
             values,
             title: title.text.to_owned(),
+            ..Matrix::default()
         };
         found.push(text, TOOL, lines, Fact::Matrix(matrix));
     }
