@@ -1,121 +1,82 @@
 //! `amd-smi topology`: link types between AMD GPUs, which it names by address, with weights and hops.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use super::rocm_smi::{class_of, is_relayed, relayed_message};
+use super::amd_links::Tables;
+use super::text::Span;
 use super::words::words;
 use super::{ClassMatrix, Fact, Found, GpuFacts, Text};
-use peerlane_machine::fabric::{PathClass, PciAddress};
+use peerlane_machine::fabric::PciAddress;
 
 const TOOL: &str = "amd-smi topology";
-
-/// More GPUs than any machine has.
-const MAX_GPUS: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
     for (i, line) in text.iter() {
         if let Some(title) = line.trim().strip_suffix(" TABLE:") {
             // the first table again is another run
-            if title == "ACCESS" || output.tables.contains_key(title) {
+            if title == "ACCESS" || output.titles.contains(title) {
                 std::mem::take(&mut output).finish(text, found);
             }
-            output.table = Some(title.to_owned());
-            output.tables.entry(title.to_owned()).or_default();
-            output.seen(i);
-        } else if output.table.is_some() {
-            output.take(i, line);
+            output.titles.insert(title.to_owned());
+            output.title = Some(title.to_owned());
+            output.lines.add(i);
+        } else if output.add(line) {
+            output.lines.add(i);
         }
     }
     output.finish(text, found);
 }
 
-/// One table.
-#[derive(Default)]
-struct Table {
-    cols: Vec<PciAddress>,
-    cells: BTreeMap<(PciAddress, PciAddress), String>,
-}
-
 /// One run of the tool.
 #[derive(Default)]
 struct Output {
-    table: Option<String>,
-    tables: BTreeMap<String, Table>,
-    lines: Option<(usize, usize)>,
+    /// Titles of the tables so far, and that of the one being read.
+    titles: BTreeSet<String>,
+    title: Option<String>,
+    tables: Tables<PciAddress>,
+    lines: Span,
 }
 
 impl Output {
-    fn seen(&mut self, i: usize) {
-        self.lines = Some((self.lines.map_or(i, |(first, _)| first), i));
-    }
-
-    fn take(&mut self, i: usize, line: &str) {
-        let Some(table) = self.table.as_ref().and_then(|t| self.tables.get_mut(t)) else { return };
+    /// Adds a line of a table; false where it is none.
+    fn add(&mut self, line: &str) -> bool {
+        let Some(title) = self.title.as_deref() else { return false };
         let row: Vec<&str> = words(line).map(|w| w.text).collect();
-        let Some((first, cells)) = row.split_first() else { return };
-        let Some(label) = address(first) else {
-            // a legend, or another section
-            self.table = None;
-            return;
+        let Some(first) = row.first() else { return false };
+        let added = match title {
+            "LINK TYPE" => self.tables.links.add(&row, address),
+            "WEIGHT" => self.tables.weights.add(&row, address),
+            "HOPS" => self.tables.hops.add(&row, address),
+            _ => address(first).is_some(),
         };
-        if table.cols.is_empty() {
-            let cols: Option<Vec<PciAddress>> = row.iter().map(|w| address(w)).collect();
-            table.cols = cols.filter(|c| c.len() <= MAX_GPUS).unwrap_or_default();
-        } else {
-            let cells = table.cols.iter().zip(cells).map(|(col, cell)| ((label, *col), (*cell).to_owned()));
-            table.cells.extend(cells);
+        if !added {
+            // a legend, or another section
+            self.title = None;
         }
-        self.seen(i);
+        added
     }
 
     fn finish(self, text: &Text, found: &mut Found) {
-        let (Some((first, last)), Some(links)) = (self.lines, self.tables.get("LINK TYPE")) else { return };
-        let lines = text.numbers(first, last);
-        // also keeps memory in proportion to the text
-        if links.cells.is_empty() || links.cells.len() * 4 < links.cols.len() * links.cols.len() {
-            return;
-        }
-        let number = |table: &str, a: PciAddress, b: PciAddress| -> Option<u32> {
-            self.tables.get(table)?.cells.get(&(a, b))?.parse().ok()
+        let Some(lines) = self.lines.numbers(text) else { return };
+        let Some(cells) = self.tables.classes(text, TOOL, lines, found) else { return };
+        let links = &self.tables.links;
+        let gpu = |address: &PciAddress| {
+            let index = links.cols.iter().position(|a| a == address).and_then(|i| u32::try_from(i).ok());
+            GpuFacts { index, address: Some(*address), ..GpuFacts::default() }
         };
-        let (mut relayed, mut untold) = (0, 0);
-        let mut cell = |a: PciAddress, b: PciAddress| {
-            let kind = links.cells.get(&(a, b))?;
-            let weight = number("WEIGHT", a, b);
-            let class = if a == b { Some(PathClass::Same) } else { class_of(kind, weight, number("HOPS", a, b)) };
-            relayed += usize::from(kind == "XGMI" && is_relayed(weight));
-            untold += usize::from(kind == "PCIE" && class.is_none());
-            class
-        };
-        let cells: Vec<Vec<Option<PathClass>>> =
-            links.cols.iter().map(|a| links.cols.iter().map(|b| cell(*a, *b)).collect()).collect();
-        let gpu = |(i, address): (usize, &PciAddress)| GpuFacts {
-            index: u32::try_from(i).ok(),
-            address: Some(*address),
-            ..GpuFacts::default()
-        };
-        let gpus = links.cols.iter().enumerate().map(gpu).collect();
-        let names: Vec<String> = (0..links.cols.len()).map(|i| format!("GPU{i}")).collect();
-        let n = names.len();
+        let name = |address: &PciAddress| format!("GPU{}", gpu(address).index.unwrap_or_default());
+        let n = links.rows.len();
         let matrix = ClassMatrix {
-            rows: names.clone(),
-            cols: names,
+            rows: links.rows.iter().map(name).collect(),
+            cols: links.cols.iter().map(name).collect(),
             cells,
             cpu_affinity: vec![None; n],
             numa_affinity: vec![None; n],
             gpu_numa: vec![None; n],
             ..ClassMatrix::default()
         };
-        if relayed > 0 {
-            found.warn(text, TOOL, lines, relayed_message(relayed / 2));
-        }
-        if untold > 0 {
-            let message = "amd-smi does not say which way a PCIE link within a NUMA node takes: those classes are unknown; add \
-                           `lspci -tv` or an lstopo XML file";
-            found.warn(text, TOOL, lines, message);
-        }
-        found.push(text, TOOL, lines, Fact::Gpus(gpus));
+        found.push(text, TOOL, lines, Fact::Gpus(links.cols.iter().map(gpu).collect()));
         found.push(text, TOOL, lines, Fact::Classes(matrix));
     }
 }
@@ -128,6 +89,7 @@ fn address(word: &str) -> Option<PciAddress> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use peerlane_machine::fabric::PathClass;
 
     const HEAD: &str = "             0000:05:00.0 0000:26:00.0 0000:c6:00.0\n";
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::text::Span;
 use super::words::key_value;
 use super::{Fact, Found, HostFacts, Text};
 
@@ -40,7 +41,7 @@ pub(super) fn shortened(text: &str) -> String {
 /// The stanzas of one machine.
 #[derive(Default)]
 struct Cpus {
-    lines: Option<(usize, usize)>,
+    lines: Span,
     processors: u32,
     packages: BTreeSet<u32>,
     /// Logical CPUs of a package, by package.
@@ -75,14 +76,13 @@ impl Cpus {
             "flags" => self.hypervisor |= value.split_whitespace().any(|flag| flag == "hypervisor"),
             _ => return,
         }
-        self.lines = Some((self.lines.map_or(i, |(first, _)| first), i));
+        self.lines.add(i);
     }
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
         let cpus = std::mem::take(self);
-        let Some((first, last)) = cpus.lines.filter(|_| cpus.model.is_some()) else { return };
-        let lines = text.numbers(first, last);
+        let Some(lines) = cpus.lines.numbers(text).filter(|_| cpus.model.is_some()) else { return };
         let mut host = HostFacts { cpu_model: cpus.model, ..HostFacts::default() };
         host.cpu_ids = cpus.vendor.zip(cpus.family).zip(cpus.model_number).map(|((v, f), m)| (v, f, m));
         let told: u32 = cpus.siblings.values().fold(0, |sum, n| sum.saturating_add(*n));

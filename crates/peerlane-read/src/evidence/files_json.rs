@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Deserializer;
 
-use super::nvml::opening;
+use super::json;
 use super::read::read_files;
 use super::tree::{Files, Item};
 use super::{Found, Text};
@@ -51,23 +50,16 @@ impl Files {
 }
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    for (i, _) in text.iter() {
-        let Some(start) = opening(text, i, NAMES_IT) else { continue };
-        let rest = text.joined().get(start..).unwrap_or_default();
-        let lines = text.numbers(i, i);
-        match Deserializer::from_str(rest).into_iter::<Document>().next() {
-            Some(Ok(document)) if document.schema == SCHEMA => {
-                found.append(read_files(text.source(), &document.into_files()));
-            }
-            Some(Ok(document)) => {
-                let message =
-                    format!("it is a {} document, of another version; nothing of it is read", document.schema);
-                found.warn(text, TOOL, lines, message);
-            }
-            Some(Err(error)) => found.warn(text, TOOL, lines, format!("the files cannot be read: {error}")),
-            None => {}
+    json::documents(text, "schema", NAMES_IT, |lines, read: Result<Document, _>| match read {
+        Ok(document) if document.schema == SCHEMA => {
+            found.append(read_files(text.source(), &document.into_files()));
         }
-    }
+        Ok(document) => {
+            let message = format!("a {} document, which this version does not read", document.schema);
+            found.warn(text, TOOL, lines, message);
+        }
+        Err(error) => found.warn(text, TOOL, lines, format!("the files cannot be read: {error}")),
+    });
 }
 
 impl Document {

@@ -1,6 +1,7 @@
 //! Lists of GPUs by number and product: `nvidia-smi -L`, and the same lines as PyTorch, vLLM and SGLang print them in
 //! descriptions of their environment.
 
+use super::text::Span;
 use super::words::numbered;
 use super::{Fact, Found, GpuFacts, Text};
 
@@ -14,13 +15,13 @@ const BRANDS: [&str; 9] = ["NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "TITAN ",
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list: Vec<GpuFacts> = Vec::new();
-    let mut lines: Option<(usize, usize)> = None;
+    let mut lines = Span::default();
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']);
         // instances of MIG stand below their GPU
         if let Some(gpu) = list.last_mut().filter(|_| line.starts_with("MIG ")) {
             gpu.mig = Some(true);
-            lines = lines.map(|(first, _)| (first, i));
+            lines.extend(i);
             continue;
         }
         let Some((numbers, name, uuid)) = gpus(line).filter(|_| !lists_links(text, i)) else {
@@ -35,15 +36,15 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             let (name, uuid) = (Some(name.to_owned()), uuid.map(str::to_owned));
             list.push(GpuFacts { index: Some(number), name, uuid, ..GpuFacts::default() });
         }
-        lines = Some((lines.map_or(i, |(first, _)| first), i));
+        lines.add(i);
     }
     push(text, found, &mut list, &mut lines);
 }
 
-fn push(text: &Text, found: &mut Found, list: &mut Vec<GpuFacts>, lines: &mut Option<(usize, usize)>) {
+fn push(text: &Text, found: &mut Found, list: &mut Vec<GpuFacts>, lines: &mut Span) {
     let gpus = std::mem::take(list);
-    if let Some((first, last)) = lines.take().filter(|_| !gpus.is_empty()) {
-        found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
+    if let Some(lines) = std::mem::take(lines).numbers(text).filter(|_| !gpus.is_empty()) {
+        found.push(text, TOOL, lines, Fact::Gpus(gpus));
     }
 }
 

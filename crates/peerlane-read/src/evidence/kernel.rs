@@ -1,6 +1,7 @@
 //! What the Linux kernel says: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that speak of GPUs,
 //! PCIe errors, slow links and the IOMMU.
 
+use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
 use super::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
@@ -17,7 +18,7 @@ const MOST: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut facts = KernelFacts::default();
-    let mut lines: Option<(usize, usize)> = None;
+    let mut lines = Span::default();
     let mut command_line_only = true;
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
     // the driver's sentence on a GPU that is gone goes over three lines
@@ -45,12 +46,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 facts.parameters.push(word.to_owned());
             }
         }
-        lines = Some((lines.map_or(i, |(first, _)| first), i));
+        lines.add(i);
     }
-    let says = facts != KernelFacts::default();
-    if let Some((first, last)) = lines.filter(|_| says) {
+    if let Some(lines) = lines.numbers(text).filter(|_| facts != KernelFacts::default()) {
         let tool = if command_line_only { COMMAND_LINE } else { TOOL };
-        found.push(text, tool, text.numbers(first, last), Fact::Kernel(facts));
+        found.push(text, tool, lines, Fact::Kernel(facts));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::limits::MAX_PORTS;
-use super::lstopo_xml::{Objects, kind, number};
+use super::lstopo_xml::{Objects, kind};
 use super::xml::{Document, Element};
 use super::{NvlinkEnd, NvlinkPort};
 use peerlane_machine::units::Rate;
@@ -114,10 +114,10 @@ impl<'a> Index<'a> {
         let mut index = Index { by_gp: HashMap::new(), by_os: HashMap::new() };
         for (at, element) in document.iter() {
             let Some(kind) = kind(element) else { continue };
-            if let Some(gp) = number(element, "gp_index") {
+            if let Some(gp) = element.number("gp_index") {
                 index.by_gp.insert(gp, at);
             }
-            if let Some(os) = number(element, "os_index") {
+            if let Some(os) = element.number("os_index") {
                 index.by_os.insert((kind, os), at);
             }
         }

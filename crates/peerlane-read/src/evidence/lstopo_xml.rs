@@ -21,10 +21,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if !document.children(0).any(|(_, e)| e.name == "object") {
             continue;
         }
-        if let Some((line, reason)) = &document.broken {
-            let message = format!("the XML breaks off ({reason}); what precedes that is used");
-            found.warn(text, TOOL, (*line, *line), message);
-        }
+        document.warn_if_broken(text, TOOL, found);
         let objects = Objects::read(&document);
         let host = host(&document);
         let links = nvlinks(&document, &objects);
@@ -50,11 +47,6 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 /// The type of an object, such as `NUMANode`.
 pub(super) fn kind(element: &Element) -> Option<&str> {
     if element.name == "object" { element.attribute("type") } else { None }
-}
-
-/// A number in decimal.
-pub(super) fn number<T: std::str::FromStr>(element: &Element, attribute: &str) -> Option<T> {
-    element.attribute(attribute).and_then(|v| v.trim().parse().ok())
 }
 
 /// The value of an `<info>` just inside an object.
@@ -98,7 +90,7 @@ fn host(document: &Document) -> HostFacts {
                 }
             }
             Some("NUMANode") => {
-                let Some(id) = number(element, "os_index") else { continue };
+                let Some(id) = element.number("os_index") else { continue };
                 // hwloc 1 has packages inside NUMA nodes, later versions NUMA nodes inside packages
                 let is_package = |k: &str| k == "Package" || k == "Socket";
                 let inside = || document.children(at).map(|(_, e)| e).find(|e| kind(e).is_some_and(is_package));
@@ -106,8 +98,8 @@ fn host(document: &Document) -> HostFacts {
                 host.numa.push(NumaNode {
                     id,
                     cpus: element.attribute("cpuset").and_then(CpuList::from_mask),
-                    memory: number(element, "local_memory").map(Bytes),
-                    package: package.and_then(|p| number(p, "os_index")),
+                    memory: element.number("local_memory").map(Bytes),
+                    package: package.and_then(|p| p.number("os_index")),
                 });
             }
             _ => {}
@@ -165,7 +157,7 @@ impl Objects {
         else {
             return;
         };
-        let (network, openfabrics, accelerator) = os_device_kinds(number(element, "osdev_type").unwrap_or(0), masks);
+        let (network, openfabrics, accelerator) = os_device_kinds(element.number("osdev_type").unwrap_or(0), masks);
         if !(network || openfabrics || accelerator) {
             return;
         }
@@ -217,7 +209,7 @@ fn pci_device(document: &Document, at: usize, element: &Element, role: PciRole) 
     let words: Vec<&str> = element.attribute("pci_type").unwrap_or_default().split_whitespace().collect();
     let ids = words.get(1).and_then(|w| w.trim_matches(['[', ']']).split_once(':'));
     let id = |text: &str| hex(text).and_then(|v| u16::try_from(v).ok());
-    let rate: Option<f64> = number(element, "pci_link_speed");
+    let rate: Option<f64> = element.number("pci_link_speed");
     let class = words.first().and_then(|w| hex(w)).filter(|c| (1..=0xffff).contains(c)).map(|c| c << 8);
     // where configuration space could not be read, the NVIDIA driver still told hwloc this
     let nvswitch = (element.attribute("subtype") == Some("NVSwitch")).then_some(0x06_8000);

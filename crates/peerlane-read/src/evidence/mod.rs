@@ -7,6 +7,7 @@
 
 mod archive;
 mod grid;
+mod json;
 mod limits;
 mod markup;
 mod read;
@@ -18,6 +19,7 @@ pub mod tool;
 mod tree;
 mod words;
 
+mod amd_links;
 mod amd_smi;
 mod bandwidth_test;
 mod config_space;

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::text::Span;
 use super::tool::NCCL_LOG as TOOL;
 use super::{
     Fact, Found, GpuFacts, NcclLog, NcclRank, NcclStaged, NcclTransport, P2pCapability, P2pMatrix, P2pStatus, Text,
@@ -29,18 +30,18 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             if log.has_connections() {
                 std::mem::take(&mut log).push(text, found);
             }
-            log.seen(i);
+            log.lines.add(i);
             log.result.version.get_or_insert_with(|| version.to_owned());
         } else if let Some((prefix, words)) = split(line, "NCCL INFO ") {
-            log.seen(i);
+            log.lines.add(i);
             log.host(prefix);
             log.info(words.trim());
         } else if let Some((prefix, words)) = split(line, "NCCL WARN ") {
-            log.seen(i);
+            log.lines.add(i);
             log.host(prefix);
             log.warn(prefix, words.trim());
         } else if line.trim_start().starts_with(NO_MULTICAST) {
-            log.seen(i);
+            log.lines.add(i);
             log.warn("", line.trim());
         }
     }
@@ -71,14 +72,10 @@ struct Log {
     refused: BTreeSet<(u32, u32)>,
     /// Adapters that get GPUDirect RDMA, or the GPUs that get it of them.
     direct: Vec<NcclStaged>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
 }
 
 impl Log {
-    fn seen(&mut self, line: usize) {
-        self.lines = Some((self.lines.map_or(line, |lines| lines.0), line));
-    }
-
     fn has_connections(&self) -> bool {
         !self.channels.is_empty() || !self.result.rings.is_empty()
     }
@@ -145,8 +142,7 @@ impl Log {
     }
 
     fn push(self, text: &Text, found: &mut Found) {
-        let Some((first, last)) = self.lines else { return };
-        let lines = text.numbers(first, last);
+        let Some(lines) = self.lines.numbers(text) else { return };
         let mut log = self.result;
         // a GPU that gets it of one adapter needs it of no other, and an adapter that gives it to one GPU can
         let direct = |s: &NcclStaged| {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::text::Span;
 use super::{Curve, Fact, Found, GpuFacts, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
 
@@ -31,7 +32,7 @@ struct Head {
     /// The highest number of a rank; greater than there are lines where the list is cut.
     highest: u32,
     hosts: BTreeSet<String>,
-    rank_lines: Option<(usize, usize)>,
+    rank_lines: Span,
     first: Option<usize>,
 }
 
@@ -47,7 +48,7 @@ impl Head {
             self.highest = self.highest.max(number);
             self.ranks.push(gpu);
             self.hosts.insert(host);
-            self.rank_lines = Some((self.rank_lines.map_or(i, |lines| lines.0), i));
+            self.rank_lines.add(i);
         } else {
             if let Some(program) = command(line).filter(|_| self.program.is_none()) {
                 self.program = Some(program.to_owned());
@@ -65,8 +66,9 @@ impl Head {
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
         let gpus = std::mem::take(&mut self.ranks);
-        if let Some((first, last)) = self.rank_lines.take().filter(|_| self.hosts.len() == 1) {
-            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(gpus));
+        let lines = std::mem::take(&mut self.rank_lines).numbers(text);
+        if let Some(lines) = lines.filter(|_| self.hosts.len() == 1) {
+            found.push(text, TOOL, lines, Fact::Gpus(gpus));
         }
     }
 }

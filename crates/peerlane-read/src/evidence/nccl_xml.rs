@@ -24,10 +24,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if !has_cpus && document.root().and_then(|r| r.attribute("version")).is_none() {
             continue;
         }
-        if let Some((line, reason)) = &document.broken {
-            let message = format!("the XML breaks off ({reason}); what precedes that is used");
-            found.warn(text, TOOL, (*line, *line), message);
-        }
+        document.warn_if_broken(text, TOOL, found);
         let topology = Topology::read(&document);
         for message in topology.doubts.messages() {
             found.warn(text, TOOL, document.lines, message);
@@ -119,16 +116,15 @@ impl Topology {
     fn cpu(&mut self, element: &Element) -> usize {
         let cpus = element.attribute("affinity").and_then(CpuList::from_mask).filter(|c| !c.is_empty());
         // -1 where the kernel knows no NUMA node
-        let numa: Option<u32> = element.attribute("numaid").and_then(|n| n.trim().parse().ok());
+        let numa: Option<u32> = element.number("numaid");
         if let Some(id) = numa.filter(|id| self.host.numa.iter().all(|n| n.id != *id)) {
             self.host.numa.push(NumaNode { id, cpus: cpus.clone(), ..NumaNode::default() });
         }
         if self.host.arch.is_none() {
             self.host.arch = element.attribute("arch").filter(|a| !a.is_empty()).map(str::to_owned);
         }
-        let number = |name| element.attribute(name).and_then(|v| v.trim().parse().ok());
         if let (None, Some(vendor), Some(family), Some(model)) =
-            (&self.host.cpu_ids, element.attribute("vendor"), number("familyid"), number("modelid"))
+            (&self.host.cpu_ids, element.attribute("vendor"), element.number("familyid"), element.number("modelid"))
         {
             self.host.cpu_ids = Some((vendor.to_owned(), family, model));
         }
@@ -167,7 +163,7 @@ impl Topology {
 
     fn gpu(&mut self, element: &Element, above: Option<usize>) {
         if let Some(device) = above.and_then(|d| self.tree.devices.get_mut(d)) {
-            device.gpu_index = element.attribute("dev").and_then(|v| v.trim().parse().ok());
+            device.gpu_index = element.number("dev");
         }
     }
 
@@ -181,7 +177,7 @@ impl Topology {
             }
             return;
         };
-        let megabits: Option<f64> = element.attribute("speed").and_then(|v| v.trim().parse().ok());
+        let megabits: Option<f64> = element.number("speed");
         let note = [("dev", "NCCL net"), ("port", "port")]
             .iter()
             .filter_map(|(key, word)| Some(format!("{word} {}", element.attribute(key)?)))
@@ -205,7 +201,7 @@ impl Topology {
 
     fn nvlink(&mut self, element: &Element, above: Option<usize>) {
         let device = above.and_then(|d| self.tree.devices.get(d));
-        let count: u8 = element.attribute("count").and_then(|v| v.trim().parse().ok()).unwrap_or(0);
+        let count: u8 = element.number("count").unwrap_or(0);
         let (Some(device), 1..) = (device, count) else { return };
         let target = element.attribute("target").unwrap_or_default();
         let remote = match target.parse::<PciAddress>() {
@@ -234,8 +230,8 @@ impl Topology {
 
     /// `bw` is that of one link in MB/s, one direction; NCCL multiplies it by `count`.
     fn c2c(&mut self, element: &Element, above: Option<usize>) {
-        let megabytes: Option<f64> = element.attribute("bw").and_then(|v| v.trim().parse().ok());
-        let count = element.attribute("count").and_then(|v| v.trim().parse().ok());
+        let megabytes: Option<f64> = element.number("bw");
+        let count = element.number("count");
         if let (Some(device), Some(mb), Some(count)) =
             (above.and_then(|d| self.tree.devices.get_mut(d)), megabytes.filter(|mb| mb.is_finite()), count)
         {

@@ -5,37 +5,18 @@ use serde_json::Value;
 
 use super::nvbandwidth::named_device;
 use super::nvbandwidth_tests::TestTable;
-use super::{Fact, Found, Text, grid};
+use super::{Fact, Found, Text, grid, json};
 
 const TOOL: &str = super::tool::NVBANDWIDTH_JSON;
-
-/// Lines between the object's opening brace and its key.
-const KEY_GAP: usize = 3;
 
 /// More GPUs than any machine has.
 const MAX_COLUMNS: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let Some(start) = opening(text, i) else {
-            i += 1;
-            continue;
-        };
-        let Some(end) = closing(text, start) else {
-            found.warn(text, TOOL, text.numbers(start, text.len() - 1), "the JSON is cut; nothing of it is read");
-            return;
-        };
-        let lines = text.numbers(start, end);
-        let object = text.join(start, end);
-        let object = object.find('{').and_then(|at| object.get(at..)).unwrap_or_default();
-        match serde_json::Deserializer::from_str(object).into_iter::<Output>().next() {
-            Some(Ok(output)) => take(text, lines, output.nvbandwidth, found),
-            Some(Err(error)) => found.warn(text, TOOL, lines, format!("the JSON cannot be read: {error}")),
-            None => {}
-        }
-        i = end + 1;
-    }
+    json::documents(text, "nvbandwidth", "", |lines, read: Result<Output, _>| match read {
+        Ok(output) => take(text, lines, output.nvbandwidth, found),
+        Err(error) => found.warn(text, TOOL, lines, format!("the JSON cannot be read: {error}")),
+    });
 }
 
 #[derive(Deserialize)]
@@ -60,42 +41,6 @@ struct Testcase {
     description: String,
     #[serde(rename = "bandwidth_matrix", default)]
     matrix: Vec<Vec<Value>>,
-}
-
-/// The line with the brace of an object whose key `nvbandwidth` stands on line `i`.
-fn opening(text: &Text, i: usize) -> Option<usize> {
-    let (before, after) = text.line(i).split_once("\"nvbandwidth\"")?;
-    if !after.trim_start().starts_with(':') {
-        return None;
-    }
-    if before.trim_end().ends_with('{') {
-        return Some(i);
-    }
-    let mut above = (i.saturating_sub(KEY_GAP)..i).rev();
-    above.find(|j| !text.line(*j).trim().is_empty()).filter(|j| text.line(*j).trim_end().ends_with('{'))
-}
-
-/// The line where the object that begins on line `start` ends.
-fn closing(text: &Text, start: usize) -> Option<usize> {
-    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
-    for i in start..text.len() {
-        for c in text.line(i).chars() {
-            match c {
-                _ if escaped => escaped = false,
-                '\\' if quoted => escaped = true,
-                '"' if depth > 0 => quoted = !quoted,
-                '{' if !quoted => depth += 1,
-                '}' if !quoted && depth > 0 => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return Some(i);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    None
 }
 
 fn take(text: &Text, lines: (u32, u32), run: Run, found: &mut Found) {

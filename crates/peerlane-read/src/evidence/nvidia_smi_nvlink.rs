@@ -1,5 +1,6 @@
 //! `nvidia-smi nvlink -s` (rate of each link) and `-R` (its far end); `-c` (capabilities) is passed over.
 
+use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
 use peerlane_machine::units::Rate;
@@ -48,7 +49,7 @@ enum Link {
 struct Output {
     /// The last GPU it named.
     gpu: Option<u32>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
     tool: Option<&'static str>,
     ports: Vec<NvlinkPort>,
     names: Vec<GpuFacts>,
@@ -66,8 +67,7 @@ impl Output {
             self.gpu = Some(gpu);
         }
         self.tool = tool;
-        let (first, _) = self.lines.unwrap_or((i, i));
-        self.lines = Some((first, i));
+        self.lines.add(i);
         let port = NvlinkPort { gpu: Some(gpu), ..NvlinkPort::default() };
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
@@ -80,8 +80,8 @@ impl Output {
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
         let mut output = std::mem::take(self);
-        let Some((first, last)) = output.lines else { return };
-        let (tool, lines) = (output.tool.unwrap_or(STATUS), text.numbers(first, last));
+        let Some(lines) = output.lines.numbers(text) else { return };
+        let tool = output.tool.unwrap_or(STATUS);
         // a run that goes on under another tool's name has said its names
         let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::text::Span;
 use super::words::number_and_unit;
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::{PciAddress, PcieGeneration, PcieWidth};
@@ -66,7 +67,7 @@ struct Log {
     attached: Option<usize>,
     seen: HashSet<PciAddress>,
     gpus: Vec<GpuFacts>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
 }
 
 impl Log {
@@ -101,21 +102,22 @@ impl Log {
             }
         }
         self.gpus.push(gpu);
-        self.lines = Some((self.lines.map_or(first, |(a, _)| a), last));
+        self.lines.add(first);
+        self.lines.add(last);
         last + 1
     }
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
         let mut log = std::mem::take(self);
-        let Some((first, last)) = log.lines else { return };
+        let Some(lines) = log.lines.numbers(text) else { return };
         // GPUs come in order of their index; where some are missing, nobody knows which
         if log.attached == Some(log.gpus.len()) {
             for (i, gpu) in log.gpus.iter_mut().enumerate() {
                 gpu.index = u32::try_from(i).ok();
             }
         }
-        found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(log.gpus));
+        found.push(text, TOOL, lines, Fact::Gpus(log.gpus));
     }
 }
 

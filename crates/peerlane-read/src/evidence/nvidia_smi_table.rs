@@ -3,6 +3,7 @@
 //! A GPU takes two lines, and a third with its MIG mode since driver 450. Names may be cut, with or without `...`;
 //! they are kept as printed.
 
+use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
@@ -83,7 +84,7 @@ fn second_line([state, memory, load]: [&str; 3], gpu: &mut GpuFacts) -> bool {
 struct Table {
     driver: Option<String>,
     gpus: Vec<GpuFacts>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
 }
 
 impl Table {
@@ -110,15 +111,16 @@ impl Table {
         }
         gpu.driver.clone_from(&self.driver);
         self.gpus.push(gpu);
-        self.lines = Some((self.lines.map_or(first, |(a, _)| a), last));
+        self.lines.add(first);
+        self.lines.add(last);
         last + 1
     }
 
     /// Pushes what was read and starts anew.
     fn finish(&mut self, text: &Text, found: &mut Found) {
         let table = std::mem::take(self);
-        if let Some((first, last)) = table.lines {
-            found.push(text, TOOL, text.numbers(first, last), Fact::Gpus(table.gpus));
+        if let Some(lines) = table.lines.numbers(text) {
+            found.push(text, TOOL, lines, Fact::Gpus(table.gpus));
         }
     }
 }

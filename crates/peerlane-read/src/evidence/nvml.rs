@@ -6,13 +6,12 @@ mod tests;
 
 use std::collections::HashMap;
 
-use serde_json::Deserializer;
-
 pub use snapshot::{
     Absent, Ancestor, FabricState, Gpu, Modes, Now, Nvlink, NvlinkErrors, P2p, Pair, Pcie, Process, RemoteKind, SCHEMA,
     Share, Snapshot,
 };
 
+use super::json;
 use super::limits::MAX_DEVICES;
 use super::nvidia_smi_nvlink::far_end;
 use super::nvidia_smi_topo_p2p::status;
@@ -25,51 +24,15 @@ const TOOL: &str = super::tool::NVML;
 /// The schema's name up to its number.
 const NAMES_IT: &str = "\"peerlane/nvml/";
 
-/// Lines between the object's opening brace and its schema.
-const KEY_GAP: usize = 3;
-
 /// Class codes of what NVLinks lead to: NVSwitch, and the bridge of a POWER processor.
 const NVSWITCH_CLASS: u32 = 0x06_8000;
 const NPU_CLASS: u32 = 0x06_8001;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let Some(start) = opening(text, i, NAMES_IT) else {
-            i += 1;
-            continue;
-        };
-        let rest = text.joined().get(start..).unwrap_or_default();
-        let mut documents = Deserializer::from_str(rest).into_iter::<Snapshot>();
-        let read = documents.next();
-        let end = text.line_at(start + documents.byte_offset().saturating_sub(1)) as usize - 1;
-        let first = text.line_at(start) as usize - 1;
-        match read {
-            Some(Ok(snapshot)) => {
-                take(text, text.numbers(first, end.max(first)), snapshot, found);
-                i = end.max(i) + 1;
-            }
-            Some(Err(error)) => {
-                found.warn(text, TOOL, text.numbers(i, i), format!("the snapshot cannot be read: {error}"));
-                i += 1;
-            }
-            None => i += 1,
-        }
-    }
-}
-
-/// Where the object opens whose schema, which starts so, stands first in it on line `i`, as an offset into the whole
-/// text.
-pub(super) fn opening(text: &Text, i: usize, schema: &str) -> Option<usize> {
-    let at = text.line(i).find(schema)?;
-    let before = text.line(i).get(..at)?.trim_end().strip_suffix(':')?.trim_end().strip_suffix("\"schema\"")?;
-    if let Some(brace) = before.rfind('{') {
-        return before.get(brace + 1..)?.trim().is_empty().then_some(text.offset(i) + brace);
-    }
-    let mut above = (i.saturating_sub(KEY_GAP)..i).rev().filter(|_| before.trim().is_empty());
-    let line = above.find(|j| !text.line(*j).trim().is_empty())?;
-    let content = text.line(line).trim_end();
-    content.ends_with('{').then(|| text.offset(line) + content.len() - 1)
+    json::documents(text, "schema", NAMES_IT, |lines, read| match read {
+        Ok(snapshot) => take(text, lines, snapshot, found),
+        Err(error) => found.warn(text, TOOL, lines, format!("the snapshot cannot be read: {error}")),
+    });
 }
 
 fn take(text: &Text, lines: (u32, u32), mut snapshot: Snapshot, found: &mut Found) {

@@ -1,5 +1,6 @@
 //! The ports of RDMA adapters: `ibstat`, `ibstatus` and `ibv_devinfo`.
 
+use super::text::Span;
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, RdmaPort, Text};
 
@@ -43,7 +44,7 @@ fn device(line: &str) -> Option<(&'static str, &str)> {
 #[derive(Default)]
 struct Output {
     tool: Option<&'static str>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
     /// The adapter's name and type.
     device: String,
     kind: Option<String>,
@@ -61,7 +62,7 @@ impl Output {
     fn begin(&mut self, tool: &'static str, device: &str, line: &str, i: usize) {
         (self.tool, self.kind, self.within) = (Some(tool), None, false);
         self.device = device.to_owned();
-        self.lines = Some((self.lines.map_or(i, |(first, _)| first), i));
+        self.lines.add(i);
         if let Some((_, port)) = line.split_once("' port ") {
             self.port(port.split_whitespace().next().and_then(|n| n.parse().ok()));
         }
@@ -97,16 +98,16 @@ impl Output {
         };
         let port = self.ports.last_mut().filter(|_| self.within);
         let known = known || port.is_some_and(|port| set(port, key, value));
-        if let Some((_, last)) = self.lines.as_mut().filter(|_| known) {
-            *last = i;
+        if known {
+            self.lines.extend(i);
         }
     }
 
     fn finish(self, text: &Text, found: &mut Found) {
-        let Output { tool: Some(tool), lines: Some((first, last)), ports, .. } = self else { return };
-        let told: Vec<RdmaPort> = ports.into_iter().filter(|p| p.state.is_some()).collect();
+        let (Some(tool), Some(lines)) = (self.tool, self.lines.numbers(text)) else { return };
+        let told: Vec<RdmaPort> = self.ports.into_iter().filter(|p| p.state.is_some()).collect();
         if !told.is_empty() {
-            found.push(text, tool, text.numbers(first, last), Fact::RdmaPorts(told));
+            found.push(text, tool, lines, Fact::RdmaPorts(told));
         }
     }
 }

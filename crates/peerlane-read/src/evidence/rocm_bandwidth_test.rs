@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::grid::{cell, gpu_names};
+use super::text::Span;
 use super::{Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text};
 
 const TOOL: &str = "rocm-bandwidth-test";
@@ -57,7 +58,7 @@ struct Devices {
     gpus: Vec<GpuFacts>,
     cpu: Option<String>,
     cpus: u32,
-    lines: Option<(usize, usize)>,
+    lines: Span,
 }
 
 impl Devices {
@@ -96,13 +97,12 @@ impl Devices {
             Kind::Gpu(index)
         };
         self.kinds.insert(number, kind);
-        self.lines = Some((self.lines.map_or(i, |l| l.0), i));
+        self.lines.add(i);
         true
     }
 
     fn push(&mut self, text: &Text, found: &mut Found) {
-        let Some((first, last)) = self.lines.take() else { return };
-        let lines = text.numbers(first, last);
+        let Some(lines) = std::mem::take(&mut self.lines).numbers(text) else { return };
         if !self.gpus.is_empty() {
             found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
         }

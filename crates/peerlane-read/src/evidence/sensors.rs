@@ -1,5 +1,6 @@
 //! `sensors` of lm-sensors: chips, each a name, an `Adapter:` line and readings, of which temperatures are kept.
 
+use super::text::Span;
 use super::words::{key_value, number_and_unit};
 use super::{Fact, Found, SensorReading, Text};
 
@@ -7,13 +8,14 @@ const TOOL: &str = "sensors";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut readings = Vec::new();
-    let mut lines: Option<(usize, usize)> = None;
+    let mut lines = Span::default();
     let mut i = 0;
     while i < text.len() {
         let chip = text.line(i).trim();
         if is_chip(chip) && text.line(i + 1).trim_start().starts_with("Adapter:") {
             let last = read_chip(text, i, chip, &mut readings);
-            lines = Some((lines.map_or(i, |(first, _)| first), last));
+            lines.add(i);
+            lines.add(last);
             i = last + 1;
             continue;
         }
@@ -26,10 +28,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     finish(text, &mut lines, &mut readings, found);
 }
 
-fn finish(text: &Text, lines: &mut Option<(usize, usize)>, readings: &mut Vec<SensorReading>, found: &mut Found) {
+fn finish(text: &Text, lines: &mut Span, readings: &mut Vec<SensorReading>, found: &mut Found) {
     let readings = std::mem::take(readings);
-    if let Some((first, last)) = lines.take().filter(|_| !readings.is_empty()) {
-        found.push(text, TOOL, text.numbers(first, last), Fact::Sensors(readings));
+    if let Some(lines) = std::mem::take(lines).numbers(text).filter(|_| !readings.is_empty()) {
+        found.push(text, TOOL, lines, Fact::Sensors(readings));
     }
 }
 

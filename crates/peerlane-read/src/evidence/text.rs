@@ -138,6 +138,27 @@ impl Text {
     }
 }
 
+/// Lines of a text, by index: from the first to the last that was added.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span(Option<(usize, usize)>);
+
+impl Span {
+    /// Adds a line, which is the last from now on.
+    pub(super) fn add(&mut self, i: usize) {
+        self.0 = Some((self.0.map_or(i, |(first, _)| first), i));
+    }
+
+    /// The same, where a line was added before.
+    pub(super) fn extend(&mut self, i: usize) {
+        self.0 = self.0.map(|(first, _)| (first, i));
+    }
+
+    /// Its line numbers, from 1, inclusive; `None` where no line was added.
+    pub(super) fn numbers(self, text: &Text) -> Option<(u32, u32)> {
+        self.0.map(|(first, last)| text.numbers(first, last))
+    }
+}
+
 /// The text of a file: UTF-8, or UTF-16 where a byte-order mark says so (as PowerShell's `>` writes
 /// it), without that mark. What cannot be decoded becomes U+FFFD.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {

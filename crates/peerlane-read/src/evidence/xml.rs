@@ -4,11 +4,13 @@
 //! the tree starts at the line of its root element and ends at the matching tag. Whatever precedes a
 //! fault is kept. Only the five standard entities and character references are expanded.
 
+use std::str::FromStr;
+
 use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 
-use super::Text;
+use super::{Found, Text};
 
 /// The most levels of nesting that are followed; real topologies stay below 30.
 const MAX_DEPTH: usize = 256;
@@ -38,12 +40,19 @@ pub(super) struct Element {
     children: Vec<usize>,
     /// The line its tag starts on, from 1.
     pub(super) line: u32,
+    /// The line it ends on.
+    pub(super) last_line: u32,
 }
 
 impl Element {
     /// The value of an attribute, unescaped.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// An attribute that is a number in decimal.
+    pub(super) fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.attribute(name).and_then(|v| v.trim().parse().ok())
     }
 }
 
@@ -73,6 +82,14 @@ impl Document {
         self.elements.get(at)
     }
 
+    /// Warns of a tree that ends before its root element does.
+    pub(super) fn warn_if_broken(&self, text: &Text, tool: &'static str, found: &mut Found) {
+        if let Some((line, reason)) = &self.broken {
+            let message = format!("the XML breaks off ({reason}); what precedes that is used");
+            found.warn(text, tool, (*line, *line), message);
+        }
+    }
+
     /// The elements just inside one.
     pub(super) fn children(&self, at: usize) -> impl Iterator<Item = (usize, &Element)> {
         let children = self.elements.get(at).map_or(&[][..], |e| &e.children);
@@ -80,7 +97,7 @@ impl Document {
     }
 }
 
-/// Every tree in the text whose root element is called `root`, in order.
+/// Every tree in the text whose root element is called `root`, in order; one that is cut within its root tag is empty.
 pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
     let mut all = Vec::new();
     let tag = format!("<{root}");
@@ -103,9 +120,7 @@ pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
             // the fault may be that the next tree starts here
             free_from = free_from.saturating_sub(1).max(i + 1);
         }
-        if document.root().is_some() {
-            all.push(document);
-        }
+        all.push(document);
     }
     all
 }
@@ -172,7 +187,9 @@ fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
                 }
             }
             Ok(Event::End(_)) => {
-                open.pop();
+                if let Some(element) = open.pop().and_then(|e| elements.get_mut(e)) {
+                    element.last_line = text.line_at(offset);
+                }
             }
             Ok(Event::Text(content)) => {
                 if let Some(at) = content.find("```") {
@@ -200,6 +217,9 @@ fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
         }
     };
     let last = text.line_at(end.min(text.joined().len().saturating_sub(1)));
+    for at in open {
+        elements[at].last_line = last;
+    }
     Document { elements, lines: (line as u32 + 1, last), broken }
 }
 
@@ -212,7 +232,7 @@ fn element(tag: &BytesStart<'_>, line: u32) -> Element {
         attributes.push((key.to_owned(), value));
     }
     let name: &str = tag.name().0;
-    Element { name: name.to_owned(), attributes, line, ..Element::default() }
+    Element { name: name.to_owned(), attributes, line, last_line: line, ..Element::default() }
 }
 
 #[cfg(test)]

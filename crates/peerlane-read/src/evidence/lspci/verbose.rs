@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::super::text::Span;
 use super::super::words::pcie_width;
 use super::super::{Acs, AcsLines, Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{CLASSES, named};
@@ -15,16 +16,15 @@ const LIST_TOOL: &str = "lspci";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list = List::default();
-    let mut acs: Option<(usize, usize, AcsLines)> = None;
+    let mut acs = (Span::default(), AcsLines::default());
     let mut i = 0;
     while i < text.len() {
         let line = text.line(i);
         let Some(device) = header(line) else {
             if let Some(control) = acs_of_no_device(line) {
-                let (first, _, mut lines) = acs.unwrap_or((i, i, AcsLines::default()));
-                lines.functions = lines.functions.saturating_add(1);
-                lines.redirecting = lines.redirecting.saturating_add(u32::from(redirects(control)));
-                acs = Some((first, i, lines));
+                acs.0.add(i);
+                acs.1.functions = acs.1.functions.saturating_add(1);
+                acs.1.redirecting = acs.1.redirecting.saturating_add(u32::from(redirects(control)));
             }
             i += 1;
             continue;
@@ -51,12 +51,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         list.detailed |= i > first + 1;
         list.seen.extend(block.device.address);
-        list.lines = Some((list.lines.map_or(first, |(a, _)| a), i - 1));
+        list.lines.add(first);
+        list.lines.add(i - 1);
         list.blocks.push(block);
     }
     list.push(text, found);
-    if let Some((first, last, lines)) = acs {
-        found.push(text, TOOL, text.numbers(first, last), Fact::Acs(lines));
+    if let Some(lines) = acs.0.numbers(text) {
+        found.push(text, TOOL, lines, Fact::Acs(acs.1));
     }
 }
 
@@ -191,15 +192,15 @@ fn size(text: &str) -> Option<u64> {
 struct List {
     blocks: Vec<Block>,
     seen: HashSet<PciAddress>,
-    lines: Option<(usize, usize)>,
+    lines: Span,
     detailed: bool,
 }
 
 impl List {
     fn push(self, text: &Text, found: &mut Found) {
-        let Some((first, last)) = self.lines else { return };
+        let Some(lines) = self.lines.numbers(text) else { return };
         let tool = if self.detailed { TOOL } else { LIST_TOOL };
-        found.push(text, tool, text.numbers(first, last), Fact::Pci(tree(self.blocks)));
+        found.push(text, tool, lines, Fact::Pci(tree(self.blocks)));
     }
 }
 
