@@ -7,20 +7,25 @@
 use super::problem::{LEAST, Problem, Solution};
 use super::share::{Allocation, Binding, Flow, ShareError, share};
 
-/// Rounds that more than suffice: each shrinks the change by the burdens, which are fractions.
-const ROUNDS: usize = 60;
-/// From this round on the change is halved, for burdens that make each other swing.
-const DAMPED_FROM: usize = 20;
+/// Rounds in which what is left beside burdens is found: mostly five or six are taken.
+const ROUNDS: usize = 120;
+/// Each time that so many rounds have not sufficed, only half as much of a change is made: where another resource
+/// binds on each side of a solution, whole changes may jump to and fro over it.
+const HALVED_AFTER: usize = 12;
 /// Relative change of what is left of a resource that ends the rounds; the rates then agree with it to a fraction of that.
-const SETTLED: f64 = 1e-9;
+const SETTLED: f64 = 1e-10;
 /// Steps in which a wait is found: mostly less than ten are taken.
-const STEPS: usize = 60;
-/// Relative width of an interval in which a wait is found.
+const STEPS: usize = 80;
+/// Relative width of an interval in which a wait is found, and by which it may miss what it causes.
 const NARROW: f64 = 1e-12;
 /// Times that all queues are gone through where there are several: what waits at one gives way at the others.
-const PASSES: usize = 40;
+const PASSES: usize = 15;
 /// Relative change of all waits that ends them.
 const AGREED: f64 = 1e-10;
+/// Part of a wait by which it may miss what it causes where it is a solution, and not merely the place of a jump.
+const ROOT: f64 = 1e-7;
+/// So many queues at most are solved one within the other where that has not sufficed.
+const NESTED: usize = 3;
 
 impl Problem {
     /// The rates of all flows at once.
@@ -36,17 +41,8 @@ impl Problem {
         servers.dedup();
         servers.retain(|s| self.services.get(*s).is_some_and(|ns| *ns > 0.0));
         let mut contention = Contention { problem: self, flows, waits: vec![0.0; self.capacities.len()] };
-        let mut allocation = contention.allocate()?;
-        for _ in 0..if servers.len() > 1 { PASSES } else { 1 } {
-            let before = contention.waits.clone();
-            for &server in &servers {
-                allocation = contention.settle(server, allocation)?;
-            }
-            let agrees = |s: &usize| (contention.waits[*s] - before[*s]).abs() <= AGREED * before[*s];
-            if servers.iter().all(agrees) {
-                break;
-            }
-        }
+        let allocation = contention.allocate()?;
+        let allocation = contention.settle_all(&servers, allocation)?;
         let named = |binding| match binding {
             Binding::Resource(r) => self.name(r).map_or(Binding::Cap, Binding::Resource),
             other => other,
@@ -55,6 +51,11 @@ impl Problem {
         let waits = servers.iter().filter_map(|s| Some((self.name(*s)?, contention.waits[*s]))).collect();
         Ok(Solution { rates, bindings: bindings.into_iter().map(named).collect(), waits })
     }
+}
+
+/// How much of a change is made in a round.
+fn part(round: usize) -> f64 {
+    0.5_f64.powi((round / HALVED_AFTER) as i32)
 }
 
 /// The rates in the making.
@@ -72,48 +73,90 @@ impl Contention<'_> {
         self.problem.wait(server, self.problem.load(server, &all.rates))
     }
 
-    /// Finds the wait at one server while the others keep theirs. `now`: the rates as they are.
-    fn settle(&mut self, server: usize, now: Allocation) -> Result<Allocation, ShareError> {
-        let mut before = self.waits[server];
-        let mut other = self.caused(server, &now);
-        if other == before {
+    /// Finds the waits at all servers. `now`: the rates as they are.
+    fn settle_all(&mut self, servers: &[usize], now: Allocation) -> Result<Allocation, ShareError> {
+        if servers.len() < 2 {
+            return self.settle(servers, now);
+        }
+        let mut allocation = now;
+        let mut passes = Extrapolation::default();
+        for _ in 0..PASSES {
+            let before = self.waits.clone();
+            for server in servers {
+                allocation = self.settle(std::slice::from_ref(server), allocation)?;
+            }
+            if servers.iter().all(|s| (self.waits[*s] - before[*s]).abs() <= AGREED * before[*s]) {
+                return Ok(allocation);
+            }
+            if passes.add(&self.waits) {
+                passes.extrapolate(&mut self.waits);
+                for s in servers {
+                    self.waits[*s] = self.waits[*s].clamp(0.0, self.problem.wait(*s, 1.0));
+                }
+                allocation = self.allocate()?;
+            }
+        }
+        let mut order = servers.to_vec();
+        for _ in 0..if order.len() <= NESTED { order.len() } else { 0 } {
+            // an inner wait may jump while the outer one grows, but does not where it is the outer one itself
+            order.rotate_left(1);
+            allocation = self.settle(&order, allocation)?;
+            let missed = |s: &usize| (self.caused(*s, &allocation) - self.waits[*s]).abs();
+            if servers.iter().all(|s| missed(s) <= ROOT * self.waits[*s]) {
+                break;
+            }
+        }
+        Ok(allocation)
+    }
+
+    /// Sets the wait at a server, and those at others as they are then. Gives the rates, with the wait and by how much it
+    /// falls short of what it causes.
+    fn attempt(&mut self, server: usize, wait: f64, inner: &[usize]) -> Result<(Allocation, (f64, f64)), ShareError> {
+        self.waits[server] = wait;
+        let allocation = self.allocate()?;
+        let allocation = self.settle(inner, allocation)?;
+        let missed = self.caused(server, &allocation) - wait;
+        Ok((allocation, (wait, missed)))
+    }
+
+    /// Finds the waits at servers, each with those after it found anew, while all others keep theirs. `now`: the rates as
+    /// they are.
+    fn settle(&mut self, servers: &[usize], now: Allocation) -> Result<Allocation, ShareError> {
+        let [server, inner @ ..] = servers else { return Ok(now) };
+        let (server, now) = (*server, self.settle(inner, now)?);
+        let caused = self.caused(server, &now);
+        let mut from = (self.waits[server], caused - self.waits[server]);
+        if from.1 == 0.0 {
             return Ok(now);
         }
-        self.waits[server] = other;
-        let mut allocation = self.allocate()?;
-        let mut missed = self.caused(server, &allocation) - other;
-        // where what waits burdens what others wait for, a longer wait may make the queue longer
-        for _ in 0..STEPS {
-            if missed == 0.0 || (missed > 0.0) != (other > before) {
-                break;
-            }
-            (before, other) = (other, other + missed);
-            self.waits[server] = other;
-            allocation = self.allocate()?;
-            missed = self.caused(server, &allocation) - other;
-        }
+        let settled = |(wait, missed): (f64, f64)| missed.abs() <= NARROW * wait;
+        let (mut allocation, mut to) = self.attempt(server, caused, inner)?;
         // the longer all wait, the shorter the queue: the wait that causes itself is between one and what that causes.
-        // It is found by regula falsi, in the Illinois variant; by how much a wait falls short of what it causes is
-        // known at both ends
-        let (mut low, mut high) = if before < other {
-            ((before, other - before), (other, missed))
-        } else {
-            ((other, missed), (before, other - before))
-        };
-        for step in 1..STEPS {
-            if missed == 0.0 || high.0 - low.0 <= NARROW * high.0 {
+        // Where what waits burdens what others wait for, it may be further on, but not below 0 or above that of a full server
+        let most = self.problem.wait(server, 1.0);
+        for _ in 0..STEPS {
+            if settled(to) || (to.1 > 0.0) != (from.1 > 0.0) {
                 break;
             }
-            let inner = low.0 + (high.0 - low.0) * low.1 / (low.1 - high.1);
+            let step = to.1.abs().max(2.0 * (to.0 - from.0).abs()).copysign(to.1);
+            from = to;
+            (allocation, to) = self.attempt(server, (to.0 + step).clamp(0.0, most), inner)?;
+        }
+        // it is found by regula falsi, in the Illinois variant
+        let (mut low, mut high) = if from.0 < to.0 { (from, to) } else { (to, from) };
+        for step in 1..STEPS {
+            if settled(to) || high.0 - low.0 <= NARROW * high.0 {
+                break;
+            }
+            let between = low.0 + (high.0 - low.0) * low.1 / (low.1 - high.1);
             // now and then the middle, so that no shape of the curve can hold it up
-            let next = if step % 4 > 0 && inner > low.0 && inner < high.0 { inner } else { 0.5 * (low.0 + high.0) };
-            self.waits[server] = next;
-            allocation = self.allocate()?;
-            missed = self.caused(server, &allocation) - next;
-            if missed > 0.0 {
-                (low, high.1) = ((next, missed), 0.5 * high.1);
+            let next =
+                if step % 4 > 0 && between > low.0 && between < high.0 { between } else { 0.5 * (low.0 + high.0) };
+            (allocation, to) = self.attempt(server, next, inner)?;
+            if to.1 > 0.0 {
+                (low, high.1) = (to, 0.5 * high.1);
             } else {
-                (high, low.1) = ((next, missed), 0.5 * low.1);
+                (high, low.1) = (to, 0.5 * low.1);
             }
         }
         Ok(allocation)
@@ -142,21 +185,28 @@ impl Contention<'_> {
             return Ok(allocation);
         }
         let mut left = capacities.clone();
+        let mut rounds = Extrapolation::default();
         for round in 0..ROUNDS {
             let mut next = capacities.clone();
             for (rate, burdens) in allocation.rates.iter().zip(burdens).filter(|(rate, _)| rate.is_finite()) {
                 burdens.iter().for_each(|&(r, per_byte)| next[r] -= per_byte * rate);
             }
             let mut moved = 0.0_f64;
-            for ((left, next), whole) in left.iter_mut().zip(next).zip(capacities) {
-                let next = next.max(LEAST * whole);
-                let next = if round < DAMPED_FROM { next } else { 0.5 * (next + *left) };
-                let change = (*left - next).abs() / next.max(f64::MIN_POSITIVE);
+            for ((left, next), whole) in left.iter().zip(&mut next).zip(capacities) {
+                *next = next.max(LEAST * whole);
+                if round >= HALVED_AFTER && whole.is_finite() {
+                    *next = left + part(round) * (*next - left);
+                }
+                let change = (left - *next).abs() / next.max(f64::MIN_POSITIVE);
                 moved = if change.is_finite() { moved.max(change) } else { moved };
-                *left = next;
             }
             if moved == 0.0 {
                 break;
+            }
+            left = next;
+            if moved >= SETTLED && rounds.add(&left) {
+                rounds.extrapolate(&mut left);
+                left.iter_mut().zip(capacities).for_each(|(left, whole)| *left = left.clamp(LEAST * whole, *whole));
             }
             allocation = share(&left, flows)?;
             if moved < SETTLED {
@@ -164,6 +214,43 @@ impl Contention<'_> {
             }
         }
         Ok(allocation)
+    }
+}
+
+/// Where a fixed-point iteration leads to that goes on as its last three points do (Aitken's Δ² for vectors; Irons and
+/// Tuck, 1969). Exact where one linear mode is left.
+#[derive(Default)]
+struct Extrapolation {
+    points: Vec<Vec<f64>>,
+}
+
+impl Extrapolation {
+    /// One more point. Whether there are three, all of them reached without extrapolation.
+    fn add(&mut self, point: &[f64]) -> bool {
+        self.points.push(point.to_vec());
+        self.points.len() == 3
+    }
+
+    /// Moves the last of three points to where they lead; the next points are counted from there.
+    fn extrapolate(&mut self, last: &mut [f64]) {
+        let points = std::mem::take(&mut self.points);
+        let [a, b, _] = points.as_slice() else { return };
+        let (mut along, mut square) = (0.0, 0.0);
+        for ((a, b), c) in a.iter().zip(b).zip(last.iter()).filter(|(_, c)| c.is_finite()) {
+            let turn = (c - b) - (b - a);
+            along += (c - b) * turn;
+            square += turn * turn;
+        }
+        if square > 0.0 {
+            let part = along / square;
+            let moved = |(b, c): (&f64, &mut f64)| {
+                if c.is_finite() {
+                    *c -= part * (*c - b)
+                }
+            };
+            b.iter().zip(last.iter_mut()).for_each(moved);
+        }
+        self.points.push(last.to_vec());
     }
 }
 

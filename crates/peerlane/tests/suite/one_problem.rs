@@ -12,7 +12,6 @@ use peerlane::solve::incremental::Solver;
 use peerlane::solve::{Demand, Problem, Resource, Solution, Turns, Wait, certify};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use proptest::test_runner::RngSeed;
 
 use crate::common::machines::{QUEUEING, machine, shape};
 
@@ -200,8 +199,7 @@ fn demands() -> impl Strategy<Value = (Vec<Resource>, Vec<Demand>)> {
 }
 
 proptest! {
-    // one seed: with others, about one set of demands in thousands has queues whose waits are found to 2e-6 only
-    #![proptest_config(ProptestConfig { cases: 400, rng_seed: RngSeed::Fixed(12), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(400), ..ProptestConfig::default() })]
 
     #[test]
     fn random_machines_have_one_answer(
