@@ -124,7 +124,7 @@ fn of_cell(cell: &Cell) -> Option<(FlowKind, Set)> {
     let value = cell.usable()?.value;
     let rates: Vec<f64> = if transfers.len() == 1 { vec![value] } else { cell.each.iter().map(|e| e.value).collect() };
     let read = transfers.iter().any(|t| t.op == peerlane_machine::matrix::Operation::Read);
-    let complete = rates.len() == transfers.len() && rates.iter().all(|r| *r > 0.0);
+    let complete = rates.len() == transfers.len() && rates.iter().all(|r| *r > 0.0 && r.is_finite());
     let pairs: Vec<(&str, &str, f64)> =
         transfers.iter().zip(&rates).map(|(t, r)| (t.source.as_str(), t.destination.as_str(), *r)).collect();
     // reads and writes of one pair are two engines' work

@@ -117,7 +117,9 @@ impl<S: Fn(usize, usize) -> u32> Divider<'_, S> {
             }
             return;
         }
-        for at in from..rest.len() {
+        // the last choices that leave enough for the set
+        let missing = self.size - set.len();
+        for at in from..(rest.len() + 1).saturating_sub(missing) {
             set.push(rest[at]);
             chosen.push(at);
             self.choose(rest, at + 1, set, chosen, sets);
@@ -137,6 +139,12 @@ mod tests {
         let machine = system(name).unwrap().unwrap();
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
         choice(free, size, &|a, b| pair_score(&machine.fabric, gpus[a], gpus[b]))
+    }
+
+    #[test]
+    fn a_set_of_all_gpus_is_found_at_once() {
+        let all: Vec<usize> = (0..64).collect();
+        assert_eq!(choice(&all, 64, &|_, _| 10), Some(all));
     }
 
     #[test]

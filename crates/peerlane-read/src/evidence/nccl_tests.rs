@@ -166,8 +166,10 @@ fn untagged(line: &str) -> std::borrow::Cow<'_, str> {
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('[') {
         plain.push_str(before);
-        match after.split_once(']') {
-            Some((tag, after)) if !tag.is_empty() && tag.bytes().all(|b| b.is_ascii_digit()) => {
+        // the digits alone are gone over, so that brackets that never close cost no second look
+        let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+        match after.get(digits..).and_then(|end| end.strip_prefix(']')) {
+            Some(after) if digits > 0 => {
                 plain.push(' ');
                 rest = after;
             }
@@ -293,6 +295,12 @@ mod tests {
             _ => None,
         });
         curves.next_back().unwrap()
+    }
+
+    #[test]
+    fn only_closed_tags_of_digits_are_taken_off() {
+        assert_eq!(untagged("[0] a [12]b [x] [3"), "  a  b [x] [3");
+        assert_eq!(untagged(&"[".repeat(1 << 20)).len(), 1 << 20);
     }
 
     #[test]

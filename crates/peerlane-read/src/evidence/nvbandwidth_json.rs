@@ -133,6 +133,13 @@ done
 "#;
 
     #[test]
+    fn an_object_that_ends_before_its_key_ends_the_search() {
+        for text in ["{}{\n\"nvbandwidth\":", "{}{\n\"nvbandwidth\": {}}\n", "{{\n\"nvbandwidth\":\n\"nvbandwidth\": }}}"] {
+            assert!(scanned(scan, text).evidence.is_empty(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_run_among_text() {
         let found = scanned(scan, RUN);
         assert_eq!(found.warnings.len(), 1, "the waived test");

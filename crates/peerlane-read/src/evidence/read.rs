@@ -189,11 +189,16 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
         found.warnings.extend(trouble.map(|what| warning(format!("{name}: {what}"))));
         return Ok(found);
     }
-    let text = Text::new(name, &bytes);
-    drop(bytes);
-    if text.len() > MAX_LINES {
+    // an archive unpacks to more than a file may have; a text takes several times its bytes, so look before it is built
+    if bytes.len() as u64 > MAX_SOURCE_BYTES {
+        return Err(ReadError::TooLarge { path: name.to_owned() });
+    }
+    let ends = |end: u8| bytes.iter().filter(|b| **b == end).count();
+    if ends(b'\n').max(ends(b'\r')) > MAX_LINES {
         return Err(ReadError::TooManyLines { path: name.to_owned() });
     }
+    let text = Text::new(name, &bytes);
+    drop(bytes);
     Ok(scan_text(&text))
 }
 
