@@ -10,6 +10,7 @@ mod formats;
 mod html;
 mod live;
 mod measuring;
+mod printable;
 mod program;
 mod render;
 mod target;
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command};
+use printable::{Filter, printable};
 
 /// What a command that could do its work found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +75,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<Outcome, Failure> {
-    let mut out = BufWriter::new(anstream::stdout().lock());
+    let mut out = BufWriter::new(Filter::new(anstream::stdout().lock()));
     let outcome = match &cli.command {
         Command::Check(args) => commands::check::run(args, &mut out),
         Command::Map(args) => commands::map::run(args, &mut out),
@@ -121,7 +123,7 @@ fn say(message: &str) {
     let mut err = anstream::stderr().lock();
     for line in message.lines() {
         // with stderr closed there is nobody to tell
-        let _ = writeln!(err, "{SAYS}{line}");
+        let _ = writeln!(err, "{SAYS}{}", printable(line));
     }
 }
 

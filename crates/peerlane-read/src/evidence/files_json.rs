@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::json;
+use super::json::Strings;
 use super::read::read_files;
 use super::tree::{Files, Item};
 use super::{Found, Text};
@@ -50,7 +51,7 @@ impl Files {
 }
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    json::documents(text, "schema", NAMES_IT, |lines, read: Result<Document, _>| match read {
+    json::documents(text, "schema", NAMES_IT, Strings::Text, |lines, read: Result<Document, _>| match read {
         Ok(document) if document.schema == SCHEMA => {
             found.append(read_files(text.source(), &document.into_files()));
         }

@@ -81,7 +81,8 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
 /// The columns, and whether the last one was left out: `9     1` is 9 and a 10 that is cut at the terminal's edge.
 fn ascending(columns: &str) -> Option<(Vec<u32>, bool)> {
     let mut columns: Vec<u32> = columns.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
-    let cut = matches!(columns.as_slice(), [.., before, last] if *before >= 9 && *last == before.saturating_add(1) / 10);
+    let cut =
+        matches!(columns.as_slice(), [.., before, last] if *before >= 9 && *last == before.saturating_add(1) / 10);
     columns.truncate(columns.len() - usize::from(cut));
     ((1..=MAX_GPUS).contains(&columns.len()) && columns.is_sorted_by(|a, b| a < b)).then_some((columns, cut))
 }

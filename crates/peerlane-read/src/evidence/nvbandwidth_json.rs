@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::json::Strings;
 use super::nvbandwidth::named_device;
 use super::nvbandwidth_tests::TestTable;
 use super::{Fact, Found, Text, grid, json};
@@ -13,7 +14,7 @@ const TOOL: &str = super::tool::NVBANDWIDTH_JSON;
 const MAX_COLUMNS: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    json::documents(text, "nvbandwidth", "", |lines, read: Result<Output, _>| match read {
+    json::documents(text, "nvbandwidth", "", Strings::OneLine, |lines, read: Result<Output, _>| match read {
         Ok(output) => take(text, lines, output.nvbandwidth, found),
         Err(error) => found.warn(text, TOOL, lines, format!("the JSON cannot be read: {error}")),
     });
@@ -134,7 +135,9 @@ done
 
     #[test]
     fn an_object_that_ends_before_its_key_ends_the_search() {
-        for text in ["{}{\n\"nvbandwidth\":", "{}{\n\"nvbandwidth\": {}}\n", "{{\n\"nvbandwidth\":\n\"nvbandwidth\": }}}"] {
+        for text in
+            ["{}{\n\"nvbandwidth\":", "{}{\n\"nvbandwidth\": {}}\n", "{{\n\"nvbandwidth\":\n\"nvbandwidth\": }}}"]
+        {
             assert!(scanned(scan, text).evidence.is_empty(), "{text}");
         }
     }

@@ -229,6 +229,8 @@ fn element(tag: &BytesStart<'_>, line: u32) -> Element {
         let key: &str = attribute.key.as_ref();
         // a value with an unknown entity stays as it is written
         let value = unescape(&attribute.value).map_or_else(|_| attribute.value.to_string(), |v| v.into_owned());
+        // a reference such as `&#10;` or `&#27;` must not add a line or move a terminal's cursor
+        let value = value.replace(char::is_control, " ");
         attributes.push((key.to_owned(), value));
     }
     let name: &str = tag.name().0;
