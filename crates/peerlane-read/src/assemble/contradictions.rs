@@ -6,7 +6,7 @@ use peerlane_machine::machine::Contradiction;
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 
-use super::from_classes::stated;
+use super::from_classes::Stated;
 use super::inventory::Inventory;
 
 /// A pair for which a fabric's class is not the stated one.
@@ -23,10 +23,11 @@ pub(super) struct Mismatch {
 /// Cells of the matrix that the fabric does not give back.
 pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> Vec<Mismatch> {
     let Some((matrix, _)) = &all.classes else { return Vec::new() };
+    let stated = Stated::of(matrix, &all.devices);
     let mut wrong = Vec::new();
     for a in 0..all.devices.len() {
         for b in a + 1..all.devices.len() {
-            let Some(class) = stated(matrix, &all.devices[a], &all.devices[b]) else { continue };
+            let Some(class) = stated.class(a, b) else { continue };
             let built = fabric.class(nodes[a], nodes[b]);
             if built != Some(class) {
                 let pair = (all.devices[a].name.clone(), all.devices[b].name.clone());

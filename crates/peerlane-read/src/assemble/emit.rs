@@ -316,13 +316,13 @@ fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
 /// Whether the matrix says `SYS` between a domain and any other.
 fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
     let Some((matrix, _)) = &all.classes else { return false };
+    let stated = super::from_classes::Stated::of(matrix, &all.devices);
     let mine = domain.devices();
-    domains.iter().filter(|d| *d != domain).flat_map(Domain::devices).any(|other| {
-        mine.iter().any(|&d| {
-            super::from_classes::stated(matrix, &all.devices[d], &all.devices[other])
-                == Some(peerlane_machine::fabric::PathClass::Sys)
-        })
-    })
+    domains
+        .iter()
+        .filter(|d| *d != domain)
+        .flat_map(Domain::devices)
+        .any(|other| mine.iter().any(|&d| stated.class(d, other) == Some(peerlane_machine::fabric::PathClass::Sys)))
 }
 
 /// What the host's facts tell of sockets.

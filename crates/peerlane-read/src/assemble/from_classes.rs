@@ -1,5 +1,7 @@
 //! Class matrix → skeleton, by way of the tree it implies.
 
+use std::collections::HashMap;
+
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::fact::ClassMatrix;
 use peerlane_machine::names::numbered;
@@ -12,16 +14,17 @@ use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 /// The skeleton that the class matrix implies.
 pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origin) -> Skeleton {
     let devices = &all.devices;
-    let under_nvlink = |a: usize, b: usize| stated(all.pci_classes.as_ref()?, &devices[a], &devices[b]);
+    let below = all.pci_classes.as_ref().map(|matrix| Stated::of(matrix, devices));
+    let under_nvlink = |a: usize, b: usize| below.as_ref()?.class(a, b);
+    let stated = Stated::of(matrix, devices);
     let class = |a: usize, b: usize| {
-        let own = stated(matrix, &devices[a], &devices[b]).filter(|c| c.is_pcie());
+        let own = stated.class(a, b).filter(|c| c.is_pcie());
         own.or_else(|| under_nvlink(a, b).filter(|c| c.is_pcie()))
     };
     let same_node = |a: usize, b: usize| same_node(&devices[a], &devices[b]);
-    let listed = |d: &Device| stated_name(matrix, d).is_some();
     // devices that only other sources know have no place in this tree
-    let members: Vec<usize> = (0..devices.len()).filter(|&d| listed(&devices[d])).collect();
-    let cards = card_pairs(all, matrix, &members);
+    let members: Vec<usize> = (0..devices.len()).filter(|&d| stated.lists(d)).collect();
+    let cards = card_pairs(all, &stated, &members);
     let tree = implied_tree(&Devices {
         count: members.len(),
         class: &|a, b| class(members[a], members[b]),
@@ -50,15 +53,40 @@ pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origi
     Skeleton { of_classes: true, domains, origin: Some(origin.clone()) }
 }
 
-/// A device's name in the matrix.
-pub(super) fn stated_name<'a>(matrix: &ClassMatrix, device: &'a Device) -> Option<&'a str> {
-    let listed = |name: &&String| matrix.cols.contains(name) || matrix.rows.contains(name);
-    std::iter::once(&device.name).chain(&device.aliases).find(listed).map(String::as_str)
+/// The classes that a matrix states between devices. Names are looked up once: pairs grow with the square.
+pub(super) struct Stated<'m> {
+    matrix: &'m ClassMatrix,
+    /// For each device that the matrix lists, its row and its column.
+    places: Vec<Option<(Option<usize>, Option<usize>)>>,
 }
 
-/// The class that the matrix states between two devices.
-pub(super) fn stated(matrix: &ClassMatrix, a: &Device, b: &Device) -> Option<PathClass> {
-    matrix.between(stated_name(matrix, a)?, stated_name(matrix, b)?)
+impl<'m> Stated<'m> {
+    pub(super) fn of(matrix: &'m ClassMatrix, devices: &[Device]) -> Self {
+        // of names that stand twice, the first counts
+        let index = |names: &'m [String]| -> HashMap<&'m str, usize> {
+            names.iter().enumerate().rev().map(|(i, name)| (name.as_str(), i)).collect()
+        };
+        let (rows, cols) = (index(&matrix.rows), index(&matrix.cols));
+        let place = |device: &Device| {
+            let names = std::iter::once(&device.name).chain(&device.aliases);
+            let places = names.map(|name| (rows.get(name.as_str()).copied(), cols.get(name.as_str()).copied()));
+            places.into_iter().find(|place| *place != (None, None))
+        };
+        Stated { matrix, places: devices.iter().map(place).collect() }
+    }
+
+    /// Whether the matrix lists a device.
+    pub(super) fn lists(&self, device: usize) -> bool {
+        self.places.get(device).is_some_and(Option::is_some)
+    }
+
+    /// The class between two devices, from either cell.
+    pub(super) fn class(&self, a: usize, b: usize) -> Option<PathClass> {
+        let place = |device: usize| self.places.get(device).copied().flatten();
+        let ((row_a, col_a), (row_b, col_b)) = (place(a)?, place(b)?);
+        let cell = |row: Option<usize>, col: Option<usize>| self.matrix.cells.get(row?)?.get(col?).copied().flatten();
+        cell(row_a, col_b).or_else(|| cell(row_b, col_a))
+    }
 }
 
 fn same_node(a: &Device, b: &Device) -> Option<bool> {
@@ -70,10 +98,10 @@ fn same_node(a: &Device, b: &Device) -> Option<bool> {
 
 /// Pairs of NICs that are ports of one card: functions of one PCI device, or, where no address tells,
 /// the only two NICs of a `PIX` group whose names follow each other.
-fn card_pairs(all: &Inventory, matrix: &ClassMatrix, members: &[usize]) -> Vec<(usize, usize)> {
+fn card_pairs(all: &Inventory, stated: &Stated, members: &[usize]) -> Vec<(usize, usize)> {
     let devices = &all.devices;
     let nics: Vec<usize> = members.iter().copied().filter(|&d| !devices[d].gpu).collect();
-    let pix = |a: usize, b: usize| stated(matrix, &devices[a], &devices[b]) == Some(PathClass::Pix);
+    let pix = |a: usize, b: usize| stated.class(a, b) == Some(PathClass::Pix);
     let mut pairs = Vec::new();
     for (i, &a) in nics.iter().enumerate() {
         for &b in &nics[i + 1..] {

@@ -4,14 +4,14 @@
 use peerlane_machine::fabric::{NodeId, PathClass};
 use peerlane_machine::fact::ClassMatrix;
 
-use super::from_classes::{stated, stated_name};
+use super::from_classes::Stated;
 use super::inventory::Inventory;
 
 /// Pairs of nodes (`nodes` is in the order of the devices) of which nothing tells the way.
 pub(super) fn unstated(all: &Inventory, matrix: &ClassMatrix, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
-    let members: Vec<usize> =
-        (0..all.devices.len()).filter(|&d| stated_name(matrix, &all.devices[d]).is_some()).collect();
-    let class = |a: usize, b: usize| stated(matrix, &all.devices[a], &all.devices[b]);
+    let stated = Stated::of(matrix, &all.devices);
+    let members: Vec<usize> = (0..all.devices.len()).filter(|&d| stated.lists(d)).collect();
+    let class = |a: usize, b: usize| stated.class(a, b);
     let classes: Vec<Vec<Option<PathClass>>> =
         members.iter().map(|&a| members.iter().map(|&b| class(a, b).filter(|_| a != b)).collect()).collect();
     let mut pairs = Vec::new();

@@ -9,7 +9,7 @@ use peerlane_machine::machine::Contradiction;
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 
-use super::from_classes::stated;
+use super::from_classes::Stated;
 use super::inventory::Inventory;
 use super::nvlink_mesh::{Mesh, nvlink_mesh};
 
@@ -26,9 +26,10 @@ pub(super) struct Outcome {
 pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder) -> Outcome {
     let mut outcome = Outcome::default();
     let ports = Ports::of(all);
+    let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
+    let class = |a: usize, b: usize| stated.as_ref()?.class(a, b);
     let by_matrix = |a: usize, b: usize| -> Option<u8> {
-        let (matrix, _) = all.classes.as_ref()?;
-        match stated(matrix, &all.devices[a], &all.devices[b])? {
+        match class(a, b)? {
             PathClass::Gpu(Interconnect::Nvlink, n) => Some(n),
             _ => None,
         }
@@ -44,9 +45,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
             let part = all.devices[a].part.as_deref().and_then(|p| Parts::embedded().get(p));
             part.and_then(|p| p.nvlink_bricks).map(u32::from)
         };
-        let said = |a: usize, b: usize| {
-            all.classes.as_ref().is_some_and(|(m, _)| stated(m, &all.devices[a], &all.devices[b]).is_some())
-        };
+        let said = |a: usize, b: usize| class(a, b).is_some();
         nvlink_mesh(count, by_matrix, said, known_ports, |a| ports.to_switch(a) > 0)
     } else {
         ports.mesh(count)
@@ -124,10 +123,10 @@ impl Add<'_> {
     /// xGMI from ports, else from `XGMI` cells.
     fn xgmi(&self, ports: &Ports, builder: &mut FabricBuilder) {
         let count = self.all.devices.iter().filter(|d| d.gpu).count();
+        let stated = self.all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &self.all.devices));
         for a in 0..count {
             for b in a + 1..count {
-                let cell =
-                    self.all.classes.as_ref().and_then(|(m, _)| stated(m, &self.all.devices[a], &self.all.devices[b]));
+                let cell = stated.as_ref().and_then(|stated| stated.class(a, b));
                 let links = ports.between(a, b, true);
                 if links > 0 || cell == Some(PathClass::XGMI) {
                     let kind = LinkKind::Gpu(GpuLink::xgmi((links > 0).then_some(links)));
