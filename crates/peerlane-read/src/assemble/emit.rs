@@ -1,12 +1,13 @@
 //! Skeleton + inventory → fabric.
 
 use crate::catalogue::{PartKind, Parts};
-use peerlane_machine::fabric::{CpuList, CpuVendor, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind};
+use peerlane_machine::fabric::{CpuList, CpuVendor, FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PathClass};
 use peerlane_machine::fact::NumaNode;
 use peerlane_machine::origin::Origin;
 
 use peerlane_machine::units::Rate;
 
+use super::from_classes::Stated;
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
 
@@ -223,6 +224,7 @@ impl Packages {
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
         let told = SocketFacts::of(all);
+        let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
         for domain in domains {
             let members = domain.devices();
             let cpus = members.iter().find_map(|&d| all.devices[d].cpus.clone());
@@ -259,7 +261,7 @@ impl Packages {
                     });
                 }
                 Some(0)
-            } else if states_sys(all, domain, domains) {
+            } else if stated.as_ref().is_some_and(|stated| states_sys(stated, domain, domains)) {
                 let stand_in = packages.list.iter().position(|p| !p.placed);
                 Some(stand_in.unwrap_or_else(|| {
                     packages.list.push(Package { joined: true, assumed: true, ..Package::default() });
@@ -314,15 +316,13 @@ fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
 }
 
 /// Whether the matrix says `SYS` between a domain and any other.
-fn states_sys(all: &Inventory, domain: &Domain, domains: &[Domain]) -> bool {
-    let Some((matrix, _)) = &all.classes else { return false };
-    let stated = super::from_classes::Stated::of(matrix, &all.devices);
+fn states_sys(stated: &Stated, domain: &Domain, domains: &[Domain]) -> bool {
     let mine = domain.devices();
     domains
         .iter()
         .filter(|d| *d != domain)
         .flat_map(Domain::devices)
-        .any(|other| mine.iter().any(|&d| stated.class(d, other) == Some(peerlane_machine::fabric::PathClass::Sys)))
+        .any(|other| mine.iter().any(|&d| stated.class(d, other) == Some(PathClass::Sys)))
 }
 
 /// What the host's facts tell of sockets.
