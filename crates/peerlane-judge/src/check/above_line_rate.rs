@@ -1,17 +1,25 @@
-//! A rate that no link on the way can carry: the measurement is suspect, or the way is another one.
+//! A rate that no link on the path can carry: the measurement is suspect, or the path is a different one.
 
-use super::view::{Cell, End, Raised, View, line_rate, one_way};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{Interconnect, Link, LinkKind, PcieWidth};
-use peerlane_machine::fact::Fact;
-use peerlane_machine::matrix::Matrix;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use super::view::line_rate;
+use peerlane_machine::fabric::{Link, PcieWidth};
 use peerlane_machine::units::Rate;
 
-pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run: Many(run) };
 
 /// Allowance for clocks, rounding and MB against MiB.
 const ALLOWANCE: f64 = 1.05;
+
+/// A number with the limit that it exceeds.
+struct Excess<'m> {
+    /// How many times the limit it is.
+    times: f64,
+    matrix: &'m Matrix,
+    cell: Cell,
+    limit: Rate,
+    /// What has the limit.
+    link: String,
+}
 
 /// Numbers of all matrices that one limit explains.
 struct Above<'m> {
@@ -19,52 +27,51 @@ struct Above<'m> {
     ends: Vec<(End, End)>,
     /// Whether NVLink may be what carries them.
     nvlink: bool,
-    /// The matrices, and where they stand.
-    matrices: Vec<(&'m Matrix, Vec<Cell>)>,
+    /// Numbers by matrix.
+    matrices: Vec<Vec<Excess<'m>>>,
     evidence: Vec<String>,
-    /// How many times more than the link carries, in which matrix and cell, and the link.
-    worst: (f64, &'m Matrix, Cell, Rate, String),
 }
 
 fn run(view: &View) -> Vec<Raised> {
     let mut all: Vec<Above> = Vec::new();
-    for (_, measured) in view.bandwidths() {
-        add(&mut all, judge(view, &measured.matrix, view.cite_matrix(measured)));
+    let measured = view.bandwidths().map(|(_, measured)| (&measured.matrix, view.cite_matrix(measured)));
+    // a statement's matrix holds its lowest value
+    let stated = view.statements().map(|(_, series)| (series.matrix(), view.cite([])));
+    for (matrix, evidence) in measured.chain(stated) {
+        add(&mut all, view, matrix, evidence);
     }
-    // a figure in words stands in its matrix with its lowest value
-    for (_, series) in view.statements() {
-        add(&mut all, judge(view, series.matrix(), view.cite([])));
-    }
-    all.iter().map(|above| report(view, above)).collect()
+    all.iter().filter_map(|above| report(view, above)).collect()
 }
 
-/// Adds what was found in one matrix to what the same pairs show in others.
-fn add<'m>(all: &mut Vec<Above<'m>>, new: Option<Above<'m>>) {
-    let Some(new) = new else { return };
-    let Some(known) = all.iter_mut().find(|a| a.ends == new.ends && a.nvlink == new.nvlink) else {
-        all.push(new);
+/// Adds what exceeds a limit in one matrix to what the same pairs show in others.
+fn add<'m>(all: &mut Vec<Above<'m>>, view: &View, matrix: &'m Matrix, evidence: Vec<String>) {
+    let excesses: Vec<Excess> = view.cells(matrix).into_iter().filter_map(|cell| judge(view, matrix, cell)).collect();
+    if excesses.is_empty() {
         return;
-    };
-    known.matrices.extend(new.matrices);
-    for place in new.evidence {
-        if !known.evidence.contains(&place) {
-            known.evidence.push(place);
-        }
     }
-    if new.worst.0 > known.worst.0 {
-        known.worst = new.worst;
+    let nvlink = excesses.iter().all(|e| may_have_nvlink(view, &e.cell));
+    let ordered = |c: &Cell| (c.from.min(c.to), c.from.max(c.to));
+    let mut ends: Vec<(End, End)> = excesses.iter().map(|e| ordered(&e.cell)).collect();
+    ends.sort_unstable();
+    ends.dedup();
+    match all.iter_mut().find(|a| a.ends == ends && a.nvlink == nvlink) {
+        Some(known) => {
+            known.matrices.push(excesses);
+            known.evidence = distinct(std::mem::take(&mut known.evidence).into_iter().chain(evidence));
+        }
+        None => all.push(Above { ends, nvlink, matrices: vec![excesses], evidence }),
     }
 }
 
 /// Whether both ends have NVLink by their products, and nothing shows what their NVLinks join: then a rate that PCIe cannot
-/// carry is what NVLink gives.
+/// carry is that of NVLink.
 fn may_have_nvlink(view: &View, cell: &Cell) -> bool {
-    let shown = view.fabric().links().iter().any(|l| l.kind.bundle(Interconnect::Nvlink).is_some());
     let has = |id| view.part(id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0);
-    !shown && view.machine.stated_classes.is_none() && cell.nodes().is_some_and(|(a, b)| has(a) && has(b))
+    let unknown = !view.has_nvlink() && view.machine.stated_classes.is_none();
+    unknown && cell.nodes().is_some_and(|(a, b)| has(a) && has(b))
 }
 
-/// What one link carries each way at most, where that is sure.
+/// What one link carries each way at most, where that is certain.
 fn most(view: &View, link: &Link) -> Option<Rate> {
     if link.assumed {
         return None;
@@ -79,109 +86,69 @@ fn most(view: &View, link: &Link) -> Option<Rate> {
     }
 }
 
-fn judge<'m>(view: &View, matrix: &'m Matrix, evidence: Vec<String>) -> Option<Above<'m>> {
-    let mut fast = Vec::new();
-    let mut worst: Option<(f64, &Matrix, Cell, Rate, String)> = None;
-    for cell in view.cells(matrix) {
-        let Some(path) = view.path(&cell, matrix.p2p) else {
-            if let Some((limit, width)) = unplaced(view, &cell) {
-                let excess = one_way(matrix, cell.rate).bytes_per_second() / limit.bytes_per_second();
-                if excess > ALLOWANCE {
-                    fast.push(cell);
-                    if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
-                        worst = Some((excess, matrix, cell, limit, format!("the products' PCIe {width}")));
-                    }
-                }
-            }
-            continue;
-        };
-        let links = path.hops.iter().map(|hop| view.fabric().link(hop.link));
-        let tightest = links
-            .filter_map(|link| Some((most(view, link)?, link)))
-            .min_by(|(a, _), (b, _)| a.bytes_per_second().total_cmp(&b.bytes_per_second()));
-        let Some((limit, link)) = tightest else { continue };
-        let excess = one_way(matrix, cell.rate).bytes_per_second() / limit.bytes_per_second();
-        if excess <= ALLOWANCE {
-            continue;
+/// The number, if it exceeds what the narrowest link on its path carries.
+fn judge<'m>(view: &View, matrix: &'m Matrix, cell: Cell) -> Option<Excess<'m>> {
+    let (limit, link) = match view.path(&cell, matrix.p2p) {
+        Some(path) => {
+            let links = path.hops.iter().map(|hop| view.fabric().link(hop.link));
+            let (limit, link) =
+                lowest(links.filter_map(|link| Some((most(view, link)?, link))), |(rate, _)| rate.gb())?;
+            (limit, format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind)))
         }
-        fast.push(cell);
-        if worst.as_ref().is_none_or(|(most, ..)| excess > *most) {
-            let name = format!("{}–{} ({})", view.name(link.a), view.name(link.b), describe(&link.kind));
-            worst = Some((excess, matrix, cell, limit, name));
+        None => {
+            let (limit, width) = unplaced(view, &cell)?;
+            (limit, format!("the products' PCIe {width}"))
         }
-    }
-    let nvlink = fast.iter().all(|cell| may_have_nvlink(view, cell));
-    let mut ends: Vec<(End, End)> =
-        fast.iter().map(|c| if order(c.from) <= order(c.to) { (c.from, c.to) } else { (c.to, c.from) }).collect();
-    ends.sort_by_key(|(a, b)| (order(*a), order(*b)));
-    ends.dedup();
-    Some(Above { ends, nvlink, matrices: vec![(matrix, fast)], evidence, worst: worst? })
+    };
+    let times = one_way(matrix, cell.rate).bytes_per_second() / limit.bytes_per_second();
+    (times > ALLOWANCE).then_some(Excess { times, matrix, cell, limit, link })
 }
 
-/// What PCIe carries between two GPUs of which no way is known, by their products, where these have NVLink besides.
+/// What PCIe carries between two GPUs whose path is unknown, by their products, where these have NVLink too.
 fn unplaced(view: &View, cell: &Cell) -> Option<(Rate, PcieWidth)> {
     // ports that are listed as active show NVLink, though not where it leads
-    let listed = view.machine.evidence.iter().any(|e| matches!(&e.fact, Fact::Nvlink(p) if p.iter().any(|p| p.active)));
-    let (a, b) = cell.nodes().filter(|_| !listed && may_have_nvlink(view, cell))?;
+    let mut listed = view.facts(|fact| matches!(fact, Fact::Nvlink(p) if p.iter().any(|p| p.active)).then_some(()));
+    let (a, b) = cell.nodes().filter(|_| listed.next().is_none() && may_have_nvlink(view, cell))?;
     let width = |id| view.part(id).and_then(|part| part.pcie);
-    let widths = [width(a)?, width(b)?];
-    let rates = widths.into_iter().filter_map(|width| Some((width.raw_rate()?, width)));
-    rates.min_by(|(x, _), (y, _)| x.bytes_per_second().total_cmp(&y.bytes_per_second()))
+    let rates = [width(a)?, width(b)?].into_iter().filter_map(|width| Some((width.raw_rate()?, width)));
+    lowest(rates, |(rate, _)| rate.gb())
 }
 
-fn order(end: End) -> usize {
-    match end {
-        End::Host => 0,
-        End::Node(id) => id.index() + 1,
-    }
-}
-
-fn report(view: &View, above: &Above) -> Raised {
-    let (excess, matrix, cell, limit, link) = &above.worst;
-    let mut subjects: Vec<Subject> = Vec::new();
-    for (matrix, cells) in &above.matrices {
-        for subject in cells.iter().map(|cell| view.subject(matrix, cell)) {
-            if !subjects.contains(&subject) {
-                subjects.push(subject);
-            }
-        }
-    }
-    let between = above.matrices.first().map_or_else(String::new, |(matrix, cells)| view.between(matrix, cells));
-    let summary = if above.nvlink {
-        format!("Rates between {between} are those of NVLink, which nothing read here shows")
+fn report(view: &View, above: &Above) -> Option<Raised> {
+    let Excess { times, matrix, cell, limit, link } = highest(above.matrices.iter().flatten(), |e| e.times)?;
+    let first = above.matrices.first()?;
+    let between = view.between(first.first()?.matrix, first.iter().map(|e| &e.cell));
+    let raised = if above.nvlink {
+        RULE.raise(Measurement, Info, Likely)
+            .summary(format!("Rates between {between} are those of NVLink, which no input shows"))
+            .fix(
+                "Add `nvidia-smi topo -m` or `nvidia-smi nvlink -s` of this machine; these rates cannot be checked without \
+                 its NVLinks.",
+            )
+            .confirm("`nvidia-smi topo -m`")
     } else {
-        format!("Rates between {between} are higher than the known links can carry")
-    };
-    let fix = if above.nvlink {
-        "Add `nvidia-smi topo -m` or `nvidia-smi nvlink -s` of this machine: only with its NVLinks known can these rates be \
-         judged."
-    } else {
-        "Measure again with larger transfers and verified data; if the rate stands, the data takes another way than the \
-         one known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width."
-    };
-    let confirm = if above.nvlink {
-        "`nvidia-smi topo -m`"
-    } else {
-        "`peerlane measure --tests pairs,host`, which compares what arrived with what was sent"
+        RULE.raise(Measurement, Warning, Likely)
+            .summary(format!("Rates between {between} are higher than the known links can carry"))
+            .fix(
+                "Measure again with larger transfers and verify the data. If the rate stays, the data takes a path that is \
+                 not known here (NVLink, a wider link): add `nvidia-smi topo -m` or the link's width.",
+            )
+            .confirm("`peerlane measure --tests pairs,host`, which verifies the data")
     };
     let several =
         if above.matrices.len() > 1 { format!("; in {} matrices", above.matrices.len()) } else { String::new() };
-    let severity = if above.nvlink { Severity::Info } else { Severity::Warning };
-    let finding = Finding {
-        summary,
-        expected: format!("at most {limit} each way: the raw rate of {link}"),
-        measured: format!(
-            "{} {} ({}), {excess:.1} times that each way{several}",
+    let named = above.matrices.iter().flatten().map(|e| view.subject(e.matrix, &e.cell));
+    let raised = raised
+        .expected(format!("at most {limit} each way: the raw rate of {link}"))
+        .measured(format!(
+            "{} {} ({}), {times:.1} times that each way{several}",
             view.arrow(matrix, cell),
             cell.rate,
             matrix.describe()
-        ),
-        evidence: above.evidence.clone(),
-        fix: fix.to_owned(),
-        confirm: confirm.to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, severity, Certainty::Likely, subjects)
-    };
-    Raised::new(finding, 0.0)
+        ))
+        .evidence(above.evidence.clone())
+        .about(distinct(named));
+    Some(raised)
 }
 
 fn describe(kind: &LinkKind) -> String {
@@ -202,7 +169,7 @@ mod tests {
     use peerlane_read::catalogue::Parts;
 
     #[test]
-    fn gpus_of_which_no_way_is_known_show_nvlink_by_their_rates() {
+    fn gpus_without_a_known_path_show_nvlink_by_their_rates() {
         let with = |rate: f64, part: &str| {
             let mut b = peerlane_machine::fabric::FabricBuilder::new();
             for name in ["GPU0", "GPU1"] {
@@ -218,10 +185,10 @@ mod tests {
             })
         };
         let found = with(240.0, "a100-sxm4");
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!((found.len(), found[0].severity), (1, Info));
         assert!(found[0].summary.contains("NVLink"), "{}", found[0].summary);
         assert_eq!(with(25.0, "a100-sxm4"), vec![]);
-        assert_eq!(with(240.0, "rtx-4090"), vec![], "what it has not, nobody can show");
+        assert_eq!(with(240.0, "rtx-4090"), vec![], "a product without NVLink");
     }
 
     #[test]
@@ -249,13 +216,13 @@ mod tests {
         machine.matrices.push(uniform(3, 13.0, &[(0, 1, 25.0)]));
         machine.matrices.push(uniform(3, 13.0, &[(1, 0, 26.0)]));
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert!(found[0].measured.contains("GPU1→GPU0 26.00 GB/s"), "{}", found[0].measured);
         assert!(found[0].measured.ends_with("in 2 matrices"), "{}", found[0].measured);
     }
 
     #[test]
-    fn what_nvlink_gives_is_no_suspect_measurement() {
+    fn rates_of_nvlink_are_no_suspect_measurement() {
         let mut machine = switched(2);
         let mut b = std::mem::take(&mut machine.fabric).into_builder();
         for name in ["GPU0", "GPU1"] {
@@ -266,8 +233,8 @@ mod tests {
         machine.matrices.push(uniform(2, 390.0, &[]));
         let found =
             see_with(&machine, Parts::embedded(), |view| run(view).into_iter().map(|r| r.finding).collect::<Vec<_>>());
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
-        assert!(found[0].summary.contains("NVLink, which nothing read here shows"), "{}", found[0].summary);
+        assert_eq!((found.len(), found[0].severity), (1, Info));
+        assert!(found[0].summary.contains("NVLink, which no input shows"), "{}", found[0].summary);
     }
 
     #[test]

@@ -1,64 +1,52 @@
 //! Access Control Services that send traffic between GPUs of one switch up to the root complex.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{PathClass, PciAddress};
-use peerlane_machine::fact::{Fact, PciRole, PciTree};
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fabric::PciAddress;
+use peerlane_machine::fact::{PciRole, PciTree};
 
-pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run: Many(run) };
+
+/// What to do about ports that redirect.
+const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \
+                   boot) and boot with `iommu=pt`. In a virtual machine, the host must do this.";
 
 fn run(view: &View) -> Vec<Raised> {
-    let named = view.gpus_by_address().into_iter().map(|(address, id)| (address, view.name(id)));
-    let gpus: HashMap<PciAddress, &str> = named.collect();
-    let trees = view.machine.evidence.iter().filter_map(|e| match &e.fact {
-        Fact::Pci(tree) if tree.has_tree => Some((tree, &e.origin)),
-        _ => None,
-    });
+    let gpus: HashMap<PciAddress, &str> =
+        view.gpus_by_address().into_iter().map(|(address, id)| (address, view.name(id))).collect();
+    let trees = view.pci_trees().filter(|(tree, _)| tree.has_tree);
     let raised: Vec<Raised> = trees.filter_map(|(tree, origin)| judge(view, tree, &gpus, origin)).collect();
     if raised.is_empty() { unplaced(view).into_iter().collect() } else { raised }
 }
 
-/// Ports that redirect in a listing that does not say which they are, as `lspci -vvv | grep ACSCtl` leaves it.
+/// Ports that redirect in a listing that does not say which they are, as `lspci -vvv | grep ACSCtl` prints it.
 fn unplaced(view: &View) -> Option<Raised> {
-    let (lines, origin) = view.machine.evidence.iter().find_map(|e| match &e.fact {
-        Fact::Acs(lines) if lines.redirecting > 0 => Some((lines, &e.origin)),
+    let mut listings = view.facts(|fact| match fact {
+        Fact::Acs(lines) if lines.redirecting > 0 => Some(lines),
         _ => None,
-    })?;
-    let below_switch =
-        view.gpu_pairs().iter().any(|(a, b)| view.class(*a, *b).is_some_and(|c| c <= PathClass::Pxb && c.is_pcie()));
-    let finding = Finding {
-        summary: format!(
+    });
+    let (lines, origin) = listings.next()?;
+    let is_near = |class: PathClass| class <= PathClass::Pxb && class.is_pcie();
+    let below_switch = view.gpu_pairs().iter().any(|(a, b)| view.class(*a, *b).is_some_and(is_near));
+    let raised = RULE
+        .raise(Design, if below_switch { Warning } else { Info }, Possible)
+        .summary(format!(
             "Access Control Services redirect peer traffic at {} of {} ports; the lines do not say which",
             lines.redirecting, lines.functions
-        ),
-        expected: "ReqRedir- CmpltRedir- on every port between GPUs and adapters".to_owned(),
-        measured: format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting),
-        evidence: view.cite([origin]),
-        fix: MEND.to_owned(),
-        confirm: "`lspci -vvv` as root, whole, shows which ports they are, and `lspci -tv` what hangs below them"
-            .to_owned(),
-        ..Finding::of(
-            &RULE,
-            FindingKind::Design,
-            if below_switch { Severity::Warning } else { Severity::Info },
-            Certainty::Possible,
-            Vec::new(),
-        )
-    };
-    Some(Raised::new(finding, 0.0))
+        ))
+        .expected("ReqRedir- CmpltRedir- on every port between GPUs and adapters")
+        .measured(format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting))
+        .evidence(view.cite([origin]))
+        .fix(FIX)
+        .confirm(
+            "the whole output of `lspci -vvv` as root shows which ports these are, and `lspci -tv` what is below them",
+        );
+    Some(raised)
 }
 
-/// What to do about ports that redirect.
-const MEND: &str = "On bare metal turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \
-                    boot) and boot with `iommu=pt`; in a virtual machine the host must do it.";
-
 fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: &Origin) -> Option<Raised> {
-    // GPUs at or below each function; parents stand before children
+    // GPUs at or below each function; parents precede children
     let mut below = vec![0usize; tree.devices.len()];
     for (i, device) in tree.devices.iter().enumerate().rev() {
         let own = usize::from(device.address.is_some_and(|a| gpus.contains_key(&a)));
@@ -70,7 +58,7 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
             *count += total;
         }
     }
-    // a switch port that redirects, with a GPU below it and another below a sibling: their way would turn round there
+    // a switch port that redirects, with a GPU below it and another below a sibling: their path would turn round there
     let redirects = |i: usize| {
         let device = tree.devices.get(i)?;
         let acs = device.acs.filter(|acs| acs.request_redirect || acs.completion_redirect)?;
@@ -81,46 +69,30 @@ fn judge(view: &View, tree: &PciTree, gpus: &HashMap<PciAddress, &str>, origin: 
     };
     let ports: Vec<_> = (0..tree.devices.len()).filter_map(redirects).collect();
     let (_, acs) = ports.first()?;
-    let (mut subjects, mut seen) = (Vec::new(), HashSet::new());
-    for (i, device) in tree.devices.iter().enumerate() {
-        let Some(name) = device.address.and_then(|a| gpus.get(&a)) else { continue };
-        let mut at = Some(i);
-        // parents stand before children, so that the walk ends
-        while let Some(here) = at {
-            if redirects(here).is_some() {
-                if seen.insert(*name) {
-                    subjects.push((*name).to_owned());
-                }
-                break;
-            }
-            at = tree.devices.get(here).and_then(|d| d.parent).filter(|p| *p < here);
-        }
-    }
+    // parents precede children, so that the walk ends
+    let up = |at: &usize| tree.devices.get(*at)?.parent.filter(|parent| parent < at);
+    let is_affected = |at: usize| std::iter::successors(Some(at), up).any(|at| redirects(at).is_some());
+    let named = tree.devices.iter().enumerate().filter_map(|(i, device)| Some((i, *gpus.get(&device.address?)?)));
+    let names = distinct(named.filter(|(i, _)| is_affected(*i)).map(|(_, name)| name));
     let addresses: Vec<String> = ports.iter().filter_map(|(port, _)| port.address.map(|a| a.to_string())).collect();
     let bits = match (acs.request_redirect, acs.completion_redirect) {
         (true, true) => "ReqRedir+ CmpltRedir+",
         (true, false) => "ReqRedir+",
         _ => "CmpltRedir+",
     };
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: "`lspci -vvv | grep ACSCtl` on these ports; `peerlane measure --tests pairs` before and after."
-            .to_owned(),
-        cost: None,
-        kind: FindingKind::Fault,
-        severity: Severity::Warning,
-        summary: format!(
+    let raised = RULE
+        .raise(Fault, Warning, Certain)
+        .summary(format!(
             "ACS redirect is on below a switch: peer traffic of {} goes up to the root complex and back",
-            list(&subjects)
-        ),
-        subjects: Subject::nodes_of(subjects),
-        expected: "ReqRedir- CmpltRedir- on switch ports between GPUs".to_owned(),
-        measured: format!("{bits} on {}", list(&addresses)),
-        evidence: view.cite([origin]),
-        fix: MEND.to_owned(),
-    };
-    Some(Raised::new(finding, 0.0))
+            list(&names)
+        ))
+        .expected("ReqRedir- CmpltRedir- on switch ports between GPUs")
+        .measured(format!("{bits} on {}", list(&addresses)))
+        .evidence(view.cite([origin]))
+        .fix(FIX)
+        .confirm("`lspci -vvv | grep ACSCtl` on these ports; `peerlane measure --tests pairs` before and after")
+        .about_nodes(names);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -174,8 +146,8 @@ mod tests {
             state(&mut machine, "lspci -vvv", Fact::Acs(AcsLines { functions: 9, redirecting }));
             findings(&machine, run).into_iter().map(|f| f.severity).collect::<Vec<_>>()
         };
-        assert_eq!(found(true, 4), [Severity::Warning]);
-        assert_eq!(found(false, 4), [Severity::Info]);
+        assert_eq!(found(true, 4), [Warning]);
+        assert_eq!(found(false, 4), [Info]);
         assert_eq!(found(true, 0), []);
     }
 }

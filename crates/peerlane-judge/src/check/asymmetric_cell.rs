@@ -1,21 +1,16 @@
 //! A cell that differs from its mirror: in a bidirectional matrix both sum the same two directions, so
 //! one of them is noise.
 
-use super::confirm;
-use super::view::{Cell, Raised, View};
-use super::words::{median, percent};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::Direction;
-use peerlane_machine::subject::Subject;
+use std::collections::HashMap;
 
-pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run };
+use super::prelude::*;
 
-/// From here on a difference between two directions is no info any more.
+pub(super) const RULE: Rule = Rule { id: "asymmetric-cell", breaks: false, run: Many(run) };
+
+/// From here on a difference between two directions is a warning.
 const MUCH: f64 = 0.40;
 
-/// The other pairs of the class must agree this much better than the odd one.
+/// The other pairs of the class must agree this much better than the outlier.
 const BETTER: f64 = 0.5;
 
 /// A cell with its mirror.
@@ -42,78 +37,66 @@ fn judge(view: &View, measured: &SourcedMatrix) -> Option<Raised> {
     let mirrored = mirrors(view, &view.gpu_cells(matrix));
     let limits = view.settings.asymmetric_cell;
     let threshold = if summed { limits.both_ways } else { limits.one_way };
-    let mut odd: Vec<&Mirrored> = mirrored
-        .iter()
-        .enumerate()
-        .filter(|(at, m)| m.difference > threshold && usual(&mirrored, *at).unwrap_or(0.0) <= BETTER * m.difference)
-        .map(|(_, m)| m)
-        .collect();
-    odd.sort_by(|a, b| b.difference.total_cmp(&a.difference));
-    let worst = odd.first()?;
-    let subjects: Vec<Subject> = odd.iter().map(|m| view.subject(matrix, &m.one)).collect();
-    let has_like = mirrored.iter().any(|m| m.class == worst.class && !std::ptr::eq(m, *worst));
+    let is_outlier =
+        |m: &&Mirrored| m.difference > threshold && usual(&mirrored, m).unwrap_or(0.0) <= BETTER * m.difference;
+    let mut outliers: Vec<&Mirrored> = mirrored.iter().filter(is_outlier).collect();
+    outliers.sort_by(|a, b| b.difference.total_cmp(&a.difference));
+    let worst = outliers.first()?;
+    let subjects: Vec<Subject> = outliers.iter().map(|m| view.subject(matrix, &m.one)).collect();
+    let has_like = others(&mirrored, worst).any(|m| m.class == worst.class);
     let class = worst.class.filter(|_| has_like).map_or("other".to_owned(), |c| c.to_string());
-    let peers = mirrored.iter().position(|m| std::ptr::eq(m, *worst)).and_then(|at| usual(&mirrored, at));
-    let peers = peers.map_or(String::new(), |median| format!("; {class} pairs differ by {} (median)", percent(median)));
+    let peers = usual(&mirrored, worst)
+        .map_or(String::new(), |median| format!("; {class} pairs differ by {} (median)", percent(median)));
     let why = if summed { ", although both sum the same two directions" } else { "" };
-    let between = view.between(matrix, odd.iter().map(|m| &m.one));
+    let between = view.between(matrix, outliers.iter().map(|m| &m.one));
     let limit = percent(threshold);
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-            certainty: Certainty::Likely,
-            confirm: confirm::pairs("pairs-both", &subjects),
-            cost: None,
-        kind: FindingKind::Measurement,
-        severity: if summed || worst.difference >= MUCH { Severity::Warning } else { Severity::Info },
-        summary: format!(
-            "Between {between} a cell and its mirror differ by up to {}{why}",
-            percent(worst.difference)
-        ),
-        subjects,
-        expected: format!("cell and mirror within {limit}{peers}"),
-        measured: format!(
+    let raised = RULE
+        .raise(Measurement, if summed || worst.difference >= MUCH { Warning } else { Info }, Likely)
+        .summary(format!("Between {between}, a cell and its mirror differ by up to {}{why}", percent(worst.difference)))
+        .expected(format!("cell and mirror within {limit}{peers}"))
+        .measured(format!(
             "{} {} and {} {} ({}){}",
             view.arrow(matrix, &worst.one),
             worst.one.rate,
             view.arrow(matrix, &worst.other),
             worst.other.rate,
             matrix.describe(),
-            others(&mirrored, worst)
-        ),
-        evidence: view.cite_matrix(measured),
-        fix: if summed {
-            "Measure again, several times and on an idle machine; leave the odd cell out until then."
+            range_of_class(&mirrored, worst)
+        ))
+        .evidence(view.cite_matrix(measured))
+        .fix(if summed {
+            "Measure again several times on an idle machine; until then, ignore the outlier."
         } else {
-            "Measure again; if it stays, look for something that treats the two directions differently: ACS on one port, \
+            "Measure again. If the difference remains, look for what treats the two directions differently: ACS on one port, \
              a switch's posted writes, a busy GPU."
-        }
-        .to_owned(),
-    };
-    Some(Raised::new(finding, 0.0))
+        })
+        .confirm(confirm::pairs("pairs-both", &subjects))
+        .about(subjects);
+    Some(raised)
 }
 
 fn mirrors(view: &View, cells: &[Cell]) -> Vec<Mirrored> {
-    let nodes = |c: &Cell| c.nodes();
-    let by_nodes: std::collections::HashMap<(NodeId, NodeId), &Cell> =
-        cells.iter().filter_map(|c| Some((nodes(c)?, c))).collect();
-    cells
-        .iter()
-        .filter_map(|one| {
-            let (a, b) = nodes(one).filter(|(a, b)| a < b)?;
-            let other = *by_nodes.get(&(b, a))?;
-            let (x, y) = (one.rate.gb(), other.rate.gb());
-            let difference = (x - y).abs() / x.max(y);
-            Some(Mirrored { class: view.class(a, b), one: *one, other: *other, difference })
-        })
-        .collect()
+    let by_nodes: HashMap<(NodeId, NodeId), &Cell> = cells.iter().filter_map(|c| Some((c.nodes()?, c))).collect();
+    let mirrored = |one: &Cell| {
+        let (a, b) = one.nodes().filter(|(a, b)| a < b)?;
+        let other = *by_nodes.get(&(b, a))?;
+        let (x, y) = (one.rate.gb(), other.rate.gb());
+        let difference = (x - y).abs() / x.max(y);
+        Some(Mirrored { class: view.class(a, b), one: *one, other: *other, difference })
+    };
+    cells.iter().filter_map(mirrored).collect()
 }
 
-/// Between what the other pairs of the same class lie, as the end of a sentence; empty where there are none.
-fn others(all: &[Mirrored], odd: &Mirrored) -> String {
-    let same = all.iter().filter(|m| m.class == odd.class && !std::ptr::eq(*m, odd));
+fn others<'m>(all: &'m [Mirrored], one: &Mirrored) -> impl Iterator<Item = &'m Mirrored> {
+    all.iter().filter(move |m| !std::ptr::eq(*m, one))
+}
+
+/// The range of the other pairs of the same class, as the end of a sentence; empty where there are none.
+fn range_of_class(all: &[Mirrored], outlier: &Mirrored) -> String {
+    let same = others(all, outlier).filter(|m| m.class == outlier.class);
     let rates: Vec<f64> = same.flat_map(|m| [m.one.rate.gb(), m.other.rate.gb()]).collect();
     let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(l, h), r| (l.min(*r), h.max(*r)));
-    match odd.class {
+    match outlier.class {
         Some(class) if !rates.is_empty() => format!("; the other {class} pairs have {low:.2} to {high:.2}"),
         _ => String::new(),
     }
@@ -121,11 +104,9 @@ fn others(all: &[Mirrored], odd: &Mirrored) -> String {
 
 /// The median difference of the other pairs of the same class, or of all others where the class has none; `None` without
 /// other pairs.
-fn usual(all: &[Mirrored], at: usize) -> Option<f64> {
-    let class = all.get(at).and_then(|m| m.class);
-    let others = || all.iter().enumerate().filter(move |(i, _)| *i != at).map(|(_, m)| m);
-    median(others().filter(|m| m.class == class).map(|m| m.difference))
-        .or_else(|| median(others().map(|m| m.difference)))
+fn usual(all: &[Mirrored], one: &Mirrored) -> Option<f64> {
+    median(others(all, one).filter(|m| m.class == one.class).map(|m| m.difference))
+        .or_else(|| median(others(all, one).map(|m| m.difference)))
 }
 
 #[cfg(test)]
@@ -139,11 +120,11 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_cell_among_agreeing_ones() {
+    fn one_outlier_among_agreeing_cells() {
         let mut machine = captured(boxes(&[2, 2], false));
         machine.matrices.push(summed(uniform(4, 12.0, &[(1, 2, 17.07), (2, 1, 12.17), (0, 3, 12.4)])));
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert_eq!(found[0].subjects, ["GPU1-GPU2"]);
         assert!(found[0].summary.contains("29 %"), "{}", found[0].summary);
     }
@@ -160,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_all_over_is_no_odd_cell() {
+    fn noise_everywhere_is_no_outlier() {
         let mut machine = captured(boxes(&[3], false));
         machine.matrices.push(summed(uniform(3, 10.0, &[(0, 1, 12.0), (0, 2, 12.5), (1, 2, 12.2)])));
         assert!(findings(&machine, run).is_empty());
@@ -172,6 +153,6 @@ mod tests {
         machine.matrices.push(uniform(3, 10.0, &[(0, 1, 8.5)]));
         assert!(findings(&machine, run).is_empty());
         machine.matrices.push(uniform(3, 10.0, &[(0, 1, 7.0)]));
-        assert_eq!(findings(&machine, run)[0].severity, Severity::Info);
+        assert_eq!(findings(&machine, run)[0].severity, Info);
     }
 }

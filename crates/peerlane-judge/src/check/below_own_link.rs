@@ -1,16 +1,12 @@
-//! GPUs of which no number comes near what the PCIe link of the product carries, where nothing tells their links.
+//! GPUs whose every number is far below what the PCIe link of the product carries, where no source reports their links.
 
+use super::prelude::*;
 use super::slow_path::{PAYLOAD, is_payload_of};
-use super::view::{Cell, End, Raised, View, one_way};
-use super::words::{list, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
-use peerlane_machine::fabric::{NodeId, NodeKind, PcieGeneration, PcieWidth};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::{Direction, Engine, Matrix};
-use peerlane_machine::subject::Subject;
+use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
+use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::{Bytes, Rate};
 
-pub(super) const RULE: Rule = Rule { id: "below-own-link", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "below-own-link", breaks: false, run: One(run) };
 
 /// Below this share of the raw rate of the product's link. Copies between GPUs reach 0.6 and more even through root
 /// complexes that split them, or else those through the host do.
@@ -22,7 +18,7 @@ const BELOW_HOST: f64 = 0.46;
 /// Smaller copies are mostly start-up.
 const LARGE: Bytes = Bytes::from_mib(4);
 
-/// A GPU with the best that it shows.
+/// A GPU with its best number.
 struct Low<'m> {
     gpu: NodeId,
     link: PcieWidth,
@@ -32,74 +28,60 @@ struct Low<'m> {
     best: (&'m SourcedMatrix, Cell, Rate),
 }
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     if !view.is_captured() {
-        return Vec::new();
+        return None;
     }
-    let gpus = view.of_kind(NodeKind::Gpu);
-    let mut low: Vec<Low> = gpus.into_iter().filter_map(|gpu| judge(view, gpu)).collect();
-    low.sort_by(|a, b| a.best.2.gb().total_cmp(&b.best.2.gb()));
-    let Some(worst) = low.first() else { return Vec::new() };
-    let names: Vec<String> = {
-        let mut ids: Vec<NodeId> = low.iter().map(|l| l.gpu).collect();
-        ids.sort_by_key(|id| id.index());
-        ids.into_iter().map(|id| view.name(id).to_owned()).collect()
-    };
-    let (measured, cell, best) = &worst.best;
-    let fitting = fits(worst.link, *best);
-    let fits =
-        if fitting.is_empty() { String::new() } else { format!(", as a link of PCIe {} gives", fitting.join(" or ")) };
-    let share = best.gb() / worst.raw.gb();
-    let products = if names.len() == 1 { "its product has" } else { "their product has" };
-    let finding = Finding {
-        summary: format!(
-            "Nothing measured of {} goes above {best}{fits}; {products} PCIe {}, which carries {}",
+    let low: Vec<Low> = view.of_kind(NodeKind::Gpu).into_iter().filter_map(|gpu| judge(view, gpu)).collect();
+    let worst = lowest(&low, |l| l.best.2.gb())?;
+    let names: Vec<&str> = low.iter().map(|l| view.name(l.gpu)).collect();
+    let Low { link, raw, best: (measured, cell, best), .. } = worst;
+    let fits = fits(*link, *best);
+    let fits = if fits.is_empty() { String::new() } else { format!(", the rate of PCIe {}", fits.join(" or ")) };
+    let least = raw.gb() * PAYLOAD.start;
+    let raised = RULE
+        .raise(Design, Warning, Possible)
+        .summary(format!(
+            "No measured rate of {} exceeds {best}{fits}; {} product has PCIe {link}, which carries {raw}",
             list(&names),
-            worst.link,
-            worst.raw
-        ),
-        expected: format!("with some partner or the host at least {} of the {} of PCIe {}", percent(worst.below), worst.raw, worst.link),
-        measured: format!("{} {best} at most ({})", view.arrow(&measured.matrix, cell), measured.matrix.describe()),
-        evidence: view.cite(low.iter().map(|l| &l.best.0.origin)),
-        fix: "Read the width and generation of the links under load. A slot may be wired for fewer lanes, hang below the \
-               chipset or share lanes with M.2 (the board's manual), a riser may hold the generation down, and an older CPU \
-               or board has an older one. If the width is full, look for what both ways through it have in common: an IOMMU, power \
-               saving of the link (ASPM), or memory of another socket."
-            .to_owned(),
-        confirm: confirm::width(),
-        cost: Cost::of_rate(worst.raw.gb() * PAYLOAD.start, best.gb()),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, Subject::nodes_of(names))
-    };
-    vec![Raised::new(finding, 1.0 - share / PAYLOAD.start)]
+            verb(&names, "its", "their")
+        ))
+        .expected(format!("with some peer or the host at least {} of the {raw} of PCIe {link}", percent(worst.below)))
+        .measured(format!("{} {best} at most ({})", view.arrow(&measured.matrix, cell), measured.matrix.describe()))
+        .evidence(view.cite(low.iter().map(|l| &l.best.0.origin)))
+        .fix(
+            "Read the width and generation of the links under load. A slot may be wired for fewer lanes, connect through the \
+             chipset, or share lanes with M.2 (see the board's manual); a riser may force a lower generation; an older CPU or \
+             board has one. If the link is at full width, look for what both directions through it share: an IOMMU, link \
+             power saving (ASPM), or memory of another socket.",
+        )
+        .confirm(confirm::width())
+        .cost(Cost::of_rate(least, best.gb()))
+        .about_nodes(names)
+        .losing(1.0 - best.gb() / least);
+    Some(raised)
 }
 
-/// A GPU whose link no source tells, and whose numbers are all low; direct copies or host copies must be among them.
+/// A GPU whose link no source reports, and whose numbers are all low; direct copies or host copies must be among them.
 fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
-    let known = view.fabric().upstream(gpu).is_some_and(|(link, _)| {
-        let link = view.fabric().link(link);
-        matches!(&link.kind, peerlane_machine::fabric::LinkKind::Pcie { running, allowed, .. }
-            if running.lanes.is_some() || allowed.lanes.is_some())
-    });
-    if known {
+    let reported = |(running, allowed): (PcieWidth, PcieWidth)| running.lanes.or(allowed.lanes).is_some();
+    if view.pcie_above(gpu).is_some_and(reported) {
         return None;
     }
     let link = view.part(gpu)?.pcie?;
     let raw = link.raw_rate()?;
     let mut best: Option<(&SourcedMatrix, Cell, Rate)> = None;
-    let mut telling = false;
+    let mut conclusive = false;
     let mut with_peers = false;
-    for (at, measured) in view.bandwidths().filter(|(_, o)| is_telling(&o.matrix)) {
-        for cell in view.cells(&measured.matrix) {
-            if ![cell.from, cell.to].contains(&End::Node(gpu)) {
-                continue;
-            }
-            // slow-path judges what can be expected
+    for (at, measured) in view.bandwidths().filter(|(_, o)| is_of_large_copies(&o.matrix)) {
+        for cell in view.cells(&measured.matrix).into_iter().filter(|cell| cell.is_of(gpu)) {
+            // slow-path checks what has an expectation
             if view.expected_rate(at, &cell).is_some() {
                 return None;
             }
             let direct = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
             with_peers |= cell.nodes().is_some();
-            telling |= cell.nodes().is_none() || (measured.matrix.p2p == Some(true) && direct);
+            conclusive |= cell.nodes().is_none() || (measured.matrix.p2p == Some(true) && direct);
             let rate = one_way(&measured.matrix, cell.rate);
             if best.as_ref().is_none_or(|(.., most)| rate > *most) {
                 best = Some((measured, cell, rate));
@@ -107,12 +89,12 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
         }
     }
     let below = if with_peers { BELOW } else { BELOW_HOST };
-    let best = best.filter(|(.., rate)| telling && rate.gb() < below * raw.gb())?;
+    let best = best.filter(|(.., rate)| conclusive && rate.gb() < below * raw.gb())?;
     Some(Low { gpu, link, raw, below, best })
 }
 
 /// Whether a matrix is of large copies of pinned memory alone.
-fn is_telling(matrix: &Matrix) -> bool {
+fn is_of_large_copies(matrix: &Matrix) -> bool {
     let title = matrix.title.to_lowercase();
     matrix.engine != Some(Engine::Sm)
         && matrix.direction != Some(Direction::BidirectionalShare)
@@ -123,20 +105,20 @@ fn is_telling(matrix: &Matrix) -> bool {
 /// The narrower links whose payload rate this is: fewer lanes of a generation no newer.
 fn fits(link: PcieWidth, rate: Rate) -> Vec<String> {
     let (Some(generation), Some(lanes)) = (link.generation, link.lanes) else { return Vec::new() };
-    let generations = PcieGeneration::ALL.into_iter().rev().filter(|g| *g <= generation);
+    // boards with PCIe 1 and 2 do not hold such a card, unless it is as old itself
+    let oldest = if generation <= PcieGeneration::Gen3 { PcieGeneration::Gen1 } else { PcieGeneration::Gen3 };
+    let generations = PcieGeneration::ALL.into_iter().rev().filter(|g| (oldest..=generation).contains(g));
     let all = generations
         .flat_map(|g| [1, 2, 4, 8, 16].into_iter().filter(|n| *n <= lanes).map(move |n| PcieWidth::new(g, n)));
     let fitting = all.filter(|width| *width != link && is_payload_of(*width, rate));
-    // those of PCIe 1 and 2 are of boards that no such card is in, unless it is as old itself
-    let recent =
-        |w: &PcieWidth| w.generation.is_some_and(|g| g >= PcieGeneration::Gen3) || generation <= PcieGeneration::Gen3;
-    fitting.filter(recent).take(3).map(|width| width.to_string()).collect()
+    fitting.take(3).map(|width| width.to_string()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{captured, see_with, uniform};
     use super::*;
+    use crate::check::Finding;
     use peerlane_machine::fabric::{FabricBuilder, Node};
     use peerlane_machine::fact::P2pStatus;
     use peerlane_machine::subject::join;
@@ -160,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_products_link_is_told_with_what_it_fits() {
+    fn a_quarter_of_the_products_link_is_reported_with_what_it_fits() {
         let found = with(6.5, true, Some("rtx-4090"));
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0 GPU1".to_owned()));
         assert!(found[0].summary.contains("4.0 x4 or 3.0 x8"), "{}", found[0].summary);

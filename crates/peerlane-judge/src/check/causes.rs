@@ -1,6 +1,6 @@
 //! One cause, one finding: what another finding explains is not reported again.
 
-use super::view::Raised;
+use super::raised::Raised;
 use super::{FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
@@ -120,15 +120,14 @@ fn adopt(cause: &mut Raised, symptom: Raised) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Certainty, Finding, Rule};
+    use super::super::{Certainty, Look, Rule};
     use super::*;
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
-        let rule = Rule { id, breaks: false, run: |_| Vec::new() };
-        let mut finding = Finding::of(&rule, kind, Severity::Warning, Certainty::Likely, subjects);
-        finding.evidence = vec![format!("{id}.txt")];
+        let rule = Rule { id, breaks: false, run: Look::One(|_| None) };
         let pairs = pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
-        Raised::new(finding, 0.5).shown_by(pairs)
+        let raised = rule.raise(kind, Severity::Warning, Certainty::Likely).evidence(vec![format!("{id}.txt")]);
+        raised.about(subjects).losing(0.5).shown_by(pairs)
     }
 
     fn nodes(name: &str) -> Vec<Subject> {

@@ -1,14 +1,10 @@
-//! Path classes that cannot tell what they should: every pair is SYS, although there are fewer sockets than GPUs, or every
-//! pair hangs on the one host bridge that a virtual machine shows.
+//! Path classes that cannot show what they should: every pair is SYS, although there are fewer sockets than GPUs, or every
+//! pair is on the one host bridge that a virtual machine shows.
 
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{CpuList, NodeId, NodeKind, PathClass};
-use peerlane_machine::fact::Fact;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fabric::CpuList;
 
-pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "coarse-labels", breaks: false, run: One(run) };
 
 /// From so many GPUs on all of which are SYS to each other, some must share a socket: few boards have more than two.
 const FEWEST: usize = 3;
@@ -16,89 +12,67 @@ const FEWEST: usize = 3;
 /// GPUs on x16 for which no host bridge of a server has lanes without a switch, which would read PIX or PXB.
 const MOST_ON_BRIDGE: usize = 4;
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let pairs = view.gpu_pairs();
     let classes: Vec<PathClass> = pairs.iter().filter_map(|(a, b)| view.class(*a, *b)).collect();
-    // a capture that is cut may hide some, but not most
+    // a truncated capture may hide some, but not most
     let all_sys = classes.len() * 2 > pairs.len() && classes.iter().all(|c| *c == PathClass::Sys);
     if !all_sys {
-        return on_one_bridge(view, &gpus, &pairs).into_iter().collect();
+        return on_one_bridge(view, &gpus, &pairs);
     }
-    if gpus.len() < FEWEST {
-        return Vec::new();
+    let sockets = view.hosts().filter_map(|(host, _)| host.sockets).max();
+    // on a board with a socket for each GPU, they are far apart indeed
+    if gpus.len() < FEWEST || sockets.is_some_and(|n| n as usize >= gpus.len()) {
+        return None;
     }
-    let hosts = view.machine.evidence.iter().filter_map(|e| match &e.fact {
-        Fact::Host(host) => Some(host),
-        _ => None,
-    });
-    let sockets = hosts.filter_map(|h| h.sockets).max();
-    // a board with a socket for each GPU has them far apart indeed
-    if sockets.is_some_and(|n| n as usize >= gpus.len()) {
-        return Vec::new();
-    }
-    let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
-    let told = sockets.map_or_else(String::new, |n| format!(", on {n} sockets"));
-    if let Some(nodes) = shared_nodes(view, &gpus) {
-        let finding = Finding {
-            summary: format!(
-                "All {} GPU pairs read SYS, also those of one NUMA node: {}",
-                classes.len(),
-                nodes.join(" | ")
-            ),
-            expected: "NODE or nearer between GPUs of one NUMA node".to_owned(),
-            measured: "SYS between GPUs whose NUMA or CPU affinity is the same".to_owned(),
-            evidence: view.cite(view.class_origins(&gpus)),
-            fix: "Go by the affinities: ranks that talk much belong on the GPUs of one node. Some drivers and platforms \
-                   call every way between two root complexes SYS; NCCL does not (see its topology dump), and measured pairs \
-                   tell what crossing costs."
-                .to_owned(),
-            confirm: "`peerlane measure --tests pairs`; `NCCL_TOPO_DUMP_FILE`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, Subject::nodes_of(subjects))
-        };
-        return vec![Raised::new(finding, 0.0)];
-    }
-    let finding = Finding {
-        summary: format!(
-            "All {} GPU pairs read SYS: the labels cannot tell which GPUs are near each other",
-            classes.len()
-        ),
-        expected: "classes that tell GPUs of one socket from those of another".to_owned(),
-        measured: format!("{} GPUs, each in a NUMA node of its own by its label{told}", gpus.len()),
-        evidence: view.cite(view.class_origins(&gpus)),
-        fix: "Several NUMA nodes a socket (NPS, SNC) and virtual machines make each device its own node. Measure the \
-               pairs, or read the PCIe tree (`lspci -tv`) of the host; NPS1 in the BIOS makes the labels mean sockets."
-            .to_owned(),
-        confirm: "`peerlane measure --tests pairs`; `lscpu | grep -e NUMA -e Socket`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, Subject::nodes_of(subjects))
+    let count = classes.len();
+    let raised = if let Some(nodes) = shared_nodes(view, &gpus) {
+        RULE.raise(Measurement, Info, Certain)
+            .summary(format!("All {count} GPU pairs read SYS, even those of one NUMA node: {}", nodes.join(" | ")))
+            .expected("NODE or nearer between GPUs of one NUMA node")
+            .measured("SYS between GPUs with the same NUMA or CPU affinity")
+            .fix(
+                "Use the affinities: put ranks that communicate a lot on the GPUs of one node. Some drivers and platforms \
+                 label every path between two root complexes SYS; NCCL does not (see its topology dump). Measure the pairs \
+                 to see what crossing costs.",
+            )
+            .confirm("`peerlane measure --tests pairs`; `NCCL_TOPO_DUMP_FILE`")
+    } else {
+        let on = sockets.map_or_else(String::new, |n| format!(", on {n} sockets"));
+        RULE.raise(Measurement, Info, Likely)
+            .summary(format!("All {count} GPU pairs read SYS: the labels do not show which GPUs are near each other"))
+            .expected("classes that distinguish GPUs of one socket from those of another")
+            .measured(format!("{} GPUs, each labelled with its own NUMA node{on}", gpus.len()))
+            .fix(
+                "Measure the pairs, or read the host's PCIe tree (`lspci -tv`). Several NUMA nodes per socket (NPS, SNC) and \
+                 virtual machines give each device its own node; with NPS1 in the BIOS, the labels mean sockets.",
+            )
+            .confirm("`peerlane measure --tests pairs`; `lscpu | grep -e NUMA -e Socket`")
     };
-    vec![Raised::new(finding, 0.0)]
+    Some(raised.evidence(view.cite(view.class_origins(&gpus))).about_nodes(view.names_of(&gpus)))
 }
 
 /// GPUs by the NUMA node, or the CPUs, that the matrix puts them on, where several share one.
 fn shared_nodes(view: &View, gpus: &[NodeId]) -> Option<Vec<String>> {
     let (matrix, _) = view.machine.stated_classes.as_ref()?;
-    let mut groups: Vec<(String, Vec<String>)> = Vec::new();
-    for name in gpus.iter().map(|id| view.name(*id).to_owned()) {
-        let Some(row) = matrix.rows.iter().position(|r| *r == name) else { continue };
-        let told = |list: &[Option<CpuList>]| list.get(row).and_then(Option::as_ref).map(ToString::to_string);
-        let Some(key) = told(&matrix.numa_affinity).or_else(|| told(&matrix.cpu_affinity)) else { continue };
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, names)) => names.push(name),
-            None => groups.push((key, vec![name])),
-        }
-    }
-    // one list for all is that of a guest, or of a process that is bound
+    let affinity = |name: &String| {
+        let row = matrix.rows.iter().position(|r| r == name)?;
+        let stated = |list: &[Option<CpuList>]| list.get(row).and_then(Option::as_ref).map(ToString::to_string);
+        stated(&matrix.numa_affinity).or_else(|| stated(&matrix.cpu_affinity))
+    };
+    let groups = grouped(view.names_of(gpus).into_iter().filter_map(|name| Some((affinity(&name)?, name))));
+    // one list for all is that of a guest, or of a bound process
     let several = groups.len() > 1 && groups.iter().any(|(_, names)| names.len() > 1);
     several.then(|| groups.iter().map(|(_, names)| list(names)).collect())
 }
 
-/// Every pair reads PHB, or NODE, and a hypervisor is there: the classes are those of the guest's bus. More GPUs than a
-/// host bridge has lanes for say so without one.
+/// Every pair reads PHB, or NODE, and there is a hypervisor: the classes are those of the guest's bus. More GPUs than a
+/// host bridge has lanes for show this without one.
 fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Option<Raised> {
-    let class =
-        view.class(pairs.first()?.0, pairs.first()?.1).filter(|c| matches!(c, PathClass::Phb | PathClass::Node))?;
-    // a tree that a listing shows is no matter of labels
+    let (a, b) = pairs.first()?;
+    let class = view.class(*a, *b).filter(|c| matches!(c, PathClass::Phb | PathClass::Node))?;
+    // where a listing shows the tree, the labels do not matter
     let assumed = view.fabric().of_kind(NodeKind::RootComplex).all(|rc| view.fabric().node(rc).assumed);
     if !assumed || pairs.iter().any(|(a, b)| view.class(*a, *b) != Some(class)) {
         return None;
@@ -108,32 +82,28 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
     if hypervisor.is_none() && !crowded {
         return None;
     }
-    let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
-    let by = hypervisor.as_ref().map_or_else(String::new, |(name, _)| format!(", in a virtual machine ({name})"));
-    let origins = view.class_origins(gpus).into_iter().chain(hypervisor.as_ref().map(|(_, origin)| *origin));
-    let finding = Finding {
-        summary: format!(
-            "All {} GPU pairs read {class}: the labels {} a virtual machine's, and cannot tell which GPUs are near each other",
+    let by = hypervisor.map_or_else(String::new, |(name, _)| format!(", in a virtual machine ({name})"));
+    let origins = view.class_origins(gpus).into_iter().chain(hypervisor.map(|(_, origin)| origin));
+    let raised = RULE
+        .raise(Measurement, Info, if hypervisor.is_some() { Likely } else { Possible })
+        .summary(format!(
+            "All {} GPU pairs read {class}: the labels {} a virtual machine's, and do not show which GPUs are near each other",
             pairs.len(),
             if hypervisor.is_some() { "are" } else { "may be" }
-        ),
-        expected: "classes that tell GPUs of one switch or socket from others".to_owned(),
-        measured: format!("{} GPUs on one host bridge by their labels{by}", gpus.len()),
-        evidence: view.cite(origins),
-        fix: "The guest's bus has the GPUs side by side, wherever they are in the host. Ask the operator for the host's tree, \
-               or give NCCL a topology file (NCCL_TOPO_FILE); copies of several GPUs at once show which share a link."
-            .to_owned(),
-        confirm: "`systemd-detect-virt`; `lspci -tv`; `peerlane measure --tests pairs,all-host,subsets`, then `peerlane infer`"
-            .to_owned(),
-        ..Finding::of(
-            &RULE,
-            FindingKind::Measurement,
-            Severity::Info,
-            if hypervisor.is_some() { Certainty::Likely } else { Certainty::Possible },
-            Subject::nodes_of(subjects),
+        ))
+        .expected("classes that distinguish GPUs of one switch or socket from others")
+        .measured(format!("{} GPUs labelled with one host bridge{by}", gpus.len()))
+        .evidence(view.cite(origins))
+        .fix(
+            "Get the host's PCIe tree from the operator, or give NCCL a topology file (NCCL_TOPO_FILE). The guest's bus shows \
+             the GPUs next to each other, wherever they are in the host. Copies with several GPUs at once show which share \
+             a link.",
         )
-    };
-    Some(Raised::new(finding, 0.0))
+        .confirm(
+            "`systemd-detect-virt`; `lspci -tv`; `peerlane measure --tests pairs,all-host,subsets`, then `peerlane infer`",
+        )
+        .about_nodes(view.names_of(gpus));
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -157,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guests_bridge_tells_nothing() {
+    fn a_guests_bridge_says_nothing() {
         let found = |gpus: usize, hypervisor: Option<&str>| {
             let mut b = boxes(&[gpus], false);
             let rc = b.find("rc0").unwrap();
@@ -167,13 +137,13 @@ mod tests {
             state(&mut machine, "lscpu", Fact::Host(host));
             findings(&machine, run).into_iter().map(|f| f.certainty).collect::<Vec<_>>()
         };
-        assert_eq!((found(2, Some("KVM")), found(2, None)), (vec![Certainty::Likely], vec![]));
-        assert_eq!((found(8, None), found(1, Some("KVM"))), (vec![Certainty::Possible], vec![]));
+        assert_eq!((found(2, Some("KVM")), found(2, None)), (vec![Likely], vec![]));
+        assert_eq!((found(8, None), found(1, Some("KVM"))), (vec![Possible], vec![]));
         assert!(findings(&captured(boxes(&[8], false)), run).is_empty(), "a tree that is known");
     }
 
     #[test]
-    fn nodes_that_gpus_share_tell_what_labels_do_not() {
+    fn shared_nodes_show_what_labels_do_not() {
         let mut machine = captured(boxes(&[1, 1, 1, 1], false));
         let rows: Vec<String> = (0..4).map(|i| format!("GPU{i}")).collect();
         let node = |n: u32| Some(n.to_string().parse().unwrap());
@@ -185,6 +155,6 @@ mod tests {
         };
         machine.stated_classes = Some((matrix, origin("nvidia-smi topo -m")));
         let found = findings(&machine, run);
-        assert!(found[0].summary.ends_with("also those of one NUMA node: GPU0, GPU1 | GPU2, GPU3"), "{found:?}");
+        assert!(found[0].summary.ends_with("even those of one NUMA node: GPU0, GPU1 | GPU2, GPU3"), "{found:?}");
     }
 }

@@ -1,58 +1,48 @@
-//! Collectives of one rank: the program ran as often as there were processes, each for itself.
+//! Collectives with one rank: every process ran the program on its own.
 
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 use peerlane_machine::curve::Curve;
-use peerlane_machine::origin::Origin;
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "collective-of-one", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "collective-of-one", breaks: false, run: One(run) };
 
-/// From this size on a rate is no matter of rounding: a bus bandwidth is printed with two decimals.
+/// From this size on a rate of 0 is not due to rounding: a bus bandwidth is printed with two decimals.
 const LARGE: Bytes = Bytes::from_mib(1);
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     let alone: Vec<&(Curve, Origin)> = view.machine.curves.iter().filter(|(curve, _)| is_alone(curve)).collect();
-    let Some((first, _)) = alone.first() else { return Vec::new() };
+    let (first, _) = alone.first()?;
     let ranks = first.settings.get("ranks").map_or("no list of ranks".to_owned(), |n| format!("{n} rank listed"));
-    let finding = Finding {
-        summary: format!(
-            "{} ran with one rank each: no data went between GPUs, and its times are of nothing",
-            first.what
-        ),
-        expected: "a bus bandwidth above 0: it counts (n − 1) / n, which is 0 only where n, the ranks of a communicator, is 1".to_owned(),
-        measured: format!(
+    let algorithm = column(first, "algbw", Bytes(0)).into_iter().filter(|v| v.is_finite()).reduce(f64::max);
+    let raised = RULE
+        .raise(Measurement, Warning, Certain)
+        .summary(format!("{} ran with one rank: no data moved between GPUs, and its times mean nothing", first.what))
+        .expected(
+            "a bus bandwidth above 0: it scales with (n − 1) / n, which is 0 only where n, the number of ranks, is 1",
+        )
+        .measured(format!(
             "busbw 0.00 at every size, algbw {} ({ranks})",
-            most(first, "algbw").map_or("above 0".to_owned(), |gb| format!("up to {gb:.0} GB/s"))
-        ),
-        evidence: view.cite(alone.iter().map(|(_, origin)| origin)),
-        fix: "Build nccl-tests with MPI (`make MPI=1 MPI_HOME=…`) where `mpirun` or `srun` starts it: without, each process is \
-               a job of its own. On one machine without MPI ask for all GPUs: `-g 8`. Under Slurm see that the launcher \
-               and the MPI library fit (`srun --mpi=pmix`)."
-            .to_owned(),
-        confirm: "`ldd all_reduce_perf`, which must show libmpi; `Using devices` must list every rank in one run".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Warning, Certainty::Certain, Vec::new())
-    };
-    vec![Raised::new(finding, 0.0)]
+            algorithm.map_or("above 0".to_owned(), |gb| format!("up to {gb:.0} GB/s"))
+        ))
+        .evidence(view.cite(alone.iter().map(|(_, origin)| origin)))
+        .fix(
+            "If `mpirun` or `srun` starts nccl-tests, build it with MPI (`make MPI=1 MPI_HOME=…`); otherwise each process \
+             is a job of its own. On one machine without MPI, request all GPUs: `-g 8`. Under Slurm, check that the \
+             launcher matches the MPI library (`srun --mpi=pmix`).",
+        )
+        .confirm("`ldd all_reduce_perf` must list libmpi; `Using devices` must list every rank in one run");
+    Some(raised)
 }
 
-/// The highest of the columns whose names begin so.
-fn most(curve: &Curve, name: &str) -> Option<f64> {
+/// The values of the columns whose names begin so, at sizes of at least `least`.
+fn column(curve: &Curve, name: &str, least: Bytes) -> Vec<f64> {
     let columns = curve.series.iter().filter(|s| s.name.starts_with(name));
-    columns.flat_map(|s| s.values.iter().flatten().copied()).filter(|v| v.is_finite()).reduce(f64::max)
+    let rows = columns.flat_map(|s| curve.sizes.iter().zip(&s.values));
+    rows.filter(|(size, _)| **size >= least).filter_map(|(_, value)| *value).collect()
 }
 
 fn is_alone(curve: &Curve) -> bool {
-    let large: Vec<usize> =
-        curve.sizes.iter().enumerate().filter(|(_, size)| **size >= LARGE).map(|(at, _)| at).collect();
-    let column = |name: &'static str| {
-        let series = curve.series.iter().filter(move |s| s.name.starts_with(name));
-        let large = &large;
-        series
-            .flat_map(move |s| large.iter().filter_map(|at| s.values.get(*at).copied().flatten()))
-            .collect::<Vec<f64>>()
-    };
-    let (bus, algorithm) = (column("busbw"), column("algbw"));
+    let (bus, algorithm) = (column(curve, "busbw", LARGE), column(curve, "algbw", LARGE));
     !bus.is_empty() && bus.iter().all(|v| *v == 0.0) && algorithm.iter().any(|v| *v > 0.0)
 }
 
@@ -60,6 +50,7 @@ fn is_alone(curve: &Curve) -> bool {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
+    use crate::check::Finding;
     use peerlane_machine::curve::Series;
 
     fn with(mib: u64, busbw: f64) -> Vec<Finding> {
@@ -78,7 +69,7 @@ mod tests {
     #[test]
     fn no_bus_bandwidth_is_one_rank() {
         let found = with(128, 0.0);
-        assert_eq!((found.len(), found[0].kind), (1, FindingKind::Measurement));
+        assert_eq!((found.len(), found[0].kind), (1, Measurement));
         assert!(found[0].measured.contains("210"), "{}", found[0].measured);
         assert!(found[0].expected.contains("is 0 only where n"), "{}", found[0].expected);
         assert_eq!(

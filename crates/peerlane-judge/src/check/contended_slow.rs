@@ -1,20 +1,16 @@
-//! Sets of transfers that are far slower together than the links that they share allow.
+//! Sets of transfers that together are far slower than the links that they share allow.
 
-use super::from_run::measured;
-use super::view::{Raised, View};
-use super::words::percent;
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm};
-use peerlane_machine::fabric::NodeKind;
-use peerlane_machine::subject::Subject;
-use peerlane_measure::run::{self, TransferSet};
+use super::prelude::*;
+use peerlane_machine::transfer::Transfer;
+use peerlane_measure::run::{TransferSet, ends, sets};
 use peerlane_model::expectation::expect_set;
 
-pub(super) const RULE: Rule = Rule { id: "contended-slow", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "contended-slow", breaks: false, run: One(run) };
 
-/// Sets that are judged; a run of all subsets has a thousand, which say the same.
+/// Sets that are checked; a run of all subsets has a thousand, which show the same.
 const MOST: usize = 256;
 
-/// The sum alone must be met by this share, or the members are slow without company.
+/// Share of its expected rate that each transfer must reach alone, or contention is not what slows the set.
 const SOUND: f64 = 0.75;
 
 struct Slow<'a> {
@@ -23,50 +19,55 @@ struct Slow<'a> {
     value: f64,
 }
 
-fn run(view: &View) -> Vec<Raised> {
-    let Some(measured) = measured(view) else { return Vec::new() };
-    let mut worst: Option<Slow> = None;
-    let mut count = 0;
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for set in run::sets(&measured.cells).into_iter().filter(|s| s.transfers.len() > 1).take(MOST) {
-        let Some(value) = set.cell.value() else { continue };
-        let Some(answers) = expect_set(view.model, set.transfers) else { continue };
-        let expected: f64 = answers.iter().map(|a| a.rate.gb()).sum();
-        // each alone must reach what it should, or what is slow is not the company
-        let alone = |(t, seen): (&peerlane_machine::transfer::Transfer, &Option<f64>)| {
-            let told = expect_set(view.model, std::slice::from_ref(t)).and_then(|a| a.first().map(|a| a.rate.gb()));
-            seen.zip(told).is_some_and(|(seen, told)| seen > SOUND * told)
-        };
-        if value < view.settings.contended_slow.slow * expected && set.transfers.iter().zip(&set.alone).all(alone) {
-            count += 1;
-            pairs.extend(set.transfers.iter().map(|t| (t.source.clone(), t.destination.clone())));
-            if worst.as_ref().is_none_or(|w| value / expected < w.value / w.expected) {
-                worst = Some(Slow { set, expected, value });
-            }
-        }
+impl Slow<'_> {
+    fn share(&self) -> f64 {
+        self.value / self.expected
     }
-    let Some(Slow { set, expected, value }) = worst else { return Vec::new() };
-    let mut subjects: Vec<String> = set.cell.work.gpus().into_iter().map(str::to_owned).collect();
-    subjects.retain(|name| view.fabric().find(name).is_some_and(|id| view.fabric().node(id).kind == NodeKind::Gpu));
-    let finding = Finding {
-        summary: format!(
-            "{} slow together and not alone: {} reach {} of what their links share",
-            if count == 1 { "One set of transfers is".to_owned() } else { format!("{count} sets of transfers are") },
-            run::ends(&set.cell.work),
-            percent(value / expected)
-        ),
-        expected: format!("{expected:.2} GB/s in all, each alone being as fast as it should"),
-        measured: format!("{value:.2} GB/s in all"),
-        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        fix: "Some switches of PCIe 5.0 lose nearly all of the rate where posted writes meet on one port, and reads \
-               none: let the receivers read, take turns, or spread the transfers over other ports; look for newer \
-               firmware of the switch."
-            .to_owned(),
-        confirm: confirm::pairs("one-to-all,all-to-one,permutations", &[]),
-        cost: Cost::of_rate(expected, value),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
+}
+
+fn run(view: &View) -> Option<Raised> {
+    let several = sets(&view.case.run()?.cells).into_iter().filter(|s| s.transfers.len() > 1).take(MOST);
+    let slow: Vec<Slow> = several.filter_map(|set| judge(view, set)).collect();
+    let worst = lowest(&slow, |s| s.share())?;
+    let Slow { set, expected, value } = worst;
+    let fabric = view.fabric();
+    let is_gpu = |name: &&str| fabric.find(name).is_some_and(|id| fabric.node(id).kind == NodeKind::Gpu);
+    let transfers = slow.iter().flat_map(|s| s.set.transfers);
+    let raised = RULE
+        .raise(Fault, Warning, Possible)
+        .summary(format!(
+            "{} slow together but not alone: {} reach {} of what their links allow",
+            if slow.len() == 1 { "One set of transfers is".to_owned() } else { format!("{} sets of transfers are", slow.len()) },
+            ends(&set.cell.work),
+            percent(worst.share())
+        ))
+        .expected(format!("{expected:.2} GB/s in total; each alone reaches its expected rate"))
+        .measured(format!("{value:.2} GB/s in total"))
+        .evidence(view.cite_run())
+        .fix(
+            "Let the receivers read, stagger the transfers, or spread them over other ports. Some PCIe 5.0 switches lose \
+             nearly all of the rate where posted writes meet at one port, but none for reads. Update the switch's firmware.",
+        )
+        .confirm(confirm::pairs("one-to-all,all-to-one,permutations", &[]))
+        .cost(Cost::of_rate(*expected, *value))
+        .about_nodes(set.cell.work.gpus().into_iter().filter(is_gpu))
+        .losing(1.0 - worst.share())
+        .shown_by(transfers.map(|t| (t.source.clone(), t.destination.clone())));
+    Some(raised)
+}
+
+/// A set that is slow although each of its transfers is not.
+fn judge<'a>(view: &View, set: TransferSet<'a>) -> Option<Slow<'a>> {
+    let value = set.cell.value()?;
+    let expect =
+        |transfers: &[Transfer]| Some(expect_set(view.model, transfers)?.iter().map(|a| a.rate.gb()).sum::<f64>());
+    let expected = expect(set.transfers)?;
+    let sound = |(transfer, alone): (&Transfer, &Option<f64>)| {
+        let expected = expect(std::slice::from_ref(transfer));
+        alone.zip(expected).is_some_and(|(alone, expected)| alone > SOUND * expected)
     };
-    vec![Raised::new(finding, 1.0 - value / expected).shown_by(pairs)]
+    let slow = value < view.settings.contended_slow.slow * expected && set.transfers.iter().zip(&set.alone).all(sound);
+    slow.then_some(Slow { set, expected, value })
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
         (cell.test, cell.work) = (Test::AllToOne, Work::Transfers(set));
         cell.estimate = Some(Estimate { value, low: value, high: value });
         run.cells.push(cell);
-        see_with(&case, Parts::embedded(), |view| super::run(view).len())
+        see_with(&case, Parts::embedded(), |view| super::run(view).iter().count())
     }
 
     #[test]

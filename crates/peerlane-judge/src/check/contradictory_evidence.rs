@@ -1,46 +1,36 @@
-//! Statements that cannot both be true, or that no machine can fulfil.
+//! Statements that contradict each other, or that no machine can satisfy.
 
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
+use peerlane_machine::machine::Contradiction;
 
-pub(super) const RULE: Rule = Rule { id: "contradictory-evidence", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "contradictory-evidence", breaks: true, run: Many(run) };
 
 fn run(view: &View) -> Vec<Raised> {
-    view.machine
-        .contradictions
-        .iter()
-        .map(|contradiction| {
-            let finding = Finding {
-                rule: RULE.id.to_owned(),
-            certainty: Certainty::Certain,
-            confirm: "`peerlane gather -o FOLDER` on the machine, then `peerlane check FOLDER`".to_owned(),
-            cost: None,
-                // text that contradicts itself is no measurement; a description that does is wrong itself
-                kind: if view.is_captured() { FindingKind::Measurement } else { FindingKind::Fault },
-                severity: Severity::Error,
-                subjects: contradiction.subjects.clone(),
-                summary: contradiction.message.clone(),
-                expected: "statements that one machine can fulfil".to_owned(),
-                measured: "statements that exclude each other".to_owned(),
-                evidence: view.cite(&contradiction.origins),
-                fix: if view.is_captured() {
-                    "Capture everything again on one machine at one time, untouched; what was retyped, cut or joined from \
-                     several machines cannot be judged."
-                } else {
-                    "Correct the description: one of the statements is wrong."
-                }
-                .to_owned(),
-            };
-            Raised::new(finding, 0.0)
-        })
-        .collect()
+    // captures that contradict each other are bad measurements; a description that does is wrong
+    let (kind, fix) = if view.is_captured() {
+        let fix = "Capture everything again, on one machine at one time, and do not edit it. Output that was retyped, cut, or \
+                   joined from several machines cannot be checked.";
+        (Measurement, fix)
+    } else {
+        (Fault, "Correct the description: one of the statements is wrong.")
+    };
+    let report = |contradiction: &Contradiction| {
+        RULE.raise(kind, Error, Certain)
+            .summary(contradiction.message.clone())
+            .expected("statements that one machine can satisfy")
+            .measured("statements that exclude each other")
+            .evidence(view.cite(&contradiction.origins))
+            .fix(fix)
+            .confirm("`peerlane gather -o FOLDER` on the machine, then `peerlane check FOLDER`")
+            .about(contradiction.subjects.clone())
+    };
+    view.machine.contradictions.iter().map(report).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
-    use peerlane_machine::machine::Contradiction;
     use peerlane_machine::subject::Subject;
 
     #[test]
@@ -53,7 +43,7 @@ mod tests {
             origins: vec![origin("nvidia-smi topo -m")],
         });
         let found = findings(&machine, run);
-        assert_eq!(found[0].severity, Severity::Error);
+        assert_eq!(found[0].severity, Error);
         assert_eq!(found[0].evidence, ["test.txt:1-9 (nvidia-smi topo -m)"]);
     }
 }

@@ -1,151 +1,117 @@
-//! GPU pairs whose way leads between NUMA nodes: the design, as built.
+//! GPU pairs whose path leads between NUMA nodes: the design, as built.
 
-use super::view::{Raised, View};
-use super::words::{self, list, median, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
-use peerlane_machine::fact::{Evidence, Fact};
-use peerlane_machine::origin::Origin;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
-    let pairs: Vec<(NodeId, NodeId, Option<PathClass>)> =
-        view.gpu_pairs().into_iter().map(|(a, b)| (a, b, view.class(a, b))).collect();
-    let across: Vec<(NodeId, NodeId)> =
-        pairs.iter().filter(|(_, _, c)| *c == Some(PathClass::Sys)).map(|(a, b, _)| (*a, *b)).collect();
+fn run(view: &View) -> Option<Raised> {
+    let is_across = |(a, b): &(NodeId, NodeId)| view.class(*a, *b) == Some(PathClass::Sys);
+    let pairs = view.gpu_pairs();
+    // a pair whose path is unknown may be near
+    let (across, near): (Vec<_>, Vec<_>) = pairs.iter().copied().partition(is_across);
     if across.is_empty() {
-        return Vec::new();
+        return None;
     }
-    // a pair whose way is not known may be near
-    let near = pairs.iter().filter(|(_, _, c)| *c != Some(PathClass::Sys)).map(|(a, b, _)| (*a, *b));
-    let groups = groups(&view.of_kind(NodeKind::Gpu), near);
-    let shown: Vec<String> =
-        groups.iter().map(|g| list(&g.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>())).collect();
-    let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
-    let slow = slowest(view).filter(|s| s.share < view.settings.crosses_sockets.costly);
-    let severity = if refused > 0 || slow.is_some() { Severity::Warning } else { Severity::Info };
+    let groups = groups(&view.of_kind(NodeKind::Gpu), &near);
     let boards = boards(view);
-    let mut measured = vec![match pairs.len() {
-        1 => format!("the one GPU pair is {}", PathClass::Sys),
-        n => format!("{} of {n} GPU pairs are {}", across.len(), PathClass::Sys),
-    }];
-    if boards.len() > 1 {
-        let name = |board: &Vec<NodeId>| list(&board.iter().map(|id| view.name(*id).to_owned()).collect::<Vec<_>>());
-        let each: Vec<String> = boards.iter().map(name).collect();
-        let sockets = if groups.len() == boards.len() { ", each on a socket of its own" } else { "" };
-        measured.push(format!("{} boards of several GPUs: {}{sockets}", each.len(), each.join(" | ")));
-    }
-    if refused > 0 {
-        let on = if refused == across.len() { "there".to_owned() } else { format!("on {refused} of them") };
-        measured.push(format!("peer-to-peer does not work {on}, so that data is staged in host memory"));
-    }
-    measured.extend(slow.as_ref().map(|s| {
-        format!(
-            "{} where the {} pairs reach {} (medians, GB/s, {})",
-            number(s.across),
-            s.best_class,
-            number(s.best),
-            s.what
-        )
-    }));
+    let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
+    let costly = view.settings.crosses_sockets.costly;
+    let slow = slowest(view).filter(|s| s.share() < costly);
     let ends: Vec<NodeId> = across.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let mut origins: Vec<&Origin> = view.class_origins(&ends);
     if refused > 0 {
-        let refuses = |e: &&Evidence| matches!(&e.fact, Fact::P2p(m) if m.capability.is_access());
-        origins.extend(view.machine.evidence.iter().filter(refuses).map(|e| &e.origin));
+        origins.extend(view.peer_access().map(|(_, origin)| origin));
     }
     origins.extend(slow.as_ref().map(|s| s.origin));
+    let amd = origins.iter().all(|o| o.tool.starts_with("rocm-smi") || o.tool.starts_with("amd-smi"));
+    let names =
+        |groups: &[Vec<NodeId>]| groups.iter().map(|ids| list(&view.names_of(ids))).collect::<Vec<_>>().join(" | ");
     let on_boards = if boards.len() > 1 { format!(", on {} boards", boards.len()) } else { String::new() };
-    let alone = groups.iter().all(|g| g.len() == 1);
-    let xgmi = pairs.iter().any(|(_, _, c)| *c == Some(PathClass::XGMI));
     let (summary, fix) = match groups.len() {
-        // every GPU reaches every other over others, by NVLink, but not directly
+        // every GPU reaches every other through others by NVLink, but not directly
         1 => (
-            format!("Data crosses NUMA nodes between {}", words::pairs(&view.names(&across))),
-            if xgmi {
-                "Order ranks so that neighbours have xGMI; RCCL's rings do so by themselves."
+            format!("Data crosses NUMA nodes between {}", words::pairs(&view.names(across.iter().copied()))),
+            if pairs.iter().any(|(a, b)| view.class(*a, *b) == Some(PathClass::XGMI)) {
+                "Order ranks so that neighbours have xGMI; RCCL's rings do so automatically."
             } else {
-                "Order ranks so that neighbours have NVLink; NCCL's rings do so by themselves."
+                "Order ranks so that neighbours have NVLink; NCCL's rings do so automatically."
             },
         ),
-        _ if alone => (
-            format!("Data between any two GPUs crosses NUMA nodes: {}{on_boards}", shown.join(" | ")),
-            "Prefer jobs on one GPU, or communication in large messages. Where GPUs do share a socket, the label is too \
-             coarse (several NUMA nodes a socket, or a virtual machine): measure the pairs.",
+        _ if groups.iter().all(|g| g.len() == 1) => (
+            format!("Data between any two GPUs crosses NUMA nodes: {}{on_boards}", names(&groups)),
+            "Prefer single-GPU jobs, or communicate in large messages. If GPUs do share a socket, the label is too coarse \
+             (several NUMA nodes per socket, or a virtual machine): measure the pairs.",
         ),
         _ => (
-            format!("Data between these groups of GPUs crosses NUMA nodes: {}{on_boards}", shown.join(" | ")),
-            "Keep ranks that talk much on one group (CUDA_VISIBLE_DEVICES, ranks bound by socket) and let collectives go \
-             through the groups in turn; one inter-socket link is shared by all pairs that cross.",
+            format!("Data between these groups of GPUs crosses NUMA nodes: {}{on_boards}", names(&groups)),
+            "Keep ranks that communicate a lot in one group (CUDA_VISIBLE_DEVICES, ranks bound by socket), and let \
+             collectives pass through the groups in turn. All pairs that cross share one inter-socket link.",
         ),
     };
-    let amd = origins.iter().all(|o| o.tool.starts_with("rocm-smi") || o.tool.starts_with("amd-smi"));
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: if amd {
-            "`rocm-smi --showtopo`, `lspci -tv`".to_owned()
+    let mut measured = vec![match pairs.len() {
+        1 => format!("the only GPU pair is {}", PathClass::Sys),
+        n => format!("{} of {n} GPU pairs are {}", across.len(), PathClass::Sys),
+    }];
+    if boards.len() > 1 {
+        let sockets = if groups.len() == boards.len() { ", each on its own socket" } else { "" };
+        measured.push(format!("{} boards of several GPUs: {}{sockets}", boards.len(), names(&boards)));
+    }
+    if refused > 0 {
+        let on = if refused == across.len() { "there".to_owned() } else { format!("on {refused} of them") };
+        measured.push(format!("peer-to-peer does not work {on}, so data is staged in host memory"));
+    }
+    measured.extend(slow.as_ref().map(|s| {
+        format!("{:.1} GB/s, where {} pairs reach {:.1} GB/s (medians, {})", s.across, s.best_class, s.best, s.what)
+    }));
+    let raised = RULE
+        .raise(Design, if refused > 0 || slow.is_some() { Warning } else { Info }, Certain)
+        .summary(summary)
+        .expected(slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
+            format!("at least {} of what {} pairs reach", percent(costly), s.best_class)
+        }))
+        .measured(measured.join("; "))
+        .evidence(view.cite(origins))
+        .fix(fix)
+        .confirm(if amd {
+            "`rocm-smi --showtopo`, `lspci -tv`"
         } else {
-            "`nvidia-smi topo -m`; `peerlane measure --tests pairs` for what it costs".to_owned()
-        },
-        cost: slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)),
-        kind: FindingKind::Design,
-        severity,
-        subjects: across.iter().map(|(a, b)| view.pair(*a, *b)).collect(),
-        summary,
-        expected: slow.as_ref().map_or("pairs that stay on one socket".to_owned(), |s| {
-            format!("at least {} of what {} pairs reach", percent(view.settings.crosses_sockets.costly), s.best_class)
-        }),
-        measured: measured.join("; "),
-        evidence: view.cite(origins),
-        fix: fix.to_owned(),
-    };
-    vec![Raised::new(finding, slow.map_or(0.0, |s| 1.0 - s.share))]
+            "`nvidia-smi topo -m`; `peerlane measure --tests pairs` to measure the cost"
+        })
+        .cost(slow.as_ref().and_then(|s| Cost::of_rate(s.best, s.across)))
+        .about(across.iter().map(|(a, b)| view.pair(*a, *b)).collect())
+        .losing(slow.map_or(0.0, |s| 1.0 - s.share()));
+    Some(raised)
 }
 
-/// The GPUs seen of each board, where all are of products with several GPUs behind one switch, which a machine shows.
+/// The visible GPUs of each board, where all are of products with several GPUs behind one switch, which a machine shows.
 fn boards(view: &View) -> Vec<Vec<NodeId>> {
-    let mut boards: Vec<(NodeId, Vec<NodeId>)> = Vec::new();
-    for gpu in view.of_kind(NodeKind::Gpu) {
-        let several = view.part(gpu).and_then(|p| p.constant("gpus_on_board")).is_some_and(|n| n > 1.0);
-        let above = view.fabric().upstream(gpu).map(|(_, up)| up);
-        let Some(switch) = above.filter(|up| several && view.fabric().node(*up).kind == NodeKind::Switch) else {
-            return Vec::new();
-        };
-        match boards.iter_mut().find(|(known, _)| *known == switch) {
-            Some((_, gpus)) => gpus.push(gpu),
-            None => boards.push((switch, vec![gpu])),
-        }
-    }
-    boards.into_iter().map(|(_, gpus)| gpus).collect()
+    let fabric = view.fabric();
+    let switch = |gpu: NodeId| {
+        let several = view.part(gpu)?.constant("gpus_on_board").is_some_and(|n| n > 1.0);
+        let (_, above) = fabric.upstream(gpu).filter(|_| several)?;
+        (fabric.node(above).kind == NodeKind::Switch).then_some((above, gpu))
+    };
+    let placed: Option<Vec<(NodeId, NodeId)>> = view.of_kind(NodeKind::Gpu).into_iter().map(switch).collect();
+    grouped(placed.unwrap_or_default()).into_iter().map(|(_, gpus)| gpus).collect()
 }
 
 /// GPUs joined by pairs that do not cross.
-fn groups(gpus: &[NodeId], near: impl Iterator<Item = (NodeId, NodeId)>) -> Vec<Vec<NodeId>> {
-    let at = |id: NodeId| gpus.iter().position(|g| *g == id);
-    let mut label: Vec<usize> = (0..gpus.len()).collect();
+fn groups(gpus: &[NodeId], near: &[(NodeId, NodeId)]) -> Vec<Vec<NodeId>> {
+    let mut groups: Vec<Vec<NodeId>> = gpus.iter().map(|gpu| vec![*gpu]).collect();
     for (a, b) in near {
-        let (Some(x), Some(y)) = (at(a).and_then(|i| label.get(i).copied()), at(b).and_then(|i| label.get(i).copied()))
-        else {
-            continue;
-        };
-        if x != y {
-            label.iter_mut().filter(|l| **l == x.max(y)).for_each(|l| *l = x.min(y));
+        let at = |id: &NodeId| groups.iter().position(|g| g.contains(id));
+        let Some((x, y)) = at(a).zip(at(b)).filter(|(x, y)| x != y) else { continue };
+        let joined = groups.remove(x.max(y));
+        if let Some(group) = groups.get_mut(x.min(y)) {
+            group.extend(joined);
         }
     }
-    let mut labels: Vec<usize> = Vec::new();
-    label.iter().for_each(|l| {
-        if !labels.contains(l) {
-            labels.push(*l)
-        }
-    });
-    let members = |l: usize| gpus.iter().zip(&label).filter(|(_, x)| **x == l).map(|(g, _)| *g).collect();
-    labels.into_iter().map(members).collect()
+    let order = |id: &NodeId| gpus.iter().position(|gpu| gpu == id);
+    groups.iter_mut().for_each(|group| group.sort_by_key(order));
+    groups
 }
 
 struct Slowest<'a> {
-    share: f64,
     across: f64,
     best: f64,
     best_class: PathClass,
@@ -153,32 +119,28 @@ struct Slowest<'a> {
     origin: &'a Origin,
 }
 
-/// The matrix in which crossing costs most. P2P off goes through host memory everywhere and tells nothing.
-fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
-    let judge = |measured: &'a peerlane_machine::machine::SourcedMatrix| {
-        let mut by_class: Vec<(PathClass, Vec<f64>)> = Vec::new();
-        for cell in view.gpu_cells(&measured.matrix) {
-            let Some(class) = cell.nodes().and_then(|(a, b)| view.class(a, b)) else { continue };
-            match by_class.iter_mut().find(|(c, _)| *c == class) {
-                Some((_, rates)) => rates.push(cell.rate.gb()),
-                None => by_class.push((class, vec![cell.rate.gb()])),
-            }
-        }
-        let medians: Vec<(PathClass, f64)> =
-            by_class.into_iter().filter_map(|(c, rates)| Some((c, median(rates)?))).collect();
-        let across = medians.iter().find(|(c, _)| *c == PathClass::Sys)?.1;
-        let (best_class, best) = *medians.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let what = measured.matrix.describe();
-        Some(Slowest { share: across / best, across, best, best_class, what, origin: &measured.origin })
-    };
-    view.bandwidths()
-        .filter(|(_, o)| o.matrix.p2p != Some(false))
-        .filter_map(|(_, o)| judge(o))
-        .min_by(|a, b| a.share.total_cmp(&b.share))
+impl Slowest<'_> {
+    fn share(&self) -> f64 {
+        self.across / self.best
+    }
 }
 
-fn number(value: f64) -> String {
-    format!("{value:.1}")
+/// The matrix in which crossing costs most. P2P off goes through host memory everywhere and shows nothing.
+fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
+    let judge = |measured: &'a SourcedMatrix| {
+        let cells = view.gpu_cells(&measured.matrix).into_iter();
+        let rates = cells.filter_map(|cell| {
+            let (a, b) = cell.nodes()?;
+            Some((view.class(a, b)?, cell.rate.gb()))
+        });
+        let medians: Vec<(PathClass, f64)> =
+            grouped(rates).into_iter().filter_map(|(class, rates)| Some((class, median(rates)?))).collect();
+        let (_, across) = *medians.iter().find(|(class, _)| *class == PathClass::Sys)?;
+        let (best_class, best) = highest(medians, |(_, rate)| *rate)?;
+        Some(Slowest { across, best, best_class, what: measured.matrix.describe(), origin: &measured.origin })
+    };
+    let matrices = view.bandwidths().map(|(_, o)| o).filter(|o| o.matrix.p2p != Some(false));
+    lowest(matrices.filter_map(judge), |s| s.share())
 }
 
 #[cfg(test)]
@@ -192,13 +154,13 @@ mod tests {
     fn two_sockets_are_two_groups() {
         let mut machine = captured(boxes(&[2, 2], false));
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!((found.len(), found[0].severity), (1, Info));
         assert!(found[0].summary.ends_with("GPU0, GPU1 | GPU2, GPU3"), "{}", found[0].summary);
         assert_eq!(found[0].subjects, ["GPU0-GPU2", "GPU0-GPU3", "GPU1-GPU2", "GPU1-GPU3"]);
         machine.matrices.push(uniform(4, 9.0, &[(0, 1, 20.0), (1, 0, 20.0), (2, 3, 20.0), (3, 2, 20.0)]));
         let found = findings(&machine, run);
-        assert_eq!(found[0].severity, Severity::Warning);
-        assert!(found[0].measured.contains("9.0 where the PHB pairs reach 20.0"), "{}", found[0].measured);
+        assert_eq!(found[0].severity, Warning);
+        assert!(found[0].measured.contains("9.0 GB/s, where PHB pairs reach 20.0 GB/s"), "{}", found[0].measured);
     }
 
     #[test]
@@ -206,7 +168,7 @@ mod tests {
         let mut machine = captured(boxes(&[1, 1], false));
         let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
         machine.p2p.insert(pair, P2pStatus::ChipsetNotSupported);
-        assert_eq!(findings(&machine, run)[0].severity, Severity::Warning);
+        assert_eq!(findings(&machine, run)[0].severity, Warning);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(super) fn blame(cells: &[Cell], bad: &[bool]) -> Vec<Group> {
         let best = explained
             .into_iter()
             .filter(|(key, n)| *n >= 2 && share(key) >= NEARLY_ALL)
-            .max_by_key(|((end, role), n)| (*n, std::cmp::Reverse((*role, order(*end)))));
+            .max_by_key(|((end, role), n)| (*n, std::cmp::Reverse((*role, *end))));
         let Some((culprit, _)) = best else { break };
         let (mine, rest): (Vec<usize>, Vec<usize>) =
             left.iter().partition(|at| cells.get(**at).is_some_and(|c| keys(c).contains(&culprit)));
@@ -97,13 +97,6 @@ fn is_tie(cells: &[Cell], mine: &[usize], culprit: End, share: &dyn Fn(&(End, Ro
     let mut others = mine.iter().filter_map(far);
     let Some(other) = others.next() else { return false };
     others.all(|o| o == other) && share(&(other, Role::Any)) >= NEARLY_ALL
-}
-
-fn order(end: End) -> usize {
-    match end {
-        End::Host => 0,
-        End::Node(id) => id.index() + 1,
-    }
 }
 
 #[cfg(test)]
@@ -155,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_cell_has_no_culprit() {
+    fn one_outlier_has_no_culprit() {
         let m: [&[f64]; 3] = [&[0.0, 12.0, 5.0], &[12.0, 0.0, 12.0], &[12.0, 12.0, 0.0]];
         assert_eq!(groups(&m, 10.0), [(None, 1)]);
     }

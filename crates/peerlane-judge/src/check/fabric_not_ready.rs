@@ -1,32 +1,31 @@
-//! GPUs whose NVLink fabric was not brought up: CUDA starts with error 802, or not at all.
+//! GPUs whose NVLink fabric is not initialized: CUDA fails with error 802, or does not start.
 
-use super::gpu_setting::{gpus_with, raise};
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::subject::Subject;
+use super::gpu_setting::gpus_with;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", breaks: true, run: One(run) };
 
-/// States of `nvidia-smi -q`'s "Fabric" section that are no trouble: ready, or no fabric to bring up.
+/// States of `nvidia-smi -q`'s "Fabric" section that are fine: ready, or no fabric to initialize.
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];
 
-fn run(view: &View) -> Vec<Raised> {
-    let state = |gpu: &peerlane_machine::fact::GpuFacts| {
+fn run(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| {
         let state = gpu.fabric_state.clone()?;
         (!FINE.contains(&state.trim().to_lowercase().as_str())).then_some(state)
-    };
-    raise(gpus_with(view, state), |names, states, origins| Finding {
-        summary: format!("{}: the NVLink fabric is not ready, so that CUDA cannot start there", list(&names)),
-        expected: "fabric state Completed".to_owned(),
-        measured: format!("fabric state {}", states.first().cloned().unwrap_or_default()),
-        evidence: view.cite(origins),
-        fix: "Start the fabric manager, of the driver's own version: `systemctl status nvidia-fabricmanager`; in a \
-               virtual machine the host has to."
-            .to_owned(),
-        confirm: "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
-    })
+    })?;
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("{}: the NVLink fabric is not ready, so CUDA cannot start", list(&gpus.names)))
+        .expected("fabric state Completed")
+        .measured(format!("fabric state {}", gpus.values.first().cloned().unwrap_or_default()))
+        .evidence(view.cite(gpus.origins))
+        .fix(
+            "Check `systemctl status nvidia-fabricmanager` and start a fabric manager of the same version as the driver. \
+             In a virtual machine, the host must do this.",
+        )
+        .confirm("`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`")
+        .about_nodes(gpus.names);
+    Some(raised)
 }
 
 #[cfg(test)]

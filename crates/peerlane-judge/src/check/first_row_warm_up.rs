@@ -1,16 +1,11 @@
 //! A first row that is low because the program measures it while the GPUs' clocks still rise.
 
-use super::view::{Cell, Raised, View};
-use super::words::{median, percent};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::NodeId;
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "first-row-warm-up", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "first-row-warm-up", breaks: false, run: One(run) };
 
-/// The program that warms nothing up before its first cells.
+/// The program that does not warm up before its first cells.
 const PROGRAM: &str = tool::P2P_TEST;
 
 /// How far below its column's other cells a first cell is after a cold start.
@@ -19,14 +14,13 @@ const LOW: std::ops::Range<f64> = 0.02..0.15;
 /// The first GPU as a destination must reach this share of the usual, or the GPU itself is slow.
 const SOUND: f64 = 0.98;
 
-/// How far below the others the first row is (the mean over its cells), if it has the look of a cold start.
+/// How far below the others the first row is (the mean over its cells), if it looks like a cold start.
 pub(super) fn shortfall(view: &View, measured: &SourcedMatrix) -> Option<f64> {
-    // a system file's figures name their program in the title
-    if !measured.origin.tool.contains(PROGRAM) && !measured.matrix.title.contains(PROGRAM) {
+    if program(measured) != PROGRAM {
         return None;
     }
     let cells = view.gpu_cells(&measured.matrix);
-    let class = |c: &Cell| c.nodes().and_then(|(a, b): (NodeId, NodeId)| view.class(a, b));
+    let class = |c: &Cell| c.nodes().and_then(|(a, b)| view.class(a, b));
     let first = cells.first().filter(|c| c.i == 0)?;
     let mut gaps = Vec::new();
     for cell in cells.iter().filter(|c| c.i == 0) {
@@ -42,26 +36,21 @@ pub(super) fn shortfall(view: &View, measured: &SourcedMatrix) -> Option<f64> {
     (back >= SOUND * rest).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64)
 }
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     let cold: Vec<(&SourcedMatrix, f64)> =
         view.bandwidths().filter_map(|(_, o)| Some((o, shortfall(view, o)?))).collect();
-    let Some((worst, gap)) = cold.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Vec::new() };
-    let first = worst.matrix.rows.first().cloned().unwrap_or_default();
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Likely,
-        confirm: "`peerlane measure --tests pairs`, which warms up first".to_owned(),
-        cost: None,
-        kind: FindingKind::Measurement,
-        severity: Severity::Info,
-        summary: format!("{first}'s row is low as a whole: the program starts cold and measures it first"),
-        subjects: vec![Subject::Node(first)],
-        expected: "a first row like the others, as its mirror column is".to_owned(),
-        measured: format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()),
-        evidence: view.cite(cold.iter().flat_map(|(o, _)| std::iter::once(&o.origin).chain(&o.also))),
-        fix: "Run the program twice and take the second, or read the first column instead of the first row.".to_owned(),
-    };
-    vec![Raised::new(finding, 0.0)]
+    let (worst, gap) = highest(&cold, |(_, gap)| *gap)?;
+    let first = worst.matrix.rows.first()?;
+    let raised = RULE
+        .raise(Measurement, Info, Likely)
+        .summary(format!("All of {first}'s row is low: the program starts cold and measures that row first"))
+        .expected("a first row like the others, as its mirror column is")
+        .measured(format!("on average {} below the other rows ({})", percent(*gap), worst.matrix.describe()))
+        .evidence(view.cite(cold.iter().flat_map(|(o, _)| origins(o))))
+        .fix("Run the program twice and use the second run, or read the first column instead of the first row.")
+        .confirm("`peerlane measure --tests pairs`, which warms up first")
+        .about_nodes([first]);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -76,10 +65,11 @@ mod tests {
         let mut machine = switched(4);
         machine.matrices.push(uniform(4, 392.0, &COLD));
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!((found.len(), found[0].severity), (1, Info));
         machine.matrices[0].origin.tool = "nvbandwidth";
         assert!(findings(&machine, run).is_empty());
         machine.matrices[0].matrix.title = format!("{PROGRAM}, one way");
+        machine.matrices[0].published = true;
         assert_eq!(findings(&machine, run).len(), 1);
     }
 

@@ -7,15 +7,10 @@ use peerlane_machine::names::{is_host, natural};
 use peerlane_machine::subject::Subject;
 use peerlane_machine::transfer::{Transfer, Via};
 use peerlane_measure::plan::Work;
-use peerlane_measure::run::{Cell, FlagKind, Run};
+use peerlane_measure::run::{Cell, FlagKind};
 
 /// Pairs that share one GPU need to be this many for the GPU to be the cause.
 const FEWEST_PAIRS: usize = 3;
-
-/// The run, where the machine was measured.
-pub(super) fn measured<'a>(view: &View<'a>) -> Option<&'a Run> {
-    view.case.run()
-}
 
 /// The ends that a step's GPUs deal directly with each other across, each pair in its natural order.
 pub(super) fn direct_pairs(work: &Work) -> Vec<(String, String)> {
@@ -49,9 +44,9 @@ pub(super) struct Flagged<'a> {
 /// Pairs of GPUs with cells that have a flag. A set of transfers counts where no pair alone shows it: which of its
 /// members it was is not told.
 pub(super) fn pairs_with<'a>(view: &View<'a>, kind: FlagKind) -> Vec<Flagged<'a>> {
-    let Some(measured) = measured(view) else { return Vec::new() };
+    let Some(run) = view.case.run() else { return Vec::new() };
     let mut pairs: BTreeMap<(String, String), Vec<(&Cell, &str)>> = BTreeMap::new();
-    for cell in &measured.cells {
+    for cell in &run.cells {
         let Some(flag) = cell.flag(kind) else { continue };
         if let [pair] = direct_pairs(&cell.work).as_slice() {
             pairs.entry(pair.clone()).or_default().push((cell, flag.detail.as_str()));

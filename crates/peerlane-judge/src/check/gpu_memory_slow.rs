@@ -1,26 +1,23 @@
 //! Messages from or to GPU memory that are far slower than the same benchmark between host memories.
 
-use super::view::{Raised, View};
-use super::words::percent;
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 use peerlane_machine::curve::{At, Curve};
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+use peerlane_machine::names::gpu_number;
 use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-memory-slow", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "gpu-memory-slow", breaks: false, run: One(run) };
 
-/// Below this share of what the host's memory gives: NICs reach GPU memory below one switch at full rate.
+/// Below this share of the host memory's rate: NICs reach GPU memory below one switch at full rate.
 const SLOW: f64 = 0.7;
 
-/// Rates of smaller messages say more of start-up than of the way.
+/// Rates of smaller messages depend more on start-up than on the path.
 const LARGE: Bytes = Bytes(64 << 10);
 
 /// Which memory a benchmark's messages are in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Memory {
     Host,
-    /// On at least one side; whether data is read from a GPU, where that is told.
+    /// On at least one side; whether data is read from a GPU, where that is known.
     Gpu {
         read: Option<bool>,
     },
@@ -34,63 +31,60 @@ struct Known<'m> {
     best: At,
 }
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     if view.case.run.is_some() || !view.is_captured() {
-        return Vec::new();
+        return None;
     }
-    let known: Vec<Known> = view
-        .machine
-        .curves
-        .iter()
-        .filter_map(|(curve, origin)| {
-            let best = curve.best().filter(|at| at.size >= LARGE && at.rate.gb() > 0.0)?;
-            Some(Known { curve, origin, memory: memory(curve)?, best })
-        })
-        .collect();
-    let mut slow: Vec<(&Known, &Known)> = Vec::new();
-    for one in known.iter().filter(|k| k.memory != Memory::Host) {
-        let reference = known.iter().filter(|other| is_measure(one, other));
-        let reference = reference.max_by(|a, b| a.best.rate.gb().total_cmp(&b.best.rate.gb()));
-        if let Some(reference) = reference.filter(|r| one.best.rate.gb() < SLOW * r.best.rate.gb()) {
-            slow.push((one, reference));
-        }
-    }
+    let known = view.machine.curves.iter().filter_map(|(curve, origin)| {
+        let best = curve.best().filter(|at| at.size >= LARGE && at.rate.gb() > 0.0)?;
+        Some(Known { curve, origin, memory: memory(curve)?, best })
+    });
+    let known: Vec<Known> = known.collect();
     let share = |(one, other): &(&Known, &Known)| one.best.rate.gb() / other.best.rate.gb();
-    let Some(worst) = slow.iter().min_by(|a, b| share(a).total_cmp(&share(b))) else { return Vec::new() };
+    let with_reference = |one| {
+        let reference = highest(known.iter().filter(|other| is_reference(one, other)), |k| k.best.rate.gb())?;
+        Some((one, reference)).filter(|both| share(both) < SLOW)
+    };
+    let slow: Vec<(&Known, &Known)> =
+        known.iter().filter(|k| k.memory != Memory::Host).filter_map(with_reference).collect();
+    let worst = lowest(&slow, |both| share(both))?;
     let (one, other) = worst;
-    let reads = one.memory == Memory::Gpu { read: Some(true) };
-    let subjects: Vec<String> = one.curve.ends.clone();
-    let to = if subjects.is_empty() { String::new() } else { format!(" ({})", subjects.join(" and ")) };
+    let ends = &one.curve.ends;
+    let between = if ends.is_empty() { String::new() } else { format!(" ({})", ends.join(" and ")) };
     let of = match other.memory {
         Memory::Host => "host memory",
         Memory::Gpu { .. } => "the other direction",
     };
-    let finding = Finding {
-        summary: format!(
-            "{}{to}: messages {} GPU memory reach {} of the rate of {of}",
+    let raised = RULE
+        .raise(Design, Warning, Possible)
+        .summary(format!(
+            "{}{between}: messages {} GPU memory reach {} of the rate of {of}",
             one.curve.what,
-            if reads { "out of" } else { "in" },
+            if one.memory == (Memory::Gpu { read: Some(true) }) { "from" } else { "in" },
             percent(share(worst))
-        ),
-        expected: format!("about the {} that {of} gives with the same program and NIC", other.best.rate),
-        measured: format!("{} at {}", one.best.rate, one.best.size),
-        evidence: view.cite(slow.iter().flat_map(|(a, b)| [a.origin, b.origin])),
-        fix: "Where GPU and NIC are not below one switch (`nvidia-smi topo -m`: PIX, PXB), every access goes through a root \
-               complex, which reads from GPUs slowly: use the NIC nearest to the GPU. Below one switch look for ACS \
-               redirection and an IOMMU (`lspci -vvv`, `iommu=pt`), relaxed ordering, and the peer module (nvidia_peermem or dma-buf). \
-               Programs that read GPU memory by the CPU (gdrcopy) get under 1 GB/s: let them take GPUDirect RDMA or staging \
-               (UCX_TLS=rc,cuda_copy,cuda_ipc)."
-            .to_owned(),
-        confirm: "`nvidia-smi topo -m`; `ib_write_bw -d NIC --use_cuda=N` for each NIC, beside one without `--use_cuda`".to_owned(),
-        cost: Cost::of_rate(other.best.rate.gb(), one.best.rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
-    };
-    vec![Raised::new(finding, 1.0 - share(worst))]
+        ))
+        .expected(format!("about {}, the rate of {of} with the same program and NIC", other.best.rate))
+        .measured(format!("{} at {}", one.best.rate, one.best.size))
+        .evidence(view.cite(slow.iter().flat_map(|(a, b)| [a.origin, b.origin])))
+        .fix(
+            "Use the NIC nearest to the GPU. Where the two are not below one switch (`nvidia-smi topo -m`: PIX, PXB), every \
+             access goes through a root complex, which reads from GPUs slowly. Below one switch, check ACS redirection and \
+             the IOMMU (`lspci -vvv`, `iommu=pt`), relaxed ordering, and the peer module (nvidia_peermem or dma-buf). \
+             Programs that read GPU memory with the CPU (gdrcopy) stay below 1 GB/s: let them use GPUDirect RDMA or staging \
+             (UCX_TLS=rc,cuda_copy,cuda_ipc).",
+        )
+        .confirm(
+            "`nvidia-smi topo -m`; `ib_write_bw -d NIC --use_cuda=N` for each NIC, compared with a run without `--use_cuda`",
+        )
+        .cost(Cost::of_rate(other.best.rate.gb(), one.best.rate.gb()))
+        .about_nodes(ends)
+        .losing(1.0 - share(worst));
+    Some(raised)
 }
 
-/// Whether the other is what to compare with: the same program, NIC and direction, between host memories; or, for what is read
-/// from a GPU, what is written into one.
-fn is_measure(one: &Known, other: &Known) -> bool {
+/// Whether the other is what to compare with: the same program, NIC and direction, between host memories; or, for what is
+/// read from a GPU, what is written into one.
+fn is_reference(one: &Known, other: &Known) -> bool {
     let (a, b) = (one.curve, other.curve);
     let alike = a.what == b.what && nic(a) == nic(b) && a.settings.get("direction") == b.settings.get("direction");
     let turned =
@@ -100,10 +94,10 @@ fn is_measure(one: &Known, other: &Known) -> bool {
 
 /// The adapter that a table names.
 fn nic(curve: &Curve) -> Option<&String> {
-    curve.ends.iter().find(|end| peerlane_machine::names::gpu_number(end).is_none())
+    curve.ends.iter().find(|end| gpu_number(end).is_none())
 }
 
-/// The memory of a benchmark's messages, by what it says: OSU names both buffers, perftest the GPU.
+/// The memory of a benchmark's messages, as it prints it: OSU names both buffers, perftest the GPU.
 pub(super) fn memory(curve: &Curve) -> Option<Memory> {
     if let Some(buffers) = curve.settings.get("buffers") {
         let (send, receive) = buffers.split_once("Receive")?;
@@ -123,6 +117,7 @@ pub(super) fn memory(curve: &Curve) -> Option<Memory> {
 mod tests {
     use super::super::testing::{findings, origin, switched};
     use super::*;
+    use crate::check::Finding;
     use peerlane_machine::curve::Series;
     use peerlane_machine::matrix::Unit;
     use peerlane_machine::subject::join;
@@ -145,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_hosts_rate_is_told_and_nearly_all_is_not() {
+    fn half_of_the_hosts_rate_is_reported_and_nearly_all_is_not() {
         let of = |gb| {
             with(vec![
                 curve("ib_write_bw", &["mlx5_0"], None, 24.0),
@@ -158,16 +153,16 @@ mod tests {
         assert_eq!(of(23.0), vec![]);
         let other =
             vec![curve("ib_write_bw", &["mlx5_1"], None, 24.0), curve("ib_write_bw", &["mlx5_0", "GPU0"], None, 11.0)];
-        assert_eq!(with(other), vec![], "another NIC is no measure");
+        assert_eq!(with(other), vec![], "another NIC is no reference");
     }
 
     #[test]
-    fn reads_are_told_from_writes() {
+    fn reads_are_distinguished_from_writes() {
         let into = "Send Buffer on HOST (H) and Receive Buffer on DEVICE (D)";
         let out = "Send Buffer on DEVICE (D) and Receive Buffer on HOST (H)";
         let found = with(vec![curve("osu_bw", &[], Some(into), 6.1), curve("osu_bw", &[], Some(out), 0.3)]);
         assert!(
-            found[0].summary.contains("out of GPU memory") && found[0].summary.contains("the other direction"),
+            found[0].summary.contains("from GPU memory") && found[0].summary.contains("the other direction"),
             "{:?}",
             found
         );

@@ -2,13 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run: Many(run) };
 
 /// So many GPUs that are all SYS to each other share sockets, whatever the labels say.
 const FEW: usize = 3;
@@ -16,82 +12,68 @@ const FEW: usize = 3;
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let nics = view.rdma_nics();
-    let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<String>)>> = BTreeMap::new();
+    let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<NodeId>)>> = BTreeMap::new();
     for gpu in gpus.iter().copied() {
-        // a NIC whose way is not known may be the near one
+        // a NIC whose path is unknown may be the near one
         let classes: Option<Vec<(PathClass, NodeId)>> =
             nics.iter().map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
         let Some(classes) = classes else { continue };
         let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
         if best > PathClass::Pxb {
-            let nearest =
-                classes.iter().filter(|(c, _)| *c == best).map(|(_, nic)| view.name(*nic).to_owned()).collect();
+            let nearest = classes.iter().filter(|(class, _)| *class == best).map(|(_, nic)| *nic).collect();
             apart.entry(best).or_default().push((gpu, nearest));
         }
     }
     let coarse = labels_are_coarse(view, &gpus, &nics);
-    let guest = view.hypervisor().is_some();
-    apart.iter().map(|(class, gpus)| report(view, *class, gpus, coarse, guest)).collect()
+    apart.into_iter().map(|(class, gpus)| report(view, class, gpus, coarse)).collect()
 }
 
-/// Whether SYS tells nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
-/// as on machines that give each device a NUMA node of its own.
+/// Whether SYS means nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
+/// as on machines that give each device its own NUMA node.
 fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
     let sys = |a: &NodeId, b: &NodeId| {
         view.fabric().tree_path(*a, *b).map(|p| p.class).or_else(|| view.class(*a, *b)) == Some(PathClass::Sys)
     };
     let among = |nodes: &[NodeId]| nodes.first().is_some_and(|first| nodes.iter().any(|other| sys(first, other)));
-    let all_alone =
-        gpus.len() >= FEW && gpus.iter().enumerate().all(|(i, a)| gpus.iter().skip(i + 1).all(|b| sys(a, b)));
+    let all_alone = gpus.len() >= FEW && view.gpu_pairs().iter().all(|(a, b)| sys(a, b));
     all_alone || gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
 }
 
-fn report(view: &View, class: PathClass, gpus: &[(NodeId, Vec<String>)], coarse: bool, guest: bool) -> Raised {
-    let subjects: Vec<String> = gpus.iter().map(|(gpu, _)| view.name(*gpu).to_owned()).collect();
-    let mut by_nics: Vec<(&Vec<String>, Vec<String>)> = Vec::new();
-    for (gpu, nics) in gpus {
-        match by_nics.iter_mut().find(|(n, _)| *n == nics) {
-            Some((_, names)) => names.push(view.name(*gpu).to_owned()),
-            None => by_nics.push((nics, vec![view.name(*gpu).to_owned()])),
-        }
-    }
+fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, coarse: bool) -> Raised {
+    let gpus: Vec<NodeId> = apart.iter().map(|(gpu, _)| *gpu).collect();
+    let names = view.names_of(&gpus);
+    let named = |ids: &[NodeId]| list(&view.names_of(ids));
+    let by_nics = grouped(apart.into_iter().map(|(gpu, nics)| (nics, gpu)));
     let nearest: Vec<String> =
-        by_nics.iter().map(|(nics, gpus)| format!("{}: {} ({class})", list(gpus), list(nics))).collect();
+        by_nics.iter().map(|(nics, gpus)| format!("{}: {} ({class})", named(gpus), named(nics))).collect();
     let far = class == PathClass::Sys;
-    let ends: Vec<NodeId> = gpus.iter().map(|(gpu, _)| *gpu).collect();
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-            certainty: if guest { Certainty::Possible } else { Certainty::Likely },
-            confirm: "`ib_write_bw --use_cuda=N` from each GPU with each NIC".to_owned(),
-            cost: None,
-        kind: FindingKind::Design,
-        severity: if far && !coarse && !guest { Severity::Warning } else { Severity::Info },
-        summary: format!(
-            "No NIC is below the same switch as {}; the nearest way is {class}, {}",
-            list(&subjects),
-            class.meaning()
-        ),
-        subjects: Subject::nodes_of(subjects),
-        expected: "a NIC at PIX or PXB for GPUDirect RDMA at full rate".to_owned(),
-        measured: format!("nearest NIC of {}", nearest.join("; ")),
-        evidence: view.cite(view.class_origins(&ends)),
-        fix: if guest {
-            "A virtual machine shows GPUs and NICs on its own bus, so that the class may say nothing of the host's: ask its \
-             operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE); without one it \
-             may keep GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
-        } else if far && coarse {
-            "Devices that may share a socket are SYS to each other here, so that the label cannot tell which NIC is near: measure each pair \
-             (`ib_write_bw --use_cuda`), or look at NUMA nodes and affinities."
-        } else if far {
-            "Put a NIC on the GPUs' own socket, best below their switch; until then bind each rank to the nearest NIC \
-             (NCCL_IB_HCA) and expect data to be staged in host memory (NCCL_NET_GDR_LEVEL decides)."
-        } else {
-            "If the board has a slot below the GPUs' switch, put the NIC there; else measure `ib_write_bw --use_cuda`: \
-             root complexes differ much in how well they forward reads of GPU memory."
-        }
-        .to_owned(),
+    let guest = view.hypervisor().is_some();
+    let fix = if guest {
+        "Ask the operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE). A virtual \
+         machine shows GPUs and NICs on an emulated bus, so the class may not be the host's; without a topology file NCCL \
+         may leave GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
+    } else if far && coarse {
+        "Measure each pair (`ib_write_bw --use_cuda`), or compare NUMA nodes and affinities. Devices that may share a socket \
+         are SYS to each other here, so the label does not show which NIC is near."
+    } else if far {
+        "Install a NIC on the GPUs' own socket, ideally below their switch. Until then, bind each rank to the nearest NIC \
+         (NCCL_IB_HCA) and expect staging in host memory (NCCL_NET_GDR_LEVEL decides)."
+    } else {
+        "If the board has a slot below the GPUs' switch, put the NIC there. Otherwise measure `ib_write_bw --use_cuda`: root \
+         complexes differ widely in how fast they forward reads of GPU memory."
     };
-    Raised::new(finding, 0.0)
+    RULE.raise(Design, if far && !coarse && !guest { Warning } else { Info }, if guest { Possible } else { Likely })
+        .summary(format!(
+            "No NIC is below the same switch as {}; the nearest path is {class}, {}",
+            list(&names),
+            class.meaning()
+        ))
+        .expected("a NIC at PIX or PXB, for GPUDirect RDMA at full rate")
+        .measured(format!("nearest NIC of {}", nearest.join("; ")))
+        .evidence(view.cite(view.class_origins(&gpus)))
+        .fix(fix)
+        .confirm("`ib_write_bw --use_cuda=N` from each GPU with each NIC")
+        .about_nodes(names)
 }
 
 #[cfg(test)]
@@ -113,13 +95,13 @@ mod tests {
     #[test]
     fn a_nic_below_one_switch_is_far_from_the_other_socket() {
         let found = findings(&with_nic("switch0"), run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert_eq!(found[0].subjects, ["GPU1"]);
         assert!(found[0].measured.contains("GPU1: mlx5_0 (SYS)"));
     }
 
     #[test]
-    fn a_nic_whose_way_is_not_known_may_be_near() {
+    fn a_nic_whose_path_is_unknown_may_be_near() {
         let mut machine = with_nic("switch0");
         let pair = (machine.fabric.find("GPU1").unwrap(), machine.fabric.find("mlx5_0").unwrap());
         machine.fabric.set_untold([pair]);
@@ -130,7 +112,7 @@ mod tests {
     fn through_the_root_complex_is_good_to_know() {
         let found = findings(&with_nic("rc0"), run);
         let severities: Vec<(Severity, String)> = found.iter().map(|f| (f.severity, join(&f.subjects, " "))).collect();
-        assert_eq!(severities, [(Severity::Info, "GPU0".to_owned()), (Severity::Warning, "GPU1".to_owned())]);
+        assert_eq!(severities, [(Info, "GPU0".to_owned()), (Warning, "GPU1".to_owned())]);
     }
 
     #[test]
@@ -143,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_are_all_sys_tell_little() {
+    fn labels_that_are_all_sys_say_little() {
         let mut b = boxes(&[1, 1, 0], false);
         let (nic, rc) = (b.node(rdma_nic("mlx5_0")), b.find("rc2").unwrap());
         b.link(Link::new(rc, nic, pcie("3.0 x16", "3.0 x16")));
         let found = findings(&captured(b), run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!((found.len(), found[0].severity), (1, Info));
     }
 
     #[test]
@@ -157,7 +139,7 @@ mod tests {
         let host = HostFacts { hypervisor: Some("KVM".to_owned()), ..HostFacts::default() };
         state(&mut machine, "lscpu", Fact::Host(host));
         let found = findings(&machine, run);
-        assert_eq!((found[0].severity, found[0].certainty), (Severity::Info, Certainty::Possible));
+        assert_eq!((found[0].severity, found[0].certainty), (Info, Possible));
         assert!(found[0].fix.contains("operator"));
     }
 }

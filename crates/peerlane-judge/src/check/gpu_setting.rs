@@ -1,8 +1,8 @@
 //! Settings of GPUs that keep them from each other: MIG, a fabric that is not ready, a small BAR1.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use super::view::{Raised, View};
+use super::view::View;
 use peerlane_machine::fabric::{NodeId, PciAddress};
 use peerlane_machine::fact::{Fact, GpuFacts};
 use peerlane_machine::origin::Origin;
@@ -14,42 +14,28 @@ pub(super) fn gpu_of(view: &View, by_address: &HashMap<PciAddress, NodeId>, gpu:
     named.or_else(addressed).or_else(|| view.machine.gpu_numbered(gpu.index?))
 }
 
-/// The GPUs of which a source says something that `judge` picks: name, what it says, and where; each GPU once.
-pub(super) fn gpus_with<'a, T>(
-    view: &View<'a>,
-    judge: impl Fn(&GpuFacts) -> Option<T>,
-) -> Vec<(String, T, &'a Origin)> {
+/// GPUs that a source reports something of: parallel lists.
+pub(super) struct Gpus<'a, T> {
+    pub(super) names: Vec<String>,
+    pub(super) values: Vec<T>,
+    pub(super) origins: Vec<&'a Origin>,
+}
+
+/// The GPUs of which a source reports something that `judge` picks, each by its first source; `None` where there are none.
+pub(super) fn gpus_with<'a, T>(view: &View<'a>, judge: impl Fn(&GpuFacts) -> Option<T>) -> Option<Gpus<'a, T>> {
     let by_address = view.gpus_by_address();
-    let mut found: Vec<(String, T, &Origin)> = Vec::new();
-    let mut at: HashMap<String, usize> = HashMap::new();
+    let mut found = Gpus { names: Vec::new(), values: Vec::new(), origins: Vec::new() };
+    let mut known = HashSet::new();
     for evidence in &view.machine.evidence {
         let Fact::Gpus(gpus) = &evidence.fact else { continue };
         for gpu in gpus {
-            let Some(id) = gpu_of(view, &by_address, gpu) else { continue };
-            let Some(what) = judge(gpu) else { continue };
-            let name = view.name(id).to_owned();
-            if let std::collections::hash_map::Entry::Vacant(free) = at.entry(name.clone()) {
-                free.insert(found.len());
-                found.push((name, what, &evidence.origin));
+            let Some((id, value)) = gpu_of(view, &by_address, gpu).zip(judge(gpu)) else { continue };
+            if known.insert(id) {
+                found.names.push(view.name(id).to_owned());
+                found.values.push(value);
+                found.origins.push(&evidence.origin);
             }
         }
     }
-    found
-}
-
-/// A finding on such GPUs, if there are any.
-pub(super) fn raise<T>(
-    found: Vec<(String, T, &Origin)>,
-    make: impl FnOnce(Vec<String>, Vec<T>, Vec<&Origin>) -> super::Finding,
-) -> Vec<Raised> {
-    if found.is_empty() {
-        return Vec::new();
-    }
-    let (mut names, mut values, mut origins) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, value, origin) in found {
-        names.push(name);
-        values.push(value);
-        origins.push(origin);
-    }
-    vec![Raised::new(make(names, values, origins), 0.0)]
+    (!known.is_empty()).then_some(found)
 }

@@ -1,17 +1,10 @@
 //! Pairs below switches that carry no more both ways than one way, as if a link had one direction.
 
-use super::confirm;
-use super::view::{Cell, Raised, View};
-use super::words::{self, median};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::{Direction, Matrix};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "half-duplex", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "half-duplex", breaks: false, run: One(run) };
 
-/// Both ways, of one way: links have two directions, and sound pairs below a switch reach 1.9 to 2.
+/// Both ways as a multiple of one way: links have two directions, and sound pairs below a switch reach 1.9 to 2.
 const SHARED: f64 = 1.25;
 
 /// What the model must expect of it, where it expects anything.
@@ -28,24 +21,56 @@ struct Pair<'m> {
     sum: f64,
 }
 
-fn run(view: &View) -> Vec<Raised> {
+impl Pair<'_> {
+    fn ratio(&self) -> f64 {
+        self.sum / self.one
+    }
+}
+
+fn run(view: &View) -> Option<Raised> {
     let mut shared: Vec<Pair> = Vec::new();
     for (at, both) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
-        let Some(ways) = ways(&both.matrix) else { continue };
+        let Some(per_sum) = per_sum(&both.matrix) else { continue };
         let Some((one_at, one_way)) = counterpart(view, both) else { continue };
         for cell in view.gpu_cells(&both.matrix) {
             let Some((a, b)) = cell.nodes() else { continue };
             let below = matches!(view.class(a, b), Some(PathClass::Pix | PathClass::Pxb)) && is_direct(view, a, b);
             let Some(one) = slower_way(&one_way.matrix, both, &cell).filter(|_| below) else { continue };
-            let sum = cell.rate.gb() * ways;
-            let expected = |at| view.expected_rate(at, &cell).map(|r| r.gb());
-            let duplex = expected(at).zip(expected(one_at)).is_none_or(|(sum, one)| sum * ways > EXPECTED * one);
+            let sum = cell.rate.gb() * per_sum;
+            let expected = view.expected_gb(at, &cell).zip(view.expected_gb(one_at, &cell));
+            let duplex = expected.is_none_or(|(sum, one)| sum * per_sum > EXPECTED * one);
             if duplex && sum < SHARED * one {
                 shared.push(Pair { cell, both, one_way, one, sum });
             }
         }
     }
-    report(view, &shared).into_iter().collect()
+    let worst = lowest(&shared, |p| p.ratio())?;
+    let pairs = view.names(shared.iter().filter_map(|p| p.cell.nodes()));
+    let subjects = Subject::pairs_of(&pairs);
+    let typical = median(shared.iter().map(Pair::ratio)).unwrap_or(worst.ratio());
+    let raised = RULE
+        .raise(Fault, Warning, Likely)
+        .summary(format!(
+            "Below one switch, {} carry no more both ways than one way: both directions share a channel",
+            words::pairs(&pairs)
+        ))
+        .expected(format!("nearly twice the one-way rate: {:.1} GB/s", 2.0 * worst.one))
+        .measured(format!("{:.1} GB/s both ways, {:.1} one way: {typical:.2} times", worst.sum, worst.one))
+        .evidence(view.cite(shared.iter().flat_map(|p| [&p.both.origin, &p.one_way.origin])))
+        .fix(
+            "Clear ACS redirection on the switch's ports (BIOS, or `setpci -s PORT ECAP_ACS+6.w=0000` after each boot) and \
+             boot with `iommu=pt`; in a virtual machine, the host must do this. Traffic that goes up to the root complex and \
+             back down fills the switch's uplink in both directions.",
+        )
+        .confirm(format!(
+            "`lspci -vvv | grep -e Switch -e ACSCtl` (ReqRedir+ is on); {}",
+            confirm::pairs("pairs", &subjects)
+        ))
+        .cost(Cost::of_rate(2.0 * worst.one, worst.sum))
+        .about(subjects)
+        .losing(1.0 - worst.ratio() / 2.0)
+        .shown_by(pairs);
+    Some(raised)
 }
 
 /// Whether the pair may copy directly: without peer access the driver stages what the program calls P2P, in turns.
@@ -54,7 +79,7 @@ fn is_direct(view: &View, a: NodeId, b: NodeId) -> bool {
 }
 
 /// How many such numbers make the sum of both ways; `None` for one way.
-fn ways(matrix: &Matrix) -> Option<f64> {
+fn per_sum(matrix: &Matrix) -> Option<f64> {
     match matrix.direction? {
         Direction::Unidirectional => None,
         Direction::Bidirectional => Some(1.0),
@@ -78,36 +103,6 @@ fn slower_way(one_way: &Matrix, both: &SourcedMatrix, cell: &Cell) -> Option<f64
     let (row, col) = (both.matrix.rows.get(cell.i)?, both.matrix.cols.get(cell.j)?);
     let rate = |from, to| one_way.unit.rate(one_way.between(from, to)?).map(|r| r.gb());
     Some(rate(row, col)?.min(rate(col, row)?)).filter(|rate| *rate > 0.0)
-}
-
-fn report(view: &View, shared: &[Pair]) -> Option<Raised> {
-    let worst = shared.iter().min_by(|a, b| (a.sum / a.one).total_cmp(&(b.sum / b.one)))?;
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (a, b) in shared.iter().filter_map(|p| p.cell.nodes()) {
-        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
-        if !pairs.contains(&pair) && !pairs.contains(&(pair.1.clone(), pair.0.clone())) {
-            pairs.push(pair);
-        }
-    }
-    let subjects = Subject::pairs_of(&pairs);
-    let typical = median(shared.iter().map(|p| p.sum / p.one)).unwrap_or(worst.sum / worst.one);
-    let finding = Finding {
-        summary: format!(
-            "Below one switch {} carry no more both ways than one way: both directions share a channel",
-            words::pairs(&pairs)
-        ),
-        expected: format!("near twice one way: {:.1} GB/s", 2.0 * worst.one),
-        measured: format!("{:.1} GB/s both ways, {:.1} one way: {typical:.2} times", worst.sum, worst.one),
-        evidence: view.cite(shared.iter().flat_map(|p| [&p.both.origin, &p.one_way.origin])),
-        fix: "What is sent up to the root complex and down again fills the switch's uplink both ways: clear ACS \
-               redirection on the switch's ports (BIOS, or `setpci -s PORT ECAP_ACS+6.w=0000` after each boot) and boot \
-               with `iommu=pt`; in a virtual machine the host must do it."
-            .to_owned(),
-        confirm: format!("`lspci -vvv | grep -e Switch -e ACSCtl` (ReqRedir+ is on); {}", confirm::pairs("pairs", &subjects)),
-        cost: Cost::of_rate(2.0 * worst.one, worst.sum),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, subjects)
-    };
-    Some(Raised::new(finding, 1.0 - worst.sum / (2.0 * worst.one)).shown_by(pairs))
 }
 
 #[cfg(test)]
@@ -147,7 +142,7 @@ mod tests {
             let mut machine = captured(b);
             machine.p2p.extend(status.map(|status| ((gpus[0], gpus[1]), status)));
             machine.matrices = vec![uniform(2, 12.9, &[]), both(uniform(2, 13.1, &[]), Direction::Bidirectional)];
-            see_with(&machine, Parts::embedded(), |view| run(view).len())
+            see_with(&machine, Parts::embedded(), |view| run(view).iter().count())
         };
         assert_eq!((found("rtx-a6000", None), found("rtx-4090", None)), (1, 0), "by the product");
         assert_eq!(found("rtx-a6000", Some(P2pStatus::ChipsetNotSupported)), 0, "by the driver's word");

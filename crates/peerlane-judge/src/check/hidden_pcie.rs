@@ -1,57 +1,43 @@
-//! A machine whose PCIe links cannot be read: a virtual one that shows its GPUs on bridges of its own.
+//! A machine whose PCIe links cannot be read: a virtual machine that shows its GPUs on emulated bridges.
 
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{LinkKind, NodeKind};
-use peerlane_machine::fact::{Fact, PciRole};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fact::{PciDevice, PciRole};
+use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "hidden-pcie", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "hidden-pcie", breaks: false, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
-    let fabric = view.fabric();
+fn run(view: &View) -> Option<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
-    if !view.is_captured() || gpus.len() < 2 {
-        return Vec::new();
+    let unread = |id: &NodeId| view.pcie_above(*id).is_some_and(|(running, _)| running.is_unknown());
+    if !view.is_captured() || gpus.len() < 2 || !gpus.iter().all(unread) {
+        return None;
     }
-    let unread = |id| {
-        let link = fabric.upstream(id).map(|(link, _)| &fabric.link(link).kind);
-        matches!(link, Some(LinkKind::Pcie { running, .. }) if running.is_unknown())
-    };
-    // a source that lists devices and would know their links; a matrix of classes never does
-    let listing = view.machine.evidence.iter().find(|e| match &e.fact {
-        // lstopo leaves links out on bare metal too
-        Fact::Pci(_) if e.origin.tool.contains("lstopo") => false,
-        Fact::Pci(tree) => {
-            let gpu = |d: &peerlane_machine::fact::PciDevice| {
-                d.address.is_some_and(|a| view.gpus_by_address().contains_key(&a))
-            };
-            tree.devices.iter().any(|d| d.role != PciRole::Bridge && gpu(d))
-        }
-        _ => false,
-    });
-    let Some(listing) = listing.filter(|_| gpus.iter().all(|id| unread(*id))) else { return Vec::new() };
-    let subjects: Vec<String> = gpus.iter().map(|id| view.name(*id).to_owned()).collect();
+    let addresses = view.gpus_by_address();
+    let is_gpu = |d: &PciDevice| d.role != PciRole::Bridge && d.address.is_some_and(|a| addresses.contains_key(&a));
+    // lstopo omits links on bare metal too; a matrix of classes never has them
+    let mut listings = view.pci_trees().filter(|(_, origin)| ![tool::LSTOPO, tool::LSTOPO_XML].contains(&origin.tool));
+    let (_, origin) = listings.find(|(tree, _)| tree.devices.iter().any(is_gpu))?;
     let by = view.hypervisor().map_or_else(String::new, |(name, _)| format!(" ({name})"));
-    let finding = Finding {
-        summary: format!("The PCIe links of all {} GPUs are hidden: their widths cannot be judged", gpus.len()),
-        expected: "a speed and a width of each link".to_owned(),
-        measured: format!("devices without a link's speed and width, as a virtual machine shows them{by}"),
-        evidence: view.cite([&listing.origin]),
-        fix: "Ask the host or its operator for the tree, or give NCCL a topology file (NCCL_TOPO_FILE). Copies of several \
-               GPUs at once show which of them share an uplink."
-            .to_owned(),
-        confirm: "`peerlane measure --tests host,all-host,subsets`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Certain, Subject::nodes_of(subjects))
-    };
-    vec![Raised::new(finding, 0.0)]
+    let raised = RULE
+        .raise(Measurement, Info, Certain)
+        .summary(format!("The PCIe links of all {} GPUs are hidden: their widths cannot be checked", gpus.len()))
+        .expected("the speed and width of each link")
+        .measured(format!("devices without link speed and width, as in a virtual machine{by}"))
+        .evidence(view.cite([origin]))
+        .fix(
+            "Get the PCIe tree from the host or its operator, or give NCCL a topology file (NCCL_TOPO_FILE). Copies with \
+             several GPUs at once show which of them share an uplink.",
+        )
+        .confirm("`peerlane measure --tests host,all-host,subsets`")
+        .about_nodes(view.names_of(&gpus));
+    Some(raised)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{boxes, captured, findings, pcie, state, with_link};
     use super::*;
-    use peerlane_machine::fact::{PciDevice, PciTree};
+    use peerlane_machine::fact::PciTree;
 
     fn found(width: &str, listed: bool) -> usize {
         let mut b = boxes(&[2], false);

@@ -1,15 +1,10 @@
-//! Host copies that are slow for all GPUs of one socket: the buffers lie on the other.
+//! Host copies that are slow for all GPUs of one socket: the buffers are on the other.
 
 use std::collections::BTreeMap;
 
-use super::view::{Cell, End, Raised, View};
-use super::words::{list, median, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::matrix::Direction;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "host-buffers-far", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "host-buffers-far", breaks: false, run: One(run) };
 
 /// How far below the other socket's all GPUs of one must be.
 const BELOW: f64 = 0.12;
@@ -20,40 +15,33 @@ const ALIKE: f64 = 0.06;
 /// GPUs on each socket.
 const FEWEST: usize = 2;
 
-fn run(view: &View) -> Vec<Raised> {
-    let mut raised = Vec::new();
-    for (at, measured) in view.bandwidths() {
-        // both ways at once, and by which NUMA node, is another matter
-        if measured.matrix.direction != Some(Direction::Unidirectional) {
-            continue;
-        }
-        let Some((near, far)) = sides(view, at, &view.cells(&measured.matrix)) else { continue };
-        let worst = far.iter().min_by(|a, b| a.1.rate.gb().total_cmp(&b.1.rate.gb()));
-        let Some((_, worst)) = worst else { continue };
-        let usual = median(near.iter().map(|(_, c)| c.rate.gb())).unwrap_or_default();
-        let subjects: Vec<String> = far.iter().map(|(id, _)| view.name(*id).to_owned()).collect();
-        let share = 1.0 - worst.rate.gb() / usual;
-        let finding = Finding {
-            summary: format!(
-                "Host copies of {} are {} slower than those of the other socket's GPUs: the buffers seem to lie there",
-                list(&subjects),
-                percent(share)
-            ),
-            expected: format!("about {usual:.2} GB/s, as the other socket's GPUs reach"),
-            measured: format!("{} {} ({})", view.arrow(&measured.matrix, worst), worst.rate, measured.matrix.describe()),
-            evidence: view.cite_matrix(measured),
-            fix: "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and \
-                   each rank of a job likewise."
-                .to_owned(),
-            confirm: "`peerlane measure --tests host,numa`".to_owned(),
-            cost: Cost::of_rate(usual, worst.rate.gb()),
-            ..Finding::of(&RULE, FindingKind::Measurement, Severity::Info, Certainty::Likely, Subject::nodes_of(subjects))
-        };
-        raised.push(Raised::new(finding, share));
-        // one matrix is enough to say it
-        break;
-    }
-    raised
+fn run(view: &View) -> Option<Raised> {
+    // copies both ways at once, and by NUMA node, are something else
+    let mut one_way = view.bandwidths().filter(|(_, o)| o.matrix.direction == Some(Direction::Unidirectional));
+    let (measured, (near, far)) = one_way.find_map(|(at, o)| Some((o, sides(view, at, &view.cells(&o.matrix))?)))?;
+    let (_, worst) = lowest(&far, |(_, cell)| cell.rate.gb())?;
+    let usual = median(near.iter().map(|(_, c)| c.rate.gb())).unwrap_or_default();
+    let names: Vec<&str> = far.iter().map(|(id, _)| view.name(*id)).collect();
+    let share = 1.0 - worst.rate.gb() / usual;
+    let raised = RULE
+        .raise(Measurement, Info, Likely)
+        .summary(format!(
+            "Host copies of {} are {} slower than those of the other socket's GPUs: the buffers seem to be there",
+            list(&names),
+            percent(share)
+        ))
+        .expected(format!("about {usual:.2} GB/s, as the other socket's GPUs reach"))
+        .measured(view.quote(measured, worst))
+        .evidence(view.cite_matrix(measured))
+        .fix(
+            "Bind the process and its memory to the GPU's own NUMA node (`numactl --cpunodebind=N --membind=N`), and do the \
+             same for each rank of a job.",
+        )
+        .confirm("`peerlane measure --tests host,numa`")
+        .cost(Cost::of_rate(usual, worst.rate.gb()))
+        .about_nodes(names)
+        .losing(share);
+    Some(raised)
 }
 
 /// GPUs with their cells, of the faster and of the slower socket.
@@ -63,10 +51,7 @@ fn sides(view: &View, at: usize, cells: &[Cell]) -> Option<Sides> {
     let fabric = view.fabric();
     let mut by_socket: BTreeMap<NodeId, Vec<(NodeId, Cell)>> = BTreeMap::new();
     for cell in cells {
-        let gpu = match (cell.from, cell.to) {
-            (End::Host, End::Node(id)) | (End::Node(id), End::Host) => id,
-            _ => return None,
-        };
+        let (gpu, _) = cell.with_host()?;
         if fabric.node(gpu).kind == NodeKind::Gpu {
             by_socket.entry(fabric.package(gpu)?).or_default().push((gpu, *cell));
         }
@@ -75,19 +60,16 @@ fn sides(view: &View, at: usize, cells: &[Cell]) -> Option<Sides> {
     if sides.len() != 2 || sides.iter().any(|s| s.len() < FEWEST) {
         return None;
     }
-    // what links or products explain is no matter of buffers
-    let told: Vec<f64> = sides.concat().iter().filter_map(|(_, c)| view.expected_rate(at, c)).map(|r| r.gb()).collect();
-    let product = |id: NodeId| (fabric.node(id).product.clone(), fabric.node(id).part.clone());
-    let all: Vec<_> = sides.iter().flatten().map(|(id, _)| product(*id)).collect();
+    // what links or products explain is not due to buffers
+    let expected: Vec<f64> = sides.iter().flatten().filter_map(|(_, c)| view.expected_gb(at, c)).collect();
+    let product = |id: NodeId| (&fabric.node(id).product, &fabric.node(id).part);
+    let products = distinct(sides.iter().flatten().map(|(id, _)| product(*id)));
     let uneven = |of: &[f64]| {
         let (low, high) = of.iter().fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(*v), h.max(*v)));
-        low < (1.0 - ALIKE) * high
+        !of.is_empty() && low < (1.0 - ALIKE) * high
     };
-    if uneven(&told) && !told.is_empty() || all.windows(2).any(|w| w[0] != w[1]) {
-        return None;
-    }
     let rates = |side: &[(NodeId, Cell)]| side.iter().map(|(_, c)| c.rate.gb()).collect::<Vec<f64>>();
-    if sides.iter().any(|s| uneven(&rates(s))) {
+    if uneven(&expected) || products.len() > 1 || sides.iter().any(|s| uneven(&rates(s))) {
         return None;
     }
     let middle = |side: &Vec<(NodeId, Cell)>| median(rates(side)).unwrap_or_default();

@@ -1,20 +1,19 @@
-//! GPUs whose clocks are held down, or that are hot enough for it, and adapters and CPUs as hot as their sensors allow.
+//! GPUs that are throttled or about to be, and adapters and CPUs at the temperature limit of their sensors.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use super::gpu_setting::gpu_of;
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::{Fact, GpuFacts, SensorReading};
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+use peerlane_machine::fact::{GpuFacts, SensorReading};
 
-pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run: Many(run) };
 
-/// Power this much above its limit is no boost regulation, which overshoots by a few percent.
+/// Power this much above its limit is not boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;
+
+/// The driver's clock event reasons that mean heat or a hardware slowdown, in part and in lower case.
+const SLOWDOWNS: [&str; 3] = ["thermal", "hw slowdown", "brake"];
 
 /// What is wrong with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,17 +26,16 @@ enum Trouble {
     AtLimit,
     /// Its power limit holds its clocks down, as it does under any full load.
     Capped,
-    /// It takes more power than its limit.
+    /// It draws more power than its limit.
     OverLimit,
 }
 
-/// What is wrong, and the words that show it.
+/// What is wrong, and the text that shows it.
 type Sign = (Trouble, String);
 
-/// Devices in the same trouble.
+/// Devices with the same trouble: parallel lists of names and what shows it.
 #[derive(Default)]
-struct Patients<'a> {
-    seen: HashSet<String>,
+struct Affected<'a> {
     names: Vec<String>,
     signs: Vec<String>,
     origins: Vec<&'a Origin>,
@@ -45,46 +43,35 @@ struct Patients<'a> {
 
 fn run(view: &View) -> Vec<Raised> {
     let by_address = view.gpus_by_address();
-    let mut troubles: BTreeMap<Trouble, Patients> = BTreeMap::new();
+    let mut troubles: BTreeMap<Trouble, Affected> = BTreeMap::new();
     let hot = view.settings.hot_or_throttled.celsius;
     for evidence in &view.machine.evidence {
-        let found: Vec<(Option<String>, Option<Sign>)> = match &evidence.fact {
-            Fact::Gpus(gpus) => {
-                let name = |gpu| gpu_of(view, &by_address, gpu).map(|id| view.name(id).to_owned());
-                gpus.iter().map(|gpu| (name(gpu), judge(gpu, hot))).collect()
-            }
+        let found: Vec<(Option<NodeId>, Option<Sign>)> = match &evidence.fact {
+            Fact::Gpus(gpus) => gpus.iter().map(|gpu| (gpu_of(view, &by_address, gpu), judge(gpu, hot))).collect(),
             Fact::Sensors(all) => all.iter().map(|reading| (of_chip(view, reading), at_limit(reading))).collect(),
             _ => continue,
         };
-        for (name, trouble) in found {
-            let Some((name, (trouble, sign))) = name.zip(trouble) else { continue };
-            let patients = troubles.entry(trouble).or_default();
-            // a device that several sources show is one patient, by its first
-            if patients.seen.insert(name.clone()) {
-                patients.signs.push(format!("{name} {sign}"));
-                patients.names.push(name);
+        for (id, sign) in found {
+            let Some((id, (trouble, sign))) = id.zip(sign) else { continue };
+            let affected = troubles.entry(trouble).or_default();
+            let name = view.name(id).to_owned();
+            // where several sources show a device, the first counts
+            if !affected.names.contains(&name) {
+                affected.signs.push(format!("{name} {sign}"));
+                affected.names.push(name);
             }
-            if patients.origins.last() != Some(&&evidence.origin) {
-                patients.origins.push(&evidence.origin);
-            }
+            affected.origins.push(&evidence.origin);
         }
     }
-    troubles.into_iter().map(|(trouble, patients)| report(view, trouble, patients)).collect()
+    troubles.into_iter().map(|(trouble, affected)| report(view, trouble, affected)).collect()
 }
 
 /// The worst trouble of a GPU, with what shows it.
-fn judge(gpu: &GpuFacts, hot: f64) -> Option<(Trouble, String)> {
-    let reasons: Vec<String> = gpu
-        .clock_event_reasons
-        .iter()
-        .filter(|r| {
-            let r = r.to_lowercase();
-            r.contains("thermal") || r.contains("hw slowdown") || r.contains("brake")
-        })
-        .cloned()
-        .collect();
-    if !reasons.is_empty() {
-        return Some((Trouble::Slowed, list(&reasons)));
+fn judge(gpu: &GpuFacts, hot: f64) -> Option<Sign> {
+    let is_slowdown = |reason: &&String| SLOWDOWNS.iter().any(|word| reason.to_lowercase().contains(word));
+    let slowdowns: Vec<&String> = gpu.clock_event_reasons.iter().filter(is_slowdown).collect();
+    if !slowdowns.is_empty() {
+        return Some((Trouble::Slowed, list(&slowdowns)));
     }
     if let Some(t) = gpu.temperature.filter(|t| *t >= hot) {
         return Some((Trouble::Hot, format!("{t:.0} °C")));
@@ -100,81 +87,60 @@ fn judge(gpu: &GpuFacts, hot: f64) -> Option<(Trouble, String)> {
     }
 }
 
-fn at_limit(reading: &SensorReading) -> Option<(Trouble, String)> {
+fn at_limit(reading: &SensorReading) -> Option<Sign> {
     let limit = reading.limit.filter(|limit| reading.celsius >= *limit)?;
     Some((Trouble::AtLimit, format!("{:.0} °C of {limit:.0} °C ({})", reading.celsius, reading.label)))
 }
 
 /// The node of a chip: `mlx5-pci-1700` is the device at 17:00.0, `Package id 1` of a CPU's chip is `cpu1`.
-fn of_chip(view: &View, reading: &SensorReading) -> Option<String> {
-    let fabric = view.fabric();
+fn of_chip(view: &View, reading: &SensorReading) -> Option<NodeId> {
     if let Some(package) = reading.label.strip_prefix("Package id ") {
-        return fabric.find(&format!("cpu{package}")).map(|id| view.name(id).to_owned());
+        return view.fabric().find(&format!("cpu{package}"));
     }
     let at = u32::from_str_radix(reading.chip.rsplit_once("-pci-")?.1, 16).ok()?;
     let [_, _, bus, function] = at.to_be_bytes();
-    let address = PciAddress { domain: at >> 16, bus, device: function >> 3, function: function & 7 };
-    fabric.nodes().iter().find(|node| node.address == Some(address)).map(|node| node.name.clone())
+    view.at(PciAddress { domain: at >> 16, bus, device: function >> 3, function: function & 7 })
 }
 
-fn report(view: &View, trouble: Trouble, patients: Patients) -> Raised {
-    let who = list(&patients.names);
-    let (kind, severity, summary, expected, fix) = match trouble {
-        Trouble::Slowed => (
-            FindingKind::Fault,
-            Severity::Warning,
-            format!("{who}: heat or a power brake holds the clocks down"),
-            "no thermal or hardware slowdown",
-            "Look at fans, air flow and dust, at the power cables and supplies, and measure again when it is cool.",
-        ),
-        Trouble::Hot => (
-            FindingKind::Fault,
-            Severity::Warning,
-            format!("{who}: hot, about to slow down"),
-            "below 85 °C under load",
-            "Look at fans, air flow and dust; a neighbour's warm air raises the inlet temperature.",
-        ),
-        Trouble::AtLimit => (
-            FindingKind::Fault,
-            Severity::Warning,
-            format!("{who}: as hot as {} may become", if patients.names.len() == 1 { "it" } else { "they" }),
-            "below the limit that the sensor states",
-            "Look at fans, air flow and dust; an adapter or CPU that slows down slows every transfer through it.",
-        ),
-        Trouble::Capped => (
-            FindingKind::Design,
-            Severity::Info,
-            format!("{who}: the power limit holds the clocks down, as under any full load"),
-            "clocks below the power limit, for a measurement of clocks",
-            "Nothing, unless the limit was lowered (`nvidia-smi -q -d POWER`); copies between GPUs need little power.",
-        ),
-        Trouble::OverLimit => (
-            FindingKind::Measurement,
-            Severity::Info,
-            format!("{who}: more power than the limit allows"),
-            "power within a few percent of the limit",
-            "Read it again; if it stays, check the power supply and the limit.",
-        ),
+fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
+    let who = list(&affected.names);
+    let raised = match trouble {
+        Trouble::Slowed => RULE
+            .raise(Fault, Warning, Certain)
+            .summary(format!("{who}: heat or a power brake throttles the clocks"))
+            .expected("no thermal or hardware slowdown")
+            .fix("Check fans, air flow and dust, power cables and power supplies. Measure again after it has cooled down."),
+        Trouble::Hot => RULE
+            .raise(Fault, Warning, Certain)
+            .summary(format!("{who}: hot, about to throttle"))
+            .expected(format!("below {:.0} °C under load", view.settings.hot_or_throttled.celsius))
+            .fix("Check fans, air flow and dust; warm air from a neighbouring card raises the inlet temperature."),
+        Trouble::AtLimit => RULE
+            .raise(Fault, Warning, Certain)
+            .summary(format!("{who}: at the temperature limit"))
+            .expected("below the limit that the sensor states")
+            .fix("Check fans, air flow and dust. An adapter or CPU that throttles slows every transfer through it."),
+        Trouble::Capped => RULE
+            .raise(Design, Info, Certain)
+            .summary(format!("{who}: the power limit holds the clocks down, as under any full load"))
+            .expected("clocks below the power limit, to measure clocks")
+            .fix(
+                "Do nothing, unless the limit was lowered (`nvidia-smi -q -d POWER`); copies between GPUs need little power.",
+            ),
+        Trouble::OverLimit => RULE
+            .raise(Measurement, Info, Certain)
+            .summary(format!("{who}: power draw exceeds the limit"))
+            .expected("power within a few percent of the limit")
+            .fix("Read it again; if it stays above, check the power supply and the limit."),
     };
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: if trouble == Trouble::AtLimit {
-            "`sensors` under load".to_owned()
-        } else {
-            "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load".to_owned()
-        },
-        cost: None,
-        kind,
-        severity,
-        subjects: Subject::nodes_of(patients.names),
-        summary,
-        expected: expected.to_owned(),
-        measured: list(&patients.signs),
-        evidence: view.cite(patients.origins),
-        fix: fix.to_owned(),
-    };
-    Raised::new(finding, 0.0)
+    raised
+        .measured(list(&affected.signs))
+        .evidence(view.cite(affected.origins))
+        .confirm(match trouble {
+            Trouble::AtLimit => "`sensors` under load",
+            _ => "`nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` under load",
+        })
+        .about_nodes(affected.names)
 }
 
 #[cfg(test)]
@@ -195,11 +161,11 @@ mod tests {
     #[test]
     fn heat_and_brakes_are_warnings() {
         let one = || "GPU1".to_owned();
-        assert_eq!(found(|g| g.temperature = Some(87.0)), [(Severity::Warning, one())]);
+        assert_eq!(found(|g| g.temperature = Some(87.0)), [(Warning, one())]);
         let slowed = found(|g| g.clock_event_reasons = vec!["HW Thermal Slowdown".to_owned()]);
-        assert_eq!(slowed, [(Severity::Warning, one())]);
+        assert_eq!(slowed, [(Warning, one())]);
         let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
-        assert_eq!(capped, [(Severity::Info, one())]);
+        assert_eq!(capped, [(Info, one())]);
     }
 
     #[test]

@@ -1,28 +1,29 @@
-//! Pairs whose transfers never end.
+//! Pairs whose transfers hang.
 
 use super::from_run::{Tally, tally};
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
+use super::prelude::*;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "hung-transfer", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "hung-transfer", breaks: true, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
-    let Some(Tally { pairs, cells, subjects, detail }) = tally(view, FlagKind::Hung) else { return Vec::new() };
-    let finding = Finding {
-        summary: format!("Transfers between {} never end", words::pairs(&pairs)),
-        expected: "every transfer ends".to_owned(),
-        measured: format!("{cells} steps did not end in time ({detail})"),
-        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        fix:
-            "Turn ACS redirection and the IOMMU's translation off on the way (`iommu=pt`), which hang peer traffic on \
-               some chipsets; look for Xid errors in the kernel log. Until then keep these pairs off peer access \
-               (NCCL_P2P_DISABLE=1)."
-                .to_owned(),
-        confirm: confirm::pairs("pairs", &subjects),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, subjects)
-    };
-    vec![Raised::new(finding, 1.0).shown_by(pairs)]
+fn run(view: &View) -> Option<Raised> {
+    let Tally { pairs, cells, subjects, detail } = tally(view, FlagKind::Hung)?;
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("Transfers between {} hang", words::pairs(&pairs)))
+        .expected("every transfer completes")
+        .measured(format!("{cells} steps timed out ({detail})"))
+        .evidence(view.cite_run())
+        .fix(
+            "Disable ACS redirection and IOMMU translation on the path (`iommu=pt`); both hang peer traffic on some \
+             chipsets. Look for Xid errors in the kernel log. Until this is fixed, keep peer access off for these pairs \
+             (NCCL_P2P_DISABLE=1).",
+        )
+        .confirm(confirm::pairs("pairs", &subjects))
+        .about(subjects)
+        .losing(1.0)
+        .shown_by(pairs);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -37,7 +38,7 @@ mod tests {
         let case = measured(switched(3), hung.into_iter().chain([(("GPU0", "GPU2"), Ok(12.0))]));
         let found = super::super::testing::findings(&case, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU0-GPU1".to_owned()));
-        assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 never end");
+        assert_eq!(found[0].summary, "Transfers between GPU0 and GPU1 hang");
         assert!(found[0].measured.starts_with("2 steps"));
     }
 

@@ -1,54 +1,40 @@
-//! An IOMMU that translates what devices access, and with it what GPUs and NICs send each other over PCIe.
+//! An IOMMU that translates device accesses, and so slows PCIe traffic between GPUs and NICs.
 
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeKind, PathClass};
+use super::prelude::*;
 use peerlane_machine::fact::IommuDomain;
 use peerlane_machine::machine::reading::Standing;
-use peerlane_machine::origin::Origin;
 
-pub(super) const RULE: Rule = Rule { id: "iommu-translates", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "iommu-translates", breaks: false, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
-    let Some(reading) = view.machine.iommu.as_ref().filter(|r| r.value == IommuDomain::Translated) else {
-        return Vec::new();
-    };
+fn run(view: &View) -> Option<Raised> {
+    let reading = view.machine.iommu.as_ref().filter(|r| r.value == IommuDomain::Translated)?;
     let logged = reading.standing > Standing::Requested;
     let measured = match logged {
-        true => "the kernel's default domain is of type Translated".to_owned(),
-        false => format!("the kernel was started with {}, and no iommu=pt", asked_for(view, &reading.origin)),
+        true => "the kernel's default domain type is Translated".to_owned(),
+        false => format!("the kernel was booted with {}, without iommu=pt", requested(view, &reading.origin)),
     };
     let over_pcie = view.gpu_pairs().iter().any(|(a, b)| view.class(*a, *b).is_none_or(PathClass::is_pcie));
-    let with_nics = view.of_kind(NodeKind::Gpu).iter().any(|_| !view.rdma_nics().is_empty());
-    let matters = over_pcie || with_nics;
-    let finding = Finding {
-        summary: "An IOMMU translates what devices access: peer traffic over PCIe may be slow or hang".to_owned(),
-        expected: "an IOMMU that is off or passes (iommu=pt), where GPUs and NICs are to reach each other over PCIe"
-            .to_owned(),
-        measured,
-        evidence: view.cite([&reading.origin]),
-        fix: "Boot with `iommu=pt` (and keep ACS redirection off); turn the IOMMU off in the BIOS where no virtual \
-               machine needs it."
-            .to_owned(),
-        confirm: "`peerlane measure --tests pairs`: a tenth of what the path should give, or a hang, is its sign"
-            .to_owned(),
-        ..Finding::of(
-            &RULE,
-            FindingKind::Design,
-            if matters { Severity::Warning } else { Severity::Info },
-            if logged { Certainty::Certain } else { Certainty::Likely },
-            Vec::new(),
+    let with_nics = !view.of_kind(NodeKind::Gpu).is_empty() && !view.rdma_nics().is_empty();
+    let severity = if over_pcie || with_nics { Warning } else { Info };
+    let raised = RULE
+        .raise(Design, severity, if logged { Certain } else { Likely })
+        .summary("The IOMMU translates device accesses: peer traffic over PCIe may be slow or hang")
+        .expected("an IOMMU that is off or in passthrough mode (iommu=pt), for PCIe traffic between GPUs and NICs")
+        .measured(measured)
+        .evidence(view.cite([&reading.origin]))
+        .fix(
+            "Boot with `iommu=pt`, and keep ACS redirection off. If no virtual machines need the IOMMU, disable it in the \
+             BIOS.",
         )
-    };
-    vec![Raised::new(finding, 0.0)]
+        .confirm("`peerlane measure --tests pairs`: a tenth of the expected rate, or a hang, confirms it");
+    Some(raised)
 }
 
-/// The words of the command line there that speak of the IOMMU.
-fn asked_for(view: &View, origin: &Origin) -> String {
+/// The parameters of the command line there that concern the IOMMU.
+fn requested(view: &View, origin: &Origin) -> String {
     let kernels = view.kernels();
     let parameters = kernels.iter().filter(|(_, at)| *at == origin).flat_map(|(kernel, _)| &kernel.parameters);
-    let words: Vec<&str> = parameters.map(String::as_str).filter(|p| p.contains("iommu")).collect();
-    words.join(" ")
+    parameters.map(String::as_str).filter(|p| p.contains("iommu")).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -67,8 +53,8 @@ mod tests {
 
     #[test]
     fn on_without_passing() {
-        assert_eq!(found("intel_iommu=on", None), [(Severity::Warning, Certainty::Likely)]);
-        assert_eq!(found("", Some(IommuDomain::Translated)), [(Severity::Warning, Certainty::Certain)]);
+        assert_eq!(found("intel_iommu=on", None), [(Warning, Likely)]);
+        assert_eq!(found("", Some(IommuDomain::Translated)), [(Warning, Certain)]);
         for passing in ["intel_iommu=on iommu=pt", "amd_iommu=on iommu.passthrough=1", "iommu=pt", "pci=realloc"] {
             assert_eq!(found(passing, None), [], "{passing}");
         }

@@ -1,43 +1,45 @@
-//! What the kernel logged of GPUs and PCIe links: Xid errors and advanced error reports.
+//! What the kernel logged about GPUs and PCIe links: Xid errors and advanced error reports.
 
 use std::collections::BTreeMap;
 
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::PcieErrorKind;
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
 
-pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run: Many(run) };
 
 /// Corrected errors up to this many are chance: one bit in 10¹² may be wrong (PCI Express Base Specification).
 const FEW: u32 = 16;
 
-/// Xid errors of the hardware, with what they mean and how bad they are (NVIDIA, *XID Errors*). Those that a program
-/// causes (13, 31, 43, 45 …) are left out.
+/// Hardware Xid errors, with what they mean and how bad they are (NVIDIA, *XID Errors*). Those that programs cause (13,
+/// 31, 43, 45 …) are left out.
 const XIDS: [(u32, &str, Severity); 9] = [
-    (48, "an error of memory that could not be corrected", Severity::Warning),
-    (63, "a row of memory was remapped", Severity::Info),
-    (64, "a row of memory could not be remapped", Severity::Warning),
-    (74, "an NVLink error", Severity::Warning),
-    (79, "fell off the bus", Severity::Error),
-    (92, "many corrected errors of memory", Severity::Info),
-    (94, "an error of memory that was contained", Severity::Info),
-    (95, "an error of memory that was not contained", Severity::Warning),
-    (119, "its system processor did not answer", Severity::Warning),
+    (48, "uncorrectable memory error", Warning),
+    (63, "a memory row was remapped", Info),
+    (64, "a memory row could not be remapped", Warning),
+    (74, "NVLink error", Warning),
+    (FELL_OFF, "fell off the bus", Error),
+    (92, "high rate of corrected memory errors", Info),
+    (94, "contained memory error", Info),
+    (95, "uncontained memory error", Warning),
+    (119, "the GPU system processor did not respond", Warning),
 ];
 
-/// What to do about a GPU that does not answer any more.
-const FELL_OFF: &str = "Reseat the card, its riser and its power cables, and look at its temperature and power supply; a \
-                        cold restart brings it back, if anything does.";
+/// The code of a GPU that fell off the bus.
+const FELL_OFF: u32 = 79;
+
+/// What to do about such a GPU.
+const RESEAT: &str = "Reseat the card, its riser and its power cables; check its temperature and power supply. Only a cold \
+                      restart may bring the GPU back.";
+
+/// Devices with how often each had an error.
+type Counts = BTreeMap<PciAddress, u32>;
 
 fn run(view: &View) -> Vec<Raised> {
-    let mut raised = Vec::new();
     let logs = view.kernels();
-    let mut xids: BTreeMap<u32, BTreeMap<PciAddress, u32>> = BTreeMap::new();
-    let mut errors: BTreeMap<PcieErrorKind, BTreeMap<PciAddress, u32>> = BTreeMap::new();
+    let mut xids: BTreeMap<u32, Counts> = BTreeMap::new();
+    let mut errors: BTreeMap<PcieErrorKind, Counts> = BTreeMap::new();
+    let mut lost = Counts::new();
     for (log, _) in &logs {
         for xid in &log.xids {
             *xids.entry(xid.code).or_default().entry(xid.address).or_default() += xid.count;
@@ -45,85 +47,81 @@ fn run(view: &View) -> Vec<Raised> {
         for error in &log.pcie_errors {
             *errors.entry(error.kind).or_default().entry(error.address).or_default() += error.count;
         }
-    }
-    let origins: Vec<&Origin> = logs.iter().map(|(_, origin)| *origin).collect();
-    for (code, devices) in &xids {
-        let Some((_, meaning, severity)) = XIDS.iter().find(|(known, ..)| known == code) else { continue };
-        let (names, counts) = named(view, devices);
-        let fix = match code {
-            79 => FELL_OFF,
-            74 => {
-                "See `nvidia-smi nvlink -e` for the link, and the fabric manager's log where there is an NVSwitch; reset the \
-                 GPU, and have it serviced if it comes again."
-            }
-            _ => {
-                "Reset the GPU (rows are remapped then); have it serviced if errors come again, as NVIDIA's guide to \
-                 memory errors says (`nvidia-smi -q -d ECC,ROW_REMAPPER`)."
-            }
-        };
-        raised.push(Finding {
-            summary: format!("{}: {meaning} (Xid {code})", list(&names)),
-            expected: "no Xid error of the hardware".to_owned(),
-            measured: format!("Xid {code}, times: {}", list(&counts)),
-            fix: fix.to_owned(),
-            confirm: "`dmesg | grep -i xid`".to_owned(),
-            evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, *severity, Certainty::Certain, Subject::nodes_of(names))
-        });
-    }
-    let fell = xids.get(&79);
-    let mut lost: BTreeMap<PciAddress, u32> = BTreeMap::new();
-    for address in logs.iter().flat_map(|(log, _)| &log.lost) {
-        if !fell.is_some_and(|known| known.keys().any(|k| k.same_device(*address))) {
+        for address in &log.lost {
             *lost.entry(*address).or_default() += 1;
         }
     }
+    if let Some(known) = xids.get(&FELL_OFF) {
+        lost.retain(|address, _| !known.keys().any(|k| k.same_device(*address)));
+    }
+    let mut raised = Vec::new();
+    for (code, devices) in &xids {
+        let Some((_, meaning, severity)) = XIDS.iter().find(|(known, ..)| known == code) else { continue };
+        let fix = match *code {
+            FELL_OFF => RESEAT,
+            74 => {
+                "Run `nvidia-smi nvlink -e` to find the link, and read the fabric manager's log where there is an NVSwitch. \
+                 Reset the GPU; have it serviced if the error recurs."
+            }
+            _ => {
+                "Reset the GPU, which remaps rows. Have it serviced if errors recur, following NVIDIA's guide to memory \
+                 errors (`nvidia-smi -q -d ECC,ROW_REMAPPER`)."
+            }
+        };
+        let of_xid = report(view, *severity, devices, |names| format!("{names}: {meaning} (Xid {code})"))
+            .expected("no hardware Xid errors")
+            .measured(format!("Xid {code}, count: {}", counts(view, devices)))
+            .fix(fix)
+            .confirm("`dmesg | grep -i xid`");
+        raised.push(of_xid);
+    }
     if !lost.is_empty() {
-        let (names, _) = named(view, &lost);
-        raised.push(Finding {
-            summary: format!("{}: fell off the bus, as the driver says", list(&names)),
-            expected: "a GPU that answers the driver".to_owned(),
-            measured: "\"fallen off the bus\" in the kernel log".to_owned(),
-            fix: FELL_OFF.to_owned(),
-            confirm: "`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost one as (rev ff)".to_owned(),
-            evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
-        });
+        let of_lost = report(view, Error, &lost, |names| format!("{names}: fell off the bus, as the driver reports"))
+            .expected("a GPU that responds to the driver")
+            .measured("\"fallen off the bus\" in the kernel log")
+            .fix(RESEAT)
+            .confirm("`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost GPU as (rev ff)");
+        raised.push(of_lost);
     }
     for (kind, devices) in &errors {
-        let (names, counts) = named(view, devices);
         let most = devices.values().copied().max().unwrap_or_default();
         let (what, severity) = match kind {
-            PcieErrorKind::Corrected if most <= FEW => ("corrected", Severity::Info),
-            PcieErrorKind::Corrected => ("corrected", Severity::Warning),
-            PcieErrorKind::NonFatal => ("uncorrected", Severity::Warning),
-            PcieErrorKind::Fatal => ("fatal", Severity::Warning),
+            PcieErrorKind::Corrected if most <= FEW => ("corrected", Info),
+            PcieErrorKind::Corrected => ("corrected", Warning),
+            PcieErrorKind::NonFatal => ("uncorrected", Warning),
+            PcieErrorKind::Fatal => ("fatal", Warning),
         };
-        raised.push(Finding {
-            summary: format!("The kernel logged {what} PCIe errors of {}", list(&names)),
-            expected: format!("none that is not corrected, and at most {FEW} that are"),
-            measured: format!("errors: {}", list(&counts)),
-            fix:
-                "Reseat the card and its riser or cable; a lower link speed in the BIOS shows whether the way is rated \
-                   for the generation."
-                    .to_owned(),
-            confirm: "`dmesg | grep -i aer`, and whether the count rises under `peerlane measure --tests host`"
-                .to_owned(),
-            evidence: view.cite(origins.iter().copied()),
-            ..Finding::of(&RULE, FindingKind::Fault, severity, Certainty::Certain, Subject::nodes_of(names))
-        });
+        let of_link = report(view, severity, devices, |names| {
+            format!("The kernel logged {what} PCIe errors of {names}")
+        })
+        .expected(format!("no uncorrected errors, and at most {FEW} corrected ones"))
+        .measured(format!("errors: {}", counts(view, devices)))
+        .fix(
+            "Reseat the card and its riser or cable. Lower the link speed in the BIOS to find out whether the riser or \
+                 cable is rated for the generation.",
+        )
+        .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
+        raised.push(of_link);
     }
-    raised.into_iter().map(|finding| Raised::new(finding, 0.0)).collect()
+    raised
 }
 
-/// Names of devices, of those that are no node their addresses; and each with how often.
-fn named(view: &View, devices: &BTreeMap<PciAddress, u32>) -> (Vec<String>, Vec<String>) {
-    let fabric = view.fabric();
-    let name = |address: &PciAddress| {
-        let node = fabric.ids().find(|id| fabric.node(*id).address == Some(*address));
-        node.map_or_else(|| address.to_string(), |id| view.name(id).to_owned())
-    };
-    devices.iter().map(|(address, n)| (name(address), format!("{} {n}", name(address)))).unzip()
+/// A finding on devices, by their names.
+fn report(view: &View, severity: Severity, devices: &Counts, summary: impl FnOnce(String) -> String) -> Raised {
+    let names: Vec<String> = devices.keys().map(|address| name(view, *address)).collect();
+    RULE.raise(Fault, severity, Certain)
+        .summary(summary(list(&names)))
+        .evidence(view.cite(view.kernels().into_iter().map(|(_, origin)| origin)))
+        .about_nodes(names)
+}
+
+/// The name of a device; its address where it is no node.
+fn name(view: &View, address: PciAddress) -> String {
+    view.at(address).map_or_else(|| address.to_string(), |id| view.name(id).to_owned())
+}
+
+fn counts(view: &View, devices: &Counts) -> String {
+    list(&devices.iter().map(|(address, n)| format!("{} {n}", name(view, *address))).collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -151,12 +149,12 @@ mod tests {
         assert_eq!(
             said,
             [
-                ("GPU1: fell off the bus (Xid 79)", Severity::Error, "GPU1".to_owned()),
-                ("The kernel logged corrected PCIe errors of 0000:17:00.0", Severity::Info, "0000:17:00.0".to_owned()),
+                ("GPU1: fell off the bus (Xid 79)", Error, "GPU1".to_owned()),
+                ("The kernel logged corrected PCIe errors of 0000:17:00.0", Info, "0000:17:00.0".to_owned()),
             ]
         );
         let kernel = KernelFacts { pcie_errors: vec![error(400)], ..KernelFacts::default() };
         state(&mut machine, "kernel log", Fact::Kernel(kernel));
-        assert!(findings(&machine, run).iter().any(|f| f.severity == Severity::Warning));
+        assert!(findings(&machine, run).iter().any(|f| f.severity == Warning));
     }
 }

@@ -1,22 +1,29 @@
-//! PCIe lanes: more used than offered, or most of what the slots offer unused.
+//! PCIe lanes: more in use than available, or most of the slots' lanes unused.
 
-use super::view::{Raised, View};
-use super::words::percent;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{LaneOwner, LinkKind, NodeId, lane_budgets};
+use std::collections::HashMap;
+
+use super::prelude::*;
+use peerlane_machine::fabric::{LaneOwner, lane_budgets};
 use peerlane_machine::machine::Slot;
-use peerlane_machine::subject::Subject;
 
-pub(super) const RULE: Rule = Rule { id: "lane-budget", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "lane-budget", breaks: true, run: Many(run) };
 
 /// Below this share of the slots' lanes in use, with a link narrower than its slot, the board is wasted.
 const WASTED: f64 = 0.30;
 
 fn run(view: &View) -> Vec<Raised> {
-    // a machine that runs uses no more lanes than it has: there, too many is a mistake of the catalogue
+    // a running machine uses no more lanes than it has; in the catalogue, too many is a mistake
     let mut raised = if view.is_captured() { Vec::new() } else { overdrawn(view) };
     raised.extend(slots(view));
     raised
+}
+
+/// What all findings of this rule share.
+fn lanes(view: &View, kind: FindingKind, severity: Severity, used: u32) -> Raised {
+    RULE.raise(kind, severity, Certain)
+        .measured(format!("{used} lanes"))
+        .evidence(view.cite([]))
+        .confirm("`lspci -vvv | grep LnkSta:` under load, compared with the slot table in the board's manual")
 }
 
 /// Switches and CPUs with more lanes in use than they have.
@@ -24,38 +31,23 @@ fn overdrawn(view: &View) -> Vec<Raised> {
     let budgets = lane_budgets(view.fabric(), |id| view.part(id)?.lanes);
     let over = budgets.into_iter().filter(|b| b.used > b.offered);
     over.map(|b| {
-        let what = match b.owner {
+        let owner = match b.owner {
             LaneOwner::Cpu => "CPU",
-            LaneOwner::Switch => "switch, its upstream port included,",
+            LaneOwner::Switch => "switch, including its upstream port,",
         };
-        over_budget(
-            view,
-            vec![b.name.clone()],
-            format!("The links at {} use {} lanes; the {what} has {}", b.name, b.used, b.offered),
-            (b.used, b.offered),
-        )
+        let summary = format!("The links at {} use {} lanes; the {owner} has {}", b.name, b.used, b.offered);
+        over_budget(view, &[b.name], summary, (b.used, b.offered))
     })
     .collect()
 }
 
-fn over_budget(view: &View, names: Vec<String>, summary: String, (used, offered): (u32, u32)) -> Raised {
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: "`lspci -vvv | grep LnkSta:` under load, beside the table of slots in the board's manual".to_owned(),
-        cost: None,
-        kind: FindingKind::Fault,
-        severity: Severity::Error,
-        subjects: Subject::nodes_of(names),
-        summary,
-        expected: format!("at most {offered} lanes"),
-        measured: format!("{used} lanes"),
-        evidence: view.cite([]),
-        fix: "Give some links fewer lanes, as the board's manual allows, or spread the devices over more switches or \
-               CPUs."
-            .to_owned(),
-    };
-    Raised::new(finding, 1.0 - f64::from(offered) / f64::from(used.max(1)))
+fn over_budget(view: &View, names: &[String], summary: String, (used, available): (u32, u32)) -> Raised {
+    lanes(view, Fault, Error, used)
+        .summary(summary)
+        .expected(format!("at most {available} lanes"))
+        .fix("Give some links fewer lanes, as the board's manual allows, or use more switches or CPUs for the devices.")
+        .about_nodes(names)
+        .losing(1.0 - f64::from(available) / f64::from(used.max(1)))
 }
 
 /// A slot with the links through it.
@@ -67,46 +59,35 @@ struct Filled<'a> {
 
 fn slots(view: &View) -> Vec<Raised> {
     let Some(filled) = fill(view) else { return Vec::new() };
-    let mut raised = Vec::new();
-    for f in filled.iter().filter(|f| f.used > u32::from(f.slot.wired)) {
-        let summary = format!("Slot {} is wired for x{} and its links use {} lanes", f.slot.name, f.slot.wired, f.used);
-        raised.push(over_budget(view, f.devices.clone(), summary, (f.used, u32::from(f.slot.wired))));
-    }
-    let offered: u32 = filled.iter().map(|f| u32::from(f.slot.wired)).sum();
+    let wired = |f: &Filled| u32::from(f.slot.wired);
+    let report = |f: &Filled| {
+        let summary = format!("Slot {} is wired for x{}, but its links use {} lanes", f.slot.name, wired(f), f.used);
+        over_budget(view, &f.devices, summary, (f.used, wired(f)))
+    };
+    let mut raised: Vec<Raised> = filled.iter().filter(|f| f.used > wired(f)).map(report).collect();
+    let available: u32 = filled.iter().map(wired).sum();
     let used: u32 = filled.iter().map(|f| f.used).sum();
-    let share = f64::from(used) / f64::from(offered.max(1));
-    let narrow = filled.iter().filter(|f| f.used > 0 && f.used < u32::from(f.slot.wired));
-    let narrow: Vec<String> = narrow.flat_map(|f| f.devices.iter().cloned()).collect();
+    let share = f64::from(used) / f64::from(available.max(1));
+    let narrow = filled.iter().filter(|f| f.used > 0 && f.used < wired(f));
+    let narrow: Vec<&String> = narrow.flat_map(|f| &f.devices).collect();
     if raised.is_empty() && share < WASTED && !narrow.is_empty() {
-        let finding = Finding {
-            rule: RULE.id.to_owned(),
-            certainty: Certainty::Certain,
-            confirm: "`lspci -vvv | grep LnkSta:` under load, beside the table of slots in the board's manual"
-                .to_owned(),
-            cost: None,
-            kind: FindingKind::Design,
-            severity: Severity::Warning,
-            subjects: Subject::nodes_of(narrow),
-            summary: format!("{used} of {offered} lanes that the slots offer are used ({})", percent(share)),
-            expected: format!("links as wide as their slots, {offered} lanes in all"),
-            measured: format!("{used} lanes"),
-            evidence: view.cite([]),
-            fix: "Connect the cards at the slots' full width before you buy another board: the lanes are there."
-                .to_owned(),
-        };
-        raised.push(Raised::new(finding, 1.0 - share));
+        let unused = lanes(view, Design, Warning, used)
+            .summary(format!("{used} of the slots' {available} lanes are in use ({})", percent(share)))
+            .expected(format!("links as wide as their slots, {available} lanes in total"))
+            .fix("Connect the cards at the slots' full width before you buy another board: the lanes are there.")
+            .about_nodes(narrow)
+            .losing(1.0 - share);
+        raised.push(unused);
     }
     raised
 }
 
-/// The slots with the lanes that links through them use; `None` where there are no slots, or a link's
-/// width is not known.
+/// The slots with the lanes that links through them use; `None` where there are no slots, or a link's width is unknown.
 fn fill<'a>(view: &View<'a>) -> Option<Vec<Filled<'a>>> {
     let fabric = view.fabric();
     let slots = &view.machine.slots;
     let mut filled: Vec<Filled> = slots.iter().map(|slot| Filled { slot, used: 0, devices: Vec::new() }).collect();
-    let at: std::collections::HashMap<&str, usize> =
-        slots.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+    let at: HashMap<&str, usize> = slots.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
     for (i, link) in fabric.links().iter().enumerate() {
         let LinkKind::Pcie { running, slot: Some(slot), .. } = &link.kind else { continue };
         let Some(f) = at.get(slot.as_str()).and_then(|i| filled.get_mut(*i)) else { continue };
@@ -142,14 +123,14 @@ mod tests {
     fn fourteen_of_sixty_four_lanes() {
         let x1 = ("3.0 x1", 8);
         let found = findings(&board(&[("3.0 x8", 16), x1, x1, x1, x1, x1, x1]), run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
-        assert_eq!(found[0].summary, "14 of 64 lanes that the slots offer are used (22 %)");
+        assert_eq!((found.len(), found[0].severity), (1, Warning));
+        assert_eq!(found[0].summary, "14 of the slots' 64 lanes are in use (22 %)");
     }
 
     #[test]
     fn a_link_wider_than_its_slot_is_an_error() {
         let found = findings(&board(&[("3.0 x16", 8)]), run);
-        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Fault, Severity::Error));
+        assert_eq!((found[0].kind, found[0].severity), (Fault, Error));
     }
 
     #[test]

@@ -1,55 +1,52 @@
-//! GPUs that stopped answering during a run.
+//! GPUs that stopped responding during a run.
 
-use super::from_run::measured;
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::NodeKind;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "lost-gpu", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "lost-gpu", breaks: true, run: One(run) };
 
 /// Steps that must have failed, and none succeeded after the first.
 const FEWEST: usize = 3;
 
-fn run(view: &View) -> Vec<Raised> {
-    let Some(measured) = measured(view) else { return Vec::new() };
-    let mut lost: Vec<(String, &str)> = Vec::new();
-    for id in view.of_kind(NodeKind::Gpu) {
+fn run(view: &View) -> Option<Raised> {
+    let run = view.case.run()?;
+    let gpus = view.of_kind(NodeKind::Gpu);
+    let mut lost: Vec<(&str, &str)> = Vec::new();
+    for &id in &gpus {
         let name = view.name(id);
-        let mut own: Vec<&Cell> = measured.cells.iter().filter(|c| c.work.gpus().contains(&name)).collect();
+        let mut own: Vec<&Cell> = run.cells.iter().filter(|c| c.work.gpus().contains(&name)).collect();
         own.sort_by_key(|cell| cell.step);
         let failed = |cell: &&Cell| cell.flag(FlagKind::Failed).is_some();
         let Some(first) = own.iter().position(failed) else { continue };
-        // what no machine can do says nothing of this GPU
+        // a step that no machine can do says nothing about this GPU
         let after = || own.iter().skip(first).filter(|c| c.flag(FlagKind::NotApplicable).is_none());
-        // that a step failed which another GPU had part in may be that one's doing
-        let others_doing = view.of_kind(NodeKind::Gpu).into_iter().any(|other| {
-            other != id && after().filter(|c| failed(c)).all(|c| c.work.gpus().contains(&view.name(other)))
+        // steps that failed together with one other GPU may be that GPU's fault
+        let others_fault = gpus.iter().any(|other| {
+            *other != id && after().filter(|c| failed(c)).all(|c| c.work.gpus().contains(&view.name(*other)))
         });
-        if after().count() >= FEWEST && after().all(failed) && !others_doing {
+        if after().count() >= FEWEST && after().all(failed) && !others_fault {
             let flag = own.get(first).and_then(|cell| cell.flag(FlagKind::Failed));
-            lost.push((name.to_owned(), flag.map_or("", |f| f.detail.as_str())));
+            lost.push((name, flag.map_or("", |f| f.detail.as_str())));
         }
     }
-    // where nothing works any more, it is the run that broke off
-    let gpus = view.fabric().of_kind(NodeKind::Gpu).count();
-    let Some((_, detail)) = lost.first().filter(|_| lost.len() < gpus) else { return Vec::new() };
-    let names: Vec<String> = lost.iter().map(|(name, _)| name.clone()).collect();
-    let finding = Finding {
-        summary: format!("{}: lost during the run; every step with it failed from then on", list(&names)),
-        expected: "a GPU that answers until the end".to_owned(),
-        measured: (*detail).to_owned(),
-        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        fix: "See the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors; reseat the card, \
-               its riser and its power cables, and look at its temperature and power supply. A cold restart brings it \
-               back, if anything does."
-            .to_owned(),
-        confirm: "`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, Subject::nodes_of(names))
-    };
-    vec![Raised::new(finding, 1.0)]
+    // where every GPU failed, the run itself broke off
+    let (_, detail) = lost.first().filter(|_| lost.len() < view.fabric().of_kind(NodeKind::Gpu).count())?;
+    let names: Vec<&str> = lost.iter().map(|(name, _)| *name).collect();
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("{}: lost during the run; every later step with it failed", list(&names)))
+        .expected("a GPU that responds until the end of the run")
+        .measured(*detail)
+        .evidence(view.cite_run())
+        .fix(
+            "Look in the kernel log for Xid 79 (fallen off the bus), 48, 63, 64 or 94, and for PCIe errors. Reseat the card, \
+             its riser and its power cables; check its temperature and power supply. Only a cold restart may bring the GPU \
+             back.",
+        )
+        .confirm("`nvidia-smi -L`; `dmesg | grep -i -e xid -e aer`")
+        .about_nodes(names)
+        .losing(1.0);
+    Some(raised)
 }
 
 #[cfg(test)]

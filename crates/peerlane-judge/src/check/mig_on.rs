@@ -1,28 +1,26 @@
-//! GPUs that are split by MIG: no NVLink, and no peer-to-peer.
+//! GPUs in MIG mode: no NVLink, and no peer-to-peer.
 
-use super::gpu_setting::{gpus_with, raise};
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::subject::Subject;
+use super::gpu_setting::gpus_with;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "mig-on", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "mig-on", breaks: false, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
-    // one GPU alone has no peer to miss
+fn run(view: &View) -> Option<Raised> {
+    // a single GPU has no peers to lose
     if view.gpu_pairs().is_empty() {
-        return Vec::new();
+        return None;
     }
-    raise(gpus_with(view, |gpu| gpu.mig.filter(|on| *on)), |names, _, origins| Finding {
-        summary: format!("{}: MIG is on, so that peer-to-peer and NVLink are off", list(&names)),
-        expected: "MIG off on GPUs that are to work together".to_owned(),
-        measured: "MIG mode: enabled".to_owned(),
-        evidence: view.cite(origins),
-        fix: "`nvidia-smi -i N -mig 0` and a GPU reset, unless the GPUs are meant to be shared in parts: then nothing."
-            .to_owned(),
-        confirm: "`nvidia-smi --query-gpu=index,mig.mode.current --format=csv`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Warning, Certainty::Certain, Subject::nodes_of(names))
-    })
+    let gpus = gpus_with(view, |gpu| gpu.mig.filter(|on| *on))?;
+    let raised = RULE
+        .raise(Design, Warning, Certain)
+        .summary(format!("{}: MIG is on, which disables peer-to-peer and NVLink", list(&gpus.names)))
+        .expected("MIG off on GPUs that work together")
+        .measured("MIG mode: enabled")
+        .evidence(view.cite(gpus.origins))
+        .fix("Run `nvidia-smi -i N -mig 0` and reset the GPU. If the GPUs are partitioned on purpose, do nothing.")
+        .confirm("`nvidia-smi --query-gpu=index,mig.mode.current --format=csv`")
+        .about_nodes(gpus.names);
+    Some(raised)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ mod from_run;
 mod gpu_setting;
 mod nccl;
 mod one_link;
+mod prelude;
+mod raised;
 mod settings;
 mod view;
 mod words;
@@ -80,8 +82,9 @@ use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
+use raised::Raised;
 pub use settings::{Settings, SettingsError, Waiver};
-use view::{Raised, View};
+use view::View;
 
 /// What kind of difference a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -171,26 +174,6 @@ pub struct Finding {
     pub cost: Option<Cost>,
 }
 
-impl Finding {
-    /// A finding of a rule about these subjects, to be filled in.
-    fn of(rule: &Rule, kind: FindingKind, severity: Severity, certainty: Certainty, subjects: Vec<Subject>) -> Self {
-        Finding {
-            rule: rule.id.to_owned(),
-            kind,
-            severity,
-            subjects,
-            summary: String::new(),
-            expected: String::new(),
-            measured: String::new(),
-            evidence: Vec::new(),
-            fix: String::new(),
-            certainty,
-            confirm: String::new(),
-            cost: None,
-        }
-    }
-}
-
 /// The machine as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -228,8 +211,26 @@ struct Rule {
     id: &'static str,
     /// Whether an error of it means that something does not work, and not only that it is slow.
     breaks: bool,
-    /// Looks.
-    run: fn(&View) -> Vec<Raised>,
+    /// How it looks.
+    run: Look,
+}
+
+/// How a rule looks at a machine.
+enum Look {
+    /// For one finding at most.
+    One(fn(&View) -> Option<Raised>),
+    /// For any number of findings.
+    Many(fn(&View) -> Vec<Raised>),
+}
+
+impl Rule {
+    /// What it finds.
+    fn look(&self, view: &View) -> Vec<Raised> {
+        match self.run {
+            Look::One(run) => run(view).into_iter().collect(),
+            Look::Many(run) => run(view),
+        }
+    }
 }
 
 /// Every rule there is.
@@ -323,7 +324,7 @@ pub struct Waived {
 /// [`check`] with a site's thresholds, less what it waives.
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
-    let mut raised = causes::fold(RULES.iter().flat_map(|rule| (rule.run)(&view)).collect());
+    let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.look(&view)).collect());
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
         let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);

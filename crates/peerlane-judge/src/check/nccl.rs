@@ -6,11 +6,11 @@ use peerlane_machine::origin::Origin;
 
 /// The logs, each with where it stands.
 pub(super) fn logs<'a>(view: &View<'a>) -> Vec<(&'a NcclLog, &'a Origin)> {
-    let log = |e: &'a peerlane_machine::fact::Evidence| match &e.fact {
-        Fact::NcclLog(log) => Some((log, &e.origin)),
+    let log = |fact: &'a Fact| match fact {
+        Fact::NcclLog(log) => Some(log),
         _ => None,
     };
-    view.machine.evidence.iter().filter_map(log).collect()
+    view.facts(log).collect()
 }
 
 /// The variables that are set to something, of those named.

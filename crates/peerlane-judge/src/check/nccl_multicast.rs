@@ -1,36 +1,35 @@
-//! NCCL that fails to make a multicast group in the NVSwitches (NVLink SHARP), and stops.
+//! NCCL that fails to create a multicast group in the NVSwitches (NVLink SHARP), and stops.
 
 use super::nccl;
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-multicast", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "nccl-multicast", breaks: true, run: Many(run) };
 
 fn run(view: &View) -> Vec<Raised> {
-    let is = |w: &&String| {
+    // NCCL's own wording, in all releases with NVLink SHARP
+    let failed = |w: &&String| {
         w.starts_with("Failed to bind NVLink SHARP") || (w.contains("nvls.cc:") && w.contains("Cuda failure"))
     };
-    let mut raised = Vec::new();
-    for (log, origin) in nccl::logs(view) {
-        let Some(warning) = log.warnings.iter().find(is) else { continue };
-        let finding = Finding {
-            summary: "NCCL cannot make a multicast group in the NVSwitches (NVLink SHARP), and stops there".to_owned(),
-            expected: "multicast, which GPUs on NVSwitches of the third generation or later offer".to_owned(),
-            measured: warning.trim_end_matches(['.', ' ']).to_owned(),
-            evidence: view.cite([origin]),
-            fix: "Bring the fabric up anew: stop the jobs, restart the fabric manager (of the driver's own version) and reset \
-                   the GPUs, in the order of its guide, or restart the machine; a fabric manager restarted alone leaves the \
-                   GPUs unregistered. Until then NCCL_NVLS_ENABLE=0 does without multicast, at some loss of all-reduce rate. In \
-                   a virtual machine or container the host has to do it."
-                .to_owned(),
-            confirm: "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`; the multicast tests of \
-                      `nvbandwidth`"
-                .to_owned(),
-            ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Likely, Vec::new())
-        };
-        raised.push(Raised::new(finding, 0.0));
-    }
-    raised
+    let logs = nccl::logs(view).into_iter();
+    let warnings = logs.filter_map(|(log, origin)| Some((log.warnings.iter().find(failed)?, origin)));
+    let report = |(warning, origin): (&String, &Origin)| {
+        RULE.raise(Fault, Error, Likely)
+            .summary("NCCL cannot create a multicast group in the NVSwitches (NVLink SHARP), and stops")
+            .expected("multicast, which GPUs on third-generation or later NVSwitches support")
+            .measured(warning.trim_end_matches(['.', ' ']))
+            .evidence(view.cite([origin]))
+            .fix(
+                "Reinitialize the fabric: stop all jobs, restart the fabric manager (same version as the driver), and reset \
+                 the GPUs in the order of its guide, or restart the machine. Restarting the fabric manager alone leaves the \
+                 GPUs unregistered. As a workaround, NCCL_NVLS_ENABLE=0 disables multicast and costs some all-reduce rate. \
+                 In a virtual machine or container, the host must do this.",
+            )
+            .confirm(
+                "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`; the multicast tests of \
+                 `nvbandwidth`",
+            )
+    };
+    warnings.map(report).collect()
 }
 
 #[cfg(test)]

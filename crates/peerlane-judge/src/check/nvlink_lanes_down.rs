@@ -2,16 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::view::{Raised, View};
-use super::words::{list, median};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{LinkKind, NodeId, NodeKind, PathClass};
-use peerlane_machine::fact::{Fact, NvlinkPort};
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fact::NvlinkPort;
 use peerlane_read::catalogue::Part;
 
-pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run: Many(run) };
 
 /// So many other GPUs must be joined all to all for one without NVLink to be a fault: three GPUs may be a
 /// bridged pair and a third.
@@ -20,17 +15,20 @@ const FEWEST_OTHERS: usize = 3;
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let ports = active_ports(view);
-    let mut raised = if ports.is_empty() { Vec::new() } else { uneven_ports(view, &ports) };
+    let mut raised = uneven_ports(view, &ports);
     raised.extend(fewer_than_built(view, &ports, &raised));
-    // the same loss seen in the matrix is no second finding
-    let known: Vec<&Subject> = raised.iter().flat_map(|r| &r.finding.subjects).collect();
+    // the same loss in the matrix is not another finding
     let mut lost = outcasts(view, &gpus);
-    lost.retain(|id| !known.contains(&&view.node(*id)));
-    raised.extend(report_outcasts(view, &lost));
+    lost.retain(|id| !is_reported(view, *id, &raised));
+    raised.extend(report_outcasts(view, &gpus, &lost));
     if ports.is_empty() {
         raised.extend(uneven_bricks(view, &gpus, &lost));
     }
     raised
+}
+
+fn is_reported(view: &View, id: NodeId, raised: &[Raised]) -> bool {
+    raised.iter().any(|r| r.finding.subjects.contains(&view.node(id)))
 }
 
 /// GPU → (active, inactive) ports, with where that stands.
@@ -43,19 +41,26 @@ fn active_ports<'a>(view: &View<'a>) -> Ports<'a> {
         let by_address = |a| addresses.get(&a).copied();
         port.address.and_then(by_address).or_else(|| port.gpu.and_then(|n| view.machine.gpu_numbered(n)))
     };
+    let listings = view.facts(|fact| match fact {
+        Fact::Nvlink(ports) => Some(ports),
+        _ => None,
+    });
     let mut ports = Ports::new();
-    for evidence in &view.machine.evidence {
-        let Fact::Nvlink(listed) = &evidence.fact else { continue };
+    for (listed, source) in listings {
         for port in listed.iter().filter(|p| !p.xgmi) {
             let Some(id) = node(port) else { continue };
-            let (active, inactive, origin) = ports.entry(id).or_insert((0, 0, &evidence.origin));
-            if *origin == &evidence.origin {
+            let (active, inactive, origin) = ports.entry(id).or_insert((0, 0, source));
+            if *origin == source {
                 let count = if port.active { active } else { inactive };
                 *count = count.saturating_add(u32::from(port.count));
             }
         }
     }
     ports
+}
+
+fn port_origins<'a>(ports: &Ports<'a>, ids: &[NodeId]) -> Vec<&'a Origin> {
+    ids.iter().filter_map(|id| ports.get(id)).map(|(_, _, origin)| *origin).collect()
 }
 
 /// GPUs with fewer active ports than the best of the same product.
@@ -76,82 +81,69 @@ fn uneven_ports(view: &View, ports: &Ports) -> Vec<Raised> {
             groups.entry((*active, best)).or_default().push(*id);
         }
     }
-    let mut raised = Vec::new();
-    for ((active, most), ids) in groups {
-        let origins = ids.iter().filter_map(|id| ports.get(id)).map(|(_, _, origin)| *origin);
-        raised.push(report_fewer(view, &ids, (active, most), "active NVLinks", view.cite(origins)));
-    }
-    raised
-}
-
-/// GPUs on modules, whose boards wire every link, with some of them inactive; those that have fewer than their peers are
-/// told so already.
-fn fewer_than_built(view: &View, ports: &Ports, told: &[Raised]) -> Vec<Raised> {
-    let mut groups: BTreeMap<(u32, u32, bool), Vec<NodeId>> = BTreeMap::new();
-    for (id, (active, inactive, _)) in ports {
-        let Some((built, generation)) = view.part(*id).and_then(Part::module_nvlinks) else { continue };
-        let known = told.iter().any(|r| r.finding.subjects.contains(&view.node(*id)));
-        // boards for modules of the first generations leave some unwired, though not most
-        let sure = generation >= 3;
-        // none at all: MIG, or a guest without the switches
-        if !known
-            && *active > 0
-            && *inactive > 0
-            && *active < built
-            && active + inactive <= built
-            && (sure || active * 2 > built)
-        {
-            groups.entry((*active, built, sure)).or_default().push(*id);
-        }
-    }
-    let report = |((active, built, sure), ids): ((u32, u32, bool), Vec<NodeId>)| {
-        let origins = ids.iter().filter_map(|id| ports.get(id)).map(|(_, _, origin)| *origin);
-        let mut raised = report_fewer(view, &ids, (active, built), "active NVLinks", view.cite(origins));
-        let finding = &mut raised.finding;
-        finding.certainty = if sure { Certainty::Likely } else { Certainty::Possible };
-        finding.summary = format!("{}: {active} active NVLinks of the {built} that it has", names(view, &ids));
-        finding.expected = format!("{built} active NVLinks, all of which boards for this module use");
-        if !sure {
-            finding.expected.push_str(" as a rule; compare with the other GPUs");
-        }
-        raised
+    let report = |(counts, ids): ((u32, u32), Vec<NodeId>)| {
+        report_fewer(view, &ids, counts, "active NVLinks", port_origins(ports, &ids))
     };
     groups.into_iter().map(report).collect()
 }
 
-fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str, evidence: Vec<String>) -> Raised {
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: "`nvidia-smi nvlink -s`".to_owned(),
-        cost: None,
-        kind: FindingKind::Fault,
-        severity: if now == 0 { Severity::Error } else { Severity::Warning },
-        summary: format!("{}: {now} {what} where the other GPUs have {most}", names(view, ids)),
-        subjects: ids.iter().map(|id| view.node(*id)).collect(),
-        expected: format!("{most} {what}, as its peers have"),
-        measured: format!("{now} {what}"),
-        evidence,
-        fix: fix(),
+/// GPUs on modules, whose boards wire every link, with some of them inactive, unless they are reported already.
+fn fewer_than_built(view: &View, ports: &Ports, reported: &[Raised]) -> Vec<Raised> {
+    let mut groups: BTreeMap<(u32, u32, bool), Vec<NodeId>> = BTreeMap::new();
+    for (id, (active, inactive, _)) in ports {
+        let Some((built, generation)) = view.part(*id).and_then(Part::module_nvlinks) else { continue };
+        // boards for modules of the first generations leave some unwired, though not most
+        let sure = generation >= 3;
+        // none at all: MIG, or a guest without the switches
+        let some_down = *active > 0 && *inactive > 0 && *active < built && active + inactive <= built;
+        if some_down && (sure || active * 2 > built) && !is_reported(view, *id, reported) {
+            groups.entry((*active, built, sure)).or_default().push(*id);
+        }
+    }
+    let report = |((active, built, sure), ids): ((u32, u32, bool), Vec<NodeId>)| {
+        let usually = if sure { "" } else { " as a rule; compare with the other GPUs" };
+        fewer(view, &ids, (active, built), if sure { Likely } else { Possible })
+            .summary(format!("{}: {active} of {built} NVLinks are active", names(view, &ids)))
+            .expected(format!("{built} active NVLinks, all of which boards for this module use{usually}"))
+            .measured(format!("{active} active NVLinks"))
+            .evidence(view.cite(port_origins(ports, &ids)))
     };
-    Raised::new(finding, 1.0 - f64::from(now) / f64::from(most.max(1)))
+    groups.into_iter().map(report).collect()
+}
+
+/// What findings on GPUs with fewer links share.
+fn fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), certainty: Certainty) -> Raised {
+    RULE.raise(Fault, if now == 0 { Error } else { Warning }, certainty)
+        .fix(
+            "Run `nvidia-smi nvlink -s` and `-e`, and look for Xid 74 in the kernel log. Reset the GPU (`nvidia-smi -r`), or \
+             restart the machine and the fabric manager. If links stay down, reseat the bridge or module, then have it \
+             serviced.",
+        )
+        .confirm("`nvidia-smi nvlink -s`")
+        .about_nodes(view.names_of(ids))
+        .losing(1.0 - f64::from(now) / f64::from(most.max(1)))
+}
+
+fn report_fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), what: &str, origins: Vec<&Origin>) -> Raised {
+    fewer(view, ids, (now, most), Certain)
+        .summary(format!("{}: {now} {what}, but the other GPUs have {most}", names(view, ids)))
+        .expected(format!("{most} {what}, as its peers have"))
+        .measured(format!("{now} {what}"))
+        .evidence(view.cite(origins))
 }
 
 fn names(view: &View, ids: &[NodeId]) -> String {
-    list(&ids.iter().map(|id| view.name(*id)).collect::<Vec<_>>())
+    list(&view.names_of(ids))
 }
 
-fn fix() -> String {
-    "See `nvidia-smi nvlink -s` and `-e` and the kernel log for Xid 74; reset the GPU (`nvidia-smi -r`) or restart the \
-     machine and the fabric manager. If links stay down, reseat the bridge or module: it is a case for service."
-        .to_owned()
+fn is_nvlinked(view: &View, a: NodeId, b: NodeId) -> bool {
+    view.class(a, b).is_some_and(PathClass::is_nvlink)
 }
 
 /// GPUs without NVLink to any other, although all the others are joined to each other. Silent where any
 /// class between GPUs is unknown.
 fn outcasts(view: &View, gpus: &[NodeId]) -> Vec<NodeId> {
-    let nvlinked = |a: NodeId, b: NodeId| view.class(a, b).is_some_and(PathClass::is_nvlink);
-    let degree = |a: NodeId| gpus.iter().filter(|b| **b != a && nvlinked(a, **b)).count();
+    let degree = |a: NodeId| gpus.iter().filter(|b| **b != a && is_nvlinked(view, a, **b)).count();
     let degrees: Vec<usize> = gpus.iter().map(|id| degree(*id)).collect();
     let (lost, others): (Vec<_>, Vec<_>) = gpus.iter().zip(&degrees).partition(|(_, degree)| **degree == 0);
     let all_known = || view.gpu_pairs().iter().all(|(a, b)| view.class(*a, *b).is_some());
@@ -165,28 +157,16 @@ fn outcasts(view: &View, gpus: &[NodeId]) -> Vec<NodeId> {
     lost.into_iter().map(|(id, _)| *id).filter(|id| product(*id) == usual).collect()
 }
 
-fn report_outcasts(view: &View, lost: &[NodeId]) -> Option<Raised> {
-    if lost.is_empty() {
-        return None;
-    }
-
-    let class = |a: NodeId| view.of_kind(NodeKind::Gpu).into_iter().find(|b| *b != a).and_then(|b| view.class(a, b));
-    let now = lost.first().and_then(|id| class(*id)).map_or("another way".to_owned(), |c| c.to_string());
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: "`nvidia-smi nvlink -s`".to_owned(),
-        cost: None,
-        kind: FindingKind::Fault,
-        severity: Severity::Error,
-        summary: format!("{} lost its NVLinks: all other GPUs are joined by NVLink", names(view, lost)),
-        subjects: lost.iter().map(|id| view.node(*id)).collect(),
-        expected: "NVLink between all GPUs".to_owned(),
-        measured: format!("{now} to the other GPUs"),
-        evidence: view.cite(view.class_origins(lost)),
-        fix: fix(),
-    };
-    Some(Raised::new(finding, 1.0))
+fn report_outcasts(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Option<Raised> {
+    let first = *lost.first()?;
+    let class = gpus.iter().find(|id| **id != first).and_then(|other| view.class(first, *other));
+    let now = class.map_or("another path".to_owned(), |c| c.to_string());
+    let raised = fewer(view, lost, (0, 1), Certain)
+        .summary(format!("{} lost its NVLinks: all other GPUs are joined by NVLink", names(view, lost)))
+        .expected("NVLink between all GPUs")
+        .measured(format!("{now} to the other GPUs"))
+        .evidence(view.cite(view.class_origins(lost)));
+    Some(raised)
 }
 
 /// GPUs with fewer bricks in the fabric than is usual among those joined all to all.
@@ -197,9 +177,9 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
         own.map(LinkKind::nvlinks).sum()
     };
     let joined: Vec<NodeId> = gpus.iter().copied().filter(|id| !lost.contains(id)).collect();
-    let nvlinked = |a: NodeId, b: NodeId| view.class(a, b).is_some_and(PathClass::is_nvlink);
+    let is_lost = |a: &NodeId, b: &NodeId| lost.contains(a) || lost.contains(b);
     let all_to_all = joined.len() > FEWEST_OTHERS
-        && view.gpu_pairs().iter().all(|(a, b)| lost.contains(a) || lost.contains(b) || nvlinked(*a, *b));
+        && view.gpu_pairs().iter().all(|(a, b)| is_lost(a, b) || is_nvlinked(view, *a, *b));
     if !all_to_all {
         return Vec::new();
     }
@@ -208,10 +188,10 @@ fn uneven_bricks(view: &View, gpus: &[NodeId], lost: &[NodeId]) -> Vec<Raised> {
     for id in joined.into_iter().filter(|id| f64::from(bricks(*id)) < usual) {
         groups.entry(bricks(id)).or_default().push(id);
     }
-    groups
-        .into_iter()
-        .map(|(now, ids)| report_fewer(view, &ids, (now, usual as u32), "NVLinks", view.cite(view.class_origins(&ids))))
-        .collect()
+    let report = |(now, ids): (u32, Vec<NodeId>)| {
+        report_fewer(view, &ids, (now, usual as u32), "NVLinks", view.class_origins(&ids))
+    };
+    groups.into_iter().map(report).collect()
 }
 
 #[cfg(test)]
@@ -240,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_gpu_off_the_nvswitch_is_an_error_and_fewer_bricks_a_warning() {
-        assert_eq!(short(&joined(&[18, 18, 0, 18])), [(Severity::Error, "GPU2".to_owned())]);
-        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Severity::Warning, "GPU2".to_owned())]);
+        assert_eq!(short(&joined(&[18, 18, 0, 18])), [(Error, "GPU2".to_owned())]);
+        assert_eq!(short(&joined(&[18, 18, 17, 18])), [(Warning, "GPU2".to_owned())]);
     }
 
     #[test]
@@ -271,7 +251,7 @@ mod tests {
     fn listed_ports_are_compared_among_peers() {
         let mut machine = switched(3);
         listed(&mut machine, &[4, 3, 4]);
-        assert_eq!(short(&machine), [(Severity::Warning, "GPU1".to_owned())]);
+        assert_eq!(short(&machine), [(Warning, "GPU1".to_owned())]);
         let mut unbridged = switched(2);
         listed(&mut unbridged, &[0, 0]);
         assert!(short(&unbridged).is_empty(), "cards without a bridge");
@@ -290,9 +270,9 @@ mod tests {
             let raised = see_with(&machine, Parts::embedded(), |view| run(view));
             raised.into_iter().map(|r| r.finding.certainty).collect::<Vec<_>>()
         };
-        assert_eq!(found("v100-sxm2", 4), [Certainty::Possible]);
+        assert_eq!(found("v100-sxm2", 4), [Possible]);
         assert_eq!(found("v100-sxm2", 2), [], "a board for two");
-        assert_eq!(found("a100-sxm4", 11), [Certainty::Likely]);
+        assert_eq!(found("a100-sxm4", 11), [Likely]);
         assert_eq!((found("a100-sxm4", 12), found("h100-nvl", 12)), (vec![], vec![]));
     }
 }

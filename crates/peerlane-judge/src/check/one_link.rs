@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_uplink_is_told_from_the_other_by_what_the_host_gets() {
+    fn host_copies_distinguish_the_two_uplinks() {
         let (links, left) = blamed(&|a, b| [a, b].contains(&"switch0") && [a, b].contains(&"rc0"));
         assert_eq!((links, left), (vec![("rc0".to_owned(), "switch0".to_owned(), false)], 0));
     }

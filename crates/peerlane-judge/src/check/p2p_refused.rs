@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::nccl;
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::fact::{Fact, P2pStatus};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fact::P2pStatus;
 use peerlane_model::model::NoPeerAccess;
 use peerlane_read::evidence::tool;
 
-pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "p2p-refused", breaks: true, run: Many(run) };
 
 /// The status words of `nvidia-smi topo -p2p`, in the order of its legend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,127 +45,110 @@ impl Refusal {
     fn fix(self, should_work: bool, product: bool, amd: bool) -> &'static str {
         match self {
             _ if amd => {
-                "amdgpu gives access over PCIe only where the whole memory stands in BAR 0 (Resizable BAR, Above 4G Decoding), the \
-                 kernel is built with CONFIG_HSA_AMD_P2P, and the root complex is one that is known to pass it; an IOMMU that \
-                 translates and ACS are in the way. Until then data is staged in host memory."
+                "Enable Resizable BAR and Above 4G Decoding, so that BAR 0 exposes all GPU memory; build the kernel with \
+                 CONFIG_HSA_AMD_P2P; turn off ACS and IOMMU translation. amdgpu then grants access over PCIe if it knows that \
+                 the root complex forwards it. Until then, data is staged in host memory."
             }
             _ if product && self != Self::Disabled => {
-                "NVIDIA's driver offers no peer-to-peer access over PCIe to GeForce cards of this generation: plan with copies \
-                 through host memory, which NCCL does by itself, or use GPUs that support peer-to-peer."
+                "Plan with copies through host memory, which NCCL uses automatically, or use GPUs that support peer-to-peer. \
+                 NVIDIA's driver does not support peer access over PCIe on GeForce cards of this generation."
             }
             Self::Disabled => {
-                "Remove the registry key (NVreg_RegistryDwords) that turns peer-to-peer off and reload the driver."
+                "Remove the registry key (NVreg_RegistryDwords) that disables peer-to-peer, and reload the driver."
             }
             Self::Gpu => {
-                "No setting helps with this product and driver: plan with copies through host memory, or use GPUs that \
-                 support peer-to-peer."
+                "Plan with copies through host memory, or use GPUs that support peer-to-peer: no setting helps with this \
+                 product and driver."
             }
             _ if should_work => {
-                "Turn off MIG, confidential computing and the IOMMU's translation (`iommu=pt`), clear ACS redirect on the \
-                 switch, and for NVLink see that the fabric manager runs; then look again with `nvidia-smi topo -p2p r`."
+                "Turn off MIG, confidential computing and IOMMU translation (`iommu=pt`), clear ACS redirect on the switch, \
+                 and for NVLink check that the fabric manager runs. Then check `nvidia-smi topo -p2p r` again."
             }
             _ => {
-                "Put GPUs that talk to each other under one switch or socket; elsewhere data is staged in host memory, \
-                 which NCCL does by itself."
+                "Put GPUs that communicate below one switch or on one socket. Elsewhere data is staged in host memory, which \
+                 NCCL does automatically."
             }
         }
     }
 }
 
-/// What to do where NCCL's log alone says that the driver refuses, and not why.
-const ASK_THE_DRIVER: &str = "`nvidia-smi topo -p2p r` says why. GeForce cards since Ampere have no access over PCIe (GNS); CNS is the \
-                              chipset's or the virtual machine's; TNS the way between them. MIG and confidential computing refuse it \
-                              too. NCCL copies through host memory meanwhile.";
+/// What to do where NCCL's log alone reports that the driver refuses, and not why.
+const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GeForce cards since Ampere have no access over \
+                              PCIe (GNS); CNS is the chipset or the virtual machine; TNS is the path. MIG and confidential \
+                              computing refuse access too. NCCL copies through host memory meanwhile.";
 
-/// Whether no program but NCCL tells of peer access.
+/// Names by which products of AMD are known.
+const AMD: [&str; 5] = ["Radeon", "Instinct", "AMD", "Vega", "Navi"];
+
+/// Whether only NCCL reports peer access.
 fn only_nccl(view: &View) -> bool {
-    let mut tools = view.machine.evidence.iter().filter(|e| matches!(e.fact, Fact::P2p(_))).map(|e| e.origin.tool);
-    let first = tools.next();
-    first.is_some() && first.into_iter().chain(tools).all(|tool| tool == tool::NCCL_LOG)
+    let tools = view.facts(|fact| matches!(fact, Fact::P2p(_)).then_some(()));
+    distinct(tools.map(|(_, origin)| origin.tool)) == [tool::NCCL_LOG]
 }
 
-/// A pair with its class.
-type Pair = (NodeId, NodeId, Option<PathClass>);
-
 fn run(view: &View) -> Vec<Raised> {
-    let mut groups: BTreeMap<(bool, Refusal), Vec<Pair>> = BTreeMap::new();
-    // NCCL tells pairs of NVLink apart, and stops there
+    let mut groups: BTreeMap<(bool, Refusal), Vec<(NodeId, NodeId)>> = BTreeMap::new();
+    // NCCL's warning about NVLink pairs does not name them
     let warned = |w: &String| w.contains("disabled between NVLINK connected");
     let nvlinked = nccl::logs(view).iter().any(|(log, _)| log.warnings.iter().any(warned));
     for (a, b) in view.gpu_pairs() {
         let status = |a, b| view.machine.p2p.get(&(a, b)).copied().and_then(Refusal::of);
         let Some(refusal) = status(a, b).or_else(|| status(b, a)) else { continue };
-        let class = view.class(a, b);
-        let near = class.map_or(nvlinked, |c| c <= PathClass::Pxb);
-        groups.entry((near, refusal)).or_default().push((a, b, class));
+        let near = view.class(a, b).map_or(nvlinked, |class| class <= PathClass::Pxb);
+        groups.entry((near, refusal)).or_default().push((a, b));
     }
-    let evidence = view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access()));
-    groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs, &evidence)).collect()
+    groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs)).collect()
 }
 
-/// Why the pairs have none, by the model's conclusion, where it is one for all and says more than the source.
-fn conclusion(view: &View, ends: &[(NodeId, NodeId)]) -> Option<NoPeerAccess> {
-    let (a, b) = ends.first()?;
+/// Why the pairs have none, by the model's conclusion, where it is the same for all and more than the source states.
+fn conclusion(view: &View, pairs: &[(NodeId, NodeId)]) -> Option<NoPeerAccess> {
+    let (a, b) = pairs.first()?;
     let why = view.model.no_peer_access(*a, *b)?;
-    let same = ends.iter().all(|(a, b)| view.model.no_peer_access(*a, *b) == Some(why));
+    let same = pairs.iter().all(|(a, b)| view.model.no_peer_access(*a, *b) == Some(why));
     (same && !matches!(why, NoPeerAccess::NoPath | NoPeerAccess::Stated(_))).then_some(why)
 }
 
-fn report(view: &View, near: bool, refusal: Refusal, pairs: &[Pair], evidence: &[String]) -> Raised {
-    let subjects: Vec<Subject> = pairs.iter().map(|(a, b, _)| view.pair(*a, *b)).collect();
-    let ends: Vec<(NodeId, NodeId)> = pairs.iter().map(|(a, b, _)| (*a, *b)).collect();
-    let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(_, _, class)| *class).collect();
+fn report(view: &View, near: bool, refusal: Refusal, pairs: &[(NodeId, NodeId)]) -> Raised {
+    let mut classes: Vec<PathClass> = pairs.iter().filter_map(|(a, b)| view.class(*a, *b)).collect();
     classes.sort_unstable();
     classes.dedup();
     let classes: Vec<String> = classes.iter().map(|c| format!("{c}, {}", c.meaning())).collect();
     let on = if classes.is_empty() { String::new() } else { format!(" ({})", classes.join("; ")) };
     let is_amd = |id: &NodeId| {
         let product = view.fabric().node(*id).product.as_deref().unwrap_or_default();
-        ["Radeon", "Instinct", "AMD", "Vega", "Navi"].iter().any(|name| product.contains(name))
+        AMD.iter().any(|name| product.contains(name))
     };
-    let amd = ends.iter().all(|(a, b)| is_amd(a) && is_amd(b));
-    let product = ends.iter().all(|(a, b)| !view.model.offers_peer_access(*a) || !view.model.offers_peer_access(*b));
-    // what a product cannot do is its design, wherever it is plugged in
-    let kind = match (near, refusal) {
-        (_, Refusal::Disabled) => FindingKind::Fault,
-        (true, r) if r != Refusal::Gpu && !product => FindingKind::Fault,
-        _ => FindingKind::Design,
+    let amd = pairs.iter().all(|(a, b)| is_amd(a) && is_amd(b));
+    let product = pairs.iter().all(|(a, b)| !view.model.offers_peer_access(*a) || !view.model.offers_peer_access(*b));
+    let should_work = near && !product;
+    // a product that does not support it is a matter of design, wherever it is plugged in
+    let fault = refusal == Refusal::Disabled || (should_work && refusal != Refusal::Gpu);
+    // a description states only that there is none; the status words are those of programs
+    let measured = match refusal {
+        Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states",
+        Refusal::Unsupported if amd => "no access from one to the other",
+        Refusal::Unsupported if only_nccl(view) => {
+            "\"P2P is disabled between connected GPUs\": the driver gave NCCL no peer access"
+        }
+        Refusal::Unsupported => "no peer access (NS: not supported)",
+        _ => refusal.meaning(),
     };
-    let because = |measured: String| match conclusion(view, &ends) {
-        Some(why) => format!("{measured}; {why}"),
-        None => measured,
-    };
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty: Certainty::Certain,
-        confirm: if amd { "`rocm-smi --showtopoaccess`; `dmesg | grep -i p2p`" } else { "`nvidia-smi topo -p2p r`" }
-            .to_owned(),
-        cost: None,
-        kind,
-        severity: if near && !product { Severity::Error } else { Severity::Warning },
-        summary: format!("Peer-to-peer access is refused between {}{on}", words::pairs(&view.names(&ends))),
-        subjects,
-        expected: if near && !product {
-            "peer-to-peer works below one switch and over NVLink".to_owned()
+    let because = conclusion(view, pairs).map_or(String::new(), |why| format!("; {why}"));
+    RULE.raise(if fault { Fault } else { Design }, if should_work { Error } else { Warning }, Certain)
+        .summary(format!(
+            "Peer-to-peer access is refused between {}{on}",
+            words::pairs(&view.names(pairs.iter().copied()))
+        ))
+        .expected(if should_work {
+            "peer-to-peer access, which works below one switch and over NVLink"
         } else {
-            "peer-to-peer, where GPUs are to exchange data directly".to_owned()
-        },
-        // a description says no and no more; the status words are those of programs
-        measured: because(match refusal {
-            Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states".to_owned(),
-            Refusal::Unsupported if amd => "no access from one to the other".to_owned(),
-            Refusal::Unsupported if only_nccl(view) => {
-                "\"P2P is disabled between connected GPUs\": NCCL asked the driver, which gives no peer access"
-                    .to_owned()
-            }
-            Refusal::Unsupported => "no peer access (NS: not supported)".to_owned(),
-            _ => refusal.meaning().to_owned(),
-        }),
-        evidence: evidence.to_vec(),
-        fix: if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.fix(near, product, amd) }
-            .to_owned(),
-    };
-    Raised::new(finding, 0.0)
+            "peer-to-peer access, where GPUs exchange data directly"
+        })
+        .measured(format!("{measured}{because}"))
+        .evidence(view.cite(view.peer_access().map(|(_, origin)| origin)))
+        .fix(if only_nccl(view) && !product && !near { ASK_THE_DRIVER } else { refusal.fix(near, product, amd) })
+        .confirm(if amd { "`rocm-smi --showtopoaccess`; `dmesg | grep -i p2p`" } else { "`nvidia-smi topo -p2p r`" })
+        .about(pairs.iter().map(|(a, b)| view.pair(*a, *b)).collect())
 }
 
 #[cfg(test)]
@@ -189,11 +169,11 @@ mod tests {
         let mut machine = switched(3);
         refuse(&mut machine, "GPU2", "GPU0", P2pStatus::NotSupported);
         let found = findings(&machine, run);
-        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Fault, Severity::Error));
+        assert_eq!((found[0].kind, found[0].severity), (Fault, Error));
         assert_eq!(found[0].subjects, ["GPU0-GPU2"]);
         refuse(&mut machine, "GPU2", "GPU0", P2pStatus::GpuNotSupported);
         let found = findings(&machine, run);
-        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Error));
+        assert_eq!((found[0].kind, found[0].severity), (Design, Error));
     }
 
     #[test]
@@ -212,9 +192,9 @@ mod tests {
             assert_eq!(found.fix.contains("GeForce"), same, "{found:?}");
             (found.kind, same)
         };
-        assert_eq!(found("NVIDIA GeForce RTX 4090"), (FindingKind::Design, true));
-        assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (FindingKind::Fault, false));
-        assert_eq!(found("NVIDIA RTX A6000"), (FindingKind::Fault, false));
+        assert_eq!(found("NVIDIA GeForce RTX 4090"), (Design, true));
+        assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), (Fault, false));
+        assert_eq!(found("NVIDIA RTX A6000"), (Fault, false));
     }
 
     #[test]
@@ -230,8 +210,8 @@ mod tests {
             refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
             see_with(&machine, Parts::embedded(), |view| run(view).remove(0).finding.kind)
         };
-        assert_eq!(kind("rtx-2080-ti", "NVIDIA GeForce RTX 2080 Ti"), FindingKind::Design);
-        assert_eq!(kind("gtx-1080-ti", "NVIDIA GeForce GTX 1080 Ti"), FindingKind::Fault);
+        assert_eq!(kind("rtx-2080-ti", "NVIDIA GeForce RTX 2080 Ti"), Design);
+        assert_eq!(kind("gtx-1080-ti", "NVIDIA GeForce GTX 1080 Ti"), Fault);
     }
 
     #[test]
@@ -252,7 +232,7 @@ mod tests {
         }
         let found = findings(&machine, run);
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].kind, found[0].severity), (FindingKind::Design, Severity::Warning));
+        assert_eq!((found[0].kind, found[0].severity), (Design, Warning));
         assert_eq!(found[0].subjects.len(), 4);
     }
 
@@ -272,14 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn nccls_word_is_quoted_as_nccls() {
+    fn a_refusal_from_nccls_log_is_quoted_as_such() {
         let mut machine = captured(boxes(&[2], false));
         refuse(&mut machine, "GPU0", "GPU1", P2pStatus::NotSupported);
         let matrix =
             P2pMatrix { capability: P2pCapability::Access, rows: Vec::new(), cols: Vec::new(), cells: Vec::new() };
         state(&mut machine, tool::NCCL_LOG, Fact::P2p(matrix.clone()));
         let found = findings(&machine, run);
-        assert!(found[0].measured.contains("NCCL asked") && found[0].fix.contains("says why"), "{found:?}");
+        assert!(
+            found[0].measured.contains("gave NCCL no peer access") && found[0].fix.contains("find the reason"),
+            "{found:?}"
+        );
         state(&mut machine, "nvidia-smi topo -p2p", Fact::P2p(matrix));
         assert!(findings(&machine, run)[0].measured.contains("NS: not supported"));
     }

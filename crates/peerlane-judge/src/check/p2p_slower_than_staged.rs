@@ -1,19 +1,13 @@
 //! Pairs that are slower with peer-to-peer access than through host memory, and machines on which
 //! peer-to-peer access changes nothing.
 
-use super::confirm;
 use super::culprit::blame;
-use super::view::{Cell, End, Raised, View};
-use super::words::{self, median, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, PathClass};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::{Direction, Matrix, Operation};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::matrix::Operation;
 
-pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run: Many(run) };
 
-/// With P2P on, less than this share of the staged rate is slower and no noise.
+/// With P2P on, less than this share of the staged rate is slower and not noise.
 const SLOWER: f64 = 0.95;
 
 /// Rates this close are the same.
@@ -22,17 +16,17 @@ const SAME: f64 = 0.05;
 /// Latencies this close are the same; a direct access takes about half of a staged one.
 const SAME_LATENCY: f64 = 0.15;
 
-/// The direct way must be expected to be this much faster for equal rates to mean anything: a link that
-/// both ways share makes them equal without a fault.
+/// The direct path must be expected to be this much faster for equal rates to mean anything: a link that
+/// both paths share makes them equal without a fault.
 const WORTH: f64 = 1.15;
 
-/// A fault only below this share of what the model expects of the two ways: staged rates of sound machines scatter.
+/// A fault only below this share of what the model expects of the two paths: staged rates of sound machines scatter.
 const FAULTY: f64 = 0.75;
 
-/// From this share of the staged rate on it is good to know and no more.
+/// From this share of the staged rate on it is only good to know.
 const LITTLE: f64 = 0.85;
 
-/// Where no copies with P2P off stand beside: a direct rate below this share of the slower host copy of the two is slower
+/// Where there are no copies with P2P off: a direct rate below this share of the slower host copy of the two is slower
 /// than staging, which takes two such copies and overlaps them.
 const FAR_SLOWER: f64 = 0.25;
 
@@ -43,7 +37,7 @@ struct Compared<'m> {
     cell: Cell,
     direct: f64,
     staged: f64,
-    /// What the model expects of the one as a share of the other, where it can say.
+    /// What the model expects of the one as a share of the other, where it expects both.
     expected: Option<f64>,
 }
 
@@ -61,57 +55,51 @@ impl Compared<'_> {
     /// Slower than anything sound would be: pairs that share a switch or NVLink, and far below the model.
     fn is_fault(&self, view: &View) -> bool {
         let near = self.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
-        // without P2P on or off in a source that says how sure it is, any slowness of near pairs counts
+        // in a source that does not report its spread, any slowness of near pairs counts
         let limit = if self.on.spread.is_empty() { SLOWER.min(self.expected.unwrap_or(1.0)) } else { FAULTY };
         near && self.share() < limit * self.expected.unwrap_or(1.0).min(1.0)
     }
 }
 
 fn run(view: &View) -> Vec<Raised> {
-    let mut raised = Vec::new();
     let mut all: Vec<Compared> = Vec::new();
-    let mut effectless = false;
-    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+    let mut effectless: Option<Raised> = None;
+    for (at, on) in with_p2p(view) {
         let Some((off_at, off)) = counterpart(view, on) else { continue };
-        let compared: Vec<(Cell, f64, f64)> = view
-            .gpu_cells(&on.matrix)
-            .into_iter()
+        let compared = view.gpu_cells(&on.matrix).into_iter().filter_map(|cell| {
+            let staged = staged(on, off, &cell).filter(|rate| *rate > 0.0)?;
+            let expected = view.expected_gb(at, &cell).zip(view.expected_gb(off_at, &cell)).map(|(on, off)| on / off);
             // refused pairs are staged in both tables
-            .filter(|cell| cell.nodes().is_none_or(|(a, b)| view.p2p_works(a, b) != Some(false)))
-            .filter_map(|cell| {
-                let staged = staged(on, off, &cell).filter(|rate| *rate > 0.0)?;
-                Some((cell, cell.rate.gb(), staged))
-            })
-            .collect();
-        if !effectless {
-            let found = no_effect(view, (at, on), (off_at, off), &compared);
-            effectless = found.is_some();
-            raised.extend(found);
-        }
-        all.extend(compared.into_iter().map(|(cell, direct, staged)| {
-            let rate = |at| view.expected_rate(at, &cell).map(|r| r.gb());
-            let expected = rate(at).zip(rate(off_at)).map(|(on, off)| on / off);
-            Compared { on, off, cell, direct, staged, expected }
-        }));
+            let refused = cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(false));
+            (!refused).then(|| Compared { on, off, cell, direct: cell.rate.gb(), staged, expected })
+        });
+        let compared: Vec<Compared> = compared.collect();
+        effectless = effectless.or_else(|| no_effect(view, on, off, &compared));
+        all.extend(compared);
     }
     let slower: Vec<bool> = all.iter().map(|c| c.share() < SLOWER && !c.is_unsure()).collect();
     let faulty: Vec<bool> = all.iter().zip(&slower).map(|(c, slow)| *slow && c.is_fault(view)).collect();
     let cells: Vec<Cell> = all.iter().map(|c| c.cell).collect();
+    let mut raised: Vec<Raised> = effectless.into_iter().collect();
     for group in blame(&cells, &faulty) {
         let members: Vec<&Compared> = group.cells.iter().filter_map(|i| all.get(*i)).collect();
-        raised.extend(report_slower(view, FindingKind::Fault, group.culprit.map(|(end, _)| end), &members));
+        raised.extend(report_slower(view, Fault, group.culprit.map(|(end, _)| end), &members));
     }
     let sound = all.iter().zip(slower.iter().zip(&faulty)).filter(|(_, (slow, fault))| **slow && !**fault);
-    raised.extend(report_slower(view, FindingKind::Design, None, &sound.map(|(c, _)| c).collect::<Vec<_>>()));
+    raised.extend(report_slower(view, Design, None, &sound.map(|(c, _)| c).collect::<Vec<_>>()));
     raised.extend(far_below_the_host(view));
     raised
 }
 
+fn with_p2p<'a>(view: &View<'a>) -> impl Iterator<Item = (usize, &'a SourcedMatrix)> + use<'a> {
+    view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true))
+}
+
 /// Pairs whose direct copies are far slower than what both GPUs do with the host, in a source that has no copies with P2P
-/// off to compare them with; only where the model expects nothing, since slow-path judges the others.
+/// off to compare them with; only where the model expects nothing, since slow-path checks the others.
 fn far_below_the_host(view: &View) -> Option<Raised> {
     let mut found: Vec<(&SourcedMatrix, Cell, f64)> = Vec::new();
-    for (at, on) in view.bandwidths().filter(|(_, o)| o.matrix.p2p == Some(true)) {
+    for (at, on) in with_p2p(view) {
         if counterpart(view, on).is_some() || on.matrix.direction != Some(Direction::Unidirectional) {
             continue;
         }
@@ -119,39 +107,36 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
             let Some((a, b)) = cell.nodes() else { continue };
             let (source, target) = if on.matrix.op == Some(Operation::Read) { (b, a) } else { (a, b) };
             let host = [host_rate(view, on, source, false), host_rate(view, on, target, true)];
-            let least = host.into_iter().flatten().min_by(f64::total_cmp);
+            let least = lowest(host.into_iter().flatten(), |rate| *rate);
             let Some(least) = least.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
             if cell.rate.gb() < FAR_SLOWER * least {
                 found.push((on, cell, least));
             }
         }
     }
-    let (on, worst, least) = found.iter().min_by(|a, b| (a.1.rate.gb() / a.2).total_cmp(&(b.1.rate.gb() / b.2)))?;
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (a, b) in found.iter().filter_map(|(_, cell, _)| cell.nodes()) {
-        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
-        if !pairs.contains(&pair) && !pairs.contains(&(pair.1.clone(), pair.0.clone())) {
-            pairs.push(pair);
-        }
-    }
+    let (on, worst, least) = lowest(&found, |(_, cell, least)| cell.rate.gb() / least)?;
+    let pairs = view.names(found.iter().filter_map(|(_, cell, _)| cell.nodes()));
     let subjects = Subject::pairs_of(&pairs);
-    let finding = Finding {
-        summary: format!(
-            "Peer-to-peer between {} is far slower than copies through host memory would be: {} where the host gets {least:.2} GB/s",
+    let raised = RULE
+        .raise(Fault, Warning, Likely)
+        .summary(format!(
+            "Peer-to-peer between {} is far slower than copies through host memory: {} compared with {least:.2} GB/s to or \
+             from the host",
             words::pairs(&pairs),
             worst.rate
-        ),
-        expected: format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"),
-        measured: format!("{} {} ({})", view.arrow(&on.matrix, worst), worst.rate, on.matrix.describe()),
-        evidence: view.cite_matrix(on),
-        fix: "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt`, clear ACS \
-               redirection; until then turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1)."
-            .to_owned(),
-        confirm: confirm::pairs("pairs,staged", &subjects),
-        cost: Cost::of_rate(*least, worst.rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, subjects)
-    };
-    Some(Raised::new(finding, 1.0 - worst.rate.gb() / least))
+        ))
+        .expected(format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"))
+        .measured(view.quote(on, worst))
+        .evidence(view.cite_matrix(on))
+        .fix(
+            "Boot with `iommu=pt` and clear ACS redirection: an IOMMU that translates every access slows peer traffic this \
+             much. Until then, turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1).",
+        )
+        .confirm(confirm::pairs("pairs,staged", &subjects))
+        .cost(Cost::of_rate(*least, worst.rate.gb()))
+        .about(subjects)
+        .losing(1.0 - worst.rate.gb() / least);
+    Some(raised)
 }
 
 /// What a GPU's copies into it or out of it reach with the host, in the same source; the median, in GB/s.
@@ -159,24 +144,20 @@ fn host_rate(view: &View, like: &SourcedMatrix, gpu: NodeId, into: bool) -> Opti
     let same = view.bandwidths().filter(|(_, o)| {
         o.origin.source == like.origin.source && o.matrix.direction == Some(Direction::Unidirectional)
     });
-    let rates = same.flat_map(|(_, o)| view.cells(&o.matrix)).filter_map(|cell| match (cell.from, cell.to, into) {
-        (End::Host, End::Node(id), true) | (End::Node(id), End::Host, false) if id == gpu => Some(cell.rate.gb()),
-        _ => None,
-    });
-    median(rates)
+    let cells = same.flat_map(|(_, o)| view.cells(&o.matrix));
+    median(cells.filter(|cell| cell.with_host() == Some((gpu, into))).map(|cell| cell.rate.gb()))
 }
 
 /// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.
 fn counterpart<'a>(view: &View<'a>, on: &SourcedMatrix) -> Option<(usize, &'a SourcedMatrix)> {
     let line = |o: &SourcedMatrix| o.origin.lines.map_or(0, |(first, _)| first);
-    let all = view.bandwidths();
-    all.filter(|(_, off)| {
+    let same = view.bandwidths().filter(|(_, off)| {
         let (m, n) = (&on.matrix, &off.matrix);
         n.p2p == Some(false)
             && (m.direction, m.engine, m.unit) == (n.direction, n.engine, n.unit)
             && on.origin.source == off.origin.source
-    })
-    .min_by_key(|(_, off)| line(on).abs_diff(line(off)))
+    });
+    same.min_by_key(|(_, off)| line(on).abs_diff(line(off)))
 }
 
 /// The staged rate of the same pair, in GB/s.
@@ -192,74 +173,57 @@ fn staged(on: &SourcedMatrix, off: &SourcedMatrix, cell: &Cell) -> Option<f64> {
 }
 
 fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: &[&Compared]) -> Option<Raised> {
-    let worst = members.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (a, b) in members.iter().filter_map(|c| c.cell.nodes()) {
-        // a pair is one, whichever way
-        let (a, b) = if a.index() <= b.index() { (a, b) } else { (b, a) };
-        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
-        if !pairs.contains(&pair) {
-            pairs.push(pair);
-        }
-    }
+    let worst = lowest(members, |c| c.share())?;
+    let pairs = view.names(members.iter().filter_map(|c| c.cell.nodes()));
     let classes_known = members.iter().all(|c| c.cell.nodes().is_some_and(|(a, b)| view.class(a, b).is_some()));
     let (shown, subjects) = match culprit {
         Some(End::Node(id)) => (format!("{} transfers of {}", members.len(), view.name(id)), vec![view.node(id)]),
         _ => (format!("transfers between {}", words::pairs(&pairs)), Subject::pairs_of(&pairs)),
     };
-    let fault = kind == FindingKind::Fault;
-    let finding = Finding {
-        summary: format!("Peer-to-peer is slower than copies through host memory on {shown}"),
-        expected: format!("at least the staged rate: {} {:.2} GB/s", view.arrow(&worst.on.matrix, &worst.cell), worst.staged),
-        measured: format!(
+    let fault = kind == Fault;
+    let fix = if fault {
+        "Check ACS and the IOMMU on the path (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
+    } else if classes_known {
+        "Turn P2P off for these pairs (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency: the root complex splits \
+         traffic between its ports into small packets. An IOMMU that translates has the same effect: boot with `iommu=pt`."
+    } else {
+        "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) if large copies matter more than latency. Turn ACS redirection and \
+         IOMMU translation off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i iommu`) and measure again. If the \
+         pairs are still slow, a root complex splits packets between its ports, which cannot be fixed. On GeForce cards, \
+         check whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
+    };
+    let confirm = confirm::pairs("staged,pairs", &subjects);
+    let severity = if fault || worst.share() < LITTLE { Warning } else { Info };
+    // which of several causes it is depends on the path
+    let raised = RULE
+        .raise(kind, severity, if classes_known { Likely } else { Possible })
+        .summary(format!("Peer-to-peer is slower than copies through host memory on {shown}"))
+        .expected(format!(
+            "at least the staged rate: {} {:.2} GB/s",
+            view.arrow(&worst.on.matrix, &worst.cell),
+            worst.staged
+        ))
+        .measured(format!(
             "{:.2} GB/s with P2P on, {} of that ({})",
             worst.direct,
             percent(worst.share()),
             worst.on.matrix.describe()
-        ),
-        evidence: view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])),
-        fix: if fault {
-            "Check ACS and the IOMMU on the way (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
-        } else if classes_known {
-            "The root complex splits what goes between its ports into small packets: turn P2P off for these pairs \
-             (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency. An IOMMU that translates looks alike: \
-             `iommu=pt`."
-        } else {
-            "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) while large copies matter more than latency. Between root \
-             ports a root complex that splits packets does this, and nothing fixes it; ACS redirection and an IOMMU that \
-             translates do the same anywhere: turn both off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i \
-             iommu`) and measure again. On GeForce cards see whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
-        }
-        .to_owned(),
-        confirm: match classes_known {
-            true => confirm::pairs("staged,pairs", &subjects),
-            false => format!("`nvidia-smi topo -m` for the ways; {}", confirm::pairs("staged,pairs", &subjects)),
-        },
-        cost: Cost::of_rate(worst.staged, worst.direct),
-        ..Finding::of(
-            &RULE,
-            kind,
-            if fault || worst.share() < LITTLE { Severity::Warning } else { Severity::Info },
-            // which of several causes it is hangs on the way
-            if classes_known { Certainty::Likely } else { Certainty::Possible },
-            subjects,
-        )
-    };
-    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(pairs))
+        ))
+        .evidence(view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])))
+        .fix(fix)
+        .confirm(if classes_known { confirm } else { format!("`nvidia-smi topo -m` for the paths; {confirm}") })
+        .cost(Cost::of_rate(worst.staged, worst.direct))
+        .about(subjects)
+        .losing(1.0 - worst.share())
+        .shown_by(pairs);
+    Some(raised)
 }
 
-/// Equal rates on all pairs that claim to work, although the direct way should be faster or quicker.
-fn no_effect(
-    view: &View,
-    (on_at, on): (usize, &SourcedMatrix),
-    (off_at, off): (usize, &SourcedMatrix),
-    compared: &[(Cell, f64, f64)],
-) -> Option<Raised> {
-    let claimed: Vec<&(Cell, f64, f64)> = compared
-        .iter()
-        .filter(|(cell, ..)| cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true)))
-        .collect();
-    if claimed.is_empty() || claimed.iter().any(|(_, on, off)| (on / off - 1.0).abs() > SAME) {
+/// Equal rates on all pairs that claim to work, although the direct path should be faster or have less latency.
+fn no_effect(view: &View, on: &SourcedMatrix, off: &SourcedMatrix, compared: &[Compared]) -> Option<Raised> {
+    let works = |c: &&Compared| c.cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(true));
+    let claimed: Vec<&Compared> = compared.iter().filter(works).collect();
+    if claimed.is_empty() || claimed.iter().any(|c| (c.share() - 1.0).abs() > SAME) {
         return None;
     }
     let (kind, measured) = match latencies(view, on) {
@@ -269,35 +233,25 @@ fn no_effect(
         // a latency that peer access improves shows that it works
         Some(_) => return None,
         None => {
-            let gains = claimed.iter().map(|(cell, ..)| {
-                let rate = |at| view.expected_rate(at, cell).map(|r| r.gb());
-                Some(rate(on_at)? / rate(off_at)?)
-            });
-            let gains: Option<Vec<f64>> = gains.collect();
-            if median(gains?)? < WORTH {
-                return None;
-            }
+            let gains: Option<Vec<f64>> = claimed.iter().map(|c| c.expected).collect();
+            median(gains?).filter(|gain| *gain >= WORTH)?;
             ("rate", format!("rates within {}", percent(SAME)))
         }
     };
-    let subjects: Vec<Subject> = claimed.iter().map(|(cell, ..)| view.subject(&on.matrix, cell)).collect();
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-            certainty: Certainty::Likely,
-            confirm: confirm::pairs("staged,pairs", &subjects),
-            cost: None,
-        kind: FindingKind::Fault,
-        severity: Severity::Warning,
-        summary: "Peer access seems to have no effect: P2P on and off give the same".to_owned(),
-        subjects,
-        expected: format!("a better {kind} with P2P on, since the machine says that it works"),
-        measured: format!("{measured} of each other ({})", on.matrix.describe()),
-        evidence: view.cite([&on.origin, &off.origin]),
-        fix: "See what `nvidia-smi topo -p2p r` says; drivers of consumer GPUs accept peer access and stage the data all \
-               the same. Check ACS and the IOMMU too."
-            .to_owned(),
-    };
-    Some(Raised::new(finding, 0.0))
+    let subjects: Vec<Subject> = claimed.iter().map(|c| view.subject(&on.matrix, &c.cell)).collect();
+    let raised = RULE
+        .raise(Fault, Warning, Likely)
+        .summary("Peer access seems to have no effect: results with P2P on and off are the same")
+        .expected(format!("a better {kind} with P2P on, since the machine reports that it works"))
+        .measured(format!("{measured} of each other ({})", on.matrix.describe()))
+        .evidence(view.cite([&on.origin, &off.origin]))
+        .fix(
+            "Check `nvidia-smi topo -p2p r`: drivers of consumer GPUs accept peer access and stage the data anyway. Check \
+             ACS and the IOMMU too.",
+        )
+        .confirm(confirm::pairs("staged,pairs", &subjects))
+        .about(subjects);
+    Some(raised)
 }
 
 /// The median, over pairs, of latency with P2P on over latency with P2P off, in the same source.
@@ -306,13 +260,9 @@ fn latencies(view: &View, on: &SourcedMatrix) -> Option<f64> {
     let (with, without): (&Matrix, &Matrix) = (&of(true)?.matrix, &of(false)?.matrix);
     let mut ratios = Vec::new();
     for (i, row) in with.rows.iter().enumerate() {
-        for (j, col) in with.cols.iter().enumerate() {
-            if row != col
-                && let (Some(a), Some(b)) = (with.value(i, j), without.value(i, j))
-                && b > 0.0
-            {
-                ratios.push(a / b);
-            }
+        for (j, _) in with.cols.iter().enumerate().filter(|(_, col)| *col != row) {
+            let both = with.value(i, j).zip(without.value(i, j));
+            ratios.extend(both.filter(|(_, off)| *off > 0.0).map(|(on, off)| on / off));
         }
     }
     median(ratios)
@@ -377,13 +327,13 @@ mod tests {
         machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 3.0)]), off(uniform(4, 9.0, &[]))];
         let found = findings(&machine, run);
         assert_eq!(found.len(), 1);
-        assert_eq!((join(&found[0].subjects, " "), found[0].kind), ("GPU0-GPU1".to_owned(), FindingKind::Fault));
+        assert_eq!((join(&found[0].subjects, " "), found[0].kind), ("GPU0-GPU1".to_owned(), Fault));
         machine.matrices[1].origin.source = "another.txt".into();
         assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
     }
 
     #[test]
-    fn refused_pairs_are_staged_either_way() {
+    fn refused_pairs_are_staged_in_both_tables() {
         let mut machine = switched(4);
         machine.matrices = vec![uniform(4, 13.0, &[(0, 1, 8.0)]), off(uniform(4, 9.0, &[]))];
         let (a, b) = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());

@@ -1,13 +1,9 @@
-//! PCIe packets that had to be sent again while a run lasted.
+//! PCIe packets that were retransmitted during a run.
 
-use super::from_run::measured;
-use super::gpu_setting::{gpus_with, raise};
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::subject::Subject;
+use super::gpu_setting::gpus_with;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "pcie-replays", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "pcie-replays", breaks: false, run: One(run) };
 
 /// A sound link loses a packet now and then: one bit in 10¹² may be wrong (PCI Express Base Specification), and a run
 /// moves some 10¹³.
@@ -16,53 +12,55 @@ const FEW: u64 = 16;
 /// Replays since the last reset that no uptime explains: at one an hour, a year has fewer.
 const MANY: u64 = 10_000;
 
-fn run(view: &View) -> Vec<Raised> {
-    let Some(measured) = measured(view) else { return since_reset(view) };
-    let conditions = &measured.conditions;
-    let mut rises: Vec<(String, u64)> = Vec::new();
-    for after in &conditions.after {
-        let Some(before) = conditions.before.iter().find(|b| b.gpu == after.gpu) else { continue };
+fn run(view: &View) -> Option<Raised> {
+    let Some(run) = view.case.run() else { return since_reset(view) };
+    let (mut names, mut counts) = (Vec::new(), Vec::new());
+    for after in &run.conditions.after {
+        let Some(before) = run.conditions.before.iter().find(|b| b.gpu == after.gpu) else { continue };
         let rise = after.pcie_replays.zip(before.pcie_replays).and_then(|(now, then)| now.checked_sub(then));
-        rises.extend(rise.filter(|n| *n > FEW).map(|n| (after.gpu.clone(), n)));
+        if let Some(n) = rise.filter(|n| *n > FEW) {
+            names.push(after.gpu.clone());
+            counts.push(format!("{} {n}", after.gpu));
+        }
     }
-    if rises.is_empty() {
-        return Vec::new();
+    if names.is_empty() {
+        return None;
     }
-    let names: Vec<String> = rises.iter().map(|(gpu, _)| gpu.clone()).collect();
-    let counts: Vec<String> = rises.iter().map(|(gpu, n)| format!("{gpu} {n}")).collect();
-    let finding = Finding {
-        summary: format!("The PCIe links of {} had to send packets again during the run", list(&names)),
-        expected: format!("at most {FEW} replays in a run"),
-        measured: format!("replays: {}", list(&counts)),
-        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        fix: "Reseat the card and its riser or cable; one that is not rated for the generation loses packets, and a lower \
-               link speed in the BIOS shows whether it is that."
-            .to_owned(),
-        confirm: "`nvidia-smi --query-gpu=index,pcie.link.gen.current --format=csv` and the replay counter of \
-                  `nvidia-smi -q` before and after `peerlane measure --tests host`"
-            .to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Likely, Subject::nodes_of(names))
-    };
-    vec![Raised::new(finding, 0.0)]
+    let raised = RULE
+        .raise(Fault, Warning, Likely)
+        .summary(format!("The PCIe links of {} retransmitted packets during the run", list(&names)))
+        .expected(format!("at most {FEW} replays in a run"))
+        .measured(format!("replays: {}", list(&counts)))
+        .evidence(view.cite_run())
+        .fix(
+            "Reseat the card and its riser or cable. A riser or cable that is not rated for the generation loses packets; \
+             lower the link speed in the BIOS to find out.",
+        )
+        .confirm(
+            "`nvidia-smi --query-gpu=index,pcie.link.gen.current --format=csv`, and the replay counter of `nvidia-smi -q` \
+             before and after `peerlane measure --tests host`",
+        )
+        .about_nodes(names);
+    Some(raised)
 }
 
-/// What was captured at one moment: a counter since nobody knows when, which only says much where it is large.
-fn since_reset(view: &View) -> Vec<Raised> {
-    let found = gpus_with(view, |gpu| gpu.replays.filter(|n| *n > MANY));
-    raise(found, |names, counts, origins| {
-        let counts: Vec<String> = names.iter().zip(counts).map(|(gpu, n)| format!("{gpu} {n}")).collect();
-        Finding {
-            summary: format!("The PCIe links of {} had to send many packets again since the last reset", list(&names)),
-            expected: format!("at most {MANY} replays, whenever the counter was reset"),
-            measured: format!("replays: {}", list(&counts)),
-            evidence: view.cite(origins),
-            fix: "See whether the counter still rises under load; if it does, reseat the card and its riser or cable, and \
-                   try a lower link speed in the BIOS."
-                .to_owned(),
-            confirm: "the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(names))
-        }
-    })
+/// From a capture of one moment: the counter's last reset is unknown, so only a large count means something.
+fn since_reset(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| gpu.replays.filter(|n| *n > MANY))?;
+    let counts: Vec<String> = gpus.names.iter().zip(gpus.values).map(|(gpu, n)| format!("{gpu} {n}")).collect();
+    let raised = RULE
+        .raise(Fault, Warning, Possible)
+        .summary(format!("The PCIe links of {} retransmitted many packets since the last reset", list(&gpus.names)))
+        .expected(format!("at most {MANY} replays, whenever the counter was reset"))
+        .measured(format!("replays: {}", list(&counts)))
+        .evidence(view.cite(gpus.origins))
+        .fix(
+            "Check whether the counter still rises under load. If it does, reseat the card and its riser or cable, and \
+             try a lower link speed in the BIOS.",
+        )
+        .confirm("the replay counter of `nvidia-smi -q` before and after `peerlane measure --tests host`")
+        .about_nodes(gpus.names);
+    Some(raised)
 }
 
 #[cfg(test)]

@@ -1,18 +1,16 @@
-//! Pairs that a run found without peer access, although the design has it or other such pairs do.
+//! Pairs without peer access in a run, although the design has it or similar pairs do.
 
 use super::from_run::{pairs_with, subjects};
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity, words};
-use peerlane_machine::fabric::NodeId;
+use super::prelude::*;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::transfer::{Transfer as Planned, Via};
 use peerlane_measure::plan::Work;
-use peerlane_measure::run::FlagKind;
+use peerlane_measure::run::{FlagKind, TOOL};
 use peerlane_model::model::{PeerAccess, Transfer};
 
-pub(super) const RULE: Rule = Rule { id: "peer-access-missing", breaks: true, run };
+pub(super) const RULE: Rule = Rule { id: "peer-access-missing", breaks: true, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     let fabric = view.fabric();
     let copies = |work: &Work| {
         let lone = |t: &Planned| t.via == Via::Direct && t.engine == Engine::Ce;
@@ -23,30 +21,33 @@ fn run(view: &View) -> Vec<Raised> {
         let Some((_, detail)) = flagged.cells.iter().find(|(cell, _)| copies(&cell.work)) else { continue };
         let (a, b) = &flagged.pair;
         let Some((a, b)) = fabric.find(a).zip(fabric.find(b)) else { continue };
-        // a status that a source states has its own rule; what the model stages is no surprise
-        if view.p2p_works(a, b) != Some(false) && goes_directly(view, a, b) && should(view, a, b) {
+        // p2p-refused reports what a source states; a path that the model stages needs no access
+        if view.p2p_works(a, b) != Some(false) && goes_directly(view, a, b) && should_work(view, a, b) {
             refused.push((flagged.pair, detail));
         }
     }
-    let Some((_, detail)) = refused.first() else { return Vec::new() };
+    let (_, detail) = refused.first()?;
     let pairs: Vec<(String, String)> = refused.iter().map(|(pair, _)| pair.clone()).collect();
-    let named = subjects(&pairs);
-    let finding = Finding {
-        summary: format!("Peer access between {} is refused, and should work", words::pairs(&pairs)),
-        expected: if view.is_captured() {
-            "peer access, as other pairs of this machine with as short a way have it".to_owned()
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("Peer access between {} is refused but should work", words::pairs(&pairs)))
+        .expected(if view.is_captured() {
+            "peer access, as on other pairs of this machine with no shorter a path"
         } else {
-            "peer access, as the design has it".to_owned()
-        },
-        measured: format!("the run was refused it ({detail})"),
-        evidence: view.cite(view.case.run.iter().map(|recorded| &recorded.origin)),
-        fix: "See what `nvidia-smi topo -p2p r` says of the pair; then whether MIG, a container or virtual machine, or the \
-               driver's registry keys keep the two apart, and whether the IOMMU puts them into groups of their own."
-            .to_owned(),
-        confirm: "`nvidia-smi topo -p2p r`".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Error, Certainty::Certain, named)
-    };
-    vec![Raised::new(finding, 0.5).shown_by(pairs)]
+            "peer access, as in the design"
+        })
+        .measured(format!("the run was refused access ({detail})"))
+        .evidence(view.cite_run())
+        .fix(
+            "Check what `nvidia-smi topo -p2p r` reports for the pair. Then check whether MIG, a container, a virtual \
+             machine or the driver's registry keys separate the two GPUs, and whether the IOMMU puts them into different \
+             groups.",
+        )
+        .confirm("`nvidia-smi topo -p2p r`")
+        .about(subjects(&pairs))
+        .losing(0.5)
+        .shown_by(pairs);
+    Some(raised)
 }
 
 fn goes_directly(view: &View, source: NodeId, destination: NodeId) -> bool {
@@ -55,9 +56,9 @@ fn goes_directly(view: &View, source: NodeId, destination: NodeId) -> bool {
     view.model.route(&transfer).is_ok_and(|route| !route.staged)
 }
 
-/// Whether this pair should have it: by its design, or because other pairs have whose way is as long or longer. A product
-/// or a driver that offers none refuses all.
-fn should(view: &View, a: NodeId, b: NodeId) -> bool {
+/// Whether this pair should have access: by its design, or because pairs with as long a path or a longer one do. Products
+/// and drivers without access refuse all.
+fn should_work(view: &View, a: NodeId, b: NodeId) -> bool {
     if !view.is_captured() {
         return true;
     }
@@ -65,7 +66,7 @@ fn should(view: &View, a: NodeId, b: NodeId) -> bool {
     let works = |(x, y): &(NodeId, NodeId)| {
         view.class(*x, *y).is_some_and(|c| c >= class)
             && view.bandwidths().any(|(_, o)| {
-                let direct = o.matrix.p2p == Some(true) && o.origin.tool == super::view::MEASURED;
+                let direct = o.matrix.p2p == Some(true) && o.origin.tool == TOOL;
                 direct && o.matrix.between(view.name(*x), view.name(*y)).is_some()
             })
     };
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_way_may_be_refused() {
+    fn a_longer_path_may_be_refused() {
         let steps = [(("GPU0", "GPU2"), REFUSED), (("GPU0", "GPU1"), Ok(12.0))];
         assert!(findings(&measured(captured(boxes(&[2, 2], true)), steps), run).is_empty());
     }

@@ -1,51 +1,35 @@
-//! RDMA NICs that may not let writes overtake each other.
+//! RDMA NICs with PCIe relaxed ordering disabled.
 
-use std::collections::HashMap;
+use super::prelude::*;
 
-use super::view::{Raised, View};
-use super::words::{list, verb};
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, NodeKind, PciAddress};
-use peerlane_machine::fact::Fact;
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+pub(super) const RULE: Rule = Rule { id: "relaxed-ordering", breaks: false, run: One(run) };
 
-pub(super) const RULE: Rule = Rule { id: "relaxed-ordering", breaks: false, run };
-
-fn run(view: &View) -> Vec<Raised> {
-    let fabric = view.fabric();
-    if fabric.of_kind(NodeKind::Gpu).next().is_none() {
-        return Vec::new();
+fn run(view: &View) -> Option<Raised> {
+    view.fabric().of_kind(NodeKind::Gpu).next()?;
+    let nics = view.rdma_nics();
+    let devices = view.pci_trees().flat_map(|(tree, origin)| tree.devices.iter().map(move |d| (d, origin)));
+    let strict = devices.filter(|(device, _)| device.relaxed_ordering == Some(false)).filter_map(|(device, origin)| {
+        let nic = view.at(device.address?).filter(|id| nics.contains(id))?;
+        Some((view.name(nic), origin))
+    });
+    let (names, origins): (Vec<&str>, Vec<&Origin>) = strict.unzip();
+    let names = distinct(names);
+    if names.is_empty() {
+        return None;
     }
-    let nics: HashMap<PciAddress, NodeId> =
-        view.rdma_nics().into_iter().filter_map(|id| Some((fabric.node(id).address?, id))).collect();
-    let (mut strict, mut origins): (Vec<String>, Vec<&Origin>) = (Vec::new(), Vec::new());
-    for evidence in &view.machine.evidence {
-        let Fact::Pci(tree) = &evidence.fact else { continue };
-        for device in tree.devices.iter().filter(|d| d.relaxed_ordering == Some(false)) {
-            let Some(id) = device.address.and_then(|a| nics.get(&a)) else { continue };
-            if !strict.iter().any(|known| known == view.name(*id)) {
-                strict.push(view.name(*id).to_owned());
-                origins.push(&evidence.origin);
-            }
-        }
-    }
-    if strict.is_empty() {
-        return Vec::new();
-    }
-    let finding = Finding {
-        summary: format!("{} {} not use relaxed ordering", list(&strict), verb(&strict, "does", "do")),
-        expected: "RlxdOrd+ in DevCtl, with which writes need not wait for those before them".to_owned(),
-        measured: "RlxdOrd-".to_owned(),
-        evidence: view.cite(origins),
-        fix: "On AMD EPYC and in virtual machines this may cost more than half of GPUDirect RDMA's rate: turn relaxed \
-               ordering on in the BIOS, or with `setpci` and the adapter's PCI_WR_ORDERING; on other hosts it may not \
-               matter."
-            .to_owned(),
-        confirm: "`ib_write_bw --use_cuda=N` with relaxed ordering on and off".to_owned(),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Possible, Subject::nodes_of(strict))
-    };
-    vec![Raised::new(finding, 0.0)]
+    let raised = RULE
+        .raise(Design, Info, Possible)
+        .summary(format!("{}: relaxed ordering is off", list(&names)))
+        .expected("RlxdOrd+ in DevCtl, so that writes need not wait for earlier ones")
+        .measured("RlxdOrd-")
+        .evidence(view.cite(origins))
+        .fix(
+            "Enable relaxed ordering in the BIOS, or with `setpci` and the adapter's PCI_WR_ORDERING. On AMD EPYC and in \
+             virtual machines, leaving it off may halve the rate of GPUDirect RDMA; on other hosts it may not matter.",
+        )
+        .confirm("`ib_write_bw --use_cuda=N` with relaxed ordering on and off")
+        .about_nodes(names);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -72,7 +56,7 @@ mod tests {
             state(&mut machine, "lspci -vvv", Fact::Pci(tree));
             findings(&machine, run).into_iter().map(|f| f.summary).collect::<Vec<_>>()
         };
-        assert_eq!(found(Some(false)), ["mlx5_0 does not use relaxed ordering"]);
+        assert_eq!(found(Some(false)), ["mlx5_0: relaxed ordering is off"]);
         assert_eq!((found(Some(true)).len(), found(None).len()), (0, 0));
     }
 }

@@ -1,19 +1,15 @@
-//! One test that was run twice on a machine, with other results.
+//! One test that was run twice on a machine, with different results.
 
 use std::collections::HashMap;
 
-use super::view::{Cell, End, Raised, View};
-use super::words::percent;
-use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::Matrix;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "runs-disagree", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "runs-disagree", breaks: false, run: One(run) };
 
-/// Apart by more of the greater is no noise of a program that averages.
+/// A difference of more than this share of the greater is not the noise of a program that averages.
 const APART: f64 = 0.25;
 
-/// From here on it is no note any more.
+/// From here on it is a warning.
 const MUCH: f64 = 0.5;
 
 /// Matrices that are compared with each other at most.
@@ -31,8 +27,8 @@ impl Twice<'_> {
     }
 }
 
-fn run(view: &View) -> Vec<Raised> {
-    // what was measured here knows its own spread; what was published may be of several machines
+fn run(view: &View) -> Option<Raised> {
+    // what was measured here knows its own spread; published numbers may be of several machines
     let runs: Vec<&SourcedMatrix> = view
         .bandwidths()
         .map(|(_, o)| o)
@@ -46,56 +42,46 @@ fn run(view: &View) -> Vec<Raised> {
                 view.cells(&other.matrix).into_iter().map(|cell| ((cell.from, cell.to), cell)).collect();
             for a in view.cells(&one.matrix) {
                 let Some(b) = others.get(&(a.from, a.to)).copied() else { continue };
-                let twice = if a.rate > b.rate {
-                    Twice { high: (one, a), low: (other, b) }
-                } else {
-                    Twice { high: (other, b), low: (one, a) }
-                };
+                let ((high, low), (of_high, of_low)) =
+                    if a.rate > b.rate { ((a, b), (one, other)) } else { ((b, a), (other, one)) };
+                let twice = Twice { high: (of_high, high), low: (of_low, low) };
                 if twice.apart() > worst.as_ref().map_or(APART, Twice::apart) {
                     worst = Some(twice);
                 }
             }
         }
     }
-    let Some(worst) = worst else { return Vec::new() };
+    let worst = worst?;
     let ((high, best), (low, least)) = (&worst.high, &worst.low);
-    let subjects = vec![view.subject(&high.matrix, best)];
-    let finding = Finding {
-        summary: format!(
-            "Two runs of {} differ by {}: {} {} beside {}",
+    let raised = RULE
+        .raise(Measurement, if worst.apart() >= MUCH { Warning } else { Info }, Certain)
+        .summary(format!(
+            "Two runs of {} differ by {}: {} {} and {}",
             high.origin.tool,
             percent(worst.apart()),
             view.arrow(&high.matrix, best),
             best.rate,
             least.rate
-        ),
-        expected: format!("the same within {}", percent(APART)),
-        measured: format!("{} and {} ({})", best.rate, least.rate, high.matrix.describe()),
-        evidence: view.cite([&high.origin, &low.origin]),
-        fix: "Look for what differs: the memory's NUMA node (numactl -m), buffer size, a setting or driver changed in \
-               between, other load, a link or clock that sleeps. The better one is what the machine can do."
-            .to_owned(),
-        confirm: confirm::pairs("pairs,host", &[]),
-        ..Finding::of(
-            &RULE,
-            FindingKind::Measurement,
-            if worst.apart() >= MUCH { Severity::Warning } else { Severity::Info },
-            Certainty::Certain,
-            subjects,
+        ))
+        .expected(format!("the same within {}", percent(APART)))
+        .measured(format!("{} and {} ({})", best.rate, least.rate, high.matrix.describe()))
+        .evidence(view.cite([&high.origin, &low.origin]))
+        .fix(
+            "Find what differs: the NUMA node of the memory (numactl -m), the buffer size, a changed setting or driver, other \
+             load, a sleeping link or clock. The machine can reach the higher rate.",
         )
-    };
-    vec![Raised::new(finding, 0.0)]
+        .confirm(confirm::pairs("pairs,host", &[]))
+        .about(vec![view.subject(&high.matrix, best)]);
+    Some(raised)
 }
 
-/// Whether two matrices are of the same test, of the same program in the same text.
+/// Whether two matrices are of the same test, from the same program in the same text.
 fn is_same(a: &SourcedMatrix, b: &SourcedMatrix) -> bool {
-    let key = |m: &Matrix| (m.direction, m.p2p, m.op, m.engine, m.size);
-    let place = |o: &SourcedMatrix| (o.origin.source.clone(), o.origin.tool);
-    let ends = |m: &Matrix| (m.rows.clone(), m.cols.clone());
-    key(&a.matrix) == key(&b.matrix)
-        && a.matrix.title == b.matrix.title
-        && place(a) == place(b)
-        && ends(&a.matrix) == ends(&b.matrix)
+    let test = |m: &Matrix| (m.direction, m.p2p, m.op, m.engine, m.size);
+    let (m, n) = (&a.matrix, &b.matrix);
+    test(m) == test(n)
+        && (&m.title, &m.rows, &m.cols) == (&n.title, &n.rows, &n.cols)
+        && (&a.origin.source, a.origin.tool) == (&b.origin.source, b.origin.tool)
 }
 
 #[cfg(test)]
@@ -114,7 +100,7 @@ mod tests {
             findings(&machine, run)
         };
         let found = with(4.0, &|_| ());
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Warning));
+        assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert!(found[0].summary.contains("67 %"), "{}", found[0].summary);
         assert_eq!(with(11.0, &|_| ()), vec![]);
         assert_eq!(with(4.0, &|o| o.matrix.p2p = Some(false)), vec![], "another test");

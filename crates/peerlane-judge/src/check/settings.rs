@@ -246,7 +246,7 @@ mod tests {
     fn finding(pairs: &[(&str, &str)]) -> Finding {
         let rule = RULES.iter().find(|r| r.id == "p2p-refused").unwrap();
         let subjects = pairs.iter().map(|(a, b)| Subject::Pair((*a).to_owned(), (*b).to_owned())).collect();
-        Finding::of(rule, FindingKind::Design, Severity::Warning, Certainty::Certain, subjects)
+        rule.raise(FindingKind::Design, Severity::Warning, Certainty::Certain).about(subjects).finding
     }
 
     #[test]

@@ -1,86 +1,81 @@
-//! Limits behind several GPUs that contention shows and nothing known of the machine explains.
+//! Limits shared by several GPUs that contention shows and no known link explains.
 
-use super::view::{Raised, View};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
+use super::prelude::*;
 use peerlane_design::infer::{FlowKind, Inference, InferredGroup};
 use peerlane_machine::names::ranges;
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
 use peerlane_machine::transfer::Transfer;
 use peerlane_model::expectation::expect_set;
 
-pub(super) const RULE: Rule = Rule { id: "shared-limit", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "shared-limit", breaks: false, run: Many(run) };
 
-/// A group that is less sure than this is no finding.
+/// A group below this confidence is not reported.
 const SURE: f64 = 0.95;
 
-/// What the model expects of the members together may be above the limit by so much; beyond it the model knows nothing of
-/// the limit.
+/// The rate that the model expects of the members together may exceed the limit by this share; beyond it, the model does
+/// not know the limit.
 const EXPLAINED: f64 = 0.10;
 
 fn run(view: &View) -> Vec<Raised> {
-    let records = view.case.inferred.iter();
-    records.flat_map(|(found, origin)| of_record(view, found, origin)).collect()
-}
-
-fn of_record(view: &View, found: &Inference, origin: &Origin) -> Vec<Raised> {
-    let judged = |g: &&InferredGroup| {
-        matches!(g.direction, FlowKind::HostToDevice | FlowKind::DeviceToHost)
-            && g.confidence >= SURE
-            && g.members.len() > 1
-    };
-    let groups = found.groups.iter().filter(judged);
-    groups.filter_map(|group| unexplained(view, found, group, origin)).collect()
+    let groups =
+        view.case.inferred.iter().flat_map(|(found, origin)| found.groups.iter().map(move |g| (found, g, origin)));
+    groups.filter_map(|(found, group, origin)| unexplained(view, found, group, origin)).collect()
 }
 
 fn unexplained(view: &View, found: &Inference, group: &InferredGroup, origin: &Origin) -> Option<Raised> {
+    let of_host = matches!(group.direction, FlowKind::HostToDevice | FlowKind::DeviceToHost);
+    if !of_host || group.confidence < SURE || group.members.len() < 2 {
+        return None;
+    }
     let transfer = |gpu: &String| match group.direction {
         FlowKind::HostToDevice => Transfer::new("host", gpu),
         _ => Transfer::new(gpu, "host"),
     };
     let transfers: Vec<Transfer> = group.members.iter().map(transfer).collect();
     let predicted = expect_set(view.model, &transfers).map(|all| all.iter().map(|a| a.rate.gb()).sum::<f64>());
-    let asked = found.coverage.iter().find(|a| a.direction == group.direction)?;
-    let alone = |gpu: &String| asked.alone.iter().find(|rate| rate.flow == *gpu).map(|rate| rate.rate);
+    let rates = found.coverage.iter().find(|a| a.direction == group.direction)?;
+    let alone = |gpu: &String| rates.alone.iter().find(|rate| rate.flow == *gpu).map(|rate| rate.rate);
     let alone: f64 = group.members.iter().map(alone).sum::<Option<f64>>()?;
-    // the model may expect less than they reach alone, by a link that they share
+    // the model may expect less than they reach alone, where they share a link
     let (expected, why) = match predicted.filter(|sum| *sum < alone) {
-        Some(sum) => (sum, "by what is known of the links"),
-        None => (alone, "as much as each alone"),
+        Some(sum) => (sum, "by the known links"),
+        None => (alone, "the sum of each alone"),
     };
     if expected <= group.capacity * (1.0 + EXPLAINED) {
         return None;
     }
-    let (gpus, way) = (ranges(&group.members), group.direction.words());
-    let finding = Finding {
-        summary: format!(
-            "{gpus} share a limit that no known link explains: {way} they carry {:.1} GB/s together",
+    let (gpus, direction) = (ranges(&group.members), group.direction.words());
+    let raised = RULE
+        .raise(Design, Info, Likely)
+        .summary(format!(
+            "{gpus} share a limit that no known link explains: {direction} they reach {:.1} GB/s together",
             group.capacity
-        ),
-        expected: format!("{expected:.1} GB/s together, {why}"),
-        measured: format!(
-            "{:.1} GB/s ({:.1} to {:.1}), full in {} of the sets that ran; {:.1} % sure",
+        ))
+        .expected(format!("{expected:.1} GB/s together, {why}"))
+        .measured(format!(
+            "{:.1} GB/s ({:.1} to {:.1}), reached in {} sets of the run; {:.1} % confidence",
             group.capacity,
             group.low,
             group.high,
             group.sets.len(),
             100.0 * group.confidence
-        ),
-        evidence: view.cite([origin]),
-        fix: "Plan with the shared rate: feed fewer GPUs at once, or keep data on them. Of a virtual machine ask the \
-               operator what its host shares; else look for a shared uplink, the memory's rate, or an IOMMU."
-            .to_owned(),
-        confirm: "`peerlane infer`".to_owned(),
-        cost: Cost::of_rate(expected, group.capacity),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Likely, Subject::nodes_of(&group.members))
-    };
-    Some(Raised::new(finding, 1.0 - group.capacity / expected))
+        ))
+        .evidence(view.cite([origin]))
+        .fix(
+            "Plan with the shared rate: feed fewer GPUs at once, or keep data on them. In a virtual machine, ask the operator \
+             what the host shares; otherwise look for a shared uplink, the memory's rate, or an IOMMU.",
+        )
+        .confirm("`peerlane infer`")
+        .cost(Cost::of_rate(expected, group.capacity))
+        .about_nodes(&group.members)
+        .losing(1.0 - group.capacity / expected);
+    Some(raised)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{findings, switched};
     use super::*;
+    use crate::check::Finding;
     use peerlane_design::case::Case;
     use peerlane_design::infer::{Coverage, Rate};
 

@@ -3,20 +3,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::culprit::{EVERYWHERE, Role, blame};
+use super::narrow_link;
 use super::one_link::{self, Crossing, Explained};
-use super::view::{Cell, End, Raised, View, as_rate, expected_rate, one_way, sureness};
-use super::words::{self, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, confirm, narrow_link};
-use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::{Direction, Matrix, Operation};
-use peerlane_machine::origin::Origin;
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use super::view::{as_rate, ends, expected_rate};
+use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
+use peerlane_machine::machine::Statement;
+use peerlane_machine::matrix::Operation;
 use peerlane_machine::units::Rate;
+use peerlane_model::comparison::Series;
 
-pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run: Many(run) };
 
-/// Below this share, a pair that is to go directly may be translated access by access.
+/// Below this share, a pair that should go directly may be translated access by access.
 const DETOUR: f64 = 0.1;
 
 /// A matrix needs this many numbers for nearly all of them to mean something.
@@ -27,7 +26,7 @@ const FEW_CELLS: usize = 4;
 /// networking", SIGCOMM 2018.
 pub(super) const PAYLOAD: std::ops::Range<f64> = 0.64..0.92;
 
-/// A number with what should stand in its place.
+/// A number with what should be in its place.
 #[derive(Clone, Copy)]
 struct Slow<'m> {
     matrix: &'m Matrix,
@@ -48,9 +47,9 @@ impl Slow<'_> {
 enum Cause {
     /// A GPU or NIC, or the link above it.
     Device(NodeId, Role),
-    /// A link, and where it is entered from if only that way is slow.
+    /// A link, and where it is entered from if only that direction is slow.
     Link(LinkId, Option<NodeId>),
-    /// What binds them, by the model's words; no more is known.
+    /// What binds them, in the model's words; no more is known.
     Bound(String),
 }
 
@@ -64,7 +63,7 @@ impl Cause {
     }
 }
 
-/// A number that is judged.
+/// A number that is checked.
 struct Judged<'m> {
     /// Which matrix.
     at: usize,
@@ -88,26 +87,18 @@ fn run(view: &View) -> Vec<Raised> {
     };
     let mut causes: Vec<(Cause, Vec<Slow>)> = Vec::new();
     let judged = judged(view, &explained);
-    let places: Vec<usize> = {
-        let everywhere = everywhere(&judged);
-        judged.iter().enumerate().filter(|(_, j)| !everywhere.contains(&j.at)).map(|(i, _)| i).collect()
-    };
+    let everywhere = everywhere(&judged);
     let mut open: HashSet<usize> = (0..judged.len()).collect();
-    // what was published of a machine says nothing of how one was on the day of its run
+    // what was published of a machine says nothing about a run's day
     for published in [false, true] {
-        let of: Vec<(&Judged, usize)> = places
-            .iter()
-            .copied()
-            .filter_map(|i| Some((judged.get(i)?, i)))
-            .filter(|(j, _)| j.published == published)
-            .collect();
-        let crossings: Vec<Crossing> = of.iter().map(|(j, _)| j.crossing.clone()).collect();
+        let considered = |j: &Judged| j.published == published && !everywhere.contains(&j.at);
+        let of: Vec<(usize, &Judged)> = judged.iter().enumerate().filter(|(_, j)| considered(j)).collect();
+        let crossings: Vec<Crossing> = of.iter().map(|(_, j)| j.crossing.clone()).collect();
         let found = one_link::explain(&crossings, |link| matches!(cause_of(view, link, None), Cause::Device(..))).0;
         for Explained { link, from, low } in found {
-            let members: Vec<usize> = low.iter().filter_map(|i| Some(of.get(*i)?.1)).collect();
-            open.retain(|i| !members.contains(i));
-            let slow = members.iter().filter_map(|i| judged.get(*i)?.slow).collect();
-            add(&mut causes, cause_of(view, link, from), slow);
+            let members: Vec<&(usize, &Judged)> = low.iter().filter_map(|i| of.get(*i)).collect();
+            members.iter().for_each(|(i, _)| _ = open.remove(i));
+            add(&mut causes, cause_of(view, link, from), members.iter().filter_map(|(_, j)| j.slow));
         }
     }
     let mut by_matrix: BTreeMap<usize, Vec<&Judged>> = BTreeMap::new();
@@ -119,32 +110,31 @@ fn run(view: &View) -> Vec<Raised> {
         let cells: Vec<Cell> = members.iter().map(|j| j.cell).collect();
         let bad: Vec<bool> = members.iter().map(|j| j.slow.is_some()).collect();
         for group in blame(&cells, &bad) {
-            for slow in group.cells.iter().filter_map(|i| members.get(*i)?.slow) {
-                match group.culprit {
-                    Some((End::Node(id), role)) => add(&mut causes, Cause::Device(id, role), vec![slow]),
-                    _ => unexplained.push(slow),
-                }
+            let slow = group.cells.iter().filter_map(|i| members.get(*i)?.slow);
+            match group.culprit {
+                Some((End::Node(id), role)) => add(&mut causes, Cause::Device(id, role), slow),
+                _ => unexplained.extend(slow),
             }
         }
     }
     for slow in unexplained {
         // a GPU that is slow by other numbers is the cause of these, too
         let known = causes.iter().map(|(cause, _)| cause).find(|cause| match cause {
-            Cause::Device(id, _) => [slow.cell.from, slow.cell.to].contains(&End::Node(*id)),
+            Cause::Device(id, _) => slow.cell.is_of(*id),
             _ => false,
         });
         let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.to_owned()));
-        add(&mut causes, cause, vec![slow]);
+        add(&mut causes, cause, [slow]);
     }
     let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
     raised.extend(stated(view, &explained));
     raised
 }
 
-fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: Vec<Slow<'m>>) {
+fn add<'m>(causes: &mut Vec<(Cause, Vec<Slow<'m>>)>, cause: Cause, slow: impl IntoIterator<Item = Slow<'m>>) {
     match causes.iter_mut().find(|(known, _)| known.is(&cause)) {
         Some((_, known)) => known.extend(slow),
-        None => causes.push((cause, slow)),
+        None => causes.push((cause, slow.into_iter().collect())),
     }
 }
 
@@ -212,56 +202,46 @@ fn cause_of(view: &View, link: LinkId, from: Option<NodeId>) -> Cause {
 
 /// Figures in words. One is of a set: slow only if even its highest value is too low for every transfer of the set.
 fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised> {
-    let mut raised = Vec::new();
-    for (statement, series) in view.statements() {
+    let judge = |(statement, series): (&Statement, &Series)| {
         let matrix = series.matrix();
-        let Some(high) = statement.unit.rate(statement.high) else { continue };
-        let slow: Option<Vec<Slow>> = view
-            .cells(matrix)
-            .into_iter()
-            .map(|cell| {
-                let rate = expected_rate(series, &cell).filter(|rate| is_slow(view, matrix, &cell, high, *rate))?;
-                let bottleneck = &series.expected(cell.i, cell.j)?.binding.words;
-                let fresh = !explained(matrix, &cell);
-                fresh.then_some(Slow { matrix, measured: None, cell, expected: rate, bottleneck })
-            })
-            .collect();
-        raised.extend(slow.and_then(|slow| report(view, &Cause::Bound(String::new()), &slow)));
-    }
-    raised
+        let high = statement.unit.rate(statement.high)?;
+        let slow = |cell: Cell| {
+            let expected = expected_rate(series, &cell).filter(|rate| is_slow(view, matrix, &cell, high, *rate))?;
+            let bottleneck = &series.expected(cell.i, cell.j)?.binding.words;
+            (!explained(matrix, &cell)).then_some(Slow { matrix, measured: None, cell, expected, bottleneck })
+        };
+        let all: Option<Vec<Slow>> = view.cells(matrix).into_iter().map(slow).collect();
+        report(view, &Cause::Bound(String::new()), &all?)
+    };
+    view.statements().filter_map(judge).collect()
 }
 
 /// Whether a rate in the cell's place is too far below the expectation.
 fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate) -> bool {
     let refused = || cell.nodes().is_some_and(|(a, b)| view.p2p_works(a, b) == Some(false));
-    let share = if matrix.p2p == Some(false) || refused() {
-        view.settings.slow_path.staged
-    } else {
-        view.settings.slow_path.slow
-    };
+    let settings = view.settings.slow_path;
+    let share = if matrix.p2p == Some(false) || refused() { settings.staged } else { settings.slow };
     rate.bytes_per_second() < share * expected.bytes_per_second()
 }
 
 fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
-    let worst = slow.iter().min_by(|a, b| a.share().total_cmp(&b.share()))?;
+    let worst = lowest(slow, |s| s.share())?;
     let best = slow.iter().map(Slow::share).fold(worst.share(), f64::max);
     let count = slow.len();
     let fabric = view.fabric();
     let (what, subjects) = match cause {
         Cause::Device(id, role) => {
-            let name = view.name(*id);
-            (format!("{count} rates {} {name}", role.preposition()), Subject::nodes_of([name]))
+            (format!("{count} rates {} {}", role.preposition(), view.name(*id)), vec![view.node(*id)])
         }
         Cause::Link(link, from) => {
             let ends = [fabric.link(*link).a, fabric.link(*link).b];
             let [a, b] = if *from == Some(ends[1]) { [ends[1], ends[0]] } else { ends };
-            let way = if from.is_some() { "→" } else { "–" };
-            (format!("{count} rates over {}{way}{}", view.name(a), view.name(b)), vec![view.link(a, b)])
+            let arrow = if from.is_some() { "→" } else { "–" };
+            (format!("{count} rates over {}{arrow}{}", view.name(a), view.name(b)), vec![view.link(a, b)])
         }
         Cause::Bound(_) => {
             let mut pairs: Vec<Subject> = Vec::new();
-            for s in slow {
-                let subject = view.subject(s.matrix, &s.cell);
+            for subject in slow.iter().map(|s| view.subject(s.matrix, &s.cell)) {
                 if !pairs.iter().any(|known| known.is(&subject)) {
                     pairs.push(subject);
                 }
@@ -280,61 +260,51 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     let hint = if fits.is_empty() {
         String::new()
     } else {
-        format!("; {} is what {} gives", one_way(worst.matrix, worst.cell.rate), fits.join(" or "))
+        format!("; {} is the rate of {}", one_way(worst.matrix, worst.cell.rate), fits.join(" or "))
     };
     let because = Some(worst.bottleneck).filter(|b| !b.is_empty()).map_or(String::new(), |b| format!(", bound by {b}"));
-    let mut origins: Vec<&Origin> = Vec::new();
-    for measured in slow.iter().filter_map(|s| s.measured) {
-        if !origins.contains(&&measured.origin) {
-            origins.extend(std::iter::once(&measured.origin).chain(&measured.also));
-        }
-    }
-    // one number of a program that does not say how sure it is may be an accident
+    // one number of a program that does not report its spread may be an accident
     let alone = slow.len() == 1 && slow.iter().all(|s| s.measured.is_some_and(|o| o.spread.is_empty()));
     let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
     let fix = if alone {
-        "Measure this pair again, on an idle machine and several times, before you look for a cause."
+        "Measure this pair again several times on an idle machine before you look for a cause."
     } else if !fits.is_empty() {
-        "Read the width of the links on the way under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
+        "Read the width of the links on the path under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
          whose link is narrow."
     } else if worst.share() < DETOUR && peers {
-        "An IOMMU that translates every access slows peer traffic like this: boot with `iommu=pt` or turn it off, and \
-         clear ACS redirection; then look at power and thermal limits."
+        "Boot with `iommu=pt` or turn the IOMMU off, and clear ACS redirection: an IOMMU that translates every access slows \
+         peer traffic this much. Then check power and thermal limits."
     } else {
-        "Measure again on an idle machine; then look at power and thermal limits, ACS and IOMMU settings on the way, and \
-         the NUMA binding of host buffers."
+        "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, and the \
+         NUMA binding of host buffers."
     };
-    let certainty = match cause {
-        _ if alone => Certainty::Possible,
-        Cause::Bound(_) => Certainty::Possible,
-        _ => Certainty::Likely,
+    let very_slow = worst.share() < view.settings.slow_path.very_slow;
+    let sure = !alone && !matches!(cause, Cause::Bound(_));
+    let measured = match worst.measured {
+        Some(measured) => view.quote(measured, &worst.cell),
+        None => {
+            let Slow { matrix, cell, .. } = worst;
+            format!("{} {} ({})", view.arrow(matrix, cell), cell.rate, matrix.describe())
+        }
     };
-    let finding = Finding {
-        rule: RULE.id.to_owned(),
-        certainty,
-        confirm: confirm::pairs("pairs,host", if matches!(cause, Cause::Link(..)) { &[] } else { &subjects }),
-        cost: Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()),
-        kind: if alone { FindingKind::Measurement } else { FindingKind::Fault },
-        severity: if worst.share() < view.settings.slow_path.very_slow { Severity::Error } else { Severity::Warning },
-        subjects,
-        summary: format!("{what} reach {reach} of what the path should give{hint}"),
-        expected: format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected),
-        measured: format!(
-            "{} {} ({}{})",
-            view.arrow(worst.matrix, &worst.cell),
-            worst.cell.rate,
-            worst.matrix.describe(),
-            worst.measured.map(|o| sureness(o, &worst.cell)).unwrap_or_default()
-        ),
-        evidence: view.cite(origins),
-        fix: fix.to_owned(),
-    };
-    let shown = slow.iter().filter_map(|s| {
-        let name = |names: &[String], at: usize| names.get(at).cloned();
-        Some((name(&s.matrix.rows, s.cell.i)?, name(&s.matrix.cols, s.cell.j)?))
-    });
-    let shown: Vec<(String, String)> = shown.collect();
-    Some(Raised::new(finding, 1.0 - worst.share()).shown_by(shown))
+    let shown = slow.iter().map(|s| ends(s.matrix, &s.cell).map(str::to_owned).into());
+    let raised = RULE
+        .raise(
+            if alone { Measurement } else { Fault },
+            if very_slow { Error } else { Warning },
+            if sure { Likely } else { Possible },
+        )
+        .summary(format!("{what} reach {reach} of what the path should give{hint}"))
+        .expected(format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected))
+        .measured(measured)
+        .evidence(view.cite(slow.iter().filter_map(|s| s.measured).flat_map(origins)))
+        .fix(fix)
+        .confirm(confirm::pairs("pairs,host", if matches!(cause, Cause::Link(..)) { &[] } else { &subjects }))
+        .cost(Cost::of_rate(worst.expected.gb(), worst.cell.rate.gb()))
+        .about(subjects)
+        .losing(1.0 - worst.share())
+        .shown_by(shown);
+    Some(raised)
 }
 
 /// Whether large copies over such a link reach a rate one way, and no more than it.
@@ -343,7 +313,7 @@ pub(super) fn is_payload_of(width: PcieWidth, rate: Rate) -> bool {
 }
 
 /// The narrower PCIe links whose payload rate the slow cell has: fewer lanes of the same generation, or the
-/// same lanes at a lower one, of the narrowest link on its way.
+/// same lanes at a lower one, of the narrowest link on its path.
 fn fits(view: &View, slow: &Slow) -> Vec<String> {
     let rate = one_way(slow.matrix, slow.cell.rate);
     let hops = view.path(&slow.cell, slow.matrix.p2p).map(|p| p.hops).unwrap_or_default();
@@ -354,27 +324,19 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
         }
         _ => None,
     };
-    let narrowest = hops
-        .iter()
-        .filter_map(|hop| known(hop.link))
-        .min_by(|(_, a), (_, b)| a.bytes_per_second().total_cmp(&b.bytes_per_second()));
+    let narrowest = lowest(hops.iter().filter_map(|hop| known(hop.link)), |(_, raw)| raw.gb());
     let Some((width, _)) = narrowest else { return Vec::new() };
     let (Some(generation), Some(lanes)) = (width.generation, width.lanes) else { return Vec::new() };
     let fewer = [1, 2, 4, 8, 16].into_iter().filter(|n| *n < lanes).map(|n| PcieWidth::new(generation, n));
     let older = PcieGeneration::ALL.into_iter().filter(|g| *g < generation).map(|g| PcieWidth::new(g, lanes));
-    let mut fitting = Vec::new();
-    for width in fewer.chain(older) {
-        if is_payload_of(width, rate) {
-            fitting.push(format!("PCIe {width}"));
-        }
-    }
-    fitting
+    fewer.chain(older).filter(|width| is_payload_of(*width, rate)).map(|width| format!("PCIe {width}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{matrix, pcie, see_expecting, switched, uniform, with_link};
     use super::*;
+    use crate::check::Finding;
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;
     use peerlane_model::comparison::{Bottleneck, Expected};
@@ -394,8 +356,8 @@ mod tests {
         machine.matrices.push(matrix(&[&[0.0, 12.9, 0.75], &[12.9, 0.0, 0.75], &[0.75, 0.75, 0.0]]));
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
-        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Severity::Error));
-        assert!(found[0].summary.ends_with("0.75 GB/s is what PCIe 3.0 x1 gives"), "{}", found[0].summary);
+        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Error));
+        assert!(found[0].summary.ends_with("0.75 GB/s is the rate of PCIe 3.0 x1"), "{}", found[0].summary);
         assert!(found[0].expected.contains("the switch"));
     }
 
@@ -415,7 +377,7 @@ mod tests {
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].subjects, ["GPU0-GPU1", "GPU2-GPU3"]);
-        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].severity, Warning);
     }
 
     #[test]

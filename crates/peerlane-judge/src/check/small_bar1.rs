@@ -1,42 +1,38 @@
-//! A window into GPU memory (BAR1) that is smaller than the memory: what others reach of it is limited.
+//! BAR1, the window through which other devices access GPU memory, is smaller than the memory.
 
-use super::gpu_setting::{gpus_with, raise};
-use super::view::{Raised, View};
-use super::words::list;
-use super::{Certainty, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::subject::Subject;
+use super::gpu_setting::gpus_with;
+use super::prelude::*;
+use peerlane_machine::units::Bytes;
 
-pub(super) const RULE: Rule = Rule { id: "small-bar1", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "small-bar1", breaks: false, run: One(run) };
 
-/// Below this share of the memory; windows are powers of two, and the driver keeps some memory for itself.
+/// Below this share of the memory; windows are powers of two, and the driver reserves some memory.
 const SMALL: f64 = 0.5;
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     if view.gpu_pairs().is_empty() && view.rdma_nics().is_empty() {
-        return Vec::new();
+        return None;
     }
-    // a GPU in parts shows the window of a part
-    let small = |gpu: &peerlane_machine::fact::GpuFacts| {
+    let gpus = gpus_with(view, |gpu| {
         let (bar1, memory) = (gpu.bar1.filter(|b| b.0 > 0)?, gpu.memory?);
+        // in MIG mode, the window is that of one instance
         (gpu.mig != Some(true) && (bar1.0 as f64) < SMALL * memory.0 as f64).then_some((bar1, memory))
-    };
-    raise(gpus_with(view, small), |names, sizes, origins| {
-        let mib = |of: fn(&(peerlane_machine::units::Bytes, peerlane_machine::units::Bytes)) -> u64| {
-            sizes.first().map_or(0, |s| of(s) >> 20)
-        };
-        Finding {
-            summary: format!("{}: other devices see only a part of the memory at a time", list(&names)),
-            expected: "a BAR1 as large as the memory, where peers or NICs are to reach all of it".to_owned(),
-            measured: format!("BAR1 {} MiB of {} MiB", mib(|s| s.0.0), mib(|s| s.1.0)),
-            evidence: view.cite(origins),
-            fix:
-                "Turn on Above 4G Decoding and Resizable BAR in the BIOS, if GPU and board have it; else peer mappings \
-                   and GPUDirect RDMA registrations are limited to that window."
-                    .to_owned(),
-            confirm: "`nvidia-smi -q -d MEMORY`".to_owned(),
-            ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Certain, Subject::nodes_of(names))
-        }
-    })
+    })?;
+    let (bar1, memory) = gpus.values.first().copied()?;
+    let mib = |bytes: Bytes| bytes.0 >> 20;
+    let raised = RULE
+        .raise(Design, Info, Certain)
+        .summary(format!("{}: BAR1 exposes only part of GPU memory to other devices", list(&gpus.names)))
+        .expected("BAR1 as large as GPU memory, where peers or NICs access all of it")
+        .measured(format!("BAR1 {} MiB of {} MiB", mib(bar1), mib(memory)))
+        .evidence(view.cite(gpus.origins))
+        .fix(
+            "Enable Above 4G Decoding and Resizable BAR in the BIOS, if GPU and board support them. Otherwise the window \
+             limits peer mappings and GPUDirect RDMA registrations.",
+        )
+        .confirm("`nvidia-smi -q -d MEMORY`")
+        .about_nodes(gpus.names);
+    Some(raised)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Small machines for the tests of rules.
 
-use crate::check::view::{MEASURED, Raised, View};
+use crate::check::raised::Raised;
+use crate::check::view::View;
 use crate::check::{Context, Finding, Settings};
 use peerlane_design::case::{Case, Recorded};
 use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
@@ -11,7 +12,7 @@ use peerlane_machine::origin::Origin;
 use peerlane_machine::transfer::Transfer;
 use peerlane_machine::units::Bytes;
 use peerlane_measure::plan::{Method, Plan, Size, Step, Test, Work};
-use peerlane_measure::run::{Cell, Estimate, Flag, FlagKind, Run, Subject};
+use peerlane_measure::run::{Cell, Estimate, Flag, FlagKind, Run, Subject, TOOL};
 use peerlane_model::comparison::{Comparison, Expected};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
@@ -144,9 +145,17 @@ pub(crate) fn see_expecting<T>(
     look(&mut view)
 }
 
-/// What a rule finds on a machine with no parts known and no expectations.
-pub(crate) fn findings(given: &(impl Clone + Into<Case>), rule: fn(&View) -> Vec<Raised>) -> Vec<Finding> {
-    see(given, |view| rule(view).into_iter().map(|r| r.finding).collect())
+/// What a rule finds on a machine with no parts known and no expectations. Every finding has all its texts.
+pub(crate) fn findings<R>(given: &(impl Clone + Into<Case>), rule: fn(&View) -> R) -> Vec<Finding>
+where
+    R: IntoIterator<Item = Raised>,
+{
+    let found: Vec<Finding> = see(given, |view| rule(view).into_iter().map(|r| r.finding).collect());
+    for f in &found {
+        let texts = [&f.summary, &f.expected, &f.measured, &f.fix, &f.confirm];
+        assert!(texts.iter().all(|text| !text.is_empty()), "a text is missing: {f:?}");
+    }
+    found
 }
 
 /// An adapter that a source shows to do RDMA.
@@ -176,7 +185,7 @@ pub(crate) fn measured<'a>(
         }
         cells.push(cell);
     }
-    let origin = origin(MEASURED);
+    let origin = origin(TOOL);
     for made in peerlane_measure::run::matrices(&cells) {
         let spread = made.spread(&cells);
         let (origin, also) = (origin.clone(), Vec::new());

@@ -1,19 +1,10 @@
-//! GPUs of one product whose copies to or from host memory are far below those of the others.
+//! GPUs whose copies to or from host memory are far below those of other GPUs of the same product.
 
-use std::collections::BTreeMap;
+use super::prelude::*;
 
-use super::confirm;
-use super::view::{Cell, End, Raised, View, one_way};
-use super::words::{list, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
-use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::matrix::Direction;
-use peerlane_machine::subject::Subject;
+pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", breaks: false, run: One(run) };
 
-pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", breaks: false, run };
-
-/// Below this share of the best of its product: half the lanes, or the generation before, leave a half; buffers on the
+/// Below this share of the best of its product: half the lanes, or the previous generation, leave a half; buffers on the
 /// other socket rarely cost that much.
 const BELOW: f64 = 0.6;
 
@@ -31,66 +22,48 @@ impl Low<'_> {
     }
 }
 
-fn run(view: &View) -> Vec<Raised> {
-    let mut low: Vec<Low> = Vec::new();
-    for (at, measured) in view.bandwidths() {
-        if measured.matrix.direction == Some(Direction::Unidirectional) {
-            low.extend(judge(view, at, measured));
-        }
-    }
-    let Some(worst) = low.iter().min_by(|a, b| a.share().total_cmp(&b.share())) else { return Vec::new() };
-    let mut subjects: Vec<String> = Vec::new();
-    for name in low.iter().map(|l| view.name(l.gpu).to_owned()) {
-        if !subjects.contains(&name) {
-            subjects.push(name);
-        }
-    }
-    let matrix = &worst.measured.matrix;
-    let (rate, best) = (one_way(matrix, worst.cell.rate), one_way(matrix, worst.best.rate));
-    let finding = Finding {
-        summary: format!(
-            "Host copies of {} reach {} of those of another GPU of the same product: {rate} beside {best}",
-            list(&subjects),
+fn run(view: &View) -> Option<Raised> {
+    let one_way = view.bandwidths().filter(|(_, o)| o.matrix.direction == Some(Direction::Unidirectional));
+    let low: Vec<Low> = one_way.flat_map(|(at, measured)| judge(view, at, measured)).collect();
+    let worst = lowest(&low, |l| l.share())?;
+    let names = distinct(low.iter().map(|l| view.name(l.gpu)));
+    let (matrix, rate, best) = (&worst.measured.matrix, worst.cell.rate, worst.best.rate);
+    let raised = RULE
+        .raise(Fault, Warning, Possible)
+        .summary(format!(
+            "Host copies of {} reach {} of those of another GPU of the same product: {rate} instead of {best}",
+            list(&names),
             percent(worst.share())
-        ),
-        expected: format!("about {best}, as {} reaches", view.arrow(matrix, &worst.best)),
-        measured: format!("{} {rate} ({})", view.arrow(matrix, &worst.cell), matrix.describe()),
-        evidence: view.cite(low.iter().flat_map(|l| std::iter::once(&l.measured.origin).chain(&l.measured.also))),
-        fix: "A half is what half of the lanes or the generation before gives: read the link's width and generation \
-               under load, and reseat or move the card; else bind memory to the GPU's own NUMA node."
-            .to_owned(),
-        confirm: confirm::width(),
-        cost: Cost::of_rate(best.gb(), rate.gb()),
-        ..Finding::of(&RULE, FindingKind::Fault, Severity::Warning, Certainty::Possible, Subject::nodes_of(subjects))
-    };
-    let share = 1.0 - worst.share();
-    vec![Raised::new(finding, share)]
+        ))
+        .expected(format!("about {best}, as {} reaches", view.arrow(matrix, &worst.best)))
+        .measured(view.quote(worst.measured, &worst.cell))
+        .evidence(view.cite(low.iter().flat_map(|l| origins(l.measured))))
+        .fix(
+            "Half the rate means half the lanes or the previous generation: read the link's width and generation under \
+             load, and reseat or move the card. If the link is at full width, bind memory to the GPU's own NUMA node.",
+        )
+        .confirm(confirm::width())
+        .cost(Cost::of_rate(best.gb(), rate.gb()))
+        .about_nodes(names)
+        .losing(1.0 - worst.share());
+    Some(raised)
 }
 
-/// The low ones of a matrix. What the model has an expectation of, or a known link explains, is not judged here.
+/// The low numbers of a matrix, except those that the model has an expectation of or that a known link explains.
 fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix) -> Vec<Low<'m>> {
     let fabric = view.fabric();
-    let mut alike: BTreeMap<(bool, &str), Vec<(NodeId, Cell)>> = BTreeMap::new();
-    for cell in view.cells(&measured.matrix) {
-        let (gpu, to_gpu) = match (cell.from, cell.to) {
-            (End::Host, End::Node(id)) => (id, true),
-            (End::Node(id), End::Host) => (id, false),
-            _ => continue,
-        };
+    let alike = view.cells(&measured.matrix).into_iter().filter_map(|cell| {
+        let (gpu, to_gpu) = cell.with_host()?;
         let known = fabric.upstream(gpu).is_some() || view.expected_rate(at, &cell).is_some();
         let node = fabric.node(gpu);
-        if let (NodeKind::Gpu, Some(product), false) = (node.kind, node.product.as_deref(), known) {
-            alike.entry((to_gpu, product)).or_default().push((gpu, cell));
-        }
-    }
+        let product = node.product.as_deref().filter(|_| node.kind == NodeKind::Gpu && !known)?;
+        Some(((to_gpu, product), (gpu, cell)))
+    });
     let mut low = Vec::new();
-    for members in alike.values() {
-        let Some((_, best)) = members.iter().max_by(|a, b| a.1.rate.gb().total_cmp(&b.1.rate.gb())).copied() else {
-            continue;
-        };
-        let is_low = |cell: &Cell| cell.rate.gb() < BELOW * best.rate.gb();
-        let found = members.iter().filter(|(_, cell)| is_low(cell));
-        low.extend(found.map(|(gpu, cell)| Low { gpu: *gpu, measured, cell: *cell, best }));
+    for (_, members) in grouped(alike) {
+        let Some((_, best)) = highest(members.iter().copied(), |(_, cell)| cell.rate.gb()) else { continue };
+        let found = members.into_iter().map(|(gpu, cell)| Low { gpu, measured, cell, best });
+        low.extend(found.filter(|l| l.share() < BELOW));
     }
     low
 }

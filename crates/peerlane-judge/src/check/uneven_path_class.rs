@@ -2,16 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::confirm;
 use super::culprit::{Role, blame};
-use super::view::{Cell, End, Raised, View, sureness};
-use super::words::{self, median, percent};
-use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity, first_row_warm_up};
-use peerlane_machine::fabric::{LinkKind, NodeId, NodeKind, PathClass};
-use peerlane_machine::machine::SourcedMatrix;
-use peerlane_machine::subject::Subject;
+use super::first_row_warm_up;
+use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run: Many(run) };
 
 /// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;
@@ -22,7 +17,7 @@ const FEWEST: usize = 4;
 /// The same where no classes are known: all pairs of four GPUs.
 const FEWEST_UNKNOWN: usize = 12;
 
-/// Below this share, a GPU that is as low in [`AGREEING`] matrices is slow, and not merely not alike: sound GPUs of one
+/// From this shortfall on, a GPU that is as low in [`AGREEING`] matrices is slow, and not merely different: sound GPUs of one
 /// product differ by a few percent, and not in the same way in each test.
 const AGREED: f64 = 0.15;
 
@@ -33,25 +28,37 @@ const AGREEING: usize = 3;
 /// peer-to-peer works (refused pairs are staged), and the products at both ends.
 type Alike<'a> = (Option<PathClass>, Option<u8>, Option<bool>, Option<(&'a str, &'a str)>);
 
+/// Who explains numbers that are low.
+type Culprit = Option<(End, Role)>;
+
 fn alike<'a>(view: &View<'a>, cell: &Cell) -> Option<Alike<'a>> {
     let (a, b) = cell.nodes()?;
     let product = |id| view.fabric().node(id).product.as_deref();
     Some((view.class(a, b), narrowest(view, cell), view.p2p_works(a, b), product(a).zip(product(b))))
 }
 
+/// A number that is low.
+struct Outlier<'m> {
+    measured: &'m SourcedMatrix,
+    cell: Cell,
+    /// The usual rate there, in GB/s.
+    usual: f64,
+    /// How far below its class it is.
+    gap: f64,
+}
+
 /// What is low of one class, and who explains it, over all matrices.
 struct Low<'m> {
-    /// Their class; of machines of which no class is known, none.
+    /// Their class; `None` on machines without known classes.
     class: Option<PathClass>,
-    culprit: Option<(End, Role)>,
-    /// The matrix, the usual rate there, the number, and how far below its class it is.
-    odd: Vec<(&'m SourcedMatrix, f64, Cell, f64)>,
+    culprit: Culprit,
+    outliers: Vec<Outlier<'m>>,
 }
 
 fn run(view: &View) -> Vec<Raised> {
     let mut low: Vec<Low> = Vec::new();
     for (at, measured) in view.bandwidths() {
-        // staged copies take no path of a class; a cold first row has its own rule
+        // staged copies take no path of a class; first-row-warm-up reports a cold first row
         if measured.matrix.p2p != Some(false) && first_row_warm_up::shortfall(view, measured).is_none() {
             judge(view, at, measured, &mut low);
         }
@@ -59,7 +66,7 @@ fn run(view: &View) -> Vec<Raised> {
     low.iter().filter_map(|low| report(view, low)).collect()
 }
 
-/// Lanes of the narrowest PCIe link on the way, so that links of different width are not compared.
+/// Lanes of the narrowest PCIe link on the path, so that links of different width are not compared.
 fn narrowest(view: &View, cell: &Cell) -> Option<u8> {
     let path = view.path(cell, Some(true))?;
     let lanes = path.hops.iter().filter_map(|hop| match &view.fabric().link(hop.link).kind {
@@ -71,13 +78,13 @@ fn narrowest(view: &View, cell: &Cell) -> Option<u8> {
 
 fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix, all: &mut Vec<Low<'m>>) {
     let cells = view.gpu_cells(&measured.matrix);
-    // where the expectation knows every pair, deviations from it are compared, so that what it explains is no outlier
-    let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_rate(at, c).map(|r| r.gb())).collect();
+    // where the expectation knows every pair, deviations from it are compared, so that what it explains is not an outlier
+    let expected: Option<Vec<f64>> = cells.iter().map(|c| view.expected_gb(at, c)).collect();
     let level = |i: usize, c: &Cell| c.rate.gb() / expected.as_ref().and_then(|e| e.get(i)).copied().unwrap_or(1.0);
-    let mut classes: BTreeMap<Alike, Vec<(usize, f64)>> = BTreeMap::new();
+    let mut classes: BTreeMap<Alike, Vec<(Cell, f64)>> = BTreeMap::new();
     for (i, cell) in cells.iter().enumerate() {
         let Some(alike) = alike(view, cell) else { continue };
-        classes.entry(alike).or_default().push((i, level(i, cell)));
+        classes.entry(alike).or_default().push((*cell, level(i, cell)));
     }
     let no_classes = classes.keys().all(|(class, ..)| class.is_none());
     for ((class, ..), members) in classes {
@@ -85,130 +92,117 @@ fn judge<'m>(view: &View, at: usize, measured: &'m SourcedMatrix, all: &mut Vec<
         if class.is_none() && (!no_classes || members.len() < FEWEST_UNKNOWN) {
             continue;
         }
-        let own: Vec<Cell> = members.iter().filter_map(|(i, _)| cells.get(*i).copied()).collect();
-        let levels: Vec<f64> = members.iter().map(|(_, v)| *v).collect();
-        if let Some((gpu, usual)) = one_below_all(view, &own, &levels) {
-            let of_gpu = |c: &Cell| c.from == End::Node(gpu) || c.to == End::Node(gpu);
-            let usual_rate = median(own.iter().filter(|c| !of_gpu(c)).map(|c| c.rate.gb())).unwrap_or_default();
-            let odd = own.iter().zip(&levels).filter(|(c, _)| of_gpu(c));
-            let odd = odd.map(|(c, level)| (measured, usual_rate, *c, 1.0 - level / usual));
-            put(all, class, Some((End::Node(gpu), Role::Any)), odd);
+        let outlier = |cell: Cell, usual, gap| Outlier { measured, cell, usual, gap };
+        if let Some((gpu, usual)) = one_below_all(view, &members) {
+            let others = members.iter().filter(|(c, _)| !c.is_of(gpu));
+            let usual_rate = median(others.map(|(c, _)| c.rate.gb())).unwrap_or_default();
+            let outliers = members.iter().filter(|(c, _)| c.is_of(gpu));
+            let outliers = outliers.map(|(c, level)| outlier(*c, usual_rate, 1.0 - level / usual));
+            add(all, class, Some((End::Node(gpu), Role::Any)), outliers);
             continue;
         }
         let Some(usual) = median(members.iter().map(|(_, v)| *v)).filter(|_| members.len() >= FEWEST) else { continue };
         let deviation = median(members.iter().map(|(_, v)| (v / usual - 1.0).abs())).unwrap_or(0.0);
         let limit = view.settings.uneven_path_class.below.max(OUTLYING * deviation);
-        let gaps: Vec<f64> = members.iter().map(|(_, v)| 1.0 - v / usual).collect();
-        let low: Vec<bool> = gaps.iter().map(|gap| *gap > limit).collect();
+        let usual_rate = median(members.iter().map(|(c, _)| c.rate.gb())).unwrap_or_default();
+        let own: Vec<Cell> = members.iter().map(|(c, _)| *c).collect();
+        let low: Vec<bool> = members.iter().map(|(_, v)| 1.0 - v / usual > limit).collect();
         for group in blame(&own, &low).into_iter().filter(|g| class.is_some() || g.culprit.is_some()) {
-            let usual_rate = median(own.iter().map(|c| c.rate.gb())).unwrap_or_default();
-            let odd = group.cells.iter().filter_map(|i| Some((measured, usual_rate, *own.get(*i)?, *gaps.get(*i)?)));
-            put(all, class, group.culprit, odd);
+            let outliers = group.cells.iter().filter_map(|i| members.get(*i));
+            add(all, class, group.culprit, outliers.map(|(c, v)| outlier(*c, usual_rate, 1.0 - v / usual)));
         }
     }
 }
 
 /// Adds what is low of a class to what the same culprit explains in other matrices.
-fn put<'m>(
+fn add<'m>(
     all: &mut Vec<Low<'m>>,
     class: Option<PathClass>,
-    culprit: Option<(End, Role)>,
-    odd: impl Iterator<Item = (&'m SourcedMatrix, f64, Cell, f64)>,
+    culprit: Culprit,
+    outliers: impl Iterator<Item = Outlier<'m>>,
 ) {
-    let end = |culprit: Option<(End, Role)>| culprit.map(|(end, _)| end);
+    let end = |culprit: Culprit| culprit.map(|(end, _)| end);
     match all.iter_mut().find(|l| l.class == class && end(l.culprit) == end(culprit)) {
-        Some(known) => known.odd.extend(odd),
-        None => all.push(Low { class, culprit, odd: odd.collect() }),
+        Some(known) => known.outliers.extend(outliers),
+        None => all.push(Low { class, culprit, outliers: outliers.collect() }),
     }
 }
 
-/// The one GPU all of whose pairs are low, where the pairs of all others agree: of four GPUs its pairs are half of all, and no
-/// median shows which half is odd. With the level of the others.
-fn one_below_all(view: &View, cells: &[Cell], levels: &[f64]) -> Option<(NodeId, f64)> {
+/// The one GPU all of whose pairs are low, where the pairs of all others agree: of four GPUs its pairs are half of all, and
+/// no median shows which half is low. With the level of the others.
+fn one_below_all(view: &View, members: &[(Cell, f64)]) -> Option<(NodeId, f64)> {
     let mut found = None;
     for gpu in view.of_kind(NodeKind::Gpu) {
-        let of_gpu = |c: &Cell| c.from == End::Node(gpu) || c.to == End::Node(gpu);
-        let both = || cells.iter().zip(levels);
-        let others: Vec<f64> = both().filter(|(c, _)| !of_gpu(c)).map(|(_, v)| *v).collect();
-        let mine: Vec<f64> = both().filter(|(c, _)| of_gpu(c)).map(|(_, v)| *v).collect();
-        let Some(usual) = median(others.iter().copied()) else { continue };
+        let (mine, others): (Vec<_>, Vec<_>) = members.iter().partition(|(c, _)| c.is_of(gpu));
+        let Some(usual) = median(others.iter().map(|(_, v)| *v)) else { continue };
         if others.len() < FEWEST || mine.len() < FEWEST {
             continue;
         }
-        let deviation = others.iter().map(|v| (v / usual - 1.0).abs()).fold(0.0, f64::max);
+        let deviation = others.iter().map(|(_, v)| (v / usual - 1.0).abs()).fold(0.0, f64::max);
         let limit = view.settings.uneven_path_class.below.max(2.0 * deviation);
-        if mine.iter().all(|v| *v < (1.0 - limit) * usual) && found.replace((gpu, usual)).is_some() {
+        if mine.iter().all(|(_, v)| *v < (1.0 - limit) * usual) && found.replace((gpu, usual)).is_some() {
             return None;
         }
     }
     found
 }
 
+/// Whether the GPU that explains them is slow in so many matrices that it is no accident.
+fn is_agreed(low: &Low) -> bool {
+    let agreed = low.outliers.iter().filter(|o| o.gap >= AGREED);
+    low.culprit.is_some() && distinct(agreed.map(|o| std::ptr::from_ref(o.measured))).len() >= AGREEING
+}
+
 fn report(view: &View, low: &Low) -> Option<Raised> {
-    let Low { class, culprit, odd } = low;
+    let Low { class, culprit, outliers } = low;
     let of = class.map_or_else(String::new, |class| format!("{class} "));
-    let (measured, usual, worst, gap) = odd.iter().max_by(|a, b| a.3.total_cmp(&b.3))?;
+    let worst = highest(outliers, |o| o.gap)?;
+    let Outlier { measured, cell, usual, gap } = worst;
     let settings = view.settings.uneven_path_class;
-    let mut shown: Vec<*const SourcedMatrix> =
-        odd.iter().filter(|(.., gap)| *gap >= AGREED).map(|(o, ..)| std::ptr::from_ref(*o)).collect();
-    shown.sort_unstable();
-    shown.dedup();
-    let agreed = culprit.is_some() && AGREED < settings.much && shown.len() >= AGREEING;
-    let much = *gap >= settings.much || agreed;
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    for (a, b) in odd.iter().filter_map(|(_, _, cell, _)| cell.nodes()) {
-        let pair = (view.name(a).to_owned(), view.name(b).to_owned());
-        if !pairs.contains(&pair) {
-            pairs.push(pair);
-        }
-    }
+    let much = *gap >= settings.much || AGREED < settings.much && is_agreed(low);
+    let pairs = view.names(outliers.iter().filter_map(|o| o.cell.nodes()));
     let (kind, subjects, who, fix) = match culprit {
         Some((End::Node(id), role)) => {
-            let kind = if much { FindingKind::Fault } else { FindingKind::Design };
             let fix = if class.is_none() {
-                "Its link may be narrower, or it may be on another socket than the others: look at `nvidia-smi topo -m`, \
-                 then compare link width under load, clocks, and active NVLinks with those of its peers."
+                "Run `nvidia-smi topo -m`: its link may be narrower, or it may be on another socket than the others. Then \
+                 compare link width under load, clocks, and active NVLinks with those of its peers."
             } else {
-                "Compare this GPU with its peers: link width under load, clocks, temperature, and the slot it is in; \
-                        exchange it with a neighbour to see whether the card or the place is slow."
+                "Compare this GPU with its peers: link width under load, clocks, temperature, and slot. Swap it with a \
+                 neighbour to find out whether the card or the slot is slow."
             };
-            let name = view.name(*id);
-            (kind, vec![view.node(*id)], format!("{of}rates {} {name}", role.preposition()), fix)
+            let who = format!("rates {} {}", role.preposition(), view.name(*id));
+            (if much { Fault } else { Design }, vec![view.node(*id)], who, fix)
         }
         _ => {
             let fix = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
-            let who = format!("{of}rates between {}", words::pairs(&pairs));
-            let subjects = Subject::pairs_of(&pairs);
-            (FindingKind::Measurement, subjects, who, fix)
+            let who = format!("rates between {}", words::pairs(&pairs));
+            (Measurement, Subject::pairs_of(&pairs), who, fix)
         }
     };
-    let matrix = &measured.matrix;
-    let of_class = |c: &Cell| c.nodes().is_some_and(|(a, b)| view.class(a, b) == *class);
-    let rates = view.gpu_cells(matrix).into_iter().filter(of_class).map(|c| c.rate.gb());
-    let most = rates.fold(*usual, f64::max);
-    let finding = Finding {
-        summary: format!(
-            "{}{} are up to {} below those of the other {of}pairs: {:.2} beside {most:.2} GB/s",
-            who.chars().next().map_or_else(String::new, |c| c.to_uppercase().collect()),
-            who.chars().skip(1).collect::<String>(),
-            percent(*gap),
-            worst.rate.gb()
-        ),
-        expected: format!("about {usual:.2} GB/s, the median of {of}pairs"),
-        measured: format!(
-            "{} {} ({}{})",
-            view.arrow(matrix, worst),
-            worst.rate,
-            matrix.describe(),
-            sureness(measured, worst)
-        ),
-        evidence: view.cite(odd.iter().flat_map(|(o, ..)| std::iter::once(&o.origin).chain(&o.also))),
-        fix: fix.to_owned(),
-        confirm: confirm::pairs("pairs", &subjects),
-        cost: Cost::of_rate(worst.rate.gb() / (1.0 - gap), worst.rate.gb()),
-        ..Finding::of(&RULE, kind, if much { Severity::Warning } else { Severity::Info }, Certainty::Possible, subjects)
+    let who = match class {
+        Some(class) => format!("{class} {who}"),
+        None => who.replacen("rates", "Rates", 1),
     };
-    Some(Raised::new(finding, *gap).shown_by(pairs))
+    let of_class = |c: &Cell| c.nodes().is_some_and(|(a, b)| view.class(a, b) == *class);
+    let rates = view.gpu_cells(&measured.matrix).into_iter().filter(of_class).map(|c| c.rate.gb());
+    let most = rates.fold(*usual, f64::max);
+    let raised = RULE
+        .raise(kind, if much { Warning } else { Info }, Possible)
+        .summary(format!(
+            "{who} are up to {} below those of the other {of}pairs: {:.2} compared with {most:.2} GB/s",
+            percent(*gap),
+            cell.rate.gb()
+        ))
+        .expected(format!("about {usual:.2} GB/s, the median of {of}pairs"))
+        .measured(view.quote(measured, cell))
+        .evidence(view.cite(outliers.iter().flat_map(|o| origins(o.measured))))
+        .fix(fix)
+        .confirm(confirm::pairs("pairs", &subjects))
+        .cost(Cost::of_rate(cell.rate.gb() / (1.0 - gap), cell.rate.gb()))
+        .about(subjects)
+        .losing(*gap)
+        .shown_by(pairs);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -221,11 +215,11 @@ mod tests {
         let mut machine = captured(boxes(&[2, 2], false));
         machine.matrices.push(uniform(4, 20.2, &[(3, 0, 18.36), (3, 1, 18.42)]));
         let found = findings(&machine, run);
-        assert_eq!((found.len(), found[0].severity), (1, Severity::Info));
+        assert_eq!((found.len(), found[0].severity), (1, Info));
         assert_eq!(found[0].subjects, ["GPU3"]);
         assert_eq!(
             found[0].summary,
-            "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs: 18.36 beside 20.20 GB/s"
+            "SYS rates from GPU3 are up to 9 % below those of the other SYS pairs: 18.36 compared with 20.20 GB/s"
         );
     }
 
@@ -236,10 +230,10 @@ mod tests {
         for _ in 0..2 {
             machine.matrices.push(uniform(4, 20.0, &low));
         }
-        assert_eq!(findings(&machine, run)[0].severity, Severity::Info);
+        assert_eq!(findings(&machine, run)[0].severity, Info);
         machine.matrices.push(uniform(4, 20.0, &low));
         let found = findings(&machine, run);
-        assert_eq!((found[0].severity, found[0].kind), (Severity::Warning, FindingKind::Fault));
+        assert_eq!((found[0].severity, found[0].kind), (Warning, Fault));
         assert_eq!(found[0].subjects, ["GPU3"]);
     }
 
@@ -258,7 +252,7 @@ mod tests {
             [0, 1, 3].into_iter().flat_map(|i| [(i, 2, 12.9), (2, i, 12.9)]).collect();
         assert_eq!(
             found(4, &of_gpu2),
-            ["Rates of GPU2 are up to 50 % below those of the other pairs: 12.90 beside 25.90 GB/s"]
+            ["Rates of GPU2 are up to 50 % below those of the other pairs: 12.90 compared with 25.90 GB/s"]
         );
         // pairs of two sockets
         let across: Vec<(usize, usize, f64)> =
@@ -272,7 +266,7 @@ mod tests {
         let mut machine = captured(boxes(&[4], false));
         machine.matrices.push(uniform(4, 20.0, &[(2, 3, 12.0)]));
         let found = findings(&machine, run);
-        assert_eq!((found[0].severity, found[0].kind), (Severity::Warning, FindingKind::Measurement));
+        assert_eq!((found[0].severity, found[0].kind), (Warning, Measurement));
     }
 
     #[test]

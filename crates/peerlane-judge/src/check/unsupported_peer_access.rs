@@ -1,45 +1,43 @@
-//! Peer access over PCIe between GeForce cards to which NVIDIA's driver gives none.
+//! Peer access over PCIe between GeForce cards for which NVIDIA's driver does not support it.
 
-use super::view::{Raised, View};
-use super::{Certainty, Finding, FindingKind, Rule, Severity, confirm, words};
-use peerlane_machine::fabric::NodeId;
-use peerlane_machine::fact::{Fact, P2pStatus};
-use peerlane_machine::subject::Subject;
+use super::prelude::*;
+use peerlane_machine::fact::P2pStatus;
 
-pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", breaks: false, run };
+pub(super) const RULE: Rule = Rule { id: "unsupported-peer-access", breaks: false, run: One(run) };
 
-fn run(view: &View) -> Vec<Raised> {
+fn run(view: &View) -> Option<Raised> {
     let granted = |a: NodeId, b: NodeId| view.machine.p2p.get(&(a, b)) == Some(&P2pStatus::Ok);
     let bricks = |id: NodeId| view.part(id).and_then(|part| part.nvlink_bricks).unwrap_or(0);
-    let is_odd = |(a, b): &(NodeId, NodeId)| {
-        // a bridge would give access over NVLink; classes tell whether there is one
+    let is_unsupported = |(a, b): &(NodeId, NodeId)| {
+        // a bridge would give access over NVLink; classes show whether there is one
         let bridged = match view.class(*a, *b) {
             Some(class) => class.is_nvlink(),
             None => bricks(*a) > 0 && bricks(*b) > 0,
         };
         !bridged && granted(*a, *b) && ![*a, *b].iter().any(|gpu| view.model.offers_peer_access(*gpu))
     };
-    let odd: Vec<(NodeId, NodeId)> = view.gpu_pairs().into_iter().filter(is_odd).collect();
-    if odd.is_empty() {
-        return Vec::new();
+    let pairs = view.names(view.gpu_pairs().into_iter().filter(is_unsupported));
+    if pairs.is_empty() {
+        return None;
     }
-    let subjects: Vec<Subject> = odd.iter().map(|(a, b)| view.pair(*a, *b)).collect();
-    let finding = Finding {
-        summary: format!(
-            "Peer access is granted between {}, GeForce cards to which NVIDIA's driver gives none over PCIe",
-            words::pairs(&view.names(&odd))
-        ),
-        expected: "no peer access: NVIDIA supports none over PCIe on GeForce cards of this generation".to_owned(),
-        measured: "the driver says that they can access each other".to_owned(),
-        evidence: view.cite_facts(|fact| matches!(fact, Fact::P2p(m) if m.capability.is_access())),
-        fix: "A changed kernel module does this on purpose; drivers before 525.105 did it by mistake on RTX 40 cards, and the data \
-               was wrong. Compare data before it is used: CUDA's `simpleP2P` must end in \"Test passed\". With a changed module \
-               IOMMU and ACS have to be off and Resizable BAR on."
-            .to_owned(),
-        confirm: format!("{}, which compares what arrives with what was sent", confirm::pairs("pairs", &subjects)),
-        ..Finding::of(&RULE, FindingKind::Design, Severity::Info, Certainty::Likely, subjects)
-    };
-    vec![Raised::new(finding, 0.0)]
+    let subjects = Subject::pairs_of(&pairs);
+    let raised = RULE
+        .raise(Design, Info, Likely)
+        .summary(format!(
+            "Peer access is granted between {}, GeForce cards for which NVIDIA does not support it over PCIe",
+            words::pairs(&pairs)
+        ))
+        .expected("no peer access: NVIDIA does not support it over PCIe on GeForce cards of this generation")
+        .measured("the driver reports that they can access each other")
+        .evidence(view.cite(view.peer_access().map(|(_, origin)| origin)))
+        .fix(
+            "Verify transferred data before you rely on it: CUDA's `simpleP2P` must end with \"Test passed\". A patched \
+             kernel module grants access on purpose; drivers before 525.105 did so by mistake on RTX 40 cards and corrupted \
+             data. With a patched module, turn the IOMMU and ACS off and Resizable BAR on.",
+        )
+        .confirm(format!("{}, which verifies the data", confirm::pairs("pairs", &subjects)))
+        .about(subjects);
+    Some(raised)
 }
 
 #[cfg(test)]
@@ -59,7 +57,7 @@ mod tests {
         let mut machine = captured(b);
         let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
         machine.p2p.extend([((gpus[0], gpus[1]), P2pStatus::Ok), ((gpus[1], gpus[0]), P2pStatus::Ok)]);
-        see_with(&machine, Parts::embedded(), |view| run(view).len())
+        see_with(&machine, Parts::embedded(), |view| run(view).iter().count())
     }
 
     #[test]

@@ -3,11 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::words::{lines, pairs};
-use super::{Context, Finding, Settings};
+use super::words::{distinct, lines, pairs};
+use super::{Context, Settings};
 use peerlane_design::case::Case;
-use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth};
-use peerlane_machine::fact::{Evidence, Fact, KernelFacts, P2pStatus};
+use peerlane_machine::fabric::{
+    Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, Path, PathClass, PciAddress, PcieWidth,
+};
+use peerlane_machine::fact::{Fact, HostFacts, KernelFacts, Modules, P2pMatrix, P2pStatus, PciTree};
 use peerlane_machine::machine::{Machine, MachineKind, SourcedMatrix, Statement};
 use peerlane_machine::matrix::{Direction, Matrix, Quantity};
 use peerlane_machine::origin::Origin;
@@ -24,38 +26,13 @@ const MOST_DEVICES: usize = 512;
 /// Matrices looked at, of the many that a text may hold.
 const MOST_MATRICES: usize = 1024;
 
-/// What measured the numbers of a run.
-pub(super) use peerlane_measure::run::TOOL as MEASURED;
-
-/// A finding with the weight it is sorted by.
-pub(super) struct Raised {
-    /// What is reported.
-    pub(super) finding: Finding,
-    /// Share of the performance that is lost, 0 to 1; 0 where it is no matter of degree.
-    pub(super) loss: f64,
-    /// The pairs that show it, either end first, where they are not the subjects.
-    pub(super) pairs: Vec<(String, String)>,
-}
-
-impl Raised {
-    /// A finding that is shown by its subjects.
-    pub(super) fn new(finding: Finding, loss: f64) -> Self {
-        Raised { finding, loss, pairs: Vec::new() }
-    }
-
-    /// The same, shown by these pairs.
-    pub(super) fn shown_by(self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
-        Raised { pairs: pairs.into_iter().collect(), ..self }
-    }
-}
-
 /// One end of a transfer in a matrix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum End {
-    /// A node of the fabric.
-    Node(NodeId),
     /// The matrix says `host` and not which memory.
     Host,
+    /// A node of the fabric.
+    Node(NodeId),
 }
 
 /// A number of a bandwidth matrix between two different ends.
@@ -80,6 +57,20 @@ impl Cell {
             (End::Node(a), End::Node(b)) => Some((a, b)),
             _ => None,
         }
+    }
+
+    /// The node that copies to or from `host`, and whether data goes to the node.
+    pub(super) fn with_host(&self) -> Option<(NodeId, bool)> {
+        match (self.from, self.to) {
+            (End::Host, End::Node(id)) => Some((id, true)),
+            (End::Node(id), End::Host) => Some((id, false)),
+            _ => None,
+        }
+    }
+
+    /// Whether a node is an end.
+    pub(super) fn is_of(&self, id: NodeId) -> bool {
+        [self.from, self.to].contains(&End::Node(id))
     }
 }
 
@@ -139,6 +130,30 @@ impl<'a> View<'a> {
         Subject::Link(self.name(a).to_owned(), self.name(b).to_owned())
     }
 
+    /// Names of nodes.
+    pub(super) fn names_of(&self, ids: &[NodeId]) -> Vec<String> {
+        ids.iter().map(|id| self.name(*id).to_owned()).collect()
+    }
+
+    /// The node at a PCI address.
+    pub(super) fn at(&self, address: PciAddress) -> Option<NodeId> {
+        self.fabric().ids().find(|id| self.fabric().node(*id).address == Some(address))
+    }
+
+    /// What the PCIe link above a node runs at and may run at.
+    pub(super) fn pcie_above(&self, id: NodeId) -> Option<(PcieWidth, PcieWidth)> {
+        let (link, _) = self.fabric().upstream(id)?;
+        match &self.fabric().link(link).kind {
+            LinkKind::Pcie { running, allowed, .. } => Some((*running, *allowed)),
+            _ => None,
+        }
+    }
+
+    /// Whether the fabric shows NVLinks.
+    pub(super) fn has_nvlink(&self) -> bool {
+        self.fabric().links().iter().any(|link| link.kind.bundle(Interconnect::Nvlink).is_some())
+    }
+
     /// The component model of a node, where known.
     pub(super) fn part(&self, id: NodeId) -> Option<&'a Part> {
         self.model.parts.get(self.fabric().node(id).part.as_deref()?)
@@ -180,9 +195,11 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Names of both ends of pairs.
-    pub(super) fn names(&self, pairs: &[(NodeId, NodeId)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(a, b)| (self.name(*a).to_owned(), self.name(*b).to_owned())).collect()
+    /// Names of both ends of pairs, each pair once, whichever end is first.
+    pub(super) fn names(&self, pairs: impl IntoIterator<Item = (NodeId, NodeId)>) -> Vec<(String, String)> {
+        let ordered = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b)));
+        let name = |id: NodeId| self.name(id).to_owned();
+        distinct(ordered).into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
     /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
@@ -273,19 +290,25 @@ impl<'a> View<'a> {
     /// The ends of cells in words, whichever way their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
     pub(super) fn between<'c>(&self, matrix: &Matrix, cells: impl IntoIterator<Item = &'c Cell>) -> String {
         let mut seen = HashSet::new();
-        let mut ends = Vec::new();
-        for cell in cells {
-            let (Some(row), Some(col)) = (matrix.rows.get(cell.i), matrix.cols.get(cell.j)) else { continue };
-            if !seen.contains(&(col, row)) && seen.insert((row, col)) {
-                ends.push((row.clone(), col.clone()));
-            }
-        }
-        pairs(&ends)
+        let named = cells.into_iter().map(|cell| ends(matrix, cell));
+        let once = named.filter(|[row, col]| !seen.contains(&[*col, *row]) && seen.insert([*row, *col]));
+        pairs(&once.map(|[row, col]| (row.to_owned(), col.to_owned())).collect::<Vec<_>>())
     }
 
     /// What should stand in a cell of the matrix at `index`.
     pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
         expected_rate(self.comparison.matrices().get(index)?, cell)
+    }
+
+    /// The same in GB/s.
+    pub(super) fn expected_gb(&self, index: usize, cell: &Cell) -> Option<f64> {
+        self.expected_rate(index, cell).map(Rate::gb)
+    }
+
+    /// A number with what it is and how sure: `GPU0→GPU1 12.00 GB/s (one way, P2P on)`.
+    pub(super) fn quote(&self, measured: &SourcedMatrix, cell: &Cell) -> String {
+        let (matrix, sure) = (&measured.matrix, sureness(measured, cell));
+        format!("{} {} ({}{sure})", self.arrow(matrix, cell), cell.rate, matrix.describe())
     }
 
     /// The most that any measurement moved one way over a link.
@@ -330,9 +353,14 @@ impl<'a> View<'a> {
         places.iter().map(text).collect()
     }
 
+    /// Where the run stands.
+    pub(super) fn cite_run(&self) -> Vec<String> {
+        self.cite(self.case.run.iter().map(|recorded| &recorded.origin))
+    }
+
     /// Where the numbers of a matrix stand.
     pub(super) fn cite_matrix(&self, measured: &SourcedMatrix) -> Vec<String> {
-        self.cite(std::iter::once(&measured.origin).chain(&measured.also))
+        self.cite(origins(measured))
     }
 
     /// Where the classes between these nodes stand: the matrix that states them, else what the nodes rest on.
@@ -343,31 +371,60 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Where the facts that `wanted` picks stand.
-    pub(super) fn cite_facts(&self, wanted: impl Fn(&Fact) -> bool) -> Vec<String> {
-        self.cite(self.machine.evidence.iter().filter(|e| wanted(&e.fact)).map(|e| &e.origin))
+    /// The facts that `pick` takes, each with where it stands.
+    pub(super) fn facts<T>(&self, pick: impl Fn(&'a Fact) -> Option<T>) -> impl Iterator<Item = (T, &'a Origin)> {
+        self.machine.evidence.iter().filter_map(move |e| Some((pick(&e.fact)?, &e.origin)))
     }
 
-    /// The hypervisor that a source names, and where.
-    pub(super) fn hypervisor(&self) -> Option<(&'a str, &'a Origin)> {
-        self.machine.evidence.iter().find_map(|e| match &e.fact {
-            Fact::Host(host) => Some((host.hypervisor.as_deref()?, &e.origin)),
+    /// Listings of PCI devices.
+    pub(super) fn pci_trees(&self) -> impl Iterator<Item = (&'a PciTree, &'a Origin)> {
+        self.facts(|fact| match fact {
+            Fact::Pci(tree) => Some(tree),
             _ => None,
         })
     }
 
-    /// What the kernel's log and command line tell, each with where it stands.
+    /// Statements on peer access between GPUs.
+    pub(super) fn peer_access(&self) -> impl Iterator<Item = (&'a P2pMatrix, &'a Origin)> {
+        self.facts(|fact| match fact {
+            Fact::P2p(matrix) if matrix.capability.is_access() => Some(matrix),
+            _ => None,
+        })
+    }
+
+    /// Listings of the kernel's modules.
+    pub(super) fn modules(&self) -> impl Iterator<Item = (&'a Modules, &'a Origin)> {
+        self.facts(|fact| match fact {
+            Fact::Modules(modules) => Some(modules),
+            _ => None,
+        })
+    }
+
+    /// What sources report of the host.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = (&'a HostFacts, &'a Origin)> {
+        self.facts(|fact| match fact {
+            Fact::Host(host) => Some(host),
+            _ => None,
+        })
+    }
+
+    /// What the kernel's log and command line report.
     pub(super) fn kernels(&self) -> Vec<(&'a KernelFacts, &'a Origin)> {
-        let kernel = |e: &'a Evidence| match &e.fact {
-            Fact::Kernel(kernel) => Some((kernel, &e.origin)),
+        let kernel = |fact: &'a Fact| match fact {
+            Fact::Kernel(kernel) => Some(kernel),
             _ => None,
         };
-        self.machine.evidence.iter().filter_map(kernel).collect()
+        self.facts(kernel).collect()
+    }
+
+    /// The hypervisor that a source names, and where.
+    pub(super) fn hypervisor(&self) -> Option<(&'a str, &'a Origin)> {
+        self.hosts().find_map(|(host, origin)| Some((host.hypervisor.as_deref()?, origin)))
     }
 }
 
 /// The names of a cell's row and column.
-fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
+pub(super) fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
     let name = |names: &'m [String], at: usize| names.get(at).map_or("", String::as_str);
     [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
 }
@@ -396,6 +453,16 @@ pub(super) fn sureness(measured: &SourcedMatrix, cell: &Cell) -> String {
         Some((n @ 0..6, low, high)) => format!("; median of {n} samples, {low:.2} to {high:.2}"),
         Some((n, low, high)) => format!("; median of {n} samples, 95 % interval {low:.2} to {high:.2}"),
     }
+}
+
+/// Where the numbers of a matrix stand, every time.
+pub(super) fn origins(measured: &SourcedMatrix) -> impl Iterator<Item = &Origin> {
+    std::iter::once(&measured.origin).chain(&measured.also)
+}
+
+/// The program that printed a matrix. A system file's titles begin with it: `p2pBandwidthLatencyTest, …`.
+pub(super) fn program(measured: &SourcedMatrix) -> &str {
+    if measured.published { measured.matrix.title.split(',').next().unwrap_or_default() } else { measured.origin.tool }
 }
 
 /// Whether a matrix has more rows or columns than any machine has devices.

@@ -1,6 +1,7 @@
 //! Turning names and numbers into short texts.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::Hash;
 
 use peerlane_machine::fabric::CpuList;
 pub(super) use peerlane_machine::names::list;
@@ -12,13 +13,7 @@ const SHOWN: usize = 12;
 /// Pairs in as few words as they allow: `any two of GPU0–GPU3`, `GPU0, GPU1 and GPU2, GPU3`,
 /// `GPU0 and GPU3; GPU1 and GPU2`. Each pair is expected once.
 pub(super) fn pairs(pairs: &[(String, String)]) -> String {
-    let mut ends: Vec<String> = Vec::new();
-    let mut seen = HashSet::new();
-    for end in pairs.iter().flat_map(|(a, b)| [a, b]) {
-        if seen.insert(end) {
-            ends.push(end.clone());
-        }
-    }
+    let mut ends: Vec<&String> = distinct(pairs.iter().flat_map(|(a, b)| [a, b]));
     if ends.len() > 2 && pairs.len() == ends.len() * (ends.len() - 1) / 2 {
         ends.sort_by(|a, b| natural(a).cmp(&natural(b)));
         return format!("any two of {}", list(&ends));
@@ -27,20 +22,11 @@ pub(super) fn pairs(pairs: &[(String, String)]) -> String {
     let mut partners: BTreeMap<&String, Vec<String>> = BTreeMap::new();
     pairs.iter().for_each(|(a, b)| partners.entry(a).or_default().push(b.clone()));
     partners.values_mut().for_each(|names| names.sort_by(|a, b| natural(a).cmp(&natural(b))));
-    let mut equal: Vec<(Vec<String>, Vec<String>)> = Vec::new();
-    let mut at: HashMap<Vec<String>, usize> = HashMap::new();
-    for (end, partners) in partners {
-        match at.get(&partners).and_then(|i| equal.get_mut(*i)) {
-            Some((ends, _)) => ends.push(end.clone()),
-            None => {
-                at.insert(partners.clone(), equal.len());
-                equal.push((vec![end.clone()], partners));
-            }
-        }
-    }
+    let mut equal = grouped(partners.into_iter().map(|(end, partners)| (partners, end)));
     let more = equal.len().saturating_sub(SHOWN);
     equal.truncate(SHOWN);
-    let shown: Vec<String> = equal.iter().map(|(a, b)| format!("{} and {}", list(a), list(b))).collect();
+    let shown: Vec<String> =
+        equal.iter().map(|(partners, ends)| format!("{} and {}", list(ends), list(partners))).collect();
     let shown = shown.join("; ");
     if more > 0 { format!("{shown}; and {more} more") } else { shown }
 }
@@ -51,7 +37,7 @@ pub(super) fn lines(ranges: &[(u32, u32)]) -> String {
 }
 
 /// `runs` or `run`, by the number of subjects.
-pub(super) fn verb(subjects: &[String], one: &'static str, many: &'static str) -> &'static str {
+pub(super) fn verb<S>(subjects: &[S], one: &'static str, many: &'static str) -> &'static str {
     if subjects.len() == 1 { one } else { many }
 }
 
@@ -65,6 +51,41 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().filter(|v| !v.is_nan()).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// The item whose number is lowest; the first of equals.
+pub(super) fn lowest<T>(items: impl IntoIterator<Item = T>, number: impl Fn(&T) -> f64) -> Option<T> {
+    items.into_iter().min_by(|a, b| number(a).total_cmp(&number(b)))
+}
+
+/// The item whose number is highest; the first of equals.
+pub(super) fn highest<T>(items: impl IntoIterator<Item = T>, number: impl Fn(&T) -> f64) -> Option<T> {
+    items.into_iter().min_by(|a, b| number(b).total_cmp(&number(a)))
+}
+
+/// Each item once, in the order of its first occurrence.
+pub(super) fn distinct<T: Clone + Eq + Hash>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = HashSet::new();
+    items.into_iter().filter(|item| known.insert(item.clone())).collect()
+}
+
+/// Values by key, the keys in the order of their first occurrence.
+pub(super) fn grouped<K: Clone + Eq + Hash, V>(items: impl IntoIterator<Item = (K, V)>) -> Vec<(K, Vec<V>)> {
+    let mut groups: Vec<(K, Vec<V>)> = Vec::new();
+    let mut at: HashMap<K, usize> = HashMap::new();
+    for (key, value) in items {
+        let index = *at.entry(key.clone()).or_insert(groups.len());
+        match groups.get_mut(index) {
+            Some((_, values)) => values.push(value),
+            None => groups.push((key, vec![value])),
+        }
+    }
+    groups
+}
+
+/// Whether a limit is known to be below another.
+pub(super) fn below<T: PartialOrd>(now: Option<T>, possible: Option<T>) -> bool {
+    matches!((now, possible), (Some(now), Some(possible)) if now < possible)
 }
 
 #[cfg(test)]

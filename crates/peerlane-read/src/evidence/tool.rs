@@ -17,9 +17,9 @@ pub(crate) const SYSFS_LISTING: &str = "sysfs listing";
 /// `lspci -tv`, which shows every port.
 pub(crate) const LSPCI_TREE: &str = "lspci -tv";
 /// hwloc's XML, which leaves out ports without devices.
-pub(crate) const LSTOPO_XML: &str = "lstopo XML";
+pub const LSTOPO_XML: &str = "lstopo XML";
 /// The same as text, without the addresses of bridges.
-pub(crate) const LSTOPO: &str = "lstopo";
+pub const LSTOPO: &str = "lstopo";
 /// NCCL's log, which lists the GPUs that a job uses.
 pub const NCCL_LOG: &str = "NCCL_DEBUG=INFO";
 /// NVML, whose snapshot lists every GPU.

@@ -1,0 +1,16 @@
+//! What rules are written with.
+
+pub(super) use super::Certainty::{Certain, Likely, Possible};
+pub(super) use super::FindingKind::{Design, Fault, Measurement};
+pub(super) use super::Look::{Many, One};
+pub(super) use super::Severity::{Error, Info, Warning};
+pub(super) use super::raised::Raised;
+pub(super) use super::view::{Cell, End, View, one_way, origins, program};
+pub(super) use super::words::{self, below, distinct, grouped, highest, list, lowest, median, percent, verb};
+pub(super) use super::{Certainty, Cost, FindingKind, Rule, Severity, confirm};
+pub(super) use peerlane_machine::fabric::{LinkKind, NodeId, NodeKind, PathClass};
+pub(super) use peerlane_machine::fact::Fact;
+pub(super) use peerlane_machine::machine::SourcedMatrix;
+pub(super) use peerlane_machine::matrix::{Direction, Matrix};
+pub(super) use peerlane_machine::origin::Origin;
+pub(super) use peerlane_machine::subject::Subject;

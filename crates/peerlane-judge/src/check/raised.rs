@@ -1,0 +1,100 @@
+//! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
+
+use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
+use peerlane_machine::subject::Subject;
+
+/// A finding with the weight it is sorted by.
+pub(super) struct Raised {
+    /// What is reported.
+    pub(super) finding: Finding,
+    /// Share of the performance that is lost, 0 to 1; 0 where it is not a matter of degree.
+    pub(super) loss: f64,
+    /// The pairs that show it, either end first, where they are not the subjects.
+    pub(super) pairs: Vec<(String, String)>,
+}
+
+impl Rule {
+    /// A finding of this rule, without texts and about the machine as a whole.
+    pub(super) fn raise(&self, kind: FindingKind, severity: Severity, certainty: Certainty) -> Raised {
+        let finding = Finding {
+            rule: self.id.to_owned(),
+            kind,
+            severity,
+            subjects: Vec::new(),
+            summary: String::new(),
+            expected: String::new(),
+            measured: String::new(),
+            evidence: Vec::new(),
+            fix: String::new(),
+            certainty,
+            confirm: String::new(),
+            cost: None,
+        };
+        Raised { finding, loss: 0.0, pairs: Vec::new() }
+    }
+}
+
+impl Raised {
+    /// What is wrong, where, and how much: one sentence.
+    pub(super) fn summary(mut self, text: impl Into<String>) -> Self {
+        self.finding.summary = text.into();
+        self
+    }
+
+    /// What should be, with unit and why.
+    pub(super) fn expected(mut self, text: impl Into<String>) -> Self {
+        self.finding.expected = text.into();
+        self
+    }
+
+    /// What is, with unit.
+    pub(super) fn measured(mut self, text: impl Into<String>) -> Self {
+        self.finding.measured = text.into();
+        self
+    }
+
+    /// Where that stands.
+    pub(super) fn evidence(mut self, places: Vec<String>) -> Self {
+        self.finding.evidence = places;
+        self
+    }
+
+    /// What to do: an instruction.
+    pub(super) fn fix(mut self, text: impl Into<String>) -> Self {
+        self.finding.fix = text.into();
+        self
+    }
+
+    /// What would confirm it: a command, mostly.
+    pub(super) fn confirm(mut self, text: impl Into<String>) -> Self {
+        self.finding.confirm = text.into();
+        self
+    }
+
+    /// What it costs, where that is known.
+    pub(super) fn cost(mut self, cost: Option<Cost>) -> Self {
+        self.finding.cost = cost;
+        self
+    }
+
+    /// The nodes, pairs or links it is about.
+    pub(super) fn about(mut self, subjects: Vec<Subject>) -> Self {
+        self.finding.subjects = subjects;
+        self
+    }
+
+    /// The nodes it is about.
+    pub(super) fn about_nodes<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.about(Subject::nodes_of(names))
+    }
+
+    /// The share of the performance that is lost, 0 to 1.
+    pub(super) fn losing(self, loss: f64) -> Self {
+        Raised { loss, ..self }
+    }
+
+    /// The pairs that show it, where they are not its subjects.
+    pub(super) fn shown_by(self, pairs: impl IntoIterator<Item = (String, String)>) -> Self {
+        Raised { pairs: pairs.into_iter().collect(), ..self }
+    }
+}
