@@ -29,7 +29,7 @@ pub struct Settings {
     pub fleet: Fleet,
 }
 
-/// A finding that is known and accepted: it is told apart, and counts neither in the verdict nor in the exit status.
+/// A finding that is known and accepted: it is listed separately, and counts neither in the verdict nor in the exit status.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waiver {
