@@ -98,7 +98,7 @@ fn run(view: &View) -> Vec<Raised> {
         .measured(format!("errors: {}", counts(view, devices)))
         .fix(
             "Reseat the card and its riser or cable. Lower the link speed in the BIOS to find out whether the riser or \
-                 cable is rated for the generation.",
+             cable is rated for the generation.",
         )
         .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
         raised.push(of_link);

@@ -16,20 +16,8 @@ enum Trouble {
     Unused,
     /// It is up and has no address: no subnet manager.
     Initializing,
-    /// It runs at fewer Gb/s than others of its type: both rates.
-    Slow(Gigabits, Gigabits),
-}
-
-/// A rate in Gb/s that can be a key.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-struct Gigabits(f64);
-
-impl Eq for Gigabits {}
-
-impl Ord for Gigabits {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
+    /// It runs slower than others of its type: both rates in Mb/s.
+    Slow(u64, u64),
 }
 
 fn run(view: &View) -> Vec<Raised> {
@@ -68,7 +56,7 @@ fn trouble(port: &RdmaPort, peers: &[&RdmaPort]) -> Option<Trouble> {
             let alike = peers.iter().filter(|p| p.kind.is_some() && p.kind == port.kind);
             let best = alike.filter_map(|p| p.gigabits).fold(0.0, f64::max);
             let slow = port.gigabits.filter(|own| *own < best);
-            slow.map(|own| Trouble::Slow(Gigabits(own), Gigabits(best)))
+            slow.map(|own| Trouble::Slow(megabits(own), megabits(best)))
         }
         "initializing" | "init" | "armed" => Some(Trouble::Initializing),
         "down" => {
@@ -80,6 +68,10 @@ fn trouble(port: &RdmaPort, peers: &[&RdmaPort]) -> Option<Trouble> {
         }
         _ => None,
     }
+}
+
+fn megabits(gigabits: f64) -> u64 {
+    (gigabits * 1000.0).round() as u64
 }
 
 /// Whether a port waits for a link and no subnet manager has ever given it an address, like a spare one without a cable.
@@ -123,21 +115,25 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                 "Start a subnet manager for the network (opensm, or the switch's own), and check with `sminfo` that it \
                  responds.",
             ),
-        Trouble::Slow(Gigabits(own), Gigabits(best)) => RULE
-            .raise(Design, Warning, Possible)
-            .summary(format!("{shown}: {own} Gb/s, but others of the same type run at {best} Gb/s"))
-            .expected(format!("{best} Gb/s"))
-            .measured(format!("{own} Gb/s"))
-            .fix(
-                "If it belongs to the same network, check that cable, transceiver and the switch's port support that rate; \
-                 `mlxlink -d DEVICE` shows the negotiated one. A separate network may be slower on purpose.",
-            )
-            .losing(1.0 - own / best),
+        Trouble::Slow(own, best) => slower(&shown, *own as f64 / 1000.0, *best as f64 / 1000.0),
     };
     raised
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
         .confirm("`ibstat`; `mlxlink -d DEVICE`; `ib_write_bw` to another host")
         .about_nodes(names)
+}
+
+/// A port that runs slower than others of its type, in Gb/s.
+fn slower(shown: &str, own: f64, best: f64) -> Raised {
+    RULE.raise(Design, Warning, Possible)
+        .summary(format!("{shown}: {own} Gb/s, but others of the same type run at {best} Gb/s"))
+        .expected(format!("{best} Gb/s"))
+        .measured(format!("{own} Gb/s"))
+        .fix(
+            "If it belongs to the same network, check that cable, transceiver and the switch's port support that rate; \
+             `mlxlink -d DEVICE` shows the negotiated one. A separate network may be slower on purpose.",
+        )
+        .losing(1.0 - own / best)
 }
 
 #[cfg(test)]

@@ -254,7 +254,7 @@ fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Outlier> {
             measured: format!("{} GPUs", node.gpus),
             evidence: vec![format!("{} (peerlane measure)", node.file)],
             fix: "If it is not another allocation of a virtual machine, see the kernel log for Xid 79, and `lspci` for the \
-                   card that is missing."
+                  card that is missing."
                 .to_owned(),
             certainty: Certainty::Possible,
             confirm: "`nvidia-smi -L`; `lspci -d 10de:`".to_owned(),
