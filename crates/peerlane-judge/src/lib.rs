@@ -1,4 +1,4 @@
-//! What to do about it: rules over one machine, runs of many, and how far both and the model are right.
+//! What to do about it: rules over one machine, comparisons of many runs, and how accurate both and the model are.
 
 pub mod accuracy;
 pub mod check;

@@ -1,10 +1,10 @@
-//! What two simple rules say of the same transfers.
+//! What two simple rules predict for the same transfers.
 //!
 //! *Raw*: the slowest link of the path at its raw rate, both ways twice that.
 //!
 //! *NCCL*: the constants of its source ([`peerlane_model::model::nccl`]), in GB/s of one direction. Traffic between GPUs through an
 //! Intel root complex takes 6/5 of its rate, in 64-byte packets. A path has its slowest link's rate; both ways is twice
-//! that; transfers through host memory are not slowed by it; C2C and a NIC's line are as their source gives them.
+//! that; staging through host memory costs nothing; C2C and a NIC's line rate are those of their source.
 
 use peerlane_machine::fabric::{CpuVendor, Interconnect, LinkKind, NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation};
@@ -21,7 +21,7 @@ pub enum Baseline {
     Nccl,
 }
 
-/// What a rule says of each cell of a bandwidth matrix, in its unit; nothing of other quantities.
+/// What a rule predicts for each cell of a bandwidth matrix, in its unit; nothing for other quantities.
 pub(super) fn baseline(model: &Model, rule: Baseline, matrix: &Matrix) -> Vec<Vec<Option<f64>>> {
     let per_unit = matrix.unit.rate(1.0).map(|r| r.gb());
     let cell = |row: &String, col: &String| {
@@ -58,7 +58,7 @@ fn one(model: &Model, rule: Baseline, matrix: &Matrix, row: &str, col: &str) -> 
     Some(if rule == Baseline::Nccl && through_root { slowest / INTEL_OVERHEAD } else { slowest })
 }
 
-/// A NIC's line.
+/// A NIC's line rate.
 fn line(model: &Model, node: NodeId) -> Option<f64> {
     let nic = model.machine.fabric.node(node);
     let of_product = || model.parts.get(nic.part.as_deref()?)?.constant("line_rate").map(|gbit| gbit / 8.0);
@@ -87,7 +87,7 @@ fn nccl(model: &Model, from: NodeId, to: NodeId) -> Option<f64> {
     }
 }
 
-/// Whether a route between GPUs crosses the root complex of a CPU that is taken as Intel's.
+/// Whether a route between GPUs crosses the root complex of a CPU that counts as Intel's.
 fn crosses_intel_root(model: &Model, route: &Route) -> bool {
     let fabric = &model.machine.fabric;
     let intel = |root| vendor_of(fabric, model.parts, root) == Some(CpuVendor::Intel);

@@ -1,4 +1,4 @@
-//! Every number of a system beside what predicts it.
+//! Every number of a system with what predicts it.
 
 use super::baseline::{Baseline, baseline};
 use super::{Errors, FAR, FarCell, Kind, MatrixAccuracy};
@@ -7,7 +7,7 @@ use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::is_host;
 use peerlane_model::comparison::{Comparison, Series, Source};
 
-/// What titles of matrices end with that a source does not print itself.
+/// The end of the titles of matrices that a source does not print itself.
 const BEYOND_TEXT: &str = "in its results, not in its text";
 
 /// One number.
@@ -17,21 +17,21 @@ pub(super) struct Cell {
     pub row: String,
     /// Column.
     pub col: String,
-    /// Class of the path, or which way between host and GPU.
+    /// Class of the path, or the direction between host and GPU.
     pub path: String,
-    /// What stands there.
+    /// The number.
     pub published: f64,
     /// What the model predicts.
     pub predicted: f64,
     /// The prediction's interval.
     pub interval: [f64; 2],
-    /// What it predicts without the constants that were fitted to this system.
+    /// The prediction without the constants that were fitted to this system.
     pub left_out: Option<f64>,
-    /// What NCCL's constants say.
+    /// The prediction by NCCL's constants.
     pub nccl: Option<f64>,
-    /// What raw link rates say.
+    /// The prediction by raw link rates.
     pub raw: Option<f64>,
-    /// What binds.
+    /// The bottleneck.
     pub bottleneck: String,
     /// Unit of all numbers.
     pub unit: Unit,
@@ -66,7 +66,7 @@ pub(super) struct Observation {
     pub is_rate: bool,
     /// Whether a document prints it, and not only the files that it points to.
     pub in_text: bool,
-    /// Why numbers of it differ from what the links explain, as its system file has it.
+    /// Why numbers of it differ from what the links explain, as its system file states.
     pub known_cause: Option<String>,
     /// Its numbers that have a prediction.
     pub cells: Vec<Cell>,
@@ -91,7 +91,7 @@ impl Observation {
             predicted: c.predicted,
             error: c.predicted / c.published - 1.0,
             within: c.interval[0] <= c.published && c.published <= c.interval[1],
-            reason: self.known_cause.clone().unwrap_or_else(|| format!("not known; bound by {}", c.bottleneck)),
+            reason: self.known_cause.clone().unwrap_or_else(|| format!("unknown; bound by {}", c.bottleneck)),
         })
     }
 }

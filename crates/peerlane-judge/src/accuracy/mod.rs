@@ -1,4 +1,4 @@
-//! How near the model comes to every published and recorded number of the catalogue, beside two baselines.
+//! How accurately the model predicts every published and recorded number of the catalogue, compared with two baselines.
 //!
 //! Two statistics are kept apart. *Cells* weigh every number alike. *Groups* (a system × class of path × quantity,
 //! direction and engine) compare the median prediction with the median number, so that a group of two cells weighs as
@@ -24,7 +24,7 @@ use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::{Constant, Parts, system, system_names};
 
-/// Errors from which on a cell is listed with its reason.
+/// Cells with a greater error are listed with their reason.
 pub const FAR: f64 = 0.15;
 
 /// What `accuracy --json` writes. All errors are fractions: 0.02 is 2 %.
@@ -50,13 +50,13 @@ pub struct Accuracy {
 pub struct SystemAccuracy {
     /// The system's name.
     pub name: String,
-    /// True where this project measured it, false where documents state its numbers.
+    /// True where this project measured it, false where documents publish its numbers.
     pub measured_here: bool,
     /// Its matrices, in the order of its file.
     pub matrices: Vec<MatrixAccuracy>,
 }
 
-/// One matrix or statement against its prediction.
+/// One matrix or statement compared with its prediction.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MatrixAccuracy {
     /// What it holds: `bandwidth, both ways, summed, P2P on, copy engine, GB/s`.
@@ -105,7 +105,7 @@ pub struct Scores {
     pub groups: Errors,
 }
 
-/// The predictors side by side, on bandwidths that all three predict.
+/// The predictors compared, on bandwidths that all three predict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Predictors {
     /// This model.
@@ -122,7 +122,7 @@ pub struct Overall {
     /// All bandwidths, off the diagonal.
     #[serde(flatten)]
     pub bandwidth: Predictors,
-    /// Those that documents print, without what this project measured and what stands only in files they point to.
+    /// Those that documents print, without what this project measured and what is only in files they point to.
     pub documents: Predictors,
     /// Latencies.
     pub latency: Scores,
@@ -159,7 +159,7 @@ pub struct Group {
     pub raw: Option<f64>,
     /// Whether any of it was fitted.
     pub kind: Kind,
-    /// What binds most of the cells.
+    /// The bottleneck of most of the cells.
     pub bottleneck: String,
 }
 
@@ -182,9 +182,9 @@ pub struct LeftOut {
     pub latency_median: f64,
     /// The constants that were fitted to it: `peer_rate of xeon-e5-v2`.
     pub constants: Vec<String>,
-    /// Those of them that other sources give, too, and which stand in.
+    /// Those of them that other sources give too, whose values replace them.
     pub elsewhere: Vec<String>,
-    /// Those of them that describe hardware of which no other source tells: what was left out cannot be known.
+    /// Those of them that describe hardware that no other source reports: what was left out cannot be known.
     pub only_here: Vec<String>,
 }
 
@@ -207,7 +207,7 @@ pub struct FarCell {
     pub error: f64,
     /// Whether the number lies in the prediction's interval.
     pub within: bool,
-    /// Why, as far as it is known.
+    /// Why, as far as known.
     pub reason: String,
 }
 

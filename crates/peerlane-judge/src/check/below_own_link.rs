@@ -55,7 +55,7 @@ fn run(view: &View) -> Option<Raised> {
              board has one. If the link is at full width, look for what both directions through it share: an IOMMU, link \
              power saving (ASPM), or memory of another socket.",
         )
-        .confirm(confirm::width())
+        .confirm(confirm::WIDTH)
         .cost(Cost::of_rate(least, best.gb()))
         .about_nodes(names)
         .losing(1.0 - best.gb() / least);

@@ -4,8 +4,12 @@ use super::raised::Raised;
 use super::{FindingKind, Severity};
 use peerlane_machine::subject::Subject;
 
+/// What a slow device shows as.
+const SLOW: [&str; 5] =
+    ["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"];
+
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
-/// not explain, slow-path sees by itself.
+/// not explain, slow-path reports itself.
 const EXPLAINS: [(&str, &[&str]); 11] = [
     (
         "lost-gpu",
@@ -20,14 +24,8 @@ const EXPLAINS: [(&str, &[&str]); 11] = [
     ),
     ("hung-transfer", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class"]),
     ("narrow-link", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
-    (
-        "nvlink-lanes-down",
-        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
-    ),
-    (
-        "hot-or-throttled",
-        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "contended-slow"],
-    ),
+    ("nvlink-lanes-down", &SLOW),
+    ("hot-or-throttled", &SLOW),
     ("acs-redirect", &["half-duplex", "p2p-slower-than-staged", "uneven-path-class", "slow-path"]),
     ("half-duplex", &["uneven-path-class", "slow-path"]),
     ("slow-path", &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "contended-slow"]),
@@ -36,7 +34,7 @@ const EXPLAINS: [(&str, &[&str]); 11] = [
     ("coarse-labels", &["crosses-sockets"]),
 ];
 
-/// Leaves out what a cause explains. The cause takes over the evidence, and the cost where it had none or less.
+/// Drops what a cause explains. The cause takes over the evidence, and the cost where it had none or less.
 pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
     let mut all: Vec<Option<Raised>> = once(raised).into_iter().map(Some).collect();
     for (rule, symptoms) in EXPLAINS {
@@ -58,7 +56,7 @@ pub(super) fn fold(raised: Vec<Raised>) -> Vec<Raised> {
     all.into_iter().flatten().collect()
 }
 
-/// The same of two logs or runs of one machine is one finding, which cites both.
+/// The same finding of two logs or runs of one machine is one, which cites both.
 fn once(raised: Vec<Raised>) -> Vec<Raised> {
     let mut all: Vec<Raised> = Vec::with_capacity(raised.len());
     for another in raised {
@@ -74,7 +72,7 @@ fn once(raised: Vec<Raised>) -> Vec<Raised> {
     all
 }
 
-/// A finding strong enough to explain others: what is only good to know explains nothing, save labels that cannot tell.
+/// A finding strong enough to explain others: an info explains nothing, except labels that are too coarse.
 fn is_cause(raised: &Raised, rule: &str) -> bool {
     let f = &raised.finding;
     f.rule == rule && (rule == "coarse-labels" || (f.severity >= Severity::Warning && f.kind == FindingKind::Fault))

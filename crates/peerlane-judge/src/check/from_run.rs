@@ -1,4 +1,4 @@
-//! What a run says beside its numbers: steps that gave none, and why.
+//! What a run reports apart from its numbers: steps that gave none, and why.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use peerlane_measure::run::{Cell, FlagKind};
 /// Pairs that share one GPU need to be this many for the GPU to be the cause.
 const FEWEST_PAIRS: usize = 3;
 
-/// The ends that a step's GPUs deal directly with each other across, each pair in its natural order.
+/// The pairs of GPUs that communicate directly in a step, each in its natural order.
 pub(super) fn direct_pairs(work: &Work) -> Vec<(String, String)> {
     let of = |t: &Transfer| {
         let direct = t.via == Via::Direct && t.source != t.destination;
@@ -41,8 +41,7 @@ pub(super) struct Flagged<'a> {
     pub(super) cells: Vec<(&'a Cell, &'a str)>,
 }
 
-/// Pairs of GPUs with cells that have a flag. A set of transfers counts where no pair alone shows it: which of its
-/// members it was is not told.
+/// Pairs of GPUs with cells that have a flag. Sets of transfers do not count: which of their members it was is unknown.
 pub(super) fn pairs_with<'a>(view: &View<'a>, kind: FlagKind) -> Vec<Flagged<'a>> {
     let Some(run) = view.case.run() else { return Vec::new() };
     let mut pairs: BTreeMap<(String, String), Vec<(&Cell, &str)>> = BTreeMap::new();
@@ -55,14 +54,14 @@ pub(super) fn pairs_with<'a>(view: &View<'a>, kind: FlagKind) -> Vec<Flagged<'a>
     pairs.into_iter().map(|(pair, cells)| Flagged { pair, cells }).collect()
 }
 
-/// All pairs with a flag, as a finding tells of them.
+/// All pairs with a flag, as a finding reports them.
 pub(super) struct Tally<'a> {
     pub(super) pairs: Vec<(String, String)>,
     /// How many cells of them have the flag.
     pub(super) cells: usize,
     /// What the pairs amount to.
     pub(super) subjects: Vec<Subject>,
-    /// What the first flag says.
+    /// The detail of the first flag.
     pub(super) detail: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Settings of GPUs that keep them from each other: MIG, a fabric that is not ready, a small BAR1.
+//! What sources report of single GPUs: MIG, the state of the fabric, BAR1.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,7 +2,7 @@
 //!
 //! One rule a file, each listed in `RULES` and described in `docs/rules.md`. A rule looks at a
 //! [`Context`] and returns [`Finding`]s; it prints nothing, decides nothing about exit statuses, and
-//! says nothing about what is not known.
+//! does not report what is unknown.
 
 mod causes;
 mod confirm;
@@ -12,7 +12,7 @@ mod gpu_setting;
 mod nccl;
 mod one_link;
 mod prelude;
-mod raised;
+pub(crate) mod raised;
 mod settings;
 mod view;
 mod words;
@@ -85,6 +85,7 @@ use peerlane_model::model::Model;
 use raised::Raised;
 pub use settings::{Settings, SettingsError, Waiver};
 use view::View;
+pub(crate) use words::distinct;
 
 /// What kind of difference a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +93,7 @@ use view::View;
 pub enum FindingKind {
     /// The machine is not what its design promises.
     Fault,
-    /// The design limits this, as built.
+    /// The design is the limit, as built.
     Design,
     /// The numbers are suspect.
     Measurement,
@@ -110,13 +111,13 @@ pub enum Severity {
     Error,
 }
 
-/// How sure a finding is.
+/// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Certainty {
-    /// One of several explanations of what is measured.
+    /// One of several explanations of what was measured.
     Possible,
-    /// What is measured has this cause as far as is known.
+    /// What was measured has this cause as far as is known.
     Likely,
     /// A source states it, or it follows from what one states.
     Certain,
@@ -125,18 +126,18 @@ pub enum Certainty {
 /// What a finding costs, on the path where it costs most.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
-    /// What is lost of a rate, or added to a time.
+    /// Rate that is lost, or time that is added.
     pub lost: f64,
     /// Its unit.
     pub unit: Unit,
-    /// Share of what should be, 0 to 1; of a time, what is added as a share of what is measured.
+    /// Share of the expected rate, 0 to 1; for a time, the added share of the measured one.
     pub share: f64,
 }
 
 impl Cost {
-    /// What a rate falls short of what it should be, in GB/s; `None` where it does not.
-    pub(crate) fn of_rate(expected_gb: f64, observed_gb: f64) -> Option<Cost> {
-        let lost = expected_gb - observed_gb;
+    /// What a rate lacks, in GB/s; `None` where it reaches what is expected.
+    pub(crate) fn of_rate(expected_gb: f64, measured_gb: f64) -> Option<Cost> {
+        let lost = expected_gb - measured_gb;
         let share = lost / expected_gb;
         (lost > 0.0 && share.is_finite()).then_some(Cost { lost, unit: Unit::GigabytesPerSecond, share })
     }
@@ -157,19 +158,19 @@ pub struct Finding {
     pub subjects: Vec<Subject>,
     /// One sentence.
     pub summary: String,
-    /// What was to be expected, with unit and why.
+    /// What should be, with unit and why.
     pub expected: String,
-    /// What is measured, with unit.
+    /// What was measured, with unit.
     pub measured: String,
-    /// Where that stands: `file:lines (tool)`.
+    /// Sources: `file:lines (tool)`.
     pub evidence: Vec<String>,
     /// What to do.
     pub fix: String,
-    /// How sure it is.
+    /// How certain it is.
     pub certainty: Certainty,
-    /// What would confirm it: a command, mostly.
+    /// What would confirm it: usually a command.
     pub confirm: String,
-    /// What it costs, where that can be told.
+    /// What it costs, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
@@ -178,13 +179,13 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Nothing of weight was found, and there was something to judge by.
+    /// No warning or error was found, and there was something to check.
     Healthy,
     /// Something costs performance.
     Degraded,
-    /// Something does not do what it must.
+    /// Something does not work.
     Broken,
-    /// Too little is known to judge.
+    /// Too little is known for a verdict.
     Unknown,
 }
 
@@ -194,7 +195,7 @@ pub struct Context<'a> {
     pub case: &'a Case,
     /// Its model.
     pub model: &'a Model<'a>,
-    /// What was measured on it beside what should be.
+    /// What was measured on it, compared with what should be.
     pub comparison: &'a Comparison<'a>,
 }
 
@@ -288,8 +289,14 @@ const RULES: [Rule; 51] = [
     memory_rows::RULE,
 ];
 
+/// The rule on machines that differ from others of their kind.
+pub(crate) const OUTLIER: &str = "outlier";
+
+/// The rule on what got worse since an earlier run.
+pub(crate) const WORSE_THAN_BEFORE: &str = "worse-than-before";
+
 /// Rules that compare runs with each other, which need more than one machine.
-pub const RULES_OF_RUNS: [&str; 2] = ["odd-one-out", "worse-than-before"];
+pub const RULES_OF_RUNS: [&str; 2] = [OUTLIER, WORSE_THAN_BEFORE];
 
 /// Names of all rules, in the order they run.
 pub fn rule_ids() -> impl Iterator<Item = &'static str> {
@@ -302,7 +309,7 @@ pub fn check(context: &Context) -> Vec<Finding> {
     check_with(context, &Settings::default()).findings
 }
 
-/// What the rules say of a machine, by the settings of a site.
+/// What the rules find on a machine, with a site's settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
     /// The findings, in the order of [`check`].
@@ -341,11 +348,11 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     checked
 }
 
-/// The verdict that findings amount to.
+/// The verdict that follows from findings.
 ///
-/// Broken: an error of a rule about things that do not work, unless the design never let them.
+/// Broken: an error of a rule about things that do not work, unless the design does not support them.
 /// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
-/// something to judge by: a link's widths, a rate that can be compared, or a peer-to-peer status where no rates stand.
+/// something to check: a link's widths, a rate that can be compared, or a peer-to-peer status where there are no rates.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
     let breaks = |f: &Finding| {
         f.severity == Severity::Error
@@ -382,7 +389,7 @@ fn can_judge(context: &Context) -> bool {
         let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
         all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
     };
-    // rates that nothing is expected of may be bad ones; that peer access is granted says nothing of them
+    // rates without an expectation may be bad; that peer access is granted says nothing about them
     let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
     width_known || (access_known() && !has_rates) || rate_comparable()
 }
@@ -413,14 +420,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_known_is_nothing_judged() {
+    fn nothing_known_is_no_verdict() {
         let mut machine = captured(boxes(&[1], false));
         with_link(&mut machine, "GPU0", pcie("?", "?"));
         assert_eq!(judge(&machine), (vec![], Verdict::Unknown));
     }
 
     #[test]
-    fn a_figure_in_words_is_something_to_judge_by() {
+    fn a_figure_in_words_is_something_to_check() {
         for name in ["hpcac-tessa", "k20-cx3-snb"] {
             let case = Case::from(peerlane_read::catalogue::system(name).unwrap().unwrap());
             let model = Model::new(&case.machine, Parts::embedded());

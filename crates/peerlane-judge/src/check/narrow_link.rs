@@ -89,7 +89,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
                 "If the slot is wired for x{possible}, reseat the card, and check its riser and the slot's bifurcation in \
                  the BIOS. Otherwise use a wider slot."
             ))
-            .confirm(confirm::width())
+            .confirm(confirm::WIDTH)
             .about_nodes(names)
             .losing(1.0 - 1.0 / factor)
     };
@@ -197,7 +197,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .evidence(view.cite(members.iter().flat_map(|(link, id)| {
                 view.fabric().link(*link).origins.iter().chain(&view.fabric().node(*id).origins)
             })))
-            .confirm(confirm::width())
+            .confirm(confirm::WIDTH)
             .about_nodes(names);
     if reason == Reason::Idle {
         return raised;

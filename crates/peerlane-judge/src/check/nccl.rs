@@ -1,4 +1,4 @@
-//! What rules ask of NCCL's logs.
+//! What rules read in NCCL's logs.
 
 use super::view::View;
 use peerlane_machine::fact::{Fact, NcclLog};

@@ -47,7 +47,7 @@ struct Seen {
 pub(super) struct Explained {
     /// The link.
     pub(super) link: LinkId,
-    /// Where it is entered from, if only that way is low.
+    /// Where it is entered from, if only that direction is low.
     pub(super) from: Option<NodeId>,
     /// Positions of what it explains.
     pub(super) low: Vec<usize>,
@@ -78,16 +78,16 @@ fn look(crossings: &[Crossing], left: &[usize]) -> HashMap<Key, Seen> {
     let mut seen: HashMap<Key, Seen> = HashMap::new();
     for (at, crossing) in crossings.iter().enumerate() {
         let open = left.contains(&at);
-        // what another link explains says nothing of this one
+        // what another link explains says nothing about this one
         if crossing.low && !open {
             continue;
         }
         for &(link, from) in &crossing.links {
-            let mut ways = vec![(link, None), (link, Some(from))];
+            let mut keys = vec![(link, None), (link, Some(from))];
             if crossing.both_ways {
-                ways.truncate(1);
+                keys.truncate(1);
             }
-            for key in ways {
+            for key in keys {
                 let known = seen.entry(key).or_default();
                 known.all += 1;
                 if open {

@@ -4,9 +4,9 @@ use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::subject::Subject;
 
 /// A finding with the weight it is sorted by.
-pub(super) struct Raised {
+pub(crate) struct Raised {
     /// What is reported.
-    pub(super) finding: Finding,
+    pub(crate) finding: Finding,
     /// Share of the performance that is lost, 0 to 1; 0 where it is not a matter of degree.
     pub(super) loss: f64,
     /// The pairs that show it, either end first, where they are not the subjects.
@@ -16,8 +16,15 @@ pub(super) struct Raised {
 impl Rule {
     /// A finding of this rule, without texts and about the machine as a whole.
     pub(super) fn raise(&self, kind: FindingKind, severity: Severity, certainty: Certainty) -> Raised {
+        Raised::new(self.id, kind, severity, certainty)
+    }
+}
+
+impl Raised {
+    /// A finding of a rule, without texts and about the machine as a whole.
+    pub(crate) fn new(rule: &str, kind: FindingKind, severity: Severity, certainty: Certainty) -> Self {
         let finding = Finding {
-            rule: self.id.to_owned(),
+            rule: rule.to_owned(),
             kind,
             severity,
             subjects: Vec::new(),
@@ -32,53 +39,51 @@ impl Rule {
         };
         Raised { finding, loss: 0.0, pairs: Vec::new() }
     }
-}
 
-impl Raised {
     /// What is wrong, where, and how much: one sentence.
-    pub(super) fn summary(mut self, text: impl Into<String>) -> Self {
+    pub(crate) fn summary(mut self, text: impl Into<String>) -> Self {
         self.finding.summary = text.into();
         self
     }
 
     /// What should be, with unit and why.
-    pub(super) fn expected(mut self, text: impl Into<String>) -> Self {
+    pub(crate) fn expected(mut self, text: impl Into<String>) -> Self {
         self.finding.expected = text.into();
         self
     }
 
     /// What is, with unit.
-    pub(super) fn measured(mut self, text: impl Into<String>) -> Self {
+    pub(crate) fn measured(mut self, text: impl Into<String>) -> Self {
         self.finding.measured = text.into();
         self
     }
 
     /// Where that stands.
-    pub(super) fn evidence(mut self, places: Vec<String>) -> Self {
+    pub(crate) fn evidence(mut self, places: Vec<String>) -> Self {
         self.finding.evidence = places;
         self
     }
 
     /// What to do: an instruction.
-    pub(super) fn fix(mut self, text: impl Into<String>) -> Self {
+    pub(crate) fn fix(mut self, text: impl Into<String>) -> Self {
         self.finding.fix = text.into();
         self
     }
 
     /// What would confirm it: a command, mostly.
-    pub(super) fn confirm(mut self, text: impl Into<String>) -> Self {
+    pub(crate) fn confirm(mut self, text: impl Into<String>) -> Self {
         self.finding.confirm = text.into();
         self
     }
 
     /// What it costs, where that is known.
-    pub(super) fn cost(mut self, cost: Option<Cost>) -> Self {
+    pub(crate) fn cost(mut self, cost: Option<Cost>) -> Self {
         self.finding.cost = cost;
         self
     }
 
     /// The nodes, pairs or links it is about.
-    pub(super) fn about(mut self, subjects: Vec<Subject>) -> Self {
+    pub(crate) fn about(mut self, subjects: Vec<Subject>) -> Self {
         self.finding.subjects = subjects;
         self
     }

@@ -42,9 +42,8 @@ fn run(view: &View) -> Option<Raised> {
                 view.cells(&other.matrix).into_iter().map(|cell| ((cell.from, cell.to), cell)).collect();
             for a in view.cells(&one.matrix) {
                 let Some(b) = others.get(&(a.from, a.to)).copied() else { continue };
-                let ((high, low), (of_high, of_low)) =
-                    if a.rate > b.rate { ((a, b), (one, other)) } else { ((b, a), (other, one)) };
-                let twice = Twice { high: (of_high, high), low: (of_low, low) };
+                let (low, high) = if a.rate > b.rate { ((*other, b), (*one, a)) } else { ((*one, a), (*other, b)) };
+                let twice = Twice { high, low };
                 if twice.apart() > worst.as_ref().map_or(APART, Twice::apart) {
                     worst = Some(twice);
                 }

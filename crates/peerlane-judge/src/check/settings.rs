@@ -1,9 +1,12 @@
-//! What a site sets of the rules: thresholds, and findings that it knows and accepts. `docs/rules.md` shows the file.
+//! A site's settings of the rules: thresholds, and findings that it knows and accepts. `docs/rules.md` shows the file.
 
 use serde::Deserialize;
 
-use super::{Finding, rule_ids};
+use super::{Finding, OUTLIER, RULES_OF_RUNS, rule_ids};
 use peerlane_machine::subject::Subject;
+
+/// What the rule `outlier` was called; waivers may still use the name.
+const OLD_OUTLIER: &str = "odd-one-out";
 
 /// Settings of the rules.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -25,7 +28,7 @@ pub struct Settings {
     pub unsteady_rate: UnsteadyRate,
     /// Of `contended-slow`.
     pub contended_slow: ContendedSlow,
-    /// Of machines among others of their kind, and against an earlier run.
+    /// Of comparisons between machines of one kind, and with an earlier run.
     pub fleet: Fleet,
 }
 
@@ -76,8 +79,8 @@ thresholds! {
         /// Below this share of the expectation a rate is slow. The model meets published tables to 13 % at worst;
         /// run-to-run spread of staged copies comes on top.
         slow = 0.75,
-        /// The same for copies through host memory, whose rate hangs on chunk sizes, memory and CPU: one published table
-        /// spans a factor of two over alike pairs.
+        /// The same for copies through host memory, whose rate depends on chunk sizes, memory and CPU: one published table
+        /// spans a factor of two over similar pairs.
         staged = 0.5,
         /// Below this share it is an error.
         very_slow = 0.25,
@@ -107,7 +110,7 @@ thresholds! {
 thresholds! {
     /// Thresholds of `hot-or-throttled`.
     HotOrThrottled {
-        /// °C from which a GPU is about to slow down: NVIDIA's data-centre GPUs do so between 85 and 90.
+        /// °C from which a GPU is about to throttle: NVIDIA's data-centre GPUs do so between 85 and 90.
         celsius = 85.0,
     }
 }
@@ -131,8 +134,8 @@ thresholds! {
 thresholds! {
     /// Thresholds of `contended-slow`.
     ContendedSlow {
-        /// Below this share of what the model gives a set. Where memory lies takes up to a tenth, and placements of
-        /// several GPUs add up.
+        /// Below this share of what the model gives a set. The location of buffers costs up to a tenth, and that of several
+        /// GPUs adds up.
         slow = 0.5,
     }
 }
@@ -142,7 +145,7 @@ thresholds! {
     Fleet {
         /// A number must be this far on the bad side of its peers', or of the earlier run's.
         below = 0.08,
-        /// And so many robust standard deviations of them.
+        /// And this many robust standard deviations away from them.
         deviations = 6.0,
     }
 }
@@ -150,17 +153,12 @@ thresholds! {
 /// Why settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The text is no such TOML.
+    /// The text is not valid TOML, or not of this form.
     #[error("{0}")]
     Format(String),
-    /// A waiver names no rule.
-    #[error("[[waive]] names the rule '{rule}', which there is none of; the rules are: {}", known.join(", "))]
-    Rule {
-        /// As written.
-        rule: String,
-        /// All there are.
-        known: Vec<String>,
-    },
+    /// A waiver names an unknown rule.
+    #[error("[[waive]] names the unknown rule '{0}'; the rules are: {rules}", rules = all_rules().join(", "))]
+    Rule(String),
     /// A threshold is out of its range.
     #[error("{name} = {value} is out of its range: {range}")]
     Threshold {
@@ -168,19 +166,25 @@ pub enum SettingsError {
         name: String,
         /// As written.
         value: String,
-        /// What it may be.
-        range: String,
+        /// What is allowed.
+        range: &'static str,
     },
+}
+
+fn all_rules() -> Vec<&'static str> {
+    rule_ids().chain(RULES_OF_RUNS).collect()
 }
 
 impl Settings {
     /// Reads the text of a settings file.
     pub fn read(text: &str) -> Result<Settings, SettingsError> {
-        let settings: Settings = toml::from_str(text).map_err(|e| SettingsError::Format(e.to_string()))?;
-        for waiver in &settings.waive {
-            if !rule_ids().chain(super::RULES_OF_RUNS).any(|id| id == waiver.rule) {
-                let known = rule_ids().chain(super::RULES_OF_RUNS).map(str::to_owned).collect();
-                return Err(SettingsError::Rule { rule: waiver.rule.clone(), known });
+        let mut settings: Settings = toml::from_str(text).map_err(|e| SettingsError::Format(e.to_string()))?;
+        for waiver in &mut settings.waive {
+            if waiver.rule == OLD_OUTLIER {
+                OUTLIER.clone_into(&mut waiver.rule);
+            }
+            if !all_rules().contains(&waiver.rule.as_str()) {
+                return Err(SettingsError::Rule(waiver.rule.clone()));
             }
         }
         let shares = [
@@ -192,16 +196,13 @@ impl Settings {
             settings.contended_slow.all(),
             settings.fleet.all().into_iter().filter(|(name, _)| *name == "below").collect(),
         ];
-        let refused = |(name, value): &(&str, f64), range: &str| {
-            let (name, value, range) = (name.replace('_', "-"), value.to_string(), range.to_owned());
-            SettingsError::Threshold { name, value, range }
-        };
-        if let Some(odd) = shares.iter().flatten().find(|(_, value)| !(*value > 0.0 && *value < 1.0)) {
-            return Err(refused(odd, "a share between 0 and 1"));
-        }
         let counts = settings.hot_or_throttled.all().into_iter().chain([("deviations", settings.fleet.deviations)]);
-        if let Some(odd) = counts.into_iter().find(|(_, value)| !(*value > 0.0 && *value < 1000.0)) {
-            return Err(refused(&odd, "above 0 and below 1000"));
+        let shares = shares.into_iter().flatten().map(|share| (share, 1.0, "a share between 0 and 1"));
+        for ((name, value), most, range) in shares.chain(counts.map(|count| (count, 1000.0, "above 0 and below 1000")))
+        {
+            if !(value > 0.0 && value < most) {
+                return Err(SettingsError::Threshold { name: name.replace('_', "-"), value: value.to_string(), range });
+            }
         }
         Ok(settings)
     }
@@ -225,7 +226,7 @@ impl Waiver {
     }
 }
 
-/// Whether a name is as a pattern says, in which `*` stands for any characters.
+/// Whether a name matches a pattern, in which `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut left) = name.strip_prefix(head) else { return false };
@@ -254,11 +255,13 @@ mod tests {
         let settings = Settings::read("[slow-path]\nslow = 0.9\n[fleet]\ndeviations = 4\n").unwrap();
         assert_eq!((settings.slow_path.slow, settings.slow_path.staged), (0.9, 0.5));
         assert_eq!(Settings::read("").unwrap(), Settings::default());
+        let old = Settings::read("[[waive]]\nrule = \"odd-one-out\"\nreason = \"\"").unwrap();
+        assert_eq!(old.waive[0].rule, OUTLIER);
         for (wrong, says) in [
             ("[slow-path]\nslow = 1.5", "slow = 1.5 is out of its range: a share between 0 and 1"),
             ("[slow-path]\nfast = 1", "unknown field `fast`"),
             ("[hot-or-throttled]\ncelsius = -1", "celsius = -1 is out of its range"),
-            ("[[waive]]\nrule = \"slowpath\"\nreason = \"\"", "names the rule 'slowpath'"),
+            ("[[waive]]\nrule = \"slowpath\"\nreason = \"\"", "names the unknown rule 'slowpath'"),
             ("[[waive]]\nrule = \"slow-path\"", "missing field `reason`"),
         ] {
             let error = Settings::read(wrong).unwrap_err().to_string();

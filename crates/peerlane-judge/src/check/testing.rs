@@ -120,7 +120,7 @@ pub(crate) fn state(machine: &mut Machine, tool: &'static str, fact: Fact) {
     machine.evidence.push(Evidence { origin: origin(tool), fact });
 }
 
-/// Shows the machine to a test as rules see it, with no parts known and no expectations.
+/// Shows the machine to a test as rules see it, without known parts and expectations.
 pub(crate) fn see<T>(given: &(impl Clone + Into<Case>), look: impl FnOnce(&mut View) -> T) -> T {
     see_with(given, &Parts::default(), look)
 }

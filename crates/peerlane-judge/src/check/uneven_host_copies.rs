@@ -42,7 +42,7 @@ fn run(view: &View) -> Option<Raised> {
             "Half the rate means half the lanes or the previous generation: read the link's width and generation under \
              load, and reseat or move the card. If the link is at full width, bind memory to the GPU's own NUMA node.",
         )
-        .confirm(confirm::width())
+        .confirm(confirm::WIDTH)
         .cost(Cost::of_rate(best.gb(), rate.gb()))
         .about_nodes(names)
         .losing(1.0 - worst.share());

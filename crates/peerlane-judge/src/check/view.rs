@@ -1,5 +1,5 @@
-//! What rules ask of a machine again and again: its pairs, the cells of its matrices with the links
-//! they use, and what should stand in those cells.
+//! What rules need of a machine again and again: its pairs, the cells of its matrices with the links
+//! they use, and the expected values of those cells.
 
 use std::collections::{HashMap, HashSet};
 
@@ -76,7 +76,7 @@ impl Cell {
 
 /// The machine as rules see it.
 pub(super) struct View<'a> {
-    /// What the site sets.
+    /// The site's settings.
     pub(super) settings: Settings,
     /// What was given about the machine.
     pub(super) case: &'a Case,
@@ -84,7 +84,7 @@ pub(super) struct View<'a> {
     pub(super) machine: &'a Machine,
     /// Its model.
     pub(super) model: &'a Model<'a>,
-    /// What was measured beside what should be.
+    /// What was measured, compared with what should be.
     pub(super) comparison: &'a Comparison<'a>,
     /// The most that any measurement moved one way over a PCIe link.
     carried: HashMap<LinkId, Rate>,
@@ -187,7 +187,7 @@ impl<'a> View<'a> {
         gpus.iter().enumerate().flat_map(|(i, &a)| gpus.iter().skip(i + 1).map(move |&b| (a, b))).collect()
     }
 
-    /// The class of the way between two nodes: the fabric's, or the one a matrix states.
+    /// The class of the path between two nodes: the fabric's, or the one a matrix states.
     pub(super) fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
         self.fabric().class(a, b).or_else(|| {
             let (stated, _) = self.machine.stated_classes.as_ref()?;
@@ -202,7 +202,7 @@ impl<'a> View<'a> {
         distinct(ordered).into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
-    /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing says so.
+    /// Whether peer-to-peer works between two GPUs in both directions; `None` where nothing shows it.
     pub(super) fn p2p_works(&self, a: NodeId, b: NodeId) -> Option<bool> {
         let state = |a, b| match self.machine.p2p.get(&(a, b)) {
             Some(P2pStatus::Ok) => Some(true),
@@ -221,7 +221,7 @@ impl<'a> View<'a> {
         all.filter(|(_, o)| o.matrix.quantity == Quantity::Bandwidth)
     }
 
-    /// The figures in words that are bandwidths, each with what it says.
+    /// The figures in words that are bandwidths, each with its comparison.
     pub(super) fn statements(&self) -> impl Iterator<Item = (&'a Statement, &'a Series<'a>)> + use<'a> {
         let all = self.machine.statements.iter().zip(self.comparison.statements());
         all.filter(|(statement, _)| statement.quantity == Quantity::Bandwidth)
@@ -262,7 +262,7 @@ impl<'a> View<'a> {
         cells
     }
 
-    /// The way a cell's data takes. With P2P off, the way as if there were no NVLink: its links are used,
+    /// The path of a cell's data. With P2P off, the path as if there were no NVLink: its links are used,
     /// though data goes on up to host memory.
     pub(super) fn path(&self, cell: &Cell, p2p: Option<bool>) -> Option<Path> {
         let fabric = self.fabric();
@@ -287,7 +287,7 @@ impl<'a> View<'a> {
         Subject::Pair(from, to)
     }
 
-    /// The ends of cells in words, whichever way their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
+    /// The ends of cells in words, whichever direction their data goes: `GPU0 and GPU2`, `any two of GPU0–GPU3`.
     pub(super) fn between<'c>(&self, matrix: &Matrix, cells: impl IntoIterator<Item = &'c Cell>) -> String {
         let mut seen = HashSet::new();
         let named = cells.into_iter().map(|cell| ends(matrix, cell));
@@ -295,7 +295,7 @@ impl<'a> View<'a> {
         pairs(&once.map(|[row, col]| (row.to_owned(), col.to_owned())).collect::<Vec<_>>())
     }
 
-    /// What should stand in a cell of the matrix at `index`.
+    /// The expected rate of a cell of the matrix at `index`.
     pub(super) fn expected_rate(&self, index: usize, cell: &Cell) -> Option<Rate> {
         expected_rate(self.comparison.matrices().get(index)?, cell)
     }
@@ -333,8 +333,8 @@ impl<'a> View<'a> {
         most
     }
 
-    /// Where statements stand: `file:lines (tool)`, once for each file and tool; the machine's citation
-    /// where no statement has a place of its own.
+    /// The sources of statements: `file:lines (tool)`, once for each file and tool; the machine's citation
+    /// where no statement has its own place.
     pub(super) fn cite<'o>(&self, origins: impl IntoIterator<Item = &'o Origin>) -> Vec<String> {
         let mut places: Vec<(&Origin, Vec<(u32, u32)>)> = Vec::new();
         for origin in origins {
@@ -429,7 +429,7 @@ pub(super) fn ends<'m>(matrix: &'m Matrix, cell: &Cell) -> [&'m str; 2] {
     [name(&matrix.rows, cell.i), name(&matrix.cols, cell.j)]
 }
 
-/// What should stand in a cell as a rate, where that can be said.
+/// The expected value of a cell as a rate, where known.
 pub(super) fn expected_rate(series: &Series, cell: &Cell) -> Option<Rate> {
     as_rate(series, series.expected(cell.i, cell.j)?, |e| e.value).filter(|r| *r > Rate::ZERO)
 }
@@ -439,7 +439,7 @@ pub(super) fn as_rate(series: &Series, expected: &Expected, number: fn(&Expected
     series.matrix().unit.rate(number(expected)).filter(|r| r.bytes_per_second().is_finite())
 }
 
-/// How sure the number in a cell is, as the end of a sentence on it; empty where that is not told.
+/// How certain the number in a cell is, as the end of a sentence; empty where that is unknown.
 pub(super) fn sureness(measured: &SourcedMatrix, cell: &Cell) -> String {
     let spread = measured.spread.get(cell.i).and_then(|row| row.get(cell.j)).copied().flatten();
     let bounds = spread.and_then(|s| {

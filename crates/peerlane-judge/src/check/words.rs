@@ -64,7 +64,7 @@ pub(super) fn highest<T>(items: impl IntoIterator<Item = T>, number: impl Fn(&T)
 }
 
 /// Each item once, in the order of its first occurrence.
-pub(super) fn distinct<T: Clone + Eq + Hash>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+pub(crate) fn distinct<T: Clone + Eq + Hash>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut known = HashSet::new();
     items.into_iter().filter(|item| known.insert(item.clone())).collect()
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::{Dictionary, Node, What, subjects};
-use crate::check::{Certainty, Cost, Finding, FindingKind, Settings, Severity};
+use super::{Dictionary, Node, What, listed, subjects};
+use crate::check::raised::Raised;
+use crate::check::{Certainty, Finding, FindingKind, Settings, Severity, WORSE_THAN_BEFORE};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
@@ -47,31 +48,26 @@ pub fn against(before: &Node, now: &Node, dictionary: &Dictionary, settings: &Se
             better.push(one);
         }
     }
-    let mut findings = Vec::new();
+    let note = |change: String, subjects| note(before, now, change, subjects);
     if compared == 0 {
-        findings.push(note(
-            before,
-            now,
-            "nothing that the earlier run measured was measured again".to_owned(),
-            Vec::new(),
-        ));
-        return findings;
+        return vec![note("nothing that the earlier run measured was measured again".to_owned(), Vec::new())];
     }
+    let mut findings = Vec::new();
     if before.gpus != now.gpus || before.kind != now.kind {
-        let what = format!("GPUs, NICs or path classes differ: {} GPUs before, {} now", before.gpus, now.gpus);
-        findings.push(note(before, now, what, Vec::new()));
+        let change = format!("GPUs, NICs or path classes differ: {} GPUs before, {} now", before.gpus, now.gpus);
+        findings.push(note(change, Vec::new()));
     }
     if let (Some(old), Some(new)) = (&before.driver, &now.driver)
         && old != new
     {
-        findings.push(note(before, now, format!("the driver was {old} and is {new}"), Vec::new()));
+        findings.push(note(format!("the driver was {old} and is {new}"), Vec::new()));
     }
     findings.extend(worsened(before, now, worse, &missing));
     if !better.is_empty() {
         let named = subjects(better.iter().map(|c| c.what));
         let most = better.iter().map(|c| -c.worse).fold(0.0, f64::max);
-        let what = format!("{} of {compared} numbers are better, by up to {:.0} %", better.len(), 100.0 * most);
-        findings.push(note(before, now, what, named));
+        let change = format!("{} of {compared} numbers are better, by up to {:.0} %", better.len(), 100.0 * most);
+        findings.push(note(change, named));
     }
     findings
 }
@@ -84,46 +80,41 @@ fn worsened(before: &Node, now: &Node, mut worse: Vec<Changed>, missing: &[(&Wha
     let worst = worse.first();
     let count = worse.len() + missing.len();
     let named = subjects(worse.iter().map(|c| c.what).chain(missing.iter().map(|(what, _)| *what)));
-    let mut seen: Vec<String> = Vec::new();
-    for c in worse.iter().take(LISTED) {
-        seen.push(format!("{} {:.2} {}, before {:.2}", c.what.describe(), c.now, c.what.unit.name(), c.before));
-    }
-    seen.extend(missing.iter().take(LISTED).map(|(what, _)| format!("{} has no value", what.describe())));
-    let more = count.saturating_sub(seen.len());
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    let rate =
+        |c: &Changed| format!("{} {:.2} {}, before {:.2}", c.what.describe(), c.now, c.what.unit.name(), c.before);
+    let mut shown: Vec<String> = worse.iter().take(LISTED).map(rate).collect();
+    shown.extend(missing.iter().take(LISTED).map(|(what, _)| format!("{} has no value", what.describe())));
     let by = worst.map_or_else(String::new, |c| format!(" by up to {:.0} %", 100.0 * c.worse));
     let bad = !missing.is_empty() || worst.is_some_and(|c| c.worse >= MUCH);
-    Some(Finding {
-        severity: if bad { Severity::Error } else { Severity::Warning },
-        kind: FindingKind::Fault,
-        certainty: Certainty::Certain,
-        subjects: named,
-        summary: format!("{count} numbers are worse than before{by}"),
-        expected: format!("what {} has", before.file),
-        measured: format!("{}{more}", seen.join("; ")),
-        fix: "Look at what changed since: driver, BIOS and kernel, a moved card, another program on the machine."
-            .to_owned(),
-        confirm: "a second run; `peerlane check` on it names links and GPUs".to_owned(),
-        cost: worst
-            .filter(|c| c.what.unit.rate(1.0).is_some())
-            .and_then(|c| Cost::of_rate(c.what.unit.rate(c.before)?.gb(), c.what.unit.rate(c.now)?.gb())),
-        ..note(before, now, String::new(), Vec::new())
-    })
+    let raised = Raised::new(
+        WORSE_THAN_BEFORE,
+        FindingKind::Fault,
+        if bad { Severity::Error } else { Severity::Warning },
+        Certainty::Certain,
+    )
+    .summary(format!("{count} numbers are worse than before{by}"))
+    .expected(format!("the numbers of {}", before.file))
+    .measured(listed(&shown, count))
+    .evidence(evidence(before, now))
+    .fix("Check what has changed since: driver, BIOS and kernel, a moved card, another program on the machine.")
+    .confirm("a second run; `peerlane check` on it names links and GPUs")
+    .cost(worst.and_then(|c| c.what.cost(c.before, c.now)))
+    .about(named);
+    Some(raised.finding)
 }
 
-fn note(before: &Node, now: &Node, summary: String, subjects: Vec<Subject>) -> Finding {
-    Finding {
-        rule: "worse-than-before".to_owned(),
-        kind: FindingKind::Measurement,
-        severity: Severity::Info,
-        subjects,
-        summary: format!("Since {}: {summary}", before.file),
-        expected: "no change".to_owned(),
-        measured: summary,
-        evidence: vec![format!("{} (peerlane measure)", now.file), format!("{} (peerlane measure)", before.file)],
-        fix: "Nothing.".to_owned(),
-        certainty: Certainty::Certain,
-        confirm: "a second run".to_owned(),
-        cost: None,
-    }
+fn note(before: &Node, now: &Node, change: String, subjects: Vec<Subject>) -> Finding {
+    let raised = Raised::new(WORSE_THAN_BEFORE, FindingKind::Measurement, Severity::Info, Certainty::Certain)
+        .summary(format!("Since {}: {change}", before.file))
+        .expected("no change")
+        .measured(change)
+        .evidence(evidence(before, now))
+        .fix("Do nothing.")
+        .confirm("a second run")
+        .about(subjects);
+    raised.finding
+}
+
+fn evidence(before: &Node, now: &Node) -> Vec<String> {
+    [now, before].map(|node| format!("{} (peerlane measure)", node.file)).into()
 }

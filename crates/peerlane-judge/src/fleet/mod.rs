@@ -1,7 +1,7 @@
-//! Runs beside each other: machines of one kind, of which a few differ from the rest; and one machine, now and before.
+//! Runs compared with each other: outliers among machines of one kind; and one machine, now and before.
 //!
-//! Of each run only its numbers are kept, so that thousands fit. What is odd is told by robust statistics, with no model:
-//! the rules ([`crate::check`]) say why.
+//! Of each run only its numbers are kept, so that thousands fit. Outliers are found by robust statistics, without a model:
+//! the rules ([`crate::check`]) find the reasons.
 
 mod before;
 mod outliers;
@@ -11,6 +11,7 @@ pub use before::against;
 pub use outliers::{Fleet, Kind, Outlier, compare};
 pub use read::{Dictionary, Node};
 
+use crate::check::Cost;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::names::natural;
 use peerlane_machine::subject::Subject;
@@ -41,7 +42,7 @@ struct What {
     words: String,
     /// The GPUs that take part.
     gpus: Vec<String>,
-    /// What it is comparable with: family, quantity, manner and path class.
+    /// What it is comparable with: family, quantity, method and path class.
     class: String,
 }
 
@@ -59,6 +60,11 @@ impl What {
         format!("{} ({}, {})", self.words, self.test, self.quantity.name())
     }
 
+    /// What a value costs compared with a usual one; `None` for times.
+    fn cost(&self, usual: f64, value: f64) -> Option<Cost> {
+        Cost::of_rate(self.unit.rate(usual)?.gb(), self.unit.rate(value)?.gb())
+    }
+
     /// As a subject: both GPUs, in the order of their names, or the one with the host.
     fn subject(&self) -> Subject {
         let mut nodes = self.gpus.clone();
@@ -69,6 +75,13 @@ impl What {
             _ => Subject::Group { nodes, words: self.words.clone() },
         }
     }
+}
+
+/// `a; b; and 3 more`: some of `all` numbers.
+fn listed(shown: &[String], all: usize) -> String {
+    let more = all.saturating_sub(shown.len());
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    format!("{}{more}", shown.join("; "))
 }
 
 /// The GPU that all of these have in common, if there is one; else what they are between, each once.

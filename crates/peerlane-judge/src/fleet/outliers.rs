@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Dictionary, Node, What, subjects};
-use crate::check::{Certainty, Cost, Finding, FindingKind, Settings, Severity};
+use super::{Dictionary, Node, What, listed, subjects};
+use crate::check::raised::Raised;
+use crate::check::{Certainty, Finding, FindingKind, OUTLIER, Settings, Severity};
 use peerlane_machine::subject::Subject;
 use peerlane_measure::run::FlagKind;
 
-/// So many machines of a kind make something usual.
+/// Machines of a kind that it takes to know what is usual.
 const FEWEST: usize = 4;
 
 /// A standard deviation below this is that of too few digits.
@@ -19,19 +20,19 @@ const LEAST_DEVIATION: f64 = 0.003;
 /// A number that is alone must be this many times as far off as one of several.
 const ALONE: f64 = 1.5;
 
-/// Others must have a number to this share for one that has none to be odd.
+/// This share of the others must have a number for one without it to be an outlier.
 const OTHERS: f64 = 0.8;
 
 /// From this loss on it is an error.
 const MUCH: f64 = 0.5;
 
-/// A machine with fewer GPUs is odd where this many times as many have more.
+/// A machine with fewer GPUs is an outlier where this many times as many have more.
 const MORE: usize = 4;
 
 /// Numbers that a finding lists; more are counted.
 const LISTED: usize = 6;
 
-/// Many machines beside each other.
+/// Many machines compared with each other.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Fleet {
     /// Names this format.
@@ -41,7 +42,7 @@ pub struct Fleet {
     pub runs: usize,
     /// The kinds of machines, the most common first.
     pub kinds: Vec<Kind>,
-    /// The odd ones, the worst first.
+    /// The outliers, the worst first.
     pub outliers: Vec<Outlier>,
 }
 
@@ -56,7 +57,7 @@ pub struct Kind {
     pub products: Vec<String>,
     /// One of them.
     pub example: String,
-    /// Whether there are enough to say what is usual.
+    /// Whether there are enough to know what is usual.
     pub compared: bool,
     /// The largest standard deviation between machines, of all kinds of numbers, as a share; robust.
     pub spread: f64,
@@ -71,7 +72,7 @@ pub struct Outlier {
     pub file: String,
     /// Numbers that are off, or missing.
     pub numbers: usize,
-    /// What it is, as a finding.
+    /// What is wrong, as a finding.
     pub finding: Finding,
 }
 
@@ -116,7 +117,7 @@ pub fn compare(nodes: &[Node], dictionary: &Dictionary, settings: &Settings) -> 
     fleet
 }
 
-/// What machines of a kind show.
+/// The usual numbers of a kind.
 struct Usual {
     /// Median by number, and how many have one.
     medians: HashMap<u64, (f64, usize)>,
@@ -183,53 +184,53 @@ impl Usual {
     fn report(&self, node: &Node, mut off: Vec<Off>, missing: &[(&What, FlagKind)]) -> Outlier {
         off.sort_by(|a, b| b.worse.total_cmp(&a.worse));
         let worst = off.first();
-        let all = off.iter().map(|o| o.what).chain(missing.iter().map(|(what, _)| *what));
-        let named = subjects(all);
+        let named = subjects(off.iter().map(|o| o.what).chain(missing.iter().map(|(what, _)| *what)));
         let numbers = off.len() + missing.len();
-        let mut seen: Vec<String> = Vec::new();
-        for o in off.iter().take(LISTED) {
-            let unit = o.what.unit.name();
-            seen.push(format!("{} {:.2} {unit}, usually {:.2}", o.what.describe(), o.value, o.usual));
-        }
+        let rate =
+            |o: &Off| format!("{} {:.2} {}, usually {:.2}", o.what.describe(), o.value, o.what.unit.name(), o.usual);
+        let mut shown: Vec<String> = off.iter().take(LISTED).map(rate).collect();
         let why = |kind: &FlagKind| match kind {
             FlagKind::Hung => "hung",
             FlagKind::Corrupt => "corrupt",
             FlagKind::NotApplicable => "refused",
             _ => "failed",
         };
-        let room = LISTED.saturating_sub(seen.len()).max(1);
-        seen.extend(missing.iter().take(room).map(|(what, kind)| format!("{} {}", what.describe(), why(kind))));
-        let more = numbers.saturating_sub(seen.len());
-        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let reach =
-            worst.map_or_else(|| "without a value".to_owned(), |o| format!("worse by up to {:.0} %", 100.0 * o.worse));
+        let room = LISTED.saturating_sub(shown.len()).max(1);
+        shown.extend(missing.iter().take(room).map(|(what, kind)| format!("{} {}", what.describe(), why(kind))));
+        let (reach, expected) = match worst {
+            Some(o) => (
+                format!("worse by up to {:.0} %", 100.0 * o.worse),
+                format!("{} about {:.2} {}, the median", o.what.describe(), o.usual, o.what.unit.name()),
+            ),
+            None => ("without a value".to_owned(), "the values of the others".to_owned()),
+        };
         let share = worst.map_or(1.0, |o| o.worse);
         let severity = if !missing.is_empty() || share >= MUCH { Severity::Error } else { Severity::Warning };
-        let finding = Finding {
-            rule: "odd-one-out".to_owned(),
-            kind: FindingKind::Fault,
-            severity,
-            summary: format!(
-                "{}: {numbers} numbers are {reach}, compared with {} machines of its kind",
-                node.name,
-                self.machines - 1
-            ),
-            expected: worst.map_or_else(
-                || "what the others do".to_owned(),
-                |o| format!("{} about {:.2} {}, the median", o.what.describe(), o.usual, o.what.unit.name()),
-            ),
-            measured: format!("{}{more}", seen.join("; ")),
-            evidence: vec![format!("{} (peerlane measure)", node.file)],
-            fix: "See what the rules say of this run, and exchange the card or its slot with a neighbour's.".to_owned(),
-            certainty: if worst.is_none_or(|o| o.deviations > 10.0) { Certainty::Certain } else { Certainty::Likely },
-            confirm: format!("`peerlane check {}`, and a second run on the machine", node.file),
-            cost: worst
-                .filter(|o| o.what.unit.rate(1.0).is_some())
-                .and_then(|o| Cost::of_rate(o.what.unit.rate(o.usual)?.gb(), o.what.unit.rate(o.value)?.gb())),
-            subjects: named,
-        };
-        Outlier { machine: node.name.clone(), file: node.file.clone(), numbers, finding }
+        let sure = worst.is_none_or(|o| o.deviations > 10.0);
+        let certainty = if sure { Certainty::Certain } else { Certainty::Likely };
+        let others = self.machines - 1;
+        let raised = raise(node, severity, certainty)
+            .summary(format!(
+                "{}: {numbers} numbers are {reach}, compared with {others} machines of its kind",
+                node.name
+            ))
+            .expected(expected)
+            .measured(listed(&shown, numbers))
+            .fix("Read the findings on this run, and swap the card or its slot with a neighbour's.")
+            .confirm(format!("`peerlane check {}`, and a second run on the machine", node.file))
+            .cost(worst.and_then(|o| o.what.cost(o.usual, o.value)))
+            .about(named);
+        outlier(node, numbers, raised)
     }
+}
+
+fn raise(node: &Node, severity: Severity, certainty: Certainty) -> Raised {
+    let raised = Raised::new(OUTLIER, FindingKind::Fault, severity, certainty);
+    raised.evidence(vec![format!("{} (peerlane measure)", node.file)])
+}
+
+fn outlier(node: &Node, numbers: usize, raised: Raised) -> Outlier {
+    Outlier { machine: node.name.clone(), file: node.file.clone(), numbers, finding: raised.finding }
 }
 
 /// Machines of a rare kind that have fewer GPUs of the same product than a far more common one.
@@ -239,28 +240,21 @@ fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Outlier> {
         other.products == first.products && other.gpus > first.gpus && *n >= FEWEST.max(MORE * members.len())
     });
     let Some((usual, others)) = usual else { return Vec::new() };
-    let odd = |node: &&Node| {
-        Outlier {
-        machine: node.name.clone(),
-        file: node.file.clone(),
-        numbers: 0,
-        finding: Finding {
-            rule: "odd-one-out".to_owned(),
-            kind: FindingKind::Fault,
-            severity: Severity::Error,
-            subjects: vec![Subject::Machine(node.name.clone())],
-            summary: format!("{}: {} GPUs where {others} machines with such GPUs have {}", node.name, node.gpus, usual.gpus),
-            expected: format!("{} GPUs", usual.gpus),
-            measured: format!("{} GPUs", node.gpus),
-            evidence: vec![format!("{} (peerlane measure)", node.file)],
-            fix: "If it is not another allocation of a virtual machine, see the kernel log for Xid 79, and `lspci` for the \
-                  card that is missing."
-                .to_owned(),
-            certainty: Certainty::Possible,
-            confirm: "`nvidia-smi -L`; `lspci -d 10de:`".to_owned(),
-            cost: None,
-        },
-    }
+    let report = |node: &&Node| {
+        let raised = raise(node, Severity::Error, Certainty::Possible)
+            .summary(format!(
+                "{}: {} GPUs, but {others} machines with the same GPUs have {}",
+                node.name, node.gpus, usual.gpus
+            ))
+            .expected(format!("{} GPUs", usual.gpus))
+            .measured(format!("{} GPUs", node.gpus))
+            .fix(
+                "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation of a \
+                 virtual machine, do nothing.",
+            )
+            .confirm("`nvidia-smi -L`; `lspci -d 10de:`")
+            .about(vec![Subject::Machine(node.name.clone())]);
+        outlier(node, 0, raised)
     };
-    members.iter().map(odd).collect()
+    members.iter().map(report).collect()
 }

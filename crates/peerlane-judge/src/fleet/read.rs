@@ -11,7 +11,7 @@ use peerlane_machine::names::is_host;
 use peerlane_measure::plan::{Test, Work};
 use peerlane_measure::run::{Cell, Run, RunError, ends};
 
-/// What the numbers of many runs are, each told once.
+/// What the numbers of many runs are, each listed once.
 #[derive(Debug, Default)]
 pub struct Dictionary {
     known: Mutex<HashMap<u64, What>>,
@@ -28,7 +28,7 @@ impl Dictionary {
 pub struct Node {
     /// The host's name, or else the machine's.
     pub name: String,
-    /// Where the run stands.
+    /// The run's file.
     pub file: String,
     /// What machines must have in common to be compared: products and path classes of GPUs and NICs.
     pub kind: String,
@@ -71,9 +71,9 @@ struct Classes {
 }
 
 impl Node {
-    /// Reads the record of a run; `file` is what it is called.
+    /// Reads the record of a run; `file` is its name.
     ///
-    /// Fails where the text is no complete record of this version.
+    /// Fails where the text is not a complete record of this version.
     pub fn read(text: &str, file: &str, dictionary: &Dictionary) -> Result<Node, RunError> {
         Run::from_json(text).map(|run| Node::of(&run, file, dictionary))
     }
@@ -126,7 +126,7 @@ fn key(cell: &Cell) -> u64 {
 }
 
 fn what(cell: &Cell, classes: &Classes) -> What {
-    let manner = match &cell.work {
+    let method = match &cell.work {
         Work::Transfers(all) => all.first().map(|t| format!("{:?} {:?} {:?} {:?}", t.engine, t.op, t.via, t.memory)),
         Work::SmallCopies(t) => Some(format!("{:?} {:?} {:?}", t.engine, t.op, t.via)),
         _ => None,
@@ -148,7 +148,7 @@ fn what(cell: &Cell, classes: &Classes) -> What {
         unit: cell.unit,
         words: ends(&cell.work),
         gpus: gpus.into_iter().map(str::to_owned).collect(),
-        class: format!("{} {} {} {count} {class}", cell.test, cell.quantity.name(), manner.unwrap_or_default()),
+        class: format!("{} {} {} {count} {class}", cell.test, cell.quantity.name(), method.unwrap_or_default()),
     }
 }
 

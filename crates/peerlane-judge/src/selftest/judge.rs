@@ -2,6 +2,7 @@
 
 use super::plants::Plant;
 use super::{Alarm, Case};
+use crate::check::distinct;
 use crate::check::{Context, Finding, FindingKind, Severity, check};
 use peerlane_design::case::Case as Given;
 use peerlane_machine::machine::Machine;
@@ -18,7 +19,7 @@ fn findings(given: &Given) -> Vec<Finding> {
 
 /// The case of a run.
 pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Plant>, seed: u64) -> Case {
-    let said = Given::of_run(run.clone(), "run").map(|given| findings(&given)).unwrap_or_default();
+    let reported = Given::of_run(run.clone(), "run").map(|given| findings(&given)).unwrap_or_default();
     // what the catalogue's own text shows is true of the machine whatever is planted
     let known: Vec<(String, Vec<Subject>)> = findings(&Given::from(design.clone()))
         .into_iter()
@@ -26,8 +27,8 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
         .map(|f| (f.rule, f.subjects))
         .collect();
     let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && *subjects == f.subjects);
-    let fresh: Vec<&Finding> = said.iter().filter(|f| !is_known(f)).collect();
-    // what is planted to be passed over excuses no finding
+    let fresh: Vec<&Finding> = reported.iter().filter(|f| !is_known(f)).collect();
+    // a plant that must not be found excuses no finding
     let culprit = plant.filter(|p| p.kind.must_be_found());
     let touches =
         |f: &Finding| culprit.is_some_and(|p| f.subjects.iter().all(|s| p.touches(s)) && !f.subjects.is_empty());
@@ -35,14 +36,8 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
         let fault = f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
         touches(f) && (fault || plant.kind.rules().contains(&f.rule.as_str()))
     };
-    let mut by: Vec<String> = Vec::new();
-    if let Some(plant) = plant {
-        for finding in fresh.iter().filter(|f| counts(f, plant)) {
-            if !by.contains(&finding.rule) {
-                by.push(finding.rule.clone());
-            }
-        }
-    }
+    let found = fresh.iter().filter(|f| plant.is_some_and(|plant| counts(f, plant)));
+    let by = distinct(found.map(|f| f.rule.clone()));
     let alarms = fresh.iter().filter(|f| f.kind == FindingKind::Fault && !touches(f));
     Case {
         machine: system.to_owned(),

@@ -1,8 +1,8 @@
-//! Whether the rules find what is wrong, and are silent where nothing is: faults planted in virtual machines, measured by
-//! the usual plan, and judged.
+//! Whether the rules find what is wrong, and are silent where nothing is: faults planted in simulated machines, measured by
+//! the usual plan, and checked.
 //!
-//! A virtual machine answers by the same model that the rules expect by, which would make this a test of the model
-//! against itself; so each also differs from it by what sound machines show ([`Effects`]), and its samples are noisy.
+//! A simulated machine answers by the same model that the rules use, which would make this a test of the model against
+//! itself; so each also differs from it as sound machines do ([`Effects`]), and its samples are noisy.
 //! Seeds are fixed: the same version gives the same table. Another base seed gives other noise, other differences from
 //! the model, and other machines and places to plant in, so that rules cannot be good at one table only.
 
@@ -30,7 +30,7 @@ pub const LEAST_RECALL: f64 = 0.95;
 /// Seeds of each machine without a fault.
 const SOUND_SEEDS: u64 = 3;
 
-/// What was planted, found and wrongly said.
+/// What was planted, what was found, and the false alarms.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SelfTest {
     /// Names this format.
@@ -38,15 +38,15 @@ pub struct SelfTest {
     pub schema: &'static str,
     /// Relative standard deviation of a sample.
     pub noise: f64,
-    /// What the cases' seeds and places follow from.
+    /// The seed of the cases' seeds and places.
     pub seed: u64,
     /// Planted faults that had to be found.
     pub planted: usize,
     /// How many of them were.
     pub found: usize,
-    /// `found` of `planted`.
+    /// `found` as a share of `planted`.
     pub recall: f64,
-    /// Findings of kind `fault` that speak of what is sound.
+    /// Findings of kind `fault` about sound parts.
     pub false_alarms: usize,
     /// The cases, those without a fault first.
     pub cases: Vec<Case>,
@@ -60,18 +60,18 @@ pub struct Case {
     /// The kind of fault; absent where nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    /// What was planted, in words; empty where nothing is wrong.
+    /// Description of what was planted; empty where nothing is wrong.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub planted: String,
-    /// What noise and effects follow from.
+    /// The seed of noise and effects.
     pub seed: u64,
-    /// Whether it was found; absent where there was nothing to be found.
+    /// Whether it was found; absent where there was nothing to find.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<bool>,
     /// Rules that found it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<String>,
-    /// What was said of sound parts, as a fault.
+    /// Faults reported on sound parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub false_alarms: Vec<Alarm>,
 }
@@ -83,7 +83,7 @@ pub struct Alarm {
     pub rule: String,
     /// What it names.
     pub subjects: Vec<Subject>,
-    /// What it says.
+    /// Its summary.
     pub summary: String,
 }
 
@@ -96,9 +96,9 @@ pub enum Depth {
     Brief,
 }
 
-/// Runs all cases that follow from a seed, the usual one being 0; `told` hears of each as it ends, with how many there
-/// are.
-pub fn selftest(depth: Depth, seed: u64, told: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
+/// Runs all cases that follow from a seed, the usual one being 0; `report` is called for each as it ends, with how many
+/// there are.
+pub fn selftest(depth: Depth, seed: u64, report: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
     let wanted = wanted(depth, seed);
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Case)>> = Mutex::new(Vec::new());
@@ -107,7 +107,7 @@ pub fn selftest(depth: Depth, seed: u64, told: &(dyn Fn(&Case, usize) + Sync)) -
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(one) = wanted.get(at) else { break };
             if let Some(case) = one.case() {
-                told(&case, wanted.len());
+                report(&case, wanted.len());
                 done.lock().unwrap_or_else(PoisonError::into_inner).push((at, case));
             }
         }
@@ -134,7 +134,7 @@ fn summed(seed: u64, cases: Vec<Case>) -> SelfTest {
     }
 }
 
-/// A case that is to be tried.
+/// A case to run.
 struct Wanted {
     system: &'static str,
     plant: Option<plants::Plant>,
@@ -211,7 +211,7 @@ mod tests {
         assert!(missed.is_empty(), "{missed:#?}");
         let alarms: Vec<&Case> = result.cases.iter().filter(|c| !c.false_alarms.is_empty()).collect();
         assert!(alarms.is_empty(), "{alarms:#?}");
-        // every kind was tried, and what is no fault of a machine asks for silence
+        // every kind was tried, and a GPU that starts cold is no fault
         for kind in plants::KINDS {
             assert!(result.cases.iter().any(|c| c.fault.as_deref() == Some(kind.name())), "{}", kind.name());
         }

@@ -14,7 +14,7 @@ use peerlane_read::catalogue::Parts;
 /// Cases of each kind.
 pub(super) const CASES: usize = 10;
 
-/// How often a kind that fits few machines goes through them.
+/// How often a kind that fits few machines uses each of them.
 pub(super) const TURNS: usize = 5;
 
 /// How much wider than what is left of an uplink a link below must be for a copy to show it.
@@ -72,16 +72,16 @@ impl Kind {
         }
     }
 
-    /// Rules that find it although what they say is about the measurement, and not a fault.
+    /// Rules that find it although they report a measurement, not a fault.
     pub(super) fn rules(self) -> &'static [&'static str] {
         match self {
-            // where memory lies matters on sound machines too
+            // where buffers are matters on sound machines too
             Kind::Bimodal => &["unsteady-rate"],
             _ => &[],
         }
     }
 
-    /// A GPU that starts cold is no fault, and a measurement that warms up is to be silent on it.
+    /// A GPU that starts cold is not a fault, and a measurement that warms up must not report it.
     pub(super) fn must_be_found(self) -> bool {
         self != Kind::Cold
     }
@@ -91,9 +91,9 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Plant {
     pub(super) kind: Kind,
-    /// What the virtual machine has.
+    /// The faults of the simulated machine.
     pub(super) faults: Vec<Fault>,
-    /// In words.
+    /// Description.
     pub(super) words: String,
     /// Nodes that it is at, or that are affected by it.
     place: BTreeSet<String>,
@@ -111,7 +111,7 @@ impl Plant {
         Plant { pair: true, ..Plant::new(kind, fault, words, [a, b]) }
     }
 
-    /// Whether a subject of a finding (`GPU0`, `GPU0-GPU1`, `host-GPU3`) speaks of it.
+    /// Whether a subject of a finding (`GPU0`, `GPU0-GPU1`, `host-GPU3`) is about it.
     pub(super) fn touches(&self, subject: &Subject) -> bool {
         match (subject, subject.ends()) {
             (_, Some((a, b))) if self.pair => self.place.contains(a) && self.place.contains(b),
@@ -146,46 +146,37 @@ fn pairs(machine: &Machine) -> Vec<[NodeId; 2]> {
 pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
     let name = |id: NodeId| machine.fabric.node(id).name.clone();
     let of_gpus = |plant: &dyn Fn(String) -> Plant| gpus(machine).into_iter().map(|id| plant(name(id))).collect();
-    let direct = || {
+    let of_pairs = |fault: &dyn Fn([String; 2]) -> Fault| {
         let model = Model::new(machine, Parts::embedded());
         let goes = |ends: &[NodeId; 2]| model.route(&copy(ends[0], ends[1])).is_ok_and(|route| !route.staged);
-        pairs(machine).into_iter().filter(goes).map(|ends| ends.map(name)).collect::<Vec<_>>()
+        let direct = pairs(machine).into_iter().filter(goes).map(|ends| ends.map(name));
+        direct.map(|pair| Plant::of_pair(kind, fault(pair.clone()), pair)).collect()
     };
     match kind {
         Kind::Width => widths(machine),
         Kind::Uplink => uplinks(machine),
         Kind::Bricks => bricks(machine),
-        Kind::Slow => direct()
-            .into_iter()
-            .map(|pair| {
-                let [from, to] = pair.clone();
-                Plant::of_pair(kind, Fault::Slow { from, to, factor: 0.5 }, pair)
-            })
-            .collect(),
-        // of two GPUs nobody else's access can be compared
-        Kind::PeerOff => {
-            direct().into_iter().map(|p| Plant::of_pair(kind, Fault::PeerOff { pair: p.clone() }, p)).collect()
-        }
-        Kind::Hang => direct().into_iter().map(|p| Plant::of_pair(kind, Fault::Hang { pair: p.clone() }, p)).collect(),
-        Kind::Corrupt => {
-            direct().into_iter().map(|p| Plant::of_pair(kind, Fault::Corrupt { pair: p.clone() }, p)).collect()
-        }
+        Kind::Slow => of_pairs(&|[from, to]| Fault::Slow { from, to, factor: 0.5 }),
+        // with two GPUs, there is no other access to compare with
+        Kind::PeerOff => of_pairs(&|pair| Fault::PeerOff { pair }),
+        Kind::Hang => of_pairs(&|pair| Fault::Hang { pair }),
+        Kind::Corrupt => of_pairs(&|pair| Fault::Corrupt { pair }),
         Kind::Lost => of_gpus(&|gpu| {
             let words = format!("{gpu} falls off the bus after {BEFORE} steps");
             Plant::new(kind, Fault::Lost { gpu: gpu.clone(), after: BEFORE }, words, [gpu])
         }),
         Kind::Throttle => of_gpus(&|gpu| {
-            let words = format!("heat leaves {gpu} 60 %");
+            let words = format!("heat throttles {gpu} to 60 %");
             Plant::new(kind, Fault::Throttle { gpu: gpu.clone(), factor: 0.6 }, words, [gpu])
         }),
         // the quick plan allocates once
         Kind::Bimodal if gpus(machine).len() > USUAL_GPUS => Vec::new(),
         Kind::Bimodal => of_gpus(&|gpu| {
-            let words = format!("every second allocation of {gpu} has 85 %");
+            let words = format!("every second allocation of {gpu} reaches 85 %");
             Plant::new(kind, Fault::Bimodal { gpu: gpu.clone(), factor: 0.85 }, words, [gpu])
         }),
         Kind::Cold => of_gpus(&|gpu| {
-            let words = format!("{gpu} starts at half its rate, and is warm after 20 samples");
+            let words = format!("{gpu} starts at half its rate and is warm after 20 samples");
             Plant::new(kind, Fault::Cold { gpu: gpu.clone(), factor: 0.5, samples: 20 }, words, [gpu])
         }),
     }
@@ -255,7 +246,7 @@ fn uplinks(machine: &Machine) -> Vec<Plant> {
 }
 
 /// NVLink bundles with half of their bricks, and with three quarters where there are as many; the only brick of two GPUs
-/// that have a way beside it.
+/// that have another path.
 fn bricks(machine: &Machine) -> Vec<Plant> {
     let fabric = &machine.fabric;
     let plant = |(i, link): (usize, &peerlane_machine::fabric::Link)| {

@@ -10,11 +10,11 @@ use peerlane_measure::run::{Run, Subject};
 use peerlane_measure::simulated_machine::{Effects, SimulatedMachine};
 use peerlane_read::catalogue::Parts;
 
-/// Machines with more GPUs are asked the quick plan: pairs grow with the square.
+/// Machines with more GPUs run the quick plan: pairs grow with the square.
 pub(super) const USUAL_GPUS: usize = 8;
 
-/// Measures a virtual machine by the usual plan, as `peerlane measure` would: an executor whose driver's state is spoilt
-/// is left, and another takes over.
+/// Measures a simulated machine by the usual plan, as `peerlane measure` would: an executor whose driver state is corrupted
+/// is abandoned, and another takes over.
 pub(super) fn measure(
     design: &Machine,
     system: &str,
@@ -31,7 +31,7 @@ pub(super) fn measure(
         rounds: Vec::new(),
         skipped: Vec::new(),
     });
-    // one by one: which step it was that hung is then told
+    // one by one, so that the step that hung is known
     plan.rounds = plan.rounds.concat().into_iter().map(|step| vec![step]).collect();
     let settings = Planted { noise: super::NOISE, seed, faults: plant.map(|p| p.faults.clone()).unwrap_or_default() };
     let subject = Subject {
