@@ -17,3 +17,17 @@ pub(super) fn pairs(tests: &str, subjects: &[Subject]) -> String {
 /// The width that links run at; they have to be busy meanwhile.
 pub(super) const WIDTH: &str = "`nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.width.current --format=csv` \
                                 while `peerlane measure --tests host` runs";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_names_few_pairs() {
+        let pair = |i| Subject::Pair("GPU0".to_owned(), format!("GPU{i}"));
+        let subjects: Vec<Subject> = (1..9).map(pair).collect();
+        let command = pairs("pairs", &subjects);
+        assert_eq!(command, "`peerlane measure --tests pairs --pairs GPU0-GPU1,GPU0-GPU2,GPU0-GPU3,GPU0-GPU4`");
+        assert_eq!(pairs("pairs,host", &[]), "`peerlane measure --tests pairs,host`");
+    }
+}
