@@ -104,22 +104,35 @@ pub(super) fn counted(
             return Ok(None);
         }
     }
-    let scarce = count.scarce();
+    let mut scarce = count.scarce();
     let mut waits = vec![false; steps.len()];
     pairs.iter().filter(|(a, b)| a == b).for_each(|(a, _)| waits[*a as usize] = true);
-    if scarce.resources.is_empty() {
-        Ok(Some(count.undisturbed(&waits)))
-    } else if let Some(bounded) = count.bounded(&scarce, &waits) {
-        Ok(Some(bounded))
-    } else {
-        count.solved(&scarce, &waits).map(Some)
+    if scarce.is_nothing() {
+        return Ok(Some(count.undisturbed(&waits)));
     }
+    if steps.len() >= MANY
+        && let Some(bounded) = count.bounded(&scarce, &waits)
+    {
+        return Ok(Some(bounded));
+    }
+    count.number(&mut scarce);
+    count.solved(&scarce, &waits).map(Some)
+}
+
+/// Nodes of one class have transfers of the same legs and rates at them, so that as much is asked of each.
+struct Classes {
+    /// By node.
+    of: Vec<u32>,
+    /// By class: the first node, which stands for all.
+    first: Vec<u32>,
 }
 
 /// Resources of which more is asked than they have.
-#[derive(Default)]
 struct Scarce {
-    /// By `node × local resources + local resource`; [`NONE`] where there is enough.
+    classes: Classes,
+    /// By `class of node × local resources + local resource`: whether it is used, and more is asked of it.
+    over: Vec<bool>,
+    /// By `node × local resources + local resource`; [`NONE`] where there is enough. Empty until [`Count::number`].
     locals: Vec<u32>,
     channels: HashMap<u64, u32>,
     /// Where several transfers are attended to in turn: numbers of resources without end.
@@ -132,6 +145,10 @@ impl Scarce {
         self.resources.push(resource);
         self.resources.len() as u32 - 1
     }
+
+    fn is_nothing(&self) -> bool {
+        self.resources.is_empty() && !self.over.contains(&true)
+    }
 }
 
 /// Turns at the places of this node.
@@ -139,6 +156,14 @@ fn turns_at(node: u32, turns: Turns) -> Option<Turns> {
     let at = |place: u64| place.checked_add(u64::from(node) << 32);
     let [a, b] = turns.places;
     Some(Turns { places: [at(a)?, at(b)?], ..turns })
+}
+
+/// A step of SplitMix64 (Steele et al., 2014): equal sums of these are of equal terms, but for a chance of 2⁻⁶⁴.
+fn mixed(word: u64) -> u64 {
+    let x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 impl Count<'_, '_> {
@@ -250,36 +275,88 @@ impl Count<'_, '_> {
         &self.channels[first as usize..self.flows[i].channels as usize]
     }
 
+    /// The legs at nodes that stand for their class, each with the class and its transfer.
+    fn at_first<'c>(&'c self, classes: &'c Classes) -> impl Iterator<Item = (&'c Flow, u32, &'c LocalLeg)> {
+        let all = self.flows.iter().flat_map(|f| self.legs(f).map(move |(node, leg)| (f, node, leg)));
+        all.filter_map(|(flow, node, leg)| {
+            let class = classes.of[node as usize];
+            (classes.first[class as usize] == node).then_some((flow, class, leg))
+        })
+    }
+
+    /// Nodes by what legs are at them, at which rates.
+    fn classes(&self) -> Classes {
+        let nodes = self.flows.iter().flat_map(|f| f.legs).map(|(node, _)| node as usize + 1).max().unwrap_or(0);
+        let mut marks = vec![0_u64; nodes];
+        for flow in &self.flows {
+            for (node, leg) in flow.legs.into_iter().filter(|(_, leg)| *leg != NONE) {
+                let mark = &mut marks[node as usize];
+                *mark = mark.wrapping_add(mixed(mixed(flow.lone.to_bits()) ^ u64::from(leg)));
+            }
+        }
+        let mut known: HashMap<u64, u32> = HashMap::new();
+        let mut first = Vec::new();
+        let class = |(node, mark): (u32, &u64)| {
+            *known.entry(*mark).or_insert_with(|| {
+                first.push(node);
+                first.len() as u32 - 1
+            })
+        };
+        let of = (0..).zip(&marks).map(class).collect();
+        Classes { of, first }
+    }
+
     /// What more is asked of than it has where every transfer goes at the rate that it has by itself.
     fn scarce(&self) -> Scarce {
-        let nodes = self.flows.iter().flat_map(|f| f.legs).map(|(node, _)| node as usize + 1).max().unwrap_or(0);
-        let mut asked = vec![0.0_f64; nodes * self.kinds.len()];
-        let mut of_channels: Vec<(u64, f64)> = Vec::with_capacity(self.channels.len());
-        for (i, flow) in self.flows.iter().enumerate() {
-            for (node, leg) in self.legs(flow) {
-                for (kind, per_byte) in leg.uses.iter().chain(&leg.burdens) {
-                    asked[self.place(node, *kind)] += per_byte * flow.lone;
+        let classes = self.classes();
+        let mut asked = vec![0.0_f64; classes.first.len() * self.kinds.len()];
+        let mut used = vec![false; asked.len()];
+        for (flow, class, leg) in self.at_first(&classes) {
+            for (kind, per_byte) in leg.uses.iter().chain(&leg.burdens) {
+                asked[self.place(class, *kind)] += per_byte * flow.lone;
+            }
+            leg.uses.iter().for_each(|(kind, _)| used[self.place(class, *kind)] = true);
+        }
+        let mut over: Vec<bool> =
+            asked.iter().enumerate().map(|(place, asked)| *asked > self.capacity(place) * (1.0 + OVER)).collect();
+        self.add_queues(&classes, &asked, &mut over);
+        // what is only burdened holds nobody
+        over.iter_mut().zip(used).for_each(|(over, used)| *over &= used);
+        let (locals, channels, attended) = (Vec::new(), HashMap::new(), HashMap::new());
+        let mut scarce = Scarce { classes, over, locals, channels, attended, resources: Vec::new() };
+        self.add_channels(&mut scarce);
+        self.add_attended(&mut scarce);
+        scarce
+    }
+
+    /// Numbers the scarce resources of all nodes.
+    fn number(&self, scarce: &mut Scarce) {
+        scarce.locals = vec![NONE; scarce.classes.of.len() * self.kinds.len()];
+        for (node, leg) in self.flows.iter().flat_map(|flow| self.legs(flow)) {
+            for (kind, _) in &leg.uses {
+                let place = self.place(node, *kind);
+                if scarce.locals[place] == NONE && scarce.over[self.place(scarce.classes.of[node as usize], *kind)] {
+                    scarce.locals[place] = scarce.add(self.kinds[*kind as usize].resource);
                 }
             }
-            of_channels.extend(self.channels(i).iter().map(|c| (*c, flow.lone)));
         }
-        let most: Vec<f64> = self.kinds.iter().map(|kind| kind.resource.capacity * (1.0 + OVER)).collect();
-        let of_node = |asked: &[f64]| asked.iter().zip(&most).map(|(asked, most)| asked > most).collect::<Vec<bool>>();
-        let mut over: Vec<bool> = asked.chunks(most.len().max(1)).flat_map(of_node).collect();
-        self.add_queues(&asked, &mut over);
-        let mut scarce = Scarce { locals: vec![NONE; asked.len()], ..Scarce::default() };
-        if over.iter().any(|over| *over) {
-            // what is only burdened holds nobody
-            for (node, leg) in self.flows.iter().flat_map(|flow| self.legs(flow)) {
-                for place in leg.uses.iter().map(|(kind, _)| self.place(node, *kind)) {
-                    if over[place] && scarce.locals[place] == NONE {
-                        scarce.locals[place] = scarce.add(self.kinds[place % self.kinds.len()].resource);
-                    }
-                }
+    }
+
+    /// Marks channels of which more is asked than they have.
+    fn add_channels(&self, scarce: &mut Scarce) {
+        let mut all: Vec<(u64, f64)> = Vec::with_capacity(self.channels.len());
+        // the first channels of all transfers, then the second ones …: long runs in order, which the sort makes use of
+        for position in 0.. {
+            let before = all.len();
+            let at = |i: usize| Some((*self.channels(i).get(position)?, self.flows[i].lone));
+            all.extend((0..self.flows.len()).filter_map(at));
+            if all.len() == before {
+                break;
             }
         }
-        of_channels.sort_unstable_by_key(|(channel, _)| *channel);
-        for same in of_channels.chunk_by(|a, b| a.0 == b.0) {
+        all.sort_by_key(|(channel, _)| *channel);
+        // one alone has no more than a channel gives
+        for same in all.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
             let asked: f64 = same.iter().map(|(_, rate)| rate).sum();
             let kind = self.channel_kinds.get(&self.router.channel_kind(same[0].0));
             let resource = kind.map_or(Resource::of(f64::INFINITY), |kind| self.kinds[*kind as usize].resource);
@@ -288,39 +365,38 @@ impl Count<'_, '_> {
                 scarce.channels.insert(same[0].0, number);
             }
         }
-        self.add_attended(&mut scarce);
-        scarce
     }
 
     /// Marks windows that do not hold all requests on their way while these wait as long as all cause together, and what
     /// they wait for.
-    fn add_queues(&self, asked: &[f64], over: &mut [bool]) {
+    fn add_queues(&self, classes: &Classes, asked: &[f64], over: &mut [bool]) {
         if self.legs.iter().all(|leg| leg.waits.is_empty()) {
             return;
         }
         let mut windows: HashMap<usize, f64> = HashMap::new();
-        let all = || self.flows.iter().flat_map(|f| self.legs(f).map(move |(node, leg)| (f, node, leg)));
-        for (flow, node, leg) in all() {
+        for (flow, class, leg) in self.at_first(classes) {
             for &(server, window, per_ns) in &leg.waits {
-                let server = self.place(node, server);
+                let server = self.place(class, server);
                 let resource = self.kinds[server % self.kinds.len()].resource;
                 let waited = resource.wait(asked[server] / resource.capacity);
-                *windows.entry(self.place(node, window)).or_insert(0.0) += per_ns * waited * flow.lone;
+                *windows.entry(self.place(class, window)).or_insert(0.0) += per_ns * waited * flow.lone;
             }
         }
         for (window, more) in windows {
             over[window] |= asked[window] + more > self.capacity(window) * (1.0 + OVER);
         }
-        for (_, node, leg) in all() {
+        for (_, class, leg) in self.at_first(classes) {
             for &(server, window, _) in &leg.waits {
-                let server = self.place(node, server);
-                over[server] |= over[self.place(node, window)];
+                over[self.place(class, server)] |= over[self.place(class, window)];
             }
         }
     }
 
     /// Marks where transfers that take turns do so beside others.
     fn add_attended(&self, scarce: &mut Scarce) {
+        if self.legs.iter().all(|leg| leg.turns.is_none()) {
+            return;
+        }
         let mut attended = Attended::default();
         let taking =
             || self.flows.iter().flat_map(|f| self.legs(f)).filter_map(|(node, leg)| turns_at(node, leg.turns?));
@@ -357,40 +433,42 @@ impl Count<'_, '_> {
     /// is far from the lone rates.
     fn bounded(&self, scarce: &Scarce, waits: &[bool]) -> Option<Bulk> {
         let others = !scarce.channels.is_empty() || !scarce.attended.is_empty();
-        if self.flows.len() < MANY || others || self.legs.iter().any(|leg| !leg.waits.is_empty()) {
+        if others || self.legs.iter().any(|leg| !leg.waits.is_empty()) {
             return None;
         }
-        let mut used = vec![0.0; scarce.resources.len()];
+        let mut used = vec![0.0; scarce.over.len()];
         let (mut pulls, mut burdened) = (used.clone(), used.clone());
-        let number = |node, kind: u32| Some(scarce.locals[self.place(node, kind)]).filter(|number| *number != NONE);
-        for flow in &self.flows {
-            for (node, leg) in self.legs(flow) {
-                for &(kind, per_byte) in &leg.uses {
-                    if let Some(number) = number(node, kind) {
-                        used[number as usize] += per_byte * flow.lone;
-                        pulls[number as usize] += per_byte;
-                    }
-                }
-                for &(kind, per_byte) in &leg.burdens {
-                    if let Some(number) = number(node, kind) {
-                        burdened[number as usize] += per_byte * flow.lone;
-                    }
-                }
+        for (flow, class, leg) in self.at_first(&scarce.classes) {
+            for &(kind, per_byte) in &leg.uses {
+                used[self.place(class, kind)] += per_byte * flow.lone;
+                pulls[self.place(class, kind)] += per_byte;
             }
+            leg.burdens.iter().for_each(|&(kind, k)| burdened[self.place(class, kind)] += k * flow.lone);
         }
-        if scarce.resources.iter().zip(&used).any(|(resource, used)| *used > resource.capacity * (1.0 + OVER)) {
+        let scarce_places = || (0..used.len()).filter(|place| scarce.over[*place]);
+        if scarce_places().any(|place| used[place] > self.capacity(place) * (1.0 + OVER)) {
             return None;
         }
-        let least =
-            scarce.resources.iter().zip(&burdened).zip(&pulls).map(|((r, burdened), pull)| r.left(*burdened) / pull);
-        let least: Vec<f64> = least.collect();
-        let slowest = |flow: &Flow| {
-            let used = self.legs(flow).flat_map(|(node, leg)| leg.uses.iter().map(move |(kind, _)| (node, *kind)));
-            let parts = used.filter_map(|(node, kind)| Some((least[number(node, kind)? as usize], kind)));
-            parts.fold((flow.lone, flow.held), |a, b| if b.0 < a.0 { b } else { a })
+        let mut least = vec![f64::INFINITY; used.len()];
+        for place in scarce_places() {
+            least[place] = Resource::of(self.capacity(place)).left(burdened[place]) / pulls[place];
+        }
+        // by class of node and leg: the least rate, and what gives it
+        let slowest = |class: u32, leg: &LocalLeg| {
+            let parts = leg.uses.iter().map(|(kind, _)| (least[self.place(class, *kind)], *kind));
+            parts.fold((f64::INFINITY, NONE), |a, b| if b.0 < a.0 { b } else { a })
         };
-        let moved: Vec<(u32, f64)> =
-            self.flows.iter().map(slowest).zip(&self.flows).map(|((r, kind), f)| (kind, f.bytes / r)).collect();
+        let classes = 0..scarce.classes.first.len() as u32;
+        let by_leg: Vec<(f64, u32)> =
+            classes.flat_map(|class| self.legs.iter().map(move |leg| slowest(class, leg))).collect();
+        let moved = |flow: &Flow| {
+            let legs = flow.legs.into_iter().filter(|(_, leg)| *leg != NONE);
+            let place = |(node, leg)| scarce.classes.of[node as usize] as usize * self.legs.len() + leg as usize;
+            let parts = legs.map(|end| by_leg[place(end)]);
+            let (rate, kind) = parts.fold((flow.lone, flow.held), |a, b| if b.0 < a.0 { b } else { a });
+            (kind, flow.bytes / rate)
+        };
+        let moved: Vec<(u32, f64)> = self.flows.iter().map(moved).collect();
         let (free, repeats) = self.free(waits);
         let time = self.flows.iter().zip(&moved).map(|(f, (_, s))| f.start + s).fold(0.0, f64::max);
         let longer = time / free - 1.0;

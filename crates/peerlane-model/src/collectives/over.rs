@@ -104,9 +104,10 @@ pub fn together(flows: &Flows, sets: &[Vec<Pair>]) -> Option<Vec<f64>> {
     let joint = |set: &Vec<&Demand>| {
         let mut all = Demand::default();
         for demand in set {
-            let cap = demand.turns.as_ref().map_or(f64::INFINITY, |turns| attended.cap(turns));
-            all.join(&Demand { cap: demand.cap.min(cap), turns: None, ..(*demand).clone() });
+            all.join(demand);
+            all.cap = demand.turns.as_ref().map_or(all.cap, |turns| attended.cap(turns).min(all.cap));
         }
+        all.turns = None;
         all
     };
     let joint: Vec<Demand> = members.iter().map(joint).collect();

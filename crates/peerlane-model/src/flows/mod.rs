@@ -8,7 +8,7 @@ pub(crate) mod testing;
 pub use alike::interchangeable;
 
 use crate::model::{Model, PeerAccess, Route, Transfer};
-use crate::solve::{Demand, Problem, Resource};
+use crate::solve::{Demand, Problem, Resource, evenly};
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 
@@ -107,16 +107,20 @@ impl<'m, 'a> Flows<'m, 'a> {
         &self.model.machine.fabric.node(self.ends[end]).name
     }
 
-    /// What all of a set ask for at once, on these capacities; `None` where one has no flow.
-    fn problem(&self, capacities: &[f64], set: &[Pair]) -> Option<Problem> {
-        let demands: Vec<&Demand> = set.iter().map(|pair| Some(&self.flow(*pair)?.demand)).collect::<Option<_>>()?;
-        let resource = |r: usize| Resource { capacity: capacities[r], ..self.model.resource(r) };
-        Some(Problem::of(demands, resource))
+    /// What a set asks for; `None` where one has no flow.
+    fn demands(&self, set: &[Pair]) -> Option<Vec<&Demand>> {
+        set.iter().map(|pair| Some(&self.flow(*pair)?.demand)).collect()
+    }
+
+    /// Resources with these capacities.
+    fn resource(&self, capacities: &[f64]) -> impl Fn(usize) -> Resource {
+        |r| Resource { capacity: capacities[r], ..self.model.resource(r) }
     }
 
     /// Rates in bytes a second, in order, while all of the set run on these capacities; `None` where one has no flow.
     pub(crate) fn rates_on(&self, capacities: &[f64], set: &[Pair]) -> Option<Vec<f64>> {
-        self.problem(capacities, set)?.solve().ok().map(|solution| solution.rates)
+        let problem = Problem::of(self.demands(set)?, self.resource(capacities));
+        problem.solve().ok().map(|solution| solution.rates)
     }
 
     /// The same on the machine's own capacities.
@@ -126,13 +130,12 @@ impl<'m, 'a> Flows<'m, 'a> {
 
     /// No rate is higher at which all of a few can go at once; 0 where one is not known. Where they are alike, they do.
     pub(crate) fn evenly(&self, capacities: &[f64], set: &[Pair]) -> f64 {
-        self.problem(capacities, set).map_or(0.0, |problem| problem.evenly())
+        self.demands(set).map_or(0.0, |demands| evenly(&demands, self.resource(capacities)))
     }
 
     /// Rate of one pair alone on these capacities; 0 where it is not known.
     pub fn alone_on(&self, capacities: &[f64], pair: Pair) -> f64 {
-        let resource = |r: usize| Resource { capacity: capacities[r], ..self.model.resource(r) };
-        self.flow(pair).map_or(0.0, |route| route.demand.alone(resource).0)
+        self.flow(pair).map_or(0.0, |route| route.demand.alone(self.resource(capacities)).0)
     }
 }
 

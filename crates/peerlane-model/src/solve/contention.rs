@@ -34,6 +34,22 @@ impl Problem {
     /// independent arrivals does (Kleinrock, *Queueing Systems*, vol. 1, §3.2). Waiting slows those who wait, which
     /// empties the queue: there is one wait that agrees with itself.
     pub fn solve(&self) -> Result<Solution, ShareError> {
+        let plain = self.waits.iter().all(Vec::is_empty) && self.burdens.iter().all(Vec::is_empty);
+        let (allocation, waits) = if plain && self.turns.iter().all(Option::is_none) {
+            (share(&self.capacities, &self.flows)?, Vec::new())
+        } else {
+            self.contended()?
+        };
+        let named = |binding| match binding {
+            Binding::Resource(r) => self.name(r).map_or(Binding::Cap, Binding::Resource),
+            other => other,
+        };
+        let Allocation { rates, bindings } = allocation;
+        Ok(Solution { rates, bindings: bindings.into_iter().map(named).collect(), waits })
+    }
+
+    /// With burdens, queues and turns: rates, and the waits by the resources' names.
+    fn contended(&self) -> Result<(Allocation, Vec<(usize, f64)>), ShareError> {
         let mut flows = self.flows.clone();
         flows.iter_mut().zip(self.caps()).for_each(|(flow, cap)| flow.cap = cap);
         let mut servers: Vec<usize> = self.waits.iter().flatten().map(|w| w.server).collect();
@@ -43,13 +59,8 @@ impl Problem {
         let mut contention = Contention { problem: self, flows, waits: vec![0.0; self.capacities.len()] };
         let allocation = contention.allocate()?;
         let allocation = contention.settle_all(&servers, allocation)?;
-        let named = |binding| match binding {
-            Binding::Resource(r) => self.name(r).map_or(Binding::Cap, Binding::Resource),
-            other => other,
-        };
-        let Allocation { rates, bindings } = allocation;
         let waits = servers.iter().filter_map(|s| Some((self.name(*s)?, contention.waits[*s]))).collect();
-        Ok(Solution { rates, bindings: bindings.into_iter().map(named).collect(), waits })
+        Ok((allocation, waits))
     }
 }
 

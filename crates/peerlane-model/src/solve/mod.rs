@@ -15,7 +15,6 @@ mod share;
 mod turns;
 
 pub use certify::certify;
-pub use problem::{Demand, Problem, Resource, Solution, Wait};
+pub use problem::{Demand, Problem, Resource, Solution, Wait, evenly};
 pub use share::{Allocation, Binding, Flow, ShareError, share};
-pub use turns::Attended;
-pub use turns::Turns;
+pub use turns::{Attended, Turns};

@@ -256,25 +256,6 @@ impl Problem {
         self.flows.iter().zip(rates).map(taken).sum::<f64>() / self.capacities[server]
     }
 
-    /// The most at which all flows can go at once, each at its weight; infinite where nothing stops any. No solution gives
-    /// every flow more, and it gives flows that are all alike this.
-    pub fn evenly(&self) -> f64 {
-        let mut used = vec![0.0; self.capacities.len()];
-        let mut burdened = vec![0.0; self.capacities.len()];
-        for (flow, burdens) in self.flows.iter().zip(&self.burdens) {
-            flow.uses.iter().for_each(|(r, k)| used[*r] += k * flow.weight);
-            burdens.iter().for_each(|(r, k)| burdened[*r] += k * flow.weight);
-        }
-        let carries = |r: usize| {
-            let (capacity, used) = (self.capacities[r], used[r]);
-            if used > 0.0 { (capacity / (used + burdened[r])).max(LEAST * capacity / used) } else { f64::INFINITY }
-        };
-        let carried = (0..used.len()).map(carries);
-        let caps = self.caps().into_iter().zip(&self.flows).map(|(cap, flow)| cap / flow.weight);
-        let level = carried.chain(caps).fold(f64::INFINITY, f64::min);
-        self.waited_for(level)
-    }
-
     /// What flows of these rates use of each resource, what they burden it with, and how long requests then wait for it.
     fn taken(&self, rates: &[f64]) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let mut used = vec![0.0; self.capacities.len()];
@@ -335,6 +316,33 @@ impl Problem {
         }
         low
     }
+}
+
+/// The most at which flows of these demands can go at once, each at its weight; infinite where nothing stops any. No solution
+/// gives every flow more, and it gives flows that are all alike this.
+pub fn evenly(demands: &[&Demand], resource: impl Fn(usize) -> Resource) -> f64 {
+    // a search for rings asks this more often than anything else, so that no problem is made of it
+    let mut taken: Vec<(usize, f64, f64)> = Vec::with_capacity(16 * demands.len());
+    for demand in demands {
+        let own = |r: usize| demand.uses.iter().any(|(used, _)| *used == r);
+        taken.extend(demand.uses.iter().map(|&(r, k)| (r, k * demand.weight, 0.0)));
+        let burden = |&(r, k): &(usize, f64)| if own(r) { (r, k, 0.0) } else { (r, 0.0, k) };
+        taken.extend(demand.burdens.iter().map(burden).map(|(r, u, b)| (r, u * demand.weight, b * demand.weight)));
+    }
+    taken.sort_unstable_by_key(|(r, ..)| *r);
+    let carried = taken.chunk_by(|a, b| a.0 == b.0).map(|same| {
+        let (used, burdened) = same.iter().fold((0.0, 0.0), |(used, burdened), (_, u, b)| (used + u, burdened + b));
+        let capacity = if used > 0.0 { resource(same[0].0).capacity } else { f64::INFINITY };
+        (capacity / (used + burdened)).max(LEAST * capacity / used)
+    });
+    let turns = || demands.iter().filter_map(|demand| demand.turns.as_ref());
+    let attended = Attended::of(turns());
+    let cap = |demand: &&Demand| demand.turns.map_or(demand.cap, |t| demand.cap.min(attended.cap(&t))) / demand.weight;
+    let level = carried.chain(demands.iter().map(cap)).fold(f64::INFINITY, f64::min);
+    if demands.iter().all(|demand| demand.waits.is_empty()) {
+        return level;
+    }
+    Problem::of(demands.iter().copied(), resource).waited_for(level)
 }
 
 /// Where all that waits has given way and a queue still grows, it is taken to be this full: 200 services long.
