@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use peerlane::cluster::{Cluster, component};
+use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
@@ -175,7 +175,7 @@ fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
             row.extend(cells.unwrap_or_default());
         }
         let held = first.and_then(|d| d.points.iter().max_by_key(|p| p.size)?.binding.first());
-        row.push(held.map_or_else(String::new, |b| component(&b.resource)));
+        row.push(held.map_or_else(String::new, |b| b.component.clone()));
         row
     });
     columns(out, &headings, &rows.collect::<Vec<_>>(), 1)

@@ -17,7 +17,7 @@ use peerlane_model::model::nccl;
 use peerlane_read::catalogue::Parts;
 
 pub use file::{cluster_names, cluster_text, embedded, looks_like_cluster, read_cluster};
-pub use names::component;
+pub use names::Component;
 pub use network::{Network, Wanted};
 pub use router::{ClusterRoute, Place, Router, Via};
 pub use summary::ClusterSummary;

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::names::{alike, component};
+use super::names::{Component, alike};
 use super::network::Port;
 use super::{Cluster, ClusterError};
 use peerlane_machine::copy_time::Startup;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::units::{Bytes, Rate, Seconds};
+use peerlane_machine::units::{Bytes, Seconds};
 use peerlane_model::model::rdma::{self, Message, Method, NicPath, nic_path};
 use peerlane_model::model::{Model, PeerAccess, Transfer};
 use peerlane_model::solve::{Demand, Resource, Turns};
@@ -101,7 +101,9 @@ pub struct Router<'a> {
     /// Whether anything goes round a failed link.
     rerouted: bool,
     /// Components that carry another multiple of what they do.
-    scales: Vec<(String, f64)>,
+    scales: Vec<(Component, f64)>,
+    /// Keys of resources that were asked for by kind.
+    kinds: Vec<u64>,
 }
 
 /// Marks the key of a channel; others are `node << 24 | resource`.
@@ -131,13 +133,32 @@ impl<'a> Router<'a> {
             channels: Vec::new(),
             rerouted: false,
             scales: Vec::new(),
+            kinds: Vec::new(),
         }
     }
 
-    /// Makes all resources of a component (see [`component`]) carry `factor` times what they do. For ways that are asked
-    /// for from now on.
-    pub fn scale(&mut self, component: &str, factor: f64) {
-        self.scales.push((component.to_owned(), factor));
+    /// Makes all resources of a component carry `factor` times what they do, for routes from now on.
+    pub fn scale(&mut self, component: Component, factor: f64) {
+        self.scales.push((component, factor));
+    }
+
+    /// The component of resources that are called so, but for their numbers ([`Router::group`]), where any is in use.
+    pub fn component(&self, group: &str) -> Option<Component> {
+        let key = self.keys.iter().chain(&self.kinds).find(|key| alike(&self.name_of(**key)) == group)?;
+        Some(self.component_of(*key))
+    }
+
+    fn component_of(&self, key: u64) -> Component {
+        if let (true, Some(network)) = (key & CHANNEL != 0, &self.cluster.network) {
+            return network.component(key & !CHANNEL);
+        }
+        let resource = self.resource(key);
+        let is_nic = |node: NodeId| self.cluster.node.fabric.node(node).kind == NodeKind::Nic;
+        if resource.node.is_some_and(is_nic) {
+            return Component::Adapters;
+        }
+        let name = resource.link.map_or_else(|| resource.name.clone(), |link| self.model.described(link));
+        Component::Named(alike(&self.on_node(key, &name)))
     }
 
     /// Whether anything that was asked for goes round a failed link.
@@ -160,8 +181,16 @@ impl<'a> Router<'a> {
             let network = self.cluster.network.as_ref();
             return network.map_or_else(String::new, |n| n.name(key & !CHANNEL));
         }
-        let name = &self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].name;
-        if self.cluster.network.is_none() { name.clone() } else { format!("node{}/{name}", key >> LOCAL) }
+        self.on_node(key, &self.resource(key).name)
+    }
+
+    fn on_node(&self, key: u64, name: &str) -> String {
+        if self.cluster.network.is_none() { name.to_owned() } else { format!("node{}/{name}", key >> LOCAL) }
+    }
+
+    /// The resource of the nodes' model that a key is of.
+    fn resource(&self, key: u64) -> &peerlane_model::model::Resource {
+        &self.model.resources[(key & ((1 << LOCAL) - 1)) as usize]
     }
 
     /// The model of a node.
@@ -172,10 +201,6 @@ impl<'a> Router<'a> {
     /// The name with `#` for the numbers of nodes, devices, switches: what resources of one kind have in common.
     pub fn group(&self, resource: usize) -> String {
         alike(&self.name(resource))
-    }
-
-    fn group_of(&self, key: u64) -> String {
-        alike(&self.name_of(key))
     }
 
     /// Bytes a second that a GPU's memory moves, where its part says.
@@ -331,17 +356,17 @@ impl<'a> Router<'a> {
     }
 
     /// A resource of the nodes' model, and what it and its like in other nodes are called.
-    pub(crate) fn local(&self, resource: usize) -> Result<(Resource, String), ClusterError> {
-        let group = self.group_of(resource as u64);
-        let known = &self.model.resources[resource];
-        let capacity = self.rated(known.capacity, &group, || self.name_of(resource as u64))?;
-        Ok((Resource { capacity, service: known.service }, group))
+    pub(crate) fn local(&mut self, resource: usize) -> Result<(Resource, String), ClusterError> {
+        self.kinds.push(resource as u64);
+        let known = self.rated(resource as u64)?;
+        Ok((known, alike(&self.name_of(resource as u64))))
     }
 
     /// The same of a channel.
-    pub(crate) fn channel(&self, channel: u64) -> Result<(f64, String), ClusterError> {
-        let group = self.group_of(CHANNEL | channel);
-        Ok((self.rated(self.capacity(CHANNEL | channel), &group, || self.name_of(CHANNEL | channel))?, group))
+    pub(crate) fn channel(&mut self, channel: u64) -> Result<(f64, String), ClusterError> {
+        self.kinds.push(CHANNEL | channel);
+        let known = self.rated(CHANNEL | channel)?;
+        Ok((known.capacity, alike(&self.name_of(CHANNEL | channel))))
     }
 
     /// Channels of one kind carry the same, and are called the same but for their numbers.
@@ -428,39 +453,30 @@ impl<'a> Router<'a> {
         Ok(())
     }
 
-    fn capacity(&self, key: u64) -> Rate {
-        let of_channel = || self.cluster.network.as_ref().map(|n| n.capacity(key & !CHANNEL));
-        if key & CHANNEL == 0 {
-            self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].capacity
-        } else {
-            of_channel().unwrap_or(Rate::from_bytes_per_second(0.0))
+    /// A resource as it is solved for, with what its component is scaled by.
+    fn rated(&self, key: u64) -> Result<Resource, ClusterError> {
+        let (rate, service) = match &self.cluster.network {
+            Some(network) if key & CHANNEL != 0 => (network.capacity(key & !CHANNEL), 0.0),
+            _ => (self.resource(key).capacity, self.resource(key).service),
+        };
+        let scaled = if self.scales.is_empty() { None } else { Some(self.component_of(key)) };
+        let factors = self.scales.iter().filter(|(component, _)| Some(component) == scaled.as_ref());
+        let rate = rate * factors.map(|(_, factor)| factor).product::<f64>();
+        let capacity = rate.bytes_per_second();
+        if capacity.is_nan() || capacity <= 0.0 {
+            return Err(ClusterError::Capacity(self.name_of(key), rate));
         }
-    }
-
-    /// What a resource carries with what is asked of its component.
-    fn rated(&self, rate: Rate, group: &str, name: impl Fn() -> String) -> Result<f64, ClusterError> {
-        let mut rate = rate;
-        if !self.scales.is_empty() {
-            let component = component(group);
-            let factors = self.scales.iter().filter(|(c, _)| *c == component).map(|(_, factor)| factor);
-            rate = rate * factors.product::<f64>();
-        }
-        if rate.bytes_per_second().is_nan() || rate.bytes_per_second() <= 0.0 {
-            return Err(ClusterError::Capacity(name(), rate));
-        }
-        Ok(rate.bytes_per_second())
+        Ok(Resource { capacity, service })
     }
 
     fn number(&mut self, key: u64) -> Result<usize, ClusterError> {
         if let Some(number) = self.numbers.get(&key) {
             return Ok(*number as usize);
         }
-        let group = if self.scales.is_empty() { String::new() } else { self.group_of(key) };
-        let capacity = self.rated(self.capacity(key), &group, || self.name_of(key))?;
-        let local = (key & CHANNEL == 0).then(|| self.model.resources[(key & ((1 << LOCAL) - 1)) as usize].service);
+        let resource = self.rated(key)?;
         self.numbers.insert(key, self.keys.len() as u32);
         self.keys.push(key);
-        self.resources.push(Resource { capacity, service: local.unwrap_or(0.0) });
+        self.resources.push(resource);
         Ok(self.keys.len() - 1)
     }
 }
@@ -509,6 +525,29 @@ mod tests {
         assert!(!names.iter().any(|n| n.contains("rc")), "{names:?}");
         assert!((way.latency - 3.0e-6).abs() < 1e-12, "{}", way.latency);
         assert!((way.lone / 49.68e9 - 1.0).abs() < 0.001, "{}", way.lone);
+    }
+
+    #[test]
+    fn what_is_replaced_as_one_is_one_component() {
+        let wanted: Wanted = "fat-tree:2".parse().unwrap();
+        let node = system("hgx-h200").unwrap().unwrap();
+        let cluster = Cluster::of(node, 32, &wanted, None, Seconds::from_us(0.3)).unwrap();
+        let mut router = Router::new(&cluster, Parts::embedded());
+        let [a, b, near] = ["node0/GPU3", "node31/GPU3", "node0/GPU0"].map(|name| cluster.find(name).unwrap());
+        for (from, to) in [(a, b), (b, a), (a, near), (near, a)] {
+            router.way(from, to, Engine::Sm).unwrap();
+        }
+        let component = |group: &str| router.component(group).map(|component| component.to_string());
+        let adapters = Some(Component::Adapters.to_string());
+        assert_eq!(component("node#/mlx#_# line, sending"), adapters);
+        assert_eq!(component("node# port# to leaf#"), adapters);
+        assert_eq!(component("leaf# to node# port#"), adapters);
+        assert_eq!(component("leaf# to spine#").as_deref(), Some("leaf# – spine#"));
+        assert_eq!(component("spine# to leaf#").as_deref(), Some("leaf# – spine#"));
+        let link = Some("node#/GPU#–nvswitch, NVLink 4 x18");
+        assert_eq!(component("node#/GPU#–nvswitch, NVLink 4 x18, towards nvswitch").as_deref(), link);
+        assert_eq!(component("node#/GPU#–nvswitch, NVLink 4 x18, towards GPU#").as_deref(), link);
+        assert_eq!(component("a cap"), None);
     }
 
     #[test]

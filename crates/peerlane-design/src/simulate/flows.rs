@@ -8,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::heap::TimeHeap;
-use peerlane_model::solve::incremental::{Effort, Hold, Solver};
+use peerlane_model::solve::incremental::{Effort, Solver};
 use peerlane_model::solve::{Demand, Resource, ShareError};
 
 /// Ends that are no further apart than this part of the clock are one moment.
@@ -112,14 +112,15 @@ impl Flows {
 
     /// When the next flow ends; `None` where none does: there is none, or all that are left stand still.
     pub fn next_end(&mut self) -> Option<f64> {
-        if self.solver.is_stale() {
-            self.settle();
-        }
+        self.settle();
         self.next.first().map(|(time, _)| time).filter(|t| t.is_finite())
     }
 
-    /// Finds rates, and from them the ends.
+    /// Finds rates where flows have started or ended, and from them the ends.
     fn settle(&mut self) {
+        if !self.solver.is_stale() {
+            return;
+        }
         self.solver.solve();
         let Flows { solver, progress, ends, next, now, touched, .. } = self;
         for (class, level) in solver.changed() {
@@ -143,9 +144,7 @@ impl Flows {
     /// Moves the clock to `to`, which must not be after [`Flows::next_end`], and appends the tags of the flows that end
     /// then, in order of class and tag.
     pub fn advance(&mut self, to: f64, ended: &mut Vec<u32>) {
-        if self.solver.is_stale() {
-            self.settle();
-        }
+        self.settle();
         self.now = self.now.max(to);
         let horizon = self.now + MOMENT * self.now.abs();
         let first = ended.len();
@@ -177,18 +176,8 @@ impl Flows {
 
     /// Rate of each flow of a class now, in bytes a second.
     pub fn rate(&mut self, class: u32) -> f64 {
-        if self.solver.is_stale() {
-            self.settle();
-        }
+        self.settle();
         self.solver.rate(class)
-    }
-
-    /// What holds a class now.
-    pub fn hold(&mut self, class: u32) -> Hold {
-        if self.solver.is_stale() {
-            self.settle();
-        }
-        self.solver.hold(class)
     }
 
     /// The solver as last asked.

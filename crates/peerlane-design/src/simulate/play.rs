@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use super::SimulateError;
 use super::flows::Flows;
-use super::program::Step;
+use super::program::{Adjacency, Step};
 use crate::cluster::{ClusterRoute, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_model::solve::incremental::Hold;
-use peerlane_model::solve::{Demand, Problem};
+use peerlane_model::solve::{Demand, Problem, ShareError};
 
 /// Moments that are no further apart than this part of the clock are one.
 const MOMENT: f64 = 1e-12;
@@ -46,21 +46,18 @@ pub struct Played {
     pub alone: f64,
 }
 
-/// Ways, kept from one play to the next.
+/// Routes, kept from one play to the next.
 pub struct Player<'r, 'a> {
     router: &'r mut Router<'a>,
     engine: Engine,
-    known: HashMap<(Place, Place, Via), u32>,
-    ways: Vec<ClusterRoute>,
+    known: HashMap<(Place, Place, Via), usize>,
+    routes: Vec<ClusterRoute>,
 }
-
-/// Step without a way: it computes, or its bytes stay.
-const STAYS: u32 = u32::MAX;
 
 impl<'r, 'a> Player<'r, 'a> {
     /// A player over a router. `engine` drives what stays within a node.
     pub fn new(router: &'r mut Router<'a>, engine: Engine) -> Self {
-        Player { router, engine, known: HashMap::new(), ways: Vec::new() }
+        Player { router, engine, known: HashMap::new(), routes: Vec::new() }
     }
 
     /// The router, and what drives what stays within a node.
@@ -73,19 +70,21 @@ impl<'r, 'a> Player<'r, 'a> {
         self.router
     }
 
-    fn way(&mut self, step: &Step) -> Result<u32, SimulateError> {
-        let Step::Move { from, to, via, .. } = *step else { return Ok(STAYS) };
-        if from == to && via != Via::Card {
-            return Ok(STAYS);
-        }
-        if let Some(way) = self.known.get(&(from, to, via)) {
-            return Ok(*way);
-        }
-        let way = self.router.way_by(from, to, self.engine, via)?;
-        self.ways.push(way);
-        let number = self.ways.len() as u32 - 1;
-        self.known.insert((from, to, via), number);
-        Ok(number)
+    /// Each step's number in `routes`; `None` where it computes, or its bytes stay.
+    fn routed(&mut self, steps: &[Step]) -> Result<Vec<Option<usize>>, SimulateError> {
+        let route = |step: &Step| {
+            let Step::Move { from, to, via, .. } = *step else { return Ok(None) };
+            if from == to && via != Via::Card {
+                return Ok(None);
+            }
+            if let Some(route) = self.known.get(&(from, to, via)) {
+                return Ok(Some(*route));
+            }
+            self.routes.push(self.router.way_by(from, to, self.engine, via)?);
+            self.known.insert((from, to, via), self.routes.len() - 1);
+            Ok(Some(self.routes.len() - 1))
+        };
+        steps.iter().map(route).collect()
     }
 
     /// Plays steps; `waits` are pairs `(a, b)`: b waits for a.
@@ -94,108 +93,97 @@ impl<'r, 'a> Player<'r, 'a> {
     /// Where a step's numbers make no sense, two places are not joined, steps wait for each other in a circle, or a
     /// transfer stands still.
     pub fn play(&mut self, steps: &[Step], waits: &[(u32, u32)]) -> Result<Played, SimulateError> {
-        let ways: Vec<u32> = steps.iter().map(|s| self.way(s)).collect::<Result<_, _>>()?;
-        let mut stage = Stage::new(steps, waits, self, &ways)?;
+        let routes = self.routed(steps)?;
+        let mut stage = Stage::new(self, steps, &routes, waits)?;
         stage.run()?;
-        let Stage { mut played, .. } = stage;
-        played.alone = self.alone(steps, waits, &ways);
-        Ok(played)
+        Ok(Played { alone: self.alone(steps, &routes, waits), ..stage.played })
     }
 
     /// How long each step takes, where that is the same whenever it starts and whatever else of these is under way: the
     /// resources carry all of them at the rate that each has alone.
     pub fn undisturbed(&mut self, steps: &[Step]) -> Result<Option<Vec<f64>>, SimulateError> {
-        let ways: Vec<u32> = steps.iter().map(|s| self.way(s)).collect::<Result<_, _>>()?;
-        let moving = || ways.iter().filter(|w| **w != STAYS).map(|way| &self.ways[*way as usize]);
-        let demands: Vec<&Demand> = moving().map(|way| &way.demand).collect();
+        let routes = self.routed(steps)?;
+        let moving = || routes.iter().flatten().map(|route| &self.routes[*route]);
+        let demands: Vec<&Demand> = moving().map(|route| &route.demand).collect();
         let problem = Problem::of(demands, |r| self.router.resources()[r]);
-        if !problem.carries(&moving().map(|way| way.lone).collect::<Vec<f64>>(), MOMENT) {
+        if !problem.carries(&moving().map(|route| route.lone).collect::<Vec<f64>>(), MOMENT) {
             return Ok(None);
         }
-        let takes = |(step, way): (&Step, &u32)| match (step, *way) {
-            (Step::Compute { seconds, .. }, _) => *seconds,
-            (Step::Move { delay, .. }, STAYS) => *delay,
-            (Step::Move { bytes, delay, .. }, way) => {
-                let way = &self.ways[way as usize];
-                delay + self.router.start_of(way, *bytes) + bytes / way.lone
-            }
-        };
-        Ok(Some(steps.iter().zip(&ways).map(takes).collect()))
+        let takes = |(step, route): (&Step, &Option<usize>)| self.start_of(step, *route) + self.lasts(step, *route);
+        Ok(Some(steps.iter().zip(&routes).map(takes).collect()))
     }
 
-    /// The longest chain of steps, each of which has what it uses to itself.
-    fn alone(&self, steps: &[Step], waits: &[(u32, u32)], ways: &[u32]) -> f64 {
-        let after = Followers::new(steps.len(), waits);
-        let mut missing = after.missing.clone();
-        let mut ready: Vec<u32> = (0..steps.len() as u32).filter(|s| missing[*s as usize] == 0).collect();
+    /// Seconds from a step's start to its first byte.
+    fn start_of(&self, step: &Step, route: Option<usize>) -> f64 {
+        let Step::Move { bytes, delay, .. } = step else { return 0.0 };
+        delay + route.map_or(0.0, |route| self.router.start_of(&self.routes[route], *bytes))
+    }
+
+    /// Seconds from its first byte on, where it has all that it uses to itself.
+    fn lasts(&self, step: &Step, route: Option<usize>) -> f64 {
+        match step {
+            Step::Compute { seconds, .. } => *seconds,
+            Step::Move { bytes, .. } => route.map_or(0.0, |route| bytes / self.routes[route].lone),
+        }
+    }
+
+    /// The longest chain of steps, each of which has what it uses to itself and starts at once.
+    fn alone(&self, steps: &[Step], routes: &[Option<usize>], waits: &[(u32, u32)]) -> f64 {
+        let mut order = Order::new(steps.len(), waits);
+        let mut ready = order.ready();
         let mut starts = vec![0.0_f64; steps.len()];
         let mut longest = 0.0_f64;
         while let Some(step) = ready.pop() {
             let s = step as usize;
-            let takes = match (&steps[s], ways[s]) {
-                (Step::Compute { seconds, .. }, _) => *seconds,
-                (_, STAYS) => 0.0,
-                (Step::Move { bytes, .. }, way) => bytes / self.ways[way as usize].lone,
-            };
-            let end = starts[s] + takes;
+            let end = starts[s] + self.lasts(&steps[s], routes[s]);
             longest = longest.max(end);
-            for &next in after.of(step) {
-                let n = next as usize;
-                starts[n] = starts[n].max(end);
-                missing[n] -= 1;
-                if missing[n] == 0 {
-                    ready.push(next);
-                }
-            }
+            order.after.of(step).iter().for_each(|next| starts[*next as usize] = starts[*next as usize].max(end));
+            order.end(step, &mut ready);
         }
         longest
     }
 }
 
-/// Which steps wait for a step.
-struct Followers {
-    starts: Vec<u32>,
-    steps: Vec<u32>,
-    /// How many steps each waits for.
-    missing: Vec<u32>,
+/// Which steps wait for which.
+pub(super) struct Order {
+    after: Adjacency,
+    /// How many steps that have not ended each waits for.
+    pub(super) missing: Vec<u32>,
 }
 
-impl Followers {
-    fn new(n: usize, waits: &[(u32, u32)]) -> Self {
-        let mut starts = vec![0; n + 1];
+impl Order {
+    pub(super) fn new(n: usize, waits: &[(u32, u32)]) -> Self {
+        let after = Adjacency::new(n, waits.iter().copied());
         let mut missing = vec![0; n];
-        let known = |(a, b): &&(u32, u32)| (*a as usize) < n && (*b as usize) < n;
-        for (a, b) in waits.iter().filter(known) {
-            starts[*a as usize + 1] += 1;
-            missing[*b as usize] += 1;
-        }
-        for i in 0..n {
-            starts[i + 1] += starts[i];
-        }
-        let mut next = starts.clone();
-        let mut steps = vec![0; starts[n] as usize];
-        for (a, b) in waits.iter().filter(known) {
-            let at = &mut next[*a as usize];
-            steps[*at as usize] = *b;
-            *at += 1;
-        }
-        Followers { starts, steps, missing }
+        (0..n as u32).flat_map(|step| after.of(step)).for_each(|next| missing[*next as usize] += 1);
+        Order { after, missing }
     }
 
-    fn of(&self, step: u32) -> &[u32] {
-        &self.steps[self.starts[step as usize] as usize..self.starts[step as usize + 1] as usize]
+    /// Those that wait for nothing.
+    pub(super) fn ready(&self) -> Vec<u32> {
+        (0..).zip(&self.missing).filter(|(_, missing)| **missing == 0).map(|(step, _)| step).collect()
+    }
+
+    /// Ends a step; appends those that now wait for nothing more.
+    pub(super) fn end(&mut self, step: u32, ready: &mut Vec<u32>) {
+        for &next in self.after.of(step) {
+            let missing = &mut self.missing[next as usize];
+            *missing -= 1;
+            if *missing == 0 {
+                ready.push(next);
+            }
+        }
     }
 }
 
 /// A play under way.
-struct Stage<'s> {
+struct Stage<'s, 'r, 'a> {
+    player: &'s Player<'r, 'a>,
     steps: &'s [Step],
-    after: Followers,
-    missing: Vec<u32>,
-    /// By step: its class of flows, or [`STAYS`].
+    routes: &'s [Option<usize>],
+    order: Order,
+    /// By route: its class of flows; [`UNUSED`] where no step takes it.
     classes: Vec<u32>,
-    latencies: Vec<f64>,
-    caps: Vec<Option<&'s str>>,
     flows: Flows,
     /// Steps that begin to move, or have computed, at a time of their own; such floats order as their bits.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
@@ -206,14 +194,20 @@ struct Stage<'s> {
     played: Played,
 }
 
-impl<'s> Stage<'s> {
-    fn new(steps: &'s [Step], waits: &[(u32, u32)], player: &'s Player, ways: &[u32]) -> Result<Self, SimulateError> {
-        let mut flows = Flows::of(player.router.resources()).map_err(|e| SimulateError::Network(e.to_string()))?;
-        let mut of_way = vec![STAYS; player.ways.len()];
-        let mut classes = Vec::with_capacity(steps.len());
-        let mut latencies = Vec::with_capacity(steps.len());
-        let mut caps = Vec::with_capacity(steps.len());
-        for (i, (step, way)) in steps.iter().zip(ways).enumerate() {
+/// In place of a class.
+const UNUSED: u32 = u32::MAX;
+
+impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
+    fn new(
+        player: &'s Player<'r, 'a>,
+        steps: &'s [Step],
+        routes: &'s [Option<usize>],
+        waits: &[(u32, u32)],
+    ) -> Result<Self, SimulateError> {
+        let refuse = |e: ShareError| SimulateError::Network(e.to_string());
+        let mut flows = Flows::of(player.router.resources()).map_err(refuse)?;
+        let mut classes = vec![UNUSED; player.routes.len()];
+        for (i, (step, route)) in steps.iter().zip(routes).enumerate() {
             let number = match step {
                 Step::Move { bytes, delay, .. } => [*bytes, *delay],
                 Step::Compute { seconds, .. } => [*seconds, 0.0],
@@ -221,44 +215,19 @@ impl<'s> Stage<'s> {
             if number.iter().any(|n| !n.is_finite() || *n < 0.0) {
                 return Err(SimulateError::Step(i, format!("{number:?} must be numbers of at least 0")));
             }
-            let Some(known) = player.ways.get(*way as usize) else {
-                classes.push(STAYS);
-                latencies.push(0.0);
-                caps.push(None);
-                continue;
-            };
-            let class = &mut of_way[*way as usize];
-            if *class == STAYS {
-                *class = flows.class_of(&known.demand).map_err(|e| SimulateError::Network(e.to_string()))?;
+            if let Some(route) = route.filter(|route| classes[*route] == UNUSED) {
+                classes[route] = flows.class_of(&player.routes[route].demand).map_err(refuse)?;
             }
-            classes.push(*class);
-            let bytes = if let Step::Move { bytes, .. } = step { *bytes } else { 0.0 };
-            latencies.push(player.router.start_of(known, bytes));
-            caps.push(known.cap_why.as_deref());
         }
-        let after = Followers::new(steps.len(), waits);
-        let missing = after.missing.clone();
         let n = steps.len();
         let played = Played { starts: vec![f64::NAN; n], ends: vec![f64::NAN; n], ..Played::default() };
-        let (timers, moving) = (BinaryHeap::new(), vec![0.0; n]);
-        Ok(Stage {
-            steps,
-            after,
-            missing,
-            classes,
-            latencies,
-            caps,
-            flows,
-            timers,
-            moving,
-            moved_until: 0.0,
-            left: n,
-            played,
-        })
+        let order = Order::new(n, waits);
+        let (timers, moving, moved_until) = (BinaryHeap::new(), vec![0.0; n], 0.0);
+        Ok(Stage { player, steps, routes, order, classes, flows, timers, moving, moved_until, left: n, played })
     }
 
     fn run(&mut self) -> Result<(), SimulateError> {
-        let mut ready: Vec<u32> = (0..self.steps.len() as u32).filter(|s| self.missing[*s as usize] == 0).collect();
+        let mut ready = self.order.ready();
         let mut ended = Vec::new();
         let mut now = 0.0;
         loop {
@@ -278,10 +247,10 @@ impl<'s> Stage<'s> {
                 self.timers.peek().copied().filter(|Reverse((t, _))| f64::from_bits(*t) <= horizon)
             {
                 self.timers.pop();
-                match self.steps[step as usize] {
-                    Step::Move { bytes, .. } if self.classes[step as usize] != STAYS && bytes > 0.0 => {
+                match (&self.steps[step as usize], self.routes[step as usize]) {
+                    (Step::Move { bytes, .. }, Some(route)) if *bytes > 0.0 => {
                         self.moving[step as usize] = now;
-                        self.flows.start(self.classes[step as usize], bytes, step);
+                        self.flows.start(self.classes[route], *bytes, step);
                     }
                     _ => self.end(step, now, &mut ready),
                 }
@@ -309,8 +278,8 @@ impl<'s> Stage<'s> {
                     self.played.computed += seconds;
                     seconds
                 }
-                Step::Move { delay, .. } => {
-                    let wait = delay + self.latencies[s];
+                Step::Move { .. } => {
+                    let wait = self.player.start_of(&self.steps[s], self.routes[s]);
                     if wait > 0.0 {
                         *self.played.spent.entry(Spent::Start).or_default() += wait;
                     }
@@ -324,9 +293,10 @@ impl<'s> Stage<'s> {
     /// Books what held a transfer that has ended.
     fn moved(&mut self, step: u32, now: f64) {
         let s = step as usize;
-        let spent = match self.flows.solver().hold(self.classes[s]) {
+        let Some(route) = self.routes[s] else { return };
+        let spent = match self.flows.solver().hold(self.classes[route]) {
             Hold::Link(link) => Spent::Resource(link),
-            Hold::Cap => Spent::Cap(self.caps[s].unwrap_or_default().to_owned()),
+            Hold::Cap => Spent::Cap(self.player.routes[route].cap_why.clone().unwrap_or_default()),
             Hold::Nothing => return,
         };
         // of those that end at one moment, the first
@@ -340,12 +310,6 @@ impl<'s> Stage<'s> {
     fn end(&mut self, step: u32, now: f64, ready: &mut Vec<u32>) {
         self.played.ends[step as usize] = now;
         self.left -= 1;
-        for &next in self.after.of(step) {
-            let missing = &mut self.missing[next as usize];
-            *missing -= 1;
-            if *missing == 0 {
-                ready.push(next);
-            }
-        }
+        self.order.end(step, ready);
     }
 }

@@ -66,6 +66,42 @@ impl Round {
     pub fn at_once(name: impl Into<String>, steps: Vec<Step>) -> Self {
         Round { name: name.into(), steps, within: Vec::new(), carried: Carried::All, repeats: 1, alike: 1 }
     }
+
+    /// Steps that are repeated, each waiting for steps of the repetition before ([`Carried::Pairs`]).
+    pub fn repeated(name: impl Into<String>, steps: Vec<Step>, pairs: Vec<(u32, u32)>, repeats: u64) -> Self {
+        Round { carried: Carried::Pairs(pairs), repeats, ..Round::at_once(name, steps) }
+    }
+}
+
+/// Edges of a directed graph, by where they start.
+#[derive(Clone, Debug)]
+pub(super) struct Adjacency {
+    starts: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+impl Adjacency {
+    /// Of so many nodes; edges of others are left out.
+    pub(super) fn new(nodes: usize, edges: impl Iterator<Item = (u32, u32)> + Clone) -> Self {
+        let edges = edges.filter(|(a, b)| (*a.max(b) as usize) < nodes);
+        let mut starts = vec![0; nodes + 1];
+        edges.clone().for_each(|(from, _)| starts[from as usize + 1] += 1);
+        for i in 0..nodes {
+            starts[i + 1] += starts[i];
+        }
+        let mut next = starts.clone();
+        let mut targets = vec![0; starts[nodes] as usize];
+        for (from, to) in edges {
+            targets[next[from as usize] as usize] = to;
+            next[from as usize] += 1;
+        }
+        Adjacency { starts, targets }
+    }
+
+    /// Where the edges from a node lead, in the order in which they were given.
+    pub(super) fn of(&self, node: u32) -> &[u32] {
+        &self.targets[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
+    }
 }
 
 /// Rounds one after the other; each begins when all of the one before has ended.

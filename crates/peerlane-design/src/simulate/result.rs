@@ -8,16 +8,16 @@ use super::SimulateError;
 use super::outcome::{Outcome, STARTING, run};
 use super::program::Program;
 use super::workload::{NodeRings, Workload};
-use crate::cluster::{Cluster, Router, component};
+use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::Ring;
 use peerlane_read::catalogue::Parts;
 
-/// Least share of the transfers' time that is told, and tried for what would help.
+/// Least share of the transfers' time that is reported, and tried for what would help.
 const LEAST_SHARE: f64 = 0.001;
 /// With more GPUs than this, what nodes do by themselves is simulated once for all of them.
-const MOST_TOLD: usize = 4096;
+const MOST_LISTED: usize = 4096;
 /// Most groups of resources that are tried for what would help.
 const MOST_TRIED: usize = 6;
 
@@ -85,6 +85,9 @@ pub struct Binding {
     pub resource: String,
     /// Share of all transfers' time.
     pub share: f64,
+    /// What one would replace to make it faster, as [`Help::resource`] names it.
+    #[serde(skip)]
+    pub component: String,
 }
 
 /// What more of one kind of resource would bring.
@@ -135,14 +138,16 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Program(..) => None,
     };
     let rings = rings.as_ref();
+    let mut router = Router::new(cluster, Parts::embedded());
     for size in &sizes {
-        last = once(cluster, job, rings, *size, None)?;
-        points.push(point(job, gpus, *size, &last));
+        router = Router::new(cluster, Parts::embedded());
+        last = once(&mut router, cluster, job, rings, *size)?;
+        points.push(point(&router, job, gpus, *size, &last));
         rerouted |= last.rerouted;
         inexact = inexact.or_else(|| last.inexact.clone());
     }
     let helps = match sizes.last() {
-        Some(size) if helps => Some(what_helps(cluster, job, rings, *size, &last)?),
+        Some(size) if helps => Some(what_helps(&router, cluster, job, rings, *size, &last)?),
         _ => None,
     };
     let workload = match job {
@@ -165,37 +170,35 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     Ok((document, last))
 }
 
-/// One size; `faster` is a component that carries twice as much.
+/// One size.
 fn once(
+    router: &mut Router,
     cluster: &Cluster,
     job: &Job,
     rings: Option<&NodeRings>,
     size: u64,
-    faster: Option<&str>,
 ) -> Result<Outcome, SimulateError> {
-    let gpus = cluster.gpus().len() * cluster.taking.0.min(cluster.nodes) as usize;
-    let mut router = Router::new(cluster, Parts::embedded());
-    if let Some(component) = faster {
-        router.scale(component, 2.0);
-    }
     match job {
         Job::Workload(workload, _) => {
-            let program = workload.around(cluster, &router, rings, size as f64, gpus > MOST_TOLD)?;
-            run(&program, &mut router, Engine::Sm)
+            let many = cluster.places().len() > MOST_LISTED;
+            run(&workload.around(cluster, router, rings, size as f64, many)?, router, Engine::Sm)
         }
-        Job::Program(_, program, _) => run(program, &mut router, Engine::Ce),
+        Job::Program(_, program, _) => run(program, router, Engine::Ce),
     }
 }
 
-fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
+fn point(router: &Router, job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
     let algbw = if outcome.time > 0.0 { size as f64 / outcome.time / 1e9 } else { 0.0 };
     let factor = match job {
         Job::Workload(workload, _) => workload.bus_factor(gpus),
         Job::Program(..) => None,
     };
-    let told = |shares: &[(String, f64)]| {
-        let told = shares.iter().filter(|(_, share)| *share >= LEAST_SHARE);
-        told.map(|(resource, share)| Binding { resource: resource.clone(), share: *share }).collect()
+    let binding = |(resource, share): &(String, f64)| {
+        let component = router.component(resource).map_or_else(|| resource.clone(), |component| component.to_string());
+        Binding { resource: resource.clone(), share: *share, component }
+    };
+    let reported = |shares: &[(String, f64)]| -> Vec<Binding> {
+        shares.iter().filter(|(_, share)| *share >= LEAST_SHARE).map(binding).collect()
     };
     let busy = outcome.computed / (outcome.time * gpus as f64);
     Point {
@@ -204,8 +207,8 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
         algbw,
         busbw: factor.map(|f| f * algbw),
         sent: if outcome.time > 0.0 { outcome.bytes / outcome.time / gpus as f64 / 1e9 } else { 0.0 },
-        binding: told(&outcome.spent),
-        last_held_by: told(&outcome.last),
+        binding: reported(&outcome.spent),
+        last_held_by: reported(&outcome.last),
         efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },
         idle: (outcome.computed > 0.0).then(|| (1.0 - busy).max(0.0)),
     }
@@ -213,6 +216,7 @@ fn point(job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
 
 /// Tries what held the transfers, twice as fast, one kind at a time.
 fn what_helps(
+    router: &Router,
     cluster: &Cluster,
     job: &Job,
     rings: Option<&NodeRings>,
@@ -220,20 +224,22 @@ fn what_helps(
     outcome: &Outcome,
 ) -> Result<Vec<Help>, SimulateError> {
     let mut helps: Vec<Help> = Vec::new();
-    let told = outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE);
-    let mut tried: Vec<String> = Vec::new();
-    for (group, _) in told {
-        let component = component(group);
+    let mut tried: Vec<Component> = Vec::new();
+    for (group, _) in outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE) {
+        let component = router.component(group).unwrap_or_else(|| Component::Named(group.clone()));
         if !tried.contains(&component) {
             tried.push(component);
         }
     }
-    tried.truncate(MOST_TRIED);
-    for resource in tried {
+    for component in tried.into_iter().take(MOST_TRIED) {
+        let resource = component.to_string();
         let time = if resource == STARTING {
-            once(&cluster.with_latencies(0.5), job, rings, size, None)?.time
+            let sooner = cluster.with_latencies(0.5);
+            once(&mut Router::new(&sooner, Parts::embedded()), &sooner, job, rings, size)?.time
         } else {
-            once(cluster, job, rings, size, Some(&resource))?.time
+            let mut router = Router::new(cluster, Parts::embedded());
+            router.scale(component, 2.0);
+            once(&mut router, cluster, job, rings, size)?.time
         };
         let saves = if outcome.time > 0.0 { 1.0 - time / outcome.time } else { 0.0 };
         helps.push(Help { resource, time, saves });

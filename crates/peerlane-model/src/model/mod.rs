@@ -28,7 +28,7 @@ use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Rate;
 use peerlane_read::catalogue::Parts;
-use resources::{Built, LinkModel, NodeModel};
+use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
 
 /// Whether a transfer between GPUs may go directly.
@@ -284,6 +284,17 @@ impl<'a> Model<'a> {
             Binding::Nothing => (String::new(), None),
         };
         SharedRate { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+    }
+
+    /// A link with what it is: `GPU0–plx0, PCIe 3.0 x16`.
+    pub fn described(&self, link: LinkId) -> String {
+        let words = match &self.links[link.index()].carriage {
+            Carriage::Pcie { words, .. } => words,
+            Carriage::Bundle(bundle) => &bundle.words,
+            Carriage::Smp(smp) => &smp.words,
+            Carriage::Inside(_) | Carriage::Unknown(_) => return self.name_of(link),
+        };
+        format!("{}, {words}", self.name_of(link))
     }
 
     fn name_of(&self, link: LinkId) -> String {

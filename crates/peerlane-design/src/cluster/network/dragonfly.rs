@@ -71,20 +71,17 @@ impl Dragonfly {
         (links / others).max(1) as f64
     }
 
-    pub(super) fn name(&self, nics: u32, channel: u64) -> String {
+    pub(super) fn ends(&self, nics: u32, channel: u64) -> [String; 2] {
         let (routers, groups) = (u64::from(self.routers), u64::from(self.groups));
         let n = channel / 8;
         let router = |number: u64| format!("router{}.{}", number / routers, number % routers);
         match channel % 8 {
-            0 => format!("{} to {}", port_name(nics, n), router(n / u64::from(self.ports))),
-            1 => format!("{} to {}", router(n / u64::from(self.ports)), port_name(nics, n)),
-            2 => {
-                let (x, y) = (n / routers, n % routers);
-                format!("{} to {}", router(x), router(x / routers * routers + y))
-            }
+            0 => [port_name(nics, n), router(n / u64::from(self.ports))],
+            1 => [router(n / u64::from(self.ports)), port_name(nics, n)],
+            2 => [n / routers, n / routers / routers * routers + n % routers].map(router),
             _ => {
                 let (a, b) = (n / groups, n % groups);
-                format!("{} to {}", router(a * routers + self.gate(a, b)), router(b * routers + self.gate(b, a)))
+                [a * routers + self.gate(a, b), b * routers + self.gate(b, a)].map(router)
             }
         }
     }

@@ -90,10 +90,10 @@ impl Explicit {
         self.links.get((channel / 2) as usize)?.2
     }
 
-    pub(super) fn name(&self, channel: u64) -> String {
-        let Some(&(a, b, _)) = self.links.get((channel / 2) as usize) else { return String::new() };
-        let (from, to) = if channel.is_multiple_of(2) { (a, b) } else { (b, a) };
-        format!("{} to {}", self.ends[from].1, self.ends[to].1)
+    pub(super) fn ends(&self, channel: u64) -> [&(End, String); 2] {
+        let (a, b, _) = self.links[(channel / 2) as usize];
+        let [from, to] = if channel.is_multiple_of(2) { [a, b] } else { [b, a] };
+        [&self.ends[from], &self.ends[to]]
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         let port = |node| Port { node, nic: 0 };
         let mut channels = Vec::new();
         net.path(port(0), port(1), &mut channels).unwrap();
-        let names: Vec<_> = channels.iter().map(|c| net.name(*c)).collect();
+        let names: Vec<_> = channels.iter().map(|c| net.ends(*c).map(|(_, name)| name.as_str()).join(" to ")).collect();
         assert_eq!(names, ["node0 to s0", "s0 to s1", "s1 to node1"]);
         assert_eq!(channels.iter().map(|c| net.rate(*c)).collect::<Vec<_>>(), [None, rate, None]);
         assert!(matches!(net.path(port(0), port(2), &mut channels), Err(ClusterError::Disconnected(..))));

@@ -11,11 +11,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::ClusterError;
+use super::names::{Component, alike};
 use peerlane_machine::units::{Rate, Seconds};
 
 pub use dragonfly::Dragonfly;
 pub use explicit::{End, Explicit};
-pub use fat_tree::{FatTree, Paths};
+pub use fat_tree::FatTree;
 pub use torus::Torus;
 
 /// Most ports of a network: more than any machine has, and few enough that no number overflows.
@@ -126,23 +127,45 @@ impl Network {
     /// What a channel carries.
     pub fn capacity(&self, channel: u64) -> Rate {
         match &self.shape {
-            Shape::FatTree(tree) => self.rate * f64::from(tree.parallel(channel)),
             Shape::Dragonfly(dragonfly) => self.rate * dragonfly.parallel(channel),
             Shape::Explicit(links) => links.rate(channel).unwrap_or(self.rate),
-            Shape::Torus(_) | Shape::Switch => self.rate,
+            Shape::Torus(_) | Shape::FatTree(_) | Shape::Switch => self.rate,
         }
     }
 
     /// A channel in words: `leaf3 to spine1`.
     pub fn name(&self, channel: u64) -> String {
+        self.ends(channel).join(" to ")
+    }
+
+    fn ends(&self, channel: u64) -> [String; 2] {
         match &self.shape {
-            Shape::Torus(torus) => torus.name(channel),
-            Shape::FatTree(tree) => tree.name(self.nics, channel),
-            Shape::Dragonfly(dragonfly) => dragonfly.name(self.nics, channel),
-            Shape::Switch if channel.is_multiple_of(2) => format!("{} to switch", port_name(self.nics, channel / 2)),
-            Shape::Switch => format!("switch to {}", port_name(self.nics, channel / 2)),
-            Shape::Explicit(links) => links.name(channel),
+            Shape::Torus(torus) => torus.ends(channel),
+            Shape::FatTree(tree) => tree.ends(self.nics, channel),
+            Shape::Dragonfly(dragonfly) => dragonfly.ends(self.nics, channel),
+            Shape::Switch => {
+                let (port, switch) = (port_name(self.nics, channel / 2), "switch".to_owned());
+                if channel.is_multiple_of(2) { [port, switch] } else { [switch, port] }
+            }
+            Shape::Explicit(links) => links.ends(channel).map(|(_, name)| name.clone()),
         }
+    }
+
+    /// What would be replaced to make a channel faster: the adapters, where it joins one to a switch, or else the links of
+    /// its kind.
+    pub(super) fn component(&self, channel: u64) -> Component {
+        let at_adapter = match &self.shape {
+            Shape::Torus(_) => false,
+            Shape::FatTree(_) => self.kind(channel) < 2,
+            Shape::Dragonfly(_) => channel % 8 < 2,
+            Shape::Switch => true,
+            Shape::Explicit(links) => {
+                links.ends(channel).iter().filter(|(end, _)| matches!(end, End::Port(..))).count() == 1
+            }
+        };
+        let mut ends = self.ends(channel).map(|end| alike(&end));
+        ends.sort_unstable();
+        if at_adapter { Component::Adapters } else { Component::Named(ends.join(" – ")) }
     }
 
     /// The shape in words: `a torus of 4 × 4 × 1`.

@@ -40,7 +40,7 @@ impl Torus {
         }
     }
 
-    pub(super) fn name(&self, channel: u64) -> String {
+    pub(super) fn ends(&self, channel: u64) -> [String; 2] {
         let dimensions = self.size.len() as u64;
         let (down, place) = (channel % 2 == 1, channel / 2);
         let (node, d) = (place / dimensions, (place % dimensions) as usize);
@@ -48,6 +48,6 @@ impl Torus {
         let n = u64::from(self.size[d]);
         let x = node / stride % n;
         let next = if down { (x + n - 1) % n } else { (x + 1) % n };
-        format!("node{node} to node{}", node - x * stride + next * stride)
+        [node, node - x * stride + next * stride].map(|node| format!("node{node}"))
     }
 }

@@ -5,9 +5,10 @@
 //! vertices that each found for every other, once each).
 
 use super::super::SimulateError;
-use super::super::program::{Program, Round, Step};
+use super::super::program::{Adjacency, Program, Round, Step};
 use super::parameters::Parameters;
 use crate::cluster::{Cluster, Router};
+use peerlane_machine::random::Random;
 
 /// Graph500's probabilities of the quadrants but the last.
 const QUADRANTS: [f64; 3] = [0.57, 0.19, 0.19];
@@ -54,10 +55,9 @@ impl Bfs {
             return refuse(format!("the memory rate of {} is not known", cluster.name_of(places[0])));
         };
         let graph = self.graph();
-        let vertices = graph.starts.len() - 1;
+        let vertices = 1_usize << self.scale;
         let owner = |v: usize| v % n;
-        let degree = |v: usize| graph.starts[v + 1] - graph.starts[v];
-        let Some(root) = (0..vertices).find(|v| degree(*v) > 0) else {
+        let Some(root) = (0..vertices).find(|v| !graph.of(*v as u32).is_empty()) else {
             return refuse("the graph has no edge".to_owned());
         };
         let mut seen = vec![false; vertices];
@@ -75,8 +75,8 @@ impl Bfs {
             told.fill(u32::MAX);
             for v in &frontier {
                 let from = owner(*v as usize);
-                looked[from] += degree(*v as usize);
-                for w in &graph.targets[graph.starts[*v as usize]..graph.starts[*v as usize + 1]] {
+                looked[from] += graph.of(*v).len();
+                for w in graph.of(*v) {
                     let to = *w as usize;
                     if std::mem::replace(&mut told[to], from as u32) != from as u32 {
                         found[from * n + owner(to)] += 1;
@@ -103,51 +103,21 @@ impl Bfs {
     }
 
     /// The graph, every edge in both directions.
-    fn graph(&self) -> Graph {
+    fn graph(&self) -> Adjacency {
         let vertices = 1_usize << self.scale;
         let count = vertices * self.edges;
-        let mut state = self.seed as u64;
-        let mut draw = || {
-            // SplitMix64 (Steele, Lea and Flood, 2014)
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut x = state;
-            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((x ^ (x >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-        };
+        let mut random = Random::from_seed(self.seed as u64);
         let [a, b, c] = QUADRANTS;
         let mut edges = Vec::with_capacity(count);
         for _ in 0..count {
             let (mut from, mut to) = (0_u32, 0_u32);
             for _ in 0..self.scale {
-                let x = draw();
+                let x = random.uniform();
                 let (right, down) = (x >= a && (x < a + b || x >= a + b + c), x >= a + b);
                 (from, to) = (from * 2 + u32::from(down), to * 2 + u32::from(right));
             }
             edges.push((from, to));
         }
-        let mut starts = vec![0_usize; vertices + 1];
-        for (from, to) in &edges {
-            starts[*from as usize + 1] += 1;
-            starts[*to as usize + 1] += 1;
-        }
-        for v in 0..vertices {
-            starts[v + 1] += starts[v];
-        }
-        let mut next = starts.clone();
-        let mut targets = vec![0_u32; 2 * count];
-        for (from, to) in edges {
-            for (x, y) in [(from, to), (to, from)] {
-                targets[next[x as usize]] = y;
-                next[x as usize] += 1;
-            }
-        }
-        Graph { starts, targets }
+        Adjacency::new(vertices, edges.iter().flat_map(|&(x, y)| [(x, y), (y, x)]))
     }
-}
-
-/// Targets of vertex `v`: `targets[starts[v]..starts[v + 1]]`.
-struct Graph {
-    starts: Vec<usize>,
-    targets: Vec<u32>,
 }

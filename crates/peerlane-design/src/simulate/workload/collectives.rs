@@ -1,7 +1,7 @@
 //! Collectives as NCCL does them, as far as their transfers go: rings, trees, and rings within rings. Sums take no time.
 
 use super::super::SimulateError;
-use super::super::program::{Carried, Program, Round, Step};
+use super::super::program::{Program, Round, Step};
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_model::collectives::Rings;
 use peerlane_model::model::nccl::CHUNK;
@@ -36,6 +36,22 @@ fn chunks(bytes: f64) -> u64 {
     (bytes / CHUNK).ceil().clamp(1.0, MOST_CHUNKS) as u64
 }
 
+/// A round that each chunk goes through; a step sends the next chunk when it has sent the one before.
+fn in_chunks(name: &str, steps: Vec<Step>, within: Vec<(u32, u32)>, chunks: u64) -> Round {
+    let pairs = (0..steps.len() as u32).map(|s| (s, s)).collect();
+    Round { within, ..Round::repeated(name, steps, pairs, chunks) }
+}
+
+/// Adds a ring: each place passes so many bytes on to the next, and again when it has the bytes of the one before and its own
+/// link is free.
+pub(super) fn add_ring(ring: &[Place], bytes: f64, steps: &mut Vec<Step>, pairs: &mut Vec<(u32, u32)>) {
+    let (base, n) = (steps.len() as u32, ring.len() as u32);
+    for (i, at) in (0..n).zip(ring) {
+        steps.push(Step::send(*at, ring[(i as usize + 1) % ring.len()], bytes));
+        pairs.extend([(base + (i + n - 1) % n, base + i), (base + i, base + i)]);
+    }
+}
+
 impl Layout {
     /// A layout over these rings of a node's GPUs. `once`: what happens within nodes is told of the first alone.
     pub(super) fn new(cluster: &Cluster, router: &Router, rings: Option<&Rings>, once: bool) -> Self {
@@ -59,18 +75,18 @@ impl Layout {
     }
 
     /// Rings: positions in `places`, and the share of the data that goes around each.
-    fn rings(&self) -> Vec<(Vec<u32>, f64)> {
+    fn rings(&self) -> Vec<(Vec<usize>, f64)> {
         let Layout { per_node, nodes, ring_count: count, .. } = *self;
         if nodes == 1 {
             return self.within_node(0);
         }
         // a ring enters a node at one GPU and leaves at the one before; the next node is gone through the other way
         // round, so that both ends of each link between nodes have the same place, and the same rail
-        let ring = |entry: usize| -> Vec<u32> {
+        let ring = |entry: usize| -> Vec<usize> {
             let within = |node: usize, i: usize| {
                 let turned = count > 1 && node % 2 == 1;
                 let local = if turned { entry + 2 * per_node - 1 - i } else { entry + i };
-                self.along(node, local % per_node) as u32
+                self.along(node, local % per_node)
             };
             (0..nodes).flat_map(|node| (0..per_node).map(move |i| within(node, i))).collect()
         };
@@ -78,8 +94,8 @@ impl Layout {
     }
 
     /// The rings over one node's GPUs.
-    fn within_node(&self, node: usize) -> Vec<(Vec<u32>, f64)> {
-        let place = |gpu: &usize| (node * self.per_node + gpu) as u32;
+    fn within_node(&self, node: usize) -> Vec<(Vec<usize>, f64)> {
+        let place = |gpu: &usize| node * self.per_node + gpu;
         self.within.iter().map(|(order, share)| (order.iter().map(place).collect(), *share)).collect()
     }
 
@@ -93,29 +109,15 @@ impl Layout {
         let n = self.places.len();
         let (steps, pairs) = self.around(&self.rings(), size / n as f64);
         let repeats = turns * (n as u64).saturating_sub(1);
-        let round = Round {
-            name: name.to_owned(),
-            steps,
-            within: Vec::new(),
-            carried: Carried::Pairs(pairs),
-            repeats,
-            alike: 1,
-        };
-        Program { rounds: vec![round] }
+        Program { rounds: vec![Round::repeated(name, steps, pairs, repeats)] }
     }
 
-    /// Each passes its ring's share of so many bytes on to the next; then it waits for what it got from the one before, and
-    /// for its own link.
-    fn around(&self, rings: &[(Vec<u32>, f64)], bytes: f64) -> (Vec<Step>, Vec<(u32, u32)>) {
+    /// Rings, each of which carries its share of so many bytes a step.
+    fn around(&self, rings: &[(Vec<usize>, f64)], bytes: f64) -> (Vec<Step>, Vec<(u32, u32)>) {
         let (mut steps, mut pairs) = (Vec::new(), Vec::new());
         for (ring, share) in rings.iter().filter(|(ring, _)| ring.len() > 1) {
-            let (base, n) = (steps.len() as u32, ring.len() as u32);
-            for (i, at) in (0..n).zip(ring) {
-                let next = ring[(i as usize + 1) % ring.len()];
-                steps.push(Step::send(self.places[*at as usize], self.places[next as usize], bytes * share));
-                pairs.push((base + (i + n - 1) % n, base + i));
-                pairs.push((base + i, base + i));
-            }
+            let ring: Vec<Place> = ring.iter().map(|at| self.places[*at]).collect();
+            add_ring(&ring, bytes * share, &mut steps, &mut pairs);
         }
         (steps, pairs)
     }
@@ -158,9 +160,7 @@ impl Layout {
                 }
             }
         }
-        let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
-        let name = "all-reduce up and down two trees".to_owned();
-        Program { rounds: vec![Round { name, steps, within, carried, repeats: chunk_count, alike: 1 }] }
+        Program { rounds: vec![in_chunks("all-reduce up and down two trees", steps, within, chunk_count)] }
     }
 
     /// Chains of places, each with its share of the data, in chunks: every place passes on what it has got.
@@ -177,8 +177,7 @@ impl Layout {
                 steps.push(Step::send(self.places[pair[0]], self.places[pair[1]], bytes));
             }
         }
-        let carried = Carried::Pairs((0..steps.len() as u32).map(|s| (s, s)).collect());
-        Round { name: name.to_owned(), steps, within, carried, repeats: chunk_count, alike: 1 }
+        in_chunks(name, steps, within, chunk_count)
     }
 
     /// To the first GPU of each node, around a ring of these, and back.
@@ -187,16 +186,10 @@ impl Layout {
         let chain = |n: usize, order: &mut dyn Iterator<Item = usize>| (order.map(|i| self.along(n, i)).collect(), 1.0);
         let up: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g).rev())).collect();
         let down: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g))).collect();
-        let leaders: Vec<u32> = (0..self.nodes).map(|n| self.along(n, 0) as u32).collect();
+        let leaders = (0..self.nodes).map(|n| self.along(n, 0)).collect();
         let (steps, pairs) = self.around(&[(leaders, 1.0)], size / self.nodes as f64);
-        let ring = Round {
-            name: "all-reduce around a ring of nodes".to_owned(),
-            steps,
-            within: Vec::new(),
-            carried: Carried::Pairs(pairs),
-            repeats: 2 * (self.nodes as u64).saturating_sub(1),
-            alike: 1,
-        };
+        let times = 2 * (self.nodes as u64).saturating_sub(1);
+        let ring = Round::repeated("all-reduce around a ring of nodes", steps, pairs, times);
         let within =
             |name: &str, chains: &[(Vec<usize>, f64)]| Round { alike: self.alike(), ..self.chain(name, chains, size) };
         let (up, down) = (within("reduce within nodes", &up), within("broadcast within nodes", &down));
@@ -206,13 +199,11 @@ impl Layout {
     /// Scattered within each node, around rings of GPUs with the same place in their node, and gathered again.
     pub(super) fn rail(&self, size: f64) -> Program {
         let (g, nodes) = (self.per_node, self.nodes);
-        let local: Vec<(Vec<u32>, f64)> = (0..self.told).flat_map(|n| self.within_node(n)).collect();
-        let rails: Vec<(Vec<u32>, f64)> =
-            (0..g).map(|i| ((0..nodes).map(|n| (n * g + i) as u32).collect(), 1.0)).collect();
-        let round = |name: &str, rings: &[(Vec<u32>, f64)], bytes: f64, repeats: usize, alike: u64| {
+        let local: Vec<(Vec<usize>, f64)> = (0..self.told).flat_map(|n| self.within_node(n)).collect();
+        let rails: Vec<(Vec<usize>, f64)> = (0..g).map(|i| ((0..nodes).map(|n| n * g + i).collect(), 1.0)).collect();
+        let round = |name: &str, rings: &[(Vec<usize>, f64)], bytes: f64, repeats: usize, alike: u64| {
             let (steps, pairs) = self.around(rings, bytes);
-            let (within, carried) = (Vec::new(), Carried::Pairs(pairs));
-            Round { name: name.to_owned(), steps, within, carried, repeats: repeats as u64, alike }
+            Round { alike, ..Round::repeated(name, steps, pairs, repeats as u64) }
         };
         let (part, times) = (size / g as f64, g.saturating_sub(1));
         Program {
@@ -240,9 +231,9 @@ impl Layout {
     /// From the first GPU around the rings, in chunks.
     pub(super) fn broadcast(&self, size: f64) -> Program {
         // every ring begins where the data is
-        let chain = |(ring, share): (Vec<u32>, f64)| {
+        let chain = |(ring, share): (Vec<usize>, f64)| {
             let start = ring.iter().position(|r| *r == 0).unwrap_or(0);
-            (ring[start..].iter().chain(&ring[..start]).map(|r| *r as usize).collect(), share)
+            ([&ring[start..], &ring[..start]].concat(), share)
         };
         let chains: Vec<(Vec<usize>, f64)> = self.rings().into_iter().map(chain).collect();
         Program { rounds: vec![self.chain("broadcast around rings", &chains, size)] }

@@ -7,7 +7,7 @@
 //! sending waits for all. Staged, a message is copied to host memory, sent from there to the other's, and copied again.
 
 use super::super::SimulateError;
-use super::super::program::{Carried, Program, Round, Step};
+use super::super::program::{Program, Round, Step};
 use super::parameters::Parameters;
 use crate::cluster::{Cluster, Place, Router, Via};
 
@@ -113,9 +113,8 @@ impl SpinGlass {
         }
         pairs.sort_unstable();
         pairs.dedup();
-        let name = "over-relaxation, half-sweeps".to_owned();
-        let repeats = 2 * self.sweeps as u64;
-        Ok(Program { rounds: vec![Round { name, steps, within, carried: Carried::Pairs(pairs), repeats, alike: 1 }] })
+        let round = Round::repeated("over-relaxation, half-sweeps", steps, pairs, 2 * self.sweeps as u64);
+        Ok(Program { rounds: vec![Round { within, ..round }] })
     }
 
     fn message(&self, cluster: &Cluster, from: Place, to: Place, bytes: f64) -> Result<Vec<Step>, SimulateError> {

@@ -11,7 +11,8 @@ use std::collections::{HashMap, HashSet};
 use serde::Deserialize;
 
 use super::super::SimulateError;
-use super::super::program::{Carried, Program, Round, Step};
+use super::super::play::Order;
+use super::super::program::{Program, Round, Step};
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::Parts;
@@ -110,34 +111,23 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         let line = lines[step];
         return Err(refuse(line, "it waits for itself by way of those that it waits for".to_owned()));
     }
-    let round = Round { name: "trace".to_owned(), steps, within, carried: Carried::All, repeats: 1, alike: 1 };
+    let round = Round { within, ..Round::at_once("trace", steps) };
     Ok(Trace { program: Program { rounds: vec![round] }, bytes: total })
 }
 
 /// A step that waits for itself.
 fn in_a_circle(steps: usize, waits: &[(u32, u32)]) -> Option<usize> {
-    let mut before: Vec<Vec<u32>> = vec![Vec::new(); steps];
-    let mut missing = vec![0_u32; steps];
-    let mut after: Vec<Vec<u32>> = vec![Vec::new(); steps];
-    for (a, b) in waits {
-        before[*b as usize].push(*a);
-        after[*a as usize].push(*b);
-        missing[*b as usize] += 1;
-    }
-    let mut ready: Vec<usize> = (0..steps).filter(|s| missing[*s] == 0).collect();
+    let mut order = Order::new(steps, waits);
+    let mut ready = order.ready();
     while let Some(step) = ready.pop() {
-        for next in &after[step] {
-            missing[*next as usize] -= 1;
-            if missing[*next as usize] == 0 {
-                ready.push(*next as usize);
-            }
-        }
+        order.end(step, &mut ready);
     }
     // from one that is left, backwards along those that are left, until one comes again
-    let mut at = missing.iter().position(|m| *m > 0)?;
-    let mut seen = vec![false; steps];
-    while !std::mem::replace(&mut seen[at], true) {
-        at = before[at].iter().find(|b| missing[**b as usize] > 0).map_or(at, |b| *b as usize);
+    let mut at = order.missing.iter().position(|m| *m > 0)?;
+    let mut visited = vec![false; steps];
+    while !std::mem::replace(&mut visited[at], true) {
+        let before = waits.iter().find(|(a, b)| *b as usize == at && order.missing[*a as usize] > 0);
+        at = before.map_or(at, |(a, _)| *a as usize);
     }
     Some(at)
 }

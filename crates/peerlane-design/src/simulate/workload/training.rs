@@ -7,7 +7,8 @@
 //! stage takes forward and backward passes in turn (one forward, one backward). At last the copies sum their gradients.
 
 use super::super::SimulateError;
-use super::super::program::{Carried, Program, Round, Step};
+use super::super::program::{Program, Round, Step};
+use super::collectives::add_ring;
 use super::parameters::Parameters;
 use crate::cluster::{Cluster, Place};
 
@@ -137,8 +138,7 @@ impl Training {
                 within.extend((0..tp as u32).map(|t| (before + 3 * t + 2, after + 3 * t)));
             }
         }
-        let name = "forward and backward passes".to_owned();
-        Round { name, steps, within, carried: Carried::All, repeats: 1, alike: 1 }
+        Round { within, ..Round::at_once("forward and backward passes", steps) }
     }
 
     /// A ring of copies for each part of the model.
@@ -146,22 +146,10 @@ impl Training {
         let bytes = self.parameters / (self.tensor * self.pipeline) as f64 * WIDTH / data as f64;
         let (mut steps, mut pairs) = (Vec::new(), Vec::new());
         for (stage, t) in (0..self.pipeline).flat_map(|s| (0..self.tensor).map(move |t| (s, t))) {
-            let (base, n) = (steps.len() as u32, data as u32);
-            for copy in 0..data {
-                let i = copy as u32;
-                steps.push(Step::send(place(stage, copy, t), place(stage, (copy + 1) % data, t), bytes));
-                pairs.extend([(base + (i + n - 1) % n, base + i), (base + i, base + i)]);
-            }
+            let ring: Vec<Place> = (0..data).map(|copy| place(stage, copy, t)).collect();
+            add_ring(&ring, bytes, &mut steps, &mut pairs);
         }
-        let name = "all-reduce of gradients".to_owned();
-        Round {
-            name,
-            steps,
-            within: Vec::new(),
-            carried: Carried::Pairs(pairs),
-            repeats: 2 * (data as u64 - 1),
-            alike: 1,
-        }
+        Round::repeated("all-reduce of gradients", steps, pairs, 2 * (data as u64 - 1))
     }
 }
 
