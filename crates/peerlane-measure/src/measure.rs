@@ -42,6 +42,13 @@ pub struct Failure {
     pub fatal: bool,
 }
 
+impl Failure {
+    /// One after which the executor can go on.
+    pub fn new(kind: FlagKind, message: impl Into<String>) -> Self {
+        Failure { kind, message: message.into(), fatal: false }
+    }
+}
+
 /// Something that makes transfers.
 ///
 /// Steps are prepared, run as often as wanted, verified and released. Several steps are prepared together only where

@@ -16,6 +16,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Collective, Transfer, Via};
 use peerlane_machine::units::{Bytes, Seconds};
@@ -206,6 +207,14 @@ pub enum Size {
     UpTo(Bytes),
 }
 
+impl Size {
+    /// The most that it may be.
+    pub(crate) fn most(self) -> Bytes {
+        let (Size::Exactly(size) | Size::UpTo(size)) = self;
+        size
+    }
+}
+
 /// One thing that a machine is asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
@@ -216,6 +225,20 @@ pub struct Step {
     /// How much at a time.
     pub size: Size,
 }
+
+impl Step {
+    /// What is alike in steps that do the same between different ends.
+    pub(crate) fn kind(&self) -> StepKind {
+        let driven = match &self.work {
+            Work::Transfers(transfers) => transfers.iter().map(|t| (t.engine, t.op, t.via)).collect(),
+            _ => Vec::new(),
+        };
+        (self.test, driven)
+    }
+}
+
+/// The family of a step, and how each of its transfers is driven.
+pub(crate) type StepKind = (Test, Vec<(Engine, Operation, Via)>);
 
 /// How well to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -215,8 +215,7 @@ impl Executor for SimulatedMachine<'_> {
         }
         let gone = steps.iter().flat_map(|s| s.work.gpus()).find(|gpu| self.absent.contains(*gpu));
         if let Some(gpu) = gone {
-            let message = format!("{gpu} is not there: it has fallen off the bus");
-            return Err(Failure { kind: FlagKind::Failed, message, fatal: false });
+            return Err(Failure::new(FlagKind::Failed, format!("{gpu} is not there: it has fallen off the bus")));
         }
         let model = Model::new(&self.truth, self.parts);
         let tasks = Site { model: &model, faults: &self.settings.faults, method }.tasks(steps)?;
@@ -228,19 +227,16 @@ impl Executor for SimulatedMachine<'_> {
     /// Where a hung pair is among the prepared steps, this does not return, unless the machine is impatient.
     fn sample(&mut self, n: usize) -> Result<Vec<Vec<Sample>>, Failure> {
         self.usable()?;
-        if let Some(gpu) = self.lost() {
-            let message = format!("{gpu} has fallen off the bus");
-            let failure = Failure { kind: FlagKind::Failed, message, fatal: true };
-            self.spoilt = Some(failure.clone());
-            return Err(failure);
+        let hangs = self.prepared.iter().any(|p| p.hangs);
+        let end = match self.lost() {
+            Some(gpu) => Some((FlagKind::Failed, format!("{gpu} has fallen off the bus"))),
+            None => (hangs && self.impatient).then(|| (FlagKind::Hung, "it did not end in time".to_owned())),
+        };
+        if let Some((kind, message)) = end {
+            self.spoilt = Some(Failure { kind, message, fatal: true });
+            self.usable()?;
         }
-        if self.impatient && self.prepared.iter().any(|p| p.hangs) {
-            let message = "it did not end in time".to_owned();
-            let failure = Failure { kind: FlagKind::Hung, message, fatal: true };
-            self.spoilt = Some(failure.clone());
-            return Err(failure);
-        }
-        while self.prepared.iter().any(|p| p.hangs) {
+        while hangs {
             std::thread::sleep(Duration::from_secs(3600));
         }
         let longest = self.prepared.iter().map(|p| p.task.duration).fold(0.0, f64::max);

@@ -1,8 +1,6 @@
 //! What a comparison comes to, in sentences that cite its figures.
 
-use std::cmp::Ordering;
-
-use super::{Design, Figure, MeasuredValue};
+use super::{Alone, Bisection, Design, Figure, Latency, MeasuredValue, Reach, Together};
 use peerlane_machine::names::ranges;
 
 /// Designs are alike in a figure where the best is less than this above the worst.
@@ -21,112 +19,83 @@ struct Measure {
 /// A figure of one design.
 struct Value {
     predicted: Option<f64>,
-    seen: Option<MeasuredValue>,
+    measured: Option<MeasuredValue>,
     /// What it is about and what binds it.
     detail: String,
 }
 
+impl Measure {
+    const fn rate(name: &'static str, of: fn(&Design) -> Option<Value>) -> Self {
+        Measure { name, unit: "GB/s", less: false, of }
+    }
+}
+
 impl Value {
-    /// What was seen, or what is predicted: never the one of one design against the other of another.
-    fn ranked(&self, by_seen: bool) -> Option<f64> {
-        let seen = self.seen.as_ref().map(|s| (s.low + s.high) / 2.0);
-        if by_seen { seen } else { self.predicted }.filter(|v| *v > 0.0)
+    /// What was measured, or what is predicted: never the one of one design against the other of another.
+    fn ranked(&self, by_measured: bool) -> Option<f64> {
+        let measured = self.measured.as_ref().map(|s| (s.low + s.high) / 2.0);
+        if by_measured { measured } else { self.predicted }.filter(|v| *v > 0.0)
     }
 
     /// `12.99 GB/s predicted, 12.85 published`.
     fn said(&self, unit: &str) -> String {
         let predicted = self.predicted.map(|v| format!("{} {unit} predicted", number(v)));
-        let seen = self.seen.as_ref().map(|s| {
-            let value =
-                if s.low == s.high { number(s.low) } else { format!("{} to {}", number(s.low), number(s.high)) };
+        let measured = self.measured.as_ref().map(|s| {
+            let value = span(s.low, s.high);
             let basis = if s.published { "published" } else { "measured" };
             if self.predicted.is_some() { format!("{value} {basis}") } else { format!("{value} {unit} {basis}") }
         });
-        let both: Vec<String> = [predicted, seen].into_iter().flatten().collect();
+        let both: Vec<String> = [predicted, measured].into_iter().flatten().collect();
         both.join(", ")
     }
 }
 
 fn of_figure(figure: &Figure, detail: String) -> Value {
-    Value { predicted: Some(figure.rate), seen: figure.measured.clone(), detail }
+    Value { predicted: Some(figure.rate), measured: figure.measured.clone(), detail }
 }
 
 fn bound(figure: &Figure) -> String {
     format!("bound by {}", figure.bottleneck)
 }
 
-/// The figures that designs of different sizes can be ranked by, in the order in which they are told.
+/// A figure of a design, divided by its GPUs, next to what it is in all.
+fn per_gpu(design: &Design, whole: &Figure, what: &str) -> Value {
+    let rate = Some(whole.rate / design.gpus as f64);
+    let detail = format!("{} in all, {what}{}", number(whole.rate), bound(whole));
+    Value { predicted: rate, measured: None, detail }
+}
+
+/// The worst of transfers that each run alone.
+fn worst(alone: &Option<Alone>, arrow: &str) -> Option<Value> {
+    let Alone { worst, worst_pair: [a, b], .. } = alone.as_ref()?;
+    Some(of_figure(worst, format!("{a} {arrow} {b}, {}", bound(worst))))
+}
+
+/// The figures that designs of different sizes can be ranked by, in the order in which they are reported.
 const MEASURES: [Measure; 7] = [
-    Measure {
-        name: "worst pair one way",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let alone = d.pair.as_ref()?;
-            let [a, b] = &alone.worst_pair;
-            Some(of_figure(&alone.worst, format!("{a} → {b}, {}", bound(&alone.worst))))
-        },
-    },
-    Measure {
-        name: "worst pair both ways",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let alone = d.pair_both_ways.as_ref()?;
-            let [a, b] = &alone.worst_pair;
-            Some(of_figure(&alone.worst, format!("{a} ↔ {b}, {}", bound(&alone.worst))))
-        },
-    },
-    Measure {
-        name: "bisection per GPU",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let cut = d.bisection.as_ref()?;
-            let figure = Figure { rate: cut.figure.rate / d.gpus as f64, measured: None, ..cut.figure.clone() };
-            let halves = format!("{} against {}", ranges(&cut.one), ranges(&cut.other));
-            Some(of_figure(&figure, format!("{} in all, {halves}, {}", number(cut.figure.rate), bound(&cut.figure))))
-        },
-    },
-    Measure {
-        name: "all-to-all of equal messages per GPU",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let all = d.all_to_all.as_ref()?;
-            let figure = Figure { rate: all.equal.rate / d.gpus as f64, measured: None, ..all.equal.clone() };
-            Some(of_figure(&figure, format!("{} in all, {}", number(all.equal.rate), bound(&all.equal))))
-        },
-    },
-    Measure {
-        name: "ring all-reduce",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let ring = d.ring_all_reduce.as_ref()?;
-            Some(of_figure(&ring.figure, bound(&ring.figure)))
-        },
-    },
-    Measure {
-        name: "slowest GPU while hosts feed all",
-        unit: "GB/s",
-        less: false,
-        of: |d| {
-            let feed = d.host_feed.as_ref()?;
-            let to = &feed.slowest_pair[1];
-            Some(of_figure(&feed.slowest, format!("{to}, {}", bound(&feed.slowest))))
-        },
-    },
+    Measure::rate("worst pair one way", |d| worst(&d.pair, "→")),
+    Measure::rate("worst pair both ways", |d| worst(&d.pair_both_ways, "↔")),
+    Measure::rate("bisection per GPU", |d| {
+        let Bisection { figure, one, other, .. } = d.bisection.as_ref()?;
+        Some(per_gpu(d, figure, &format!("{} against {}, ", ranges(one), ranges(other))))
+    }),
+    Measure::rate("all-to-all of equal messages per GPU", |d| Some(per_gpu(d, &d.all_to_all.as_ref()?.equal, ""))),
+    Measure::rate("ring all-reduce", |d| {
+        let figure = &d.ring_all_reduce.as_ref()?.figure;
+        Some(of_figure(figure, bound(figure)))
+    }),
+    Measure::rate("slowest GPU while hosts feed all", |d| {
+        let Together { slowest, slowest_pair: [_, to], .. } = d.host_feed.as_ref()?;
+        Some(of_figure(slowest, format!("{to}, {}", bound(slowest))))
+    }),
     Measure {
         name: "longest latency",
         unit: "us",
         less: true,
         of: |d| {
-            let latency = d.latency.as_ref()?;
-            let [a, b] = &latency.most_pair;
-            let evidence = latency.evidence.clone();
-            let seen = MeasuredValue { low: latency.most, high: latency.most, published: latency.published, evidence };
-            Some(Value { predicted: None, seen: Some(seen), detail: format!("{a} → {b}") })
+            let Latency { most, most_pair: [a, b], published, evidence, .. } = d.latency.as_ref()?;
+            let measured = MeasuredValue { low: *most, high: *most, published: *published, evidence: evidence.clone() };
+            Some(Value { predicted: None, measured: Some(measured), detail: format!("{a} → {b}") })
         },
     },
 ];
@@ -139,8 +108,8 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
     let mut alike = Vec::new();
     for measure in &MEASURES {
         let values: Vec<(&Design, Value)> = designs.iter().filter_map(|d| Some((d, (measure.of)(d)?))).collect();
-        let by_seen = values.iter().all(|(_, v)| v.seen.is_some() || v.predicted.is_none());
-        let ranked = values.into_iter().filter_map(|(d, v)| v.ranked(by_seen).map(|r| (d, v, r)));
+        let by_measured = values.iter().all(|(_, v)| v.measured.is_some() || v.predicted.is_none());
+        let ranked = values.into_iter().filter_map(|(d, v)| v.ranked(by_measured).map(|r| (d, v, r)));
         let mut known: Vec<(&Design, Value, f64)> = ranked.collect();
         if known.len() < 2 {
             continue;
@@ -162,12 +131,8 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
                 wins.push(measure.name);
             }
         }
-        let times = if measure.less { "times as long" } else { "times less" };
-        let factor = if measure.less {
-            format!("{} {times}", number(ratio))
-        } else {
-            format!("a factor of {} less", number(ratio))
-        };
+        let ratio = number(ratio);
+        let factor = if measure.less { format!("{ratio} times as long") } else { format!("a factor of {ratio} less") };
         said.push(format!(
             "{}: {} has {} ({}); {} has {} ({}), {factor}.",
             capital(measure.name),
@@ -205,19 +170,17 @@ fn verdict(ahead: &[(&str, Vec<&str>)], ranked: usize) -> Option<String> {
 
 /// Which designs let GPUs reach each other without host memory.
 fn reach(designs: &[Design]) -> Option<String> {
-    let known: Vec<(&Design, usize, usize)> =
-        designs.iter().filter_map(|d| d.reach.map(|r| (d, r.direct, r.of))).collect();
-    if known.is_empty() {
-        return None;
-    }
-    let share = |(direct, of): (usize, usize)| match direct.cmp(&of) {
-        Ordering::Equal => format!("all {of}"),
-        _ if direct == 0 => format!("none of {of}"),
-        _ => format!("{direct} of {of}"),
+    let share = |design: &Design| {
+        let Reach { direct, of, .. } = design.reach?;
+        Some(match direct {
+            _ if direct == of => format!("all {of} in {}", design.name),
+            0 => format!("none of {of} in {}", design.name),
+            _ => format!("{direct} of {of} in {}", design.name),
+        })
     };
-    let each: Vec<String> =
-        known.iter().map(|(d, direct, of)| format!("{} in {}", share((*direct, *of)), d.name)).collect();
-    Some(format!("Ordered pairs of GPUs that copy directly, not through host memory: {}.", each.join(", ")))
+    let each: Vec<String> = designs.iter().filter_map(share).collect();
+    (!each.is_empty())
+        .then(|| format!("Ordered pairs of GPUs that copy directly, not through host memory: {}.", each.join(", ")))
 }
 
 /// What a design would be with the lanes that it leaves unused.
@@ -227,14 +190,11 @@ fn full_width(design: &Design) -> Option<String> {
         let (before, after) = before.zip(after)?;
         (after > before * ALIKE).then(|| format!("{what} from {} to {} GB/s", number(before), number(after)))
     };
+    let slowest_fed = design.host_feed.as_ref().map(|f| f.slowest.rate);
     let changes: Vec<String> = [
         change("worst pair goes", design.pair.as_ref().map(|p| p.worst.rate), full.worst_pair),
         change("ring all-reduce", design.ring_all_reduce.as_ref().map(|r| r.figure.rate), full.ring_all_reduce),
-        change(
-            "slowest GPU fed by the host with the rest",
-            design.host_feed.as_ref().map(|f| f.slowest.rate),
-            full.host_feed_slowest,
-        ),
+        change("slowest GPU fed by the host with the rest", slowest_fed, full.host_feed_slowest),
     ]
     .into_iter()
     .flatten()

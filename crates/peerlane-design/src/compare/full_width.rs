@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{pairs, together};
 use crate::what_if::{Edit, apply, pcie_above};
 use peerlane_machine::fabric::{LinkKind, NodeKind};
-use peerlane_machine::matrix::Engine;
+use peerlane_machine::matrix::{Direction, Engine};
 use peerlane_machine::names::ranges;
 use peerlane_model::collectives::bus_bandwidth;
 use peerlane_model::flows::Flows;
@@ -55,7 +55,7 @@ pub(super) fn full_width(model: &Model) -> Option<FullWidth> {
     Some(FullWidth {
         what: words.join(" and "),
         edits: edits.iter().map(Edit::to_string).collect(),
-        worst_pair: pairs::one_way(&flows).map(|alone| alone.worst.rate),
+        worst_pair: pairs::among(&flows, Direction::Unidirectional).map(|alone| alone.worst.rate),
         ring_all_reduce: bus_bandwidth(&model),
         host_feed_slowest: together::host_feed(&model, true).map(|feed| feed.slowest.rate),
     })

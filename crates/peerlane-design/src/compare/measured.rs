@@ -1,5 +1,7 @@
 //! What was measured or published in the place of a predicted figure.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -24,38 +26,28 @@ pub struct MeasuredValue {
     pub evidence: String,
 }
 
-/// The worst and the mean of what was seen.
-pub(super) struct Both {
-    pub worst: MeasuredValue,
-    pub mean: MeasuredValue,
-}
-
-/// A matrix, or a statement as one, with its high ends and where it stands.
+/// A matrix, or a statement as one, of which this is the low end, and where it stands.
 struct Source<'s> {
-    low: std::borrow::Cow<'s, Matrix>,
-    high: Option<Matrix>,
+    low: Cow<'s, Matrix>,
+    /// The high end of a statement's range, in the matrix's unit.
+    high: Option<f64>,
     published: bool,
     evidence: String,
 }
 
 /// All matrices and statements, the most telling first: measured before published, large messages before small.
 fn sources(machine: &Machine) -> Vec<Source<'_>> {
-    let of_matrices = machine.matrices.iter().map(|seen| Source {
-        low: std::borrow::Cow::Borrowed(&seen.matrix),
+    let of_matrices = machine.matrices.iter().map(|measured| Source {
+        low: Cow::Borrowed(&measured.matrix),
         high: None,
-        published: seen.published,
-        evidence: seen.origin.to_string(),
+        published: measured.published,
+        evidence: measured.origin.to_string(),
     });
-    let of_statements = machine.statements.iter().map(|statement| {
-        let low = statement.to_matrix();
-        let mut high = low.clone();
-        high.values.iter_mut().flatten().flatten().for_each(|v| *v = statement.high);
-        Source {
-            low: std::borrow::Cow::Owned(low),
-            high: Some(high),
-            published: true,
-            evidence: statement.text.clone(),
-        }
+    let of_statements = machine.statements.iter().map(|statement| Source {
+        low: Cow::Owned(statement.to_matrix()),
+        high: Some(statement.high),
+        published: true,
+        evidence: statement.text.clone(),
     });
     let mut all: Vec<Source> = of_matrices.chain(of_statements).collect();
     all.sort_by_key(|s| (s.published, std::cmp::Reverse(s.low.size)));
@@ -88,7 +80,7 @@ fn cells<'s>(
             for (j, col) in source.low.cols.iter().enumerate() {
                 let known = wanted(&source.low, node(row), node(col)) && row != col;
                 let Some(low) = source.low.rate(i, j).filter(|_| known) else { continue };
-                let high = source.high.as_ref().and_then(|h| h.rate(i, j)).unwrap_or(low);
+                let high = source.high.and_then(|high| source.low.unit.rate(high)).unwrap_or(low);
                 values.push((low.gb(), high.gb()));
             }
         }
@@ -97,25 +89,26 @@ fn cells<'s>(
 }
 
 /// Of the sources that show any of it, the first; a statement's neighbours of the same kind are taken together.
-fn told<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) -> Option<Both> {
+///
+/// Its worst value, and the mean.
+fn of_sources<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) -> Option<[MeasuredValue; 2]> {
     let mut found = found.filter(|(_, values)| !values.is_empty());
     let (first, mut values) = found.next()?;
     if first.high.is_some() {
         values.extend(found.filter(|(s, _)| s.high.is_some()).flat_map(|(_, more)| more));
     }
     let Source { published, evidence, .. } = first;
-    let seen = |low: f64, high: f64| MeasuredValue { low, high, published, evidence: evidence.clone() };
-    let worst = values.iter().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
-    let n = values.len() as f64;
-    let mean =
-        seen(values.iter().map(|(low, _)| low).sum::<f64>() / n, values.iter().map(|(_, high)| high).sum::<f64>() / n);
-    Some(Both { worst: seen(worst, worst), mean })
+    let value = |low: f64, high: f64| MeasuredValue { low, high, published, evidence: evidence.clone() };
+    let (lows, highs): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
+    let worst = lows.iter().copied().fold(f64::INFINITY, f64::min);
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    Some([value(worst, worst), value(mean(&lows), mean(&highs))])
 }
 
 /// Between GPUs, one way or both ways summed. Numbers of peer access off count where pairs are staged anyway.
-pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<Both> {
+pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<[MeasuredValue; 2]> {
     let place = |id: Option<NodeId>| flows.ends.iter().position(|g| Some(*g) == id);
-    told(cells(flows.model.machine, direction, |matrix, row, col| {
+    of_sources(cells(flows.model.machine, direction, |matrix, row, col| {
         let Some(pair) = place(row).zip(place(col)) else { return false };
         let staged = |pair: Pair| flows.flow(pair).is_some_and(|f| f.staged);
         matrix.p2p != Some(false) || staged(pair)
@@ -123,9 +116,9 @@ pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<Both> {
 }
 
 /// Between GPUs and host memory, one way.
-pub(super) fn host(machine: &Machine, from_host: bool) -> Option<Both> {
+pub(super) fn host(machine: &Machine, from_host: bool) -> Option<[MeasuredValue; 2]> {
     let gpu = move |id: Option<NodeId>| id.is_some_and(|id| machine.fabric.node(id).kind == NodeKind::Gpu);
-    told(cells(machine, Direction::Unidirectional, move |matrix, row, col| {
+    of_sources(cells(machine, Direction::Unidirectional, move |matrix, row, col| {
         let hosts = |names: &[String]| names.iter().all(|n| is_host(n));
         if from_host { hosts(&matrix.rows) && gpu(col) } else { hosts(&matrix.cols) && gpu(row) }
     }))

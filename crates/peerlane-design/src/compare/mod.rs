@@ -63,7 +63,7 @@ pub struct ComparisonDocument {
 }
 
 /// The figures of one design. Rates are in GB/s of 10⁹ bytes; a figure that cannot be told is null.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Design {
     /// What it is called here.
     pub name: String,
@@ -126,24 +126,10 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
         name: name.to_owned(),
         title: machine.title.clone(),
         gpus,
-        pair: None,
-        pair_both_ways: None,
-        bisection: None,
-        all_to_all: None,
-        all_to_one: None,
-        ring_all_reduce: None,
-        from_host: None,
-        to_host: None,
-        host_feed: None,
-        host_drain: None,
-        latency: None,
-        reach: None,
         lanes: lanes::lanes(machine, parts),
         facts: machine.facts,
-        upgrades: Vec::new(),
-        full_width: None,
-        unknown: Vec::new(),
         assumptions: assumed.sentences(&model),
+        ..Design::default()
     };
     if gpus <= MOST_COMPARED {
         design.among_gpus(&model);
@@ -162,15 +148,9 @@ impl Design {
     fn among_gpus(&mut self, model: &Model) {
         let flows = Flows::new(model, Engine::Ce);
         self.unknown.extend(flows.unknown.clone());
-        self.pair = pairs::one_way(&flows);
-        self.pair_both_ways = pairs::both_ways(&flows);
-        for (alone, direction) in
-            [(&mut self.pair, Direction::Unidirectional), (&mut self.pair_both_ways, Direction::Bidirectional)]
-        {
-            if let Some(alone) = alone {
-                alone.see(measured::pairs(&flows, direction));
-            }
-        }
+        let pairs = |direction| Some(pairs::among(&flows, direction)?.beside(measured::pairs(&flows, direction)));
+        self.pair = pairs(Direction::Unidirectional);
+        self.pair_both_ways = pairs(Direction::Bidirectional);
         self.bisection = bisection::bisection(&flows);
         self.all_to_all = together::all_to_all(&flows);
         self.all_to_one = together::all_to_one(&flows);
@@ -192,15 +172,10 @@ impl Design {
     }
 
     fn with_host(&mut self, model: &Model, gpus: usize) {
-        self.from_host = pairs::host(model, true);
-        self.to_host = pairs::host(model, false);
+        let host = |from_host| Some(pairs::host(model, from_host)?.beside(measured::host(model.machine, from_host)));
+        (self.from_host, self.to_host) = (host(true), host(false));
         self.host_feed = together::host_feed(model, true);
         self.host_drain = together::host_feed(model, false);
-        for (alone, from_host) in [(&mut self.from_host, true), (&mut self.to_host, false)] {
-            if let Some(alone) = alone {
-                alone.see(measured::host(model.machine, from_host));
-            }
-        }
         if self.from_host.is_none() && gpus > 0 {
             self.unknown.push("no path with a known rate leads from host memory to all GPUs".to_owned());
         }
@@ -220,9 +195,9 @@ impl Design {
 }
 
 impl Alone {
-    fn see(&mut self, seen: Option<measured::Both>) {
-        if let Some(measured::Both { worst, mean }) = seen {
-            (self.worst.measured, self.mean.measured) = (Some(worst), Some(mean));
-        }
+    /// With what was measured or published of the same.
+    fn beside(mut self, measured: Option<[MeasuredValue; 2]>) -> Self {
+        [self.worst.measured, self.mean.measured] = measured.map_or([None, None], |values| values.map(Some));
+        self
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::together::{Figure, solved, with_host};
+use peerlane_machine::matrix::Direction;
 use peerlane_model::flows::{Flows, Pair};
 use peerlane_model::model::{Model, Transfer};
 
@@ -37,19 +38,13 @@ pub struct Reach {
     pub most: usize,
 }
 
-/// Every ordered pair of GPUs, one way.
-pub(super) fn one_way(flows: &Flows) -> Option<Alone> {
-    let sets: Vec<Vec<Pair>> = flows.pairs().map(|pair| vec![pair]).collect();
-    among_pairs(flows, &sets)
-}
-
-/// Every pair of GPUs, both ways at once and summed; each pair counts twice, as in a matrix.
-pub(super) fn both_ways(flows: &Flows) -> Option<Alone> {
-    let sets: Vec<Vec<Pair>> = flows.pairs().map(|(i, j)| vec![(i, j), (j, i)]).collect();
-    among_pairs(flows, &sets)
-}
-
-fn among_pairs(flows: &Flows, sets: &[Vec<Pair>]) -> Option<Alone> {
+/// Every ordered pair of GPUs: one way, or both ways at once and summed, where each pair counts twice, as in a matrix.
+pub(super) fn among(flows: &Flows, direction: Direction) -> Option<Alone> {
+    let set = |(i, j)| match direction {
+        Direction::Unidirectional => vec![(i, j)],
+        _ => vec![(i, j), (j, i)],
+    };
+    let sets: Vec<Vec<Pair>> = flows.pairs().map(set).collect();
     let sums = sets.iter().map(|set| flows.rates(set).map(|rates| rates.iter().sum::<f64>()));
     summary(flows.model, sums.collect(), |at| sets.get(at)?.iter().map(|pair| Some(flows.transfer(*pair))).collect())
 }
@@ -75,7 +70,7 @@ fn summary(model: &Model, sums: Vec<Option<f64>>, transfers: impl Fn(usize) -> O
     Some(Alone {
         worst: figure,
         worst_pair: [name(first.source), name(first.destination)],
-        mean: Figure { rate: mean, bottleneck: String::new(), measured: None },
+        mean: Figure { rate: mean, ..Figure::default() },
         best: known.iter().map(|(_, s)| *s).fold(0.0, f64::max) / 1e9,
         known: known.len(),
         of: sums.len(),

@@ -9,8 +9,8 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_model::flows::{Flows, Pair};
 use peerlane_model::model::{Model, PeerAccess, SharedRate, Transfer};
 
-/// A predicted rate with what binds it, and what was seen in its place.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+/// A predicted rate with what binds it, and what was measured in its place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// In GB/s.
     pub rate: f64,

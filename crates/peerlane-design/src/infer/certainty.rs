@@ -2,7 +2,7 @@
 //! what else could be in its place.
 
 use super::fit::{Data, Fit, GROUP_COST};
-use super::hypothesis::{Group, sum_of};
+use super::hypothesis::Group;
 use super::members::Members;
 use super::questions::alternatives;
 use peerlane_machine::random::Random;
@@ -38,11 +38,9 @@ pub(super) fn supports(fit: &Fit, all: Members, data: &Data, random: &mut Random
 }
 
 fn support(fit: &Fit, at: usize, group: Group, all: Members, data: &Data, random: &mut Random) -> Support {
-    let full = |(trial, rates): (&super::Trial, &Vec<f64>)| {
-        sum_of(rates, trial.set, group.members) >= group.capacity * (1.0 - 1e-6)
-    };
-    let full_in = data.trials.iter().zip(&fit.predicted).enumerate();
-    let full_in: Vec<usize> = full_in.filter(|(_, pair)| full(*pair)).map(|(i, _)| i).collect();
+    let trials = data.trials.iter().zip(&fit.predicted).enumerate();
+    let full_in: Vec<usize> =
+        trials.filter(|(_, (trial, rates))| group.is_full(trial.set, rates)).map(|(i, _)| i).collect();
     let certainty = fit.capacity(&group, data).map_or(0.0, |c| c.1);
     let reach = (INTERVAL * disagreement(&group, &full_in, data) / certainty.sqrt().max(1e-6)).min(1.0).exp();
     // likelihoods of the others, over that of the group as it is; a group that is not there costs nothing

@@ -75,15 +75,8 @@ impl Coverage {
             subset.driven = if hypothesis.groups.iter().any(settled) { 1.0 } else { 0.0 };
         }
         for set in asked {
-            self.add(hypothesis, set);
-        }
-    }
-
-    /// Takes in a set that was asked and fits the hypothesis.
-    pub(super) fn add(&mut self, hypothesis: &Hypothesis, set: Members) {
-        let rates = hypothesis.rates(set);
-        for subset in &mut self.subsets {
-            subset.driven = subset.driven.max(subset.share(set, &rates));
+            let rates = hypothesis.rates(set);
+            self.subsets.iter_mut().for_each(|subset| subset.driven = subset.driven.max(subset.share(set, &rates)));
         }
     }
 
@@ -112,8 +105,7 @@ impl Coverage {
         let small: Vec<&Subset> = left.iter().filter(|s| s.members.len() == smallest).copied().collect();
         let mut best: Option<(f64, Members)> = None;
         for _ in 0..TRIED {
-            let pick = (random.uniform() * small.len() as f64) as usize;
-            let Some(first) = small.get(pick.min(small.len() - 1)) else { continue };
+            let first = small[random.below(small.len())];
             let mut set = first.members;
             for flow in shuffled(all.minus(set), random) {
                 let wider = set.or(Members::one(flow));

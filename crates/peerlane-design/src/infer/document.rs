@@ -9,7 +9,7 @@ use super::flows::FlowKind;
 pub const SCHEMA: &str = "peerlane/inference/2";
 
 /// What the rates of sets of transfers tell of what stands behind them. Rates are in GB/s of 10⁹ bytes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
     /// Names this format.
     #[schemars(extend("const" = "peerlane/inference/2"))]
@@ -26,8 +26,7 @@ pub struct Inference {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_groups: Vec<super::RateGroups>,
     /// Whether flows of one kind disturb those of another.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[serde(alias = "beside")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "beside")]
     pub interference: Vec<Interference>,
     /// How much was asked of each direction.
     #[serde(alias = "asked")]
@@ -73,6 +72,18 @@ pub struct Unidentifiable {
     /// Sets that would tell; none where no set of such flows could.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub would_tell: Vec<Vec<String>>,
+}
+
+impl Unidentifiable {
+    pub(super) fn new(
+        direction: FlowKind,
+        members: Vec<String>,
+        at_least: Option<f64>,
+        why: impl Into<String>,
+        would_tell: Vec<Vec<String>>,
+    ) -> Self {
+        Unidentifiable { members, direction, at_least, why: why.into(), would_tell }
+    }
 }
 
 /// What flows of two kinds keep of their rates when all of both run at once.

@@ -8,13 +8,9 @@ use super::flows::{ALLOCATIONS, Flow, FlowKind, flows, plan};
 use super::members::Members;
 use super::trials::{Noise, Trial};
 use peerlane_machine::machine::Machine;
+use peerlane_machine::names::list;
 use peerlane_measure::plan::Plan;
 use peerlane_measure::run::Cell;
-
-/// The least noise that is taken for granted, whatever the samples of a moment say: of one allocation of one flow, and
-/// of what all flows of a set have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver
-/// does is not true to better than this.
-const NOISE: Noise = Noise::ALONE;
 
 /// What a limit of both directions together carries depends on how many share it: four H200 GPUs both ways carry 186 GB/s
 /// by two, 200 by three and 202 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
@@ -66,13 +62,7 @@ impl Inference {
             schema: SCHEMA.to_owned(),
             machine: machine.to_owned(),
             source: source.to_owned(),
-            groups: Vec::new(),
-            unidentifiable: Vec::new(),
-            rate_groups: Vec::new(),
-            interference: Vec::new(),
-            coverage: Vec::new(),
-            experiments: Vec::new(),
-            notes: Vec::new(),
+            ..Inference::default()
         }
     }
 }
@@ -108,25 +98,24 @@ fn one_way<E>(
     let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
     let mut widths: Vec<f64> = Vec::new();
     let (mut refused, mut staged) = (Vec::new(), Vec::new());
-    for flow in flows(machine, way).into_iter().take(Members::MOST) {
-        let mut last = None;
-        for flow in [Some(flow.clone()), flow.staged()].into_iter().flatten() {
+    for direct in flows(machine, way).into_iter().take(Members::MOST) {
+        let mut flow = direct;
+        let (cells, alone) = loop {
             let cells = ask(&plan(std::iter::once(&flow)))?;
-            match rates(&cells, std::iter::once(&flow)) {
-                Ok(alone) => {
-                    if flow.is_staged() {
-                        staged.push(flow.name.clone());
-                    }
-                    widths.extend(width(&cells));
-                    pilot.insert(Members::one(known.len()), alone);
-                    known.push(flow);
-                    last = None;
-                    break;
-                }
-                Err(why) => last = Some(why),
+            match (rates(&cells, std::iter::once(&flow)), flow.staged()) {
+                (Err(_), Some(next)) => flow = next,
+                (alone, _) => break (cells, alone),
             }
+        };
+        match alone {
+            Ok(alone) => {
+                staged.extend(flow.is_staged().then(|| flow.name.clone()));
+                widths.extend(width(&cells));
+                pilot.insert(Members::one(known.len()), alone);
+                known.push(flow);
+            }
+            Err(why) => refused.push((flow.name, why)),
         }
-        refused.extend(last.map(|why| (flow.name, why)));
     }
     if let Some((_, why)) = refused.first() {
         let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
@@ -172,18 +161,18 @@ fn one_way<E>(
         Err(Stop::Error(error)) => Err(error),
         Err(Stop::NoValue { set, why }) => {
             let names: Vec<&str> = set.iter().filter_map(|i| known.get(i)).map(|f| f.name.as_str()).collect();
-            let names = peerlane_machine::names::list(&names);
-            found
-                .notes
-                .push(format!("{}: the set of {names} has no value, so that nothing is concluded: {why}", way.words()));
+            let (way, names) = (way.words(), list(&names));
+            found.notes.push(format!("{way}: the set of {names} has no value, so that nothing is concluded: {why}"));
             Ok(None)
         }
     }
 }
 
-/// The noise that is taken for granted.
+/// The least noise that is assumed, whatever a few samples show: of one allocation of one flow, and of what all flows of a set
+/// have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver does is not true to
+/// better than this.
 pub(super) fn noise(way: FlowKind) -> Noise {
-    if way == FlowKind::Both { BOTH } else { NOISE }
+    if way == FlowKind::Both { BOTH } else { Noise::ALONE }
 }
 
 /// Why an experiment ends early.
@@ -204,10 +193,7 @@ fn rates<'a>(cells: &[Cell], flows: impl Iterator<Item = &'a Flow>) -> Result<Ve
         if cell.each.is_empty() { vec![estimate.value] } else { cell.each.iter().map(|e| e.value).collect() };
     let mut left = each.into_iter();
     let rates: Vec<f64> = flows.map(|f| left.by_ref().take(f.transfers.len()).sum()).collect();
-    match rates.iter().all(|r| *r > 0.0 && r.is_finite()) {
-        true => Ok(rates),
-        false => Err("a rate is missing".to_owned()),
-    }
+    if rates.iter().all(|r| *r > 0.0 && r.is_finite()) { Ok(rates) } else { Err("a rate is missing".to_owned()) }
 }
 
 /// Relative widths of the intervals of a step's transfers.
@@ -220,7 +206,7 @@ fn width(cells: &[Cell]) -> Vec<f64> {
 impl Inference {
     /// Adds what the trials of one direction came to. `design` is how many sets were allowed, and the repeats of each.
     pub(super) fn add(&mut self, way: FlowKind, names: &[String], outcome: &Outcome, design: Option<(usize, usize)>) {
-        let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
+        let named = |set| named(names, set);
         let first = self.experiments.len();
         for trial in &outcome.trials {
             let rates = trial.rates.iter().map(|r| digits(*r)).collect();
@@ -251,7 +237,7 @@ impl Inference {
 
     /// What the trials leave open: what no set fills, and what was not driven.
     fn cannot_tell(&mut self, way: FlowKind, names: &[String], outcome: &Outcome) {
-        let named = |set: Members| -> Vec<String> { set.iter().filter_map(|i| names.get(i).cloned()).collect() };
+        let named = |set| named(names, set);
         let most = |set: Members| {
             let sums = outcome.trials.iter().filter(|t| set.within(t.set)).map(|t| t.sum_of(set));
             sums.reduce(f64::max).map(digits)
@@ -260,13 +246,8 @@ impl Inference {
         let groups = &outcome.hypothesis.groups;
         let covered = groups.iter().any(|g| g.members == all);
         if all.len() > 1 && !covered && outcome.trials.iter().any(|t| t.set == all) {
-            self.unidentifiable.push(Unidentifiable {
-                members: named(all),
-                direction: way,
-                at_least: most(all),
-                why: "no set of these fills a limit that all share, if there is one".to_owned(),
-                would_tell: Vec::new(),
-            });
+            let why = "no set of these fills a limit that all share, if there is one";
+            self.unidentifiable.push(Unidentifiable::new(way, named(all), most(all), why, Vec::new()));
         }
         let mut undriven: Vec<Members> = outcome.undriven.clone();
         undriven.sort_by_key(|m| (m.len(), *m));
@@ -277,13 +258,7 @@ impl Inference {
                 Some(_) => "no set made these carry what they could together",
                 None => "no set held all of these",
             };
-            self.unidentifiable.push(Unidentifiable {
-                members: named(set),
-                direction: way,
-                at_least,
-                why: why.to_owned(),
-                would_tell: vec![named(set)],
-            });
+            self.unidentifiable.push(Unidentifiable::new(way, named(set), at_least, why, vec![named(set)]));
         }
         if more > 0 {
             self.notes.push(format!("{}: {more} more sets were not driven as far as they can be", way.words()));
@@ -291,11 +266,11 @@ impl Inference {
     }
 }
 
+fn named(names: &[String], set: Members) -> Vec<String> {
+    set.iter().filter_map(|i| names.get(i).cloned()).collect()
+}
+
 /// With four digits that matter, so that a document shows no more than is known.
 pub(super) fn digits(x: f64) -> f64 {
-    if x == 0.0 || !x.is_finite() {
-        return x;
-    }
-    let scale = 10_f64.powi(3 - x.abs().log10().floor() as i32);
-    (x * scale).round() / scale
+    format!("{x:.3e}").parse().unwrap_or(x)
 }

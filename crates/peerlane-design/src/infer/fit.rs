@@ -1,6 +1,6 @@
 //! A hypothesis held against all trials: its capacities and rates as the trials have them, and its score.
 
-use super::hypothesis::{Group, Hypothesis, sum_of};
+use super::hypothesis::{Group, Hypothesis};
 use super::members::Members;
 use super::trials::{Noise, Trial};
 
@@ -28,9 +28,9 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// What a flow reached alone.
-    pub(super) fn alone(&self, flow: usize) -> Option<f64> {
-        self.trials.iter().find(|t| t.set == Members::one(flow)).and_then(|t| t.rate(flow))
+    /// What a flow reached alone, and the repeats behind it.
+    pub(super) fn alone(&self, flow: usize) -> Option<(f64, usize)> {
+        self.trials.iter().find(|t| t.set == Members::one(flow)).and_then(|t| Some((t.rate(flow)?, t.repeats)))
     }
 }
 
@@ -49,11 +49,6 @@ pub(super) fn cost(groups: &[Group]) -> f64 {
     let crossing = |i: usize, a: &Group| groups.iter().skip(i + 1).filter(|b| a.members.crosses(b.members)).count();
     let crossings: usize = groups.iter().enumerate().map(|(i, a)| crossing(i, a)).sum();
     GROUP_COST * groups.len() as f64 + CROSSING_COST * crossings as f64
-}
-
-/// Whether a group is full by these rates.
-fn is_full(group: &Group, trial: &Trial, rates: &[f64]) -> bool {
-    sum_of(rates, trial.set, group.members) >= group.capacity * (1.0 - 1e-6)
 }
 
 impl Fit {
@@ -104,13 +99,11 @@ impl Fit {
                 let (shift, weight) = self.free_shift(trial, rates, data.noise);
                 binds.then(|| Some((*trial.rates.get(at)? / shift.exp(), weight)))?
             });
-            let told = mean(free).map_or(*solo, |m| m.0);
+            let fitted = mean(free).map_or(*solo, |m| m.0);
             // what a flow reaches alone was measured: what it does beside others only sharpens that
-            let lone =
-                data.trials.iter().find(|t| t.set == Members::one(i)).and_then(|t| Some((t.rate(i)?, t.repeats)));
-            *solo = lone.map_or(told, |(rate, repeats)| {
+            *solo = data.alone(i).map_or(fitted, |(rate, repeats)| {
                 let reach = (MOST_CORRECTION * data.noise.undisturbed().of_one(repeats)).exp();
-                told.clamp(rate / reach, rate * reach)
+                fitted.clamp(rate / reach, rate * reach)
             });
         }
         new
@@ -127,7 +120,7 @@ impl Fit {
 
     /// A group's capacity by the trials that fill it, and the sum of their weights; `None` where none does.
     pub(super) fn capacity(&self, group: &Group, data: &Data) -> Option<(f64, f64)> {
-        let full = data.trials.iter().zip(&self.predicted).filter(|(t, rates)| is_full(group, t, rates));
+        let full = data.trials.iter().zip(&self.predicted).filter(|(t, rates)| group.is_full(t.set, rates));
         mean(full.map(|(t, _)| (t.sum_of(group.members), data.noise.weight(t.repeats, t.set.and(group.members).len()))))
     }
 
@@ -136,8 +129,7 @@ impl Fit {
     pub(super) fn difference(&self, other: &Hypothesis, old: &[Group], new: &[Group], data: &Data) -> f64 {
         let mut difference = 0.0;
         for ((trial, rates), distance) in data.trials.iter().zip(&self.predicted).zip(&self.distances) {
-            let over = |g: &Group| sum_of(rates, trial.set, g.members) > g.capacity * (1.0 + 1e-9);
-            if old.iter().any(|g| is_full(g, trial, rates)) || new.iter().any(over) {
+            if old.iter().any(|g| g.is_full(trial.set, rates)) || new.iter().any(|g| g.is_over(trial.set, rates)) {
                 difference += trial.distance(&other.rates(trial.set), data.noise) - distance;
             }
         }

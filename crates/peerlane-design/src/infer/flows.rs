@@ -82,9 +82,9 @@ impl Flow {
         Flow { name: gpu.to_owned(), transfers }
     }
 
-    /// The same through host memory, for one between GPUs that may have no direct way.
+    /// The same through host memory, for one between GPUs that may have no direct path.
     pub(super) fn staged(&self) -> Option<Self> {
-        let between = self.transfers.iter().all(|t| t.gpus().count() == 2);
+        let between = !self.is_staged() && self.transfers.iter().all(|t| t.gpus().count() == 2);
         let driver = |t: &Transfer| Transfer { via: Via::Driver, ..t.clone() };
         between.then(|| Flow { name: self.name.clone(), transfers: self.transfers.iter().map(driver).collect() })
     }
@@ -118,12 +118,8 @@ pub(super) fn plan<'a>(flows: impl Iterator<Item = &'a Flow>) -> Plan {
     let between_gpus = |t: &Transfer| t.gpus().count() == 2;
     let (test, size) =
         if transfers.iter().any(between_gpus) { (Test::Permutations, PEER) } else { (Test::Subsets, HOST) };
-    let method = Method {
-        budget: Seconds::new(SET_TIME),
-        sample_time: Seconds::new(2e-3),
-        allocations: ALLOCATIONS,
-        ..Method::default()
-    };
+    let (budget, sample_time) = (Seconds::new(SET_TIME), Seconds::new(2e-3));
+    let method = Method { budget, sample_time, allocations: ALLOCATIONS, ..Method::default() };
     let step = Step { test, work: Work::Transfers(transfers), size };
     Plan { method, rounds: vec![vec![step]], skipped: Vec::new() }
 }

@@ -14,6 +14,18 @@ pub struct Group {
     pub capacity: f64,
 }
 
+impl Group {
+    /// Whether flows of a set fill it at these rates.
+    pub(super) fn is_full(&self, set: Members, rates: &[f64]) -> bool {
+        sum_of(rates, set, self.members) >= self.capacity * (1.0 - 1e-6)
+    }
+
+    /// Whether these rates are more than it allows.
+    pub(super) fn is_over(&self, set: Members, rates: &[f64]) -> bool {
+        sum_of(rates, set, self.members) > self.capacity * (1.0 + 1e-9)
+    }
+}
+
 /// Rates alone, and groups.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hypothesis {

@@ -73,7 +73,7 @@ pub(super) fn rate_groups(machine: &Machine) -> (Vec<RateGroups>, Vec<Unidentifi
         }
         let Some(rates) = Rates::of(measured) else { continue };
         seen.push(kind);
-        let told = rates.told(measured);
+        let told = rates.told(measured, &title(measured, &machine.matrices));
         if matrix.p2p != Some(false) && open.is_empty() {
             open = cannot_tell(&rates.names, &told.groups, matrix.direction == Some(Direction::Bidirectional));
         }
@@ -110,12 +110,12 @@ impl Rates {
 
     /// The cells with their places, in any order.
     fn cells(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
-        let row =
-            |(i, row): (usize, &'_ Vec<f64>)| row.iter().enumerate().map(move |(j, v)| (i, j, *v)).collect::<Vec<_>>();
-        self.values.iter().enumerate().flat_map(row).filter(|(_, _, v)| *v > 0.0)
+        let rows = self.values.iter().enumerate();
+        let cells = rows.flat_map(|(i, row)| row.iter().enumerate().map(move |(j, v)| (i, j, *v)));
+        cells.filter(|(_, _, v)| *v > 0.0)
     }
 
-    fn told(&self, measured: &SourcedMatrix) -> RateGroups {
+    fn told(&self, measured: &SourcedMatrix, title: &str) -> RateGroups {
         let groups = self.groups();
         let within = |i: usize, j: usize| groups.iter().any(|g| g.contains(&i) && g.contains(&j));
         let group = |members: &Vec<usize>| {
@@ -125,7 +125,7 @@ impl Rates {
         };
         let between: Vec<(usize, usize, f64)> = self.cells().filter(|(i, j, _)| !within(*i, *j)).collect();
         RateGroups {
-            matrix: title(&measured.matrix),
+            matrix: title.to_owned(),
             source: measured.origin.to_string(),
             published: measured.published,
             groups: groups.iter().map(group).collect(),
@@ -205,13 +205,12 @@ impl Rates {
         if explained {
             return format!("just the pairs that touch {}", self.named(&gpus).join(" or "));
         }
-        for (end, word) in [(0, "from"), (1, "to")] {
-            let at = |c: &(usize, usize, f64), gpu: usize| if end == 0 { c.0 == gpu } else { c.1 == gpu };
-            let alone = |gpu: &usize| {
-                level.iter().all(|c| at(c, *gpu)) && level.len() == all.iter().filter(|c| at(c, *gpu)).count()
-            };
+        let ends: [(&str, fn(&(usize, usize, f64)) -> usize); 2] = [("from", |c| c.0), ("to", |c| c.1)];
+        for (word, end) in ends {
+            let all_at = |gpu: &usize| all.iter().filter(|c| end(c) == *gpu).count();
+            let alone = |gpu: &usize| level.iter().all(|c| end(c) == *gpu) && level.len() == all_at(gpu);
             if let Some(gpu) = (0..self.names.len()).find(alone) {
-                return format!("just the pairs {word} {}", self.named(&[gpu]).join(""));
+                return format!("just the pairs {word} {}", self.names[gpu]);
             }
         }
         let pair = |c: &(usize, usize, f64)| self.named(&[c.0, c.1]).join("→");
@@ -223,14 +222,15 @@ impl Rates {
     }
 }
 
-/// A matrix by its title, with what tells it from others of that title.
-fn title(matrix: &Matrix) -> String {
-    let read = match matrix.op {
-        Some(Operation::Read) if !matrix.title.to_lowercase().contains("read") => ", reads",
-        Some(Operation::Write) if !matrix.title.to_lowercase().contains("write") => ", writes",
-        _ => "",
-    };
-    format!("{}{read}", matrix.title)
+/// A matrix by its title, with its operation where another one of that title has another.
+fn title(measured: &SourcedMatrix, all: &[SourcedMatrix]) -> String {
+    let Matrix { title, op, .. } = &measured.matrix;
+    let twin = all.iter().any(|other| other.matrix.title == *title && other.matrix.op != *op);
+    match op {
+        Some(Operation::Read) if twin => format!("{title}, reads"),
+        Some(Operation::Write) if twin => format!("{title}, writes"),
+        _ => title.clone(),
+    }
 }
 
 fn extent(rates: impl Iterator<Item = f64>) -> (f64, f64) {
@@ -243,6 +243,10 @@ fn cannot_tell(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Uniden
     let arrow = if both { "↔" } else { "→" };
     let pair = |a: &String, b: &String| format!("{a}{arrow}{b}");
     let mut all = Vec::new();
+    let mut open = |members, hidden: &str, would_tell| {
+        let why = format!("every pair ran alone, so that {hidden} does not show");
+        all.push(Unidentifiable::new(FlowKind::GpuToGpu, members, None, why, would_tell));
+    };
     // the largest groups stand behind one uplink each, if at all
     let largest = groups.iter().map(|g| g.members.len()).max().unwrap_or(0);
     let outer: Vec<&RateGroup> = groups.iter().filter(|g| g.members.len() == largest).collect();
@@ -251,30 +255,16 @@ fn cannot_tell(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Uniden
             let across: Vec<String> = a.members.iter().zip(&b.members).map(|(x, y)| pair(x, y)).collect();
             let two: Vec<String> = across.iter().take(2).cloned().collect();
             if two.len() == 2 {
-                all.push(Unidentifiable {
-                    members: across.clone(),
-                    direction: FlowKind::GpuToGpu,
-                    at_least: None,
-                    why: format!(
-                        "every pair ran alone, so that an uplink which all pairs between {} and {} share does not show",
-                        ranges(&a.members),
-                        ranges(&b.members)
-                    ),
-                    would_tell: if across.len() > 2 { vec![two, across] } else { vec![two] },
-                });
+                let (a, b) = (ranges(&a.members), ranges(&b.members));
+                let why = format!("an uplink which all pairs between {a} and {b} share");
+                open(across.clone(), &why, if across.len() > 2 { vec![two, across] } else { vec![two] });
             }
         }
     }
     for members in outer.iter().map(|g| &g.members).chain(groups.is_empty().then_some(&names.to_vec())) {
         let inside: Vec<String> = members.chunks(2).filter_map(|c| Some(pair(c.first()?, c.get(1)?))).collect();
         if inside.len() > 1 {
-            all.push(Unidentifiable {
-                members: inside.clone(),
-                direction: FlowKind::GpuToGpu,
-                at_least: None,
-                why: format!("every pair ran alone, so that what pairs among {} share does not show", ranges(members)),
-                would_tell: vec![inside],
-            });
+            open(inside.clone(), &format!("what pairs among {} share", ranges(members)), vec![inside]);
         }
     }
     all

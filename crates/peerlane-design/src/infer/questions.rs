@@ -160,10 +160,8 @@ pub(super) fn most_telling(
     pool.dedup();
     for set in pool.into_iter().filter(|set| !data.trials.iter().any(|t| t.set == *set)) {
         let rates = fit.hypothesis.rates(set);
-        let over = |g: &Group| super::hypothesis::sum_of(&rates, set, g.members) > g.capacity * (1.0 + 1e-9);
-        let full = |g: &Group| super::hypothesis::sum_of(&rates, set, g.members) > g.capacity * (1.0 - 1e-6);
         let telling = |q: &Question| {
-            let differs = q.old.iter().any(full) || q.new.iter().any(over);
+            let differs = q.old.iter().any(|g| g.is_full(set, &rates)) || q.new.iter().any(|g| g.is_over(set, &rates));
             if differs { distance(&rates, &q.other.rates(set), data.noise, repeats) } else { 0.0 }
         };
         let tells: Vec<f64> = questions.iter().map(telling).collect();

@@ -62,7 +62,7 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         // a rate alone may have been bent to what a group does to it
         let mut unbent = other.clone();
         for flow in all_of(&change.new).minus(all_of(&change.old)).iter() {
-            if let (Some(solo), Some(lone)) = (unbent.solo.get_mut(flow), data.alone(flow)) {
+            if let (Some(solo), Some((lone, _))) = (unbent.solo.get_mut(flow), data.alone(flow)) {
                 *solo = lone;
             }
         }
@@ -120,14 +120,18 @@ fn suggested(fit: &Fit, trial: &Trial, expected: &[f64], data: &Data) -> Vec<Cha
         |sign: f64| move |(_, rate, expected): &&(usize, f64, f64)| sign * (rate / expected).ln() > SIGMAS * sigma;
     let slow: Members = flows.iter().filter(off(-1.0)).map(|f| f.0).collect();
     let fast: Members = flows.iter().filter(off(1.0)).map(|f| f.0).collect();
-    let groups = &fit.hypothesis.groups;
     let hypothesis = &fit.hypothesis;
-    let mut changes = Vec::new();
-    let mut clusters: Vec<Members> = Vec::new();
+    let groups = &hypothesis.groups;
     let levels = levels(&flows, slow, data, trial);
-    changes.extend(at_once(hypothesis, &levels, trial));
-    for level in levels {
-        let Level { alike, below } = level;
+    let clusters: Vec<Members> = levels.iter().map(|level| level.alike).collect();
+    let mut changes = at_once(hypothesis, &levels, trial);
+    // takes the groups at some places out, and puts one of these members in
+    let mut replace = |out: &[usize], members: Members, capacity: f64| {
+        if members.len() > 1 && capacity > 0.0 {
+            changes.push(change(hypothesis, out, vec![Group { members, capacity }]));
+        }
+    };
+    for Level { alike, below } in levels {
         let mut bases = vec![alike.and(slow), alike, alike.or(below), alike.and(slow).or(below)];
         for group in groups {
             let part = group.members.and(trial.set);
@@ -139,13 +143,8 @@ fn suggested(fit: &Fit, trial: &Trial, expected: &[f64], data: &Data) -> Vec<Cha
             bases.push(alike.minus(group.members));
         }
         bases.extend(below.iter().map(|i| alike.or(Members::one(i))));
-        clusters.push(alike);
-        for base in bases {
-            for members in [base, closed(base, trial.set, groups)] {
-                if members.len() > 1 {
-                    changes.push(change(hypothesis, &[], vec![Group { members, capacity: trial.sum_of(members) }]));
-                }
-            }
+        for members in bases.into_iter().flat_map(|base| [base, closed(base, trial.set, groups)]) {
+            replace(&[], members, trial.sum_of(members));
         }
     }
     for (at, group) in groups.iter().enumerate() {
@@ -164,31 +163,23 @@ fn suggested(fit: &Fit, trial: &Trial, expected: &[f64], data: &Data) -> Vec<Cha
         for other in groups {
             others.extend([group.members.or(other.members), group.members.minus(other.members)]);
         }
-        for members in others.into_iter().filter(|m| m.len() > 1 && *m != group.members) {
-            let more = group.capacity + fit.hypothesis.total(members.minus(group.members));
-            for capacity in [group.capacity, trial.sum_of(members), more] {
-                if capacity > 0.0 {
-                    changes.push(change(hypothesis, &[at], vec![Group { members, capacity }]));
-                }
-            }
+        for members in others.into_iter().filter(|m| *m != group.members) {
+            let more = group.capacity + hypothesis.total(members.minus(group.members));
+            [group.capacity, trial.sum_of(members), more].map(|capacity| replace(&[at], members, capacity));
         }
+        replace(&[at], group.members, trial.sum_of(group.members));
+        for (other_at, other) in groups.iter().enumerate().skip(at + 1) {
+            let members = group.members.or(other.members);
+            let capacities = [trial.sum_of(members), group.capacity, other.capacity];
+            capacities.map(|capacity| replace(&[at, other_at], members, capacity));
+        }
+    }
+    for (at, group) in groups.iter().enumerate() {
         for cluster in &clusters {
             let parts = [group.members.and(*cluster), group.members.minus(*cluster)];
             let parts = parts.map(|members| Group { members, capacity: trial.sum_of(members) });
             if parts.iter().all(|p| p.capacity > 0.0 && p.members.len() > 1) {
                 changes.push(change(hypothesis, &[at], parts.to_vec()));
-            }
-        }
-        let own = Group { members: group.members, capacity: trial.sum_of(group.members) };
-        if own.capacity > 0.0 {
-            changes.push(change(hypothesis, &[at], vec![own]));
-        }
-        for (other_at, other) in groups.iter().enumerate().skip(at + 1) {
-            let members = group.members.or(other.members);
-            for capacity in [trial.sum_of(members), group.capacity, other.capacity] {
-                if capacity > 0.0 {
-                    changes.push(change(hypothesis, &[at, other_at], vec![Group { members, capacity }]));
-                }
             }
         }
     }

@@ -47,9 +47,7 @@ impl Noise {
         let (own, common) = self.variances(repeats);
         1.0 / (own / flows.max(1) as f64 + common).max(1e-12)
     }
-}
 
-impl Noise {
     /// What a set's rates are likely to have in common if their mean is off by the logarithm `mean`, and how certain one
     /// rate is without it. One flow by itself tells nothing of it.
     pub(super) fn shift(self, repeats: usize, mean: f64, flows: usize) -> (f64, f64) {

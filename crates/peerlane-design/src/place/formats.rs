@@ -48,12 +48,8 @@ fn line(text: &str) -> String {
 }
 
 fn head(out: &mut String, document: &PlacementDocument) -> std::fmt::Result {
-    writeln!(
-        out,
-        "# {}, {}: advice of peerlane place; nothing has been set",
-        line(&document.machine),
-        document.workload
-    )?;
+    let (machine, workload) = (line(&document.machine), document.workload);
+    writeln!(out, "# {machine}, {workload}: advice of peerlane place; nothing has been set")?;
     for (at, choice) in document.choices.iter().enumerate() {
         if let Some(rate) = choice.predicted {
             let job = if document.choices.len() > 1 { format!("job {}: ", at + 1) } else { String::new() };
@@ -125,17 +121,12 @@ fn numactl(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Resu
     Ok(())
 }
 
-/// The packages of a machine, in order.
-fn packages(fabric: &Fabric) -> Vec<NodeId> {
-    fabric.of_kind(NodeKind::Cpu).collect()
-}
-
 /// Cores of a package as `SOCKET:CORES`, counted within the package; as they are where the package's CPUs are not known.
 fn slot(fabric: &Fabric, gpu: &str, cores: &str) -> String {
     let slot = || {
         let gpu = fabric.find(gpu)?;
         let package = fabric.package(gpu)?;
-        let socket = packages(fabric).iter().position(|p| *p == package)?;
+        let socket = fabric.of_kind(NodeKind::Cpu).position(|p| p == package)?;
         let first = fabric.node(package).cpus.as_ref()?.ranges().first()?.0;
         let cores = locality::first_threads(&cores.parse::<CpuList>().ok()?);
         let within = cores.ranges().iter().map(|(a, b)| Some((a.checked_sub(first)?, b.checked_sub(first)?)));
@@ -145,10 +136,10 @@ fn slot(fabric: &Fabric, gpu: &str, cores: &str) -> String {
 }
 
 fn rankfile(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Result {
+    let devices = devices(fabric, choice);
     writeln!(
         out,
-        "# mpirun --rankfile FILE -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES={} COMMAND",
-        devices(fabric, choice)
+        "# mpirun --rankfile FILE -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES={devices} COMMAND"
     )?;
     writeln!(out, "# slots are SOCKET:CORES; rank n drives device n of those visible")?;
     for (rank, (gpu, cores, _)) in ranks(choice).enumerate() {

@@ -7,6 +7,7 @@
 //! GPUs are divided into sets of the size asked for; the first division with the highest sum wins, and of its sets the
 //! first with the highest score. A rest that fills no set is one set, padded.
 
+use super::search::sorted;
 use peerlane_machine::fabric::{Fabric, NodeId, PathClass};
 
 /// The most divisions that are gone through.
@@ -48,17 +49,10 @@ pub(super) fn choice(free: &[usize], size: usize, score: &impl Fn(usize, usize) 
     let mut divider = Divider { size, padding, score, best: None };
     divider.divide(&places, &mut Vec::new());
     let (_, sets) = divider.best?;
-    let whole = sets.into_iter().filter(|set| set.iter().all(Option::is_some));
-    let mut best: Option<(u32, Vec<Place>)> = None;
-    for set in whole {
-        let sum = set_score(&set, score);
-        if best.as_ref().is_none_or(|(most, _)| sum > *most) {
-            best = Some((sum, set));
-        }
-    }
-    let mut chosen: Vec<usize> = best?.1.into_iter().flatten().collect();
-    chosen.sort_unstable();
-    Some(chosen)
+    // of equals, the first
+    let whole = sets.into_iter().rev().filter(|set| set.iter().all(Option::is_some));
+    let best = whole.max_by_key(|set| set_score(set, score))?;
+    Some(sorted(&best.into_iter().flatten().collect::<Vec<_>>()))
 }
 
 /// In how many ways `n` can be divided into sets of `size`, which divides it.

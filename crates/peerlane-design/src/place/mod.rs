@@ -29,7 +29,7 @@ use peerlane_machine::names::ranges;
 use peerlane_model::collectives::{Ring, nccl_ring};
 use peerlane_model::flows::Flows;
 use peerlane_model::model::Model;
-use search::Problem;
+use search::{Problem, sorted};
 
 /// Up to so many GPUs of one machine are placed.
 pub const MOST_PLACED: usize = 128;
@@ -222,8 +222,7 @@ fn busy(machine: &Machine, gpus: &[NodeId], names: &[String]) -> Result<Vec<usiz
             PlaceError::NoSuchGpu(machine.name.clone(), name.chars().take(40).collect(), ranges(&all))
         })
     };
-    let mut busy = names.iter().map(at).collect::<Result<Vec<_>, _>>()?;
-    busy.sort_unstable();
+    let mut busy = sorted(&names.iter().map(at).collect::<Result<Vec<_>, _>>()?);
     busy.dedup();
     Ok(busy)
 }
@@ -287,8 +286,7 @@ impl Report<'_, '_, '_, '_> {
         let flows = self.problem.flows;
         let fabric = &flows.model.machine.fabric;
         let order = &self.found.jobs[job];
-        let mut gpus = order.clone();
-        gpus.sort_unstable();
+        let gpus = sorted(order);
         let node = |gpu: &usize| flows.ends[*gpu];
         let known = nics.nics.iter().any(Option::is_some);
         let name = |nic: &Option<usize>| nic.map(|nic| flows.name(nic).to_owned());
@@ -332,8 +330,7 @@ impl Report<'_, '_, '_, '_> {
         });
         let plugged = plugged.collect::<Option<Vec<_>>>().map(|jobs| ("go-gpuallocator".to_owned(), jobs));
         let ring = |order: &Vec<usize>| {
-            let mut gpus = order.clone();
-            gpus.sort_unstable();
+            let gpus = sorted(order);
             let nodes: Vec<NodeId> = gpus.iter().map(|gpu| node(*gpu)).collect();
             Some(nccl_ring(fabric, problem.flows.model.parts, &nodes)?.into_iter().map(|at| gpus[at]).collect())
         };

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use super::search::{ROUNDING, sorted};
 use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
 use peerlane_model::flows::{Flows, Pair};
 
@@ -11,9 +12,6 @@ const MOST_TRIED: usize = 64;
 
 /// So many sets of NICs are looked at.
 const MOST_SETS: usize = 128;
-
-/// Equal but for rounding.
-const ROUNDING: f64 = 1e-9;
 
 /// The NICs of a machine that read and write GPU memory.
 pub(super) fn candidates(fabric: &Fabric) -> Vec<NodeId> {
@@ -74,8 +72,7 @@ impl<'f, 'm, 'a> Nics<'f, 'm, 'a> {
 
     /// The best NICs found for these GPUs.
     pub(super) fn assign(&self, order: &[usize]) -> Assigned {
-        let mut set = order.to_vec();
-        set.sort_unstable();
+        let set = sorted(order);
         let found = self.known.borrow().get(&set).cloned();
         let found = found.unwrap_or_else(|| {
             let assigned = self.best(&set);

@@ -2,7 +2,7 @@
 
 use super::ALIKE;
 use super::nics::Nics;
-use super::search::{Found, Problem, ROUNDING};
+use super::search::{Found, Problem, ROUNDING, sorted};
 use super::workload::Workload;
 use peerlane_machine::names::ranges;
 use peerlane_machine::units::Rate;
@@ -23,15 +23,12 @@ fn slowest(problem: &Problem, jobs: &[Vec<usize>], job: usize) -> Option<Slowest
     let transfers: Vec<_> = set.iter().map(|pair| problem.flows.transfer(*pair)).collect();
     let answers = problem.flows.model.solve(&transfers).ok()?;
     let own = set.iter().zip(answers).skip(from).take(pairs.get(job)?.len());
-    let mut slowest: Option<Slowest> = None;
-    for (pair, answer) in own {
-        let rate = answer.rate.bytes_per_second();
-        // of equals, the first
-        if slowest.as_ref().is_none_or(|s| rate < s.rate.bytes_per_second() * (1.0 - ROUNDING)) {
-            slowest = Some(Slowest { pair: *pair, rate: answer.rate, bottleneck: answer.bottleneck });
-        }
-    }
-    slowest
+    let all = own.map(|(pair, answer)| Slowest { pair: *pair, rate: answer.rate, bottleneck: answer.bottleneck });
+    // of equals, the first
+    all.reduce(|a, b| {
+        let slower = b.rate.bytes_per_second() < a.rate.bytes_per_second() * (1.0 - ROUNDING);
+        if slower { b } else { a }
+    })
 }
 
 /// In a sentence or two, why a job goes where it goes.
@@ -45,35 +42,23 @@ pub(super) fn of(problem: &Problem, found: &Found, job: usize, nics: &[Option<us
         return "it sends nothing".to_owned();
     };
     let default = problem.by_number();
-    if problem.workload.of(found.jobs[job].len()) == Workload::AllReduce {
-        let mut reason = of_rings(problem, found, job, &default);
-        reason.push_str(&format!("; the slowest transfer is {} at {}{}", arrow(&here), here.rate, bound(&here)));
-        reason.push_str(&crossed(problem, &found.jobs[job]));
-        reason.extend(adapters(problem, &found.jobs[job], nics, choices));
-        return reason;
+    let at = |s: &Slowest| format!("{} at {}{}", arrow(s), s.rate, bound(s));
+    let mut reason = String::new();
+    let by_rings = problem.workload.of(found.jobs[job].len()) == Workload::AllReduce;
+    if by_rings {
+        reason = of_rings(problem, found, job, &default) + "; ";
     }
-    let mut reason = format!("the slowest transfer is {} at {}{}", arrow(&here), here.rate, bound(&here));
-    let there = slowest(problem, &default, job).filter(|_| default != found.jobs);
+    reason.push_str(&format!("the slowest transfer is {}", at(&here)));
+    let there = slowest(problem, &default, job).filter(|_| !by_rings && default != found.jobs);
     if let Some(there) = there {
         let by_number: Vec<&str> = default.get(job).into_iter().flatten().map(|g| name(*g)).collect();
-        let (after, before) = (here.rate.bytes_per_second(), there.rate.bytes_per_second());
-        let what = if after > before * (1.0 + ALIKE) {
-            format!(
-                "; by number ({}) it would be {} at {}{}",
-                ranges(&by_number),
-                arrow(&there),
-                there.rate,
-                bound(&there)
-            )
-        } else {
-            format!("; by number ({}) it would be {}, and other transfers slower", ranges(&by_number), there.rate)
-        };
-        reason.push_str(&what);
+        let slower = here.rate.bytes_per_second() > there.rate.bytes_per_second() * (1.0 + ALIKE);
+        let what = if slower { at(&there) } else { format!("{}, and other transfers slower", there.rate) };
+        reason.push_str(&format!("; by number ({}) it would be {what}", ranges(&by_number)));
     }
-    reason.push_str(&crossed(problem, &found.jobs[job]));
-    if let Some(adapters) = adapters(problem, &found.jobs[job], nics, choices) {
-        reason.push_str(&adapters);
-    }
+    let crossed = crossings(problem, &found.jobs[job]);
+    reason.extend(crossed.map(|(here, of)| format!("; {here} of {of} transfers cross between CPU packages")));
+    reason.extend(adapters(problem, &found.jobs[job], nics, choices));
     reason
 }
 
@@ -85,18 +70,14 @@ fn of_rings(problem: &Problem, found: &Found, job: usize, default: &[Vec<usize>]
     let count = problem.rings.of(&found.jobs[job]).map_or(0, |rings| rings.rings.len());
     let rings = if count == 1 { "its ring carries".to_owned() } else { format!("its {count} rings carry") };
     let mut reason = format!("{rings} {}", Rate::from_bytes_per_second(here));
-    let set = |gpus: &Vec<usize>| {
-        let mut set = gpus.clone();
-        set.sort_unstable();
-        set
-    };
-    let by_number = default.get(job).filter(|gpus| set(gpus) != set(&found.jobs[job]));
+    let set = sorted(&found.jobs[job]);
+    let by_number = default.get(job).filter(|gpus| sorted(gpus) != set);
     if let Some(gpus) = by_number {
         let there = Rate::from_bytes_per_second(rate(default));
         reason.push_str(&format!("; those of the GPUs by number ({}) would carry {there}", names(gpus)));
     }
     // programs that lay one ring along their ranks
-    let alone = Rings::in_order(problem.flows, &set(&found.jobs[job])).map_or(here, |ring| ring.rate());
+    let alone = Rings::in_order(problem.flows, &set).map_or(here, |ring| ring.rate());
     if alone < here * (1.0 - ALIKE) {
         let one = Rate::from_bytes_per_second(alone);
         reason.push_str(&format!("; one ring in the order of their numbers would carry {one} alone"));
@@ -104,17 +85,10 @@ fn of_rings(problem: &Problem, found: &Found, job: usize, default: &[Vec<usize>]
     reason
 }
 
-/// How many transfers of a job cross between packages, where any does.
-fn crossed(problem: &Problem, order: &[usize]) -> String {
-    let words = |(here, most)| format!("; {here} of {most} transfers cross between CPU packages");
-    crossings(problem, order).map_or_else(String::new, words)
-}
-
 /// Which NICs are nearest; where all GPUs have one, what the next best would give.
 fn adapters(problem: &Problem, order: &[usize], nics: &[Option<usize>], choices: &Nics) -> Option<String> {
     let name = |end: usize| problem.flows.name(end);
-    let mut used: Vec<usize> = nics.iter().flatten().copied().collect();
-    used.sort_unstable();
+    let mut used = sorted(&nics.iter().flatten().copied().collect::<Vec<_>>());
     used.dedup();
     let names: Vec<&str> = used.iter().map(|nic| name(*nic)).collect();
     let [only] = used.as_slice() else {
@@ -124,13 +98,9 @@ fn adapters(problem: &Problem, order: &[usize], nics: &[Option<usize>], choices:
     let here = rate(*only);
     let slower = choices.ends().iter().map(|nic| (rate(*nic), *nic)).filter(|(r, _)| *r < here * (1.0 - ALIKE));
     let next = slower.max_by(|(a, _), (b, _)| a.total_cmp(b));
-    let than = next.map(|(rate, nic)| {
-        format!(
-            ": {} for all, both ways, where {} would give {}",
-            Rate::from_bytes_per_second(here),
-            name(nic),
-            Rate::from_bytes_per_second(rate)
-        )
+    let than = next.map(|(there, nic)| {
+        let [here, there] = [here, there].map(Rate::from_bytes_per_second);
+        format!(": {here} for all, both ways, where {} would give {there}", name(nic))
     });
     Some(format!("; {} is the fastest NIC for its GPUs{}", name(*only), than.unwrap_or_default()))
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::search::{Found, Jobs, Problem};
+use super::search::{Found, Problem, sorted};
 use peerlane_model::collectives::{Rings, most_through, together};
 use peerlane_model::flows::{Flows, Pair};
 
@@ -29,8 +29,7 @@ impl<'f, 'm, 'a> RingsOf<'f, 'm, 'a> {
 
     /// The rings of these GPUs; `None` of one GPU, or where a rate is not known.
     pub(super) fn of(&self, gpus: &[usize]) -> Option<Rc<Rings>> {
-        let mut set = gpus.to_vec();
-        set.sort_unstable();
+        let set = sorted(gpus);
         if let Some(known) = self.known.borrow().get(&set) {
             return known.clone();
         }
@@ -44,9 +43,7 @@ impl<'f, 'm, 'a> RingsOf<'f, 'm, 'a> {
     pub(super) fn cost(&self, jobs: &[Vec<usize>]) -> usize {
         let known = self.known.borrow();
         let cost = |order: &Vec<usize>| {
-            let mut set = order.clone();
-            set.sort_unstable();
-            if known.contains_key(&set) { order.len() } else { 30 * order.len().pow(3) }
+            if known.contains_key(&sorted(order)) { order.len() } else { 30 * order.len().pow(3) }
         };
         jobs.iter().map(cost).sum()
     }
@@ -71,14 +68,11 @@ impl Problem<'_, '_, '_> {
     /// What the rings of each job carry while all run, ring by ring; `None` where a rate is not known.
     pub(super) fn ring_paces(&self, jobs: &[Vec<usize>]) -> Option<Vec<Vec<f64>>> {
         let of_jobs = jobs.iter().map(|gpus| self.sets(gpus)).collect::<Option<Vec<_>>>()?;
-        let busy = if self.busy.len() > 1 { self.sets(&self.busy)? } else { self.alone_sets() };
+        let alone = || self.background.iter().map(|pair| vec![*pair]).collect();
+        let busy = if self.busy.len() > 1 { self.sets(&self.busy)? } else { alone() };
         let all: Vec<Vec<Pair>> = of_jobs.iter().flatten().chain(&busy).cloned().collect();
         let mut paces = together(self.flows, &all)?.into_iter();
         Some(of_jobs.iter().map(|sets| paces.by_ref().take(sets.len()).collect()).collect())
-    }
-
-    fn alone_sets(&self) -> Vec<Vec<Pair>> {
-        self.background.iter().map(|pair| vec![*pair]).collect()
     }
 
     /// The transfers of each job's rings.
@@ -88,12 +82,9 @@ impl Problem<'_, '_, '_> {
 
     /// The same placement with each job in the order of its first ring.
     pub(super) fn in_order_of_rings(&self, found: Found) -> Found {
-        let order = |gpus: Vec<usize>| match self.rings.of(&gpus).and_then(|rings| rings.rings.first().cloned()) {
-            Some((order, _)) => order,
-            None => gpus,
-        };
+        let first = |gpus: &Vec<usize>| Some(self.rings.of(gpus)?.rings.first()?.0.clone());
         let proven = found.jobs.iter().all(|gpus| self.rings.of(gpus).is_none_or(|rings| rings.exact));
-        let jobs: Jobs = found.jobs.into_iter().map(order).collect();
+        let jobs = found.jobs.iter().map(|gpus| first(gpus).unwrap_or_else(|| gpus.clone())).collect();
         Found { jobs, exact: found.exact && proven, ..found }
     }
 }

@@ -49,19 +49,9 @@ pub(super) struct Score {
 
 impl Score {
     fn beats(&self, other: &Score) -> bool {
-        let order = |a: f64, b: f64| {
-            if a > b * (1.0 + ROUNDING) {
-                Some(true)
-            } else if a < b * (1.0 - ROUNDING) {
-                Some(false)
-            } else {
-                None
-            }
-        };
-        order(self.pace, other.pace)
-            .or_else(|| order(self.nics, other.nics))
-            .or_else(|| order(self.alone, other.alone))
-            .unwrap_or(false)
+        let figures = [(self.pace, other.pace), (self.nics, other.nics), (self.alone, other.alone)];
+        let differ = |(a, b): &&(f64, f64)| *a > b * (1.0 + ROUNDING) || *a < b * (1.0 - ROUNDING);
+        figures.iter().find(differ).is_some_and(|(a, b)| a > b)
     }
 }
 
@@ -75,6 +65,23 @@ pub(super) struct Found {
     pub score: Score,
     /// Whether no placement has a faster slowest transfer.
     pub exact: bool,
+}
+
+impl Found {
+    /// Takes other jobs if they are better.
+    fn improve(&mut self, problem: &Problem, jobs: Jobs) {
+        let score = problem.score(&jobs);
+        if score.beats(&self.score) {
+            (self.jobs, self.score) = (jobs, score);
+        }
+    }
+}
+
+/// GPUs in the machine's order.
+pub(super) fn sorted(gpus: &[usize]) -> Vec<usize> {
+    let mut sorted = gpus.to_vec();
+    sorted.sort_unstable();
+    sorted
 }
 
 /// What is to be placed, on what.
@@ -201,11 +208,7 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
         let jobs = self.by_number();
         let mut found = Found { score: self.score(&jobs), jobs, exact: true };
         for kind in self.free.iter().filter(|g| self.kinds[**g] == **g) {
-            let jobs = self.greedy(*kind);
-            let score = self.score(&jobs);
-            if score.beats(&found.score) {
-                (found.jobs, found.score) = (jobs, score);
-            }
+            found.improve(self, self.greedy(*kind));
         }
         for (ties, budget) in [false, true].into_iter().zip(BUDGETS) {
             let mut search = Search { problem: self, load: Load::new(self.flows), best: found, ties, left: budget };
@@ -385,10 +388,7 @@ impl Search<'_, '_, '_, '_> {
     fn look(&mut self, jobs: &Jobs) {
         let transfers = self.load.set().len() + self.problem.cost(jobs) + self.problem.background.len();
         self.left.solved = self.left.solved.saturating_sub(transfers.max(1));
-        let score = self.problem.score(jobs);
-        if score.beats(&self.best.score) {
-            (self.best.jobs, self.best.score) = (jobs.clone(), score);
-        }
+        self.best.improve(self.problem, jobs.clone());
     }
 }
 

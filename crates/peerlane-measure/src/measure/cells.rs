@@ -2,7 +2,7 @@
 
 use super::sampling::{Sampled, headline};
 use super::{Failure, Sample, Verdict};
-use crate::plan::{Method, Size, Step, Work};
+use crate::plan::{Method, Step, Work};
 use crate::run::{Cell, Estimate, Flag, FlagKind};
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::stats::{Drift, Median, drift, levels, modes, outliers};
@@ -85,11 +85,8 @@ pub(super) fn cells(
 
 /// The cells of a step that has no value.
 pub fn void(index: usize, step: &Step, failure: &Failure) -> Vec<Cell> {
-    let size = match step.size {
-        Size::Exactly(size) | Size::UpTo(size) => size,
-    };
     let flag = Flag::new(failure.kind, &failure.message);
-    let cell = |&(quantity, unit): &(Quantity, Unit)| Cell::void(index, step, size, quantity, unit, flag.clone());
+    let cell = |&(quantity, unit): &_| Cell::void(index, step, step.size.most(), quantity, unit, flag.clone());
     quantities(&step.work).iter().map(cell).collect()
 }
 
@@ -128,17 +125,12 @@ fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: U
         let words: Vec<String> = all.iter().map(|x| short(*x)).collect();
         format!("{} {}", words.join(", "), unit.name())
     };
-    let mut centres = levels(groups, matters);
+    let (mut centres, mut what) = (levels(groups, matters), "it changes when memory is allocated anew:");
+    if centres.is_empty() {
+        (centres, what) = (modes(&groups.concat(), matters), "samples fall into groups around");
+    }
     if !centres.is_empty() {
-        flags.push(Flag::new(
-            FlagKind::Modes,
-            format!("it changes when memory is allocated anew: {}", values(&centres)),
-        ));
-    } else {
-        centres = modes(&groups.concat(), matters);
-        if !centres.is_empty() {
-            flags.push(Flag::new(FlagKind::Modes, format!("samples fall into groups around {}", values(&centres))));
-        }
+        flags.push(Flag::new(FlagKind::Modes, format!("{what} {}", values(&centres))));
     }
     // samples of another level are not strays, and what the interval holds it tells
     let stray = |x: &f64| centres.is_empty() && !(median.low..=median.high).contains(x);
@@ -150,20 +142,16 @@ fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: U
     }
     let strongest = |a: &Drift, b: &Drift| a.share.abs().total_cmp(&b.share.abs());
     if let Some(Drift { share, .. }) = groups.iter().filter_map(|g| drift(g, matters)).max_by(strongest) {
-        let way = if share > 0.0 { "rise" } else { "fall" };
-        flags.push(Flag::new(
-            FlagKind::Drift,
-            format!("samples {way} by {:.1} % while they are taken", share.abs() * 100.0),
-        ));
+        let (trend, percent) = (if share > 0.0 { "rise" } else { "fall" }, share.abs() * 100.0);
+        flags.push(Flag::new(FlagKind::Drift, format!("samples {trend} by {percent:.1} % while they are taken")));
     }
     let width = median.relative_width();
-    if median.n < 6 {
-        let detail = format!("{} samples give no 95 % interval, only a range", median.n);
-        flags.push(Flag::new(FlagKind::Imprecise, detail));
-    } else if width > precision {
-        let detail = format!("within {:.1} %, and {:.1} % was asked", width * 100.0, precision * 100.0);
-        flags.push(Flag::new(FlagKind::Imprecise, detail));
-    }
+    let imprecise = match median.n {
+        ..6 => Some(format!("{} samples give no 95 % interval, only a range", median.n)),
+        _ => (width > precision)
+            .then(|| format!("within {:.1} %, and {:.1} % was asked", width * 100.0, precision * 100.0)),
+    };
+    flags.extend(imprecise.map(|detail| Flag::new(FlagKind::Imprecise, detail)));
     (centres, flags)
 }
 

@@ -12,11 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::sampling::{Effort, Sampled, allocations, take};
 use super::{Executor, Failure, Verdict, cells};
-use crate::plan::{Plan, Step, Test, Work};
+use crate::plan::{Plan, Step, StepKind, Work};
 use crate::run::{Event, Flag, FlagKind, GpuState};
-use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::stats::Median;
-use peerlane_machine::transfer::Via;
 use peerlane_machine::units::Seconds;
 
 /// How many times the budget may pass before steps are left unanswered.
@@ -77,17 +75,6 @@ pub fn execute(
 /// A step with its index.
 type Item<'a> = (usize, &'a Step);
 
-/// What is alike in steps of which one control speaks for all.
-type Kind = (Test, Vec<(Engine, Operation, Via)>);
-
-fn kind(step: &Step) -> Kind {
-    let manners = match &step.work {
-        Work::Transfers(transfers) => transfers.iter().map(|t| (t.engine, t.op, t.via)).collect(),
-        _ => Vec::new(),
-    };
-    (step.test, manners)
-}
-
 /// A plan that is being answered.
 struct Running<'a> {
     plan: &'a Plan,
@@ -97,7 +84,7 @@ struct Running<'a> {
     states: Vec<GpuState>,
     looked: f64,
     /// Of kinds that had their control: what it showed, where they disturb each other.
-    kinds: HashMap<Kind, Option<String>>,
+    kinds: HashMap<StepKind, Option<String>>,
 }
 
 impl Running<'_> {
@@ -106,7 +93,7 @@ impl Running<'_> {
         match open {
             [] => Ok(()),
             [one] => self.alone(*one, time, Vec::new()),
-            [first, ..] => match self.kinds.get(&kind(first.1)).cloned() {
+            [first, ..] => match self.kinds.get(&first.1.kind()).cloned() {
                 None => self.control(open, time),
                 Some(None) => self.together(open, time),
                 Some(Some(why)) => self.one_by_one(open, time, &why),
@@ -165,10 +152,8 @@ impl Running<'_> {
             _ => None,
         };
         if able.len() < 2 {
-            return able
-                .iter()
-                .zip(&alone)
-                .try_for_each(|(item, taken)| self.alone(*item, time, corrupt(taken).into_iter().collect()));
+            let mut all = able.iter().zip(&alone);
+            return all.try_for_each(|(item, taken)| self.alone(*item, time, corrupt(taken).into_iter().collect()));
         }
         let effort = Effort::within(time, method, able.iter().map(|item| item.1));
         let taken = match self.take(&able, effort) {
@@ -183,7 +168,7 @@ impl Running<'_> {
                 format!("run at once they disturb each other: {} changed by {change:+.1} %", named(able[i].1))
             })
         });
-        self.kinds.insert(kind(able[0].1), differing.clone());
+        self.kinds.insert(able[0].1.kind(), differing.clone());
         match differing {
             None => {
                 let flags: Vec<Vec<Flag>> = (0..able.len())

@@ -189,14 +189,12 @@ impl Allocation<'_> {
                 of.extend(batch);
             }
             n = all.iter().map(Vec::len).min().unwrap_or(n);
+            let is_narrow =
+                |values: &[f64]| Median::of(values).is_some_and(|m| m.relative_width() <= self.method.precision);
             let narrow = |(step, samples): (&&Step, &Vec<Sample>)| {
-                let is_narrow =
-                    |values: &[f64]| Median::of(values).is_some_and(|m| m.relative_width() <= self.method.precision);
-                let second: Vec<f64> = match &step.work {
-                    Work::SmallCopies(_) => samples.iter().filter_map(|sample| sample.get(1).copied()).collect(),
-                    _ => Vec::new(),
-                };
-                is_narrow(&headlines(&step.work, samples)) && (second.is_empty() || is_narrow(&second))
+                let small = matches!(step.work, Work::SmallCopies(_));
+                let second = || samples.iter().filter_map(|sample| sample.get(1).copied()).collect::<Vec<f64>>();
+                is_narrow(&headlines(&step.work, samples)) && (!small || is_narrow(&second()))
             };
             let left = self.end - executor.now().seconds();
             let enough = self.steps.iter().zip(&all).all(narrow) || n >= self.most || left <= 0.0;
@@ -256,5 +254,5 @@ fn is_trending(medians: &[f64], precision: f64) -> bool {
 
 /// An executor that does not do what it promises.
 fn broken(message: String) -> Failure {
-    Failure { kind: FlagKind::Failed, message: format!("the measurement is broken: {message}"), fatal: false }
+    Failure::new(FlagKind::Failed, format!("the measurement is broken: {message}"))
 }

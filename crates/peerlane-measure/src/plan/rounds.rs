@@ -50,7 +50,8 @@ pub(super) fn pack(steps: Vec<Step>, fabric: &Fabric) -> Vec<Vec<Step>> {
             open = rounds.len();
             continue;
         };
-        if rounds.last().is_some_and(|(before, _)| before.first().is_some_and(|b| !alike(b, &step))) {
+        let other = |before: &Step| before.size != step.size || before.kind() != step.kind();
+        if rounds.last().is_some_and(|(before, _)| before.first().is_some_and(other)) {
             open = rounds.len();
         }
         match rounds[open..].iter_mut().find(|(_, taken)| taken.is_disjoint(&claims)) {
@@ -62,15 +63,6 @@ pub(super) fn pack(steps: Vec<Step>, fabric: &Fabric) -> Vec<Vec<Step>> {
         }
     }
     rounds.into_iter().map(|(round, _)| round).collect()
-}
-
-/// Whether two steps do the same in the same way, if not to the same nodes.
-fn alike(a: &Step, b: &Step) -> bool {
-    let manner = |step: &Step| match &step.work {
-        Work::Transfers(transfers) => transfers.iter().map(|t| (t.engine, t.op, t.via)).collect(),
-        _ => Vec::new(),
-    };
-    a.test == b.test && a.size == b.size && manner(a) == manner(b)
 }
 
 /// What a step uses, if it may run beside others at all: direct copies between two GPUs.

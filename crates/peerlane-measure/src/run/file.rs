@@ -163,17 +163,7 @@ fn field(text: &mut String, name: &str, value: &impl serde::Serialize) -> Result
 impl Partial {
     /// The first line of a growing run, with its end: the run without cells, and not complete.
     pub fn header_line(run: &Run) -> Result<String, RunError> {
-        let head = Run {
-            schema: run.schema.clone(),
-            peerlane: run.peerlane.clone(),
-            machine: run.machine.clone(),
-            fabric: run.fabric.clone(),
-            plan: run.plan.clone(),
-            conditions: run.conditions.clone(),
-            wall: run.wall,
-            complete: false,
-            cells: Vec::new(),
-        };
+        let head = Run { complete: false, cells: Vec::new(), ..run.clone() };
         Ok(serde_json::to_string(&head)? + "\n")
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Site<'m, 'a> {
 
 /// The machine has no such path or ability, or the model knows nothing of it.
 pub(super) fn not_applicable(message: impl Into<String>) -> Failure {
-    Failure { kind: FlagKind::NotApplicable, message: message.into(), fatal: false }
+    Failure::new(FlagKind::NotApplicable, message)
 }
 
 impl Site<'_, '_> {
@@ -112,14 +112,12 @@ impl Site<'_, '_> {
             _ => {}
         }
         if transfer.via != Via::Direct {
-            let pair = transfer.source != transfer.destination && transfer.gpus().count() == 2;
-            if !pair {
-                return Err(not_applicable(format!("{transfer}: staging is between two GPUs")));
+            let refuse = |why: &str| Err(not_applicable(format!("{transfer}: {why}")));
+            if transfer.source == transfer.destination || transfer.gpus().count() != 2 {
+                return refuse("staging is between two GPUs");
             }
             if transfer.engine == Engine::Sm {
-                return Err(not_applicable(format!(
-                    "{transfer}: without peer access, no kernel reaches the other GPU"
-                )));
+                return refuse("without peer access, no kernel reaches the other GPU");
             }
         }
         let unknown = || not_applicable(format!("{} has no way {transfer}", machine.name));
@@ -127,21 +125,14 @@ impl Site<'_, '_> {
             self.find(name)?;
         }
         let resolved = resolve(&machine.fabric, transfer).ok_or_else(unknown)?;
-        if transfer.via == Via::Direct {
-            self.direct(&resolved, transfer)?;
+        // without peer access: what the driver then makes of a copy is requested as [`Via::Driver`]
+        if let (Via::Direct, Ok(route)) = (transfer.via, self.model.route(&resolved))
+            && route.staged
+        {
+            let why = route.staged_because.map_or_else(|| "no peer access".to_owned(), |why| why.to_string());
+            return Err(not_applicable(format!("{transfer}: {why}")));
         }
         Ok(Driven { transfer: resolved, driver: self.find(transfer.driver())? })
-    }
-
-    /// Refuses a pair without peer access: what the driver then makes of a copy is asked for as [`Via::Driver`].
-    fn direct(&self, resolved: &peerlane_model::model::Transfer, transfer: &Transfer) -> Result<(), Failure> {
-        match self.model.route(resolved) {
-            Ok(route) if route.staged => {
-                let why = route.staged_because.map_or_else(|| "no peer access".to_owned(), |why| why.to_string());
-                Err(not_applicable(format!("{transfer}: {why}")))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// What a GPU takes of itself takes this many times as long.
@@ -186,7 +177,7 @@ impl Site<'_, '_> {
 
     /// A task whose samples are times; many operations fill a sample.
     fn timed(&self, size: Size, values: Vec<f64>) -> Task {
-        let (Size::Exactly(size) | Size::UpTo(size)) = size;
+        let size = size.most();
         let duration = values.iter().copied().fold(self.method.sample_time.seconds(), f64::max);
         Task { values, rates: false, size, duration }
     }
@@ -210,8 +201,7 @@ impl Site<'_, '_> {
         let (Some(rate), Some(enqueue)) = (alone.first(), enqueue) else {
             return Err(not_applicable(format!("the model does not predict how long a small copy {transfer} takes")));
         };
-        let (Size::Exactly(bytes) | Size::UpTo(bytes)) = size;
-        let time = self.copies(&driven, *rate).time(bytes);
+        let time = self.copies(&driven, *rate).time(size.most());
         Ok(self.timed(size, vec![time.seconds(), enqueue.time.seconds()]))
     }
 
@@ -234,8 +224,7 @@ impl Site<'_, '_> {
         let sends = pairs.into_iter().map(|(a, b)| self.send(a, b)).collect::<Result<Vec<Driven>, _>>()?;
         let slowest = self.rates(&sends)?.into_iter().fold(f64::INFINITY, f64::min);
         let bus = if to_all { slowest * (gpus.len() - 1) as f64 } else { slowest };
-        let (Size::Exactly(bytes) | Size::UpTo(bytes)) = size;
-        let time = COLLECTIVE + bytes.0 as f64 * operation.bus_factor(gpus.len()) / bus;
+        let time = COLLECTIVE + size.most().0 as f64 * operation.bus_factor(gpus.len()) / bus;
         Ok(self.timed(size, vec![time]))
     }
 
@@ -262,8 +251,8 @@ impl Site<'_, '_> {
             StreamKernel::Copy => 2.0,
             StreamKernel::Triad => 3.0,
         };
-        let (Size::Exactly(bytes) | Size::UpTo(bytes)) = size;
-        let duration = (arrays * bytes.0 as f64 / rate).max(self.method.sample_time.seconds());
-        Ok(Task { values: vec![rate], rates: true, size: bytes, duration })
+        let size = size.most();
+        let duration = (arrays * size.0 as f64 / rate).max(self.method.sample_time.seconds());
+        Ok(Task { values: vec![rate], rates: true, size, duration })
     }
 }

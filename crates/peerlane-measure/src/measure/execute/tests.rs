@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use self::mock::Mock;
 use super::*;
-use crate::plan::{Method, Size};
+use crate::plan::{Method, Size, Test};
 use crate::run::Cell;
 use peerlane_machine::matrix::{Quantity, Unit};
 use peerlane_machine::transfer::{Collective, Transfer};
