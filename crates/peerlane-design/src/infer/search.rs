@@ -165,13 +165,16 @@ fn suggested(fit: &Fit, trial: &Trial, expected: &[f64], data: &Data) -> Vec<Cha
         }
         for members in others.into_iter().filter(|m| *m != group.members) {
             let more = group.capacity + hypothesis.total(members.minus(group.members));
-            [group.capacity, trial.sum_of(members), more].map(|capacity| replace(&[at], members, capacity));
+            for capacity in [group.capacity, trial.sum_of(members), more] {
+                replace(&[at], members, capacity);
+            }
         }
         replace(&[at], group.members, trial.sum_of(group.members));
         for (other_at, other) in groups.iter().enumerate().skip(at + 1) {
             let members = group.members.or(other.members);
-            let capacities = [trial.sum_of(members), group.capacity, other.capacity];
-            capacities.map(|capacity| replace(&[at, other_at], members, capacity));
+            for capacity in [trial.sum_of(members), group.capacity, other.capacity] {
+                replace(&[at, other_at], members, capacity);
+            }
         }
     }
     for (at, group) in groups.iter().enumerate() {
