@@ -236,8 +236,10 @@ impl Executor for SimulatedMachine<'_> {
             self.spoilt = Some(Failure { kind, message, fatal: true });
             self.usable()?;
         }
-        while hangs {
-            std::thread::sleep(Duration::from_secs(3600));
+        if hangs {
+            loop {
+                std::thread::sleep(Duration::from_secs(3600));
+            }
         }
         let longest = self.prepared.iter().map(|p| p.task.duration).fold(0.0, f64::max);
         self.clock += longest * n as f64;

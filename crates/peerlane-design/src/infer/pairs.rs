@@ -82,6 +82,9 @@ pub(super) fn rate_groups(machine: &Machine) -> (Vec<RateGroups>, Vec<Unidentifi
     (all, open)
 }
 
+/// A row, a column, and the rate there.
+type Cell = (usize, usize, f64);
+
 /// A square matrix of GPUs in GB/s.
 struct Rates {
     names: Vec<String>,
@@ -109,7 +112,7 @@ impl Rates {
     }
 
     /// The cells with their places, in any order.
-    fn cells(&self) -> impl Iterator<Item = (usize, usize, f64)> + '_ {
+    fn cells(&self) -> impl Iterator<Item = Cell> + '_ {
         let rows = self.values.iter().enumerate();
         let cells = rows.flat_map(|(i, row)| row.iter().enumerate().map(move |(j, v)| (i, j, *v)));
         cells.filter(|(_, _, v)| *v > 0.0)
@@ -123,7 +126,7 @@ impl Rates {
             let (low, high) = extent(inside.map(|c| c.2));
             RateGroup { members: self.named(members), low, high }
         };
-        let between: Vec<(usize, usize, f64)> = self.cells().filter(|(i, j, _)| !within(*i, *j)).collect();
+        let between: Vec<Cell> = self.cells().filter(|(i, j, _)| !within(*i, *j)).collect();
         RateGroups {
             matrix: title.to_owned(),
             source: measured.origin.to_string(),
@@ -180,11 +183,11 @@ impl Rates {
     }
 
     /// Levels of cells, the one of most cells first; of the others what is odd about them.
-    fn levels(&self, mut cells: Vec<(usize, usize, f64)>) -> Vec<RateLevel> {
+    fn levels(&self, mut cells: Vec<Cell>) -> Vec<RateLevel> {
         cells.sort_by(|a, b| a.2.total_cmp(&b.2));
-        let mut levels: Vec<&[(usize, usize, f64)]> = cells.chunk_by(|a, b| b.2 <= a.2 * (1.0 + LEVEL)).collect();
+        let mut levels: Vec<&[Cell]> = cells.chunk_by(|a, b| b.2 <= a.2 * (1.0 + LEVEL)).collect();
         levels.sort_by_key(|level| std::cmp::Reverse(level.len()));
-        let level = |(at, level): (usize, &&[(usize, usize, f64)])| {
+        let level = |(at, level): (usize, &&[Cell])| {
             let (low, high) = extent(level.iter().map(|c| c.2));
             let noticed = (at > 0).then(|| self.oddity(level, &cells));
             RateLevel { low, high, pairs: level.len(), noticed }
@@ -193,9 +196,9 @@ impl Rates {
     }
 
     /// What the cells of a level have in common.
-    fn oddity(&self, level: &[(usize, usize, f64)], all: &[(usize, usize, f64)]) -> String {
-        let touches = |cell: &(usize, usize, f64), gpu: usize| cell.0 == gpu || cell.1 == gpu;
-        let is_here = |cell: &(usize, usize, f64)| level.iter().any(|l| (l.0, l.1) == (cell.0, cell.1));
+    fn oddity(&self, level: &[Cell], all: &[Cell]) -> String {
+        let touches = |cell: &Cell, gpu: usize| cell.0 == gpu || cell.1 == gpu;
+        let is_here = |cell: &Cell| level.iter().any(|l| (l.0, l.1) == (cell.0, cell.1));
         let wholly = |gpu: &usize| {
             let mut own = all.iter().filter(|c| touches(c, *gpu)).peekable();
             own.peek().is_some() && own.all(is_here)
@@ -205,15 +208,15 @@ impl Rates {
         if explained {
             return format!("just the pairs that touch {}", self.named(&gpus).join(" or "));
         }
-        let ends: [(&str, fn(&(usize, usize, f64)) -> usize); 2] = [("from", |c| c.0), ("to", |c| c.1)];
-        for (word, end) in ends {
+        let ends: [fn(&Cell) -> usize; 2] = [|c| c.0, |c| c.1];
+        for (word, end) in ["from", "to"].into_iter().zip(ends) {
             let all_at = |gpu: &usize| all.iter().filter(|c| end(c) == *gpu).count();
             let alone = |gpu: &usize| level.iter().all(|c| end(c) == *gpu) && level.len() == all_at(gpu);
             if let Some(gpu) = (0..self.names.len()).find(alone) {
                 return format!("just the pairs {word} {}", self.names[gpu]);
             }
         }
-        let pair = |c: &(usize, usize, f64)| self.named(&[c.0, c.1]).join("→");
+        let pair = |c: &Cell| self.named(&[c.0, c.1]).join("→");
         let named: Vec<String> = level.iter().take(NAMED).map(pair).collect();
         match level.len().saturating_sub(NAMED) {
             0 => named.join(", "),
