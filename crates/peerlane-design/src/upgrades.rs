@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::what_if::{Edit, WhatIfError, apply, bricks_of, bricks_used, part_of, pcie_above, switch_for};
 use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fact::P2pStatus;
-use peerlane_model::model::{Model, Route, Transfer};
+use peerlane_model::model::{HopLimit, Model, Route, Transfer};
 use peerlane_read::catalogue::common_width;
 
 /// A rise below this is none.
@@ -123,18 +123,23 @@ impl Seeking<'_, '_> {
     /// The PCIe links that are as tight as the tightest hop, and the one that binds; each once, in the path's order.
     fn tight(&self, binding: Option<LinkId>) -> Vec<(LinkId, PcieWidth, PcieWidth)> {
         let tightest = self.route.hops.iter().filter_map(|h| h.limit).map(|l| l.gb()).fold(f64::INFINITY, f64::min);
-        let fabric = self.fabric();
         let mut tight: Vec<(LinkId, PcieWidth, PcieWidth)> = Vec::new();
-        for hop in &self.route.hops {
-            let between = fabric.links_of(hop.from).iter().find(|(_, far)| *far == hop.to);
-            let Some(&(id, _)) = between else { continue };
-            let LinkKind::Pcie { running, allowed, .. } = fabric.link(id).kind else { continue };
-            let is_tight = hop.limit.is_some_and(|l| l.gb() <= tightest * WORTH) || binding == Some(id);
-            if is_tight && !tight.iter().any(|(t, ..)| *t == id) {
-                tight.push((id, running, allowed));
+        for (hop, link) in self.pcie_hops() {
+            let is_tight = hop.limit.is_some_and(|l| l.gb() <= tightest * WORTH) || binding == Some(link.0);
+            if is_tight && !tight.iter().any(|(t, ..)| *t == link.0) {
+                tight.push(link);
             }
         }
         tight
+    }
+
+    /// The hops over PCIe links, each link with its running and its allowed width.
+    fn pcie_hops(&self) -> impl Iterator<Item = (&HopLimit, (LinkId, PcieWidth, PcieWidth))> {
+        self.route.hops.iter().filter_map(|hop| {
+            let (id, _) = self.fabric().links_of(hop.from).iter().find(|(_, far)| *far == hop.to)?;
+            let LinkKind::Pcie { running, allowed, .. } = self.fabric().link(*id).kind else { return None };
+            Some((hop, (*id, running, allowed)))
+        })
     }
 
     /// More lanes, or a later generation, on all that is tight.
@@ -182,13 +187,8 @@ impl Seeking<'_, '_> {
 
     /// PCIe links of the path that have fewer lanes.
     fn narrower(&self, lanes: u8) -> Vec<LinkId> {
-        let fabric = self.fabric();
-        let links = self.route.hops.iter().filter_map(|hop| {
-            let (id, _) = fabric.links_of(hop.from).iter().find(|(_, far)| *far == hop.to)?;
-            let LinkKind::Pcie { running, .. } = &fabric.link(*id).kind else { return None };
-            running.lanes.filter(|now| *now < lanes).map(|_| *id)
-        });
-        links.collect()
+        let narrow = |(_, running, _): &(LinkId, PcieWidth, _)| running.lanes.is_some_and(|now| now < lanes);
+        self.pcie_hops().map(|(_, link)| link).filter(narrow).map(|(id, ..)| id).collect()
     }
 
     fn links_to(&self, links: &[LinkId], to: &str, words: &str) -> Candidate {

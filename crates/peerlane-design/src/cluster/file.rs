@@ -133,7 +133,7 @@ pub fn read_cluster(
     let shape = network.shape.get_ref();
     let mut cluster = if shape == "links" {
         let nics = network_nics(&machine, false).map_err(at(read.node.span()))?;
-        if count == 0 || u64::from(count) * nics.len() as u64 > MOST_PORTS {
+        if u64::from(count) * nics.len() as u64 > MOST_PORTS {
             return Err(refuse(
                 Some(read.nodes.span()),
                 format!("{count} nodes; a cluster has 1 to {MOST_PORTS} ports"),

@@ -122,9 +122,13 @@ impl Job {
         let bytes = program.bytes() as u64;
         Ok(Job::Program(workload.to_string(), program, bytes))
     }
+
+    fn workload(&self) -> Option<&Workload> {
+        if let Job::Workload(workload, _) = self { Some(workload) } else { None }
+    }
 }
 
-/// Simulates a job, and says what would help where `helps` asks for it. Gives the last size's outcome, too.
+/// Simulates a job, and where `helps` is set what would make it faster. Returns the last size's outcome, too.
 pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
     let sizes: Vec<u64> = match job {
         Job::Workload(_, sizes) => sizes.iter().map(|s| s.0).collect(),
@@ -133,12 +137,9 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     let gpus = cluster.places().len();
     let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
     let mut rerouted = false;
-    let rings = match job {
-        Job::Workload(workload, _) => workload.rings(cluster, &Router::new(cluster, Parts::embedded())),
-        Job::Program(..) => None,
-    };
-    let rings = rings.as_ref();
     let mut router = Router::new(cluster, Parts::embedded());
+    let rings = job.workload().and_then(|workload| workload.rings(cluster, &router));
+    let rings = rings.as_ref();
     for size in &sizes {
         router = Router::new(cluster, Parts::embedded());
         last = once(&mut router, cluster, job, rings, *size)?;
@@ -189,10 +190,7 @@ fn once(
 
 fn point(router: &Router, job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
     let algbw = if outcome.time > 0.0 { size as f64 / outcome.time / 1e9 } else { 0.0 };
-    let factor = match job {
-        Job::Workload(workload, _) => workload.bus_factor(gpus),
-        Job::Program(..) => None,
-    };
+    let factor = job.workload().and_then(|workload| workload.bus_factor(gpus));
     let binding = |(resource, share): &(String, f64)| {
         let component = router.component(resource).map_or_else(|| resource.clone(), |component| component.to_string());
         Binding { resource: resource.clone(), share: *share, component }

@@ -167,13 +167,8 @@ impl<'p> Changing<'p> {
     fn not_joined(&self, a: NodeId, b: NodeId) -> String {
         let fabric = self.fabric();
         let far: Vec<String> = fabric.links_of(a).iter().map(|(_, far)| self.name(*far)).collect();
-        format!(
-            "no link joins '{}' and '{}'; '{}' has links to: {}",
-            self.name(a),
-            self.name(b),
-            self.name(a),
-            far.join(", ")
-        )
+        let (a, b) = (self.name(a), self.name(b));
+        format!("no link joins '{a}' and '{b}'; '{a}' has links to: {}", far.join(", "))
     }
 
     /// What a link between the two becomes. `None` where the link that is there is of another kind, or a new one lacks
@@ -264,10 +259,8 @@ impl<'p> Changing<'p> {
 
     /// Adds a node of a part; it has no link yet.
     fn add_node(&mut self, edit: &Edit, name: &str) -> Result<String, WhatIfError> {
-        let missing =
-            || edit.refused(format!("no node '{name}' here; the nodes are: {}", grammar::nodes(self.fabric())));
         if edit.to == "none" || name.contains(['.', '-', '=', ' ']) {
-            return Err(missing());
+            return Err(grammar::missing(edit, name, self.fabric()));
         }
         let Some(part) = self.parts.get(&edit.to) else {
             return Err(edit.refused(format!(
@@ -297,8 +290,7 @@ impl<'p> Changing<'p> {
             Some((below, width)) => (below, Some(width.trim())),
             None => (edit.to.as_str(), None),
         };
-        let missing =
-            || edit.refused(format!("no node '{below}' here; the nodes are: {}", grammar::nodes(self.fabric())));
+        let missing = || grammar::missing(edit, below, self.fabric());
         let parent = self.fabric().find(below).ok_or_else(missing)?;
         let parent = self.port(edit, parent)?;
         if !matches!(self.fabric().node(parent).kind, NodeKind::RootComplex | NodeKind::Switch) {
@@ -319,21 +311,14 @@ impl<'p> Changing<'p> {
         }
         let old = pcie_above(fabric, moved);
         let was = old.map(|l| fabric.link(l).clone());
-        let stated = match width {
-            Some(text) => {
-                let text = text.strip_prefix("pcie").map_or(text, str::trim);
-                Some(text.parse::<PcieWidth>().map_err(|e| edit.refused(e.to_string()))?)
-            }
-            None => None,
-        };
-        let before = was.as_ref().map_or(PcieWidth::default(), |l| match &l.kind {
-            LinkKind::Pcie { running, .. } => *running,
+        let parsed = width.map(|text| text.strip_prefix("pcie").map_or(text, str::trim).parse::<PcieWidth>());
+        let stated = parsed.transpose().map_err(|e| edit.refused(e.to_string()))?.unwrap_or_default();
+        let before = match was.as_ref().map(|link| &link.kind) {
+            Some(LinkKind::Pcie { running, .. }) => *running,
             _ => PcieWidth::default(),
-        });
-        let to = LinkTo::Pcie(PcieWidth {
-            generation: stated.and_then(|w| w.generation).or(before.generation),
-            lanes: stated.and_then(|w| w.lanes).or(before.lanes),
-        });
+        };
+        let (generation, lanes) = (stated.generation.or(before.generation), stated.lanes.or(before.lanes));
+        let to = LinkTo::Pcie(PcieWidth { generation, lanes });
         let Some(kind) = self.kind(edit, &to, parent, moved, None)? else { return Err(missing()) };
         let mut link = Link::new(parent, moved, kind);
         link.note = Some(NOTE.to_owned());

@@ -46,6 +46,11 @@ pub(super) fn nodes(fabric: &Fabric) -> String {
     ranges(&names)
 }
 
+/// Why an edit that names what is not there is refused.
+pub(super) fn missing(edit: &Edit, name: &str, fabric: &Fabric) -> WhatIfError {
+    edit.refused(format!("no node '{name}' here; the nodes are: {}", nodes(fabric)))
+}
+
 /// Looks up the left side of an edit. A name that nothing has is a new node only where nothing else is said of it.
 pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, WhatIfError> {
     let text = edit.what.as_str();
@@ -55,19 +60,17 @@ pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, What
     if text == "p2p" {
         return Ok(What::Peers);
     }
-    let missing = |name: &str| edit.refused(format!("no node '{name}' here; the nodes are: {}", nodes(fabric)));
+    let missing = |name: &str| missing(edit, name, fabric);
     if let Some((name, property)) = text.rsplit_once('.') {
-        let pair = || pair(name, fabric);
+        let node = || fabric.find(name).ok_or_else(|| missing(name));
         match property {
-            "link" => return fabric.find(name).map(What::LinkOf).ok_or_else(|| missing(name)),
-            "part" => return fabric.find(name).map(What::PartOf).ok_or_else(|| missing(name)),
-            "at" => return fabric.find(name).map(What::PlaceOf).ok_or_else(|| missing(name)),
+            "link" => return node().map(What::LinkOf),
+            "part" => return node().map(What::PartOf),
+            "at" => return node().map(What::PlaceOf),
             "p2p" => {
-                let found = pair().map_err(|name| missing(&name))?;
-                return match found {
-                    Some((a, b)) => Ok(What::PeersBetween(a, b)),
-                    None => Err(edit.refused("p2p is of all GPUs (p2p=on) or of two (GPU0-GPU1.p2p=on)")),
-                };
+                let usage = || edit.refused("p2p is of all GPUs (p2p=on) or of two (GPU0-GPU1.p2p=on)");
+                let (a, b) = pair(name, fabric).map_err(|name| missing(&name))?.ok_or_else(usage)?;
+                return Ok(What::PeersBetween(a, b));
             }
             _ => {}
         }
@@ -101,8 +104,7 @@ fn pair(text: &str, fabric: &Fabric) -> Result<Option<(NodeId, NodeId)>, String>
 /// Reads the right side of an edit of a link.
 pub(super) fn link_to(edit: &Edit) -> Result<LinkTo, WhatIfError> {
     let usage = || {
-        let examples: Vec<&str> = FAMILIES.iter().map(|family| family.example).collect();
-        let examples = examples.join(", ");
+        let examples = FAMILIES.iter().map(|family| family.example).collect::<Vec<_>>().join(", ");
         edit.refused(format!("'{}' is no link; write pcie 3.0 x16, {examples}, smp PART or none", edit.to))
     };
     let (kind, rest) = edit.to.split_once(char::is_whitespace).unwrap_or((&edit.to, ""));

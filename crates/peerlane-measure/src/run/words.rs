@@ -1,5 +1,7 @@
 //! What was done, in few words: `GPU0→GPU1`, `host↔GPU0–GPU3`.
 
+use std::collections::HashSet;
+
 use crate::plan::{StreamKernel, Work};
 use peerlane_machine::names::{is_host, list, natural};
 use peerlane_machine::transfer::Transfer;
@@ -28,37 +30,28 @@ fn arrow(a: &str, b: &str) -> String {
 }
 
 fn transfers_between(transfers: &[Transfer]) -> String {
-    let back: std::collections::HashSet<(&str, &str)> =
-        transfers.iter().map(|t| (t.destination.as_str(), t.source.as_str())).collect();
-    let pair =
-        |t: &Transfer| (t.source.as_str(), t.destination.as_str()) == (t.destination.as_str(), t.source.as_str());
-    let mutual =
-        transfers.len() > 1 && transfers.iter().all(|t| !pair(t) && back.contains(&(&t.source, &t.destination)));
-    let mut ways: Vec<(&str, &str)> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
-    for t in transfers {
-        let way = (t.source.as_str(), t.destination.as_str());
-        // of two opposite ones the first is shown
-        if !(mutual && seen.contains(&(way.1, way.0))) && seen.insert(way) {
-            ways.push(way);
-        }
-    }
+    let mut pairs: Vec<(&str, &str)> = transfers.iter().map(|t| (t.source.as_str(), t.destination.as_str())).collect();
+    let given: HashSet<(&str, &str)> = pairs.iter().copied().collect();
+    let mutual = pairs.len() > 1 && pairs.iter().all(|(a, b)| a != b && given.contains(&(*b, *a)));
+    // of two opposite ones the first is shown
+    let mut shown = HashSet::new();
+    pairs.retain(|(a, b)| !(mutual && shown.contains(&(*b, *a))) && shown.insert((*a, *b)));
     // what comes from the host and what goes to it are two things
-    let (down, rest): (Vec<_>, Vec<_>) = ways.iter().copied().partition(|(a, _)| is_host(a));
+    let (down, rest): (Vec<_>, Vec<_>) = pairs.iter().copied().partition(|(a, _)| is_host(a));
     if !down.is_empty() && rest.iter().any(|(_, b)| is_host(b)) {
         return format!("{}; {}", between(down, "→"), between(rest, "→"));
     }
-    between(ways, if mutual { "↔" } else { "→" })
+    between(pairs, if mutual { "↔" } else { "→" })
 }
 
-/// Ways, in the order of their sources.
-fn between(mut ways: Vec<(&str, &str)>, arrow: &str) -> String {
-    ways.sort_by(|a, b| natural(a.0).cmp(&natural(b.0)).then(natural(a.1).cmp(&natural(b.1))));
+/// Pairs, in the order of their sources.
+fn between(mut pairs: Vec<(&str, &str)>, arrow: &str) -> String {
+    pairs.sort_by_key(|(a, b)| (natural(a), natural(b)));
     let once = |names: Vec<&str>| {
         let first = names.first().copied().unwrap_or_default();
         if names.iter().all(|name| *name == first) { first.to_owned() } else { list(&names) }
     };
-    let (from, to): (Vec<&str>, Vec<&str>) = ways.iter().copied().unzip();
+    let (from, to): (Vec<&str>, Vec<&str>) = pairs.into_iter().unzip();
     format!("{}{arrow}{}", once(from), once(to))
 }
 
