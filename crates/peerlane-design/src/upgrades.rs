@@ -310,7 +310,7 @@ impl Seeking<'_, '_> {
             has.checked_sub(bricks_used(fabric, id)).filter(|n| *n > 0)
         };
         let gpus = [source, destination].iter().all(|id| fabric.node(*id).kind == NodeKind::Gpu);
-        // beside an NVSwitch there is no way from GPU to GPU
+        // next to an NVSwitch there is no direct link from GPU to GPU
         let hub = fabric.links_of(source).iter().any(|(_, far)| fabric.node(*far).kind == NodeKind::NvSwitch);
         let spare = spare(source)?.min(spare(destination)?);
         let now =

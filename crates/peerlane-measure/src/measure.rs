@@ -1,7 +1,7 @@
 //! How numbers are obtained from whatever can make transfers: warm up until nothing changes, sample until the
-//! interval is narrow enough, verify, and say what is odd.
+//! interval is narrow enough, verify, and flag anomalies.
 //!
-//! The method knows no GPU. A live machine and a virtual one are [`Executor`]s, so that all of this is tested
+//! The method knows no GPU. A live machine and a simulated one are [`Executor`]s, so that all of this is tested
 //! without one. `docs/measurement.md` gives the reasons.
 
 mod cells;
@@ -16,7 +16,7 @@ use crate::run::{FlagKind, GpuState};
 use peerlane_machine::matrix::Quantity;
 use peerlane_machine::units::{Bytes, Seconds};
 
-/// One sample of one step: what [`crate::plan::Work`] says, in bytes a second or seconds.
+/// One sample of one step: what [`crate::plan::Work`] states, in bytes a second or seconds.
 pub type Sample = Vec<f64>;
 
 /// Whether what arrived is what was sent.
@@ -52,7 +52,7 @@ impl Failure {
 /// Something that makes transfers.
 ///
 /// Steps are prepared, run as often as wanted, verified and released. Several steps are prepared together only where
-/// their plan says that they may run at once.
+/// their plan lets them run at once.
 pub trait Executor {
     /// Allocates memory and whatever else the steps need; `allocation` counts up where memory is to be allocated anew,
     /// and differing ones must not share it. Gives the size of a message of each step.

@@ -1,6 +1,6 @@
 //! What to measure: steps, each one thing that a machine is asked, and how well.
 //!
-//! A plan names nodes and knows no machine: a live one, a virtual one and a recorded run answer the same plan.
+//! A plan names nodes and knows no machine: a live one, a simulated one and a recorded run answer the same plan.
 //! [`Plan::of`] makes the usual ones from a machine.
 
 mod rounds;
@@ -68,7 +68,7 @@ pub enum Test {
 }
 
 impl Test {
-    /// All of them, in the order in which a plan asks for them.
+    /// All of them, in the order in which a plan measures them.
     ///
     /// What needs peer access off comes first, since it cannot be taken back from memory that others use.
     pub const ALL: [Test; 20] = [
@@ -127,7 +127,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// What host memory is asked to do, as STREAM names it; bytes are counted as STREAM counts them.
+/// The kernel that runs over host memory, as STREAM names it; bytes are counted as STREAM counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StreamKernel {
@@ -215,10 +215,10 @@ impl Size {
     }
 }
 
-/// One thing that a machine is asked.
+/// One thing to measure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Why it is asked.
+    /// The family that it belongs to.
     pub test: Test,
     /// What is done.
     pub work: Work,
@@ -243,7 +243,7 @@ pub(crate) type StepKind = (Test, Vec<(Engine, Operation, Via)>);
 /// How well to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Method {
-    /// Asked relative width of the median's 95 % interval, from the median to the farther end.
+    /// Requested relative width of the median's 95 % interval, from the median to the farther end.
     pub precision: f64,
     /// Wall time for all steps, initialisation apart; what is left is divided among the steps that are left.
     pub budget: Seconds,
@@ -273,12 +273,12 @@ impl Default for Method {
     }
 }
 
-/// A family that was asked for and has no step.
+/// A family that was requested and has no step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Skipped {
     /// Which.
     pub test: Test,
-    /// Why not, in words that follow the family's name: `it takes two GPUs, and there is one`.
+    /// Why not, in words that follow the family's name: `it needs two GPUs, and there is one`.
     pub why: String,
 }
 
@@ -292,7 +292,7 @@ pub struct Plan {
     pub method: Method,
     /// The steps, in order, those that may run at once together.
     pub rounds: Vec<Vec<Step>>,
-    /// The families that were asked for and do not apply here.
+    /// The families that were requested and do not apply here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
 }

@@ -1,4 +1,4 @@
-//! What a machine answered: the record of a run, which every later step reads and a user keeps.
+//! What a machine measured: the record of a run, which every later step reads and a user keeps.
 //!
 //! `docs/run-files.md` describes the file. A run holds its machine, the plan, the conditions and a list of
 //! [`Cell`]s, so that it can be judged and measured on elsewhere.
@@ -43,11 +43,11 @@ pub enum FlagKind {
     Drift,
     /// Samples fall into groups.
     Modes,
-    /// The interval is still wider than asked.
+    /// The interval is still wider than requested.
     Imprecise,
     /// The GPU held its clocks down, or they changed.
     Clocks,
-    /// It was measured beside other work of the plan, after a control had shown no difference.
+    /// It was measured together with other steps of the plan, after a control had shown no difference.
     Beside,
     /// Steps that were to run at once disturb each other, so that this one ran alone.
     Alone,
@@ -123,7 +123,7 @@ pub struct Cell {
     pub quantity: Quantity,
     /// Unit of the value, its interval, `each` and `samples`.
     pub unit: Unit,
-    /// The value, of several transfers their sum; absent where a flag says why.
+    /// The value, of several transfers their sum; absent where a flag states why.
     #[serde(default, skip_serializing_if = "Option::is_none", flatten)]
     pub estimate: Option<Estimate>,
     /// Samples behind the value.
@@ -225,7 +225,7 @@ pub enum Event {
 /// What else could matter for the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
-    /// When the run began, in seconds since 1970 (UTC); 0 where there is no clock, as on a virtual machine.
+    /// When the run began, in seconds since 1970 (UTC); 0 where there is no clock, as on a simulated machine.
     pub began: u64,
     /// Host name.
     pub host: Option<String>,
@@ -233,7 +233,7 @@ pub struct Conditions {
     pub kernel: Option<String>,
     /// GPU driver.
     pub driver: Option<String>,
-    /// Version of CUDA that the driver speaks.
+    /// Version of CUDA that the driver supports.
     pub cuda: Option<String>,
     /// NCCL's version, where it was used.
     pub nccl: Option<String>,
@@ -248,7 +248,7 @@ pub struct Conditions {
     /// GPUs after the last.
     #[serde(default)]
     pub after: Vec<GpuState>,
-    /// What was absent or odd, in sentences.
+    /// What was missing or unusual, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -258,12 +258,12 @@ pub struct Conditions {
 pub struct Subject {
     /// Its name.
     pub name: String,
-    /// The TARGET as given: `live`, or a virtual machine's.
+    /// The TARGET as given: `live`, or the name of a simulated machine.
     pub target: String,
-    /// A virtual machine's system file.
+    /// A simulated machine's system file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// What a live machine said of itself: the texts that `assemble` rebuilds it from.
+    /// What a live machine reported: the texts that `assemble` rebuilds it from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<SourceText>,
 }
@@ -291,7 +291,7 @@ pub struct Run {
     #[schemars(with = "MachineDescription")]
     #[serde(default)]
     pub fabric: serde_json::Value,
-    /// What was asked.
+    /// What was requested.
     pub plan: Plan,
     /// Under which conditions.
     pub conditions: Conditions,

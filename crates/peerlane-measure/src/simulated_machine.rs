@@ -1,5 +1,5 @@
-//! A machine that exists only as a model: it answers what a live one would be asked, with noise and planted faults,
-//! so that everything which asks can be tested, and tried, without a GPU.
+//! A machine that exists only as a model: it answers the plans of a live one, with noise and planted faults,
+//! so that everything which measures can be tested, and tried, without a GPU.
 //!
 //! The truth that it answers by is [`Model`] on the machine's design with its faults: rates, times by size, latencies. It
 //! gives no published figure back, even of a machine that carries some, and what the model does not know it refuses as
@@ -33,19 +33,19 @@ use peerlane_read::catalogue::Parts;
 use work::{Site, Task};
 
 /// How many times a sample's deviation transfers that contend for a memory deviate by where theirs lies: differences of
-/// up to 10 % between allocations were seen on four H200. Always towards less: some placements are worse than what
+/// up to 10 % between allocations were measured on four H200. Always towards less: some placements are worse than what
 /// the model knows, none is better.
 const ALLOCATION_NOISE: f64 = 5.0;
 
-/// A virtual machine.
+/// A simulated machine.
 pub struct SimulatedMachine<'a> {
     /// The design with its faults.
     truth: Machine,
     parts: &'a Parts,
     settings: Planted,
-    /// What it does beside what the model says.
+    /// How it differs from the model.
     effects: Option<Effects>,
-    /// Whether a hung pair is told instead of waited for.
+    /// Whether a hung pair is reported instead of waited for.
     impatient: bool,
     /// Seconds.
     clock: f64,
@@ -93,7 +93,7 @@ impl<'a> SimulatedMachine<'a> {
         SimulatedMachine { effects: Some(effects), ..self }
     }
 
-    /// The same machine, which says that a hung pair hangs where others never answer: for callers that cannot leave it
+    /// The same machine, which reports a hung pair where others never answer: for callers that cannot leave it
     /// behind.
     pub fn impatient(self) -> Self {
         SimulatedMachine { impatient: true, ..self }
@@ -256,8 +256,8 @@ impl Executor for SimulatedMachine<'_> {
         self.prepared.clear();
     }
 
-    /// Names, and what holds the clocks of a throttled GPU down. A virtual machine has no temperature, and makes none
-    /// up.
+    /// Names, and what holds the clocks of a throttled GPU down. A simulated machine has no
+    /// temperature.
     fn states(&mut self) -> Vec<GpuState> {
         let fabric = &self.truth.fabric;
         let throttled =

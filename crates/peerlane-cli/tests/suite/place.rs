@@ -52,7 +52,7 @@ fn refusals_say_what_to_do() {
     for (args, expected) in [
         (
             &["place", "exxact-traditional", "--gpus", "9"][..],
-            "9 GPUs are asked for, and 4 of exxact-traditional are free",
+            "9 GPUs are requested, but 4 of exxact-traditional are free",
         ),
         (&["place", "exxact-traditional", "--jobs", "four"], "COUNTxGPUS"),
         (&["place", "exxact-traditional", "--workload", "rings"], "all-to-all"),

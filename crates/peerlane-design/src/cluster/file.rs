@@ -106,7 +106,7 @@ pub fn read_cluster(
     let at = |span: Range<usize>| move |e: ClusterError| refuse(Some(span.clone()), e.to_string());
     let node = read.node.get_ref();
     let machine = system(node).ok_or_else(|| {
-        refuse(Some(read.node.span()), format!("no system '{node}' in the catalogue, nor a file beside this one"))
+        refuse(Some(read.node.span()), format!("no system '{node}' in the catalogue, nor a file next to this one"))
     })?;
     let number = |value: &Option<Spanned<f64>>, positive: bool| match value {
         Some(v) if !v.get_ref().is_finite() || *v.get_ref() < 0.0 || (positive && *v.get_ref() == 0.0) => {

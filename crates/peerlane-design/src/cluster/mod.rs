@@ -1,6 +1,6 @@
 //! Clusters: many nodes of one kind, and the network between them.
 //!
-//! A node is a [`Machine`] like any other; its NICs sit in its fabric, so that the way from a GPU to its NIC counts.
+//! A node is a [`Machine`] like any other; its NICs sit in its fabric, so that the path from a GPU to its NIC counts.
 //! The network is implicit ([`network`]). [`Router`] turns a transfer between any two GPUs into what it uses of both.
 //! Names are `node3/GPU0`. A single machine is a cluster of one node, whose names are its own.
 
@@ -22,10 +22,10 @@ pub use network::{Network, Wanted};
 pub use router::{ClusterRoute, Place, Router, Via};
 pub use summary::ClusterSummary;
 
-/// Why a cluster cannot be.
+/// Why there is no such cluster.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ClusterError {
-    /// The file says something that cannot be.
+    /// The file is invalid.
     #[error("cluster {file}: {message}")]
     File {
         /// Which file.
@@ -37,7 +37,7 @@ pub enum ClusterError {
     #[error("network: {0}")]
     Network(String),
     /// The nodes have no NIC that could be at a network.
-    #[error("{0} has no NIC that moves data by itself, which a network needs; add one to its system file")]
+    #[error("{0} has no NIC that can do RDMA, which a network needs; add one to its system file")]
     NoNic(String),
     /// Nothing joins the two.
     #[error("nothing joins {0} and {1}")]
@@ -45,7 +45,7 @@ pub enum ClusterError {
     /// A name that nothing has.
     #[error("'{0}' is no GPU of {1}")]
     Unknown(String, String),
-    /// The model has no rate for a way.
+    /// The model has no rate for a path.
     #[error("{0}")]
     Model(String),
     /// A resource that carries nothing.
@@ -53,7 +53,7 @@ pub enum ClusterError {
     Capacity(String, Rate),
 }
 
-/// Where times come from that do not depend on bytes. Copies by engines within a node have those of the model
+/// Times that do not depend on bytes. Copies by engines within a node have those of the model
 /// ([`Startup`](peerlane_machine::copy_time::Startup)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latencies {
@@ -105,7 +105,7 @@ pub struct Cluster {
     pub latencies: Latencies,
     /// What is assumed, in sentences.
     pub assumptions: Vec<String>,
-    /// What else the source says.
+    /// Further notes of the source.
     pub notes: Vec<String>,
 }
 

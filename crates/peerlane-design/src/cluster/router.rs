@@ -23,7 +23,7 @@ pub struct Place {
     pub device: NodeId,
 }
 
-/// Which of the ways between two places a transfer takes.
+/// Which path between two places a transfer takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Via {
     /// The model's: directly where both ends can.
@@ -40,7 +40,7 @@ pub enum Via {
 pub struct ClusterRoute {
     /// What it asks of the router's resources, in bytes.
     pub demand: Demand,
-    /// Its rate by itself, in bytes a second.
+    /// Its rate alone, in bytes a second.
     pub lone: f64,
     /// What is behind its own cap, where it has one.
     pub cap_why: Option<String>,
@@ -52,7 +52,7 @@ pub struct ClusterRoute {
     copy: Option<Startup>,
 }
 
-/// A way within a node.
+/// A path within a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Leg {
     /// What it asks of the resources of the node's model, in bytes.
@@ -62,11 +62,11 @@ pub(crate) struct Leg {
     fabric: bool,
     /// What a copy by engines takes besides the moving of its bytes.
     startup: Option<Startup>,
-    /// What the NIC does, where it is the way to or from one.
+    /// What the NIC does, where it is the path to or from one.
     end: Option<Box<NicPath>>,
 }
 
-/// How a transfer goes, by reference: a leg within a node, or one at each end of a way through the network.
+/// How a transfer goes, by reference: a leg within a node, or one at each end of a path through the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RouteRef {
     /// `(node, leg)`.
@@ -81,7 +81,7 @@ pub(crate) struct RouteRef {
     pub copy: Option<Startup>,
 }
 
-/// Resources get their number when a way first uses them, so that a large cluster has only those in use.
+/// Resources get their number when a path first uses them, so that a large cluster has only those in use.
 pub struct Router<'a> {
     cluster: &'a Cluster,
     model: Model<'a>,
@@ -98,7 +98,7 @@ pub struct Router<'a> {
     /// By GPU: the index of its NIC in `cards`.
     nics: HashMap<NodeId, u32>,
     channels: Vec<u64>,
-    /// Whether anything goes round a failed link.
+    /// Whether anything avoids a failed link.
     rerouted: bool,
     /// Components that carry another multiple of what they do.
     scales: Vec<(Component, f64)>,
@@ -161,7 +161,7 @@ impl<'a> Router<'a> {
         Component::Named(alike(&self.on_node(key, &name)))
     }
 
-    /// Whether anything that was asked for goes round a failed link.
+    /// Whether anything that was routed avoids a failed link.
     pub fn rerouted(&self) -> bool {
         self.rerouted
     }
@@ -218,7 +218,7 @@ impl<'a> Router<'a> {
         self.way_by(from, to, engine, Via::Direct)
     }
 
-    /// The same by one of several ways.
+    /// The same over one of several paths.
     pub fn way_by(&mut self, from: Place, to: Place, engine: Engine, via: Via) -> Result<ClusterRoute, ClusterError> {
         let mut channels = std::mem::take(&mut self.channels);
         channels.clear();
@@ -313,7 +313,7 @@ impl<'a> Router<'a> {
         }
         let refuse = |why: &str| ClusterError::Model(why.to_owned());
         let [Some(out), Some(back)] = legs.map(|leg| self.legs[leg as usize].end.clone()) else {
-            return Err(refuse("a message takes a NIC at both ends"));
+            return Err(refuse("a message needs a NIC at both ends"));
         };
         let message = Message::new(*out, rdma::Network::NEXT, *back).map_err(|e| refuse(&e.to_string()))?;
         self.messages.push(message);
@@ -322,9 +322,9 @@ impl<'a> Router<'a> {
         Ok(number)
     }
 
-    /// Seconds before a way's bytes move at the rate that they have then.
+    /// Seconds before a route's bytes move at the rate that they have then.
     ///
-    /// Of a message by stages, such that by itself, at its lone rate, it takes [`Message::time`]: engines that have
+    /// Of a message by stages, such that alone, at its lone rate, it takes [`Message::time`]: engines that have
     /// fetched the first bytes by the time that the stages end, or that fill a buffer first, shorten or lengthen it.
     pub fn start_of(&self, way: &ClusterRoute, bytes: f64) -> f64 {
         self.start((way.latency, way.message, way.copy), bytes, way.lone)
@@ -374,7 +374,7 @@ impl<'a> Router<'a> {
         self.cluster.network.as_ref().map_or(0, |n| n.kind(channel))
     }
 
-    /// The one place that asks the model how data moves within a node.
+    /// The one place that queries the model for how data moves within a node.
     fn leg(&mut self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<u32, ClusterError> {
         if let Some(number) = self.leg_numbers.get(&(from, to, engine, via)) {
             return Ok(*number);

@@ -26,7 +26,7 @@ pub struct ClusterSummary {
     pub link_rate: f64,
     /// What is assumed, in sentences.
     pub assumptions: Vec<String>,
-    /// What else the source says.
+    /// Further notes of the source.
     pub notes: Vec<String>,
 }
 

@@ -1,6 +1,6 @@
 //! The worst even split of a machine's GPUs, and what crosses it.
 //!
-//! Defined in `docs/compare.md`. GPUs that can change places without any rate changing are counted and not told apart, so
+//! Defined in `docs/compare.md`. GPUs that can change places without any rate changing are counted and not distinguished, so
 //! that twenty GPUs below four switches have a few hundred splits and not 92,378.
 
 use schemars::JsonSchema;

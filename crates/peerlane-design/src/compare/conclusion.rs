@@ -38,7 +38,7 @@ impl Value {
     }
 
     /// `12.99 GB/s predicted, 12.85 published`.
-    fn said(&self, unit: &str) -> String {
+    fn in_words(&self, unit: &str) -> String {
         let predicted = self.predicted.map(|v| format!("{} {unit} predicted", number(v)));
         let measured = self.measured.as_ref().map(|s| {
             let value = span(s.low, s.high);
@@ -100,11 +100,11 @@ const MEASURES: [Measure; 7] = [
     },
 ];
 
-/// The sentences: what each figure says, who is ahead, whom peer access reaches, and what unused lanes are worth.
+/// The sentences: each figure, which design is ahead, which pairs have peer access, and what unused lanes are worth.
 pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     let mut ahead: Vec<(&str, Vec<&str>)> = designs.iter().map(|d| (d.name.as_str(), Vec::new())).collect();
-    let mut told = 0;
+    let mut compared = 0;
     let mut alike = Vec::new();
     for measure in &MEASURES {
         let values: Vec<(&Design, Value)> = designs.iter().filter_map(|d| Some((d, (measure.of)(d)?))).collect();
@@ -122,7 +122,7 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
             alike.push(format!("{} ({} {})", measure.name, span(worst.2, best.2), measure.unit));
             continue;
         }
-        told += 1;
+        compared += 1;
         for (design, _, value) in &known {
             let near = if measure.less { value / best.2 } else { best.2 / value };
             if near < ALIKE
@@ -133,31 +133,31 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
         }
         let ratio = number(ratio);
         let factor = if measure.less { format!("{ratio} times as long") } else { format!("a factor of {ratio} less") };
-        said.push(format!(
+        sentences.push(format!(
             "{}: {} has {} ({}); {} has {} ({}), {factor}.",
             capital(measure.name),
             best.0.name,
-            best.1.said(measure.unit),
+            best.1.in_words(measure.unit),
             best.1.detail,
             worst.0.name,
-            worst.1.said(measure.unit),
+            worst.1.in_words(measure.unit),
             worst.1.detail,
         ));
     }
     if !alike.is_empty() {
-        said.push(format!("Alike within 5 %: {}.", alike.join(", ")));
+        sentences.push(format!("Alike within 5 %: {}.", alike.join(", ")));
     }
-    said.splice(0..0, verdict(&ahead, told));
-    said.extend(reach(designs));
-    said.extend(designs.iter().filter_map(full_width));
-    said
+    sentences.splice(0..0, verdict(&ahead, compared));
+    sentences.extend(reach(designs));
+    sentences.extend(designs.iter().filter_map(full_width));
+    sentences
 }
 
-/// Who is ahead, and where it is not.
+/// Which design is ahead, and in which figures.
 fn verdict(ahead: &[(&str, Vec<&str>)], ranked: usize) -> Option<String> {
     let most = ahead.iter().map(|(_, wins)| wins.len()).max().filter(|_| ranked > 0)?;
     let first: Vec<&str> = ahead.iter().filter(|(_, wins)| wins.len() == most).map(|(name, _)| *name).collect();
-    let of = format!("{most} of the {ranked} figures that tell the designs apart");
+    let of = format!("{most} of the {ranked} figures in which the designs differ");
     Some(match first.as_slice() {
         [] => return None,
         [only] => {

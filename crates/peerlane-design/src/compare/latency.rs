@@ -25,7 +25,7 @@ pub struct Latency {
 }
 
 /// The latencies of a machine: the one place that every figure of latency is from. They are those that were measured,
-/// or else published, with peer access asked for, or off between GPUs that go through host memory anyway; `None` where
+/// or else published, with peer access requested, or off between GPUs that go through host memory anyway; `None` where
 /// there are none.
 pub(super) fn latency(flows: &Flows) -> Option<Latency> {
     let machine = flows.model.machine;

@@ -16,7 +16,7 @@ use peerlane_model::flows::{Flows, Pair};
 /// A number, or the range that a source states.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredValue {
-    /// The number, or the low end of the range; in the unit of the figure that it stands beside.
+    /// The number, or the low end of the range; in the unit of the predicted figure.
     pub low: f64,
     /// The same number, or the high end.
     pub high: f64,

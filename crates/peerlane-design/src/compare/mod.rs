@@ -1,4 +1,4 @@
-//! Designs and runs side by side: the same figures of each, predicted, and measured or published beside.
+//! Designs and runs side by side: the same figures of each, predicted, with what was measured or published.
 //!
 //! `docs/compare.md` defines every figure. One file holds one figure or one family of them; all are answers of
 //! [`peerlane_model::model`] to sets of transfers, so that what binds is always named.
@@ -62,7 +62,7 @@ pub struct ComparisonDocument {
     pub conclusion: Vec<String>,
 }
 
-/// The figures of one design. Rates are in GB/s of 10⁹ bytes; a figure that cannot be told is null.
+/// The figures of one design. Rates are in GB/s of 10⁹ bytes; an unknown figure is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Design {
     /// What it is called here.
@@ -105,7 +105,7 @@ pub struct Design {
     pub full_width: Option<FullWidth>,
     /// Why figures are missing.
     pub unknown: Vec<String>,
-    /// What was taken to be so where no source tells, and figures stand on it.
+    /// What was assumed where no source states it, and figures depend on.
     pub assumptions: Vec<String>,
 }
 
@@ -148,7 +148,8 @@ impl Design {
     fn among_gpus(&mut self, model: &Model) {
         let flows = Flows::new(model, Engine::Ce);
         self.unknown.extend(flows.unknown.clone());
-        let pairs = |direction| Some(pairs::among(&flows, direction)?.beside(measured::pairs(&flows, direction)));
+        let pairs =
+            |direction| Some(pairs::among(&flows, direction)?.with_measured(measured::pairs(&flows, direction)));
         self.pair = pairs(Direction::Unidirectional);
         self.pair_both_ways = pairs(Direction::Bidirectional);
         self.bisection = bisection::bisection(&flows);
@@ -172,7 +173,8 @@ impl Design {
     }
 
     fn with_host(&mut self, model: &Model, gpus: usize) {
-        let host = |from_host| Some(pairs::host(model, from_host)?.beside(measured::host(model.machine, from_host)));
+        let host =
+            |from_host| Some(pairs::host(model, from_host)?.with_measured(measured::host(model.machine, from_host)));
         (self.from_host, self.to_host) = (host(true), host(false));
         self.host_feed = together::host_feed(model, true);
         self.host_drain = together::host_feed(model, false);
@@ -196,7 +198,7 @@ impl Design {
 
 impl Alone {
     /// With what was measured or published of the same.
-    fn beside(mut self, measured: Option<[MeasuredValue; 2]>) -> Self {
+    fn with_measured(mut self, measured: Option<[MeasuredValue; 2]>) -> Self {
         [self.worst.measured, self.mean.measured] = measured.map_or([None, None], |values| values.map(Some));
         self
     }

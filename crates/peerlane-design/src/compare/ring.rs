@@ -11,7 +11,7 @@ use peerlane_model::flows::{Flows, interchangeable};
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AllReduce {
     /// The sum over the rings while all run: the bus bandwidth, as nccl-tests counts it, that a ring all-reduce of large
-    /// messages cannot exceed on them. What binds is said of the first ring.
+    /// messages cannot exceed on them. The bottleneck is that of the first ring.
     #[serde(flatten)]
     pub figure: Figure,
     /// The rings, the best first.

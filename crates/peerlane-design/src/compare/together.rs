@@ -40,7 +40,7 @@ pub struct AllToAll {
     #[serde(flatten)]
     pub together: Together,
     /// Messages of one size from each to each: all bytes over the time until the last has arrived. Transfers that have
-    /// ended leave their share to the rest. What binds is said of the last.
+    /// ended leave their share to the rest. The bottleneck is that of the last.
     pub equal: Figure,
 }
 

@@ -1,4 +1,4 @@
-//! The experiment: which sets of flows are asked, one after another, until nothing is open that a set could tell.
+//! The experiment: which sets of flows are measured, one after another, until no set could decide what is left open.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::search::search;
 use super::trials::{Noise, Trial};
 use peerlane_machine::random::Random;
 
-/// What each single trial allows, many together may not: so it is searched now and then without any odd trial.
+/// What each single trial allows, many together may not: so a search runs now and then without any unexpected trial.
 const SEARCH_EVERY: usize = 20;
 
 /// Sets at random for each flow, where there are too many subsets to drive each.
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub trials: Vec<Trial>,
     /// How sure each of its groups is.
     pub supports: Vec<Support>,
-    /// Subsets of which no trial could tell whether they have a limit of their own, and none was left to ask.
+    /// Subsets for which no trial could decide whether they have their own limit, and none was left to measure.
     pub undriven: Vec<Members>,
 }
 
@@ -71,10 +71,10 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
         let trial = ask(set)?;
         fit.add(&trial, data.noise);
         data.trials.push(trial);
-        let odd = fit.excess(data.trials.len() - 1, &data) > 0.0;
+        let unexpected = fit.excess(data.trials.len() - 1, &data) > 0.0;
         let before = members_of(&fit.hypothesis);
         fit = Fit::refitted(fit.hypothesis, &data);
-        if odd || data.trials.len().is_multiple_of(SEARCH_EVERY) {
+        if unexpected || data.trials.len().is_multiple_of(SEARCH_EVERY) {
             fit = search(fit, &data);
         }
         if members_of(&fit.hypothesis) != before {
@@ -96,8 +96,8 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     Ok(outcome(fit, data, coverage, all, &mut random))
 }
 
-/// What trials that were made already, among them each flow's alone, tell. `known` are groups that are there whatever the
-/// trials say, as far as they do not say the contrary.
+/// What earlier trials, among them each flow alone, show. `known` are groups that are there unless the
+/// trials contradict them.
 pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>, known: Vec<Group>) -> Outcome {
     let n = n.min(Members::MOST);
     let mut random = Random::new(n as u64, "conclusion");
@@ -138,7 +138,7 @@ fn members_of(hypothesis: &Hypothesis) -> BTreeSet<Members> {
     hypothesis.groups.iter().map(|g| g.members).collect()
 }
 
-/// The set that tells most about the first group that is not settled.
+/// The set that decides most about the first group that is not settled.
 fn next_set(
     fit: &Fit,
     all: Members,
@@ -162,7 +162,7 @@ fn next_set(
     None
 }
 
-/// The set that tells most about what looks like a group and is not yet sure enough.
+/// The set that decides most about what looks like a group and is not yet sure enough.
 fn suspected(fit: &Fit, all: Members, data: &Data, repeats: usize, random: &mut Random) -> Option<Members> {
     suspicions(fit, data).into_iter().find_map(|(group, question)| {
         most_telling(fit, &group, std::slice::from_ref(&question), all, data, repeats, random)

@@ -13,7 +13,7 @@ const INTERVAL: f64 = 1.96;
 /// Nothing measured is surer than this.
 const MOST_CONFIDENCE: f64 = 0.999;
 
-/// What the trials say of one group.
+/// What the trials show about one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Support {
     /// The group.

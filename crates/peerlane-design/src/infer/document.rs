@@ -1,4 +1,4 @@
-//! What an inference says, as JSON: `peerlane/inference/2`.
+//! An inference as JSON: `peerlane/inference/2`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use super::flows::FlowKind;
 /// Names the format of [`Inference`].
 pub const SCHEMA: &str = "peerlane/inference/2";
 
-/// What the rates of sets of transfers tell of what stands behind them. Rates are in GB/s of 10⁹ bytes.
+/// What the rates of sets of transfers show about the limits that they share. Rates are in GB/s of 10⁹ bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Inference {
     /// Names this format.
@@ -16,11 +16,11 @@ pub struct Inference {
     pub schema: String,
     /// The machine.
     pub machine: String,
-    /// What the rates are of: `measured live`, `a virtual machine`, `recorded: run.json`.
+    /// Where the rates are from: `measured live`, `a simulated machine`, `recorded: run.json`.
     pub source: String,
     /// The limits that several flows share, by direction, the largest first.
     pub groups: Vec<InferredGroup>,
-    /// What cannot be told, and what would tell it.
+    /// What remains unknown, and which sets would decide it.
     pub unidentifiable: Vec<Unidentifiable>,
     /// GPUs that are alike by the rates of lone pairs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -28,12 +28,12 @@ pub struct Inference {
     /// Whether flows of one kind disturb those of another.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "beside")]
     pub interference: Vec<Interference>,
-    /// How much was asked of each direction.
+    /// How much of each direction was measured.
     #[serde(alias = "asked")]
     pub coverage: Vec<Coverage>,
     /// Every set that ran, with what each of its flows reached.
     pub experiments: Vec<Experiment>,
-    /// What else is to be known of it, in sentences.
+    /// Further notes, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -57,19 +57,19 @@ pub struct InferredGroup {
     pub sets: Vec<usize>,
 }
 
-/// Something that the rates cannot tell.
+/// Something that the rates cannot decide.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Unidentifiable {
-    /// The flows whose sharing cannot be told.
+    /// The flows whose sharing is unknown.
     pub members: Vec<String>,
     /// Which way they go.
     pub direction: FlowKind,
     /// What they carried together at most: a limit of theirs is not lower. Absent where they never ran together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// Why it cannot be told.
+    /// Why it is unknown.
     pub why: String,
-    /// Sets that would tell; none where no set of such flows could.
+    /// Sets that would decide it; empty where no set of such flows could.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub would_tell: Vec<Vec<String>>,
 }
@@ -110,7 +110,7 @@ impl Interference {
     }
 }
 
-/// How much was asked of one direction.
+/// How much of one direction was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     /// Which.

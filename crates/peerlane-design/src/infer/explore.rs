@@ -1,4 +1,4 @@
-//! The whole experiment on a machine: each direction by itself, then whether directions disturb each other.
+//! The whole experiment on a machine: each direction alone, then whether directions disturb each other.
 
 use std::collections::BTreeMap;
 
@@ -23,33 +23,33 @@ const MOST_NOISE: f64 = 0.06;
 /// The mean range of three values of a normal distribution is 1.69 standard deviations (Tippett 1925).
 const RANGE_OF_THREE: f64 = 1.69;
 
-/// Flows that keep this share of their rates beside others are independent of them, or all but so: engines that serve both
+/// Flows that keep this share of their rates together with others are independent of them, or all but so: engines that serve both
 /// lose a little by it, where a limit that both fill takes far more.
 pub(super) const INDEPENDENT: [f64; 2] = [0.965, 0.9];
 
 /// Sets that were not driven and are named; the rest are counted.
 const NAMED: usize = 6;
 
-/// Asks a machine for the rates of chosen sets of transfers, each direction by itself, and says what they share.
+/// Asks a machine for the rates of chosen sets of transfers, each direction alone, and infers what they share.
 ///
 /// `ask` answers a plan of one step with its cells. A flow that has no value alone is left out and noted; where a set has
 /// none, its direction ends there. Its error ends the experiment.
 pub fn explore<E>(
     machine: &Machine,
     source: &str,
-    ways: &[FlowKind],
+    directions: &[FlowKind],
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
 ) -> Result<Inference, E> {
     let mut found = Inference::empty(&machine.name, source);
     let mut whole: BTreeMap<FlowKind, Vec<Flow>> = BTreeMap::new();
-    for way in ways {
-        if let Some(flows) = one_way(machine, *way, ask, &mut found)? {
-            whole.insert(*way, flows);
+    for direction in directions {
+        if let Some(flows) = one_direction(machine, *direction, ask, &mut found)? {
+            whole.insert(*direction, flows);
         }
     }
-    for way in [FlowKind::HostToDevice, FlowKind::DeviceToHost] {
-        if let (Some(host), Some(peers)) = (whole.get(&way), whole.get(&FlowKind::GpuToGpu)) {
-            found.interference.extend(beside(way, host, peers, ask)?);
+    for direction in [FlowKind::HostToDevice, FlowKind::DeviceToHost] {
+        if let (Some(host), Some(peers)) = (whole.get(&direction), whole.get(&FlowKind::GpuToGpu)) {
+            found.interference.extend(interference(direction, host, peers, ask)?);
         }
     }
     Ok(found)
@@ -67,10 +67,10 @@ impl Inference {
     }
 }
 
-/// What flows with host memory and flows between GPUs leave of each other. Each kind by itself is asked again, next to both
+/// What flows with host memory and flows between GPUs leave of each other. Each kind is measured alone again, together with both
 /// at once, since what contends hangs on where its memory lies.
-fn beside<E>(
-    way: FlowKind,
+fn interference<E>(
+    direction: FlowKind,
     host: &[Flow],
     peers: &[Flow],
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
@@ -84,13 +84,13 @@ fn beside<E>(
     let (Some([by_host, _]), Some([_, by_peers])) = (sums([host, &[]])?, sums([&[], peers])?) else { return Ok(None) };
     let Some(rates) = sums([host, peers])? else { return Ok(None) };
     let kept = [rates[0] / by_host, rates[1] / by_peers];
-    Ok(Some(Interference { directions: [way, FlowKind::GpuToGpu], kept, rates }))
+    Ok(Some(Interference { directions: [direction, FlowKind::GpuToGpu], kept, rates }))
 }
 
 /// The experiment on one direction. Gives its flows, if they could be asked.
-fn one_way<E>(
+fn one_direction<E>(
     machine: &Machine,
-    way: FlowKind,
+    direction: FlowKind,
     ask: &mut dyn FnMut(&Plan) -> Result<Vec<Cell>, E>,
     found: &mut Inference,
 ) -> Result<Option<Vec<Flow>>, E> {
@@ -98,7 +98,7 @@ fn one_way<E>(
     let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
     let mut widths: Vec<f64> = Vec::new();
     let (mut refused, mut staged) = (Vec::new(), Vec::new());
-    for direct in flows(machine, way).into_iter().take(Members::MOST) {
+    for direct in flows(machine, direction).into_iter().take(Members::MOST) {
         let mut flow = direct;
         let (cells, alone) = loop {
             let cells = ask(&plan(std::iter::once(&flow)))?;
@@ -119,11 +119,13 @@ fn one_way<E>(
     }
     if let Some((_, why)) = refused.first() {
         let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
-        found.notes.push(format!("{}: {} cannot be asked: {why}", way.words(), names.join(", ")));
+        found.notes.push(format!("{}: {} cannot be measured: {why}", direction.words(), names.join(", ")));
     }
     if !staged.is_empty() {
         let names = staged.join(", ");
-        found.notes.push(format!("{}: {names} go through host memory, since there is no direct way", way.words()));
+        found
+            .notes
+            .push(format!("{}: {names} go through host memory, since there is no direct path", direction.words()));
     }
     if known.is_empty() {
         return Ok(None);
@@ -138,7 +140,7 @@ fn one_way<E>(
     }
     widths.sort_by(f64::total_cmp);
     let usual = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
-    let least = noise(way);
+    let least = noise(direction);
     let noise = Noise { each: (usual / RANGE_OF_THREE).min(MOST_NOISE).max(least.each), ..least };
     let design = Design { noise, repeats: ALLOCATIONS, sets: most_sets(known.len()) };
     let outcome = experiment(known.len(), design, |set| -> Result<Trial, Stop<E>> {
@@ -155,14 +157,16 @@ fn one_way<E>(
     match outcome {
         Ok(outcome) => {
             let names: Vec<String> = known.iter().map(|f| f.name.clone()).collect();
-            found.add(way, &names, &outcome, Some((design.sets, design.repeats)));
+            found.add(direction, &names, &outcome, Some((design.sets, design.repeats)));
             Ok(Some(known))
         }
         Err(Stop::Error(error)) => Err(error),
         Err(Stop::NoValue { set, why }) => {
             let names: Vec<&str> = set.iter().filter_map(|i| known.get(i)).map(|f| f.name.as_str()).collect();
-            let (way, names) = (way.words(), list(&names));
-            found.notes.push(format!("{way}: the set of {names} has no value, so that nothing is concluded: {why}"));
+            let (direction, names) = (direction.words(), list(&names));
+            found
+                .notes
+                .push(format!("{direction}: the set of {names} has no value, so that nothing is concluded: {why}"));
             Ok(None)
         }
     }
@@ -171,8 +175,8 @@ fn one_way<E>(
 /// The least noise that is assumed, whatever a few samples show: of one allocation of one flow, and of what all flows of a set
 /// have in common. Four H200 GPUs agree to 0.5 % where nothing contends; that a machine shares as the solver does is not true to
 /// better than this.
-pub(super) fn noise(way: FlowKind) -> Noise {
-    if way == FlowKind::Both { BOTH } else { Noise::ALONE }
+pub(super) fn noise(direction: FlowKind) -> Noise {
+    if direction == FlowKind::Both { BOTH } else { Noise::ALONE }
 }
 
 /// Why an experiment ends early.
@@ -205,17 +209,23 @@ fn width(cells: &[Cell]) -> Vec<f64> {
 
 impl Inference {
     /// Adds what the trials of one direction came to. `design` is how many sets were allowed, and the repeats of each.
-    pub(super) fn add(&mut self, way: FlowKind, names: &[String], outcome: &Outcome, design: Option<(usize, usize)>) {
+    pub(super) fn add(
+        &mut self,
+        direction: FlowKind,
+        names: &[String],
+        outcome: &Outcome,
+        design: Option<(usize, usize)>,
+    ) {
         let named = |set| named(names, set);
         let first = self.experiments.len();
         for trial in &outcome.trials {
             let rates = trial.rates.iter().map(|r| digits(*r)).collect();
-            self.experiments.push(Experiment { direction: way, members: named(trial.set), rates });
+            self.experiments.push(Experiment { direction, members: named(trial.set), rates });
         }
         for support in &outcome.supports {
             self.groups.push(InferredGroup {
                 members: named(support.group.members),
-                direction: way,
+                direction,
                 capacity: digits(support.group.capacity),
                 low: digits(support.low),
                 high: digits(support.high),
@@ -225,18 +235,18 @@ impl Inference {
         }
         let alone = names.iter().zip(&outcome.hypothesis.solo);
         self.coverage.push(Coverage {
-            direction: way,
+            direction,
             flows: names.len(),
             alone: alone.map(|(flow, rate)| Rate { flow: flow.clone(), rate: digits(*rate) }).collect(),
             sets: outcome.trials.len(),
             allowed: design.map(|d| d.0),
             repeats: design.map(|d| d.1),
         });
-        self.cannot_tell(way, names, outcome);
+        self.leave_open(direction, names, outcome);
     }
 
     /// What the trials leave open: what no set fills, and what was not driven.
-    fn cannot_tell(&mut self, way: FlowKind, names: &[String], outcome: &Outcome) {
+    fn leave_open(&mut self, direction: FlowKind, names: &[String], outcome: &Outcome) {
         let named = |set| named(names, set);
         let most = |set: Members| {
             let sums = outcome.trials.iter().filter(|t| set.within(t.set)).map(|t| t.sum_of(set));
@@ -247,7 +257,7 @@ impl Inference {
         let covered = groups.iter().any(|g| g.members == all);
         if all.len() > 1 && !covered && outcome.trials.iter().any(|t| t.set == all) {
             let why = "no set of these fills a limit that all share, if there is one";
-            self.unidentifiable.push(Unidentifiable::new(way, named(all), most(all), why, Vec::new()));
+            self.unidentifiable.push(Unidentifiable::new(direction, named(all), most(all), why, Vec::new()));
         }
         let mut undriven: Vec<Members> = outcome.undriven.clone();
         undriven.sort_by_key(|m| (m.len(), *m));
@@ -258,10 +268,10 @@ impl Inference {
                 Some(_) => "no set made these carry what they could together",
                 None => "no set held all of these",
             };
-            self.unidentifiable.push(Unidentifiable::new(way, named(set), at_least, why, vec![named(set)]));
+            self.unidentifiable.push(Unidentifiable::new(direction, named(set), at_least, why, vec![named(set)]));
         }
         if more > 0 {
-            self.notes.push(format!("{}: {more} more sets were not driven as far as they can be", way.words()));
+            self.notes.push(format!("{}: {more} more sets were not driven as far as they can be", direction.words()));
         }
     }
 }

@@ -34,7 +34,7 @@ impl Data {
     }
 }
 
-/// A hypothesis with what it says of each trial.
+/// A hypothesis with what it predicts of each trial.
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
     pub(super) hypothesis: Hypothesis,

@@ -1,4 +1,4 @@
-//! The flows of a machine whose sharing is asked for, and the step that runs some of them at once.
+//! The flows of a machine whose sharing is inferred, and the step that runs some of them at once.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub enum FlowKind {
 }
 
 impl FlowKind {
-    /// All of them, in the order in which they are asked.
+    /// All of them, in the order in which they are measured.
     pub const ALL: [FlowKind; 4] = [FlowKind::HostToDevice, FlowKind::DeviceToHost, FlowKind::Both, FlowKind::GpuToGpu];
 
     /// As JSON writes it.
@@ -50,7 +50,7 @@ impl FlowKind {
         }
     }
 
-    /// As a person says it.
+    /// In words.
     pub fn words(self) -> &'static str {
         match self {
             FlowKind::HostToDevice => "host → device",
@@ -61,7 +61,7 @@ impl FlowKind {
     }
 }
 
-/// Transfers that are asked as one: their rate is the sum.
+/// Transfers that count as one flow: their rate is the sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// `GPU0`, or `GPU0→GPU2` between GPUs.
@@ -72,9 +72,9 @@ pub struct Flow {
 
 impl Flow {
     /// The flow of one GPU and host memory.
-    pub(super) fn with_host(gpu: &str, way: FlowKind) -> Self {
+    pub(super) fn with_host(gpu: &str, direction: FlowKind) -> Self {
         let to = Transfer::new("host", gpu);
-        let transfers = match way {
+        let transfers = match direction {
             FlowKind::DeviceToHost => vec![to.reversed()],
             FlowKind::Both => vec![to.clone(), to.reversed()],
             _ => vec![to],
@@ -101,13 +101,13 @@ impl Flow {
 }
 
 /// The flows of a machine's GPUs that go one way: one for each GPU. None between GPUs where there is one.
-pub fn flows(machine: &Machine, way: FlowKind) -> Vec<Flow> {
+pub fn flows(machine: &Machine, direction: FlowKind) -> Vec<Flow> {
     let fabric = &machine.fabric;
     let gpus: Vec<&str> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.as_str()).collect();
     let n = gpus.len();
-    let flow = |(i, gpu): (usize, &&str)| match way {
+    let flow = |(i, gpu): (usize, &&str)| match direction {
         FlowKind::GpuToGpu => gpus.get((i + n / 2) % n).filter(|to| *to != gpu).map(|to| Flow::between(gpu, to)),
-        _ => Some(Flow::with_host(gpu, way)),
+        _ => Some(Flow::with_host(gpu, direction)),
     };
     gpus.iter().enumerate().filter_map(flow).collect()
 }
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
     use peerlane_read::catalogue;
 
-    fn names(system: &str, way: FlowKind) -> Vec<String> {
+    fn names(system: &str, direction: FlowKind) -> Vec<String> {
         let machine = catalogue::system(system).unwrap().unwrap();
-        flows(&machine, way).into_iter().map(|f| f.name).collect()
+        flows(&machine, direction).into_iter().map(|f| f.name).collect()
     }
 
     #[test]

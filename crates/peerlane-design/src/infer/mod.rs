@@ -1,8 +1,8 @@
-//! What cannot be seen: which transfers share a limit, from the rates that they reach together.
+//! Which transfers share a limit, inferred from the rates that they reach together.
 //!
 //! The model of sharing run backwards. Flows that run at once share every resource by max-min fairness; so rates of
-//! chosen sets of flows tell which of them meet in one, and how much it carries. `docs/inference.md` states the method, and
-//! what it can and cannot tell.
+//! chosen sets of flows show which of them share one, and how much it carries. `docs/inference.md` states the method, and
+//! what it can and cannot decide.
 
 mod adaptive;
 mod certainty;

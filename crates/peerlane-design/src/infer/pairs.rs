@@ -1,4 +1,4 @@
-//! What a matrix of lone pairs tells: which GPUs are alike by their rates, and which cells are not as their neighbours.
+//! What a matrix of lone pairs shows: which GPUs are alike by their rates, and which cells are not as their neighbours.
 //! What pairs share it cannot tell, since no two of them ran at once.
 
 use schemars::JsonSchema;
@@ -18,10 +18,10 @@ const APART: f64 = 0.08;
 /// machine agree to 1 to 2 %.
 const LEVEL: f64 = 0.04;
 
-/// Cells of an odd level that are named one by one.
+/// Cells of an unusual level that are named one by one.
 const NAMED: usize = 3;
 
-/// What one matrix tells. Rates are in GB/s, as the matrix counts them: the sum of both directions where it is of both.
+/// What one matrix shows. Rates are in GB/s, as the matrix counts them: the sum of both directions where it is of both.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateGroups {
     /// The matrix by its title.
@@ -61,23 +61,23 @@ pub struct RateLevel {
     pub noticed: Option<String>,
 }
 
-/// What every matrix of pairs of a machine tells, and what would tell more. Of several matrices of one kind the first.
+/// What every matrix of pairs of a machine shows, and which sets would show more. Of several matrices of one kind the first.
 pub(super) fn rate_groups(machine: &Machine) -> (Vec<RateGroups>, Vec<Unidentifiable>) {
-    let mut seen = Vec::new();
+    let mut known = Vec::new();
     let (mut all, mut open) = (Vec::new(), Vec::new());
     for measured in &machine.matrices {
         let matrix = &measured.matrix;
         let kind = (matrix.direction, matrix.p2p, matrix.op);
-        if matrix.quantity != Quantity::Bandwidth || seen.contains(&kind) {
+        if matrix.quantity != Quantity::Bandwidth || known.contains(&kind) {
             continue;
         }
         let Some(rates) = Rates::of(measured) else { continue };
-        seen.push(kind);
-        let told = rates.told(measured, &title(measured, &machine.matrices));
+        known.push(kind);
+        let shown = rates.shown(measured, &title(measured, &machine.matrices));
         if matrix.p2p != Some(false) && open.is_empty() {
-            open = cannot_tell(&rates.names, &told.groups, matrix.direction == Some(Direction::Bidirectional));
+            open = left_open(&rates.names, &shown.groups, matrix.direction == Some(Direction::Bidirectional));
         }
-        all.push(told);
+        all.push(shown);
     }
     (all, open)
 }
@@ -105,7 +105,7 @@ impl Rates {
         values.iter().flatten().any(|v| *v > 0.0).then_some(Rates { names, values })
     }
 
-    /// Two GPUs' rate: the slower order, so that one odd cell joins nothing.
+    /// Two GPUs' rate: the slower order, so that one outlier joins nothing.
     fn pair(&self, i: usize, j: usize) -> f64 {
         let at = |i: usize, j: usize| self.values.get(i).and_then(|row| row.get(j)).copied().unwrap_or(0.0);
         at(i, j).min(at(j, i))
@@ -118,7 +118,7 @@ impl Rates {
         cells.filter(|(_, _, v)| *v > 0.0)
     }
 
-    fn told(&self, measured: &SourcedMatrix, title: &str) -> RateGroups {
+    fn shown(&self, measured: &SourcedMatrix, title: &str) -> RateGroups {
         let groups = self.groups();
         let within = |i: usize, j: usize| groups.iter().any(|g| g.contains(&i) && g.contains(&j));
         let group = |members: &Vec<usize>| {
@@ -182,21 +182,21 @@ impl Rates {
         parts.filter(|p| !p.is_empty()).collect()
     }
 
-    /// Levels of cells, the one of most cells first; of the others what is odd about them.
+    /// Levels of cells, the one of most cells first; of the others what they have in common.
     fn levels(&self, mut cells: Vec<Cell>) -> Vec<RateLevel> {
         cells.sort_by(|a, b| a.2.total_cmp(&b.2));
         let mut levels: Vec<&[Cell]> = cells.chunk_by(|a, b| b.2 <= a.2 * (1.0 + LEVEL)).collect();
         levels.sort_by_key(|level| std::cmp::Reverse(level.len()));
         let level = |(at, level): (usize, &&[Cell])| {
             let (low, high) = extent(level.iter().map(|c| c.2));
-            let noticed = (at > 0).then(|| self.oddity(level, &cells));
+            let noticed = (at > 0).then(|| self.in_common(level, &cells));
             RateLevel { low, high, pairs: level.len(), noticed }
         };
         levels.iter().enumerate().map(level).collect()
     }
 
     /// What the cells of a level have in common.
-    fn oddity(&self, level: &[Cell], all: &[Cell]) -> String {
+    fn in_common(&self, level: &[Cell], all: &[Cell]) -> String {
         let touches = |cell: &Cell, gpu: usize| cell.0 == gpu || cell.1 == gpu;
         let is_here = |cell: &Cell| level.iter().any(|l| (l.0, l.1) == (cell.0, cell.1));
         let wholly = |gpu: &usize| {
@@ -241,8 +241,8 @@ fn extent(rates: impl Iterator<Item = f64>) -> (f64, f64) {
     (digits(low.min(high)), digits(high))
 }
 
-/// What lone pairs leave open, and the sets that would tell: pairs at once that have no GPU in common.
-fn cannot_tell(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Unidentifiable> {
+/// What lone pairs leave open, and the sets that would decide it: pairs at once that have no GPU in common.
+fn left_open(names: &[String], groups: &[RateGroup], both: bool) -> Vec<Unidentifiable> {
     let arrow = if both { "↔" } else { "→" };
     let pair = |a: &String, b: &String| format!("{a}{arrow}{b}");
     let mut all = Vec::new();
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use peerlane_read::catalogue;
 
-    fn told(system: &str) -> (RateGroups, Vec<Unidentifiable>) {
+    fn shown(system: &str) -> (RateGroups, Vec<Unidentifiable>) {
         let machine = catalogue::system(system).unwrap().unwrap();
         let (groups, open) = rate_groups(&machine);
         (groups.into_iter().find(|g| g.published).unwrap(), open)
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn two_banks_behind_one_switch_each_and_two_odd_gpus() {
-        let (groups, open) = told("exxact-txr550");
+        let (groups, open) = shown("exxact-txr550");
         assert_eq!(members(&groups), ["GPU0–GPU3", "GPU4–GPU7"]);
         assert_eq!((groups.groups[0].low, groups.groups[1].high), (25.01, 25.04));
         let [most, odd] = groups.between.as_slice() else { panic!("{:?}", groups.between) };
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn one_odd_cell_joins_nothing_and_is_named() {
-        let (groups, _) = told("exxact-traditional");
+        let (groups, _) = shown("exxact-traditional");
         assert_eq!(members(&groups), ["GPU0, GPU1", "GPU2, GPU3"]);
         assert_eq!(groups.between[1].noticed.as_deref(), Some("GPU1→GPU2"));
         assert_eq!(groups.between[1].high, 17.07);
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn pairs_below_one_switch() {
-        let (groups, open) = told("exxact-devbox");
+        let (groups, open) = shown("exxact-devbox");
         assert_eq!(members(&groups), ["GPU0, GPU1", "GPU2, GPU3"]);
         assert_eq!(groups.between.len(), 1);
         assert_eq!(open[0].would_tell, [["GPU0↔GPU2", "GPU1↔GPU3"]]);

@@ -1,4 +1,4 @@
-//! What is still open about a group, and the set of flows that tells most about it.
+//! What is still open about a group, and the set of flows that decides most about it.
 //!
 //! A question is another hypothesis that the trials do not yet exclude: the group with one more member or one less, or
 //! two groups in its place. Of a pool of sets, that one is asked next under which these hypotheses and the present one
@@ -20,7 +20,7 @@ const SUSPICIOUS: f64 = 5.0;
 /// More than this of one question does not count: it would be answered.
 const ENOUGH: f64 = 25.0;
 
-/// A set that is expected to tell less than this of every open question is not worth asking.
+/// A set that is expected to decide less than this of every open question is not worth measuring.
 const WORTHWHILE: f64 = 6.0;
 
 /// Divisions of a group in two that are considered.
@@ -144,7 +144,7 @@ fn divisions(units: &[Members], random: &mut Random) -> Vec<Members> {
     divided.into_iter().filter(|d| !d.is_empty()).collect()
 }
 
-/// The set that tells most about the questions; `None` where none tells enough. `asked` are not asked again.
+/// The set that decides most about the questions; `None` where none decides enough. Sets that were measured are left out.
 pub(super) fn most_telling(
     fit: &Fit,
     group: &Group,
@@ -175,7 +175,7 @@ pub(super) fn most_telling(
     best.map(|(_, set)| set)
 }
 
-/// Sets that may tell something about a group.
+/// Sets that may decide something about a group.
 fn pool(fit: &Fit, group: &Group, questions: &[Question], all: Members, random: &mut Random) -> Vec<Members> {
     let members = group.members;
     let outside = all.minus(members);

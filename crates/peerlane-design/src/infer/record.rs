@@ -15,7 +15,7 @@ pub enum RecordError {
     /// It is of another machine.
     #[error("it is of {of} and names {missing}, which {machine} has not")]
     OtherMachine {
-        /// The machine that it says it is of.
+        /// The machine that it names as its own.
         of: String,
         /// A GPU that it names.
         missing: String,
@@ -50,7 +50,7 @@ impl Inference {
         }
     }
 
-    /// The GPUs that it speaks of.
+    /// The GPUs that it names.
     pub(crate) fn gpus(&self) -> impl Iterator<Item = &str> {
         let flows = self.coverage.iter().flat_map(|a| a.alone.iter().map(|rate| rate.flow.as_str()));
         let members = self.groups.iter().flat_map(|g| g.members.iter().map(String::as_str));

@@ -24,23 +24,23 @@ const REPEATS: usize = 3;
 /// Flows that ran at once, each with its rate in GB/s.
 type Set = Vec<(Flow, f64)>;
 
-/// What a run on a machine, or else its published numbers tell; nothing is asked.
+/// What a run on a machine, or else its published numbers show; nothing is measured.
 pub fn recorded(machine: &Machine, run: Option<&Run>, source: &str) -> Inference {
     let mut found = Inference::empty(&machine.name, source);
     let mut sets: BTreeMap<FlowKind, Vec<Set>> = BTreeMap::new();
     for cell in run.iter().flat_map(|run| &run.cells) {
-        if let Some((way, set)) = of_cell(cell) {
-            sets.entry(way).or_default().push(set);
+        if let Some((direction, set)) = of_cell(cell) {
+            sets.entry(direction).or_default().push(set);
         }
     }
-    for way in FlowKind::ALL {
-        if let Some(sets) = sets.remove(&way) {
-            concluded(way, &sets, &mut found);
+    for direction in FlowKind::ALL {
+        if let Some(sets) = sets.remove(&direction) {
+            concluded(direction, &sets, &mut found);
         }
     }
     let (groups, open) = rate_groups(machine);
     found.rate_groups = groups;
-    // where sets of pairs ran, they have told
+    // where sets of pairs ran, they have decided it
     if !found.coverage.iter().any(|a| a.direction == FlowKind::GpuToGpu) {
         found.unidentifiable.extend(open);
     }
@@ -50,8 +50,8 @@ pub fn recorded(machine: &Machine, run: Option<&Run>, source: &str) -> Inference
     found
 }
 
-/// Adds what the sets of one direction tell.
-fn concluded(way: FlowKind, sets: &[Set], found: &mut Inference) {
+/// Adds what the sets of one direction show.
+fn concluded(direction: FlowKind, sets: &[Set], found: &mut Inference) {
     if !sets.iter().any(|set| set.len() > 1) {
         return;
     }
@@ -62,7 +62,7 @@ fn concluded(way: FlowKind, sets: &[Set], found: &mut Inference) {
     known.truncate(Members::MOST);
     let names: Vec<String> = known.iter().map(|flow| flow.name.clone()).collect();
     if left_out > 0 {
-        found.notes.push(format!("{}: {left_out} of the flows are left out, too many to search", way.words()));
+        found.notes.push(format!("{}: {left_out} of the flows are left out, too many to search", direction.words()));
     }
     let trial = |set: &Set| {
         let place = |(flow, rate): &(Flow, f64)| Some((known.iter().position(|k| *k == flow)?, *rate));
@@ -77,12 +77,12 @@ fn concluded(way: FlowKind, sets: &[Set], found: &mut Inference) {
     let never_alone = |(i, _): &(usize, &String)| !trials.iter().any(|t| t.set == Members::one(*i));
     let lone: Vec<&String> = names.iter().enumerate().filter(never_alone).map(|(_, name)| name).collect();
     if !lone.is_empty() {
-        let (way, lone) = (way.words(), list(&lone));
-        found.notes.push(format!("{way}: {lone} never ran alone; the most that each reached is taken for that"));
+        let (direction, lone) = (direction.words(), list(&lone));
+        found.notes.push(format!("{direction}: {lone} never ran alone; the most that each reached is taken for that"));
     }
-    let known = if way == FlowKind::GpuToGpu { ports(&known, &trials) } else { Vec::new() };
-    let outcome = conclude(names.len(), noise(way), trials, known);
-    found.add(way, &names, &outcome, None);
+    let known = if direction == FlowKind::GpuToGpu { ports(&known, &trials) } else { Vec::new() };
+    let outcome = conclude(names.len(), noise(direction), trials, known);
+    found.add(direction, &names, &outcome, None);
 }
 
 /// Each GPU has one way out and one way in for all of its pairs, as wide as the fastest of them.
@@ -130,15 +130,18 @@ fn of_cell(cell: &Cell) -> Option<(FlowKind, Set)> {
 fn classified(transfers: Vec<(&Transfer, f64)>) -> Option<(FlowKind, Set)> {
     let (down, rest): (Vec<_>, Vec<_>) = transfers.into_iter().partition(|(t, _)| is_host(&t.source));
     let (up, peers): (Vec<_>, Vec<_>) = rest.into_iter().partition(|(t, _)| is_host(&t.destination));
-    let flow = |way| {
+    let flow = |direction| {
         move |(t, rate): &(&Transfer, f64)| {
             let gpu = if is_host(&t.source) { &t.destination } else { &t.source };
-            let flow =
-                if way == FlowKind::GpuToGpu { Flow::between(gpu, &t.destination) } else { Flow::with_host(gpu, way) };
+            let flow = if direction == FlowKind::GpuToGpu {
+                Flow::between(gpu, &t.destination)
+            } else {
+                Flow::with_host(gpu, direction)
+            };
             (flow, *rate)
         }
     };
-    let flows = |all: &[(&Transfer, f64)], way| Some((way, all.iter().map(flow(way)).collect()));
+    let flows = |all: &[(&Transfer, f64)], direction| Some((direction, all.iter().map(flow(direction)).collect()));
     match (down.as_slice(), up.as_slice(), peers.as_slice()) {
         (down, [], []) => flows(down, FlowKind::HostToDevice),
         ([], up, []) => flows(up, FlowKind::DeviceToHost),
@@ -158,6 +161,6 @@ fn classified(transfers: Vec<(&Transfer, f64)>) -> Option<(FlowKind, Set)> {
 fn never_with_host(machine: &Machine) -> Option<Unidentifiable> {
     let fabric = &machine.fabric;
     let gpus: Vec<String> = fabric.of_kind(NodeKind::Gpu).map(|id| fabric.node(id).name.clone()).collect();
-    let why = "no two of these copied from host memory at once, so that what they share on the way does not show";
+    let why = "no two of these copied from host memory at once, so that what they share on the path does not show";
     (gpus.len() > 1).then(|| Unidentifiable::new(FlowKind::HostToDevice, gpus.clone(), None, why, vec![gpus]))
 }

@@ -1,4 +1,4 @@
-//! The hypothesis that says most of all trials with the fewest groups: a search from the one before, by single changes
+//! The hypothesis that explains the trials with the fewest groups: a search from the one before, by single changes
 //! that the trials which it fails suggest.
 //!
 //! Flows that one full group stops have one rate. So the flows of a trial that are slower than expected, and as slow
@@ -50,12 +50,12 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         (0..data.trials.len()).map(|at| (fit.excess(at, data), at)).filter(|(excess, _)| *excess > 0.0).collect();
     worst.sort_by(|a, b| b.0.total_cmp(&a.0));
     let mut gains: Vec<(f64, Hypothesis)> = Vec::new();
-    let mut seen: HashSet<Vec<(Members, u64)>> = HashSet::new();
+    let mut considered: HashSet<Vec<(Members, u64)>> = HashSet::new();
     let mut consider = |change: Change, by: Option<&Trial>| {
         let mut key: Vec<(Members, u64)> =
             change.groups.iter().map(|g| (g.members, (g.capacity.max(1e-12).ln() * 200.0) as i64 as u64)).collect();
         key.sort_unstable();
-        if !seen.insert(key) {
+        if !considered.insert(key) {
             return;
         }
         let other = fit.hypothesis.with(change.groups.clone());

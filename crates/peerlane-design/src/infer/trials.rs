@@ -49,7 +49,7 @@ impl Noise {
     }
 
     /// What a set's rates are likely to have in common if their mean is off by the logarithm `mean`, and how certain one
-    /// rate is without it. One flow by itself tells nothing of it.
+    /// rate is without it. One flow alone shows nothing of it.
     pub(super) fn shift(self, repeats: usize, mean: f64, flows: usize) -> (f64, f64) {
         let (own, common) = self.variances(repeats);
         if flows < 2 {

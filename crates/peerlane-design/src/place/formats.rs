@@ -110,7 +110,7 @@ fn numactl(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Resu
         let bind = memory.map(|node| format!(" --membind={node}"));
         let flags = [cpus, bind].into_iter().flatten().collect::<String>();
         if flags.is_empty() {
-            writeln!(out, "# rank {rank}: neither cores nor memory beside GPU{gpu} are known\n{visible} COMMAND")?;
+            writeln!(out, "# rank {rank}: neither the cores nor the memory near GPU{gpu} is known\n{visible} COMMAND")?;
             continue;
         }
         writeln!(out, "# rank {rank}\n{visible} numactl{flags} COMMAND")?;
@@ -145,7 +145,7 @@ fn rankfile(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Res
     for (rank, (gpu, cores, _)) in ranks(choice).enumerate() {
         match cores {
             Some(cores) => writeln!(out, "rank {rank}=localhost slot={}", slot(fabric, gpu, cores))?,
-            None => writeln!(out, "# rank {rank}: the cores beside {} are not known", line(gpu))?,
+            None => writeln!(out, "# rank {rank}: the cores near {} are not known", line(gpu))?,
         }
     }
     Ok(())
@@ -195,7 +195,7 @@ fn nccl(out: &mut String, fabric: &Fabric, choice: &Choice, topology: Option<&st
         Some(file) => writeln!(out, "export NCCL_TOPO_FILE='{}'", file.replace('\'', "'\\''")),
         None => writeln!(
             out,
-            "# NCCL_TOPO_FILE: --topology FILE writes one, for where NCCL cannot see the machine by itself"
+            "# NCCL_TOPO_FILE: --topology FILE writes one, for where NCCL cannot read the topology itself"
         ),
     }?;
     writeln!(out, "# NCCL finds its own rings; NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=GRAPH shows them")

@@ -4,7 +4,7 @@
 //! `internal/links/device.go` at 52d9040d): a pair scores by its class, 10 across CPUs, 20 between host bridges of one CPU,
 //! 30 at one host bridge, 40 over several switches, 50 over one, 60 on one board, and 100 more for each NVLink that leads
 //! straight from one to the other; what lies behind an NVSwitch does not count. A set scores the sum of its pairs. All free
-//! GPUs are divided into sets of the size asked for; the first division with the highest sum wins, and of its sets the
+//! GPUs are divided into sets of the requested size; the first division with the highest sum wins, and of its sets the
 //! first with the highest score. A rest that fills no set is one set, padded.
 
 use super::search::sorted;

@@ -48,7 +48,7 @@ impl<'f, 'm, 'a> Load<'f, 'm, 'a> {
         &self.set
     }
 
-    /// Adds a transfer that reaches `alone` by itself; one without a known rate makes the bound 0.
+    /// Adds a transfer that reaches `alone` when alone; one without a known rate makes the bound 0.
     pub(super) fn push(&mut self, pair: Pair, alone: f64) {
         self.bounds.push(self.bound);
         self.set.push(pair);

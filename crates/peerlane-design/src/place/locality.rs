@@ -1,4 +1,4 @@
-//! The cores and the memory node beside a GPU.
+//! The cores and the memory node near a GPU.
 
 use peerlane_machine::fabric::{CpuList, Fabric, NodeId, NodeKind};
 
@@ -19,8 +19,8 @@ pub(super) fn memory(fabric: &Fabric, gpu: NodeId) -> Option<u32> {
 /// meet. Each range is divided, so that the threads of a core stay together where the machine counts them range by range.
 pub(super) fn share(fabric: &Fabric, gpu: NodeId) -> Option<CpuList> {
     let local = cpus(fabric, gpu)?;
-    let beside: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).filter(|g| cpus(fabric, *g) == Some(local)).collect();
-    let (at, of) = (beside.iter().position(|g| *g == gpu)? as u64, beside.len() as u64);
+    let sharing: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).filter(|g| cpus(fabric, *g) == Some(local)).collect();
+    let (at, of) = (sharing.iter().position(|g| *g == gpu)? as u64, sharing.len() as u64);
     let slice = |&(first, last): &(u32, u32)| {
         let len = u64::from(last - first) + 1;
         let (from, to) = (len * at / of, len * (at + 1) / of);

@@ -37,7 +37,7 @@ pub const MOST_PLACED: usize = 128;
 /// Rates nearer than this share are called equal.
 const ALIKE: f64 = 0.005;
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// How many GPUs each job has; without any, one job has all that are free.
@@ -63,9 +63,9 @@ pub enum PlaceError {
     #[error("{0} has no GPU named '{1}'; there are: {2}")]
     NoSuchGpu(String, String, String),
     /// The jobs need more than there are.
-    #[error("{wanted} GPUs are asked for, and {free} of {machine} are free")]
+    #[error("{wanted} GPUs are requested, but {free} of {machine} are free")]
     TooFew {
-        /// Asked for.
+        /// Requested.
         wanted: usize,
         /// Not busy.
         free: usize,
@@ -75,10 +75,10 @@ pub enum PlaceError {
     /// A job of nothing.
     #[error("a job needs at least one GPU")]
     Empty,
-    /// NICs are asked for that are not there.
-    #[error("{wanted} NICs are asked for, and {machine} has {there} that may reach GPU memory")]
+    /// More NICs are requested than there are.
+    #[error("{wanted} NICs are requested, but {machine} has {there} that can reach GPU memory")]
     TooFewNics {
-        /// Asked for.
+        /// Requested.
         wanted: usize,
         /// There.
         there: usize,
@@ -117,7 +117,7 @@ pub struct PlacementDocument {
     pub equal: Option<String>,
     /// Other ways to choose.
     pub compared: Vec<Compared>,
-    /// What was taken to be so where no source tells, and the choice stands on it.
+    /// What was assumed where no source states it, and the choice depends on.
     pub assumptions: Vec<String>,
 }
 
@@ -132,7 +132,7 @@ pub struct Choice {
     pub nics: Vec<Option<String>>,
     /// What these GPUs get through these NICs while all of the job send and receive at once, summed.
     pub nic_rate: Option<f64>,
-    /// For each of `order` CPUs beside it that no other GPU is given, as the kernel lists CPUs.
+    /// For each of `order`, CPUs near it that no other GPU is given, as the kernel lists CPUs.
     pub cores: Vec<Option<String>>,
     /// For each of `order` the NUMA node of its memory.
     pub memory: Vec<Option<u32>>,
@@ -203,7 +203,7 @@ pub fn place(model: &Model, request: &Request) -> Result<PlacementDocument, Plac
     problem.nics = request.nics.map(|wanted| Nics::new(&flows, nic_ends.clone(), wanted));
     let found = problem.best();
     if found.score.pace <= 0.0 {
-        let why = flows.unknown.clone().unwrap_or_else(|| "a width or a part on the way is not known".to_owned());
+        let why = flows.unknown.clone().unwrap_or_else(|| "a width or a part on the path is not known".to_owned());
         return Err(PlaceError::Unknown { machine: name(), why });
     }
     let nics = problem.nics.take().unwrap_or_else(|| {
@@ -235,7 +235,7 @@ fn gb(pace: f64) -> Option<f64> {
 struct Report<'r, 'f, 'm, 'a> {
     problem: &'r Problem<'f, 'm, 'a>,
     nics: &'r Nics<'f, 'm, 'a>,
-    /// Whether each job chooses its NICs by itself.
+    /// Whether each job chooses its own NICs.
     each: bool,
     found: &'r search::Found,
 }

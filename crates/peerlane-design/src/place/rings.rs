@@ -1,4 +1,4 @@
-//! Placements of all-reduces: which GPUs, since NCCL finds the rings over them by itself.
+//! Placements of all-reduces: which GPUs, since NCCL finds the rings over them itself.
 //!
 //! A job goes around the best rings of its GPUs ([`Rings::best`]), found as if it were alone: NCCL knows nothing of other jobs.
 //! Its rate is what these carry while the rings of all jobs, and of busy GPUs, run.
@@ -11,7 +11,7 @@ use super::search::{Found, Problem, sorted};
 use peerlane_model::collectives::{Rings, most_through, together};
 use peerlane_model::flows::{Flows, Pair};
 
-/// The rings of each set of GPUs that was asked for.
+/// The rings of each set of GPUs that was requested.
 pub(super) struct RingsOf<'f, 'm, 'a> {
     flows: &'f Flows<'m, 'a>,
     /// Groups of GPUs that can change places.
@@ -38,7 +38,7 @@ impl<'f, 'm, 'a> RingsOf<'f, 'm, 'a> {
         found
     }
 
-    /// How much work it is to look at these jobs, in transfers solved: of sets that were not asked for, the search for their
+    /// How much work it is to look at these jobs, in transfers solved: of sets that were not requested, the search for their
     /// rings.
     pub(super) fn cost(&self, jobs: &[Vec<usize>]) -> usize {
         let known = self.known.borrow();

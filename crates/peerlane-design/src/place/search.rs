@@ -17,7 +17,7 @@ use peerlane_model::flows::{Flows, Pair, interchangeable};
 pub(super) const ROUNDING: f64 = 1e-9;
 
 /// How many GPUs a search may place, and how many transfers it may solve: about half a second. For the pace first, then
-/// for what tells placements of one pace apart.
+/// for the difference between placements of one pace.
 const BUDGETS: [Budget; 2] = [Budget { steps: 1_500_000, solved: 150_000 }, Budget { steps: 150_000, solved: 40_000 }];
 
 /// How many transfers may be solved to know the worst placement, too.
@@ -41,7 +41,7 @@ impl Budget {
 pub(super) struct Score {
     /// The slowest transfer of any job while all run; of all-reduces what the rings of the slowest job carry.
     pub pace: f64,
-    /// What the job's GPUs get through its NICs, all at once; 0 where none was asked for.
+    /// What the job's GPUs get through its NICs, all at once; 0 where none was requested.
     pub nics: f64,
     /// What the transfers reach alone, summed.
     pub alone: f64,
@@ -98,7 +98,7 @@ pub(super) struct Problem<'f, 'm, 'a> {
     pub background: Vec<Pair>,
     /// For each GPU the end that is its host memory; itself where none is known.
     pub hosts: Vec<usize>,
-    /// The NICs asked for.
+    /// The NICs requested.
     pub nics: Option<Nics<'f, 'm, 'a>>,
     /// For each GPU the least one that it can change places with.
     pub kinds: Vec<usize>,

@@ -255,9 +255,9 @@ fn what_cannot_be_placed_says_why() {
     let model = Model::new(&machine, Parts::embedded());
     let refused = |request: &Request| place(&model, request).unwrap_err().to_string();
     assert!(
-        refused(&request(Workload::Ring, &[5])).contains("5 GPUs are asked for, and 4 of exxact-traditional are free")
+        refused(&request(Workload::Ring, &[5])).contains("5 GPUs are requested, but 4 of exxact-traditional are free")
     );
-    assert!(refused(&request(Workload::Ring, &[usize::MAX, 2])).contains("asked for"));
+    assert!(refused(&request(Workload::Ring, &[usize::MAX, 2])).contains("are requested"));
     assert_eq!(refused(&request(Workload::Ring, &[0])), "a job needs at least one GPU");
     let nics = Request { nics: Some(1), ..request(Workload::Ring, &[2]) };
     assert!(refused(&nics).contains("has 0 that may reach GPU memory"));

@@ -4,7 +4,7 @@
 //! [`solve::incremental`](peerlane_model::solve::incremental) finds rates and [`flows`] keeps the clock; both know resources, and nothing of
 //! machines. A [`workload`]
 //! becomes a [`program`] of steps; [`play`] lets it run over the ways that a [`Router`](crate::cluster::Router) finds, and
-//! [`outcome`] does so for rounds that repeat. [`answer`] is what a person or a program is told; [`scaling`] asks for it with
+//! [`outcome`] does so for rounds that repeat. [`result`] is the document of it; [`scaling`] makes one with
 //! more and more nodes.
 
 mod bulk;
@@ -24,7 +24,7 @@ use crate::cluster::ClusterError;
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimulateError {
-    /// The cluster has no such way, name or rate.
+    /// The cluster has no such path, name or rate.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The resources make no sense to the solver.
@@ -40,6 +40,6 @@ pub enum SimulateError {
     #[error("{} steps wait for each other in a circle, step {} among them", .0.len(), .0.first().copied().unwrap_or(0))]
     Circle(Vec<usize>),
     /// Transfers that never end.
-    #[error("{0} transfers stand still: something on their way carries nothing")]
+    #[error("{0} transfers never end: a resource on their path carries nothing")]
     Stalled(usize),
 }

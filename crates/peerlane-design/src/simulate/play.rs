@@ -21,7 +21,7 @@ pub enum Spent {
     Resource(u32),
     /// Full resources of one kind, in the router's words.
     Kind(String),
-    /// A cap of its own, in words.
+    /// Its own cap, in words.
     Cap(String),
     /// Before the first byte.
     Start,
@@ -185,7 +185,7 @@ struct Stage<'s, 'r, 'a> {
     /// By route: its class of flows; [`UNUSED`] where no step takes it.
     classes: Vec<u32>,
     flows: Flows,
-    /// Steps that begin to move, or have computed, at a time of their own; such floats order as their bits.
+    /// Steps that begin to move, or have computed, at their own time; such floats order as their bits.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     moving: Vec<f64>,
     /// When the last transfer so far ended.

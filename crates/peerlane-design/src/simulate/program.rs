@@ -29,7 +29,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// A move without a delay of its own.
+    /// A move without a delay.
     pub fn send(from: Place, to: Place, bytes: f64) -> Self {
         Step::Move { from, to, bytes, delay: 0.0, via: Via::Direct }
     }

@@ -1,4 +1,4 @@
-//! What a simulation tells: a time for each size, what it was spent on, and which resource would help most if it were
+//! The result of a simulation: a time for each size, what it was spent on, and which resource would help most if it were
 //! faster. One JSON document, `peerlane/simulation/2`.
 
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use peerlane_read::catalogue::Parts;
 
 /// Least share of the transfers' time that is reported, and tried for what would help.
 const LEAST_SHARE: f64 = 0.001;
-/// With more GPUs than this, what nodes do by themselves is simulated once for all of them.
+/// With more GPUs than this, the steps within a node are simulated once for all of them.
 const MOST_LISTED: usize = 4096;
 /// Most groups of resources that are tried for what would help.
 const MOST_TRIED: usize = 6;
@@ -47,7 +47,7 @@ pub struct SimulationDocument {
     /// Where links have failed, whether any transfer would have taken one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerouted: Option<bool>,
-    /// What would help most at the largest size, the best first; only where it was asked for.
+    /// What would help most at the largest size, the best first; only when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helps: Option<Vec<Help>>,
     /// What is assumed of the cluster, in sentences.
@@ -112,7 +112,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// A workload, at these sizes where it has none of its own.
+    /// A workload, at these sizes where it has no sizes.
     pub fn of(workload: Workload, sizes: Vec<Bytes>, cluster: &Cluster) -> Result<Self, SimulateError> {
         if workload.is_sized() {
             return Ok(Job::Workload(workload, sizes));

@@ -30,7 +30,7 @@ impl FromStr for Scaling {
         match text {
             "weak" => Ok(Scaling::Weak),
             "strong" => Ok(Scaling::Strong),
-            _ => Err(format!("'{text}' is no way to scale; write weak or strong")),
+            _ => Err(format!("'{text}' is not a kind of scaling; write weak or strong")),
         }
     }
 }
@@ -58,7 +58,7 @@ pub struct ScalingDocument {
     pub scaling: Scaling,
     /// One for each number of nodes, in their order.
     pub points: Vec<ScalingPoint>,
-    /// Why there are no more points, where more were asked for.
+    /// Why there are no more points, where more were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_because: Option<String>,
     /// What is assumed of the cluster, in sentences.

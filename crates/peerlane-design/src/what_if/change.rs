@@ -1,4 +1,4 @@
-//! Edits of the graph, one at a time. Each leaves a fabric that can be asked for names and places by the next.
+//! Edits of the graph, one at a time. Each leaves a fabric in which the next can look up names and places.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -38,7 +38,7 @@ impl<'p> Changing<'p> {
         self.fabric().node(id).name.clone()
     }
 
-    /// Makes one change, or none and says why not.
+    /// Makes one change, or returns why it cannot.
     pub(super) fn make(&mut self, edit: &Edit) -> Result<(), WhatIfError> {
         let was = match grammar::what(edit, self.fabric())? {
             What::Node(node) if edit.to == "none" => self.remove_node(edit, node)?,
@@ -294,7 +294,9 @@ impl<'p> Changing<'p> {
         let parent = self.fabric().find(below).ok_or_else(missing)?;
         let parent = self.port(edit, parent)?;
         if !matches!(self.fabric().node(parent).kind, NodeKind::RootComplex | NodeKind::Switch) {
-            return Err(edit.refused(format!("nothing hangs below '{below}'; name a switch, a root complex or a CPU")));
+            return Err(
+                edit.refused(format!("nothing can be placed below '{below}'; name a switch, a root complex or a CPU"))
+            );
         }
         // what moves is the card that it sits on
         let fabric = self.fabric();
@@ -305,7 +307,7 @@ impl<'p> Changing<'p> {
         let mut above = Some(parent);
         while let Some(at) = above {
             if at == moved {
-                return Err(edit.refused(format!("'{below}' hangs below '{}' itself", self.name(id))));
+                return Err(edit.refused(format!("'{below}' is itself below '{}'", self.name(id))));
             }
             above = fabric.upstream(at).map(|(_, up)| up);
         }
@@ -342,7 +344,7 @@ impl<'p> Changing<'p> {
             self.forget_peers(id);
         }
         let at = |l: &Link| self.name(l.other(moved));
-        Ok(was.map_or("hung nowhere".to_owned(), |l| format!("was at {}, {}", at(&l), described(&l))))
+        Ok(was.map_or("was not connected".to_owned(), |l| format!("was at {}, {}", at(&l), described(&l))))
     }
 
     /// The root complex that stands for a CPU where PCIe ends.

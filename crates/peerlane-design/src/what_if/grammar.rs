@@ -1,4 +1,4 @@
-//! What the two sides of an edit say.
+//! What the two sides of an edit mean.
 
 use super::Edit;
 use super::WhatIfError;
@@ -51,7 +51,7 @@ pub(super) fn missing(edit: &Edit, name: &str, fabric: &Fabric) -> WhatIfError {
     edit.refused(format!("no node '{name}' here; the nodes are: {}", nodes(fabric)))
 }
 
-/// Looks up the left side of an edit. A name that nothing has is a new node only where nothing else is said of it.
+/// Looks up the left side of an edit. A name that nothing has is a new node only where the edit has no property.
 pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, WhatIfError> {
     let text = edit.what.as_str();
     if let Some(node) = fabric.find(text) {

@@ -1,7 +1,7 @@
 //! A design with something about it changed: `GPU0.link=pcie 3.0 x16`.
 //!
-//! [`apply`] takes a machine and [`Edit`]s in order and gives the machine that they make of it. Numbers seen on the old
-//! one say nothing of the new one and are left behind. `docs/what-if.md` has the grammar.
+//! [`apply`] takes a machine and [`Edit`]s in order and gives the machine that they make of it. Numbers measured on the old
+//! one do not apply to the new one and are left behind. `docs/what-if.md` has the grammar.
 
 mod change;
 mod grammar;
@@ -23,7 +23,7 @@ use peerlane_read::catalogue::Parts;
 /// One change, as a person writes it: `WHAT=TO`. That it can be made is known when it is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
-    /// The name of the only machine that it is meant for, if it says so.
+    /// The name of the only machine that it is meant for, if it has one.
     pub machine: Option<String>,
     /// What is changed: `GPU0.link`, `GPU0-GPU1`, `GPU0`.
     pub what: String,
@@ -134,7 +134,7 @@ fn or_larger(owner: &str, larger: &Option<String>) -> String {
 /// The machine that the edits make of this one, those for other machines left out.
 ///
 /// What was measured, published or printed of the old machine is not carried over; the title and the
-/// assumptions say what was changed. Fails where an edit cannot be read, names what is not there, or asks for more than
+/// assumptions state what was changed. Fails where an edit cannot be read, names what is not there, or needs more than
 /// parts have: width, lanes, bricks. Widths and lanes are judged after the last edit.
 pub fn apply(machine: &Machine, edits: &[Edit], parts: &Parts) -> Result<Machine, WhatIfError> {
     let edits: Vec<&Edit> = edits.iter().filter(|e| e.is_for(&machine.name)).collect();
@@ -146,27 +146,27 @@ pub fn apply(machine: &Machine, edits: &[Edit], parts: &Parts) -> Result<Machine
         changed.make(edit)?;
     }
     let mut after = changed.finish();
-    keep_untold(machine, &mut after);
+    keep_unknown(machine, &mut after);
     limits::check(machine, &after, parts)?;
-    let said: Vec<String> = edits.iter().map(|e| format!("{}={}", e.what, e.to)).collect();
-    Ok(without_numbers(after, &said))
+    let written: Vec<String> = edits.iter().map(|e| format!("{}={}", e.what, e.to)).collect();
+    Ok(without_numbers(after, &written))
 }
 
 /// What a cut-off matrix left open is open still.
-fn keep_untold(before: &Machine, after: &mut Machine) {
+fn keep_unknown(before: &Machine, after: &mut Machine) {
     let devices = before.fabric.devices();
     let name = |id: NodeId| before.fabric.node(id).name.as_str();
-    let mut untold = Vec::new();
+    let mut unknown = Vec::new();
     for (i, &a) in devices.iter().enumerate() {
         for &b in devices.iter().skip(i + 1).filter(|b| before.fabric.is_untold(a, **b)) {
-            untold.extend(after.fabric.find(name(a)).zip(after.fabric.find(name(b))));
+            unknown.extend(after.fabric.find(name(a)).zip(after.fabric.find(name(b))));
         }
     }
-    after.fabric.set_untold(untold);
+    after.fabric.set_untold(unknown);
 }
 
 /// Leaves behind what is known of the old machine only.
-fn without_numbers(mut machine: Machine, said: &[String]) -> Machine {
+fn without_numbers(mut machine: Machine, written: &[String]) -> Machine {
     machine.stated_classes = None;
     machine.matrices.clear();
     machine.curves.clear();
@@ -176,6 +176,6 @@ fn without_numbers(mut machine: Machine, said: &[String]) -> Machine {
     machine.contradictions.clear();
     machine.facts = Default::default();
     let title = machine.title.take().unwrap_or_else(|| machine.name.clone());
-    machine.title = Some(format!("{title}; what if {}", said.join(", ")));
+    machine.title = Some(format!("{title}; what if {}", written.join(", ")));
     machine
 }

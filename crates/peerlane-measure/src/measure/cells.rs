@@ -1,4 +1,4 @@
-//! From samples to cells: values in their units, and what is odd about them.
+//! From samples to cells: values in their units, and flags for anomalies.
 
 use super::sampling::{Sampled, headline};
 use super::{Failure, Sample, Verdict};
@@ -63,8 +63,8 @@ pub(super) fn cells(
         let value = |sample: &Sample| in_unit(&step.work, taken.size, quantity, sample);
         let groups = by_group(&taken.groups, value);
         let median = Median::of_groups(&groups);
-        let (modes, mut odd) = oddities(&groups, median, method.precision, unit);
-        odd.splice(0..0, flags.iter().cloned());
+        let (modes, mut remarks) = anomalies(&groups, median, method.precision, unit);
+        remarks.splice(0..0, flags.iter().cloned());
         Cell {
             step: index,
             test: step.test,
@@ -76,7 +76,7 @@ pub(super) fn cells(
             n: median.map_or(0, |m| m.n),
             each: each(step, taken),
             modes,
-            flags: odd,
+            flags: remarks,
             samples: groups.concat(),
         }
     };
@@ -115,9 +115,9 @@ fn wider(Estimate { value, low, high }: Estimate, by: f64) -> Estimate {
     Estimate { value, low: low - more, high: high + more }
 }
 
-/// Groups of values, and flags for what is odd about them: that they lie on several levels, else that some are far off
+/// Groups of values, and flags for anomalies: that they lie on several levels, else that some are far off
 /// and farther than the interval reaches; that they drift; that the interval is wide.
-fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: Unit) -> (Vec<f64>, Vec<Flag>) {
+fn anomalies(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: Unit) -> (Vec<f64>, Vec<Flag>) {
     let Some(median) = median else { return (Vec::new(), Vec::new()) };
     let matters = MATTERS * precision;
     let mut flags = Vec::new();
@@ -132,9 +132,9 @@ fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: U
     if !centres.is_empty() {
         flags.push(Flag::new(FlagKind::Modes, format!("{what} {}", values(&centres))));
     }
-    // samples of another level are not strays, and what the interval holds it tells
-    let stray = |x: &f64| centres.is_empty() && !(median.low..=median.high).contains(x);
-    let far = groups.iter().flat_map(|g| outliers(g, matters).into_iter().map(|i| g[i])).filter(stray);
+    // samples of another level are no outliers, nor are those within the interval
+    let outlying = |x: &f64| centres.is_empty() && !(median.low..=median.high).contains(x);
+    let far = groups.iter().flat_map(|g| outliers(g, matters).into_iter().map(|i| g[i])).filter(outlying);
     let far: Vec<f64> = far.collect();
     if let Some(farthest) = far.iter().max_by(|a, b| (*a - median.value).abs().total_cmp(&(*b - median.value).abs())) {
         let detail = format!("{} of {} samples lie far off, at most at {}", far.len(), median.n, values(&[*farthest]));
@@ -149,7 +149,7 @@ fn oddities(groups: &[Vec<f64>], median: Option<Median>, precision: f64, unit: U
     let imprecise = match median.n {
         ..6 => Some(format!("{} samples give no 95 % interval, only a range", median.n)),
         _ => (width > precision)
-            .then(|| format!("within {:.1} %, and {:.1} % was asked", width * 100.0, precision * 100.0)),
+            .then(|| format!("within {:.1} %; {:.1} % was requested", width * 100.0, precision * 100.0)),
     };
     flags.extend(imprecise.map(|detail| Flag::new(FlagKind::Imprecise, detail)));
     (centres, flags)

@@ -4,7 +4,7 @@
 //! round that is sure earlier leaves its time to the others. When the budget is over, each step still gets the least:
 //! a short warm-up, the least samples, one allocation. When twice the budget is over, the rest stays unanswered.
 //!
-//! **Steps that run at once.** Where a kind of them is seen for the first time, each is measured alone and then all
+//! **Steps that run at once.** The first time that a kind of them comes up, each is measured alone and then all
 //! together. If one differs by more than the asked precision and both intervals, this round and all later ones of
 //! the kind are measured one by one.
 
@@ -26,22 +26,22 @@ const LOOK_EVERY: f64 = 0.25;
 /// Steps that are named as company; more are counted.
 const NAMED: usize = 3;
 
-/// Answers all rounds of a plan that have steps outside `done` (indices into [`Plan::steps`]), telling of each event
+/// Answers all rounds of a plan that have steps outside `done` (indices into [`Plan::steps`]), reporting each event
 /// as it happens. A step's cells come in one event.
 ///
-/// A step that fails has a cell that says so. Ends early where twice the budget is over, and where the executor can do
+/// A step that fails has a cell that states it. Ends early where twice the budget is over, and where the executor can do
 /// nothing more; the steps that ran when it was spoilt have their cells by then, and other steps of their round may
 /// have none.
 pub fn execute(
     plan: &Plan,
     executor: &mut dyn Executor,
     done: &BTreeSet<usize>,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
 ) -> Result<(), Failure> {
     let states = executor.states();
-    tell(Event::States(states.clone()));
+    report(Event::States(states.clone()));
     let now = executor.now().seconds();
-    let mut running = Running { plan, executor, tell, states, looked: now, kinds: HashMap::new() };
+    let mut running = Running { plan, executor, report, states, looked: now, kinds: HashMap::new() };
     let mut index = 0;
     let mut rounds: Vec<(usize, Vec<Item<'_>>)> = Vec::new();
     for (round, steps) in plan.rounds.iter().enumerate() {
@@ -62,13 +62,13 @@ pub fn execute(
         let own = weight(&open);
         let time = (budget - spent).max(0.0) * own / weights;
         weights -= own;
-        (running.tell)(Event::Started(round));
+        (running.report)(Event::Started(round));
         running.round(&open, Seconds::new(time))?;
     }
     let states = running.executor.states();
-    (running.tell)(Event::States(states));
+    (running.report)(Event::States(states));
     let wall = running.executor.now();
-    (running.tell)(Event::Finished(wall));
+    (running.report)(Event::Finished(wall));
     Ok(())
 }
 
@@ -79,7 +79,7 @@ type Item<'a> = (usize, &'a Step);
 struct Running<'a> {
     plan: &'a Plan,
     executor: &'a mut dyn Executor,
-    tell: &'a mut dyn FnMut(Event),
+    report: &'a mut dyn FnMut(Event),
     /// The GPUs when they were last looked at.
     states: Vec<GpuState>,
     looked: f64,
@@ -101,11 +101,11 @@ impl Running<'_> {
         }
     }
 
-    /// One step with nothing beside it.
+    /// One step alone.
     fn alone(&mut self, item: Item<'_>, time: Seconds, flags: Vec<Flag>) -> Result<(), Failure> {
         let effort = Effort::within(time, &self.plan.method, [item.1]);
         match self.take(&[item], effort) {
-            Ok(taken) => self.tell_of(&[item], &taken, &[flags]),
+            Ok(taken) => self.report_measured(&[item], &taken, &[flags]),
             Err(failure) => self.fail(&[item], failure)?,
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Running<'_> {
         match self.take(items, effort) {
             Ok(taken) => {
                 let flags: Vec<Vec<Flag>> = (0..items.len()).map(|i| vec![beside(items, i)]).collect();
-                self.tell_of(items, &taken, &flags);
+                self.report_measured(items, &taken, &flags);
                 Ok(())
             }
             Err(failure) => self.apart(items, time, failure),
@@ -174,7 +174,7 @@ impl Running<'_> {
                 let flags: Vec<Vec<Flag>> = (0..able.len())
                     .map(|i| [beside(&able, i)].into_iter().chain(alone.get(i).and_then(corrupt)).collect())
                     .collect();
-                self.tell_of(&able, &taken, &flags);
+                self.report_measured(&able, &taken, &flags);
                 Ok(())
             }
             Some(why) => {
@@ -192,7 +192,7 @@ impl Running<'_> {
         if failure.fatal {
             return self.fail(items, failure);
         }
-        self.one_by_one(items, time, &format!("beside others it failed: {failure}"))
+        self.one_by_one(items, time, &format!("together with others it failed: {failure}"))
     }
 
     fn take(&mut self, items: &[Item<'_>], effort: Effort) -> Result<Vec<Sampled>, Failure> {
@@ -200,15 +200,15 @@ impl Running<'_> {
         take(self.executor, &steps, &self.plan.method, effort)
     }
 
-    /// Tells that steps have no value; gives a failure back that ends the run.
+    /// Reports that steps have no value; returns a failure that ends the run.
     fn fail(&mut self, items: &[Item<'_>], failure: Failure) -> Result<(), Failure> {
         let cells = items.iter().flat_map(|(index, step)| cells::void(*index, step, &failure)).collect();
-        (self.tell)(Event::Cells(cells));
+        (self.report)(Event::Cells(cells));
         if failure.fatal { Err(failure) } else { Ok(()) }
     }
 
-    /// Tells what was measured, with the state of the GPUs that took part.
-    fn tell_of(&mut self, items: &[Item<'_>], taken: &[Sampled], flags: &[Vec<Flag>]) {
+    /// Reports what was measured, with the state of the GPUs that took part.
+    fn report_measured(&mut self, items: &[Item<'_>], taken: &[Sampled], flags: &[Vec<Flag>]) {
         let now = self.executor.now().seconds();
         if now - self.looked >= LOOK_EVERY {
             self.states = self.executor.states();
@@ -220,7 +220,7 @@ impl Running<'_> {
             let between_runs = |quantity| self.executor.between_runs(&step.work, quantity);
             all.extend(cells::cells(*index, step, taken, &self.plan.method, &flags, &between_runs));
         }
-        (self.tell)(Event::Cells(all));
+        (self.report)(Event::Cells(all));
     }
 
     /// What the GPUs of a step were under when last looked at.

@@ -68,7 +68,7 @@ impl Sampled {
     }
 }
 
-/// The number by which a sample is judged.
+/// The number that a sample counts by.
 pub(super) fn headline(work: &Work, sample: &[f64]) -> f64 {
     match work {
         Work::Transfers(_) => sample.iter().sum(),
@@ -168,16 +168,16 @@ impl Allocation<'_> {
                 of.extend(Median::of(&values).map(|m| m.value));
             }
             let trending = medians.iter().any(|of| is_trending(of, self.method.precision));
-            let told = medians.iter().all(|of| of.len() >= WARM_WINDOW);
+            let enough = medians.iter().all(|of| of.len() >= WARM_WINDOW);
             let settled = || medians.iter().all(|of| is_settled(of, self.method.precision));
-            if (told && !trending) || ((alike || settled()) && executor.now().seconds() >= late) {
+            if (enough && !trending) || ((alike || settled()) && executor.now().seconds() >= late) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Samples until every step's interval is as narrow as asked, or there are as many as allowed, or the time is over.
+    /// Samples until every step's interval is as narrow as requested, or there are as many as allowed, or the time is over.
     fn sample(&self, executor: &mut dyn Executor) -> Result<Vec<Vec<Sample>>, Failure> {
         let least = self.method.least_samples.max(1);
         let began = executor.now().seconds();
@@ -220,28 +220,28 @@ impl Allocation<'_> {
                 Work::SmallCopies(_) => 2,
                 _ => 1,
             };
-            // what enqueueing costs may be too little to be seen
+            // what enqueueing costs may be too little to be measured
             let positive = |sample: &Sample| match (&step.work, sample.as_slice()) {
                 (Work::SmallCopies(_), [copy, enqueue]) => *copy > 0.0 && *enqueue >= 0.0,
                 (_, rates) => rates.iter().all(|x| *x > 0.0),
             };
             let good = |s: &Sample| s.len() == values && s.iter().all(|x| x.is_finite()) && positive(s);
-            if let Some(odd) = samples.iter().find(|sample| !good(sample)) {
-                return Err(broken(format!("a sample is {odd:?}, where {values} positive numbers belong")));
+            if let Some(bad) = samples.iter().find(|sample| !good(sample)) {
+                return Err(broken(format!("a sample is {bad:?}, not {values} positive numbers")));
             }
         }
         Ok(batch)
     }
 }
 
-/// Whether the last two medians agree within the precision that is asked for, or the last three neither rise nor fall.
+/// Whether the last two medians agree within the requested precision, or the last three neither rise nor fall.
 fn is_settled(medians: &[f64], precision: f64) -> bool {
     let agree = |[a, b]: &[f64; 2]| (b - a).abs() <= precision * b.abs();
     let turns = |[a, b, c]: &[f64; 3]| (b - a) * (c - b) <= 0.0;
     medians.last_chunk().is_some_and(agree) || medians.last_chunk().is_some_and(turns)
 }
 
-/// Whether the last two medians differ from the two before by more than is asked for, and by more than the two of a
+/// Whether the last two medians differ from the two before by more than the requested precision, and by more than the two of a
 /// half differ from each other, as noise alone seldom does and a cold start does at every batch.
 fn is_trending(medians: &[f64], precision: f64) -> bool {
     let Some(&[a, b, c, d]) = medians.len().checked_sub(WARM_WINDOW).and_then(|at| medians.get(at..)) else {

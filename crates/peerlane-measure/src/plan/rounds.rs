@@ -35,7 +35,7 @@ pub(super) fn round_robin(n: usize) -> Vec<(usize, usize)> {
 enum Claim {
     Node(NodeId),
     Channel(LinkId, NodeId),
-    /// The way is not known, so that anything might be shared.
+    /// The path is not known, so that anything might be shared.
     Unknown,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn pack(steps: Vec<Step>, fabric: &Fabric) -> Vec<Vec<Step>> {
     rounds.into_iter().map(|(round, _)| round).collect()
 }
 
-/// What a step uses, if it may run beside others at all: direct copies between two GPUs.
+/// What a step uses, if it may run together with others at all: direct copies between two GPUs.
 fn claims(step: &Step, fabric: &Fabric) -> Option<HashSet<Claim>> {
     let Work::Transfers(transfers) = &step.work else { return None };
     let direct = transfers.iter().all(|t| t.via == Via::Direct);

@@ -1,4 +1,4 @@
-//! Which families of steps a machine is asked, and how long they may take.
+//! Which families of steps are measured, and how long they may take.
 
 use super::rounds::pack;
 use super::selection::Selection;
@@ -7,26 +7,26 @@ use super::{Method, Plan, Skipped, Test};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
 
-/// How much is asked: which families where none are named, and how deep each goes.
+/// How much is measured: which families where none are named, and how deep each goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// What the CUDA sample `p2pBandwidthLatencyTest` asks, and the host one way; in two seconds on four GPUs.
+    /// What the CUDA sample `p2pBandwidthLatencyTest` measures, and the host one way; in two seconds on four GPUs.
     Quick,
-    /// What nvbandwidth's whole list asks, and latencies; in ten seconds on four GPUs.
+    /// What nvbandwidth's whole list measures, and latencies; in ten seconds on four GPUs.
     #[default]
     Default,
-    /// All that can be asked, but managed memory, which is asked only by name.
+    /// All that can be measured, but managed memory only when requested.
     Full,
 }
 
 /// GPUs that the usual budgets are meant for.
 const USUAL_GPUS: usize = 4;
 
-/// The longest budget that is given unasked.
+/// The longest default budget.
 const LONGEST_BUDGET: f64 = 1800.0;
 
 impl Scope {
-    /// The families of a scope, in the order in which they are asked.
+    /// The families of a scope, in the order in which they are measured.
     pub fn tests(self) -> Vec<Test> {
         let quick = [Test::Staged, Test::Pairs, Test::PairsBoth, Test::CopyLatency, Test::Host];
         let usual = [

@@ -1,6 +1,6 @@
 //! The steps of each family: one function for each [`Test`].
 //!
-//! All have a bound. What would grow with the square of the GPUs or faster is asked in full up to [`MOST_PAIRED`] of
+//! All have a bound. What would grow with the square of the GPUs or faster is measured in full up to [`MOST_PAIRED`] of
 //! them, and beyond that of a selection that each function states.
 
 mod host;
@@ -15,7 +15,7 @@ use peerlane_machine::fabric::{Fabric, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Bytes;
 
-/// The most GPUs of which all pairs are asked. Of more, each with the next and with the one half way round.
+/// The most GPUs of which all pairs are measured. Of more, each with the next and with the one half way round.
 pub(super) const MOST_PAIRED: usize = 64;
 
 /// A message between GPUs: 1.4 ms at the 394 GB/s that an H200's copy engine moves over NVLink. Each one's start costs
@@ -47,8 +47,8 @@ const MANAGED: Size = Size::UpTo(Bytes::from_mib(256));
 /// Each array of host memory alone: four times the last caches of most CPUs, as STREAM asks for.
 const ARRAY: Size = Size::Exactly(Bytes::from_mib(512));
 
-/// The ways in which GPUs move data, in the order in which they are asked.
-const MANNERS: [(Engine, Operation); 4] = [
+/// How GPUs move data, in the order in which it is measured.
+const KINDS: [(Engine, Operation); 4] = [
     (Engine::Ce, Operation::Write),
     (Engine::Ce, Operation::Read),
     (Engine::Sm, Operation::Write),
@@ -91,12 +91,12 @@ impl<'a> Site<'a> {
         pairs.iter().copied().chain(back).collect()
     }
 
-    /// How GPUs move data: in a hurry by copy engine writes alone.
-    fn manners(&self) -> &'static [(Engine, Operation)] {
-        if self.scope == Scope::Quick { &MANNERS[..1] } else { &MANNERS }
+    /// How GPUs move data: in a quick plan by copy engine writes only.
+    fn kinds(&self) -> &'static [(Engine, Operation)] {
+        if self.scope == Scope::Quick { &KINDS[..1] } else { &KINDS }
     }
 
-    /// What moves data where reads and writes are not told apart.
+    /// What moves data where reads and writes are not distinguished.
     fn engines(&self) -> &'static [Engine] {
         if self.scope == Scope::Quick { &[Engine::Ce] } else { &[Engine::Ce, Engine::Sm] }
     }
@@ -117,10 +117,10 @@ pub(super) fn steps(test: Test, site: &Site<'_>) -> Result<Vec<Step>, String> {
             | Test::Collectives
     );
     if among_gpus && site.gpus.len() < 2 {
-        return Err("it takes two GPUs, and there is one".to_owned());
+        return Err("it needs two GPUs, and there is one".to_owned());
     }
     if test == Test::Numa && site.hosts.len() < 2 {
-        return Err("it takes several NUMA nodes with memory, and one is known".to_owned());
+        return Err("it needs several NUMA nodes with memory, and only one is known".to_owned());
     }
     Ok(match test {
         Test::Staged => pairs::staged(site),
@@ -151,7 +151,7 @@ fn moving(test: Test, transfers: Vec<Transfer>, size: Size) -> Step {
     Step { test, work: Work::Transfers(transfers), size }
 }
 
-/// One transfer, driven in a manner.
+/// One transfer, driven by an engine and operation.
 fn driven(source: &str, destination: &str, (engine, op): (Engine, Operation)) -> Transfer {
     Transfer { engine, op, ..Transfer::new(source, destination) }
 }

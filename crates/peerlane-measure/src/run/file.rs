@@ -37,7 +37,7 @@ pub enum RunError {
     /// It is longer than [`MAX_RUN_BYTES`].
     #[error("larger than {} MiB; no record of a run", MAX_RUN_BYTES >> 20)]
     TooLarge,
-    /// It does not say enough of its machine, or says it wrong.
+    /// It does not describe its machine well enough.
     #[error("its machine cannot be rebuilt: {0}")]
     Machine(String),
 }
@@ -46,7 +46,7 @@ impl From<serde_json::Error> for RunError {
     fn from(error: serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let message = error.to_string();
-        // the place is told beside it
+        // the place has its own fields
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(what, _)| what).to_owned();
         RunError::Format { line, column, message }
     }
@@ -61,7 +61,7 @@ pub struct Partial {
     pub unreadable: usize,
 }
 
-/// What tells the format before all of it is read.
+/// The field that names the format, read first.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -88,7 +88,7 @@ impl Run {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Writes the record: a field a line, the steps of the plan and the cells each on a line of their own.
+    /// Writes the record: a field a line, the steps of the plan and the cells each on its own line.
     pub fn to_json(&self) -> Result<String, RunError> {
         let Run { schema, peerlane, machine, fabric, plan, conditions, wall, complete, cells } = self;
         let mut text = String::from("{\n");
@@ -133,14 +133,14 @@ impl Run {
     /// The steps, as indices into [`crate::plan::Plan::steps`], that have all their cells: two of small copies (time
     /// and enqueueing) and of collectives (bus bandwidth and time), one of the rest. A void cell answers its step.
     pub fn steps_done(&self) -> BTreeSet<usize> {
-        let mut told: BTreeMap<usize, (BTreeSet<Quantity>, bool)> = BTreeMap::new();
+        let mut answered_by: BTreeMap<usize, (BTreeSet<Quantity>, bool)> = BTreeMap::new();
         for cell in &self.cells {
-            let (quantities, void) = told.entry(cell.step).or_default();
+            let (quantities, void) = answered_by.entry(cell.step).or_default();
             quantities.insert(cell.quantity);
             *void |= cell.is_void();
         }
         let answered = |(index, step): (usize, &crate::plan::Step)| {
-            let (quantities, void) = told.get(&index)?;
+            let (quantities, void) = answered_by.get(&index)?;
             (*void || quantities.len() >= answers(&step.work)).then_some(index)
         };
         self.plan.steps().enumerate().filter_map(answered).collect()
@@ -174,7 +174,7 @@ impl Partial {
 
     /// Reads a growing run, or a whole record, which has no unreadable line.
     ///
-    /// Fails where the first line, which says what the run is, is cut. Of the lines after it those that cannot be
+    /// Fails where the first line, which describes the run, is cut. Of the lines after it those that cannot be
     /// read are left out and counted; a line without its end counts where it is whole JSON.
     pub fn read(text: &str) -> Result<Partial, RunError> {
         if text.len() > MAX_RUN_BYTES {

@@ -20,7 +20,7 @@ pub const TOOL: &str = "peerlane measure";
 const MAX_SYSTEM_BYTES: usize = 4 << 20;
 
 impl Run {
-    /// The machine, with the run's numbers beside those that its source states.
+    /// The machine, with the run's numbers next to those that its source states.
     ///
     /// Fails where the record has neither a system file nor texts of the machine that can be read.
     pub fn machine(&self) -> Result<Machine, RunError> {
@@ -42,7 +42,7 @@ impl Run {
         machine.evidence.extend(self.states(&origin));
         let warn = |message| Warning { origin: Some(origin.clone()), message };
         machine.warnings.extend(self.incomplete().map(warn));
-        machine.warnings.extend(self.odd_cells().into_iter().map(warn));
+        machine.warnings.extend(self.troubles().into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));
         if left_out > 0 {
             let message = format!("{left_out} numbers are left out: they are between more nodes than any machine has");
@@ -74,12 +74,12 @@ impl Run {
         let gpus = |m: &Machine| m.fabric.of_kind(NodeKind::Gpu).count();
         let assembled = assemble(found).into_iter().rev().max_by_key(gpus);
         let mut machine =
-            assembled.ok_or_else(|| RunError::Machine("its texts tell of no GPU, NIC or path".to_owned()))?;
+            assembled.ok_or_else(|| RunError::Machine("its texts name no GPU, NIC or path".to_owned()))?;
         machine.name.clone_from(&subject.name);
         Ok(machine)
     }
 
-    /// What the GPUs said of themselves right after the run.
+    /// What the GPUs reported right after the run.
     fn states(&self, origin: &Origin) -> Option<Evidence> {
         let facts = |state: &GpuState| GpuFacts {
             node: Some(state.gpu.clone()),
@@ -94,7 +94,7 @@ impl Run {
         (!gpus.is_empty()).then(|| Evidence { origin: origin.clone(), fact: Fact::Gpus(gpus) })
     }
 
-    /// What it says of steps without an answer.
+    /// A sentence on steps without an answer.
     fn incomplete(&self) -> Option<String> {
         let (done, all) = (self.steps_done().len(), self.plan.steps().count());
         match all.saturating_sub(done) {
@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// A sentence for each kind of trouble that cells had.
-    fn odd_cells(&self) -> Vec<String> {
+    fn troubles(&self) -> Vec<String> {
         let mut kinds: BTreeMap<FlagKind, Vec<(&Cell, &str)>> = BTreeMap::new();
         for cell in &self.cells {
             for flag in &cell.flags {
@@ -117,8 +117,8 @@ impl Run {
         }
         let sentence = |(kind, cells): (FlagKind, Vec<(&Cell, &str)>)| {
             let mut names: Vec<String> = cells.iter().map(|(cell, _)| ends(&cell.work)).collect();
-            let mut seen = std::collections::HashSet::new();
-            names.retain(|name| seen.insert(name.clone()));
+            let mut named = std::collections::HashSet::new();
+            names.retain(|name| named.insert(name.clone()));
             let what = match kind {
                 FlagKind::Corrupt => "did not arrive as sent, so that their rates are not used",
                 FlagKind::Hung => "did not end in time",
@@ -133,7 +133,7 @@ impl Run {
         kinds.into_iter().map(sentence).collect()
     }
 
-    /// What it says of PCIe links that had to repeat packets while the run lasted.
+    /// A sentence on PCIe links that had to repeat packets during the run.
     fn replays(&self) -> Option<String> {
         let conditions = &self.conditions;
         let rises = conditions.after.iter().filter_map(|after| {

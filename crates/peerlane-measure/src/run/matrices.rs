@@ -190,8 +190,8 @@ pub fn curves(cells: &[Cell]) -> Vec<Curve> {
         let (what, ends, settings) = describe(sweep.work);
         Curve { what, ends, series: series.collect(), settings, sizes: sweep.sizes }
     };
-    let told = |c: &Curve| c.series.iter().any(|s| s.values.iter().any(Option::is_some));
-    sweeps(cells).into_iter().map(curve).filter(told).collect()
+    let has_value = |c: &Curve| c.series.iter().any(|s| s.values.iter().any(Option::is_some));
+    sweeps(cells).into_iter().map(curve).filter(has_value).collect()
 }
 
 /// What a sweep is of, its ends, and what else matters.
@@ -303,18 +303,19 @@ mod tests {
             let m = all.iter().find(|m| m.matrix.values.iter().flatten().any(|v| *v == Some(value))).unwrap();
             (m.matrix.rows.join(" "), m.matrix.cols.join(" "), m.matrix.p2p, m.matrix.title.clone())
         };
-        let told = |rows: &str, cols: &str, p2p, title: &str| (rows.to_owned(), cols.to_owned(), p2p, title.to_owned());
+        let expected =
+            |rows: &str, cols: &str, p2p, title: &str| (rows.to_owned(), cols.to_owned(), p2p, title.to_owned());
         let pair = "GPU0 GPU1";
-        assert_eq!(of(5.0), told(pair, pair, Some(false), "staged"));
-        assert_eq!(of(6.0), told(pair, pair, Some(false), "staged, through a pipeline of our own"));
-        assert_eq!(of(7.0), told("host", "GPU0", None, "host"));
-        assert_eq!(of(8.0), told("GPU0", "host", None, "host"));
-        assert_eq!(of(9.0), told("host", "GPU0", None, "host-both"));
-        assert_eq!(of(10.0), told("host", "GPU0", None, "pageable"));
-        assert_eq!(of(11.0), told("GPU0", "self", None, "local"));
-        assert_eq!(of(12.0), told(pair, pair, Some(true), "load-latency"));
-        assert_eq!(of(13.0), told("GPU0", "host", None, "load-latency"));
-        assert_eq!(of(16.0), told(pair, pair, Some(false), "staged"));
+        assert_eq!(of(5.0), expected(pair, pair, Some(false), "staged"));
+        assert_eq!(of(6.0), expected(pair, pair, Some(false), "staged, through a pipeline of our own"));
+        assert_eq!(of(7.0), expected("host", "GPU0", None, "host"));
+        assert_eq!(of(8.0), expected("GPU0", "host", None, "host"));
+        assert_eq!(of(9.0), expected("host", "GPU0", None, "host-both"));
+        assert_eq!(of(10.0), expected("host", "GPU0", None, "pageable"));
+        assert_eq!(of(11.0), expected("GPU0", "self", None, "local"));
+        assert_eq!(of(12.0), expected(pair, pair, Some(true), "load-latency"));
+        assert_eq!(of(13.0), expected("GPU0", "host", None, "load-latency"));
+        assert_eq!(of(16.0), expected(pair, pair, Some(false), "staged"));
     }
 
     #[test]

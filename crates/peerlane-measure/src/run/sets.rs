@@ -1,4 +1,4 @@
-//! Sets of transfers that ran at once, each beside its rate alone.
+//! Sets of transfers that ran at once, each with its rate alone.
 
 use std::collections::HashMap;
 

@@ -50,7 +50,7 @@ pub(super) fn void(index: usize, of: &Step, kind: FlagKind) -> Cell {
     Cell::void(index, of, like.size, like.quantity, like.unit, Flag::new(kind, "no sign of life for 20 s"))
 }
 
-/// A run on a system of the catalogue, as a virtual machine.
+/// A run on a system of the catalogue, as a simulated machine.
 pub(super) fn run(system: &str, steps: Vec<Step>) -> Run {
     let machine = catalogue::system(system).unwrap().unwrap();
     let subject = Subject {

@@ -1,4 +1,4 @@
-//! What real machines do beside what the model says of them, so that tests of judgement are no tests of the model
+//! How real machines differ from the model, so that tests of judgement are no tests of the model
 //! against itself.
 
 use super::contends;
@@ -8,7 +8,7 @@ use peerlane_machine::names::is_host;
 use peerlane_machine::random::Random;
 use peerlane_machine::transfer::{Transfer, Via};
 
-/// By how much a virtual machine differs from its model although nothing is wrong with it. Shares of a rate or a time;
+/// By how much a simulated machine differs from its model although nothing is wrong with it. Shares of a rate or a time;
 /// each difference stays the same for one seed, as it would on one machine.
 ///
 /// None of them is a fault: tables of machines without any show as much ([`Effects::REAL`] gives each one's source).

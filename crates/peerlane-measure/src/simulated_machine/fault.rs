@@ -49,9 +49,9 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
     if rebuild && let Ok(mut fabric) = without(builder, &gone).build() {
         let devices = design.fabric.devices();
         let pairs = devices.iter().flat_map(|a| devices.iter().map(|b| (*a, *b)));
-        let untold = |&(a, b): &_| design.fabric.path(a, b).is_none() && fabric.path(a, b).is_some();
-        let untold: Vec<_> = pairs.filter(untold).collect();
-        fabric.set_untold(untold);
+        let unknown = |&(a, b): &_| design.fabric.path(a, b).is_none() && fabric.path(a, b).is_some();
+        let unknown: Vec<_> = pairs.filter(unknown).collect();
+        fabric.set_untold(unknown);
         truth.fabric = fabric;
     }
     truth

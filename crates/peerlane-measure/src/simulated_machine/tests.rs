@@ -1,4 +1,4 @@
-//! What a virtual machine answers.
+//! What a simulated machine answers.
 
 mod faults;
 mod sizes;

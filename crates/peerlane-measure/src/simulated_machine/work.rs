@@ -1,4 +1,4 @@
-//! What the model says of one step: the true values of a sample, before faults and noise of the sample.
+//! What the model predicts for one step: the true values of a sample, before faults and noise of the sample.
 
 use std::collections::BTreeSet;
 
@@ -120,7 +120,7 @@ impl Site<'_, '_> {
                 return refuse("without peer access, no kernel reaches the other GPU");
             }
         }
-        let unknown = || not_applicable(format!("{} has no way {transfer}", machine.name));
+        let unknown = || not_applicable(format!("{} has no path {transfer}", machine.name));
         for name in [&transfer.source, &transfer.destination].into_iter().filter(|name| *name != "host") {
             self.find(name)?;
         }
@@ -152,7 +152,7 @@ impl Site<'_, '_> {
         CopyTime { startup, rate: Rate::from_bytes_per_second(rate) }
     }
 
-    /// Rates at a size, from those of messages without end.
+    /// Rates at a size, from asymptotic ones.
     fn moving(&self, size: Size, driven: &[Driven], rates: &[f64]) -> Task {
         let copies: Vec<CopyTime> = driven.iter().zip(rates).map(|(d, rate)| self.copies(d, *rate)).collect();
         let fastest = rates.iter().copied().fold(0.0, f64::max);

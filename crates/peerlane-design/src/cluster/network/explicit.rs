@@ -48,7 +48,7 @@ impl Explicit {
         Ok(())
     }
 
-    /// The fewest links; of several ways the one that was written first. Only switches pass on what is not theirs.
+    /// The fewest links; of several paths the one that was written first. Only switches pass on what is not theirs.
     pub(super) fn path(&self, from: Port, to: Port, channels: &mut Vec<u64>) -> Result<(), ClusterError> {
         let find = |port: Port| {
             let known = self.by_end.get(&End::Port(port.node, port.nic)).copied();

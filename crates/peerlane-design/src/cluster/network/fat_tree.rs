@@ -90,7 +90,7 @@ impl FatTree {
         (switch / nics * leaf + slot) * nics + switch % nics
     }
 
-    /// Up as far as needed and down again, by the first way, from the chosen one on, none of whose links has failed.
+    /// Up as far as needed and down again, by the first path, from the chosen one on, without a failed link.
     pub(super) fn path(
         &self,
         nics: u32,
@@ -111,14 +111,14 @@ impl FatTree {
                 return Ok(());
             }
             channels.truncate(first);
-            // all ways are gone through, whichever is chosen first
+            // all paths are tried, whichever is chosen first
             self.by(a, b, b % ways + other, channels);
         }
         let name = |port: Port| port_name(nics, u64::from(port.node) * u64::from(nics.max(1)) + u64::from(port.nic));
-        Err(ClusterError::Disconnected(name(from), format!("{}: every way has a failed link", name(to))))
+        Err(ClusterError::Disconnected(name(from), format!("{}: every path has a failed link", name(to))))
     }
 
-    /// One of the ways from `a` to `b`, and how many there are.
+    /// One of the paths from `a` to `b`, and how many there are.
     fn by(&self, a: u64, b: u64, choice: u64, channels: &mut Vec<u64>) -> u64 {
         // up: which copy of the switch above is taken, as digits of `copy`
         let (mut here, mut there, mut copy, mut copies) = (a, b, 0, 1);

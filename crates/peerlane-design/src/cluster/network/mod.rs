@@ -69,7 +69,7 @@ impl Network {
         self.path_around(from, to, &self.failed, channels)
     }
 
-    /// Whether what goes from one port to another would take a failed link, were it whole.
+    /// Whether what goes from one port to another would take a failed link if that still worked.
     pub(crate) fn goes_round(&self, from: Port, to: Port) -> Result<bool, ClusterError> {
         let mut channels = Vec::new();
         if !self.failed.is_empty() {
@@ -99,14 +99,14 @@ impl Network {
     }
 
     /// Takes out a link of a fat tree, both ways: `uplink:leaf3` or `uplink:leaf3/2`, the first or the third link up from
-    /// a switch. Messages then take the next of the ways that they may choose from.
+    /// a switch. Messages then take the next of the paths that they may choose from.
     ///
     /// # Errors
-    /// Where there is no such link, or the network is no fat tree: in others, a message has one way only.
+    /// Where there is no such link, or the network is no fat tree: in others, a message has one path only.
     pub fn fail(&mut self, link: &str) -> Result<(), ClusterError> {
         let Shape::FatTree(tree) = &self.shape else {
             let why =
-                format!("'{link}': only a fat tree or a rail network has another way for what a failed link carried");
+                format!("'{link}': only a fat tree or a rail network has another path for what a failed link carried");
             return Err(ClusterError::Network(why));
         };
         self.failed.extend(tree.uplink(link)?);
@@ -203,7 +203,7 @@ fn port_name(nics: u32, number: u64) -> String {
     if nics > 1 { format!("node{node} port{nic}") } else { format!("node{node}") }
 }
 
-/// A network as a command line says it: `torus:4x4x1`, `fat-tree`, `fat-tree:3:2`, `rail`, `dragonfly:9x4x2`, `switch`.
+/// A network as written on a command line: `torus:4x4x1`, `fat-tree`, `fat-tree:3:2`, `rail`, `dragonfly:9x4x2`, `switch`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wanted {
     /// A torus of this size.

@@ -60,11 +60,11 @@ impl Bfs {
         let Some(root) = (0..vertices).find(|v| !graph.of(*v as u32).is_empty()) else {
             return refuse("the graph has no edge".to_owned());
         };
-        let mut seen = vec![false; vertices];
-        seen[root] = true;
-        // which GPU has told of a vertex in which level: the level's number, by GPU and vertex, would be large; a level's
+        let mut visited = vec![false; vertices];
+        visited[root] = true;
+        // which GPU has reported a vertex in which level: the level's number, by GPU and vertex, would be large; a level's
         // frontier is gone through by owner, so that one mark a vertex is enough
-        let mut told = vec![u32::MAX; vertices];
+        let mut reported = vec![u32::MAX; vertices];
         let mut frontier = vec![root as u32];
         let mut rounds = Vec::new();
         while !frontier.is_empty() {
@@ -72,16 +72,16 @@ impl Bfs {
             let mut looked = vec![0_usize; n];
             let mut found = vec![0_u64; n * n];
             let mut next = Vec::new();
-            told.fill(u32::MAX);
+            reported.fill(u32::MAX);
             for v in &frontier {
                 let from = owner(*v as usize);
                 looked[from] += graph.of(*v).len();
                 for w in graph.of(*v) {
                     let to = *w as usize;
-                    if std::mem::replace(&mut told[to], from as u32) != from as u32 {
+                    if std::mem::replace(&mut reported[to], from as u32) != from as u32 {
                         found[from * n + owner(to)] += 1;
                     }
-                    if !std::mem::replace(&mut seen[to], true) {
+                    if !std::mem::replace(&mut visited[to], true) {
                         next.push(*w);
                     }
                 }

@@ -22,8 +22,8 @@ pub(super) struct Layout {
     within: Vec<(Vec<usize>, f64)>,
     /// How many rings there are of the GPUs of several nodes.
     ring_count: usize,
-    /// Of how many nodes what happens within nodes is told: of all, or of the first, which stands for them.
-    told: usize,
+    /// For how many nodes the steps within a node are listed: all, or the first, which stands for them.
+    listed: usize,
 }
 
 /// One message.
@@ -53,7 +53,7 @@ pub(super) fn add_ring(ring: &[Place], bytes: f64, steps: &mut Vec<Step>, pairs:
 }
 
 impl Layout {
-    /// A layout over these rings of a node's GPUs. `once`: what happens within nodes is told of the first alone.
+    /// A layout over these rings of a node's GPUs. `once`: the steps within a node are listed for the first only.
     pub(super) fn new(cluster: &Cluster, router: &Router, rings: Option<&Rings>, once: bool) -> Self {
         let gpus = cluster.gpus();
         let (per_node, nodes) = (gpus.len(), cluster.taking.0.min(cluster.nodes) as usize);
@@ -61,12 +61,12 @@ impl Layout {
         rails.sort_unstable();
         rails.dedup();
         let ring_count = if per_node > 1 { rails.len() } else { 1 };
-        let told = if once { nodes.min(1) } else { nodes };
+        let listed = if once { nodes.min(1) } else { nodes };
         let within = match rings {
             Some(found) => found.rings.iter().map(|(order, pace)| (order.clone(), pace / found.rate())).collect(),
             None => vec![((0..per_node).collect(), 1.0)],
         };
-        Layout { places: cluster.places(), per_node, nodes, within, ring_count, told }
+        Layout { places: cluster.places(), per_node, nodes, within, ring_count, listed }
     }
 
     /// The GPU of a node that stands at this place of the node's first ring.
@@ -99,9 +99,9 @@ impl Layout {
         self.within.iter().map(|(order, share)| (order.iter().map(place).collect(), *share)).collect()
     }
 
-    /// How many nodes each of those stands for of which it is told.
+    /// How many nodes each listed one stands for.
     fn alike(&self) -> u64 {
-        (self.nodes / self.told.max(1)) as u64
+        (self.nodes / self.listed.max(1)) as u64
     }
 
     /// Around the rings `turns` times: n − 1 steps a turn, in each of which every GPU passes on one part of n.
@@ -184,8 +184,8 @@ impl Layout {
     pub(super) fn hierarchical(&self, size: f64) -> Program {
         let g = self.per_node;
         let chain = |n: usize, order: &mut dyn Iterator<Item = usize>| (order.map(|i| self.along(n, i)).collect(), 1.0);
-        let up: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g).rev())).collect();
-        let down: Vec<(Vec<usize>, f64)> = (0..self.told).map(|n| chain(n, &mut (0..g))).collect();
+        let up: Vec<(Vec<usize>, f64)> = (0..self.listed).map(|n| chain(n, &mut (0..g).rev())).collect();
+        let down: Vec<(Vec<usize>, f64)> = (0..self.listed).map(|n| chain(n, &mut (0..g))).collect();
         let leaders = (0..self.nodes).map(|n| self.along(n, 0)).collect();
         let (steps, pairs) = self.around(&[(leaders, 1.0)], size / self.nodes as f64);
         let times = 2 * (self.nodes as u64).saturating_sub(1);
@@ -199,7 +199,7 @@ impl Layout {
     /// Scattered within each node, around rings of GPUs with the same place in their node, and gathered again.
     pub(super) fn rail(&self, size: f64) -> Program {
         let (g, nodes) = (self.per_node, self.nodes);
-        let local: Vec<(Vec<usize>, f64)> = (0..self.told).flat_map(|n| self.within_node(n)).collect();
+        let local: Vec<(Vec<usize>, f64)> = (0..self.listed).flat_map(|n| self.within_node(n)).collect();
         let rails: Vec<(Vec<usize>, f64)> = (0..g).map(|i| ((0..nodes).map(|n| n * g + i).collect(), 1.0)).collect();
         let round = |name: &str, rings: &[(Vec<usize>, f64)], bytes: f64, repeats: usize, alike: u64| {
             let (steps, pairs) = self.around(rings, bytes);

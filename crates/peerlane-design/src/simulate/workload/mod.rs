@@ -167,7 +167,7 @@ impl Workload {
         self.around(cluster, router, self.rings(cluster, router).as_ref(), size, false)
     }
 
-    /// The same, but what every node does by itself is listed of the first alone ([`Round::alike`]).
+    /// The same, but what every node does within itself is listed for the first only ([`Round::alike`]).
     ///
     /// [`Round::alike`]: super::program::Round::alike
     pub fn reduced(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {

@@ -109,7 +109,7 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
     }
     if let Some(step) = in_a_circle(steps.len(), &within) {
         let line = lines[step];
-        return Err(refuse(line, "it waits for itself by way of those that it waits for".to_owned()));
+        return Err(refuse(line, "it waits for itself through the lines that it waits for".to_owned()));
     }
     let round = Round { within, ..Round::at_once("trace", steps) };
     Ok(Trace { program: Program { rounds: vec![round] }, bytes: total })

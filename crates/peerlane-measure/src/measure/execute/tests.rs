@@ -161,7 +161,7 @@ fn a_step_that_fails_says_so_and_the_others_go_on() {
     // the round that fails is tried again one by one
     assert_eq!(mock.log, [1, 1, 2, 2, 1, 1]);
     assert_eq!(cells.iter().map(Cell::value).collect::<Vec<_>>(), [Some(1.0), Some(1.0), Some(1.0), None]);
-    assert_eq!(cells[2].flags[0].detail, "beside others it failed: no such path");
+    assert_eq!(cells[2].flags[0].detail, "together with others it failed: no such path");
     assert_eq!((kinds(&cells[3]), cells[3].n), (vec![FlagKind::NotApplicable], 0));
     assert_eq!(cells[3].size, Bytes::from_mib(1));
     assert_eq!(mock.released, mock.log.len(), "also what failed is given back");

@@ -135,7 +135,7 @@ fn one_gpu_has_what_one_gpu_can_have() {
     let tests: Vec<Test> = counts(&usual).into_keys().collect();
     assert_eq!(tests, [Test::Host, Test::HostBoth, Test::Local, Test::LoadLatency, Test::CopyLatency]);
     let skipped: Vec<String> = usual.skipped.iter().map(|s| format!("{}: {}", s.test, s.why)).collect();
-    assert_eq!(skipped[1], "pairs: it takes two GPUs, and there is one");
+    assert_eq!(skipped[1], "pairs: it needs two GPUs, and there is one");
     assert_eq!(skipped.len(), 7);
 }
 

@@ -6,14 +6,14 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::transfer::{HostMemory, Transfer};
 
 /// To and from a GPU, in this order.
-fn ways(gpu: &str, host: &str, engine: Engine) -> [Transfer; 2] {
+fn both_directions(gpu: &str, host: &str, engine: Engine) -> [Transfer; 2] {
     let down = driven(host, gpu, (engine, Operation::Write));
     [down.clone(), down.reversed()]
 }
 
 /// Each GPU and the pinned memory nearest to it, one way.
 pub(super) fn one_way(site: &Site<'_>) -> Vec<Step> {
-    let copies = site.engines().iter().flat_map(|e| site.gpus.iter().flat_map(|gpu| ways(gpu, "host", *e)));
+    let copies = site.engines().iter().flat_map(|e| site.gpus.iter().flat_map(|gpu| both_directions(gpu, "host", *e)));
     copies.map(|t| moving(Test::Host, vec![t], HOST)).collect()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn both_ways(site: &Site<'_>) -> Vec<Step> {
 
 /// Each GPU and pageable memory, by the copy engine.
 pub(super) fn pageable(site: &Site<'_>) -> Vec<Step> {
-    let copies = site.gpus.iter().flat_map(|gpu| ways(gpu, "host", Engine::Ce));
+    let copies = site.gpus.iter().flat_map(|gpu| both_directions(gpu, "host", Engine::Ce));
     let copies = copies.map(|t| Transfer { memory: HostMemory::Pageable, ..t });
     copies.map(|t| moving(Test::Pageable, vec![t], HOST)).collect()
 }
@@ -34,7 +34,7 @@ pub(super) fn pageable(site: &Site<'_>) -> Vec<Step> {
 /// Each GPU and pinned memory of each NUMA node, by the copy engine.
 pub(super) fn numa(site: &Site<'_>) -> Vec<Step> {
     let pairs = site.gpus.iter().flat_map(|gpu| site.hosts.iter().map(move |host| (gpu, host)));
-    let copies = pairs.flat_map(|(gpu, host)| ways(gpu, host, Engine::Ce));
+    let copies = pairs.flat_map(|(gpu, host)| both_directions(gpu, host, Engine::Ce));
     copies.map(|t| moving(Test::Numa, vec![t], HOST)).collect()
 }
 
@@ -42,7 +42,7 @@ pub(super) fn numa(site: &Site<'_>) -> Vec<Step> {
 pub(super) fn managed(site: &Site<'_>) -> Vec<Step> {
     let kinds = [(Engine::Sm, HostMemory::ManagedFaults), (Engine::Ce, HostMemory::ManagedPrefetch)];
     let of = |engine, memory| {
-        let copies = site.gpus.iter().flat_map(move |gpu| ways(gpu, "host", engine));
+        let copies = site.gpus.iter().flat_map(move |gpu| both_directions(gpu, "host", engine));
         copies.map(move |t| Transfer { memory, ..t })
     };
     let copies = kinds.into_iter().flat_map(|(engine, memory)| of(engine, memory));

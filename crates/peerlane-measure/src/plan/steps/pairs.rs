@@ -8,15 +8,15 @@ use peerlane_machine::transfer::{Transfer, Via};
 /// Each ordered pair, one way.
 pub(super) fn one_way(site: &Site<'_>) -> Vec<Step> {
     let pairs = site.ordered_pairs();
-    let each = |manner| pairs.iter().map(move |(a, b)| moving(Test::Pairs, vec![driven(a, b, manner)], PEER));
-    site.manners().iter().flat_map(|manner| each(*manner)).collect()
+    let each = |kind| pairs.iter().map(move |(a, b)| moving(Test::Pairs, vec![driven(a, b, kind)], PEER));
+    site.kinds().iter().flat_map(|kind| each(*kind)).collect()
 }
 
 /// Each pair, both ways at once; both reading, or both writing.
 pub(super) fn both_ways(site: &Site<'_>) -> Vec<Step> {
     let pairs = site.pairs();
-    let each = |manner| pairs.iter().map(move |(a, b)| moving(Test::PairsBoth, both(driven(a, b, manner)), PEER));
-    site.manners().iter().flat_map(|manner| each(*manner)).collect()
+    let each = |kind| pairs.iter().map(move |(a, b)| moving(Test::PairsBoth, both(driven(a, b, kind)), PEER));
+    site.kinds().iter().flat_map(|kind| each(*kind)).collect()
 }
 
 /// Without peer access: by the driver one way, both ways and in small copies, and in full by a pipeline of our own.

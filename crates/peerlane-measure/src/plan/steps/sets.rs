@@ -8,7 +8,7 @@ use crate::plan::{Step, Test};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::transfer::Transfer;
 
-/// The most GPUs of which every subset is asked.
+/// The most GPUs of which every subset is measured.
 const MOST_SUBSETS: usize = 5;
 
 /// Each GPU to all others; of more than [`MOST_PAIRED`], the first alone.
@@ -18,7 +18,7 @@ pub(super) fn one_to_all(site: &Site<'_>) -> Vec<Step> {
 
 /// All others to each GPU; of more than [`MOST_PAIRED`], to the first alone.
 pub(super) fn all_to_one(site: &Site<'_>) -> Vec<Step> {
-    one_and_others(site, Test::AllToOne, |one, other, manner| driven(other, one, manner))
+    one_and_others(site, Test::AllToOne, |one, other, kind| driven(other, one, kind))
 }
 
 fn one_and_others(
@@ -28,10 +28,10 @@ fn one_and_others(
 ) -> Vec<Step> {
     let ones = if site.gpus.len() <= MOST_PAIRED { site.gpus.len() } else { 1 };
     let mut steps = Vec::new();
-    for &manner in site.manners() {
+    for &kind in site.kinds() {
         for one in &site.gpus[..ones] {
             let others = site.gpus.iter().filter(|other| *other != one);
-            steps.push(moving(test, others.map(|other| transfer(one, other, manner)).collect(), SHARED));
+            steps.push(moving(test, others.map(|other| transfer(one, other, kind)).collect(), SHARED));
         }
     }
     steps
@@ -74,10 +74,10 @@ enum HostDirection {
 }
 
 /// Members of a set with the host, all at once.
-fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, way: HostDirection) -> Step {
+fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, direction: HostDirection) -> Step {
     let transfers = members.iter().enumerate().flat_map(|(i, &gpu)| {
         let down = driven("host", &site.gpus[gpu], (engine, Operation::Write));
-        match way {
+        match direction {
             HostDirection::FromHost => vec![down],
             HostDirection::ToHost => vec![down.reversed()],
             HostDirection::Mixed if i % 2 == 0 => vec![down],
@@ -91,8 +91,8 @@ fn with_host(site: &Site<'_>, test: Test, members: &[usize], engine: Engine, way
 /// All GPUs from the host, to it, and both ways.
 pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
     let all: Vec<usize> = (0..site.gpus.len()).collect();
-    let ways = [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Both];
-    let of = |engine: Engine| ways.map(|way| with_host(site, Test::AllHost, &all, engine, way));
+    let directions = [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Both];
+    let of = |engine: Engine| directions.map(|direction| with_host(site, Test::AllHost, &all, engine, direction));
     site.engines().iter().flat_map(|engine| of(*engine)).collect()
 }
 
@@ -103,9 +103,9 @@ pub(super) fn all_host(site: &Site<'_>) -> Vec<Step> {
 pub(super) fn subsets(site: &Site<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     for members in chosen_subsets(site.gpus.len()) {
-        for way in [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Mixed, HostDirection::Both] {
-            if !(members.len() == 1 && matches!(way, HostDirection::Mixed)) {
-                steps.push(with_host(site, Test::Subsets, &members, Engine::Ce, way));
+        for direction in [HostDirection::FromHost, HostDirection::ToHost, HostDirection::Mixed, HostDirection::Both] {
+            if !(members.len() == 1 && matches!(direction, HostDirection::Mixed)) {
+                steps.push(with_host(site, Test::Subsets, &members, Engine::Ce, direction));
             }
         }
     }

@@ -9,7 +9,7 @@ use peerlane_machine::matrix::Operation;
 use peerlane_machine::transfer::{Collective, Transfer};
 use peerlane_machine::units::Bytes;
 
-/// 8 B to 1 GiB: in full every power of two, else every third, in a hurry the two ends.
+/// 8 B to 1 GiB: in full every power of two, else every third, in a quick plan the two ends.
 fn messages(scope: Scope) -> impl Iterator<Item = Size> + Clone {
     let stride = match scope {
         Scope::Quick => 27,
@@ -19,7 +19,7 @@ fn messages(scope: Scope) -> impl Iterator<Item = Size> + Clone {
     (3..=30).step_by(stride).map(|k| Size::Exactly(Bytes(1 << k)))
 }
 
-/// The first pair of GPUs of each path class, and the first GPU of each class of way to its host memory, both ways;
+/// The first pair of GPUs of each path class, and the first GPU of each class of path to its host memory, both ways;
 /// by copy engine and by kernel.
 pub(super) fn sizes(site: &Site<'_>) -> Vec<Step> {
     let mut seen: HashSet<Option<PathClass>> = HashSet::new();
