@@ -136,7 +136,7 @@ mod tests {
     fn only_redirects_within_a_switch_count() {
         assert_eq!(with_acs(true, true), 1);
         assert_eq!(with_acs(true, false), 0);
-        assert_eq!(with_acs(false, true), 0, "between root ports the way goes up anyway");
+        assert_eq!(with_acs(false, true), 0, "between root ports the path goes up anyway");
     }
 
     #[test]

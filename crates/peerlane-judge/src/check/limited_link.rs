@@ -122,7 +122,7 @@ mod tests {
     use peerlane_machine::fact::{Fact, KernelFacts};
     use peerlane_machine::subject::join;
 
-    /// What is found of limited devices, by address and widths, beside an adapter at 43:00.0.
+    /// What is found of limited devices, by address and widths, with an adapter at 43:00.0.
     fn reported(limits: &[(&str, &str, &str)]) -> Vec<Finding> {
         let mut b = FabricBuilder::new();
         let mut nic = Node::new("mlx5_0", NodeKind::Nic);
@@ -171,8 +171,8 @@ mod tests {
     fn unlike_widths_are_findings_of_their_own_and_other_devices_info() {
         let nvme = ("0000:81:00.0", "3.0 x1", "4.0 x4");
         let found = reported(&[("0000:43:00.0", "3.0 x8", "3.0 x16"), nvme]);
-        let told: Vec<_> = found.iter().map(|f| (f.severity, join(&f.subjects, ""))).collect();
-        assert_eq!(told, [(Warning, "mlx5_0".to_owned()), (Info, "0000:81:00.0".to_owned())]);
+        let reported: Vec<_> = found.iter().map(|f| (f.severity, join(&f.subjects, ""))).collect();
+        assert_eq!(reported, [(Warning, "mlx5_0".to_owned()), (Info, "0000:81:00.0".to_owned())]);
         assert!(found[0].summary.contains("3.0 x8, although capable of 3.0 x16"), "{}", found[0].summary);
         assert!(found[1].summary.contains("3.0 x1, although capable of 4.0 x4"), "{}", found[1].summary);
     }

@@ -4,7 +4,7 @@ use super::view::View;
 use peerlane_machine::fact::{Fact, NcclLog};
 use peerlane_machine::origin::Origin;
 
-/// The logs, each with where it stands.
+/// The logs, each with its source.
 pub(super) fn logs<'a>(view: &View<'a>) -> Vec<(&'a NcclLog, &'a Origin)> {
     let log = |fact: &'a Fact| match fact {
         Fact::NcclLog(log) => Some(log),

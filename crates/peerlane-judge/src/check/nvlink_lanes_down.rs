@@ -31,7 +31,7 @@ fn is_reported(view: &View, id: NodeId, raised: &[Raised]) -> bool {
     raised.iter().any(|r| r.finding.subjects.contains(&view.node(id)))
 }
 
-/// GPU → (active, inactive) ports, with where that stands.
+/// GPU → (active, inactive) ports, with their source.
 type Ports<'a> = BTreeMap<NodeId, (u32, u32, &'a Origin)>;
 
 /// From listings that show inactive ports too, the first for each GPU: others (NCCL's) list only what is up.

@@ -18,7 +18,7 @@ const MOST: usize = 16;
 pub(super) struct Crossing {
     /// The links, each with the node that it is entered from.
     pub(super) links: Vec<(LinkId, NodeId)>,
-    /// Whether data also goes the other way.
+    /// Whether data also goes in the other direction.
     pub(super) both_ways: bool,
     /// Rate of one direction.
     pub(super) rate: f64,

@@ -58,7 +58,7 @@ impl Raised {
         self
     }
 
-    /// Where that stands.
+    /// Its sources.
     pub(crate) fn evidence(mut self, places: Vec<String>) -> Self {
         self.finding.evidence = places;
         self
@@ -70,7 +70,7 @@ impl Raised {
         self
     }
 
-    /// What would confirm it: a command, mostly.
+    /// What would confirm it: usually a command.
     pub(crate) fn confirm(mut self, text: impl Into<String>) -> Self {
         self.finding.confirm = text.into();
         self

@@ -201,7 +201,7 @@ mod tests {
         let lost = second(Some(868), Some(334));
         assert_eq!((lost.severity, lost.kind), (Warning, Fault));
         assert!(lost.summary.starts_with("mlx4_0/2: the port is down (polling)"), "{}", lost.summary);
-        assert_eq!(second(None, None).kind, Fault, "not told");
+        assert_eq!(second(None, None).kind, Fault, "unknown");
     }
 
     #[test]

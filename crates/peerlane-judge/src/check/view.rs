@@ -353,7 +353,7 @@ impl<'a> View<'a> {
         places.iter().map(text).collect()
     }
 
-    /// Where the run stands.
+    /// The source of the run.
     pub(super) fn cite_run(&self) -> Vec<String> {
         self.cite(self.case.run.iter().map(|recorded| &recorded.origin))
     }
@@ -371,7 +371,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The facts that `pick` takes, each with where it stands.
+    /// The facts that `pick` takes, each with its source.
     pub(super) fn facts<T>(&self, pick: impl Fn(&'a Fact) -> Option<T>) -> impl Iterator<Item = (T, &'a Origin)> {
         self.machine.evidence.iter().filter_map(move |e| Some((pick(&e.fact)?, &e.origin)))
     }

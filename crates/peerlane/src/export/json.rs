@@ -26,7 +26,7 @@ pub struct FabricDocument {
     /// Names this format.
     #[schemars(extend("const" = "peerlane/fabric/1"))]
     pub schema: &'static str,
-    /// The machines, in the order the evidence speaks of them.
+    /// The machines, in the order of the evidence.
     pub machines: Vec<MachineDescription>,
 }
 
@@ -47,15 +47,15 @@ pub struct PredictionDocument {
     /// The machine's name, where there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// What was taken to be so where no source tells, of the only machine.
+    /// Assumptions where no source reports a value, for the only machine.
     pub assumptions: Vec<String>,
     /// The matrices of all machines.
     pub matrices: Vec<PredictedMatrix>,
-    /// Rates by message size, where sizes were asked for: one way of each kind.
+    /// Rates by message size, where sizes were requested: one path of each kind.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
-    /// All that is expected of the only machine beside all that was measured on it.
+    /// All expectations for the only machine, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
     /// The same by machine, where there are several.
@@ -110,15 +110,15 @@ pub struct PredictedMatrix {
 pub struct MachinePrediction {
     /// The machine's name.
     pub name: String,
-    /// What was taken to be so in place of links' widths that no source tells.
+    /// Assumptions about link widths that no source reports.
     pub assumptions: Vec<String>,
     /// Its matrices.
     pub matrices: Vec<ExpectedMatrix>,
-    /// Rates by message size, where sizes were asked for.
+    /// Rates by message size, where sizes were requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
-    /// All that is expected of it beside all that was measured on it.
+    /// All expectations for it, compared with all that was measured on it.
     pub comparison: MachineComparison,
 }
 
@@ -136,7 +136,7 @@ pub struct CheckDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
-    /// All that is expected of the only machine beside all that was measured on it.
+    /// All expectations for the only machine, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
     /// Each machine's verdict, findings and comparison, where there are several.
@@ -193,7 +193,7 @@ pub struct MachineCheck {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub waived: Vec<Waived>,
-    /// All that is expected of it beside all that was measured on it.
+    /// All expectations for it, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
 }
@@ -253,7 +253,7 @@ pub struct SystemSummary {
     pub machine: Option<MachineDescription>,
 }
 
-/// What `explain --json` writes: the way from `a` to `b`.
+/// What `explain --json` writes: the path from `a` to `b`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ExplanationDocument {
     /// Names this format.
@@ -265,7 +265,7 @@ pub struct ExplanationDocument {
     pub a: String,
     /// Where it goes.
     pub b: String,
-    /// The class of the path; null where the fabric knows no way.
+    /// The class of the path; null where the fabric has no path.
     pub class: Option<PathClass>,
     /// Whether a transfer goes through host memory; null where the model has no route.
     pub staged: Option<bool>,
@@ -283,13 +283,13 @@ pub struct ExplanationDocument {
     pub curve: Option<ExpectedCurve>,
     /// Why a rate is missing above.
     pub unknown: Vec<String>,
-    /// What was taken to be so in place of links' widths that no source tells.
+    /// Assumptions about link widths that no source reports.
     pub assumptions: Vec<String>,
     /// What would raise the rate from `a` to `b` alone, the greatest rise first.
     pub upgrades: Vec<peerlane_design::upgrades::Upgrade>,
     /// What was measured or published between the two.
     pub measured: Vec<MeasuredCell>,
-    /// The ways of RDMA between a GPU and a NIC; null between others.
+    /// The RDMA paths between a GPU and a NIC; null between others.
     pub rdma: Option<RdmaDescription>,
 }
 
@@ -321,11 +321,11 @@ pub struct ExpectedRate {
     pub low: f64,
     /// The most.
     pub high: f64,
-    /// What binds it.
+    /// Its bottleneck.
     pub bottleneck: String,
 }
 
-/// One number seen or published between two nodes.
+/// One number measured or published between two nodes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MeasuredCell {
     /// What is measured.
@@ -334,7 +334,7 @@ pub struct MeasuredCell {
     pub op: Option<Operation>,
     /// What the number is, in words.
     pub what: String,
-    /// Row of the matrix it stands in.
+    /// Row of its matrix.
     pub row: String,
     /// Column.
     pub col: String,
@@ -348,7 +348,7 @@ pub struct MeasuredCell {
     pub expected: Option<f64>,
     /// True for a document's figure.
     pub published: bool,
-    /// Where it stands.
+    /// Its source.
     pub evidence: String,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Names of elements, classes and link speeds are those that NCCL's `graph/xml.cc` and `graph/topo.cc`
 //! read. NCCL knows NUMA nodes and no host bridges: all root complexes of one NUMA node become one
-//! `<cpu>`. What it can find out by itself on the machine (`sm`, `rank`, `gdr`) is left out where unknown.
+//! `<cpu>`. What it detects on the machine itself (`sm`, `rank`, `gdr`) is left out where unknown.
 
 mod place;
 
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
     fn cpu(&self, out: &mut String, at: usize, group: Group, tops: &[NodeId]) {
         let numa = match group {
             Group::Numa(numa) if !self.numbered => i64::from(numa),
-            // NCCL tells <cpu>s apart by their number alone
+            // NCCL distinguishes <cpu>s by their number alone
             _ if self.numbered => at as i64,
             _ => -1,
         };

@@ -1,10 +1,10 @@
-//! Which `<cpu>` each PCIe tree stands in, and the bus id each device goes by.
+//! Which `<cpu>` each PCIe tree belongs to, and the bus id each device goes by.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use peerlane_machine::fabric::{Fabric, NodeId, NodeKind, PciAddress};
 
-/// What tells one `<cpu>` from another, in the order they are written.
+/// What distinguishes one `<cpu>` from another, in the order they are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Group {
     /// A NUMA node.
