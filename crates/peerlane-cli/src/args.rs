@@ -1,4 +1,4 @@
-//! The command line: what may be written, and what it means.
+//! The command line.
 
 mod measure;
 mod place;
@@ -17,27 +17,27 @@ pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
 
 const TARGETS: &str = "\
 TARGET is one of:
-  live             this machine (the default where an NVIDIA GPU is found; else the example 7gforce)
-  NAME             a system of the catalogue: 'peerlane systems' lists them
+  live             this machine (the default if it has an NVIDIA GPU; otherwise the example 7gforce)
+  NAME             a system in the catalogue: 'peerlane systems' lists them
   FILE.toml        a system that you describe yourself
   FILE or FOLDER   text that a machine printed, recognised by content: nvidia-smi topo -m,
                    p2pBandwidthLatencyTest, nvbandwidth, NCCL XML, lstopo, lspci -vvv and more;
-                   or what 'peerlane gather' saved
-  run.json         a run that peerlane has recorded, also while it grows (run.json.partial)
-  -                the same from standard input
+                   or the output of 'peerlane gather'
+  run.json         a recorded run, even while it is being written (run.json.partial)
+  -                any of these files from standard input
 
-Several files are taken as evidence of one machine, unless they speak of different ones:
+Several files are combined as evidence of one machine, unless they describe different ones:
   peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
 
 Exit status: 0 healthy or done, 1 check found something at or above --fail-on,
-2 could not do it.";
+2 failed, or only partly done.";
 
-/// What every path between the GPUs, NICs and host memory of a machine is, should deliver, does
-/// deliver, and what to do about the difference.
+/// Shows what every path between the GPUs, NICs and host memory of a machine is, what it should
+/// deliver, what it does deliver, and what to do about the difference.
 #[derive(Debug, Parser)]
 #[command(name = "peerlane", version, after_help = TARGETS, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -45,55 +45,55 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compare a machine with what it should be and do, and say what to do about it
+    /// Check a machine against what it should be and deliver, and suggest fixes
     Check(CheckArgs),
-    /// Show a machine: its tree, its path classes, and the numbers found with it
+    /// Show a machine: PCIe tree, path classes, and the numbers found with it
     Map(MapArgs),
-    /// Show the rates that a machine should reach, and what limits each
+    /// Predict the rates of a machine, and what limits each
     Predict(PredictArgs),
-    /// Write all of it as one HTML file: drawing, heat maps, findings, curves, the record
+    /// Write an HTML report in one file: drawing, findings, heat maps, curves, run record
     Report(ReportArgs),
     /// Explain the path between two nodes, hop by hop
     Explain(ExplainArgs),
-    /// Lay designs, machines and runs side by side, and say what follows
+    /// Compare designs, machines and runs side by side, with a conclusion
     Compare(CompareArgs),
-    /// Choose GPUs, their order, NICs, cores and memory for a job, or for several at once
+    /// Choose GPUs, their order, NICs, cores and memory for one or more jobs
     Place(PlaceArgs),
-    /// Find the limits that transfers share and no label shows, by running chosen sets of them at once
+    /// Infer bandwidth limits that no topology shows, by running sets of transfers at once
     Infer(InferArgs),
-    /// Measure the paths of this machine, or of a virtual one
+    /// Measure the paths of this machine, or of a simulated one
     Measure(MeasureArgs),
     /// Simulate a workload on a machine, or on a cluster
     Simulate(SimulateArgs),
     /// Simulate workloads on several machines or clusters, and compare them
     Sweep(SweepArgs),
-    /// Save what this machine tells of itself, to be looked at elsewhere
+    /// Save what this machine reports about itself, for analysis elsewhere
     Gather(GatherArgs),
-    /// List the systems of the catalogue, or show one
+    /// List the systems in the catalogue, or show one
     Systems(SystemsArgs),
-    /// Compare the model with every published and recorded number of the catalogue
+    /// Compare the model with every published and recorded number in the catalogue
     Accuracy(AccuracyArgs),
     /// Print a completion script for a shell
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
-    /// Plant faults in virtual machines and see whether check finds them, and nothing else
+    /// Plant faults in simulated machines; test that check finds them and nothing else
     Selftest(SelftestArgs),
-    /// Answers one request of 'measure' in a process of its own
+    /// Measures for 'measure' and 'infer', in its own process
     #[command(hide = true)]
-    Answer,
-    /// Prints what NVML tells of this machine, as JSON, in a process of its own
+    Worker,
+    /// Prints what NVML reports about this machine as JSON, in its own process
     #[command(hide = true)]
     Discover,
 }
 
-/// Which machines a command works on.
+/// The machines that a command works on.
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
-    /// A system name, a file, a folder, '-' or 'live'; several are taken together
+    /// A system name, a file, a folder, '-' or 'live'; several are combined
     #[arg(value_name = "TARGET")]
     pub(crate) targets: Vec<String>,
-    /// Of several machines in a document, take the one of this name or number (from 1)
+    /// If the input describes several machines, select one by name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
 }
@@ -101,26 +101,26 @@ pub(crate) struct Machines {
 /// How much is shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Detail {
-    /// Write JSON instead; its field 'schema' names the format
+    /// Write JSON; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show all of it: every assumption, every unknown, where each number is from
+    /// Show every assumption, every unknown, and the source of each number
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
 
-/// Changes of the design before it is looked at.
+/// Changes to the design.
 #[derive(Debug, Args)]
 pub(crate) struct WhatIf {
-    /// Change the design first, as in 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
-    /// 'GPU3=none' (docs/what-if.md); may be given several times. 'NAME:…' means that machine only
+    /// Change the design first: 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
+    /// 'GPU3=none' (docs/what-if.md); repeatable. 'NAME:CHANGE' changes only that machine
     #[arg(long = "what-if", value_name = "CHANGE")]
     pub(crate) edits: Vec<Edit>,
 }
 
 const CHECKED: &str = "\
-Three or more runs are taken for machines beside each other: peerlane check runs/*.json
-groups those of one kind and names the odd ones out.";
+Three or more runs are treated as a fleet: peerlane check runs/*.json groups machines of the
+same kind and names the outliers.";
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
@@ -132,28 +132,28 @@ pub(crate) struct CheckArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Show every finding, number, assumption and unknown, and matrices coloured by how they compare
+    /// Show every finding, number, assumption and unknown, and heat maps of the matrices
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// What to write
+    /// Output format
     #[arg(short, long, value_name = "FORMAT", default_value = "text", conflicts_with = "json")]
     pub(crate) format: CheckFormat,
-    /// Write the report as a page into this file, too
+    /// Also write the HTML report to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     /// Exit with 1 if there is a finding of at least this severity
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
-    /// Thresholds and waivers of this site; without it $PEERLANE_RULES, else /etc/peerlane/rules.toml where it exists
+    /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
-    /// Also say what changed since this earlier run of the machine
+    /// Also report what has changed since this earlier run of the machine
     #[arg(long, value_name = "RUN.json")]
     pub(crate) baseline: Option<PathBuf>,
-    /// Judge this machine by what it says of itself, without moving a byte
+    /// Check this machine by what it reports about itself; measure nothing
     #[arg(long)]
     pub(crate) passive: bool,
-    /// Measure GPUs that others use, too
+    /// Also measure GPUs that other processes are using
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
 }
@@ -161,15 +161,15 @@ pub(crate) struct CheckArgs {
 /// What `check` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CheckFormat {
-    /// For a terminal
+    /// Plain text for a terminal
     Text,
     /// JSON, as --json
     Json,
-    /// For a ticket
+    /// Markdown for a ticket
     Markdown,
-    /// Text exposition for a node exporter: rates, expectations, findings
+    /// Prometheus text format for a node exporter: rates, expectations, findings
     Prometheus,
-    /// JUnit XML for CI: a case for each rule, failed at or above --fail-on
+    /// JUnit XML for CI: one test case per rule, failed at or above --fail-on
     Junit,
 }
 
@@ -181,13 +181,13 @@ pub(crate) struct ReportArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
-    /// The page; '-' for standard output
+    /// Output file; '-' for standard output
     #[arg(short, long, value_name = "FILE.html")]
     pub(crate) output: PathBuf,
-    /// Show this machine by what it says of itself, without moving a byte
+    /// Report on this machine by what it reports about itself; measure nothing
     #[arg(long)]
     pub(crate) passive: bool,
-    /// Measure GPUs that others use, too
+    /// Also measure GPUs that other processes are using
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
 }
@@ -196,9 +196,9 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "bash: peerlane completions bash > /etc/bash_completion.d/peerlane\n\
                         fish: peerlane completions fish > ~/.config/fish/completions/peerlane.fish\n\
-                        zsh:  peerlane completions zsh > a folder of $fpath, as _peerlane")]
+                        zsh:  peerlane completions zsh > _peerlane, in a directory of $fpath")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell
     pub(crate) shell: clap_complete::Shell,
 }
 
@@ -206,9 +206,9 @@ pub(crate) struct CompletionsArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "To read it: peerlane man | man -l -\nTo install: peerlane man -o /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The page of this command
+    /// Print the page of this command
     pub(crate) command: Option<String>,
-    /// Write all pages into this folder
+    /// Write all pages to this folder
     #[arg(short, long, value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -216,13 +216,13 @@ pub(crate) struct ManArgs {
 /// The least severity that makes `check` exit with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Any finding, also what is shown as 'note'
+    /// Any finding, including notes
     Info,
-    /// What costs performance, or may
+    /// Findings that cost, or may cost, performance
     Warning,
-    /// What costs much, or does not work
+    /// Findings that cost much performance, and failures
     Error,
-    /// Nothing
+    /// No finding: always exit with 0 if check ran
     Never,
 }
 
@@ -248,7 +248,7 @@ pub(crate) struct MapArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// What to write; without it: tree, path classes, and what else was found
+    /// Output format; default: tree, path classes, and a list of what else was found
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<Format>,
 }
@@ -256,19 +256,19 @@ pub(crate) struct MapArgs {
 /// What `map` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Sockets, root complexes, switches and devices
+    /// PCIe tree: sockets, root complexes, switches and devices
     Tree,
-    /// Path classes, and all numbers found
+    /// Path classes, and all matrices of numbers
     Matrix,
-    /// Graphviz
+    /// Graphviz graph
     Dot,
-    /// A drawing
+    /// SVG drawing
     Svg,
     /// JSON, as --json
     Json,
-    /// A topology file for NCCL_TOPO_FILE
+    /// Topology file for NCCL_TOPO_FILE
     NcclXml,
-    /// A system file, to change and to check again
+    /// System file, to edit and check again
     System,
 }
 
@@ -282,7 +282,7 @@ pub(crate) struct PredictArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Show rates against message size, of one way of each kind: 4K,64K,1M,1G; without a list, powers of 4
+    /// Show rates by message size, for one path of each kind: 4K,64K,1M,1G; without a list, powers of 4
     #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
         default_missing_value = "1K,4K,16K,64K,256K,1M,4M,16M,64M,256M,1G")]
     pub(crate) sizes: Option<Sizes>,
@@ -307,7 +307,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
         (size > 0).then_some(Bytes(size))
     };
     let parsed: Option<Sizes> = text.split(',').map(one).collect();
-    parsed.ok_or_else(|| "sizes are written as 4K,64K,1M,1G, above 0".to_owned())
+    parsed.ok_or_else(|| "write sizes above 0 as 4K,64K,1M,1G".to_owned())
 }
 
 /// Arguments of `explain`.
@@ -315,10 +315,10 @@ fn sizes(text: &str) -> Result<Sizes, String> {
 #[command(after_help = TARGETS, override_usage = "peerlane explain [OPTIONS] [TARGET]... A B")]
 pub(crate) struct ExplainArgs {
     /// The two nodes, after the TARGET if there is one: explain exxact-devbox GPU0 GPU2.
-    /// 'host' is the host memory nearest to the other
+    /// 'host' means the host memory nearest to the other node
     #[arg(value_names = ["A", "B"], required = true, num_args = 2..)]
     pub(crate) words: Vec<String>,
-    /// Of several machines in a document, take the one of this name or number (from 1)
+    /// If the input describes several machines, select one by name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
     #[command(flatten)]
@@ -331,13 +331,13 @@ pub(crate) struct ExplainArgs {
 #[derive(Debug, Args)]
 #[command(after_help = TARGETS)]
 pub(crate) struct CompareArgs {
-    /// Two or more: system names, files, folders, runs, '-' or 'live', each a machine of its own.
-    /// With --what-if, each design that it changes stands beside itself
+    /// Two or more system names, files, folders, runs, '-' or 'live', each describing one machine.
+    /// With --what-if, each changed design is compared with its original
     #[arg(value_name = "TARGET", required = true)]
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
-    /// Write them side by side as a page into this file, too
+    /// Also write the comparison as an HTML report to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
     #[command(flatten)]
@@ -345,20 +345,20 @@ pub(crate) struct CompareArgs {
 }
 
 const GATHERED: &str = "\
-What is saved is a TARGET anywhere: peerlane check FILE.tar.zst
+The result is a TARGET on any machine: peerlane check FILE.tar.zst
 
-It holds NVML's answers, nvidia-smi's, what sysfs and /proc say of PCI devices, NICs, CPUs and memory,
-and lspci -vvv; a manifest lists it, and what could not be read. No program but nvidia-smi and lspci is
-run, nothing is changed, and nothing is sent anywhere.";
+It holds the output of NVML, nvidia-smi and lspci -vvv, and what sysfs and /proc report about PCI
+devices, NICs, CPUs and memory. A manifest lists the contents and what could not be read. No
+program other than nvidia-smi and lspci is run, nothing is changed, and nothing is sent anywhere.";
 
 /// Arguments of `gather`.
 #[derive(Debug, Args)]
 #[command(after_help = GATHERED)]
 pub(crate) struct GatherArgs {
-    /// A new folder, or a file that ends in .tar.zst
+    /// A new folder, or a file named *.tar.zst
     #[arg(short, long, value_name = "FOLDER|FILE.tar.zst")]
     pub(crate) output: PathBuf,
-    /// Replace serial numbers, UUIDs, MAC addresses, GUIDs and the host's name, each by the same stand-in everywhere
+    /// Replace serial numbers, UUIDs, MAC addresses, GUIDs and the host name with consistent placeholders
     #[arg(long)]
     pub(crate) redact: bool,
     /// Write the manifest as JSON
@@ -369,7 +369,7 @@ pub(crate) struct GatherArgs {
 /// Arguments of `systems`.
 #[derive(Debug, Args)]
 pub(crate) struct SystemsArgs {
-    /// What to do with the catalogue
+    /// Action
     #[command(subcommand)]
     pub(crate) action: Option<SystemsAction>,
     #[command(flatten)]
@@ -379,10 +379,10 @@ pub(crate) struct SystemsArgs {
 /// [`Detail`], valid before and after the action.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SystemsDetail {
-    /// Write JSON instead; its field 'schema' names the format
+    /// Write JSON; its field 'schema' names the format
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Show all of it: the constants of each part with their sources
+    /// Show the constants of each part with their sources
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
 }
@@ -390,13 +390,13 @@ pub(crate) struct SystemsDetail {
 /// Arguments of `accuracy`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct AccuracyArgs {
-    /// Write JSON instead; its field 'schema' names the format
+    /// Write JSON; its field 'schema' names the format
     #[arg(long, conflicts_with = "page")]
     pub(crate) json: bool,
     /// Write the page docs/accuracy.md
     #[arg(long)]
     pub(crate) page: bool,
-    /// Show every group, and every cell that is far off
+    /// Show every group, and every cell with a large error
     #[arg(short, long)]
     pub(crate) verbose: bool,
 }
@@ -404,23 +404,23 @@ pub(crate) struct AccuracyArgs {
 /// Arguments of `selftest`.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct SelftestArgs {
-    /// Write JSON instead; its field 'schema' names the format
+    /// Write JSON; its field 'schema' names the format
     #[arg(long)]
     pub(crate) json: bool,
     /// Show every case
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Noise, differences from the model, machines and places follow from it
+    /// Seed of noise, model deviations, machines and fault positions
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
-/// What to do with the catalogue.
+/// Actions on the catalogue.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SystemsAction {
     /// List all systems and clusters (the default)
     List,
-    /// Show one system or cluster: all that its source states, and what is assumed
+    /// Show one system or cluster: everything its source states, and what is assumed
     Show {
         /// Its name, as 'peerlane systems' lists it
         name: String,

@@ -1,7 +1,7 @@
-//! This machine: what NVML tells in a worker process, and what sysfs shows; `nvidia-smi` stands in for NVML.
+//! This machine: what NVML reports in a worker process, and what sysfs shows; `nvidia-smi` as a fallback for NVML.
 //!
-//! NVML can hang for ever on a GPU that has fallen off the bus, so that it is asked by another process, which is
-//! left behind if it does not answer.
+//! NVML can hang forever on a GPU that has fallen off the bus. Another process queries it, and is abandoned if it does
+//! not answer.
 
 use std::env;
 use std::fs;
@@ -23,46 +23,46 @@ use crate::{Failure, Outcome};
 /// Where Linux lists its PCI devices.
 const PCI_DEVICES: &str = "/sys/bus/pci/devices";
 
-/// What `nvidia-smi` is asked where NVML cannot be, all at once. It reads state and changes none.
+/// The `nvidia-smi` queries used where NVML fails. They change no state.
 const QUESTIONS: [&[&str]; 5] =
     [&["topo", "-m"], &["topo", "-p2p", "r"], &["nvlink", "-s"], &["nvlink", "-R"], &["-q"]];
 
-/// NVML that takes longer hangs. Where nobody holds the GPUs open, the driver prepares all of them first, for as long as
-/// where a worker opens them (NVIDIA, "Driver Persistence").
+/// Time limit of NVML. Without persistence mode the driver first initialises all GPUs, which takes as long as for a
+/// worker (NVIDIA, "Driver Persistence").
 const NVML_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A program that takes longer hangs.
+/// Time limit of other programs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Far above what any of the questions gets for an answer.
+/// Limit of a program's output in bytes, far above that of any query.
 pub(crate) const MOST_OUTPUT: u64 = 16 << 20;
 
-/// What to do where this machine shows nothing.
-const ELSEWHERE: &str = "name a TARGET instead, such as a file with what 'nvidia-smi topo -m' prints";
+/// Advice where no GPU is found on this machine.
+const ELSEWHERE: &str = "give a TARGET, such as a file with the output of 'nvidia-smi topo -m'";
 
-/// What this machine says of itself.
+/// What this machine reports about itself.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     /// As evidence.
     pub(crate) found: Found,
-    /// The texts that the evidence was read from, and can be read from again.
+    /// The texts that the evidence was read from.
     pub(crate) texts: Vec<SourceText>,
-    /// What NVML told, if it did.
+    /// What NVML reported, if it answered.
     pub(crate) snapshot: Option<Snapshot>,
 }
 
-/// What this machine says of itself, as evidence.
+/// What this machine reports about itself, as evidence.
 pub(crate) fn read() -> Result<Found, String> {
     look().map(|look| look.found)
 }
 
-/// What this machine says of itself. The error says why it shows no GPU.
+/// What this machine reports about itself. The error says why no GPU was found.
 pub(crate) fn look() -> Result<Look, String> {
     let asked = thread::Builder::new().spawn(nvml);
     let files = evidence::record_what_matters(Path::new("/"));
     let nvml = match asked.map(thread::JoinHandle::join) {
         Ok(Ok(answer)) => answer,
-        Ok(Err(_)) | Err(_) => Err(Unanswered { why: "NVML: it could not be asked".to_owned(), hung: false }),
+        Ok(Err(_)) | Err(_) => Err(Unanswered { why: "NVML could not be queried".to_owned(), hung: false }),
     };
     let shown = sysfs_shows_gpus(&files);
     let ask_smi = || QUESTIONS.iter().map(|question| (question.join(" "), smi(question))).collect();
@@ -72,13 +72,13 @@ pub(crate) fn look() -> Result<Look, String> {
 /// Why NVML did not answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered {
-    /// In one line.
+    /// The reason, in one line.
     pub(crate) why: String,
-    /// Whether it hangs, so that nothing else should ask the driver.
+    /// Whether it hangs, so that the driver should not be called again.
     pub(crate) hung: bool,
 }
 
-/// Joins what sysfs shows with what NVML told, or `nvidia-smi` in its place.
+/// Combines what sysfs shows with what NVML reports, or `nvidia-smi` in its place.
 fn assembled(
     files: Files,
     shown: bool,
@@ -87,7 +87,7 @@ fn assembled(
 ) -> Result<Look, String> {
     let mut look = Look::default();
     if !files.iter().any(|(path, _)| path.starts_with("sys/bus/pci/devices/")) {
-        look.warn("/sys shows no PCI devices (a container that masks it?): switches, NICs and root ports are unknown");
+        look.warn("/sys shows no PCI devices (masked by a container?): switches, NICs and root ports are unknown");
     }
     look.found.append(evidence::read_files("live", &files));
     look.texts.push(SourceText { name: "files.json".to_owned(), text: files.to_json() });
@@ -97,7 +97,7 @@ fn assembled(
             look.snapshot = serde_json::from_str(&text).ok();
             look.take("nvml.json", text);
             if look.snapshot.as_ref().is_some_and(|s| s.gpus.is_empty()) {
-                let none = "NVML shows no GPU: none is there, or this user or container may use none";
+                let none = "NVML reports no GPU: there is none, or this user or container has no access";
                 why = Some(none.to_owned());
                 look.warn(none);
             }
@@ -150,15 +150,15 @@ impl Look {
     }
 }
 
-/// What NVML tells, as JSON, from a worker process.
+/// What NVML reports, as JSON, from a worker process.
 pub(crate) fn nvml() -> Result<String, Unanswered> {
     let problem = |why: String| Unanswered { why, hung: false };
-    let own = env::current_exe().map_err(|e| problem(format!("NVML: this program does not find itself: {e}")))?;
+    let own = env::current_exe().map_err(|e| problem(format!("NVML: cannot find peerlane's own executable: {e}")))?;
     let said = ask(Command::new(own).arg("discover"), NVML_PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
         Silent::Hung(patience) => Unanswered {
             why: format!(
-                "NVML did not answer within {} s and was left: a GPU may have fallen off the bus (dmesg, Xid 79), or the \
-                 driver takes longer to prepare GPUs that nobody holds open (persistence mode ends that: nvidia-smi -pm 1)",
+                "NVML did not answer within {} s: a GPU may have fallen off the bus (dmesg, Xid 79), or the driver is slow \
+                 to initialise idle GPUs (enable persistence mode: nvidia-smi -pm 1)",
                 patience.as_secs()
             ),
             hung: true,
@@ -166,17 +166,17 @@ pub(crate) fn nvml() -> Result<String, Unanswered> {
         other => problem(format!("NVML: {other}")),
     })?;
     if said.status.success() {
-        return String::from_utf8(said.output).map_err(|_| problem("NVML: its answer is no text".to_owned()));
+        return String::from_utf8(said.output).map_err(|_| problem("NVML: its answer is not UTF-8 text".to_owned()));
     }
     let trouble = said.trouble.strip_prefix("peerlane: ").unwrap_or(&said.trouble);
     Err(problem(if trouble.is_empty() {
-        format!("NVML: asking it ended with {}", said.status)
+        format!("NVML: the query ended with {}", said.status)
     } else {
         trouble.to_owned()
     }))
 }
 
-/// The worker: asks NVML, and prints what it tells.
+/// The worker: queries NVML and prints what it reports.
 pub(crate) fn worker() -> Result<Outcome, Failure> {
     let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let snapshot = peerlane_gpu::discover::discover().map_err(Failure::Message)?;
@@ -186,7 +186,7 @@ pub(crate) fn worker() -> Result<Outcome, Failure> {
     Ok(Outcome::default())
 }
 
-/// One question's answer, below the command that asks it, since a table does not say what it is of.
+/// The output of one query, preceded by its command, since a table alone does not say what it is.
 pub(crate) fn smi(question: &[&str]) -> Result<String, Silent> {
     let said = ask(Command::new("nvidia-smi").args(question), PATIENCE, MOST_OUTPUT)?;
     let text = String::from_utf8_lossy(&said.output);
@@ -203,7 +203,7 @@ fn sysfs_shows_gpus(files: &Files) -> bool {
     found.evidence.iter().any(|e| matches!(&e.fact, Fact::Pci(tree) if tree.devices.iter().any(PciDevice::is_gpu)))
 }
 
-/// Whether a GPU of NVIDIA's is here: on the PCI bus, or, where that is masked, as a device file of its driver.
+/// Whether there is an NVIDIA GPU: on the PCI bus or, where that is masked, as a device file of the driver.
 pub(crate) fn has_nvidia_gpu() -> bool {
     let says = |device: &Path, file: &str, start: &str| {
         fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(start))
@@ -256,11 +256,11 @@ mod tests {
     }
 
     fn never() -> Vec<(String, Result<String, Silent>)> {
-        panic!("nvidia-smi is not to be asked")
+        panic!("nvidia-smi must not be queried")
     }
 
     #[test]
-    fn nvml_and_sysfs_make_the_machine_and_its_texts_make_it_again() {
+    fn nvml_and_sysfs_give_the_machine_and_its_texts_reproduce_it() {
         let look = assembled(bus(), true, Ok(snapshot(1)), never).unwrap();
         assert_eq!(said(&look), [""; 0]);
         assert_eq!(look.snapshot.as_ref().unwrap().gpus.len(), 1);
@@ -276,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn where_sys_is_masked_nvml_is_enough_and_it_is_said() {
+    fn nvml_suffices_where_sysfs_is_masked_with_a_warning() {
         let look = assembled(Files::default(), false, Ok(snapshot(2)), never).unwrap();
         assert!(said(&look).len() == 1 && said(&look)[0].contains("/sys shows no PCI devices"), "{:?}", said(&look));
         assert_eq!(assemble(look.found).len(), 1);
     }
 
     #[test]
-    fn nvidia_smi_stands_in_unless_the_driver_hangs() {
+    fn nvidia_smi_is_the_fallback_unless_the_driver_hangs() {
         let why = "libnvidia-ml.so.1 not found: no NVIDIA driver here";
         let smi = || {
             let silent = || Err(Silent::Failed("no NVLink".to_owned()));
@@ -304,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn without_any_gpu_it_is_one_line() {
+    fn no_gpu_is_one_line() {
         let none = assembled(Files::default(), false, unanswered("NVML: no permission", true), never).unwrap_err();
-        assert!(none.starts_with("live: no GPU found on this machine (NVML: no permission); name a TARGET"), "{none}");
+        assert!(none.starts_with("live: no GPU found on this machine (NVML: no permission); give a TARGET"), "{none}");
         let none = assembled(Files::default(), false, Ok(snapshot(0)), never).unwrap_err();
-        assert!(none.contains("NVML shows no GPU"), "{none}");
-        // on the bus, and not the driver's
+        assert!(none.contains("NVML reports no GPU"), "{none}");
+        // on the bus, but unknown to the driver
         let look = assembled(bus(), true, Ok(snapshot(0)), never).unwrap();
-        assert!(said(&look)[0].contains("NVML shows no GPU"));
+        assert!(said(&look)[0].contains("NVML reports no GPU"));
     }
 }

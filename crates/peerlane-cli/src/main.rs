@@ -1,8 +1,8 @@
 //! `peerlane`: what every path between the GPUs, NICs and host memory of a machine is, should
 //! deliver, does deliver, and what to do about the difference.
 //!
-//! The library does the thinking. This binary turns arguments into machines ([`target`]), runs one
-//! command on them ([`commands`]) and draws the result ([`render`]).
+//! The analysis is in the library. This binary turns arguments into machines ([`target`]), runs one
+//! command on them ([`commands`]) and prints the result ([`render`]).
 
 mod args;
 mod commands;
@@ -23,19 +23,19 @@ use clap::Parser;
 use args::{Cli, Command};
 use printable::{Filter, printable};
 
-/// What a command that could do its work found.
+/// The outcome of a command that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Outcome {
     /// There are findings at or above `--fail-on`.
     findings: bool,
-    /// Part of what was asked for could not be done; stderr says what.
+    /// Part of the work could not be done; stderr says which.
     incomplete: bool,
 }
 
-/// Why a command could not do its work.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
-    /// What to tell the user.
+    /// A message for the user.
     Message(String),
     /// The output could not be written.
     Output(io::Error),
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // a message that cannot be written has nowhere else to go
+            // an error while printing an error is ignored
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
@@ -90,21 +90,21 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Place(args) => commands::place::run(args, &mut out),
         Command::Infer(args) => commands::infer::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
-        Command::Answer => measuring::worker::run(),
+        Command::Worker => measuring::worker::run(),
         Command::Systems(args) => commands::systems::run(args, &mut out),
         Command::Accuracy(args) => commands::accuracy::run(args, &mut out),
         Command::Completions(args) => commands::shell::completions(args, &mut out),
         Command::Man(args) => commands::shell::man(args, &mut out),
         Command::Selftest(args) => commands::selftest::run(args, &mut out),
     };
-    // what a failed command has shown so far is still worth seeing
+    // the output of a failed command up to its failure is still useful
     out.flush()?;
     outcome
 }
 
-/// 0: healthy or done. 1: findings at or above `--fail-on`. 2: could not do it, or not all of it.
+/// 0: healthy or done. 1: findings at or above `--fail-on`. 2: failed, or only partly done.
 ///
-/// A reader that closes the pipe has seen enough: that is success.
+/// A reader that closes the pipe early is no error.
 fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
     match result {
         Ok(Outcome { incomplete: true, .. }) => 2,
@@ -115,15 +115,15 @@ fn exit_status(result: &Result<Outcome, Failure>) -> u8 {
     }
 }
 
-/// What every line on stderr begins with.
-const SAYS: &str = "peerlane: ";
+/// Prefix of every line on stderr.
+const PREFIX: &str = "peerlane: ";
 
-/// A message for the user, beside the result.
+/// Writes a message for the user to stderr.
 fn say(message: &str) {
     let mut err = anstream::stderr().lock();
     for line in message.lines() {
-        // with stderr closed there is nobody to tell
-        let _ = writeln!(err, "{SAYS}{}", printable(line));
+        // errors are ignored: stderr may be closed
+        let _ = writeln!(err, "{PREFIX}{}", printable(line));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Other programs, and this one as a worker: asked within a time, and left behind if they hang.
+//! Runs other programs, and this one as a worker, with a time limit; abandons those that hang.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -6,24 +6,24 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often an ending process is looked at.
+/// How often an ending process is polled.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// The most that is kept of what a program says of its troubles.
+/// Limit of stderr that is kept, in bytes.
 const MOST_TROUBLE: u64 = 64 << 10;
 
-/// What a program said.
+/// The output of a program.
 #[derive(Debug)]
 pub(crate) struct Said {
     /// Its standard output.
     pub(crate) output: Vec<u8>,
-    /// Its standard error, in a line.
+    /// Its standard error, as one line.
     pub(crate) trouble: String,
     /// How it ended.
     pub(crate) status: ExitStatus,
 }
 
-/// Why a program said nothing of use.
+/// Why a program gave no usable output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     /// It is not installed.
@@ -38,7 +38,7 @@ impl std::fmt::Display for Silent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Silent::Absent => f.write_str("not installed"),
-            Silent::Hung(patience) => write!(f, "no answer within {} s, so it was ended", patience.as_secs_f64()),
+            Silent::Hung(patience) => write!(f, "no answer within {} s; killed", patience.as_secs_f64()),
             Silent::Failed(why) => f.write_str(why),
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn ask(command: &mut Command, patience: Duration, most: u64) -> Resul
     };
     let said = heard(output).and_then(|output| {
         if output.len() as u64 > most {
-            return Err(Silent::Failed(format!("it says more than {} MiB", most >> 20)));
+            return Err(Silent::Failed(format!("its output exceeds {} MiB", most >> 20)));
         }
         let trouble = heard(trouble)?;
         Ok((output, trouble))
@@ -112,7 +112,7 @@ fn end(child: &mut Child, until: Instant) -> Option<ExitStatus> {
     }
 }
 
-/// Kills a program and waits a moment for its end. One that hangs inside the driver cannot be ended; nobody waits for it.
+/// Kills a program and waits briefly for its end. One that hangs inside the driver cannot be killed and is abandoned.
 fn leave(mut child: Child) {
     let _ = child.kill();
     end(&mut child, Instant::now() + Duration::from_millis(200));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn output_troubles_and_status() {
+    fn output_errors_and_status() {
         let said = shell("echo out; echo one >&2; echo; echo ' two' >&2; exit 3", 10.0, 99).unwrap();
         assert_eq!((said.output.as_slice(), said.trouble.as_str()), (&b"out\n\n"[..], "one; two"));
         assert_eq!(said.status.code(), Some(3));
@@ -135,18 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_ended_and_said() {
+    fn a_program_that_hangs_is_killed() {
         let began = Instant::now();
         let hung = shell("sleep 30", 0.1, 99).unwrap_err();
-        assert_eq!(hung.to_string(), "no answer within 0.1 s, so it was ended");
+        assert_eq!(hung.to_string(), "no answer within 0.1 s; killed");
         // closed pipes do not mean that it ended
         assert!(matches!(shell("exec >&- 2>&-; sleep 30", 0.1, 99), Err(Silent::Hung(_))));
         assert!(began.elapsed() < Duration::from_secs(10));
     }
 
     #[test]
-    fn a_flood_is_refused() {
+    fn excessive_output_is_an_error() {
         let flood = shell("yes", 20.0, 1 << 20).unwrap_err();
-        assert_eq!(flood, Silent::Failed("it says more than 1 MiB".to_owned()));
+        assert_eq!(flood, Silent::Failed("its output exceeds 1 MiB".to_owned()));
     }
 }

@@ -15,18 +15,18 @@ use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 
 use crate::render::{WIDTH, text::wrap};
-use crate::{Failure, SAYS, live};
+use crate::{Failure, PREFIX, live};
 
-/// The system that stands in where there is no GPU and no TARGET.
+/// The example shown where there is no GPU and no TARGET.
 const SHOWCASE: &str = "7gforce";
 
-/// A system file is written by hand; 4 MiB is far above any.
+/// Limit of system files, which are written by hand and far smaller.
 const MAX_SYSTEM_BYTES: u64 = 4 << 20;
 
-/// How much of a source tells whether it may be JSON.
+/// How much of a source is read to see whether it may be JSON.
 const HEAD_BYTES: u64 = 64;
 
-/// How many warnings are shown of a target that says nothing else.
+/// How many warnings are shown of a target in which nothing was recognised.
 const FEW: usize = 3;
 
 const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2p, nvlink, -q), dcgmi nvlink, amd-smi, \
@@ -35,16 +35,16 @@ const READS: &str = "peerlane reads nvidia-smi (its table, -L, topo -m, topo -p2
      NCCL XML and logs, lstopo, lspci (-vvv, -tv), lscpu, numactl -H, lsmod, sensors, dmesg, system files (.toml), and \
      runs that it has recorded (.json)";
 
-/// The same in lines, beside the name that each gets on stderr.
+/// The same wrapped for stderr.
 fn reads() -> String {
-    wrap(READS, WIDTH - SAYS.len()).join("\n")
+    wrap(READS, WIDTH - PREFIX.len()).join("\n")
 }
 
-/// What the targets amount to.
+/// The machines that targets describe.
 pub(crate) struct Loaded {
-    /// The machines with what was given about each; at least one.
+    /// Each machine with everything given about it; at least one.
     pub(crate) cases: Vec<Case>,
-    /// True where a target could not be read; stderr has been told.
+    /// True where a target could not be read; a message has been printed.
     pub(crate) incomplete: bool,
 }
 
@@ -54,14 +54,14 @@ impl Loaded {
         self.cases.iter().map(|case| &case.machine)
     }
 
-    /// The case of a command that takes one; `what` says so: `this format holds one machine`.
+    /// The case of a command that takes only one; `what` explains why: `this format holds one machine`.
     pub(crate) fn the_only(&self, what: &str) -> Result<&Case, Failure> {
         match self.cases.as_slice() {
             [one] => Ok(one),
             cases => {
                 let names: Vec<&str> = self.machines().map(|m| m.name.as_str()).collect();
                 let (n, names) = (cases.len(), names.join(", "));
-                Err(Failure::new(format!("{what} and there are {n}; choose with --machine: {names}")))
+                Err(Failure::new(format!("{what}, but there are {n}; choose one with --machine: {names}")))
             }
         }
     }
@@ -77,7 +77,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         targets
     };
     if targets.iter().filter(|t| *t == "-").count() > 1 {
-        return Err(Failure::new("'-' is named twice; standard input can be read once"));
+        return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
     let mut cases = Vec::new();
     let mut inferred: Vec<(Inference, &str)> = Vec::new();
@@ -107,12 +107,13 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     if !captured.evidence.is_empty() {
         let assembled = assemble(captured);
         if assembled.is_empty() {
-            problems.push("what was recognised tells of no GPU, NIC or path".to_owned());
+            problems.push("the input describes no GPU, NIC or path".to_owned());
         }
         cases.extend(assembled.into_iter().map(Case::from));
     }
     if let (true, Some((found, file))) = (cases.is_empty(), inferred.first()) {
-        problems.push(format!("{file} tells what {} shares; name that machine, too", found.machine));
+        problems
+            .push(format!("{file} holds the inferred limits of {}; also give that machine as a TARGET", found.machine));
     }
     if cases.is_empty() {
         return Err(Failure::new(problems.join("\n")));
@@ -128,7 +129,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     Ok(Loaded { cases, incomplete: !problems.is_empty() })
 }
 
-/// The same, with the machines changed as asked. What was measured on a machine says nothing of the changed one.
+/// The same, with edits applied. Measurements of a machine are not carried over to the changed one.
 pub(crate) fn load_changed(targets: &[String], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
     let mut loaded = load(targets, only)?;
     known_names(edits, loaded.machines())?;
@@ -148,13 +149,13 @@ pub(crate) fn changed(machine: &Machine, edits: &[Edit]) -> Result<Option<Machin
     apply(machine, edits, Parts::embedded()).map(Some).map_err(|e| Failure::new(format!("{}: {e}", machine.name)))
 }
 
-/// Refuses edits for machines that are not there.
+/// Rejects edits for unknown machines.
 pub(crate) fn known_names<'m>(edits: &[Edit], machines: impl Iterator<Item = &'m Machine>) -> Result<(), Failure> {
     let names: Vec<&str> = machines.map(|m| m.name.as_str()).collect();
     let stray = edits.iter().find(|e| !names.iter().any(|name| e.is_for(name)));
     stray.map_or(Ok(()), |edit| {
         let wanted = edit.machine.as_deref().unwrap_or_default();
-        Err(Failure::new(format!("what if '{edit}': no machine '{wanted}' here; there are: {}", names.join(", "))))
+        Err(Failure::new(format!("what if '{edit}': no machine '{wanted}'; available: {}", names.join(", "))))
     })
 }
 
@@ -166,12 +167,12 @@ pub(crate) fn system(name: &str) -> Result<Machine, Failure> {
     }
 }
 
-/// Whether the word can only be meant as a TARGET.
+/// Whether the word names a TARGET.
 pub(crate) fn is_target(word: &str) -> bool {
     word == "live" || word == "-" || catalogue::system_text(word).is_some() || Path::new(word).exists()
 }
 
-/// What one target is.
+/// The content of one target.
 enum Source {
     Case(Box<Case>),
     Text(Found),
@@ -198,7 +199,7 @@ fn read(target: &str) -> Result<Source, String> {
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return read_system(path, target).map(|case| Source::Case(Box::new(case)));
     }
-    // a file that is too large is refused before it is read
+    // a file that is too large is rejected before it is read
     if path.is_dir() || fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > MAX_RUN_BYTES as u64) {
         return evidence::read_path(path).map(Source::Text).map_err(|e| e.to_string());
     }
@@ -206,7 +207,7 @@ fn read(target: &str) -> Result<Source, String> {
     read_stream(target, file)
 }
 
-/// A recorded run, or else whatever scanners make of it.
+/// A recorded run or an inference, otherwise text for the scanners.
 fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
     let refused = |e: io::Error| format!("{name}: {e}");
     let mut bytes = Vec::new();
@@ -226,19 +227,19 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
     evidence::read_stream(name, bytes.as_slice()).map(Source::Text).map_err(|e| e.to_string())
 }
 
-/// The machine of a run, which says what of its record is not there.
+/// The machine of a run, with a warning if part of the record is unreadable.
 fn of_run(partial: Partial, name: &str) -> Result<Case, String> {
     let Partial { run, unreadable } = partial;
     let mut case = Case::of_run(run, name).map_err(|e| format!("{name}: {e}"))?;
     if unreadable > 0 {
         let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
-        let message = format!("{name}: {lines} cut or unreadable, and left out");
+        let message = format!("{name}: ignored {lines}, truncated or unreadable");
         case.machine.warnings.push(Warning { origin: None, message });
     }
     Ok(case)
 }
 
-/// Adds an inference to the machine that it is of: the only one, or the one of that name.
+/// Adds an inference to its machine: the only one, or the one of that name.
 fn join(found: Inference, file: &str, cases: &mut [Case]) -> Result<(), String> {
     let at = match &*cases {
         [_] => Some(0),
@@ -246,7 +247,7 @@ fn join(found: Inference, file: &str, cases: &mut [Case]) -> Result<(), String> 
     };
     match at.and_then(|at| cases.get_mut(at)) {
         Some(case) => case.join(found, file).map_err(|e| format!("{file}: {e}")),
-        None => Err(format!("{file} is of {}, and no machine here has that name", found.machine)),
+        None => Err(format!("{file} is about {}, and no machine here has that name", found.machine)),
     }
 }
 
@@ -261,41 +262,41 @@ pub(crate) fn system_file(path: &Path, name: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     fs::File::open(path).map_err(refused)?.take(MAX_SYSTEM_BYTES + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > MAX_SYSTEM_BYTES {
-        return Err(format!("{name}: larger than {} MiB; no system file", MAX_SYSTEM_BYTES >> 20));
+        return Err(format!("{name}: not a system file: larger than {} MiB", MAX_SYSTEM_BYTES >> 20));
     }
     let text = evidence::decode(&bytes);
     if text.contains(['\0', char::REPLACEMENT_CHARACTER]) {
-        return Err(format!("{name}: no UTF-8 text; no system file"));
+        return Err(format!("{name}: not a system file: not UTF-8 text"));
     }
     Ok(text.into_owned())
 }
 
-/// `live` where there is an NVIDIA GPU, else the showcase, which it announces.
+/// `live` if there is an NVIDIA GPU, otherwise the example, with a message.
 fn default_target() -> String {
     if live::has_nvidia_gpu() {
         return "live".to_owned();
     }
     crate::say(&format!(
-        "No NVIDIA driver here and no TARGET named: this is the catalogue's {SHOWCASE} (seven GPUs, six of them on \
-         x1 risers).\nTry 'peerlane check FILE' with what your machine prints, such as nvidia-smi topo -m."
+        "No NVIDIA GPU found and no TARGET given: showing the example {SHOWCASE} (seven GPUs, six of them on x1 \
+         risers).\nTry 'peerlane check FILE' with output of your machine, such as nvidia-smi topo -m."
     ));
     SHOWCASE.to_owned()
 }
 
-/// Which machine is meant by a name, or by a number from 1.
+/// The index of the machine with a name, or with a number from 1.
 fn pick(cases: &[Case], wanted: &str) -> Result<usize, Failure> {
     let by_name = cases.iter().position(|case| case.machine.name == wanted);
     let by_number = wanted.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < cases.len());
     by_name.or(by_number).ok_or_else(|| {
         let names: Vec<&str> = cases.iter().map(|case| case.machine.name.as_str()).collect();
-        Failure::new(format!("no machine '{wanted}' here; there are: {}", names.join(", ")))
+        Failure::new(format!("no machine '{wanted}'; available: {}", names.join(", ")))
     })
 }
 
-/// What to say of a name that nothing has: the names that may have been meant.
+/// The message for an unknown name, with similar names.
 pub(crate) fn unknown(name: &str, what: &str) -> String {
     if let Some(Ok(cluster)) = peerlane::cluster::embedded(name) {
-        return format!("{name} is a cluster: simulate and sweep take it; its nodes are {}", cluster.node.name);
+        return format!("{name} is a cluster: use 'simulate' or 'sweep', or its node {}", cluster.node.name);
     }
     let near = closest(name, catalogue::system_names());
     match near.split_last() {
@@ -305,10 +306,10 @@ pub(crate) fn unknown(name: &str, what: &str) -> String {
     }
 }
 
-/// Up to three names that a typist may have meant, nearest first.
+/// Up to three similar names, most similar first.
 fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let name = name.to_lowercase();
-    // an argument may be a whole text; only a name is worth comparing
+    // an argument may be a whole text; only short ones are compared
     if name.is_empty() || name.len() > 64 {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! What `measure` and `infer` take.
+//! Arguments of `measure` and `infer`.
 
 use std::path::PathBuf;
 
@@ -13,54 +13,54 @@ use super::{Detail, Machines, TARGETS};
 const MEASURED: &str = "\
 TARGET is one of:
   live             this machine (the default)
-  NAME             a system of the catalogue, as a virtual machine: peerlane measure h200x4-vm
-  FILE.toml        a system that you describe yourself, as a virtual machine
+  NAME             a system in the catalogue, simulated: peerlane measure h200x4-vm
+  FILE.toml        a system that you describe yourself, simulated
 
-Exit status: 0 done, 2 could not do it, or not all of it.";
+Exit status: 0 done, 2 failed, or only partly done.";
 
 /// Arguments of `measure`.
 #[derive(Debug, Args)]
 #[command(after_help = MEASURED)]
 pub(crate) struct MeasureArgs {
-    /// What to measure: 'live', a system's name, or a system file
+    /// 'live', a system name, or a system file
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<String>,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Only these tests
+    /// Run only these tests
     #[arg(long, value_name = "TEST,…", value_delimiter = ',', value_parser = tests())]
     pub(crate) tests: Vec<Test>,
-    /// Only steps between these: GPU0-GPU1, GPU0-host, GPU3
+    /// Measure only between these: GPU0-GPU1, GPU0-host, GPU3
     #[arg(long, value_name = "PAIR,…", value_delimiter = ',')]
     pub(crate) pairs: Vec<String>,
-    /// How precise: the width of the median's 95 % interval, as 1% or 0.01
+    /// Target half-width of the median's 95 % interval, as 1% or 0.01
     #[arg(long, value_name = "WIDTH", value_parser = share)]
     pub(crate) precision: Option<f64>,
-    /// How long it may take in all, as 30s, 2m or 500ms; initialisation apart
+    /// Time limit, as 30s, 2m or 500ms; does not include initialisation
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) budget: Option<Seconds>,
-    /// What matters most, in about two seconds
+    /// Measure only the most important, in about two seconds
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// All that can be asked
+    /// Run every test
     #[arg(long)]
     pub(crate) full: bool,
-    /// Keep the run in this file, from its first number on
+    /// Record the run in this file, from the first value on
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Go on with the run in that file
+    /// Resume the run in that file
     #[arg(long, requires = "output")]
     pub(crate) resume: bool,
-    /// Measure GPUs that others use, too
+    /// Also measure GPUs that other processes are using
     #[arg(long)]
     pub(crate) force: bool,
-    /// How long a step may take before it is given up as hung
+    /// Time after which a step counts as hung
     #[arg(long, value_name = "TIME", value_parser = duration, hide = true)]
     pub(crate) patience: Option<Seconds>,
 }
 
 impl MeasureArgs {
-    /// How much is asked.
+    /// How much to measure.
     pub(crate) fn scope(&self) -> Scope {
         match (self.quick, self.full) {
             (true, _) => Scope::Quick,
@@ -78,16 +78,16 @@ pub(crate) struct InferArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// Ask nothing; take the numbers that are published or recorded, as with a run or a capture
+    /// Measure nothing; use published or recorded numbers, as for a run or a capture
     #[arg(long, conflicts_with_all = ["directions", "force"])]
     pub(crate) recorded: bool,
-    /// Only these directions
+    /// Measure only these directions
     #[arg(long, value_name = "DIRECTION,…", value_delimiter = ',', value_parser = ways())]
     pub(crate) directions: Vec<FlowKind>,
-    /// Write what was found into this file, too, as JSON
+    /// Also write the result to this file, as JSON
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure GPUs that others use, too
+    /// Also measure GPUs that other processes are using
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -110,11 +110,11 @@ fn duration(text: &str) -> Result<Seconds, String> {
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time is written as 30s, 2m or 500ms".to_owned()),
+        _ => return Err("write a time as 30s, 2m or 500ms".to_owned()),
     };
     let number = text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
     let seconds = number.map(|n| n * factor).filter(|s| s.is_finite() && *s > 0.0);
-    seconds.map(Seconds::new).ok_or_else(|| "a time above 0 is written as 30s, 2m or 500ms".to_owned())
+    seconds.map(Seconds::new).ok_or_else(|| "write a time above 0 as 30s, 2m or 500ms".to_owned())
 }
 
 /// `1%` or `0.01`.
@@ -124,7 +124,7 @@ fn share(text: &str) -> Result<f64, String> {
         None => (text, 1.0),
     };
     let share = number.parse::<f64>().ok().map(|n| n * factor).filter(|s| *s > 0.0 && *s < 1.0);
-    share.ok_or_else(|| "it is written as 1% or 0.01, above 0 and below 100%".to_owned())
+    share.ok_or_else(|| "write a share above 0 and below 100% as 1% or 0.01".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `place` takes.
+//! Arguments of `place`.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,16 @@ use peerlane::place::{Jobs, Workload};
 use super::{Detail, Machines, WhatIf};
 
 const PLACED: &str = "\
-Workloads: all-reduce (around the best rings of a job's GPUs, which NCCL finds by itself), ring (one
-ring in the order of the ranks: each sends to the next and the last to the first), all-to-all, halo
-(each exchanges with its neighbours in a line), host-feed (each reads from its host memory), pairs
-(the first with the second, the third with the fourth …).
+WORKLOAD is one of:
+  all-reduce   along the best rings of the job's GPUs, as NCCL would choose them
+  ring         one ring in rank order: each GPU sends to the next, the last to the first
+  all-to-all   each GPU sends to every other
+  halo         each GPU exchanges with its neighbours in a line
+  host-feed    each GPU reads from its host memory
+  pairs        the first GPU exchanges with the second, the third with the fourth, and so on
 
-What comes out is advice, with what the model predicts of it; nothing is set.
-docs/placement.md says what is best and how it is found.";
+The result is advice with predicted rates; no setting is changed. docs/placement.md explains how
+placements are ranked and searched.";
 
 /// Arguments of `place`.
 #[derive(Debug, Args)]
@@ -27,26 +30,26 @@ pub(crate) struct PlaceArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
-    /// How many GPUs the job has; without it, all that are free
+    /// Number of GPUs of the job; default: all that are free
     #[arg(short, long, value_name = "N", conflicts_with = "jobs")]
     pub(crate) gpus: Option<usize>,
-    /// Place several jobs at once, so that they disturb each other least: 2x4 is two jobs of four GPUs
-    /// each, 1x4+2x2 one of four and two of two
+    /// Place several jobs with the least interference: 2x4 is two jobs of four GPUs each, 1x4+2x2 one
+    /// of four and two of two
     #[arg(short, long, value_name = "COUNTxGPUS")]
     pub(crate) jobs: Option<Jobs>,
-    /// Choose for this many NICs a job, too; without it each GPU's NIC is named and does not decide
+    /// Number of NICs per job; default: the NIC of each GPU is shown but does not affect the choice
     #[arg(long, value_name = "N")]
     pub(crate) nics: Option<usize>,
-    /// What the GPUs of a job do at once
+    /// Communication pattern of each job
     #[arg(short, long, value_name = "WORKLOAD", default_value = "all-reduce", value_parser = workloads())]
     pub(crate) workload: Workload,
-    /// GPUs that others use; they are taken to do the same among themselves
+    /// GPUs in use by others, assumed to run the same workload among themselves
     #[arg(short, long, value_name = "GPU,…", value_delimiter = ',')]
     pub(crate) busy: Vec<String>,
-    /// What to write; without it, the choice with its reason
+    /// Output format; default: the choice with its reason
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<PlaceFormat>,
-    /// Write the machine as a topology file for NCCL, too, and name it in what 'nccl' writes
+    /// Also write an NCCL topology file of the machine; '--format nccl' refers to it
     #[arg(long, value_name = "FILE")]
     pub(crate) topology: Option<PathBuf>,
 }
@@ -60,9 +63,9 @@ pub(crate) enum PlaceFormat {
     Numactl,
     /// A rankfile for Open MPI
     Rankfile,
-    /// Lines of Slurm's gres.conf with cores and links, of the whole machine
+    /// Lines for Slurm's gres.conf with cores and links, for the whole machine
     Slurm,
-    /// Variables of NCCL, for a shell
+    /// NCCL variables, for a shell
     Nccl,
 }
 

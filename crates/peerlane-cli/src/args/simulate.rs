@@ -12,24 +12,25 @@ use super::{Detail, Machines};
 
 const SIMULATED: &str = "\
 TARGET is one of:
-  NAME             a system of the catalogue, or a cluster: quong, quong-20g, apenet-pair, tessa-pair,
-                   hgx-h200-x32
-  FILE.toml        a system or a cluster that you describe yourself
-  what a machine printed, or a recorded run, as for every command
-  any of these machines with --nodes N and --network: that many of them
+  NAME          a system or cluster in the catalogue: 'peerlane systems' lists them
+  FILE.toml     a system or cluster that you describe yourself
+  FILE, FOLDER, run.json or '-', as for 'peerlane check'
+With --nodes and --network, a machine becomes a cluster of that many nodes.
 
 WORKLOAD is one of:
-  point-to-point:A:B[:staged|loopback]  one message, from A to B (node0/GPU0 or node0/host0 in a cluster);
-                                    loopback: within a node, out through its NIC and back
+  point-to-point:A:B[:staged|loopback]
+                            one message from A to B (in a cluster: node0/GPU0 or node0/host0);
+                            loopback: within a node, out through its NIC and back
   all-reduce[:ring|ring-by-number|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
-  halo:1, halo:2, halo:3            faces to both neighbours along each dimension of a grid
+  halo:1, halo:2, halo:3    faces to both neighbours along each dimension of a grid
   spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|staged,strong|weak
-  bfs:scale=18,edges=16,seed=1      breadth-first search of an R-MAT graph, level by level
+  bfs:scale=18,edges=16,seed=1
+                            breadth-first search of an R-MAT graph, level by level
   training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
-  FILE.jsonl                        transfers and computing with what each waits for, one a line
+  FILE.jsonl                transfers and computations with their dependencies, one per line
 
-Sizes are what nccl-tests calls the size; of a halo exchange, one face.";
+Sizes are as in nccl-tests; for a halo exchange, the size of one face.";
 
 /// Arguments of `simulate`.
 #[derive(Debug, Args)]
@@ -39,23 +40,23 @@ pub(crate) struct SimulateArgs {
     pub(crate) machines: Machines,
     #[command(flatten)]
     pub(crate) grown: Grown,
-    /// What to do
+    /// Workload to simulate
     #[arg(short, long, default_value = "all-reduce:ring")]
     pub(crate) workload: String,
-    /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
+    /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
-    /// How it scales, over powers of two up to --nodes or the cluster's, or over the numbers given: weak
-    /// (as much for each GPU) or strong (as much for all); at the largest of --sizes on the fewest nodes
+    /// Scaling over numbers of nodes: weak (constant work per GPU) or strong (constant total work). Node
+    /// counts: those of --nodes, or powers of two up to all nodes. Size: the largest of --sizes
     #[arg(long, value_name = "weak|strong", conflicts_with_all = ["helps", "trace"])]
     pub(crate) scaling: Option<Scaling>,
-    /// Also write the points of --scaling to this file
+    /// Also write the points of --scaling to this CSV file
     #[arg(long, value_name = "FILE", requires = "scaling")]
     pub(crate) csv: Option<PathBuf>,
-    /// Also say what would help most: each bottleneck twice as fast, one at a time
+    /// Also show what would help most: each bottleneck twice as fast, one at a time
     #[arg(long)]
     pub(crate) helps: bool,
-    /// Write what happens at the last size as a trace for Perfetto or chrome://tracing
+    /// Write a trace of the last size for Perfetto or chrome://tracing
     #[arg(long, value_name = "FILE.json")]
     pub(crate) trace: Option<PathBuf>,
     #[command(flatten)]
@@ -71,46 +72,46 @@ pub(crate) struct SweepArgs {
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) grown: Grown,
-    /// What to do on each; may be given several times
+    /// Workload to simulate on each; repeatable
     #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
     pub(crate) workloads: Vec<String>,
-    /// Sizes: 8B..1GiB (by powers of two), or 1MiB,64MiB
+    /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
     #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
     pub(crate) sizes: Sizes,
-    /// One table of all workloads at the largest size: GB/s that a GPU sends, and the rank
+    /// Show one table of all workloads at the largest size: GB/s sent per GPU, and the rank
     #[arg(long, conflicts_with = "json")]
     pub(crate) rank: bool,
-    /// Also write every point to this file
+    /// Also write every point to this CSV file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) detail: Detail,
 }
 
-/// Many nodes of one machine.
+/// A cluster grown from one machine.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Grown {
-    /// So many nodes of the machine, joined by --network; several numbers show how it scales
+    /// Number of nodes, connected by --network; several numbers show how it scales
     #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "network")]
     pub(crate) nodes: Vec<u32>,
-    /// Network between nodes: torus:4x4x1, fat-tree[:LEVELS[:TAPER]], rail[:LEVELS[:TAPER]],
+    /// Network between the nodes: torus:4x4x1, fat-tree[:LEVELS[:TAPER]], rail[:LEVELS[:TAPER]],
     /// dragonfly[:GROUPSxROUTERSxPORTS] or switch
     #[arg(long, requires = "nodes")]
     pub(crate) network: Option<String>,
-    /// Gb/s of a link of the network; the adapter's line rate where it is not given
+    /// Rate of a network link in Gb/s; default: the adapter's line rate
     #[arg(long, value_name = "Gb/s", requires = "network")]
     pub(crate) link_rate: Option<f64>,
-    /// Take out a link of a fat tree or rail network: uplink:leaf3 or uplink:leaf3/2, the first or third
-    /// link up from a switch; may be given several times
+    /// Fail a link of a fat-tree or rail network: uplink:leaf3 or uplink:leaf3/2, the first or third
+    /// uplink of switch leaf3; repeatable
     #[arg(long, value_name = "LINK")]
     pub(crate) fail: Vec<String>,
-    /// Only the first so many nodes take part
+    /// Use only the first N nodes
     #[arg(long, value_name = "N")]
     pub(crate) use_nodes: Option<u32>,
-    /// Only the first so many GPUs of each node take part
+    /// Use only the first N GPUs of each node
     #[arg(long, value_name = "N")]
     pub(crate) gpus_per_node: Option<usize>,
-    /// Microseconds that each switch on the way adds
+    /// Latency of each switch on the path, in microseconds
     #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
     pub(crate) hop_latency: f64,
 }
@@ -131,7 +132,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
             Some((low, high)) => {
                 let (low, high) = (size(low)?.0.max(1), size(high)?.0);
                 if high < low {
-                    return Err(format!("'{part}' ends below where it begins"));
+                    return Err(format!("'{part}' ends below its start"));
                 }
                 let doubled = std::iter::successors(Some(low), |s| s.checked_mul(2)).take_while(|s| *s <= high);
                 all.extend(doubled.map(Bytes));
@@ -154,11 +155,9 @@ fn size(text: &str) -> Result<Bytes, String> {
         "m" | "mb" | "mib" => 1 << 20,
         "g" | "gb" | "gib" => 1 << 30,
         "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(format!("'{text}': a size is written as 8B, 64KiB, 1MiB or 1GiB")),
+        _ => return Err(format!("'{text}': write a size as 8B, 64KiB, 1MiB or 1GiB")),
     };
     let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);
     let bytes = number.filter(|n| n.is_finite() && *n >= 0.0 && *n < 1e18);
-    bytes
-        .map(|n| Bytes(n.round() as u64))
-        .ok_or_else(|| format!("'{text}': a size is written as 8B, 64KiB, 1MiB or 1GiB"))
+    bytes.map(|n| Bytes(n.round() as u64)).ok_or_else(|| format!("'{text}': write a size as 8B, 64KiB, 1MiB or 1GiB"))
 }

@@ -1,4 +1,4 @@
-//! `peerlane accuracy`: how near the model comes to every published and recorded number of the catalogue.
+//! `peerlane accuracy`: the errors of the model against every published and recorded number in the catalogue.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::render::style::{self, paint};
 use crate::render::text::{fit, wrap};
 use crate::{Failure, Outcome};
 
-/// Groups and cells shown unless all are asked for.
+/// Groups and cells shown by default.
 const FEW: usize = 12;
 
 pub(crate) fn run(args: &AccuracyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -42,12 +42,16 @@ fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<(
 }
 
 fn systems(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
-    writeln!(out, "\n{}", heading("Systems, bandwidths, median in %", ["cells", "error", "left out", ""]))?;
+    writeln!(out, "\n{}", heading("Systems, bandwidths, median in %", ["cells", "error", "held out", ""]))?;
     for l in &accuracy.left_out {
         let row = format!("  {:<52} {:>8} {:>9} {:>9}", l.system, l.cells, percent(l.known), percent(l.median));
         writeln!(out, "{row}")?;
     }
-    writeln!(out, "  {}", paint(style::DIM, "left out: without the constants that were fitted to the system itself"))
+    writeln!(
+        out,
+        "  {}",
+        paint(style::DIM, "held out: predicted without the constants that were fitted to the system itself")
+    )
 }
 
 fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
@@ -56,10 +60,10 @@ fn groups(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result
         order.sort_by(|a, b| b.error.abs().total_cmp(&a.error.abs()));
         order.truncate(FEW);
     }
-    let title = if verbose { "Groups, in %" } else { "Groups that are furthest off, in %" };
+    let title = if verbose { "Groups, in %" } else { "Groups with the largest errors, in %" };
     writeln!(out, "\n{}", heading(title, ["cells", "error", "NCCL", "raw"]))?;
     for g in order {
-        // errors in % have no unit
+        // errors are in %, so the unit is dropped
         let what = match g.label.rsplit_once(", ") {
             Some((what, unit)) if unit.ends_with("/s") || matches!(unit, "us" | "ns") => what,
             _ => &g.label,
@@ -83,12 +87,14 @@ fn far(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()
         return Ok(());
     }
     let most = if verbose { usize::MAX } else { FEW };
-    writeln!(out, "\n{}", paint(style::HEADING, &format!("{} cells off by more than 15 %", accuracy.far.len())))?;
+    let title = format!("{} cells off by more than 15 %", accuracy.far.len());
+    let head = format!("{title:<42} {:>9} {:>9} {:>8}", "measured", "predicted", "error");
+    writeln!(out, "\n{}", paint(style::HEADING, &head))?;
     for c in accuracy.far.iter().take(most) {
         let cell = format!("{} {} → {}", c.system, c.row, c.col);
-        let inside = if c.within { ", inside the interval" } else { "" };
+        let inside = if c.within { "  within the interval" } else { "" };
         let row = format!(
-            "  {:<40} {:>7.2} seen {:>7.2} {}{inside}",
+            "  {:<40} {:>9.2} {:>9.2} {:>8}{inside}",
             fit(&cell, 40),
             c.published,
             c.predicted,
@@ -97,7 +103,7 @@ fn far(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()
         writeln!(out, "{row}")?;
     }
     if accuracy.far.len() > most {
-        writeln!(out, "  {}", paint(style::DIM, &format!("and {} more (-v)", accuracy.far.len() - most)))?;
+        writeln!(out, "  {}", paint(style::DIM, &format!("and {} more (-v shows them)", accuracy.far.len() - most)))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `peerlane check`: verdict, tree, findings, expected against seen, and what is not known.
+//! `peerlane check`: verdict, tree, findings, expected and measured numbers, and what is unknown.
 
 use std::io::Write;
 use std::path::Path;
@@ -75,9 +75,9 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
 }
 
-/// The machines that are meant; this one measured, unless it is not to be.
+/// The machines to check. This machine is measured, unless `passive`.
 pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, passive: bool, force: bool) -> Result<Loaded, Failure> {
-    // what is only imagined cannot be measured
+    // a changed design cannot be measured
     match measured(wanted, passive || !what_if.edits.is_empty(), force)? {
         Some(loaded) => Ok(loaded),
         None => load_changed(&wanted.targets, wanted.machine.as_deref(), &what_if.edits),
@@ -114,8 +114,8 @@ pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Re
     std::fs::write(file, page).map_err(|e| Failure::new(format!("{}: {e}", file.display())))
 }
 
-/// This machine with what it delivers now, where it is the TARGET; `None` where it is not to be measured, or cannot
-/// be, which stderr is told.
+/// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is
+/// reported on stderr.
 fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Loaded>, Failure> {
     let meant = match wanted.targets.as_slice() {
         [] => true,
@@ -131,17 +131,19 @@ fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Load
             Ok(Some(Loaded { cases: vec![case], incomplete }))
         }
         Err(Failure::Message(why)) => {
-            crate::say(&format!("{why}\nNothing was measured: this is judged by what the machine says of itself."));
+            crate::say(&format!(
+                "{why}\nNothing was measured; the verdict relies on what the machine reports about itself."
+            ));
             Ok(None)
         }
         Err(output) => Err(output),
     }
 }
 
-/// Lines of numbers that are shown unless all are asked for.
+/// Lines of numbers shown by default.
 const LINES: usize = 14;
 
-/// Verdict, drawing, the few findings that matter, numbers: about a screen, or all of it.
+/// Verdict, tree, the most important findings, numbers: about a screenful, or everything.
 fn report(
     out: &mut dyn Write,
     case: &Case,
@@ -162,7 +164,7 @@ fn report(
     let waived = checked.waived.iter().map(|w| format!("{}: {} ({})", w.finding.rule, w.finding.summary, w.reason));
     findings::sentences(out, "Waived", &waived.collect::<Vec<_>>(), most(verbose))?;
     numbers(out, comparison, verbose, if all { usize::MAX } else { LINES })?;
-    // those of a run are shown with it
+    // those of a run are shown with the run
     if case.run.is_none() {
         curves::write(out, machine, if all { usize::MAX } else { LINES })?;
     }
@@ -178,36 +180,36 @@ fn report(
         writeln!(out)?;
         let amd = |tool: &str| tool.starts_with("rocm-smi") || tool.starts_with("amd-smi");
         let other = machine.evidence.iter().any(|e| amd(e.origin.tool));
-        hang(out, "", if other { WOULD_TELL_OF_AMD } else { WOULD_TELL })?;
+        hang(out, "", if other { ADVICE_AMD } else { ADVICE })?;
     }
     Ok(())
 }
 
-/// What to add to a capture by which nothing can be judged.
-const WOULD_TELL: &str = "To judge it, put beside it what tells widths (`nvidia-smi -q`, `lspci -vvv`), peer access \
-                          (`nvidia-smi topo -p2p r`) or rates (`peerlane measure`, p2pBandwidthLatencyTest); \
-                          `peerlane gather` collects all but the rates.";
+/// What to add to a capture that is too small for a verdict.
+const ADVICE: &str = "For a verdict, add link widths (`nvidia-smi -q`, `lspci -vvv`), peer access (`nvidia-smi topo -p2p \
+                      r`) or rates (`peerlane measure`, p2pBandwidthLatencyTest). `peerlane gather` collects all but the \
+                      rates.";
 
-/// The same where the GPUs are AMD's.
-const WOULD_TELL_OF_AMD: &str = "To judge it, put beside it what tells widths (`lspci -vvv`) or rates; `peerlane gather` collects \
-                                 all but the rates.";
+/// The same for AMD GPUs.
+const ADVICE_AMD: &str =
+    "For a verdict, add link widths (`lspci -vvv`) or rates. `peerlane gather` collects all but the rates.";
 
-/// What was seen beside what is expected; where nothing is, beside what would be if links were as wide as they can be.
+/// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
 fn numbers(out: &mut dyn Write, comparison: &Comparison, apart: bool, most: usize) -> std::io::Result<()> {
     let machine = comparison.model().machine;
     let sections = comparison::sections(comparison, &machine.fabric, apart);
-    if !comparison::only_seen(&sections) {
+    if !comparison::only_measured(&sections) {
         return comparison::write(out, &sections, false, most);
     }
     let assumed = Assumptions::of(machine, Parts::embedded());
     let assuming = assumed.model(Parts::embedded(), Assume::Parts);
     let sections = comparison::sections(&Comparison::of(&assuming), &machine.fabric, apart);
     comparison::write(out, &sections, true, most)?;
-    let stands = sections.iter().any(Section::expects);
-    on_assumptions(out, &if stands { assumed.sentences(&assuming) } else { Vec::new() })
+    let expects = sections.iter().any(Section::expects);
+    on_assumptions(out, &if expects { assumed.sentences(&assuming) } else { Vec::new() })
 }
 
-/// Every matrix, its numbers coloured by how they compare with what is expected.
+/// Every matrix, coloured by the ratio of measured to expected.
 fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()> {
     for series in comparison.matrices() {
         let matrix = series.matrix();
@@ -220,8 +222,8 @@ fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()
         let look = |i: usize, j: usize| {
             let expected = series.expected(i, j).map(|e| e.value);
             match (matrix.value(i, j), expected.filter(|e| *e > 0.0)) {
-                (Some(seen), Some(expected)) if rate => style::of_heat(seen / expected),
-                (Some(seen), Some(expected)) if seen > 0.0 => style::of_heat(expected / seen),
+                (Some(measured), Some(expected)) if rate => style::of_heat(measured / expected),
+                (Some(measured), Some(expected)) if measured > 0.0 => style::of_heat(expected / measured),
                 _ => style::PLAIN,
             }
         };
@@ -230,7 +232,7 @@ fn heat_maps(out: &mut dyn Write, comparison: &Comparison) -> std::io::Result<()
     Ok(())
 }
 
-/// How much more there is to say.
+/// Writes how many unknowns, assumptions and warnings are not shown.
 fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
     let kinds = [
         ("unknown", machine.unknown.len()),
@@ -244,7 +246,7 @@ fn left_out(out: &mut dyn Write, machine: &Machine) -> std::io::Result<()> {
     writeln!(out, "\n{}", paint(style::DIM, &format!("{} (--all shows them)", more.join(", "))))
 }
 
-/// What is unknown, assumed, contradictory or odd.
+/// Contradictions, unknowns, assumptions and warnings.
 pub(crate) fn caveats(out: &mut dyn Write, machine: &Machine, all: bool, verbose: bool) -> Result<(), Failure> {
     let most = most(all);
     let contradictions: Vec<String> = machine.contradictions.iter().map(|c| c.message.clone()).collect();

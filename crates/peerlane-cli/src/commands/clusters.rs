@@ -1,4 +1,4 @@
-//! From TARGET to clusters and from a word to a job: what `simulate` and `sweep` are asked.
+//! Clusters and jobs from the arguments of `simulate` and `sweep`.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::args::{Grown, Machines};
 use crate::target::{load, system_file};
 
-/// What is to be simulated, and whether some of it could not be read.
+/// The clusters to simulate, and whether some could not be read.
 pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluster>, bool), Failure> {
     let mut clusters = Vec::new();
     let mut incomplete = false;
@@ -28,13 +28,13 @@ pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluste
         }
     }
     if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
-        return Err(Failure::new("the TARGET is a cluster already; --nodes and --network are for machines"));
+        return Err(Failure::new("the TARGET is already a cluster; --nodes and --network are for machines"));
     }
     clusters.iter_mut().try_for_each(|c| take(c, grown))?;
     Ok((clusters, incomplete))
 }
 
-/// The clusters, where the targets are such.
+/// The clusters, if the targets are clusters.
 fn clusters_of(targets: &[String]) -> Option<Result<Vec<Cluster>, Failure>> {
     let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
     if all.is_empty() || all.iter().all(Option::is_none) {
@@ -42,12 +42,14 @@ fn clusters_of(targets: &[String]) -> Option<Result<Vec<Cluster>, Failure>> {
     }
     let each = all.into_iter().zip(targets).map(|(found, target)| match found {
         Some(found) => found,
-        None => Err(Failure::new(format!("'{target}' is no cluster; clusters and machines are simulated apart"))),
+        None => Err(Failure::new(format!(
+            "'{target}' is not a cluster; clusters and machines cannot be simulated together"
+        ))),
     });
     Some(each.collect())
 }
 
-/// A cluster of the catalogue, or of a file.
+/// A cluster from the catalogue or from a file.
 pub(super) fn cluster_of(target: &str) -> Option<Result<Cluster, Failure>> {
     if let Some(found) = cluster::embedded(target) {
         return Some(found.map_err(|e| Failure::new(e.to_string())));
@@ -74,7 +76,7 @@ pub(super) fn cluster_of(target: &str) -> Option<Result<Cluster, Failure>> {
     Some(cluster::read_cluster(&text, target, machine).map_err(|e| Failure::new(e.to_string())))
 }
 
-/// One machine, or as many of it as are asked for.
+/// One machine, or clusters of it.
 pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Failure> {
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
@@ -83,41 +85,41 @@ pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Fail
         if value.is_finite() && value >= 0.0 {
             Ok(value)
         } else {
-            Err(refuse(format!("{what} {value}: a number above 0")))
+            Err(refuse(format!("{what} {value}: must not be negative")))
         }
     };
     let rate = grown.link_rate.map(|r| positive("--link-rate", r)).transpose()?.map(Rate::from_gbit);
     if rate.is_some_and(|r| r.bytes_per_second() == 0.0) {
-        return Err(refuse("--link-rate 0: a link that carries nothing joins nothing".to_owned()));
+        return Err(refuse("--link-rate 0: must be above 0".to_owned()));
     }
     let hop = Seconds::from_us(positive("--hop-latency", grown.hop_latency)?);
     let of = |n: &u32| Cluster::of(machine.clone(), *n, &wanted, rate, hop).map_err(|e| refuse(e.to_string()));
     grown.nodes.iter().map(of).collect()
 }
 
-/// Takes fewer nodes or GPUs, where fewer are asked for, and takes out links.
+/// Restricts a cluster to the requested nodes and GPUs, and fails links.
 pub(super) fn take(cluster: &mut Cluster, grown: &Grown) -> Result<(), Failure> {
     let gpus = cluster.gpus().len();
     let (nodes, per_node) = (grown.use_nodes.unwrap_or(cluster.nodes), grown.gpus_per_node.unwrap_or(gpus));
     if nodes == 0 || nodes > cluster.nodes || per_node == 0 || per_node > gpus {
         let Cluster { name, nodes: all, .. } = &*cluster;
         return Err(Failure::new(format!(
-            "{name} has {all} nodes with {gpus} GPUs each; {nodes} with {per_node} are asked for"
+            "{name} has {all} nodes with {gpus} GPUs each; {nodes} nodes with {per_node} GPUs were requested"
         )));
     }
     cluster.taking = (nodes, per_node);
     for link in &grown.fail {
         let Some(network) = &mut cluster.network else {
-            return Err(Failure::new(format!("{} has no network, so that '{link}' is no link of it", cluster.name)));
+            return Err(Failure::new(format!("{} has no network, so there is no link '{link}'", cluster.name)));
         };
         network.fail(link).map_err(|e| Failure::new(e.to_string()))?;
         cluster.name = format!("{}, without {link}", cluster.name);
-        cluster.assumptions.push(format!("{link} has failed; what it carried takes the next of its other ways."));
+        cluster.assumptions.push(format!("{link} has failed; its traffic takes the next of the other paths."));
     }
     Ok(())
 }
 
-/// What a word for a workload means.
+/// The job that a workload argument means.
 pub(super) fn job(word: &str, sizes: &[Bytes], cluster: &Cluster) -> Result<Job, Failure> {
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if !word.ends_with(".jsonl") {

@@ -1,4 +1,4 @@
-//! `peerlane compare`: designs, machines and runs side by side, and what follows.
+//! `peerlane compare`: designs, machines and runs side by side, with a conclusion.
 
 use std::io::Write;
 
@@ -17,14 +17,14 @@ use crate::render::designs;
 use crate::target::{changed, known_names, load};
 use crate::{Failure, Outcome, html};
 
-/// What stands behind the name of a design that was changed.
+/// Suffix of the name of a changed design.
 const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let mut all: Vec<(String, Case)> = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
-        // each target is a machine of its own
+        // each target is a separate machine
         let loaded = load(std::slice::from_ref(target), None)?;
         incomplete |= loaded.incomplete;
         for case in loaded.cases {
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete })
 }
 
-/// A name that no other design here has: its own, else the file it is from, else a number.
+/// A unique name: the machine's, else the file's, else one with a number.
 fn free_name(all: &[(String, Case)], own: &str, target: &str) -> String {
     let taken = |name: &str| all.iter().any(|(n, _)| n == name);
     let file = target.rsplit('/').next().unwrap_or(target);

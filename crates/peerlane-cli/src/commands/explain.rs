@@ -22,10 +22,10 @@ use crate::render::{self, WIDTH, label};
 use crate::target::{is_target, load_changed};
 use crate::{Failure, Outcome};
 
-/// Sizes at which a way's rate is shown.
+/// Sizes at which a path's rate is shown.
 const SIZES: [Bytes; 5] = [Bytes(4 << 10), Bytes(64 << 10), Bytes(1 << 20), Bytes(16 << 20), Bytes(256 << 20)];
 
-/// The name that stands for the host memory nearest to the other end.
+/// The name of the host memory nearest to the other end.
 const HOST: &str = "host";
 
 pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let machine = loaded.machines().find(has_both).unwrap_or(first);
     let ends = find(&machine.fabric, a, b).map_err(Failure::Message)?;
     if ends.0 == ends.1 {
-        return Err(Failure::new(format!("'{a}' and '{b}' are the same node; name two")));
+        return Err(Failure::new(format!("'{a}' and '{b}' are the same node; give two different ones")));
     }
     let assumed = Assumptions::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let others = loaded.machines().filter(has_both).count();
         if others > 1 {
             crate::say(&format!(
-                "{others} machines here have both; this is '{}' (--machine takes another)",
+                "{others} machines have both nodes; showing '{}' (use --machine for another)",
                 machine.name
             ));
         }
@@ -64,27 +64,27 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
-/// The two nodes, or which ones there are.
+/// The two nodes, or an error that lists the nodes.
 fn find(fabric: &Fabric, a: &str, b: &str) -> Result<(NodeId, NodeId), String> {
     let one = |name: &str, other: &str| {
         let host = || fabric.find(other).filter(|_| name == HOST).and_then(|o| fabric.nearest_host(o));
         fabric.find(name).or_else(host).ok_or_else(|| {
             let mut names: Vec<&str> = fabric.nodes().iter().map(|n| n.name.as_str()).collect();
             names.sort_by_key(|n| fabric.find(n).map(|id| fabric.node(id).kind));
-            format!("no node '{name}' here; the nodes are: {}", ranges(&names))
+            format!("no node '{name}'; the nodes are: {}", ranges(&names))
         })
     };
     Ok((one(a, b)?, one(b, a)?))
 }
 
-/// A copy from `a` to `b`, or what a NIC at one of them moves.
+/// A copy from `a` to `b`, or a transfer by the NIC among them.
 fn ahead(model: &Model, a: NodeId, b: NodeId) -> Transfer {
     let nic = [a, b].iter().any(|n| model.machine.fabric.node(*n).kind == NodeKind::Nic);
     let engine = if nic { Engine::Nic } else { Engine::Ce };
     Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled }
 }
 
-/// Everything there is to say about the way from `a` to `b`.
+/// Everything known about the path from `a` to `b`.
 fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocument {
     let machine = model.machine;
     let fabric = &machine.fabric;
@@ -128,13 +128,13 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
     }
 }
 
-/// The sum of what runs at once with its interval, and what binds it.
+/// The sum of concurrent rates with its interval and bottlenecks.
 fn total(answers: &[SharedRate], intervals: &[[Rate; 2]]) -> Option<ExpectedRate> {
     let mut reasons: Vec<&str> = answers.iter().map(|a| a.bottleneck.as_str()).collect();
     reasons.dedup();
     let rate = answers.iter().map(|a| a.rate.gb()).sum();
     let [low, high] = [0, 1].map(|end| intervals.iter().map(|interval| interval[end].gb()).sum());
-    (!answers.is_empty()).then(|| ExpectedRate { rate, low, high, bottleneck: reasons.join("; other way: ") })
+    (!answers.is_empty()).then(|| ExpectedRate { rate, low, high, bottleneck: reasons.join("; other direction: ") })
 }
 
 fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
@@ -152,7 +152,7 @@ fn limited_hops(fabric: &Fabric, route: &Route) -> Vec<ExplainedHop> {
     route.hops.iter().map(hop).collect()
 }
 
-/// The path where the model has no rate for it.
+/// The path, where the model has no rate for it.
 fn plain_hops(fabric: &Fabric, a: NodeId, b: NodeId) -> Vec<ExplainedHop> {
     let hops = fabric.path(a, b).map(|p| p.hops).unwrap_or_default();
     let hop = |h: peerlane::fabric::Hop| ExplainedHop {
@@ -171,14 +171,14 @@ fn link_between(fabric: &Fabric, a: NodeId, b: NodeId) -> Option<&Link> {
     fabric.links_of(a).iter().find(|(_, n)| *n == b).map(|(link, _)| fabric.link(*link))
 }
 
-/// What a link rests on.
+/// The evidence for a link.
 fn evidence(link: Option<&Link>) -> Vec<String> {
     let Some(link) = link else { return Vec::new() };
     let assumed = link.assumed.then(|| "assumed".to_owned());
     assumed.into_iter().chain(link.origins.iter().map(ToString::to_string)).collect()
 }
 
-/// The numbers seen or published of the two, in either order.
+/// Measured and published numbers between the two, in either direction.
 fn measured(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<MeasuredCell> {
     let fabric = &comparison.model().machine.fabric;
     let is = |name: &str, id: NodeId| {
@@ -215,7 +215,7 @@ fn measured(comparison: &Comparison, a: NodeId, b: NodeId) -> Vec<MeasuredCell> 
 fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose: bool) -> io::Result<()> {
     heading(out, machine)?;
     writeln!(out, "\n{}", paint(style::HEADING, &format!("{} → {}", e.a, e.b)))?;
-    let class = e.class.map_or_else(|| "no path is known".to_owned(), |c| format!("{c}: {}", c.meaning()));
+    let class = e.class.map_or_else(|| "unknown path".to_owned(), |c| format!("{c}: {}", c.meaning()));
     hang(out, "  class      ", &class)?;
     match (e.staged, &e.staged_because) {
         (Some(false), _) => hang(out, "  transfer   ", "direct")?,
@@ -225,13 +225,13 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     }
     hops(out, &e.hops, verbose)?;
     writeln!(out, "\n{}", paint(style::HEADING, "Expected"))?;
-    for (way, rate) in [
+    for (ends, rate) in [
         (format!("{} → {}", e.a, e.b), &e.forward),
         (format!("{} → {}", e.b, e.a), &e.backward),
         ("both at once".to_owned(), &e.both),
     ] {
         if let Some(rate) = rate {
-            let label = format!("  {:<20} {:>8} GB/s  ", fit(&way, 20), number(rate.rate));
+            let label = format!("  {:<20} {:>8} GB/s  ", fit(&ends, 20), number(rate.rate));
             let range = format!("{} to {}", number(rate.low), number(rate.high));
             hang(out, &label, &format!("{range}; bound by {}", rate.bottleneck))?;
         }
@@ -244,26 +244,26 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     }
     on_assumptions(out, &e.assumptions)?;
     write_upgrades(out, e)?;
-    seen(out, &e.measured)?;
+    measurements(out, &e.measured)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
 }
 
-/// A small copy's time, and the rates of larger ones.
+/// The time of a small copy, and rates by size.
 fn by_size(out: &mut dyn Write, curve: &ExpectedCurve) -> io::Result<()> {
-    let label = format!("  {:<20} {:>8} us    ", "one small copy", number(curve.latency));
+    let label = format!("  {:<20} {:>8} us    ", "small copy", number(curve.latency));
     let [low, high] = curve.latency_interval;
     hang(out, &label, &format!("{} to {}; {}", number(low), number(high), curve.latency_why))?;
     let rates = curve.rates.iter().map(|(size, rate)| format!("{} {}", Bytes(*size), number(*rate)));
-    let half = format!("half of it from {:.0} KiB on", curve.half_size as f64 / 1024.0);
+    let half = format!("half the asymptotic rate at {:.0} KiB", curve.half_size as f64 / 1024.0);
     let rates = rates.collect::<Vec<_>>().join(", ");
-    hang(out, &format!("  {:<36}", "copies of a size, GB/s"), &format!("{rates}; {half}"))?;
+    hang(out, &format!("  {:<36}", "rate by copy size, GB/s"), &format!("{rates}; {half}"))?;
     curve.staged_from.map_or(Ok(()), |size| {
-        let staged = format!("faster from {} on", Bytes(size));
+        let staged = format!("faster for {} and more", Bytes(size));
         hang(out, &format!("  {:<36}", "staged through host memory"), &staged)
     })
 }
 
-/// What would raise the rate, the greatest rise first.
+/// Changes that would raise the rate, the largest gain first.
 fn write_upgrades(out: &mut dyn Write, e: &ExplanationDocument) -> io::Result<()> {
     if e.upgrades.is_empty() {
         return Ok(());
@@ -295,23 +295,23 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
         "\n{}",
         paint(
             style::HEADING,
-            if any_limit { "Hops, and the most that each lets a lone transfer have" } else { "Hops" }
+            if any_limit { "Hops, with the rate that each allows a single transfer" } else { "Hops" }
         )
     )?;
-    let ways: Vec<String> = hops
+    let paths: Vec<String> = hops
         .iter()
         .map(|h| match &h.link {
             Some(link) => format!("{} ─ {link} ─ {}", h.from, h.to),
             None => format!("{} → {}", h.from, h.to),
         })
         .collect();
-    let column = ways.iter().map(|w| width(w)).max().unwrap_or(0).min(42);
-    for (hop, way) in hops.iter().zip(&ways) {
+    let column = paths.iter().map(|p| width(p)).max().unwrap_or(0).min(42);
+    for (hop, path) in hops.iter().zip(&paths) {
         let limit = hop.limit.map_or_else(String::new, |l| format!("{} GB/s", number(l)));
         let (mark, look) = if hop.tightest { ("◄", style::WARN) } else { (" ", style::PLAIN) };
         let why = wrap(label::reason(hop.limit, &hop.why), WIDTH.saturating_sub(column + 19));
         let first = why.first().map_or("", String::as_str);
-        let line = format!("  {:column$} {} {}", fit(way, column), paint(look, &format!("{limit:>11} {mark}")), first);
+        let line = format!("  {:column$} {} {}", fit(path, column), paint(look, &format!("{limit:>11} {mark}")), first);
         writeln!(out, "{}", line.trim_end())?;
         for more in why.iter().skip(1) {
             writeln!(out, "{:indent$}{more}", "", indent = column + 17)?;
@@ -325,7 +325,7 @@ fn hops(out: &mut dyn Write, hops: &[ExplainedHop], verbose: bool) -> io::Result
     Ok(())
 }
 
-fn seen(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
+fn measurements(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
     if cells.is_empty() {
         return Ok(());
     }
@@ -336,8 +336,8 @@ fn seen(out: &mut dyn Write, cells: &[MeasuredCell]) -> io::Result<()> {
             Some(e) if e > 0.0 => format!("{} of expected {}", span(cell.low / e, cell.high / e), number(e)),
             _ => String::new(),
         };
-        let way = fit(&format!("{} → {}", cell.row, cell.col), 24);
-        writeln!(out, "{}", format!("  {way:<24} {value:>16}  {ratio}").trim_end())?;
+        let ends = fit(&format!("{} → {}", cell.row, cell.col), 24);
+        writeln!(out, "{}", format!("  {ends:<24} {value:>16}  {ratio}").trim_end())?;
         for line in wrap(&format!("{}; {}", cell.what, cell.evidence), WIDTH - 6) {
             writeln!(out, "      {}", paint(style::DIM, &line))?;
         }

@@ -1,4 +1,4 @@
-//! `peerlane check runs/*.json`: many machines beside each other.
+//! `peerlane check runs/*.json`: many machines compared with each other.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,13 +24,13 @@ use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, wrap};
 use crate::{Failure, Outcome};
 
-/// So many runs are a fleet; fewer are each told in full.
+/// The fewest runs that are a fleet; of fewer, each is shown in full.
 const FEWEST: usize = 3;
 
-/// Bytes that tell what a file is.
+/// How much of a file is read to see whether it is a run.
 const HEAD: u64 = 512;
 
-/// Outlier machines that are shown unless all are asked for, and of which the rules are asked.
+/// Outliers shown by default.
 const SHOWN: usize = 20;
 
 /// Whether all targets are records of runs, and enough for a fleet.
@@ -48,7 +48,7 @@ fn is_run(target: &str) -> bool {
 pub(super) fn text(file: &str) -> Result<String, String> {
     let refused = |e: std::io::Error| format!("{file}: {e}");
     if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
-        return Err(format!("{file}: larger than {} MiB; no record of a run", MAX_RUN_BYTES >> 20));
+        return Err(format!("{file}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
     }
     fs::read_to_string(file).map_err(refused)
 }
@@ -63,13 +63,13 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) ->
         return Err(Failure::new("none of the runs can be read"));
     }
     let mut fleet = compare(&nodes, &dictionary, settings);
-    fleet.outliers.retain(|odd| settings.waiver(&odd.machine, &odd.finding).is_none());
+    fleet.outliers.retain(|outlier| settings.waiver(&outlier.machine, &outlier.finding).is_none());
     if args.detail.json {
         json(out, &fleet)?;
     } else {
         show(out, &fleet, settings, args.detail.verbose)?;
     }
-    let fails = fleet.outliers.iter().any(|odd| args.fail_on.includes(odd.finding.severity));
+    let fails = fleet.outliers.iter().any(|outlier| args.fail_on.includes(outlier.finding.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }
 
@@ -100,14 +100,12 @@ fn read(files: &[String], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
 
 fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) -> Result<(), Failure> {
     let verdict = match fleet.outliers.len() {
-        0 => "none is odd".to_owned(),
-        1 => "1 is odd".to_owned(),
-        n => format!("{n} are odd"),
+        0 => "no outliers".to_owned(),
+        n => count(n, "outlier"),
     };
     let title = format!("{} of {}: {verdict}", count(fleet.runs, "run"), count(fleet.kinds.len(), "kind"));
     writeln!(out, "{}", paint(style::HEADING, &title))?;
-    let head =
-        format!("  {:<40} {:>8} {:>6} {:>20}  {}", "Kind", "machines", "GPUs", "spread of them in %", "one of them");
+    let head = format!("  {:<40} {:>8} {:>6} {:>20}  {}", "Kind", "machines", "GPUs", "spread in %", "example");
     writeln!(out, "{}", paint(style::DIM, &fit(&head, WIDTH)))?;
     for kind in fleet.kinds.iter().take(if verbose { usize::MAX } else { SHOWN }) {
         let Kind { machines, gpus, products, example, compared, spread } = kind;
@@ -115,8 +113,8 @@ fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) 
         let spread = if *compared { format!("{:.1}", 100.0 * spread) } else { "too few to compare".to_owned() };
         writeln!(out, "  {:<40} {machines:>8} {gpus:>6} {spread:>20}  {}", fit(&name, 40), fit(example, 20))?;
     }
-    for odd in fleet.outliers.iter().take(if verbose { usize::MAX } else { SHOWN }) {
-        one(out, odd, settings)?;
+    for outlier in fleet.outliers.iter().take(if verbose { usize::MAX } else { SHOWN }) {
+        one(out, outlier, settings)?;
     }
     if fleet.outliers.len() > SHOWN && !verbose {
         writeln!(
@@ -128,8 +126,8 @@ fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) 
     Ok(())
 }
 
-fn one(out: &mut dyn Write, odd: &Outlier, settings: &Settings) -> Result<(), Failure> {
-    let Finding { severity, summary, subjects, measured, .. } = &odd.finding;
+fn one(out: &mut dyn Write, outlier: &Outlier, settings: &Settings) -> Result<(), Failure> {
+    let Finding { severity, summary, subjects, measured, .. } = &outlier.finding;
     let label = if *severity == Severity::Error { "error" } else { "warning" };
     writeln!(out)?;
     let who = format!("{summary}; {}", join(subjects, ", "));
@@ -138,8 +136,8 @@ fn one(out: &mut dyn Write, odd: &Outlier, settings: &Settings) -> Result<(), Fa
         writeln!(out, "{} {line}", paint(style::of_severity(*severity), &label))?;
     }
     let mut lines = vec![("measured", measured.clone())];
-    lines.extend(why(&odd.file, settings).into_iter().map(|why| ("rules", why)));
-    lines.push(("run", odd.file.clone()));
+    lines.extend(why(&outlier.file, settings).into_iter().map(|why| ("rules", why)));
+    lines.push(("run", outlier.file.clone()));
     for (label, text) in lines {
         for (i, line) in wrap(&text, WIDTH - 19).iter().enumerate() {
             let label = format!("{:9}", if i == 0 { label } else { "" });
@@ -149,7 +147,7 @@ fn one(out: &mut dyn Write, odd: &Outlier, settings: &Settings) -> Result<(), Fa
     Ok(())
 }
 
-/// What the rules say of one machine, its faults.
+/// The faults that the rules find on one machine.
 fn why(file: &str, settings: &Settings) -> Vec<String> {
     let case = text(file).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
     let Some(case) = case else { return Vec::new() };

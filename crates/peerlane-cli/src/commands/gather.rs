@@ -1,7 +1,7 @@
-//! `peerlane gather`: saves what this machine tells of itself, to be looked at elsewhere.
+//! `peerlane gather`: saves what this machine reports about itself, for analysis elsewhere.
 //!
-//! What is saved is a TARGET. Below `root/` lie the files of sysfs and `/proc` that reading the machine itself reads,
-//! beside it what programs say. `manifest.json` lists all of it, and what could not be had.
+//! The result is a TARGET. `root/` has the files of sysfs and `/proc` that the target `live` reads; the output of
+//! programs is next to it. `manifest.json` lists the contents, and what is missing.
 
 mod redact;
 
@@ -25,13 +25,13 @@ use crate::{Failure, Outcome, live};
 /// Names the format of the manifest.
 const SCHEMA: &str = "peerlane/gather/1";
 
-/// The most that is saved in all.
+/// Limit of all that is saved, in bytes.
 const MOST: usize = 64 << 20;
 
-/// The most that is saved of one file of `/etc` or `/proc`.
+/// Limit of one file of `/etc` or `/proc`, in bytes.
 const MOST_OF_A_FILE: u64 = 1 << 20;
 
-/// What `nvidia-smi` is asked.
+/// The queries of `nvidia-smi`.
 const SMI: [&[&str]; 9] = [
     &["-q"],
     &["topo", "-m"],
@@ -44,14 +44,14 @@ const SMI: [&[&str]; 9] = [
     &["nvlink", "-R"],
 ];
 
-/// What `lspci` is asked.
+/// The options of `lspci`.
 const LSPCI: [&str; 3] = ["-D", "-nn", "-vvv"];
 
-/// Files that tell of the system, and are read by people.
+/// Files about the system for human readers.
 const TEXTS: [&str; 4] =
     ["etc/os-release", "proc/sys/kernel/osrelease", "proc/driver/nvidia/version", "proc/driver/nvidia/params"];
 
-/// Words of the kernel's command line that matter to paths. The others may tell of disks, networks and passwords.
+/// Kernel parameters that matter to paths. Others may reveal disks, networks and passwords.
 const PARAMETERS: [&str; 14] = [
     "iommu",
     "intel_iommu",
@@ -69,7 +69,7 @@ const PARAMETERS: [&str; 14] = [
     "transparent_hugepage",
 ];
 
-/// Lists what was saved.
+/// The list of what was saved.
 #[derive(Debug, Serialize)]
 struct Manifest {
     schema: &'static str,
@@ -79,13 +79,13 @@ struct Manifest {
     taken: u64,
     /// Whether serial numbers and the like were replaced.
     redacted: bool,
-    /// How many files and links, the manifest left out.
+    /// Number of files and links, without the manifest.
     items: usize,
-    /// Their bytes.
+    /// Their size in bytes.
     bytes: usize,
-    /// What programs and single files were saved as; what lies below `root/` is not listed.
+    /// Output of programs and single files; the sysfs tree below `root/` is not listed.
     saved: Vec<Saved>,
-    /// What could not be had.
+    /// What could not be read.
     missing: Vec<Missing>,
 }
 
@@ -94,9 +94,9 @@ struct Manifest {
 struct Saved {
     /// Its path.
     path: String,
-    /// What it is of: a command, or a file of the machine.
+    /// Its origin: a command, or a file of the machine.
     of: String,
-    /// Its bytes.
+    /// Its size in bytes.
     bytes: usize,
 }
 
@@ -130,24 +130,24 @@ fn show(out: &mut dyn Write, output: &Path, manifest: &Manifest) -> io::Result<(
     let size = manifest.bytes.div_ceil(1024);
     writeln!(out, "{}: {}, {size} KiB unpacked", output.display(), count(manifest.items, "file"))?;
     for missing in &manifest.missing {
-        for line in wrap(&format!("without {}: {}", missing.what, missing.why), WIDTH - 2) {
+        for line in wrap(&format!("missing {}: {}", missing.what, missing.why), WIDTH - 2) {
             writeln!(out, "  {line}")?;
         }
     }
     if !manifest.redacted {
-        writeln!(out, "  serial numbers, UUIDs and the host's name are in it; --redact replaces them")?;
+        writeln!(out, "  contains serial numbers, UUIDs and the host name; --redact replaces them")?;
     }
     Ok(())
 }
 
-/// Where it goes.
+/// The output.
 enum Target<'a> {
     Folder(&'a Path),
     Archive(&'a Path),
 }
 
 impl<'a> Target<'a> {
-    /// Refuses what cannot be written before anything is asked.
+    /// Rejects a path that cannot be written, before any query.
     fn of(path: &'a Path) -> Result<Self, Failure> {
         let refused = |why: &str| Err(Failure::new(format!("{}: {why}", path.display())));
         let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -155,10 +155,10 @@ impl<'a> Target<'a> {
             return if path.is_dir() { refused("is a folder") } else { Ok(Target::Archive(path)) };
         }
         if [".tar", ".gz", ".tgz", ".zst", ".xz", ".zip"].iter().any(|e| name.ends_with(e)) {
-            return refused("an archive's name ends in .tar.zst");
+            return refused("the name of an archive must end in .tar.zst");
         }
         match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
-            Ok(true) => refused("is not empty; name a new folder"),
+            Ok(true) => refused("is not empty; give a new folder"),
             Err(e) if e.kind() != io::ErrorKind::NotFound => refused(&e.to_string()),
             Ok(false) | Err(_) => Ok(Target::Folder(path)),
         }
@@ -168,7 +168,7 @@ impl<'a> Target<'a> {
         match self {
             Target::Archive(path) => {
                 let packed = evidence::pack(files, taken)?;
-                // nobody finds half an archive under the name
+                // the final name never refers to a partial archive
                 let mut partial = path.as_os_str().to_owned();
                 partial.push(".partial");
                 fs::write(&partial, packed)?;
@@ -189,14 +189,14 @@ impl<'a> Target<'a> {
     }
 }
 
-/// A program's answer: what to save it as, the command, and what it said or why it did not.
+/// A program's output: the path to save it to, the command, and the text or the error.
 struct Output {
     path: String,
     command: String,
     said: Result<String, String>,
 }
 
-/// What programs say on this machine, all asked at once.
+/// The output of all programs, run concurrently.
 fn this_machine() -> Vec<Output> {
     type Ask = Box<dyn FnOnce() -> Result<String, String> + Send>;
     let mut questions: Vec<(String, String, Ask)> =
@@ -216,7 +216,7 @@ fn this_machine() -> Vec<Output> {
     let answer = |(path, command, thread): (String, String, io::Result<thread::JoinHandle<_>>)| {
         let said = match thread.map(thread::JoinHandle::join) {
             Ok(Ok(said)) => said,
-            Ok(Err(_)) => Err("asking it failed".to_owned()),
+            Ok(Err(_)) => Err("the query failed".to_owned()),
             Err(error) => Err(error.to_string()),
         };
         Output { path, command, said }
@@ -258,7 +258,7 @@ impl Gathered {
             self.size += size;
             self.files.insert(path, item);
         } else {
-            self.miss(path, &format!("no room: {} MiB are the most that is saved", MOST >> 20));
+            self.miss(path, &format!("exceeds the limit of {} MiB in all", MOST >> 20));
         }
         fits
     }
@@ -270,12 +270,12 @@ impl Gathered {
         }
     }
 
-    /// What sysfs and `/proc` below `root` say.
+    /// Adds what sysfs and `/proc` below `root` show.
     fn machine(&mut self, root: &Path) {
         let recorded = evidence::record(root);
         let listed = |start: &str| recorded.iter().any(|(path, _)| path.starts_with(start));
         if !listed("sys/bus/pci/devices/") {
-            self.miss("PCI devices", "/sys/bus/pci/devices shows none, as in a container that masks it");
+            self.miss("PCI devices", "/sys/bus/pci/devices is empty, as in a container that masks it");
         }
         for (what, file) in
             [("CPUs", "proc/cpuinfo"), ("kernel modules", "proc/modules"), ("NUMA nodes", "sys/devices/system/node/")]
@@ -284,7 +284,7 @@ impl Gathered {
                 self.miss(what, &format!("/{file} cannot be read"));
             }
         }
-        // root alone may read past a header of 64 bytes
+        // only root may read beyond the 64-byte header
         let spaces: Vec<usize> = recorded
             .iter()
             .filter_map(|(path, item)| match item {
@@ -295,7 +295,7 @@ impl Gathered {
         if !spaces.is_empty() && spaces.iter().all(|length| *length <= 64) {
             self.miss(
                 "ACS, payload and read-request sizes",
-                "only root may read PCI configuration space past 64 bytes",
+                "only root may read PCI configuration space beyond 64 bytes",
             );
         }
         for (path, item) in recorded.iter() {
@@ -320,7 +320,7 @@ impl Gathered {
                 let words: Vec<&str> = line.split_whitespace().filter(matter).collect();
                 self.add_text(
                     "root/proc/cmdline",
-                    "/proc/cmdline, the words on IOMMU, PCI, NVIDIA and memory",
+                    "/proc/cmdline, only parameters about IOMMU, PCI, NVIDIA and memory",
                     words.join(" ") + "\n",
                 );
             }
@@ -328,7 +328,7 @@ impl Gathered {
         }
     }
 
-    /// What programs said. Those that are missing for one reason are one line.
+    /// Adds the output of programs. Those missing for the same reason share a line.
     fn programs(&mut self, answers: &[Output]) {
         let mut silent: Vec<(String, Vec<&str>)> = Vec::new();
         for answer in answers {
@@ -358,7 +358,7 @@ impl Gathered {
             saved: self.saved,
             missing: self.missing,
         };
-        // it is made of texts and numbers, which always can be written
+        // text and numbers can always be serialised
         let text = serde_json::to_vec_pretty(&manifest).unwrap_or_default();
         files.insert("manifest.json", Item::File(text));
         (files, manifest)
@@ -368,7 +368,7 @@ impl Gathered {
 /// The beginning of a file as text.
 fn head(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("no plain file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MOST_OF_A_FILE).read_to_end(&mut bytes)?;

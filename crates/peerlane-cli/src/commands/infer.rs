@@ -1,5 +1,5 @@
-//! `peerlane infer`: which transfers share a limit that no label shows, by running chosen sets of them at once, or by
-//! the sets that a recorded run holds.
+//! `peerlane infer`: which transfers share a limit that no topology shows, by running sets of them at once, or from
+//! the sets in a recorded run.
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
@@ -26,11 +26,11 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut incomplete = false;
     let found = match target {
         [] if !args.recorded => experiment(&resolve(None, "infer")?, args)?,
-        [one] if !args.recorded && can_be_asked(one) => experiment(&resolve(Some(one), "infer")?, args)?,
+        [one] if !args.recorded && can_be_measured(one) => experiment(&resolve(Some(one), "infer")?, args)?,
         _ => {
             let loaded = load(target, args.machines.machine.as_deref())?;
             incomplete = loaded.incomplete;
-            from_records(loaded.the_only("limits are inferred of one machine")?)
+            from_records(loaded.the_only("limits are inferred for one machine")?)
         }
     };
     if let Some(path) = &args.output {
@@ -45,16 +45,16 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     Ok(Outcome { findings: false, incomplete: incomplete || nothing })
 }
 
-/// Whether a TARGET answers questions: this machine, or a design as a virtual one.
-fn can_be_asked(target: &str) -> bool {
+/// Whether a TARGET can be measured: this machine, or a simulated one.
+fn can_be_measured(target: &str) -> bool {
     let file = Path::new(target);
     let is_design = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && file.is_file();
     target == "live" || catalogue::system_text(target).is_some() || is_design
 }
 
-/// What is known already.
+/// Inference from existing numbers.
 fn from_records(case: &Case) -> Inference {
-    let source = if case.run.is_some() { "from a recorded run" } else { "from what is on record" };
+    let source = if case.run.is_some() { "from a recorded run" } else { "from published numbers" };
     recorded(&case.machine, case.run(), source)
 }
 
@@ -65,14 +65,14 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
     let shown = Progress::new();
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,
-        Device::Virtual { .. } => "a virtual machine",
+        Device::Virtual { .. } => "a simulated machine",
     };
-    let ways = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
+    let kinds = if args.directions.is_empty() { FlowKind::ALL.to_vec() } else { args.directions.clone() };
     let mut ask = |plan: &Plan| -> Result<Vec<Cell>, Failure> {
         shown.set(plan);
         asker.ask(plan)
     };
-    let found = explore(&measured.machine, source, &ways, &mut ask);
+    let found = explore(&measured.machine, source, &kinds, &mut ask);
     shown.end();
     found
 }
@@ -83,7 +83,7 @@ fn keep(found: &Inference, path: &Path) -> Result<(), Failure> {
     fs::write(path, text + "\n").map_err(|e| refused(e.to_string()))
 }
 
-/// Which set runs, on a terminal. How many are to come nobody knows.
+/// Shows the set that runs, on a terminal. The total number of sets is not known in advance.
 struct Progress(Option<ProgressBar>);
 
 impl Progress {

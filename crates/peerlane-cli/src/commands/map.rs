@@ -1,4 +1,4 @@
-//! `peerlane map`: a machine as a tree, as matrices, as a drawing, or in another program's format.
+//! `peerlane map`: a machine as a tree, as matrices, as a drawing, or in the format of another program.
 
 use std::io::{self, Write};
 
@@ -65,12 +65,12 @@ fn each(
     Ok(())
 }
 
-/// Tree, classes, the list of what else was found, what is not known.
+/// Tree, path classes, a list of what else was found, and what is unknown.
 fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failure> {
     let machine = &case.machine;
     heading(out, machine)?;
     if machine.fabric.nodes().is_empty() {
-        writeln!(out, "numbers only: no device of it is named")?;
+        writeln!(out, "only numbers; no device is named")?;
     } else {
         writeln!(out, "{}\n", label::inventory(machine))?;
         tree::write(out, &machine.fabric, tree::Options { verbose })?;
@@ -87,16 +87,16 @@ fn overview(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failu
 fn classes(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let devices = machine.fabric.devices();
     let any = devices.iter().any(|a| devices.iter().any(|b| a != b && machine.fabric.class(*a, *b).is_some()));
-    let title = if any { "Path classes" } else { "Path classes: none is known" };
+    let title = if any { "Path classes" } else { "Path classes: unknown" };
     writeln!(out, "\n{}", paint(style::HEADING, title))?;
     if any { matrix::classes(out, &machine.fabric) } else { Ok(()) }
 }
 
-/// The rings that NCCL says it uses.
+/// The rings that NCCL reports.
 fn nccl_rings(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let rings = machine.nccl_rings();
     if !rings.is_empty() {
-        writeln!(out, "\n{}", paint(style::HEADING, "NCCL's rings"))?;
+        writeln!(out, "\n{}", paint(style::HEADING, "NCCL rings"))?;
     }
     for NcclRings { gpus, channels, rate, origin } in rings {
         let names: Vec<&str> = gpus.iter().map(|id| machine.fabric.node(*id).name.as_str()).collect();
@@ -107,10 +107,10 @@ fn nccl_rings(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     Ok(())
 }
 
-/// Limits that contention showed: dashed, since nothing of the tree shows them.
+/// Limits inferred from contention; the tree does not show them.
 fn inferred(out: &mut dyn Write, case: &Case) -> io::Result<()> {
     for (found, origin) in case.inferred.iter().filter(|(found, _)| !found.groups.is_empty()) {
-        writeln!(out, "\n{}", paint(style::HEADING, "Shared limits that contention shows"))?;
+        writeln!(out, "\n{}", paint(style::HEADING, "Shared limits inferred from contention"))?;
         for group in &found.groups {
             let text = format!("{}: {}", group.direction.words(), inference::words(group));
             hang(out, "  ┄ ", &text)?;
@@ -120,16 +120,16 @@ fn inferred(out: &mut dyn Write, case: &Case) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the same stands once more.
+/// Further places with the same content.
 fn again<'a>(origins: impl Iterator<Item = &'a Origin>) -> String {
     let lines: Vec<String> = origins.filter_map(|o| o.lines).map(|(a, b)| format!("{a}-{b}")).collect();
-    if lines.is_empty() { String::new() } else { format!(", again at {}", lines.join(", ")) }
+    if lines.is_empty() { String::new() } else { format!(", also at {}", lines.join(", ")) }
 }
 
-/// The most rows of a table of rates that are shown.
+/// Limit of rows shown of a table of rates.
 const MOST_RATES: usize = 20;
 
-/// The numbers and tables found, each with where it stands.
+/// The numbers and tables found, each with its origin.
 fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let mut lines: Vec<String> = Vec::new();
     if let Some((classes, origin)) = &machine.stated_classes {
@@ -138,7 +138,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
             .iter()
             .filter(|e| e.origin != *origin && matches!(&e.fact, Fact::Classes(m) if m == classes));
         let again = again(twins.map(|e| &e.origin));
-        let spelt = if classes.old_names { "; SYS is spelt SOC there" } else { "" };
+        let spelt = if classes.old_names { "; spells SYS as SOC" } else { "" };
         let shape = format!("{}×{}", classes.rows.len(), classes.cols.len());
         lines.push(format!("path classes, {shape}: {}{again}{spelt}", label::origin(origin)));
     }
@@ -171,7 +171,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     lines.extend(machine.statements.iter().map(|s| s.text.clone()));
     lines.dedup();
     if !lines.is_empty() {
-        writeln!(out, "\n{}", paint(style::HEADING, "Found with it"))?;
+        writeln!(out, "\n{}", paint(style::HEADING, "Also found"))?;
     }
     for line in lines {
         hang(out, "  · ", &line)?;
@@ -179,7 +179,7 @@ fn found(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     Ok(())
 }
 
-/// Path classes and every matrix of numbers in full; of a recorded run, as `measure` shows it.
+/// Path classes and every matrix of numbers in full; for a recorded run, as `measure` shows it.
 fn all_matrices(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), Failure> {
     let machine = &case.machine;
     match case.run() {
@@ -198,7 +198,7 @@ fn all_matrices(out: &mut dyn Write, case: &Case, verbose: bool) -> Result<(), F
     Ok(())
 }
 
-/// Matrices of numbers with what they are and where they stand.
+/// Matrices of numbers with their descriptions and origins.
 pub(crate) fn measured(out: &mut dyn Write, all: &[SourcedMatrix]) -> io::Result<()> {
     for SourcedMatrix { matrix: m, origin, .. } in all {
         writeln!(out)?;

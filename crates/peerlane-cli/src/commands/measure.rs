@@ -1,4 +1,4 @@
-//! `peerlane measure`: asks a live or a virtual machine what its paths deliver, keeps the record, and shows it.
+//! `peerlane measure`: measures the paths of a live or simulated machine, records the run, and shows it.
 
 use std::env;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::measuring::supervisor::{Ending, Supervisor};
 use crate::target::{system_file, unknown};
 use crate::{Failure, Outcome, live, render};
 
-/// A virtual machine to offer where there is nothing to measure.
+/// The simulated machine suggested where there is no GPU.
 const EXAMPLE: &str = "h200x4-vm";
 
 /// A machine that can be measured.
@@ -32,7 +32,7 @@ pub(crate) struct Measured {
     pub(crate) machine: Machine,
     subject: Subject,
     pub(crate) device: Device,
-    /// What is known of it before a worker has opened it.
+    /// What is known about it before a worker has opened it.
     conditions: Conditions,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         Ending::Interrupted => Some("interrupted".to_owned()),
         Ending::OutOfTime => {
             let left = run.plan.steps().count() - run.steps_done().len();
-            Some(format!("the time is over before {left} steps have an answer; --budget gives more"))
+            Some(format!("out of time with {left} steps left; --budget allows more"))
         }
         Ending::Complete | Ending::Refused(_) => None,
     };
@@ -77,15 +77,15 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { incomplete: ending != Ending::Complete || missing(&run) || keeper.failed(), findings: false })
 }
 
-/// A run for another command, and whether some of it is missing.
+/// A run for another command.
 pub(crate) struct Taken {
     /// The run.
     pub(crate) run: Run,
-    /// Not everything has a value.
+    /// Whether some values are missing.
     pub(crate) incomplete: bool,
 }
 
-/// Measures this machine by the usual plan. Nothing is kept.
+/// Measures this machine by the default plan, without recording it.
 pub(crate) fn take_live(force: bool) -> Result<Taken, Failure> {
     let measured = this_machine("measure")?;
     let method = Scope::Default.method(gpus(&measured.machine));
@@ -115,7 +115,7 @@ fn supervise(
     Ok(ending)
 }
 
-/// Signals, from now on.
+/// Starts to listen for signals.
 pub(crate) fn listen() -> Result<Interrupt, Failure> {
     Interrupt::listen().map_err(|e| Failure::new(format!("cannot listen for signals: {e}")))
 }
@@ -133,24 +133,24 @@ fn plan(measured: &Measured, scope: Scope, selection: &Selection, method: Method
     Err(Failure::new(format!("nothing to measure on {}\n{}", measured.machine.name, why.join("\n"))))
 }
 
-/// The record of a run that has not begun.
+/// The record of a run before its first step.
 fn begin(measured: &Measured, plan: Plan) -> Run {
     let conditions = measured.conditions.clone();
     Run { conditions, ..Run::new(&measured.machine, measured.subject.clone(), plan) }
 }
 
-/// When and where this is, as far as the operating system tells.
+/// Time and host, as reported by the operating system.
 fn here() -> Conditions {
-    let told = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
+    let text_of = |file: &str| fs::read_to_string(file).ok().map(|text| text.trim().to_owned());
     Conditions {
         began: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        host: told("/proc/sys/kernel/hostname"),
-        kernel: told("/proc/sys/kernel/osrelease"),
+        host: text_of("/proc/sys/kernel/hostname"),
+        kernel: text_of("/proc/sys/kernel/osrelease"),
         ..Conditions::default()
     }
 }
 
-/// Whether a run can be gone on with as another would be begun now.
+/// Whether an earlier run matches a new one, so that it can be resumed.
 fn same(earlier: &Run, new: &Run) -> Result<(), String> {
     let gpus = |run: &Run| {
         let nodes = run.fabric["nodes"].as_array().cloned().unwrap_or_default();
@@ -159,22 +159,22 @@ fn same(earlier: &Run, new: &Run) -> Result<(), String> {
     };
     let (was, is) = (&earlier.machine, &new.machine);
     if was.target != is.target {
-        return Err(format!("it is a run of {}, not of {}", was.target, is.target));
+        return Err(format!("it is a run on {}, not on {}", was.target, is.target));
     }
     if was.system != is.system {
         return Err(format!("{} has changed since the run began", is.target));
     }
     if gpus(earlier) != gpus(new) {
-        return Err("it is of a machine with other GPUs".to_owned());
+        return Err("its machine has different GPUs".to_owned());
     }
     if earlier.plan.rounds != new.plan.rounds {
-        return Err("its plan is another; name the same tests and pairs as when it began".to_owned());
+        return Err("its plan differs; give the same tests and pairs as when it began".to_owned());
     }
     let (was, is) = (earlier.plan.method.precision, new.plan.method.precision);
     if was == is { Ok(()) } else { Err(format!("its precision is {was}, not {is}")) }
 }
 
-/// A run with what its writer left, to be gone on with; its patience and budget may be new.
+/// An earlier run, to be resumed; its time limits may differ.
 fn resumed(earlier: Run, new: &Run) -> Run {
     let mut run = earlier;
     run.plan.method = new.plan.method;
@@ -184,19 +184,19 @@ fn resumed(earlier: Run, new: &Run) -> Run {
     run
 }
 
-/// How to go on with a run that ended early.
+/// How to resume a run that ended early.
 fn hint(keeper: &Keeper) -> String {
     if keeper.path().is_none() || keeper.failed() {
-        return "a run that is kept (-o FILE) can be gone on with".to_owned();
+        return "record a run with -o FILE to be able to resume it".to_owned();
     }
     if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
-        return format!("nothing was measured, and {} is as it was", path.display());
+        return format!("nothing was measured, and {} is unchanged", path.display());
     }
     let mut words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());
     }
-    format!("to go on: peerlane {}", words.join(" "))
+    format!("to resume: peerlane {}", words.join(" "))
 }
 
 fn quoted(word: &str) -> String {
@@ -208,7 +208,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Whether something that this machine should be able to do has no value.
+/// Whether a value is missing that this machine should have.
 fn missing(run: &Run) -> bool {
     let no_value = |cell: &Cell| {
         let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt];
@@ -217,18 +217,18 @@ fn missing(run: &Run) -> bool {
     run.cells.iter().any(no_value)
 }
 
-/// This machine's GPUs, as far as it shows any.
+/// This machine and its GPUs.
 fn this_machine(command: &str) -> Result<Measured, Failure> {
     if !live::has_nvidia_gpu() {
         return Err(Failure::new(format!(
-            "no NVIDIA driver here (libcuda.so.1 not found); ask a virtual machine instead: peerlane {command} {EXAMPLE}"
+            "no NVIDIA GPU found on this machine; try a simulated machine: peerlane {command} {EXAMPLE}"
         )));
     }
     let look = live::look().map_err(Failure::Message)?;
     let driver = look.snapshot.as_ref().and_then(|snapshot| snapshot.driver.clone());
     let conditions = Conditions { driver, ..here() };
     let Some(machine) = assemble(look.found).into_iter().next() else {
-        return Err(Failure::new("live: this machine tells of no GPU"));
+        return Err(Failure::new("live: no GPU found on this machine"));
     };
     let place = |node: &Node| Some(GpuName { name: node.name.clone(), address: node.address? });
     let gpus = machine.fabric.of_kind(NodeKind::Gpu).filter_map(|id| place(machine.fabric.node(id))).collect();
@@ -236,7 +236,7 @@ fn this_machine(command: &str) -> Result<Measured, Failure> {
     Ok(Measured { machine, subject, device: Device::Live { gpus }, conditions })
 }
 
-/// The machine that TARGET names, to be measured by a command.
+/// The machine that TARGET names, for a command that measures it.
 pub(crate) fn resolve(target: Option<&str>, command: &str) -> Result<Measured, Failure> {
     let Some(name) = target.filter(|t| *t != "live") else { return this_machine(command) };
     let text = match catalogue::system_text(name) {
@@ -258,7 +258,7 @@ pub(crate) fn resolve(target: Option<&str>, command: &str) -> Result<Measured, F
     })
 }
 
-/// The text of a system file, and of nothing else.
+/// The text of a system file; an error for any other target.
 fn described(name: &str) -> Result<String, Failure> {
     let path = Path::new(name);
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
@@ -267,8 +267,8 @@ fn described(name: &str) -> Result<String, Failure> {
     if name != "-" && !path.exists() {
         return Err(Failure::Message(unknown(name, "no such system or file")));
     }
-    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is what a machine printed" };
+    let what = if is_run(path).unwrap_or(false) { "is a recorded run" } else { "is captured text" };
     Err(Failure::new(format!(
-        "{name} {what}, which can be checked but not measured; measure 'live', a system of the catalogue or a system.toml"
+        "{name} {what}: it can be checked, but not measured; give 'live', a system name or a system file"
     )))
 }

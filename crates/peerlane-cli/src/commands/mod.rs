@@ -1,4 +1,4 @@
-//! One file a command: what it computes and in which order it shows it.
+//! One file per command.
 
 pub(crate) mod accuracy;
 pub(crate) mod check;
@@ -30,7 +30,7 @@ use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::text::{hang, wrap};
 
-/// How many unknowns, assumptions and warnings are shown unless all are asked for.
+/// How many unknowns, assumptions and warnings are shown by default.
 const FEW: usize = 4;
 
 /// Writes a document as JSON.
@@ -39,7 +39,7 @@ fn json(out: &mut dyn Write, document: &impl Serialize) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes a machine's name, what it is, and how much of it is known.
+/// Writes a machine's name and title.
 fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let title = match &machine.title {
         Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
@@ -51,12 +51,12 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     Ok(())
 }
 
-/// What predictions stand on that no source tells.
+/// Writes the assumptions behind predictions, which no source states.
 fn on_assumptions(out: &mut dyn Write, assumptions: &[String]) -> io::Result<()> {
     assumptions.iter().try_for_each(|sentence| hang(out, "  assumed      ", sentence))
 }
 
-/// A blank line and a rule between machines.
+/// Writes a horizontal rule between machines.
 fn between(out: &mut dyn Write, first: bool) -> io::Result<()> {
     if first { Ok(()) } else { writeln!(out, "\n{}\n", paint(style::DIM, &"─".repeat(WIDTH))) }
 }

@@ -1,4 +1,4 @@
-//! `peerlane place`: where jobs should go on a machine, as text, JSON, or in the words of what starts them.
+//! `peerlane place`: where jobs should run on a machine, as text, JSON, or settings for launchers.
 
 use std::fs;
 use std::io::Write;
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
-/// NCCL reads the file from wherever the job runs.
+/// NCCL may run in another directory.
 fn absolute(file: &Path) -> String {
     std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
 }

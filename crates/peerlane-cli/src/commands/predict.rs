@@ -1,4 +1,4 @@
-//! `peerlane predict`: the rates that a machine should reach, and what binds them.
+//! `peerlane predict`: the rates that a machine should reach, and what limits them.
 
 use std::io::{self, Write};
 
@@ -20,7 +20,7 @@ use crate::render::{WIDTH, matrix};
 use crate::target::load_changed;
 use crate::{Failure, Outcome};
 
-/// Bottlenecks shown below a matrix unless all are asked for.
+/// Bottlenecks shown below a matrix by default.
 const BOTTLENECKS: usize = 6;
 
 pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -32,13 +32,13 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparison = Comparison::of(&model);
         let matrices = comparison.predicted();
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
-        // what is taken of links that nothing uses does not matter
+        // assumptions about unused links do not matter
         let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
         if !args.detail.json {
             between(out, i == 0)?;
             heading(out, machine)?;
             if matrices.is_empty() {
-                writeln!(out, "Too little is known of its links to predict anything.")?;
+                writeln!(out, "Too little is known about the links to predict anything.")?;
             }
             on_assumptions(out, &assumptions)?;
             for expected in matrices.iter().filter(|_| curves.is_empty()) {
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }
 
-/// One way of each kind, by class, staging and what is at its ends: the first of it in the machine's order.
+/// One path of each kind, by class, staging and end points: the first in the machine's order.
 fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     let fabric = &model.machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
@@ -65,8 +65,8 @@ fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     let mut curves = Vec::new();
     let pairs = gpus.iter().flat_map(|a| gpus.iter().filter(move |b| *b != a).map(move |b| (*a, *b)));
     let hosts = gpus.iter().filter_map(|gpu| Some((fabric.nearest_host(*gpu)?, *gpu)));
-    let ways = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
-    for (source, destination) in ways.take(MOST_WAYS) {
+    let paths = pairs.chain(hosts.flat_map(|(host, gpu)| [(host, gpu), (gpu, host)]));
+    for (source, destination) in paths.take(MOST_PATHS) {
         let ahead =
             Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer: PeerAccess::Enabled };
         let ends = [source, destination].map(|n| (fabric.node(n).kind, fabric.node(n).part.clone()));
@@ -83,18 +83,18 @@ fn curves(model: &Model, sizes: &[Bytes]) -> Vec<ExpectedCurve> {
     curves
 }
 
-/// Ways that are looked through for kinds.
-const MOST_WAYS: usize = 4096;
+/// Limit of paths that are searched for kinds.
+const MOST_PATHS: usize = 4096;
 
 fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
-    /// Columns that fit beside the sizes.
+    /// Columns that fit next to the sizes.
     const COLUMNS: usize = 6;
     for few in curves.chunks(COLUMNS) {
         let row = |out: &mut dyn Write, label: &str, cell: &dyn Fn(&ExpectedCurve) -> String| {
             let cells: String = few.iter().map(|c| format!(" {:>13}", cell(c))).collect();
             writeln!(out, "  {label:<13}{cells}")
         };
-        writeln!(out, "\n{}", paint(style::HEADING, "Copies of a size, GB/s, copy engine, one way"))?;
+        writeln!(out, "\n{}", paint(style::HEADING, "Copy rate by size, GB/s, copy engine, one way"))?;
         row(out, "from", &|c| c.from.clone())?;
         row(out, "to", &|c| c.to.clone())?;
         row(out, "class", &|c| c.class.map_or_else(String::new, |class| class.to_string()))?;
@@ -104,7 +104,7 @@ fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
         }
         row(out, "asymptote", &|c| number(c.rate))?;
         row(out, "half at, KiB", &|c| format!("{:.0}", c.half_size as f64 / 1024.0))?;
-        row(out, "one small, us", &|c| number(c.latency))?;
+        row(out, "small copy, us", &|c| number(c.latency))?;
     }
     Ok(())
 }
@@ -123,12 +123,16 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
         }
     }
     if groups.len() > most {
-        writeln!(out, "  {}", paint(style::DIM, &format!("and {} more bottlenecks (-v)", groups.len() - most)))?;
+        writeln!(
+            out,
+            "  {}",
+            paint(style::DIM, &format!("and {} more bottlenecks (-v shows them)", groups.len() - most))
+        )?;
     }
     Ok(())
 }
 
-/// The text with `#` for the numbers of nodes, so that what binds many pairs alike is said once.
+/// The text with `#` for the numbers of nodes, so that similar bottlenecks are shown once.
 fn alike(fabric: &Fabric, what: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut out = String::with_capacity(what.len());
@@ -150,15 +154,15 @@ fn alike(fabric: &Fabric, what: &str) -> String {
     out
 }
 
-/// Pairs that the same binds.
+/// Pairs with the same bottleneck.
 struct Bound<'e> {
     what: String,
     pairs: Vec<(&'e str, &'e str)>,
-    /// How far the ends of their intervals are from their values, in % at most.
+    /// The largest distances of interval ends from the values, in %.
     interval: [f64; 2],
 }
 
-/// What binds, with the pairs that it binds; the most common first.
+/// Bottlenecks with their pairs, the most common first.
 fn by_bottleneck(expected: &ExpectedMatrix, said: impl Fn(&str) -> String) -> Vec<Bound<'_>> {
     let mut groups: Vec<Bound> = Vec::new();
     for (i, (row, line)) in expected.rows.iter().zip(&expected.bottlenecks).enumerate() {

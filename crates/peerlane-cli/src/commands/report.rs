@@ -1,4 +1,4 @@
-//! `peerlane report`: what `check` finds and what `map` draws, as one HTML file to be attached to a ticket.
+//! `peerlane report`: the findings of `check` and the drawing of `map` as one HTML file, for example for a ticket.
 
 use std::path::Path;
 

@@ -18,9 +18,9 @@ use crate::{Failure, Outcome};
 
 /// Lines of a plot.
 const HEIGHT: usize = 12;
-/// Columns left of it.
+/// Columns to its left.
 const AXIS: usize = 8;
-/// Most columns of a point.
+/// Limit of columns per point.
 const STEP: usize = 6;
 
 pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     let (clusters, incomplete) = clusters(&args.machines, &grown)?;
     let refused = |e: peerlane::simulate::SimulateError| Failure::new(e.to_string());
     if args.workload.ends_with(".jsonl") {
-        return Err(Failure::new("a trace is what happens on these nodes, and does not scale to others"));
+        return Err(Failure::new("a trace is for a fixed number of nodes, so it cannot be scaled"));
     }
     let workload = args.workload.parse::<Workload>().map_err(refused)?;
     let largest = args.sizes.0.iter().max().copied().unwrap_or(Bytes(0));
@@ -67,7 +67,7 @@ fn show(out: &mut dyn Write, document: &ScalingDocument, sized: bool, verbose: b
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     writeln!(out)?;
-    let headings = ["nodes", "GPUs", "size", "time us", "speed-up", "efficiency", "held by"];
+    let headings = ["nodes", "GPUs", "size", "time us", "speed-up", "efficiency", "bound by"];
     let shown = |at: usize| sized || at != 2;
     let row = |p: &ScalingPoint| {
         let mark = if p.exact { "" } else { " *" };
@@ -87,14 +87,14 @@ fn show(out: &mut dyn Write, document: &ScalingDocument, sized: bool, verbose: b
         headings.iter().enumerate().filter(|(at, _)| shown(*at)).map(|(_, h)| (*h).to_owned()).collect();
     columns(out, &headings, &rows, 0)?;
     if points.iter().any(|p| !p.exact) {
-        writeln!(out, "* not exact: simulate with --use-nodes says why")?;
+        writeln!(out, "* approximate; 'simulate --use-nodes' shows why")?;
     }
     if points.len() > 1 {
         writeln!(out)?;
         plot(points).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     if let Some(why) = &document.ended_because {
-        hang(out, "\nNo further: ", why)?;
+        hang(out, "\nStopped: ", why)?;
     }
     if verbose {
         for sentence in &document.assumptions {
@@ -104,21 +104,21 @@ fn show(out: &mut dyn Write, document: &ScalingDocument, sized: bool, verbose: b
     Ok(())
 }
 
-/// Speed-ups over numbers of nodes, both logarithmic, and what would be ideal.
+/// Measured and ideal speed-up by number of nodes, both axes logarithmic.
 fn plot(points: &[ScalingPoint]) -> Vec<String> {
     let first = points.first().map_or(1.0, |p| f64::from(p.nodes));
     let ideal = |p: &ScalingPoint| f64::from(p.nodes) / first;
     let highest = points.iter().map(|p| p.speedup.max(ideal(p))).fold(1.0, f64::max);
     let step = ((WIDTH - AXIS - 2) / points.len().max(1)).clamp(1, STEP);
-    // the line of a value, from below; what is less than 1 is in the lowest
+    // the line of a value, counted from below; values less than 1 are in the lowest
     let line = |value: f64| {
         let share = if highest > 1.0 { value.max(1.0).ln() / highest.ln() } else { 0.0 };
         (share * (HEIGHT - 1) as f64).round() as usize
     };
-    let mut lines = vec![paint(style::HEADING, "speed-up (o) of the ideal (·), by nodes")];
+    let mut lines = vec![paint(style::HEADING, "speed-up (o) and ideal speed-up (·) by number of nodes")];
     for at in (0..HEIGHT).rev() {
         let value = highest.powf(at as f64 / (HEIGHT - 1) as f64);
-        // every third line has its number
+        // every third line has a label
         let label = if at % 3 == 0 || at == HEIGHT - 1 { short(value) } else { String::new() };
         let mut text = format!("{label:>w$} │", w = AXIS - 2);
         for point in points {
@@ -132,7 +132,7 @@ fn plot(points: &[ScalingPoint]) -> Vec<String> {
         lines.push(text.trim_end().to_owned());
     }
     lines.push(format!("{:>w$} └{}", "", "─".repeat(step * points.len()), w = AXIS - 2));
-    // a number that would run into its neighbour is left out
+    // a label that would overlap its neighbour is omitted
     let mut labels = String::new();
     for (i, point) in points.iter().enumerate() {
         let label = short(f64::from(point.nodes));
@@ -145,7 +145,7 @@ fn plot(points: &[ScalingPoint]) -> Vec<String> {
     lines
 }
 
-/// `512`, `16k`, `1.5`: four characters where that is possible.
+/// `512`, `16k`, `1.5`: four characters if possible.
 fn short(value: f64) -> String {
     match value {
         v if v >= 9999.5 => format!("{:.0}k", v / 1024.0),
@@ -185,11 +185,11 @@ mod tests {
     }
 
     #[test]
-    fn a_plot_has_its_points_where_they_belong_and_fits() {
+    fn a_plot_places_its_points_and_fits_the_terminal() {
         let lines = plot(&[point(1, 1.0), point(2, 2.0), point(4, 2.0), point(16, 0.5)]);
         assert_eq!(lines.len(), HEIGHT + 3);
         let at = |row: usize, i: usize| lines[HEIGHT - row].chars().nth(AXIS - 1 + STEP * (i + 1));
-        // of 11 lines up to 16 times, twice is in 2.75, four times in 5.5
+        // 11 lines up to a speed-up of 16: a speed-up of 2 is at line 2.75, one of 4 at 5.5
         assert_eq!([at(0, 0), at(3, 1), at(3, 2), at(6, 2)], [Some('o'), Some('o'), Some('o'), Some('·')]);
         assert_eq!([at(0, 3), at(11, 3)], [Some('o'), Some('·')]);
         let many: Vec<ScalingPoint> = (0..60).map(|i| point(100_000 + i, f64::from(i + 1))).collect();

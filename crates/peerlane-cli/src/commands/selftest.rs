@@ -1,4 +1,4 @@
-//! `peerlane selftest`: planted faults, what `check` finds of them, and what it says of sound machines.
+//! `peerlane selftest`: which planted faults `check` finds, and its false alarms.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,20 +9,20 @@ use super::json;
 use crate::args::SelftestArgs;
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
-use crate::render::text::wrap;
+use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let shown = io::stderr().is_terminal();
     let ended = AtomicUsize::new(0);
-    let told = |_: &Case, all: usize| {
+    let progress = |_: &Case, all: usize| {
         let n = ended.fetch_add(1, Ordering::Relaxed) + 1;
         if shown {
-            // with stderr closed there is nobody to tell
+            // errors are ignored: stderr may be closed
             let _ = write!(io::stderr(), "\r{n} of {all} cases");
         }
     };
-    let result = selftest(Depth::Full, args.seed, &told);
+    let result = selftest(Depth::Full, args.seed, &progress);
     if shown {
         let _ = write!(io::stderr(), "\r{:30}\r", "");
     }
@@ -56,19 +56,19 @@ fn table(out: &mut dyn Write, result: &SelfTest, verbose: bool) -> io::Result<()
         let cell = |n: usize| if cases.iter().any(|c| c.found.is_some()) { n.to_string() } else { "-".to_owned() };
         let alarms: usize = cases.iter().map(|c| c.false_alarms.len()).sum();
         let (found, missed) = (cell(count(true)), cell(count(false)));
-        let name = kind.unwrap_or("nothing");
+        let name = kind.unwrap_or("(none)");
         writeln!(out, "{name:<28} {:>8} {:>9} {found:>7} {missed:>7} {alarms:>13}", cases.len(), machines.len())?;
     }
-    let odd = |c: &&Case| verbose || c.found == Some(false) || !c.false_alarms.is_empty();
-    for case in result.cases.iter().filter(odd) {
+    let notable = |c: &&Case| verbose || c.found == Some(false) || !c.false_alarms.is_empty();
+    for case in result.cases.iter().filter(notable) {
         one(out, case)?;
     }
     let verdict = format!(
-        "{} of {} planted faults found ({:.1} %), {} false alarms; noise {:.0} %, seed {}",
+        "{} of {} planted faults found ({:.1} %), {}; noise {:.0} %, seed {}",
         result.found,
         result.planted,
         100.0 * result.recall,
-        result.false_alarms,
+        count(result.false_alarms, "false alarm"),
         100.0 * result.noise,
         result.seed
     );

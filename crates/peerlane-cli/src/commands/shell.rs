@@ -1,4 +1,4 @@
-//! `peerlane completions` and `peerlane man`: what the arguments' definitions say, for shells and for `man`.
+//! `peerlane completions` and `peerlane man`: shell completions and manual pages.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,13 +9,13 @@ use clap_mangen::Man;
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::{Failure, Outcome};
 
-/// What pages name as their source.
+/// The source that manual pages name.
 const SOURCE: &str = concat!("peerlane ", env!("CARGO_PKG_VERSION"));
 
 /// Writes a completion script.
 pub(crate) fn completions(args: &CompletionsArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let cli = Cli::command();
-    // commands that only the program itself calls are no help to anybody
+    // hidden commands are for the program itself
     let mut visible = Command::new("peerlane").args(cli.get_arguments()).subcommands(shown(&cli).cloned());
     clap_complete::generate(args.shell, &mut visible, "peerlane", &mut &mut *out);
     Ok(Outcome::default())
@@ -33,7 +33,7 @@ pub(crate) fn man(args: &ManArgs, out: &mut dyn Write) -> Result<Outcome, Failur
             let found = shown(&cli).find(|command| command.get_name() == name);
             let Some(command) = found else {
                 let names: Vec<&str> = shown(&cli).map(Command::get_name).collect();
-                return Err(Failure::new(format!("no command '{name}'; there are: {}", names.join(", "))));
+                return Err(Failure::new(format!("no command '{name}'; the commands are: {}", names.join(", "))));
             };
             page(command).render(out)?;
         }

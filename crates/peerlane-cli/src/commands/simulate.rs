@@ -1,4 +1,4 @@
-//! `peerlane simulate`: how long a workload takes on a machine or a cluster, what holds it, and what would help.
+//! `peerlane simulate`: how long a workload takes on a machine or a cluster, what limits it, and what would help.
 
 use std::fs;
 use std::io::{self, Write};
@@ -61,7 +61,7 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     if bus {
         headings.push("busbw GB/s".to_owned());
     }
-    headings.extend(["of alone".to_owned(), "held by (share of the transfers' time)".to_owned()]);
+    headings.extend(["efficiency".to_owned(), "bound by (share of transfer time)".to_owned()]);
     let rows: Vec<Vec<String>> = document.points.iter().map(|p| row(p, bus)).collect();
     columns(out, &headings, &rows, 0)?;
     if let Some(rings) = &document.rings {
@@ -71,31 +71,27 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         writeln!(out, "GPUs compute {} of the time.", percent(1.0 - idle))?;
     }
     if let Some(last) = document.points.last().filter(|p| p.binding.len() > 1) {
-        writeln!(out, "\n{}", paint(style::HEADING, &format!("What holds the transfers at {}", size(last.size))))?;
+        writeln!(out, "\n{}", paint(style::HEADING, &format!("Bottlenecks at {}, by transfer time", size(last.size))))?;
         for binding in last.binding.iter().take(if verbose { usize::MAX } else { 6 }) {
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
     }
-    if let Some(last) = document.points.last().filter(|p| told_apart(p)) {
-        writeln!(
-            out,
-            "\n{}",
-            paint(style::HEADING, "What holds the last transfer of each round, by the rounds' time")
-        )?;
+    if let Some(last) = document.points.last().filter(|p| last_differs(p)) {
+        writeln!(out, "\n{}", paint(style::HEADING, "Bottlenecks of the last transfer of each round, by round time"))?;
         for binding in &last.last_held_by {
             hang(out, &format!("  {:>6}  ", percent(binding.share)), &binding.resource)?;
         }
     }
     match document.rerouted {
-        Some(true) => writeln!(out, "\nTransfers go round the failed link.")?,
-        Some(false) => writeln!(out, "\nNothing of this would have taken the failed link.")?,
+        Some(true) => writeln!(out, "\nTraffic is routed around the failed link.")?,
+        Some(false) => writeln!(out, "\nNo transfer would have used the failed link.")?,
         None => {}
     }
     if let Some(helps) = &document.helps {
         what_helps(out, helps)?;
     }
     if let Some(why) = &document.inexact_because {
-        hang(out, "\nNot exact: ", why)?;
+        hang(out, "\nApproximate: ", why)?;
     }
     if verbose {
         for sentence in &document.assumptions {
@@ -105,20 +101,20 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     Ok(())
 }
 
-/// The rings that it goes around.
+/// The rings in use.
 fn around(out: &mut dyn Write, rings: &[Ring], within: bool) -> io::Result<()> {
     let sum = number(rings.iter().map(|ring| ring.rate).sum());
     let within = if within { " within a node" } else { "" };
     let title = match rings {
         [_] => format!("One ring{within}, {sum} GB/s"),
-        all => format!("{} rings at once{within}, {sum} GB/s", all.len()),
+        all => format!("{} concurrent rings{within}, {sum} GB/s", all.len()),
     };
     writeln!(out, "\n{}", paint(style::HEADING, &title))?;
     rings.iter().try_for_each(|ring| hang(out, &format!("  {:>6}  ", number(ring.rate)), &ring.order.join(" ")))
 }
 
-/// Whether what holds the last transfers is another thing than what holds most.
-fn told_apart(point: &Point) -> bool {
+/// Whether the bottleneck of the last transfers differs from that of most transfers.
+fn last_differs(point: &Point) -> bool {
     let first = |all: &[Binding]| all.first().map(|b| b.resource.clone());
     let moving: Vec<Binding> = point.binding.iter().filter(|b| b.resource != STARTING).cloned().collect();
     first(&point.last_held_by).is_some() && first(&point.last_held_by) != first(&moving)
@@ -135,7 +131,7 @@ fn row(point: &Point, bus: bool) -> Vec<String> {
 }
 
 fn what_helps(out: &mut dyn Write, helps: &[Help]) -> io::Result<()> {
-    writeln!(out, "\n{}", paint(style::HEADING, "What would help: each of these twice as fast, by itself"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "What would help: time with one of these twice as fast"))?;
     for help in helps {
         let label = format!("  {:>10} us, {:>6} less  ", number(help.time * 1e6), percent(help.saves.max(0.0)));
         hang(out, &label, &help.resource)?;

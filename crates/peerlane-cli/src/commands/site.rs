@@ -1,4 +1,4 @@
-//! What the site says of the rules, and an earlier run to compare with: how `check` and `report` judge.
+//! The settings of `check` and `report`: a site's rules, and an earlier run to compare with.
 
 use std::env;
 use std::fs;
@@ -15,16 +15,16 @@ use super::fleet;
 use crate::Failure;
 use crate::target::Loaded;
 
-/// Where a site's settings are looked for if none are named.
+/// The default file of a site's settings.
 const SITE: &str = "/etc/peerlane/rules.toml";
 
-/// Names another place for them.
+/// The environment variable that names another file.
 const VARIABLE: &str = "PEERLANE_RULES";
 
-/// Settings are written by hand; 1 MiB is far above any.
+/// Limit of settings files, which are written by hand and far smaller.
 const MAX_SETTINGS: u64 = 1 << 20;
 
-/// Settings, and what to compare with.
+/// Settings, and an earlier run to compare with.
 pub(super) struct Site {
     /// Thresholds and waivers.
     pub(super) settings: Settings,
@@ -33,12 +33,12 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The settings of the named file, else of the site's, else the usual ones.
+    /// The settings from the named file, else the site's, else the defaults.
     pub(super) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         Ok(Site { settings: settings(named)?, dictionary: Dictionary::default(), before: None })
     }
 
-    /// The same, with an earlier run if one is named.
+    /// The same, with the earlier run if one is named.
     pub(super) fn since(mut self, baseline: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = baseline {
             let name = path.display().to_string();
@@ -49,17 +49,17 @@ impl Site {
         Ok(self)
     }
 
-    /// Refuses to compare an earlier run with what is none.
+    /// Rejects an earlier run where no target is a run.
     pub(super) fn fits(&self, loaded: &Loaded) -> Result<(), Failure> {
         if self.before.is_some() && loaded.cases.iter().all(|case| case.run.is_none()) {
             return Err(Failure::new(
-                "--baseline compares runs, and no TARGET here is one: measure first (peerlane measure -o run.json)",
+                "--baseline compares runs, but no TARGET is a run; record one with: peerlane measure -o run.json",
             ));
         }
         Ok(())
     }
 
-    /// What the rules say of a machine through its comparison, and what changed if it has a run.
+    /// The findings of the rules and, for a run, what has changed since the earlier one.
     pub(super) fn judge<'a>(&self, case: &'a Case, comparison: &'a Comparison<'a>) -> MachineCheck {
         let context = Context::of(case, comparison);
         let name = &case.machine.name;
@@ -73,7 +73,7 @@ impl Site {
         MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived, comparison: None }
     }
 
-    /// What changed since the earlier run.
+    /// What has changed since the earlier run.
     fn changes(&self, before: &Node, run: &Run) -> Vec<Finding> {
         against(before, &Node::of(run, "this run", &self.dictionary), &self.dictionary, &self.settings)
     }
@@ -88,7 +88,7 @@ fn settings(named: Option<&Path>) -> Result<Settings, Failure> {
     };
     let refused = |why: String| Failure::new(format!("{}: {why}", path.display()));
     if fs::metadata(&path).map_err(|e| refused(e.to_string()))?.len() > MAX_SETTINGS {
-        return Err(refused(format!("larger than {} MiB; no settings", MAX_SETTINGS >> 20)));
+        return Err(refused(format!("not a settings file: larger than {} MiB", MAX_SETTINGS >> 20)));
     }
     let text = fs::read_to_string(&path).map_err(|e| refused(e.to_string()))?;
     Settings::read(&text).map_err(|e| refused(e.to_string()))

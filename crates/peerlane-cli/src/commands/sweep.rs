@@ -63,7 +63,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     Ok(Outcome { findings: false, incomplete })
 }
 
-/// Every simulation, on all cores; what could not be simulated, in sentences.
+/// Runs all simulations on all cores; also returns the problems, in sentences.
 fn all_of(work: &[(&Cluster, Job)]) -> (Vec<SimulationDocument>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::with_capacity(work.len()));
@@ -116,7 +116,7 @@ fn show(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
         let points = documents.iter().filter(|d| d.workload == *workload);
         let mut points: Vec<_> = points.filter_map(|d| Some((d, d.points.iter().find(|p| p.size == *size)?))).collect();
         points.sort_by(|a, b| a.1.time.total_cmp(&b.1.time));
-        let headings = ["target", "GPUs", "time us", "algbw GB/s", "of alone", "held by"].map(str::to_owned);
+        let headings = ["target", "GPUs", "time us", "algbw GB/s", "efficiency", "bound by"].map(str::to_owned);
         let rows: Vec<Vec<String>> = points
             .iter()
             .map(|(d, p)| {
@@ -135,12 +135,12 @@ fn show(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
         columns(out, &headings, &rows, 1)?;
     }
     if documents.iter().any(|d| !d.exact) {
-        writeln!(out, "* not exact: simulate says why")?;
+        writeln!(out, "* approximate; 'peerlane simulate' shows why")?;
     }
     Ok(())
 }
 
-/// One line a target, and what a GPU sends under each workload. The best over all workloads is first.
+/// One line per target with the rate per GPU of each workload, the best over all workloads first.
 fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()> {
     let (mut targets, mut workloads): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     for document in documents {
@@ -154,7 +154,7 @@ fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
     let sent = |target: &str, workload: &str| Some(of(target, workload)?.points.iter().max_by_key(|p| p.size)?.sent);
     let place = |target: &str, workload: &str| {
         let own = sent(target, workload)?;
-        // equal to what is shown is equal
+        // values that print alike rank equally
         let better = |t: &&&str| sent(t, workload).is_some_and(|s| s > own * 1.005);
         Some((own, 1 + targets.iter().filter(better).count()))
     };
@@ -162,11 +162,11 @@ fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
     let mut order = targets.clone();
     order.sort_by_key(|target| -> usize { places(target) });
     let size = documents.iter().flat_map(|d| &d.points).map(|p| p.size).max().unwrap_or_default();
-    let heading = format!("GB/s that a GPU sends, and the rank; sizes up to {}", Bytes(size));
+    let heading = format!("GB/s sent per GPU, and rank; sizes up to {}", Bytes(size));
     writeln!(out, "{}", paint(style::HEADING, &heading))?;
     let mut headings = vec!["target".to_owned(), "GPUs".to_owned()];
     headings.extend(workloads.iter().flat_map(|w| [(*w).to_owned(), "#".to_owned()]));
-    headings.push(format!("{} is held by", workloads.first().copied().unwrap_or_default()));
+    headings.push(format!("{} bound by", workloads.first().copied().unwrap_or_default()));
     let rows = order.iter().map(|target| {
         let first = workloads.first().and_then(|w| of(target, w));
         let mut row = vec![fit(target, TARGET), first.map_or_else(String::new, |d| d.gpus.to_string())];

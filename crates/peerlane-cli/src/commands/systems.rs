@@ -100,7 +100,7 @@ fn show(out: &mut dyn Write, machine: &Machine, verbose: bool) -> Result<(), Fai
     rates(out, machine)?;
     curves(out, machine)?;
     let mut statements: Vec<String> = machine.statements.iter().map(|s| s.text.clone()).collect();
-    // one sentence may stand for several GPUs, each with a figure of its own
+    // one sentence may cover several GPUs, each with its own figure
     statements.dedup();
     findings::sentences(out, "Stated", &statements, usize::MAX)?;
     findings::sentences(out, "Notes", &machine.notes, usize::MAX)?;
@@ -121,7 +121,7 @@ fn facts(facts: &Facts) -> Vec<String> {
     known.into_iter().flatten().collect()
 }
 
-/// Which pairs of GPUs may access each other and which may not, where the source says so.
+/// Which pairs of GPUs have peer access and which do not, if the source states it.
 fn peer_access(machine: &Machine) -> Vec<String> {
     let name = |id| machine.fabric.node(id).name.as_str();
     let said = |works: bool, word: &str| {
@@ -136,7 +136,7 @@ fn peer_access(machine: &Machine) -> Vec<String> {
     [said(true, "yes"), said(false, "no")].into_iter().flatten().collect()
 }
 
-/// Tables of rates whose rows are named in words.
+/// Tables of rates whose rows are described in words.
 fn rates(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     for (table, origin) in &machine.rates {
         writeln!(out, "\nrates, GB/s")?;
@@ -157,7 +157,7 @@ fn rates(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Numbers against message size.
+/// Numbers by message size.
 fn curves(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     for (curve, origin) in &machine.curves {
         let ends = if curve.ends.is_empty() { String::new() } else { format!(", {}", curve.ends.join(" → ")) };
@@ -202,7 +202,7 @@ fn slots(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The parts that the machine is made of, with each constant's value, basis and source.
+/// The machine's parts, with the value, basis and source of each constant.
 fn parts(out: &mut dyn Write, machine: &Machine) -> Result<(), Failure> {
     let nodes = machine.fabric.nodes().iter().filter_map(|n| n.part.as_deref());
     let links = machine.fabric.links().iter().filter_map(|l| l.part.as_deref());

@@ -1,5 +1,5 @@
-//! Findings as JUnit XML: a suite for each machine, a case for each rule. What is at or above `--fail-on` is a failure,
-//! what is below it a case that passed with a remark.
+//! Findings as JUnit XML: one suite per machine, one case per rule. Findings at or above `--fail-on` are failures, others
+//! are passed cases with output.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(crate) fn document(checks: &[MachineCheck], fail_on: FailOn) -> String {
 
 fn suite(text: &mut String, check: &MachineCheck, fail_on: FailOn) {
     let mut rules: Vec<&str> = rule_ids().collect();
-    // a finding of a rule that is not listed is none to be lost
+    // findings of unlisted rules must not be lost
     for finding in &check.findings {
         if !rules.contains(&finding.rule.as_str()) {
             rules.push(&finding.rule);
@@ -60,7 +60,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
         escape(&format!("{}{subjects}", finding.rule))
     );
     let body = format!(
-        "expected: {}\nobserved: {}\nmend: {}\nevidence: {}",
+        "expected: {}\nmeasured: {}\nfix: {}\nevidence: {}",
         finding.expected,
         finding.measured,
         finding.fix,
@@ -83,7 +83,7 @@ mod tests {
     use peerlane::subject::Subject;
 
     #[test]
-    fn what_fails_is_what_the_exit_status_says() {
+    fn failures_match_the_exit_status() {
         let finding = |severity| Finding {
             rule: "narrow-link".into(),
             kind: FindingKind::Fault,

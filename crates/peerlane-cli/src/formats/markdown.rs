@@ -1,4 +1,4 @@
-//! The verdict, findings and numbers as Markdown, to be pasted into a ticket (CommonMark with GitHub's tables).
+//! The verdict, findings and numbers as Markdown for a ticket (CommonMark with GitHub's tables).
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub(crate) fn machine(comparison: &Comparison, verdict: Verdict, found: &[Findin
         Verdict::Healthy => "healthy",
         Verdict::Degraded => "degraded",
         Verdict::Broken => "broken",
-        Verdict::Unknown => "unknown: too little is known to judge",
+        Verdict::Unknown => "unknown: too little is known for a verdict",
     };
     let _ = writeln!(text, "**{name}**, {}", findings::counts(found));
     for finding in found {
@@ -66,7 +66,7 @@ fn numbers(text: &mut String, compared: &Comparison) {
     if rows.is_empty() {
         return;
     }
-    let _ = writeln!(text, "\n| what | between | cells | expected | seen | ratio |\n|---|---|--:|--:|--:|--:|");
+    let _ = writeln!(text, "\n| what | between | cells | expected | measured | ratio |\n|---|---|--:|--:|--:|--:|");
     for row in rows {
         let (what, ends) = (inline(&row.what), inline(&row.ends));
         let _ =
@@ -74,7 +74,7 @@ fn numbers(text: &mut String, compared: &Comparison) {
     }
 }
 
-/// Machines side by side: what follows, and the figures it follows from.
+/// Machines side by side: the conclusion, and the figures behind it.
 pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) -> String {
     let names: Vec<String> = names.iter().map(|name| inline(name)).collect();
     // writing to a string cannot fail
@@ -82,13 +82,13 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
     for sentence in conclusion {
         let _ = writeln!(text, "* {}", inline(sentence));
     }
-    let _ = writeln!(text, "\n| GB/s as predicted; (seen) | {} |", names.join(" | "));
+    let _ = writeln!(text, "\n| predicted GB/s (measured) | {} |", names.join(" | "));
     let _ = writeln!(text, "|---|{}", "--:|".repeat(names.len()));
     for row in rows {
         let cell = |cell: &Option<crate::render::figures::Cell>| {
             let Some(cell) = cell else { return "-".to_owned() };
-            let seen = cell.measured.as_ref().map(|s| format!(" ({})", span(s.low, s.high)));
-            format!("{}{}", inline(&cell.text), seen.unwrap_or_default())
+            let measured = cell.measured.as_ref().map(|s| format!(" ({})", span(s.low, s.high)));
+            format!("{}{}", inline(&cell.text), measured.unwrap_or_default())
         };
         let cells: Vec<String> = row.cells.iter().map(cell).collect();
         let _ = writeln!(text, "| {} | {} |", inline(row.label), cells.join(" | "));
@@ -96,7 +96,7 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
     text
 }
 
-/// Text of one line in which nothing is markup.
+/// A single line with all markup escaped.
 fn inline(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
@@ -114,7 +114,7 @@ fn inline(text: &str) -> String {
     out
 }
 
-/// A fence that nothing in the text closes.
+/// A fence longer than any in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_no_markup() {
+    fn names_are_escaped() {
         assert_eq!(inline("mlx5_0 a_ <b>x</b> [l](u) |\nc"), "mlx5_0 a\\_ \\<b\\>x\\</b\\> \\[l\\](u) \\| c");
         assert_eq!((fence("a``` b"), fence("plain")), ("````".to_owned(), "```".to_owned()));
     }

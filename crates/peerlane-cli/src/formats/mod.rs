@@ -1,4 +1,4 @@
-//! What `check` found, for programs and pages of others: Markdown for tickets, Prometheus' text exposition, JUnit XML.
+//! The result of `check` in other formats: Markdown for tickets, Prometheus' text format, JUnit XML.
 
 pub(crate) mod junit;
 pub(crate) mod markdown;

@@ -1,7 +1,7 @@
 //! Rates, expectations and findings in Prometheus' text exposition format (version 0.0.4), for a node exporter's
 //! textfile collector.
 //!
-//! Base units, as Prometheus has it: bytes a second, and seconds.
+//! Base units, as Prometheus recommends: bytes per second, and seconds.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use peerlane::subject::join;
 
 /// One machine, judged.
 pub(crate) struct Judged<'a> {
-    /// What was measured beside what should be.
+    /// Measured and expected numbers.
     pub(crate) comparison: &'a Comparison<'a>,
     /// The verdict.
     pub(crate) verdict: Verdict,
@@ -28,23 +28,23 @@ struct Family {
     name: &'static str,
     help: &'static str,
     lines: Vec<String>,
-    /// Labels that have a sample: a second one would make the whole text invalid.
-    seen: BTreeSet<String>,
+    /// Label sets that have a sample: a duplicate would make the whole text invalid.
+    used: BTreeSet<String>,
 }
 
 impl Family {
     fn new(name: &'static str, help: &'static str) -> Self {
-        Family { name, help, lines: Vec::new(), seen: BTreeSet::new() }
+        Family { name, help, lines: Vec::new(), used: BTreeSet::new() }
     }
 
     fn add(&mut self, labels: &[(&str, &str)], value: f64) {
-        // to Prometheus an empty label is none
-        let said = labels.iter().filter(|(_, value)| !value.is_empty());
-        let labels: Vec<String> = said.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
+        // Prometheus treats an empty label as absent
+        let given = labels.iter().filter(|(_, value)| !value.is_empty());
+        let labels: Vec<String> = given.map(|(name, value)| format!("{name}=\"{}\"", escape(value))).collect();
         let labels = labels.join(",");
-        // six digits: more than any measurement has
+        // six digits: more than any measurement provides
         let value: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-        if value.is_finite() && self.seen.insert(labels.clone()) {
+        if value.is_finite() && self.used.insert(labels.clone()) {
             self.lines.push(format!("{}{{{labels}}} {value}", self.name));
         }
     }
@@ -61,14 +61,15 @@ impl Family {
 
 /// All machines as one text.
 pub(crate) fn exposition(machines: &[Judged]) -> String {
-    let mut rates = Family::new("peerlane_bandwidth_bytes_per_second", "Bandwidth as measured or published.");
+    let mut rates = Family::new("peerlane_bandwidth_bytes_per_second", "Measured or published bandwidth.");
     let mut expected =
-        Family::new("peerlane_bandwidth_expected_bytes_per_second", "Bandwidth that the machine's parts should give.");
-    let mut times = Family::new("peerlane_latency_seconds", "Time of a small transfer, or of a load.");
+        Family::new("peerlane_bandwidth_expected_bytes_per_second", "Bandwidth expected from the machine's parts.");
+    let mut times = Family::new("peerlane_latency_seconds", "Latency of a small transfer, or of a load.");
     let mut found = Family::new("peerlane_finding", "1 for each finding of the last check.");
     let mut counts = Family::new("peerlane_findings", "Number of findings by severity.");
     let mut verdicts = Family::new("peerlane_verdict", "1 for the verdict of the last check, 0 for the others.");
-    let mut began = Family::new("peerlane_run_start_timestamp_seconds", "When the run began whose numbers these are.");
+    let mut began =
+        Family::new("peerlane_run_start_timestamp_seconds", "Start time of the run that the numbers are from.");
     for Judged { comparison, verdict, findings, began: at } in machines {
         let name = comparison.model().machine.name.as_str();
         measured(&mut rates, &mut times, comparison);
@@ -110,7 +111,7 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
 
 fn measured(rates: &mut Family, times: &mut Family, comparison: &Comparison) {
     let machine = comparison.model().machine.name.as_str();
-    // own measurements stand after what others state, and the last is the freshest
+    // peerlane's own measurements follow published ones, and the last is the most recent
     for series in comparison.matrices().iter().rev() {
         let (matrix, metric) = (series.matrix(), series.metric());
         let size = metric.size.map(|s| s.0.to_string()).unwrap_or_default();
@@ -132,7 +133,7 @@ fn measured(rates: &mut Family, times: &mut Family, comparison: &Comparison) {
     }
 }
 
-/// Expectations for what was measured, and what can be predicted besides.
+/// Expectations for measured cells, and all other predictions.
 fn expectations(family: &mut Family, comparison: &Comparison) {
     let machine = comparison.model().machine.name.as_str();
     for table in comparison.tables() {
@@ -148,7 +149,7 @@ fn expectations(family: &mut Family, comparison: &Comparison) {
     }
 }
 
-/// Labels of what a number is of; empty where its source does not say.
+/// Labels of a metric; empty if the source does not state them.
 fn kind_of(metric: &Metric) -> [(&'static str, &'static str); 4] {
     let direction = match metric.direction {
         Some(Direction::Unidirectional) => "one-way",
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_in_base_units_and_no_series_stands_twice() {
+    fn rates_are_in_base_units_and_series_are_unique() {
         for name in catalogue::system_names() {
             let text = text(name);
             let mut series = BTreeSet::new();

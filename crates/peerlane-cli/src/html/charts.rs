@@ -1,4 +1,4 @@
-//! Numbers against message size with the model fitted to them, and what transfers reach together.
+//! Numbers by message size with the fitted model, and rates of concurrent transfers.
 
 use peerlane::curve::Curve;
 use peerlane::expectation::expect_set;
@@ -13,7 +13,7 @@ use super::document::{Chart, Contention, CurveView, FitView, Point, SetView};
 use super::tables::{Tables, short};
 use crate::render::run::sweep_names;
 
-/// The most curves of one chart: more cannot be told apart.
+/// Limit of curves per chart: more cannot be distinguished.
 const MOST_CURVES: usize = 12;
 
 /// All charts, those of the run first.
@@ -74,7 +74,7 @@ fn add(charts: &mut Vec<Chart>, what: String, unit: Option<Unit>, curve: CurveVi
     }
 }
 
-/// Start-up time and rate, of rates or times; what a program calls a bus bandwidth is no rate of messages.
+/// The fit to rates or times; a bus bandwidth is not the rate of a message.
 fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
     let fit = if bus {
         return None;
@@ -91,6 +91,7 @@ fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
         _ => f64::NAN,
     };
     Some(FitView {
+        least_us: short(fit.copies.startup.least.us()),
         startup_us: short(fit.copies.startup.each.us()),
         rate: short(fit.copies.rate.gb()),
         half_size: fit.copies.half_size(),
@@ -100,7 +101,7 @@ fn fit(points: &[Point], unit: Unit, bus: bool) -> Option<FitView> {
     })
 }
 
-/// What sets of transfers reached together, a table for each kind.
+/// Rates of sets of concurrent transfers, one table per kind.
 pub(super) fn contention(model: &Model, run: &Run) -> Vec<Contention> {
     let mut tables: Vec<Contention> = Vec::new();
     for set in run::sets(&run.cells) {

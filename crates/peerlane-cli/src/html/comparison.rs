@@ -1,4 +1,4 @@
-//! Machines side by side: the figures of `compare`, the matrices that are of the same, and what follows.
+//! Machines side by side: the figures of `compare`, comparable matrices, and the conclusion.
 
 use peerlane::compare::{ComparisonDocument, Design, MeasuredValue};
 use peerlane::matrix::{Direction, Engine, Operation, Quantity, Unit};
@@ -11,7 +11,7 @@ use crate::formats::markdown;
 use crate::render::figures::{self, Better, Row};
 use crate::render::text::span;
 
-/// The figures, maps and sentences of machines that stand in the order of the designs.
+/// The figures, maps and conclusion; machines are in the order of the designs.
 pub(super) fn comparison(document: &ComparisonDocument, machines: &[MachineReport]) -> ComparisonView {
     let rows = figures::rows(document);
     let names: Vec<&str> = document.designs.iter().map(|d| d.name.as_str()).collect();
@@ -48,7 +48,7 @@ fn figure(row: &Row) -> FigureView {
     }
 }
 
-/// Which ends a shared map is between.
+/// The end points of a shared map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
     Gpus,
@@ -56,7 +56,7 @@ enum Ends {
     ToHost,
 }
 
-/// What is shown on one scale, in order: what it is called, quantity, direction, ends.
+/// The shared maps, in order: title, quantity, direction, ends.
 const MAPS: [(&str, Quantity, Direction, Ends); 5] = [
     ("one GPU to another, one way", Quantity::Bandwidth, Direction::Unidirectional, Ends::Gpus),
     ("two GPUs both ways, summed", Quantity::Bandwidth, Direction::Bidirectional, Ends::Gpus),
@@ -70,7 +70,7 @@ fn maps(designs: &[Design], machines: &[MachineReport]) -> Vec<SharedMap> {
     for (what, quantity, direction, ends) in MAPS {
         let unit = if quantity == Quantity::Latency { Unit::Microseconds } else { Unit::GigabytesPerSecond };
         let of = |(design, machine): (&Design, &MachineReport)| {
-            // where no pair goes directly, access that is off changes nothing
+            // if no pair has direct access, disabling it changes nothing
             let staged = design.reach.is_some_and(|reach| reach.direct == 0);
             let fits = |view: &MatrixView| {
                 view.quantity == quantity
@@ -81,7 +81,7 @@ fn maps(designs: &[Design], machines: &[MachineReport]) -> Vec<SharedMap> {
                     && matches!(view.kind.engine, None | Some(Engine::Ce))
             };
             let found = machine.matrices.iter().enumerate().filter(|(_, view)| fits(view));
-            // numbers seen before predictions, measured ones first; then the largest messages, of latencies the smallest
+            // measured numbers first, then published, then predicted; then the largest messages, for latencies the smallest
             let best = found.min_by_key(|(at, view)| {
                 let size = view.kind.size.map_or(0, |s| s.0);
                 let rank = ["measured", "published", "stated in words"].iter().position(|o| *o == view.obtained);
@@ -97,14 +97,14 @@ fn maps(designs: &[Design], machines: &[MachineReport]) -> Vec<SharedMap> {
     all
 }
 
-/// The ends of a matrix, if it is of a kind that is shared.
+/// The ends of a matrix, if it is of a shared kind.
 fn ends_of(view: &MatrixView) -> Option<Ends> {
     let host = |names: &[String]| names.len() == 1 && names.iter().all(|n| is_host(n));
     let gpus = |names: &[String]| !names.is_empty() && names.iter().all(|n| !is_host(n));
     if view.rows == view.cols && view.rows.len() > 1 && gpus(&view.rows) {
         return Some(Ends::Gpus);
     }
-    // NICs reach hosts, too; copies are by GPUs
+    // NICs also transfer to hosts; copies are by GPUs
     match (host(&view.rows), host(&view.cols)) {
         (true, false) if gpus(&view.cols) => Some(Ends::FromHost),
         (false, true) if gpus(&view.rows) => Some(Ends::ToHost),
@@ -112,7 +112,7 @@ fn ends_of(view: &MatrixView) -> Option<Ends> {
     }
 }
 
-/// What turns numbers of one unit into those of another of the same dimension.
+/// The conversion factor between units of the same dimension.
 fn factor(from: Unit, to: Unit) -> Option<f64> {
     match (from.rate(1.0), to.rate(1.0), from.time(1.0), to.time(1.0)) {
         (Some(a), Some(b), ..) => Some(a.bytes_per_second() / b.bytes_per_second()),

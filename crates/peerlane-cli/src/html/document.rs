@@ -1,5 +1,5 @@
-//! What a report holds, as the JSON inside its page; `schema/report-2.json` describes it, and the page's TypeScript
-//! types are made from that.
+//! The content of a report, as JSON inside the HTML page. `schema/report-2.json` describes it; the page's TypeScript
+//! types are generated from that.
 
 use peerlane::check::{Finding, Verdict};
 use peerlane::fabric::{NodeKind, PathClass};
@@ -11,20 +11,20 @@ use serde::Serialize;
 use super::figures::{ComparisonView, Kind};
 use crate::render::drawing::Drawing;
 
-/// Names the format of [`ReportDocument`].
+/// The name of the format of [`ReportDocument`].
 pub(crate) const SCHEMA: &str = "peerlane/report/2";
 
-/// All that a page shows.
+/// The content of a report.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ReportDocument {
-    /// Names this format.
+    /// Name of this format.
     #[schemars(extend("const" = SCHEMA))]
     pub(crate) schema: &'static str,
     /// Version of peerlane that wrote it.
     pub(crate) peerlane: &'static str,
     /// The machines, in the order of the targets.
     pub(crate) machines: Vec<MachineReport>,
-    /// What they come to side by side, where that was asked for.
+    /// Their comparison, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) comparison: Option<ComparisonView>,
 }
@@ -34,73 +34,73 @@ pub(crate) struct ReportDocument {
 pub(crate) struct MachineReport {
     /// Its name.
     pub(crate) name: String,
-    /// What it is, in a line.
+    /// What it is, in one line.
     pub(crate) title: Option<String>,
-    /// Its devices in a line: `4 GPUs, 2 NICs`.
+    /// Its devices in one line: `4 GPUs, 2 NICs`.
     pub(crate) inventory: String,
-    /// Where the description comes from, in a line.
+    /// The origin of the description, in one line.
     pub(crate) origin: String,
     /// The verdict.
     pub(crate) verdict: Verdict,
-    /// What the findings amount to: `1 error, 2 warnings`.
+    /// Summary of the findings: `1 error, 2 warnings`.
     pub(crate) summary: String,
     /// The findings, in order.
     pub(crate) findings: Vec<FindingView>,
-    /// What the site accepts, and is no part of the verdict.
+    /// Findings that the site accepts; they do not affect the verdict.
     pub(crate) waived: Vec<WaivedView>,
-    /// The findings as Markdown, to be pasted into a ticket.
+    /// The findings as Markdown for a ticket.
     pub(crate) markdown: String,
     /// The drawing.
     pub(crate) drawing: Drawing,
-    /// The machine as text, for those who do not see the drawing.
+    /// The machine as text, an alternative to the drawing.
     pub(crate) tree: String,
     /// Its nodes.
     pub(crate) nodes: Vec<NodeView>,
     /// Its links.
     pub(crate) links: Vec<LinkView>,
-    /// Path classes between its GPUs and NICs; absent where there are fewer than two or none is known.
+    /// Path classes between its GPUs and NICs; absent if there are fewer than two devices or no class is known.
     pub(crate) classes: Option<ClassView>,
     /// Numbers between pairs.
     pub(crate) matrices: Vec<MatrixView>,
-    /// The ways that cells take.
+    /// The paths of cells.
     pub(crate) paths: Vec<PathView>,
-    /// The hops that ways are made of.
+    /// The hops of paths.
     pub(crate) hops: Vec<HopView>,
     /// Sentences that `hops`, `paths` and `matrices` refer to by index.
     pub(crate) words: Vec<String>,
-    /// Numbers against message size, one a chart.
+    /// Numbers by message size, one entry per chart.
     pub(crate) charts: Vec<Chart>,
-    /// What transfers reach together, one a table.
+    /// Rates of concurrent transfers, one entry per table.
     pub(crate) contention: Vec<Contention>,
-    /// Facts about machine and run.
+    /// Facts about the machine and the run.
     pub(crate) facts: Vec<Table>,
-    /// Where everything came from, each once.
+    /// The sources of everything, each listed once.
     pub(crate) evidence: Vec<EvidenceView>,
-    /// What cannot be true.
+    /// Contradictions in the input.
     pub(crate) contradictions: Vec<String>,
-    /// What is not known.
+    /// What is unknown.
     pub(crate) unknown: Vec<String>,
     /// What is assumed.
     pub(crate) assumptions: Vec<String>,
-    /// What is odd.
+    /// Warnings about the input.
     pub(crate) warnings: Vec<String>,
-    /// What else a source says.
+    /// Further notes from sources.
     pub(crate) notes: Vec<String>,
     /// The record of the run.
     pub(crate) record: Option<RunRecord>,
 }
 
-/// A finding with what it is about.
+/// A finding with its subjects.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FindingView {
     /// The finding.
     #[serde(flatten)]
     pub(crate) finding: Finding,
-    /// Indices of the nodes it is about, which the drawing has as boxes.
+    /// Indices of the nodes it refers to.
     pub(crate) boxes: Vec<usize>,
-    /// Indices of links it is about.
+    /// Indices of the links it refers to.
     pub(crate) links: Vec<usize>,
-    /// Cells it is about.
+    /// Cells it refers to.
     pub(crate) cells: Vec<CellRef>,
     /// Indices into the machine's evidence.
     pub(crate) sources: Vec<usize>,
@@ -109,7 +109,7 @@ pub(crate) struct FindingView {
 /// A finding that the site's settings accept.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct WaivedView {
-    /// Why, as the settings say.
+    /// The reason given in the settings.
     pub(crate) reason: String,
     /// The finding.
     pub(crate) finding: FindingView,
@@ -126,16 +126,16 @@ pub(crate) struct CellRef {
     pub(crate) col: usize,
 }
 
-/// A node, as shown beside the drawing.
+/// A node.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct NodeView {
-    /// Its name, with the first other that it answers to.
+    /// Its name with its first alias.
     pub(crate) name: String,
     /// What it is.
     pub(crate) kind: NodeKind,
-    /// Its product, shortly; may be empty.
+    /// Its product, abbreviated; may be empty.
     pub(crate) product: String,
-    /// True where no source states it.
+    /// True if no source states it.
     pub(crate) assumed: bool,
     /// What else is known.
     pub(crate) details: Vec<Labelled>,
@@ -143,7 +143,7 @@ pub(crate) struct NodeView {
     pub(crate) sources: Vec<usize>,
 }
 
-/// A link, as shown beside the drawing.
+/// A link.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct LinkView {
     /// Index of one end.
@@ -152,13 +152,13 @@ pub(crate) struct LinkView {
     pub(crate) b: usize,
     /// What it is: `PCIe 3.0 x16`.
     pub(crate) what: String,
-    /// What it could be, where it runs with fewer lanes or slower.
+    /// What it could be, if it runs narrower or slower than that.
     pub(crate) could_be: Option<String>,
-    /// True where it has fewer lanes than it could.
+    /// True if it has fewer lanes than possible.
     pub(crate) narrow: bool,
-    /// Raw rate in GB/s of one direction.
+    /// Raw rate of one direction in GB/s.
     pub(crate) rate: Option<f64>,
-    /// True where no source states it.
+    /// True if no source states it.
     pub(crate) assumed: bool,
     /// What else is known.
     pub(crate) note: Option<String>,
@@ -173,13 +173,13 @@ pub(crate) struct ClassView {
     pub(crate) names: Vec<String>,
     /// The classes.
     pub(crate) values: Vec<Vec<Option<PathClass>>>,
-    /// Index of each cell's way.
+    /// Index of each cell's path.
     pub(crate) paths: Vec<Vec<Option<usize>>>,
-    /// What the classes mean, nearest first.
+    /// The meaning of the classes, nearest first.
     pub(crate) meanings: Vec<Labelled>,
 }
 
-/// A text with its label.
+/// A labelled text.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Labelled {
     /// What it is.
@@ -195,30 +195,30 @@ pub(crate) struct Remark {
     pub(crate) row: usize,
     /// Column.
     pub(crate) col: usize,
-    /// Index among the words.
+    /// Index into the words.
     pub(crate) word: usize,
-    /// Whether the number is to be taken with care.
+    /// Whether the number is doubtful.
     pub(crate) flagged: bool,
 }
 
-/// Numbers between rows and columns, and what should stand there.
+/// A matrix of measured and expected numbers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct MatrixView {
-    /// What it holds: `bandwidth, one way, P2P on`.
+    /// The metric: `bandwidth, one way, P2P on`.
     pub(crate) what: String,
-    /// Between whom: `among GPU0–GPU3`, `host → GPU0–GPU3`.
+    /// The end points: `among GPU0–GPU3`, `host → GPU0–GPU3`.
     pub(crate) ends: String,
-    /// The test or title it has in its source, where that says more.
+    /// The test, or the title in its source, if it adds information.
     pub(crate) title: Option<String>,
     /// How the numbers were obtained: `measured`, `published`, `stated in words` or `predicted`.
     pub(crate) obtained: &'static str,
-    /// What is measured.
+    /// The quantity.
     pub(crate) quantity: Quantity,
     /// Unit of all values.
     pub(crate) unit: Unit,
-    /// Whether a larger number is a better one.
+    /// Whether larger numbers are better.
     pub(crate) more_is_better: bool,
-    /// The rest of what it is.
+    /// The rest of the metric.
     #[serde(skip)]
     pub(crate) kind: Kind,
     /// Row names.
@@ -227,32 +227,32 @@ pub(crate) struct MatrixView {
     pub(crate) cols: Vec<String>,
     /// How rows relate to columns: `rows write to columns`.
     pub(crate) orientation: Option<&'static str>,
-    /// Numbers seen; empty where nothing was.
+    /// Measured or published numbers; empty if there are none.
     pub(crate) measured: Vec<Vec<Option<f64>>>,
-    /// Of numbers that a source states as ranges the upper ends, in the shape of `seen`; empty where none is.
+    /// Upper ends of numbers that a source states as ranges, in the shape of `measured`; empty if there are none.
     pub(crate) upto: Vec<Vec<Option<f64>>>,
-    /// Numbers expected; empty where nothing can be.
+    /// Expected numbers; empty if nothing can be expected.
     pub(crate) expected: Vec<Vec<Option<f64>>>,
-    /// The least that each may be, by the ranges of the model's constants; empty where nothing is expected.
+    /// Lower bounds of the expected numbers, from the ranges of the model's constants; empty if nothing is expected.
     pub(crate) least: Vec<Vec<Option<f64>>>,
-    /// The most.
+    /// Upper bounds of the expected numbers.
     pub(crate) most: Vec<Vec<Option<f64>>>,
-    /// What binds each expectation: index among the words. Empty where nothing is expected.
+    /// The bottleneck of each expected number: index into the words. Empty if nothing is expected.
     pub(crate) bound: Vec<Vec<Option<usize>>>,
-    /// How sure each number is; empty where the source does not say.
+    /// The precision of each number; empty if the source does not state it.
     pub(crate) spread: Vec<Vec<Option<SpreadView>>>,
     /// Remarks on cells.
     pub(crate) remarks: Vec<Remark>,
-    /// Index of each cell's way.
+    /// Index of each cell's path.
     pub(crate) paths: Vec<Vec<Option<usize>>>,
     /// Indices into the machine's evidence.
     pub(crate) sources: Vec<usize>,
 }
 
-/// How sure a number is.
+/// The precision of a number.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SpreadView {
-    /// Samples.
+    /// Number of samples.
     pub(crate) n: usize,
     /// Low end of the median's 95 % interval.
     pub(crate) low: f64,
@@ -260,42 +260,42 @@ pub(crate) struct SpreadView {
     pub(crate) high: f64,
 }
 
-/// The way of a transfer.
+/// The path of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct PathView {
-    /// Its class.
+    /// Its path class.
     pub(crate) class: Option<PathClass>,
-    /// Whether it goes through host memory; absent where the model has no route.
+    /// Whether it is staged through host memory; absent if the model has no route.
     pub(crate) staged: Option<bool>,
-    /// Why it is staged: index among the words.
+    /// Why it is staged: index into the words.
     pub(crate) because: Option<usize>,
-    /// Its hops, in order: indices into the machine's.
+    /// Its hops, in order: indices into the machine's hops.
     pub(crate) hops: Vec<usize>,
-    /// Which of them, as places in `hops`, are the tightest.
+    /// The hops with the lowest limit: positions in `hops`.
     pub(crate) tightest: Vec<usize>,
 }
 
-/// One hop, as many ways have it.
+/// A hop, shared by many paths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct HopView {
-    /// Index of the node where it starts.
+    /// Index of its first node.
     pub(crate) from: usize,
-    /// Index of the node where it ends.
+    /// Index of its last node.
     pub(crate) to: usize,
     /// Index of its link; absent inside a node.
     pub(crate) link: Option<usize>,
-    /// The most that a lone transfer gets through it, in GB/s.
+    /// The highest rate of a single transfer through it, in GB/s.
     pub(crate) limit: Option<f64>,
-    /// The least and the most that this may be, by the ranges of the model's constants.
+    /// Lower and upper bound of that rate, from the ranges of the model's constants.
     pub(crate) range: Option<[f64; 2]>,
-    /// Why: index among the words.
+    /// The reason: index into the words.
     pub(crate) why: Option<usize>,
 }
 
 /// Curves that share their axes.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Chart {
-    /// What it shows: `bandwidth by message size, copy engine`.
+    /// The metric: `bandwidth by message size, copy engine`.
     pub(crate) what: String,
     /// Unit of the values; absent for counts.
     pub(crate) unit: Option<Unit>,
@@ -305,21 +305,21 @@ pub(crate) struct Chart {
     pub(crate) sources: Vec<usize>,
 }
 
-/// Numbers against message size.
+/// Numbers by message size.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct CurveView {
-    /// Between whom, or which column of which program.
+    /// The end points, or the program and column.
     pub(crate) name: String,
-    /// The points, sizes ascending.
+    /// The points, in ascending order of size.
     pub(crate) points: Vec<Point>,
-    /// Start-up time and rate that describe them, where they do.
+    /// The fitted model, if there is one.
     pub(crate) fit: Option<FitView>,
 }
 
 /// One message size.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct Point {
-    /// Bytes a message.
+    /// Message size in bytes.
     pub(crate) size: Bytes,
     /// The value.
     pub(crate) value: f64,
@@ -329,27 +329,29 @@ pub(crate) struct Point {
     pub(crate) high: Option<f64>,
 }
 
-/// time(size) = start-up + size ÷ rate.
+/// A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FitView {
-    /// Start-up time in µs.
+    /// Least time t₁ in µs.
+    pub(crate) least_us: f64,
+    /// Start-up time t₀ in µs.
     pub(crate) startup_us: f64,
-    /// Rate of a message without end, in GB/s.
+    /// Asymptotic rate in GB/s.
     pub(crate) rate: f64,
-    /// The size that reaches half of it.
+    /// The size that reaches half of the asymptotic rate, in bytes.
     pub(crate) half_size: Bytes,
-    /// What it gives at each point, in the chart's unit.
+    /// The model's value at each point, in the chart's unit.
     pub(crate) values: Vec<f64>,
-    /// Sizes that it does not describe.
+    /// Sizes at which it deviates by more than `tolerance`.
     pub(crate) misfits: Vec<Bytes>,
-    /// The share from which on it is off there.
+    /// The relative deviation above which a size counts as a misfit.
     pub(crate) tolerance: f64,
 }
 
-/// Sets of transfers of one kind.
+/// Sets of concurrent transfers of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct Contention {
-    /// What they do: `one-to-all, writes, copy engine`.
+    /// The kind: `one-to-all, writes, copy engine`.
     pub(crate) what: String,
     /// Unit of all values.
     pub(crate) unit: Unit,
@@ -357,24 +359,24 @@ pub(crate) struct Contention {
     pub(crate) sets: Vec<SetView>,
 }
 
-/// Transfers at once.
+/// Concurrent transfers.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SetView {
-    /// Who: `GPU0→GPU1–GPU3`.
+    /// The transfers: `GPU0→GPU1–GPU3`.
     pub(crate) name: String,
-    /// Their sum.
+    /// Sum of their rates.
     pub(crate) sum: Option<f64>,
     /// Low end of the sum's 95 % interval.
     pub(crate) low: Option<f64>,
     /// High end.
     pub(crate) high: Option<f64>,
-    /// Samples.
+    /// Number of samples.
     pub(crate) n: usize,
-    /// Each one's rate.
+    /// Rate of each.
     pub(crate) each: Vec<f64>,
-    /// What they reach alone, summed.
+    /// Sum of the rates that they reach alone.
     pub(crate) alone: Option<f64>,
-    /// What the model expects of the sum.
+    /// The sum expected by the model.
     pub(crate) expected: Option<f64>,
     /// Remarks.
     pub(crate) remarks: Vec<String>,
@@ -385,31 +387,31 @@ pub(crate) struct SetView {
 pub(crate) struct Table {
     /// What it is.
     pub(crate) title: String,
-    /// Headings of columns; empty for a list of labels and texts.
+    /// Column headings; empty for a list of labels and texts.
     pub(crate) columns: Vec<String>,
-    /// Rows; the first cell heads its row.
+    /// Rows; the first cell is the row's heading.
     pub(crate) rows: Vec<Vec<String>>,
 }
 
-/// A place where something stands.
+/// A place in a source.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct EvidenceView {
     /// `file:lines (tool)`.
     pub(crate) place: String,
-    /// What it tells: `path classes`, `bandwidth, one way …`, names of nodes and links; may be empty.
+    /// What is stated there: `path classes`, `bandwidth, one way …`, names of nodes and links; may be empty.
     pub(crate) tells: Vec<String>,
 }
 
-/// The record of the run that the numbers are from.
+/// The recorded run that the numbers are from.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct RunRecord {
-    /// A name for the file.
+    /// File name.
     pub(crate) name: String,
-    /// Its size, unpacked.
+    /// Uncompressed size in bytes.
     pub(crate) bytes: usize,
-    /// Whether it has the samples behind each number, which take most of its room.
+    /// Whether it includes the samples behind each number, which take most of the space.
     pub(crate) samples: bool,
-    /// The record (`peerlane/run/1`), gzip in base64.
+    /// The record (`peerlane/run/1`), as gzip in base64.
     pub(crate) gzip: String,
 }
 

@@ -1,4 +1,4 @@
-//! Facts about a machine and the run on it, as small tables.
+//! Facts about a machine and its run, as small tables.
 
 use peerlane::case::Case;
 use peerlane::infer::{Inference, InferredGroup};
@@ -9,7 +9,7 @@ use super::document::Table;
 use crate::render::inference;
 use crate::render::run::{date, time};
 
-/// All there are.
+/// All tables of facts.
 pub(super) fn all(case: &Case) -> Vec<Table> {
     let machine = &case.machine;
     let mut tables = vec![about(machine)];
@@ -20,7 +20,7 @@ pub(super) fn all(case: &Case) -> Vec<Table> {
             let rates = row.rates.iter().map(|rate| rate.map(|r| r.to_string()).unwrap_or_default());
             row.words.iter().cloned().chain(rates).collect()
         };
-        Table { title: format!("Rates stated in {origin}"), columns, rows: table.rows.iter().map(row).collect() }
+        Table { title: format!("Rates from {origin}"), columns, rows: table.rows.iter().map(row).collect() }
     }));
     tables.extend(case.inferred.iter().map(|(found, origin)| shared(found, &origin.to_string())));
     if let Some(run) = case.run() {
@@ -55,14 +55,18 @@ fn slots(machine: &Machine) -> Table {
     Table { title: "Slots of the board".to_owned(), columns, rows: machine.slots.iter().map(row).collect() }
 }
 
-/// Limits that contention showed, each with the sets of transfers that show it.
+/// Limits inferred from contention, each with the sets of transfers that reached it.
 fn shared(found: &Inference, origin: &str) -> Table {
-    let columns = ["members", "direction", "limit and its interval, GB/s", "shown by"].map(str::to_owned).to_vec();
+    let columns = ["members", "direction", "limit and its interval, GB/s", "reached in"].map(str::to_owned).to_vec();
     let row = |group: &InferredGroup| {
         let direction = group.direction.words().to_owned();
         vec![inference::members(group), direction, inference::limit(group), inference::shown_by(found, group, true)]
     };
-    Table { title: format!("Shared limits by {origin}"), columns, rows: found.groups.iter().map(row).collect() }
+    Table {
+        title: format!("Shared limits inferred from {origin}"),
+        columns,
+        rows: found.groups.iter().map(row).collect(),
+    }
 }
 
 fn conditions(run: &Run) -> Table {
@@ -76,9 +80,9 @@ fn conditions(run: &Run) -> Table {
     tell("began", (c.began > 0).then(|| format!("{} UTC", date(c.began))));
     tell("took", Some(time(run.wall)));
     tell("initialisation", c.initialisation.map(time));
-    tell("answers", Some(format!("{numbers} numbers of {done} of {all} steps")));
-    tell("asked precision", Some(format!("95 % interval of the median within ±{} %", method.precision * 100.0)));
-    tell("samples", Some(format!("{} to {} a step", method.least_samples, method.most_samples)));
+    tell("results", Some(format!("{numbers} values from {done} of {all} steps")));
+    tell("requested precision", Some(format!("95 % interval of the median within ±{} %", method.precision * 100.0)));
+    tell("samples", Some(format!("{} to {} per step", method.least_samples, method.most_samples)));
     tell("host", c.host.clone());
     tell("kernel", c.kernel.clone());
     tell("driver", c.driver.clone());
@@ -92,9 +96,9 @@ fn conditions(run: &Run) -> Table {
     Table { title: "Run".to_owned(), columns: Vec::new(), rows }
 }
 
-/// GPUs before and after.
+/// The states of GPUs before and after the run.
 fn states(run: &Run) -> Table {
-    let columns = ["GPU", "when", "°C", "W", "SM MHz", "memory MHz", "other processes", "clocks held down by"];
+    let columns = ["GPU", "when", "°C", "W", "SM MHz", "memory MHz", "other processes", "clocks limited by"];
     let row = |when: &str, s: &GpuState| {
         let number = |v: Option<f64>| v.map(|v| format!("{v:.0}")).unwrap_or_default();
         let count = |v: Option<u32>| v.map(|v| v.to_string()).unwrap_or_default();
@@ -112,7 +116,7 @@ fn states(run: &Run) -> Table {
     let c = &run.conditions;
     let before = c.before.iter().map(|s| row("before", s));
     let rows = before.chain(c.after.iter().map(|s| row("after", s)));
-    // a virtual machine has no states
+    // a simulated machine has no states
     let rows: Vec<Vec<String>> = rows.filter(|row| row.iter().skip(2).any(|cell| !cell.is_empty())).collect();
     Table { title: "GPUs during the run".to_owned(), columns: columns.map(str::to_owned).to_vec(), rows }
 }

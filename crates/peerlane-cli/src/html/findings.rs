@@ -1,4 +1,4 @@
-//! Findings with what they are about, so that the page can show it.
+//! Findings with the nodes, links and cells that they refer to.
 
 use peerlane::check::Finding;
 use peerlane::fabric::NodeId;
@@ -8,7 +8,7 @@ use super::document::{CellRef, FindingView, MatrixView};
 
 use super::tables::{Tables, above};
 
-/// The most cells that a finding points at.
+/// Limit of cells that a finding refers to.
 const MOST_CELLS: usize = 200;
 
 /// Finds the subjects' nodes, links and cells.
@@ -34,7 +34,7 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
             }
         }
     }
-    // a finding about one matrix says so in its numbers; cells of others are no evidence of it
+    // a finding about one matrix names it with its numbers; cells of other matrices are no evidence for it
     let named = |cell: &CellRef| matrices.get(cell.matrix).is_some_and(|m| finding.measured.contains(&m.what));
     if cells.iter().any(named) {
         cells.retain(named);
@@ -48,7 +48,7 @@ pub(super) fn view(tables: &mut Tables, matrices: &[MatrixView], finding: &Findi
     FindingView { finding: finding.clone(), boxes, links, cells, sources }
 }
 
-/// What a statement is about.
+/// The subject of a fact.
 pub(super) fn tells(fact: &Fact) -> &'static str {
     match fact {
         Fact::Classes(_) => "path classes",

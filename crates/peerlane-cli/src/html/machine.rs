@@ -21,7 +21,7 @@ use super::document::{
 use super::tables::{MOST_DEVICES, Tables, short};
 use super::{charts, comparison as side_by_side, facts, findings, matrices};
 use crate::formats::markdown;
-use crate::render::comparison::{only_seen, sections};
+use crate::render::comparison::{only_measured, sections};
 use crate::render::drawing::{Drawing, rates};
 use crate::render::{findings as words, label, plain, tree};
 
@@ -58,7 +58,7 @@ pub(crate) fn compared(subjects: &[Subject], designs: &ComparisonDocument) -> Re
 fn machine(subject: &Subject) -> MachineReport {
     let Model { machine, parts, .. } = subject.comparison.model();
     // where nothing of what was measured can be expected otherwise, it stands beside what parts can do
-    if only_seen(&sections(subject.comparison, &machine.fabric, false)) {
+    if only_measured(&sections(subject.comparison, &machine.fabric, false)) {
         let assuming = Model::assuming(machine, parts, Assume::Parts);
         return beside(subject, &Comparison::of(&assuming));
     }
@@ -131,11 +131,11 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
     }
 }
 
-/// Where the description comes from, in a line.
+/// The origin of the description, in one line.
 fn origin(machine: &Machine, run: Option<&Run>) -> String {
-    let virtual_machine = run.is_some_and(|run| run.machine.system.is_some());
+    let simulated = run.is_some_and(|run| run.machine.system.is_some());
     match (run, machine.kind, &machine.source) {
-        (Some(_), ..) if virtual_machine => "measured on a virtual machine: a model with noise, no hardware".to_owned(),
+        (Some(_), ..) if simulated => "measured on a simulated machine: a model with noise, no hardware".to_owned(),
         (Some(_), ..) => "measured on this machine".to_owned(),
         (None, MachineKind::Catalogue, Some(source)) => format!("from the catalogue; {source}"),
         (None, MachineKind::Catalogue, None) => "from the catalogue".to_owned(),
@@ -208,10 +208,10 @@ fn classes(tables: &mut Tables) -> Option<ClassView> {
     })
 }
 
-/// The most bytes of a packed record. Without the samples of larger ones the page stays small enough to be mailed.
+/// Limit of a packed record in bytes. Larger ones are stored without samples, so that the page can be mailed.
 const MOST_PACKED: usize = 500_000;
 
-/// The record, packed; `None` only where it cannot be written as JSON.
+/// The packed record; `None` if it cannot be serialised.
 fn record(run: &Run) -> Option<RunRecord> {
     let (bytes, gzip) = packed(run)?;
     let samples = gzip.len() <= MOST_PACKED;
@@ -225,7 +225,7 @@ fn record(run: &Run) -> Option<RunRecord> {
     Some(RunRecord { name, bytes, samples, gzip: STANDARD.encode(gzip) })
 }
 
-/// Its size, and it as gzip.
+/// Its uncompressed size, and the gzip data.
 fn packed(run: &Run) -> Option<(usize, Vec<u8>)> {
     let text = run.to_json().ok()?;
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
@@ -233,7 +233,7 @@ fn packed(run: &Run) -> Option<(usize, Vec<u8>)> {
     Some((text.len(), packer.finish().ok()?))
 }
 
-/// A name without what file systems do not take.
+/// A name without characters that are invalid in file names.
 pub(super) fn file_name(name: &str) -> String {
     let safe = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let name: String = name.chars().take(60).map(safe).collect();

@@ -1,4 +1,4 @@
-//! Every matrix of numbers beside what should stand in it: measured, published, stated in words, or only predicted.
+//! All matrices of numbers with their expected values: measured, published, stated in words, or only predicted.
 
 use peerlane::comparison::{Expected, ExpectedMatrix, Metric, Series, Source};
 use peerlane::fabric::{Fabric, NodeId};
@@ -12,14 +12,14 @@ use super::document::{MatrixView, Remark, SpreadView};
 use super::figures::Kind;
 use super::tables::{MOST_DEVICES, Tables, bound, bounds, short_grid};
 
-/// The most cells of all matrices together; what is beyond is left out, largest first. A page of more is too large to
-/// be attached to anything.
+/// Limit of cells of all matrices together; beyond it, the largest are omitted. A larger page could not be attached
+/// to a ticket.
 const MOST_CELLS: usize = 40_000;
 
-/// The column of copies within one GPU's memory, as records of runs have it.
+/// The column of copies within one GPU's memory, in recorded runs.
 const SELF: &str = "self";
 
-/// All matrices, those that were measured first.
+/// All matrices, measured ones first.
 pub(super) fn all(tables: &mut Tables, run: Option<&Run>) -> Vec<MatrixView> {
     let comparison = tables.comparison;
     let machine = tables.model.machine;
@@ -32,7 +32,7 @@ pub(super) fn all(tables: &mut Tables, run: Option<&Run>) -> Vec<MatrixView> {
         });
         views.push(of_measured(tables, series, own));
     }
-    // what this program measured stands before what others published
+    // peerlane's own measurements before published ones
     views.sort_by_key(|view| view.obtained != "measured");
     let mut known: Vec<Matrix> = machine.matrices.iter().map(|o| o.matrix.clone()).collect();
     for group in groups(&machine.statements) {
@@ -76,7 +76,7 @@ fn of_measured(tables: &mut Tables, series: &Series, own: Option<(&Run, &CellMat
                 let flags = at.and_then(|at| run.cells.get(at)).map(|cell| cell.flags.as_slice()).unwrap_or_default();
                 for flag in flags {
                     let word = tables.word(&flag.detail);
-                    view.remarks.push(Remark { row: i, col: j, word, flagged: is_odd(flag.kind) });
+                    view.remarks.push(Remark { row: i, col: j, word, flagged: is_doubtful(flag.kind) });
                 }
             }
         }
@@ -85,11 +85,11 @@ fn of_measured(tables: &mut Tables, series: &Series, own: Option<(&Run, &CellMat
 }
 
 /// Whether a flag makes a number doubtful.
-fn is_odd(kind: FlagKind) -> bool {
+fn is_doubtful(kind: FlagKind) -> bool {
     !matches!(kind, FlagKind::Beside | FlagKind::Alone | FlagKind::Unverified)
 }
 
-/// Statements that can share a matrix: of the same kind, with the same rows or columns.
+/// Groups of statements that can share a matrix: of the same kind, with the same rows or columns.
 fn groups(statements: &[Statement]) -> Vec<Vec<&Statement>> {
     let mut groups: Vec<Vec<&Statement>> = Vec::new();
     for statement in statements {
@@ -171,7 +171,7 @@ fn of_statements(tables: &mut Tables, group: &[&Statement], matrix: &Matrix) -> 
         view.upto = short_grid(&high);
     }
     let (comparison, metric) = (tables.comparison, Metric::of(matrix));
-    // sources do not say whether they count what is copied within a GPU once or twice
+    // sources do not state whether they count copies within a GPU once or twice
     let among = |row: &str, col: &str| if col == SELF { None } else { comparison.expected(&metric, row, col) };
     expect(tables, &mut view, |i, j| among(matrix.rows.get(i)?, matrix.cols.get(j)?));
     view
@@ -185,7 +185,7 @@ fn of_prediction(tables: &mut Tables, expected: &ExpectedMatrix) -> MatrixView {
     view
 }
 
-/// Whether a matrix that was seen holds what a prediction is of; what it does not say may be anything.
+/// Whether a measured matrix covers a prediction; unstated properties match anything.
 fn covers(seen: &Matrix, expected: &ExpectedMatrix) -> bool {
     seen.quantity == expected.quantity
         && seen.direction == expected.direction
@@ -196,7 +196,7 @@ fn covers(seen: &Matrix, expected: &ExpectedMatrix) -> bool {
         && seen.cols == expected.cols
 }
 
-/// A matrix with its ends and ways, without numbers.
+/// A matrix with its ends and paths, without numbers.
 fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
     let many = matrix.rows.len() > MOST_DEVICES || matrix.cols.len() > MOST_DEVICES;
     let mut paths = Vec::new();
@@ -244,7 +244,7 @@ fn blank(tables: &mut Tables, matrix: &Matrix) -> MatrixView {
     }
 }
 
-/// Fills in what should be.
+/// Adds the expected numbers.
 fn expect(tables: &mut Tables, view: &mut MatrixView, at: impl Fn(usize, usize) -> Option<Expected>) {
     let grid: Vec<Vec<Option<Expected>>> =
         (0..view.rows.len()).map(|i| (0..view.cols.len()).map(|j| at(i, j)).collect()).collect();
@@ -266,7 +266,7 @@ fn expect(tables: &mut Tables, view: &mut MatrixView, at: impl Fn(usize, usize) 
     }
 }
 
-/// What a cell stands for: rows send to columns, readers stand in the row, host memory is the nearest.
+/// The transfer of a cell: rows send to columns, readers are the rows, host memory is the nearest.
 fn transfer(fabric: &Fabric, matrix: &Matrix, row: &str, col: &str) -> Option<Transfer> {
     let end = |name: &str, other: &str| -> Option<NodeId> {
         let found = fabric.find(name);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stated_in_words_shares_rows_or_columns() {
+    fn statements_in_words_share_rows_or_columns() {
         let views = views("7gforce");
         let stated: Vec<_> = views.iter().filter(|v| v.obtained == "stated in words").collect();
         let shape = |v: &MatrixView| (v.rows.len(), v.cols.len());
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_not_predicted_again() {
+    fn measured_matrices_are_not_predicted_again() {
         let of = |name: &str| {
             let views = views(name);
             let both = |v: &&MatrixView| v.what.starts_with("bandwidth, both ways, summed, P2P on");

@@ -1,7 +1,7 @@
 //! The report: one self-contained HTML file.
 //!
-//! `document` is what it shows, `machine` gathers that from a machine, `comparison` from several side by side, and `page` puts it into the page that
-//! `web/` builds (`web/dist/report.html`, committed).
+//! `document` is its content, `machine` collects that from a machine, `comparison` from several side by side, and `page`
+//! embeds it into the template that `web/` builds (`page/report.html`, committed).
 
 mod charts;
 mod comparison;

@@ -1,16 +1,16 @@
-//! The page: the built template with a document in it.
+//! The page: the built template with an embedded document.
 //!
-//! Text reaches the page in three ways, each with its own guard: as JSON in a data block, where no `<` may stand; as the
-//! title, escaped; and as Markdown for readers without scripts, escaped. The page's policy (in the template) allows the
-//! one script and style sheet it was built with, by their hashes, and no request to any network.
+//! Text reaches the page in three ways, each escaped accordingly: as JSON in a data block, which must not contain `<`; as
+//! the title; and as Markdown for browsers without scripts. The content security policy in the template allows only the
+//! script and style sheet that it was built with, by their hashes, and no network requests.
 
 use super::document::ReportDocument;
 use crate::render::svg::escape;
 
-/// The template: `web/` builds it.
+/// The template, built by `web/`.
 const TEMPLATE: &str = include_str!("../../page/report.html");
 
-/// Where the template takes what; each stands in it once.
+/// Placeholders in the template; each occurs once.
 const TITLE: &str = "PEERLANE-TITLE";
 const PLAIN: &str = "PEERLANE-MARKDOWN";
 const DATA: &str = "\"PEERLANE-DATA\"";
@@ -22,11 +22,11 @@ pub(crate) fn page(document: &ReportDocument) -> Result<String, serde_json::Erro
     let title = escape(&names.join(", "));
     let together = document.comparison.iter().map(|c| c.markdown.as_str());
     let markdown: Vec<&str> = together.chain(document.machines.iter().map(|m| m.markdown.as_str())).collect();
-    // line breaks matter there, and are no danger
+    // line breaks matter there, and are harmless
     let plain = markdown.join("\n").split('\n').map(escape).collect::<Vec<_>>().join("\n");
     let mut page = String::with_capacity(TEMPLATE.len() + data.len() + plain.len());
     let mut rest = TEMPLATE;
-    // in one walk, so that no text is searched for places once it is in
+    // in one pass, so that inserted text is never searched for placeholders
     for (place, text) in [(TITLE, &title), (DATA, &data), (PLAIN, &plain)] {
         let Some((before, after)) = rest.split_once(place) else { continue };
         page.push_str(before);
@@ -37,8 +37,8 @@ pub(crate) fn page(document: &ReportDocument) -> Result<String, serde_json::Erro
     Ok(page)
 }
 
-/// JSON that can stand in a `script` element: nothing in it can end the element or open a comment. Line separators are
-/// valid in JSON and were none in old JavaScript.
+/// JSON that is safe in a `script` element: nothing in it can end the element or open a comment. Line separators are
+/// valid in JSON but were not in old JavaScript.
 fn in_script(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + json.len() / 50);
     for c in json.chars() {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_has_a_place_for_everything_in_order() {
+    fn the_template_has_each_placeholder_once_in_order() {
         let at = [TITLE, DATA, PLAIN].map(|place| TEMPLATE.find(place).unwrap());
         assert!(at.is_sorted());
         for place in [TITLE, DATA, PLAIN] {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_leaves_its_place() {
+    fn hostile_text_is_contained() {
         let hostile = "</script><script>alert(1)</script><!--\u{2028}\"PEERLANE-DATA\"PEERLANE-MARKDOWN";
         let escaped = in_script(&serde_json::to_string(hostile).unwrap());
         assert!(!escaped.contains(['<', '>', '&', '\u{2028}']));

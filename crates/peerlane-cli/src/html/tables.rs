@@ -1,4 +1,4 @@
-//! What a report names once and refers to by index: sentences, ways and places of evidence.
+//! What a report lists once and refers to by index: sentences, paths and sources.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,7 +12,7 @@ use peerlane::origin::Origin;
 use super::document::{EvidenceView, HopView, PathView};
 use crate::render::label::reason;
 
-/// The most devices whose ways are all shown, hop by hop: more than any machine has.
+/// Limit of devices whose paths are all described hop by hop: more than any machine has.
 pub(super) const MOST_DEVICES: usize = 64;
 
 /// The tables of one machine.
@@ -28,7 +28,7 @@ pub(super) struct Tables<'a> {
     hop_at: HashMap<(NodeId, NodeId), Vec<usize>>,
     evidence_at: HashMap<String, usize>,
     link_at: HashMap<(NodeId, NodeId), LinkId>,
-    /// Paths of files with the names that stand for them: a page that is passed on says nothing of folders.
+    /// Paths of files with the names to show instead, so that a shared page reveals no folders.
     files: Vec<(String, String)>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Tables<'a> {
         &self.model.machine.fabric
     }
 
-    /// A sentence.
+    /// The index of a sentence.
     pub(super) fn word(&mut self, text: &str) -> usize {
         if let Some(at) = self.word_at.get(text) {
             return *at;
@@ -72,7 +72,7 @@ impl<'a> Tables<'a> {
         self.words.len() - 1
     }
 
-    /// A place where something stands.
+    /// The index of a place in a source.
     pub(super) fn source(&mut self, place: &str) -> usize {
         let place = self.files.iter().fold(place.to_owned(), |place, (path, name)| place.replace(path, name));
         let place = place.as_str();
@@ -88,7 +88,7 @@ impl<'a> Tables<'a> {
         origins.iter().map(|origin| self.source(&origin.to_string())).collect()
     }
 
-    /// Notes what stands at a place.
+    /// Notes what is stated at a place.
     pub(super) fn tells(&mut self, place: usize, what: &str) {
         if let Some(view) = self.evidence.get_mut(place)
             && !view.tells.iter().any(|t| t == what)
@@ -97,13 +97,13 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The way of a transfer; `None` where no way is known.
+    /// The path of a transfer; `None` if unknown.
     pub(super) fn path(&mut self, transfer: Transfer) -> Option<usize> {
         if let Some(at) = self.path_at.get(&transfer) {
             return *at;
         }
         let at = self.describe(&transfer).map(|path| {
-            // what only the driver of a copy tells apart goes the same way
+            // transfers that only differ in the initiator of the copy take the same path
             self.paths.iter().rposition(|known| *known == path).unwrap_or_else(|| {
                 self.paths.push(path);
                 self.paths.len() - 1
@@ -113,7 +113,7 @@ impl<'a> Tables<'a> {
         at
     }
 
-    /// The way between two devices as the class matrix means it.
+    /// The path between two devices in the sense of the class matrix.
     pub(super) fn path_between(&mut self, source: NodeId, destination: NodeId) -> Option<usize> {
         let kind = |id| self.fabric().node(id).kind;
         let nic = kind(source) == NodeKind::Nic || kind(destination) == NodeKind::Nic;
@@ -135,7 +135,7 @@ impl<'a> Tables<'a> {
         let ends = self.model.ends().map(|model| model.route(transfer).ok());
         let mut hops = Vec::with_capacity(route.hops.len());
         for (at, hop) in route.hops.iter().enumerate() {
-            // ends that take another way say nothing of this hop
+            // bounds that take another path do not apply to this hop
             let same = |r: &Route| r.hops.get(at).filter(|h| (h.from, h.to) == (hop.from, hop.to))?.limit;
             let [fast, slow] = [0, 1].map(|end| ends.get(end).and_then(Option::as_ref).and_then(same));
             let range = fast.zip(slow).map(|(a, b)| [short(a.gb().min(b.gb())), short(a.gb().max(b.gb()))]);
@@ -164,7 +164,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// The paths of all files that a machine rests on with the files' names; those of one name keep their paths.
+/// The paths of all evidence files with their names; files of the same name keep their paths.
 fn files(machine: &Machine) -> Vec<(String, String)> {
     let fabric = &machine.fabric;
     let parts = fabric.nodes().iter().map(|n| &n.origins).chain(fabric.links().iter().map(|l| &l.origins)).flatten();
@@ -176,17 +176,17 @@ fn files(machine: &Machine) -> Vec<(String, String)> {
     let once = |name: &String| named.iter().filter(|(_, other)| other == name).count() == 1;
     let mut files: Vec<(String, String)> =
         named.iter().filter(|(_, name)| once(name)).map(|(path, name)| ((*path).to_owned(), name.clone())).collect();
-    // a path that another one begins with must not be replaced within it
+    // longest first, so that no path is replaced within another
     files.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
     files
 }
 
-/// A number with six digits: more than any measurement has.
+/// A number with six digits: more than any measurement provides.
 pub(super) fn short(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// An end of an interval with five digits: none is known better.
+/// An end of an interval with five digits.
 pub(super) fn bound(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
@@ -212,7 +212,7 @@ mod tests {
     use peerlane::catalogue::{self, Parts};
 
     #[test]
-    fn ways_are_told_once_and_lead_from_end_to_end() {
+    fn paths_are_listed_once_and_connect_their_ends() {
         let machine = catalogue::system("exxact-devbox").unwrap().unwrap();
         let model = Model::new(&machine, Parts::embedded());
         let comparison = Comparison::of(&model);
@@ -227,7 +227,7 @@ mod tests {
         assert!(hops.iter().all(|h| h.link.is_some() && h.limit.is_some()));
         assert_eq!(path.tightest, [2, 3]);
         assert!(tables.words[hops[2].why.unwrap()].contains("64-byte"), "{:?}", tables.words);
-        // what another way has in common with it is told once
+        // shared hops are listed once
         let known = tables.hops.len();
         tables.path_between(id("GPU0"), id("GPU3"));
         assert_eq!(tables.hops.len(), known + 1);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_not_told_unless_two_files_have_one_name() {
+    fn folders_are_hidden_unless_two_files_have_the_same_name() {
         let machine = catalogue::system("dgx-1").unwrap().unwrap();
         let origin = |source: &str| Origin { source: source.into(), tool: "t", lines: None };
         let place = |evidence: &[&str], text: &str| {

@@ -1,4 +1,4 @@
-//! One worker that stays and answers one small plan after another, so that each question can follow from the last answer.
+//! One worker that runs one small plan after another, so that each can depend on the result of the last.
 
 use std::collections::BTreeSet;
 
@@ -13,48 +13,48 @@ use super::process::{Heard, Silence, Worker};
 use super::protocol::{Device, Message, Request};
 use crate::Failure;
 
-/// New workers after the first. A machine that spoils more of them is not worth the wait.
+/// Limit of restarted workers, after which the experiment is given up.
 const MOST_RESTARTS: usize = 3;
 
-/// Asks a machine.
+/// Measures small plans on a machine.
 pub(crate) struct Asker<'a> {
     device: Device,
     force: bool,
     worker: Option<Worker>,
     starts: usize,
-    /// Workers that did not end.
+    /// Workers that could not be killed.
     left_behind: Vec<u32>,
     interrupt: &'a Interrupt,
-    /// What is known of the machine since it was opened.
+    /// What is known about the machine since it was opened.
     pub(crate) conditions: Option<Conditions>,
 }
 
-/// How one answer ended.
+/// How a plan ended.
 enum End {
     Answered(Vec<Cell>),
     Spoilt(FlagKind, String),
 }
 
 impl<'a> Asker<'a> {
-    /// Of a machine that is opened with the first question; GPUs that others use only with `force`.
+    /// Measures on a machine that is opened with the first plan; uses GPUs in use by others only with `force`.
     pub(crate) fn new(device: Device, force: bool, interrupt: &'a Interrupt) -> Self {
         Asker { device, force, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
     }
 
-    /// The cells of a plan. Where the worker hangs or dies they are void, and the next question gets a new one.
+    /// The cells of a plan. If the worker hangs or dies they are void, and the next plan gets a new worker.
     pub(crate) fn ask(&mut self, plan: &Plan) -> Result<Vec<Cell>, Failure> {
         let open = self.worker.is_some();
         let asked = match &self.worker {
             Some(worker) => worker.ask(plan),
             None => self.start(plan),
         };
-        asked.map_err(|e| Failure::new(format!("cannot ask the measuring process: {e}")))?;
+        asked.map_err(|e| Failure::new(format!("cannot reach the measuring process: {e}")))?;
         match self.hear(plan, open)? {
             End::Answered(cells) => Ok(cells),
             End::Spoilt(kind, why) => {
                 self.stop();
                 if self.starts > MOST_RESTARTS {
-                    return Err(Failure::new(format!("given up after {MOST_RESTARTS} new starts: {why}")));
+                    return Err(Failure::new(format!("given up after {MOST_RESTARTS} restarts: {why}")));
                 }
                 crate::say(&why);
                 let failed = Failed { kind, message: why, fatal: false };
@@ -77,14 +77,14 @@ impl<'a> Asker<'a> {
         Ok(())
     }
 
-    /// Hears the worker until a plan is answered. It has the machine `open` by now, or opens it first.
+    /// Listens to the worker until a plan is done. The machine is `open` already, or opened first.
     fn hear(&mut self, plan: &Plan, mut open: bool) -> Result<End, Failure> {
         let mut silence = Silence::new();
         let mut cells = Vec::new();
         loop {
             if self.interrupt.asked() {
                 self.stop();
-                return Err(Failure::new("interrupted; nothing is concluded from half an experiment"));
+                return Err(Failure::new("interrupted; a partial experiment gives no result"));
             }
             let Some(worker) = &mut self.worker else { return Err(Failure::new("there is no measuring process")) };
             match silence.hear(worker) {
@@ -101,7 +101,7 @@ impl<'a> Asker<'a> {
                 },
                 Some(Heard::Closed) => return Ok(End::Spoilt(FlagKind::Failed, worker.epitaph())),
                 Some(Heard::Garbled(problem)) => {
-                    let why = format!("the measuring process said what cannot be read: {problem}");
+                    let why = format!("the measuring process sent an invalid message: {problem}");
                     return Ok(End::Spoilt(FlagKind::Failed, why));
                 }
                 None => {
@@ -113,13 +113,13 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Ends the worker, if there is one.
+    /// Kills the worker, if there is one.
     fn stop(&mut self) {
         if let Some(mut worker) = self.worker.take()
             && !worker.kill()
         {
             self.left_behind.push(worker.id());
-            crate::say(&format!("the measuring process {} does not end; it is left behind", worker.id()));
+            crate::say(&format!("the measuring process {} cannot be killed and is abandoned", worker.id()));
         }
     }
 }

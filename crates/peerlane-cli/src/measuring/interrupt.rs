@@ -1,4 +1,4 @@
-//! Ctrl-C and its like end a run in order; a second one ends it at once.
+//! Ctrl-C and similar signals end a run in order; a second one ends it at once.
 
 use std::io;
 use std::sync::Arc;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Whether the user wants no more.
+/// Whether the user has interrupted the run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on.
+    /// Starts to listen for signals.
     pub(crate) fn listen() -> io::Result<Self> {
         let asked = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // in this order, so that the first signal does not find the flag that it sets itself
+            // in this order, so that the first signal does not see the flag that it sets itself
             flag::register_conditional_shutdown(signal, 2, Arc::clone(&asked))?;
             flag::register(signal, Arc::clone(&asked))?;
         }
         Ok(Interrupt(asked))
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal has arrived.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

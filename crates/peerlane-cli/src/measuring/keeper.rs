@@ -1,7 +1,7 @@
 //! The record of a run on disk, from its first cell on.
 //!
-//! While a run grows, it is in `FILE.partial`: a line with the record as far as it is known, then a line an event. At
-//! its end it is written to `FILE.new`, which then takes the place of `FILE` at once; so `FILE` is whole at any time.
+//! A growing run is in `FILE.partial`: a line with the record so far, then one line per event. At its end it is written
+//! to `FILE.new`, which then atomically replaces `FILE`; so `FILE` is complete at any time.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -14,22 +14,22 @@ use peerlane::run::{Event, Partial, Run, looks_like_run};
 use super::progress::Progress;
 use crate::Failure;
 
-/// How much may be lost where the whole machine stops.
+/// How much may be lost if the whole machine stops.
 const SYNC: Duration = Duration::from_secs(1);
 
-/// How much of a file is read to see what it is.
+/// How much of a file is read to see whether it is a run.
 const HEAD: u64 = 256;
 
-/// Where a run is kept, if anywhere.
+/// Records a run, if a file was given.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    /// The record.
+    /// The record's file.
     path: Option<PathBuf>,
-    /// The growing record, while there is one.
+    /// The growing record.
     growing: Option<Growing>,
-    /// Something was not written.
+    /// Whether a write has failed.
     failed: bool,
-    /// The file holds an earlier run, in whose place there is nothing to put.
+    /// Whether the file was left with an earlier run, because there is nothing to replace it with.
     left: bool,
 }
 
@@ -42,31 +42,31 @@ struct Growing {
 }
 
 impl Keeper {
-    /// Keeps nothing.
+    /// Records nothing.
     pub(crate) fn none() -> Self {
         Keeper::default()
     }
 
-    /// Keeps a new run in this file.
+    /// Records a new run in this file.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         let path = real(path)?;
         let partial = beside(&path, "partial");
         if partial.exists() {
             return Err(Failure::new(format!(
-                "{0} is the beginning of a run: go on with it with --resume, or remove it",
+                "{0} is an unfinished run: resume it with --resume, or remove it",
                 partial.display()
             )));
         }
         if path.exists() && !read(&path).map_err(Failure::new)?.complete {
             return Err(Failure::new(format!(
-                "{0} is a run that is not complete: go on with it with --resume, or remove it",
+                "{0} is an incomplete run: resume it with --resume, or remove it",
                 path.display()
             )));
         }
         Ok(Keeper { path: Some(path), ..Keeper::default() })
     }
 
-    /// Keeps on with a run of which this file, or what was to become it, has the beginning.
+    /// Resumes the run in this file, or in its partial record.
     pub(crate) fn resume(path: &Path) -> Result<(Self, Run), Failure> {
         let path = real(path)?;
         let partial = beside(&path, "partial");
@@ -75,7 +75,7 @@ impl Keeper {
         } else if path.exists() {
             read(&path)
         } else {
-            Err(format!("nothing to resume: there is neither {} nor {}", partial.display(), path.display()))
+            Err(format!("nothing to resume: neither {} nor {} exists", partial.display(), path.display()))
         };
         Ok((Keeper { path: Some(path), ..Keeper::default() }, run.map_err(Failure::new)?))
     }
@@ -85,17 +85,17 @@ impl Keeper {
         self.path.as_deref()
     }
 
-    /// Whether all that was to be written was.
+    /// Whether a write has failed.
     pub(crate) fn failed(&self) -> bool {
         self.failed
     }
 
-    /// Whether the file still holds the run that was there before, since the new one came to nothing.
+    /// Whether the file still holds an earlier run, because the new one has no values.
     pub(crate) fn left_as_it_was(&self) -> bool {
         self.left
     }
 
-    /// Begins the growing record with what there is.
+    /// Begins the growing record.
     pub(crate) fn start(&mut self, run: &Run, progress: &Progress) {
         let Some(path) = &self.path else { return };
         let partial = beside(path, "partial");
@@ -115,7 +115,7 @@ impl Keeper {
         }
     }
 
-    /// To be called often: sees to it that nothing is older than a second before it is on disk.
+    /// To be called often: flushes events to disk within a second.
     pub(crate) fn tick(&mut self, progress: &Progress) {
         let Some(growing) = &mut self.growing else { return };
         if let Err(error) = growing.sync() {
@@ -125,8 +125,8 @@ impl Keeper {
         }
     }
 
-    /// Writes the whole record; one without cells takes no other's place. False where it could not be written, or there
-    /// is no file for it.
+    /// Writes the complete record; one without cells replaces no other. False if it could not be written, or no file was
+    /// given.
     pub(crate) fn finish(&mut self, run: &Run, progress: &Progress) -> bool {
         let Some(path) = self.path.clone() else { return false };
         self.left = run.cells.is_empty() && path.exists();
@@ -148,7 +148,7 @@ impl Keeper {
 
     fn fail(&mut self, path: &Path, error: &io::Error, progress: &Progress) {
         self.failed = true;
-        progress.say(&format!("cannot keep the run in {}: {error}", path.display()));
+        progress.say(&format!("cannot record the run in {}: {error}", path.display()));
     }
 }
 
@@ -195,13 +195,13 @@ fn write_whole(path: &Path, run: &Run) -> io::Result<()> {
         sync_folder(path)
     })();
     if written.is_err() {
-        // whatever there is of it is of no use, and may be what fills the disk
+        // an incomplete file is useless, and may be what fills the disk
         let _ = fs::remove_file(&new);
     }
     written
 }
 
-/// Makes a rename last.
+/// Makes a rename durable.
 fn sync_folder(path: &Path) -> io::Result<()> {
     match path.parent().filter(|p| !p.as_os_str().is_empty()) {
         Some(folder) => File::open(folder)?.sync_all(),
@@ -209,7 +209,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// `run.json.partial` beside `run.json`.
+/// `run.json.partial` for `run.json`.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".");
@@ -217,34 +217,34 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The file that a path means. Only a run may be there already, since it will be replaced.
+/// The resolved path. Only a run may exist there, since it will be replaced.
 fn real(path: &Path) -> Result<PathBuf, Failure> {
-    let refused = |why: &str| Failure::new(format!("cannot keep the run in {}: {why}", path.display()));
+    let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", path.display()));
     match fs::metadata(path) {
-        Ok(meta) if !meta.is_file() => Err(refused("it is no file")),
+        Ok(meta) if !meta.is_file() => Err(refused("not a regular file")),
         Ok(_) => {
             let real = fs::canonicalize(path).map_err(|e| refused(&e.to_string()))?;
             if is_run(&real).map_err(|e| refused(&e.to_string()))? {
                 Ok(real)
             } else {
-                Err(refused("there is something else; name another file, or remove it"))
+                Err(refused("the file exists and is not a run; give another file, or remove it"))
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             if path.file_name().is_none() {
-                Err(refused("it names no file"))
+                Err(refused("the path names no file"))
             } else if folder.is_dir() {
                 Ok(path.to_owned())
             } else {
-                Err(refused(&format!("there is no folder {}", folder.display())))
+                Err(refused(&format!("no such folder: {}", folder.display())))
             }
         }
         Err(error) => Err(refused(&error.to_string())),
     }
 }
 
-/// Whether a file can only be meant as a run.
+/// Whether a file is a run.
 pub(crate) fn is_run(path: &Path) -> io::Result<bool> {
     let mut head = Vec::new();
     File::open(path)?.take(HEAD).read_to_end(&mut head)?;
@@ -257,7 +257,7 @@ fn read(path: &Path) -> Result<Run, String> {
     Run::from_json(&text).map_err(|e| problem(&e.to_string()))
 }
 
-/// A growing record. A last line that is cut was being written when its writer died; its steps are to be done again.
+/// Reads a growing record. A truncated last line was being written when its writer died; its steps are run again.
 fn read_partial(path: &Path) -> Result<Run, String> {
     let problem = |why: &str| format!("{}: {why}", path.display());
     let bytes = fs::read(path).map_err(|e| problem(&e.to_string()))?;
@@ -291,7 +291,7 @@ mod tests {
         Event::Cells(void(step, of, &failure))
     }
 
-    /// An empty folder of the test's own.
+    /// An empty folder for a test.
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("peerlane-keeper-{}-{name}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_comes_back_without_the_line_that_was_cut() {
+    fn a_record_is_read_back_without_its_truncated_line() {
         let folder = folder("cut");
         let path = folder.join("run.json");
         let mut run = new_run();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn an_incomplete_record_is_gone_on_with() {
+    fn an_incomplete_record_is_resumed() {
         let folder = folder("incomplete");
         let path = folder.join("run.json");
         let mut run = new_run();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_came_to_nothing_replaces_none() {
+    fn a_run_without_values_replaces_none() {
         let folder = folder("nothing");
         let path = folder.join("run.json");
         let progress = Progress::new(false, &new_run());
@@ -371,7 +371,7 @@ mod tests {
         kept(&mut again, &mut new_run(), &[], &progress);
         assert!(again.finish(&new_run(), &progress) && again.left_as_it_was());
         assert_eq!(read(&path).unwrap(), good);
-        assert!(Keeper::new(&path).is_ok(), "nothing is left that would have to be gone on with");
+        assert!(Keeper::new(&path).is_ok(), "nothing is left to resume");
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_said_once_and_measuring_goes_on() {
+    fn a_full_disk_is_reported_once_and_measuring_continues() {
         let mut run = new_run();
         let progress = Progress::new(false, &run);
         let full = OpenOptions::new().append(true).open("/dev/full").unwrap();

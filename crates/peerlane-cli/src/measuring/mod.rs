@@ -1,12 +1,12 @@
-//! Measuring from a safe distance: this process watches, a worker process touches the machine.
+//! Measuring with crash isolation: a worker process calls the driver, this process supervises it.
 //!
-//! A GPU's driver can hang or take its process down. So a [`worker`], which is this program started again, answers
-//! the plan and tells of each event as it happens ([`protocol`]). The [`supervisor`] keeps what it hears on disk
-//! ([`keeper`]), ends a worker that gives no sign of life, decides from such failures what is still worth trying
+//! A GPU driver can hang or crash its process. So a [`worker`], which is this program started again, runs the plan and
+//! reports each event as it happens ([`protocol`]). The [`supervisor`] records the events on disk
+//! ([`keeper`]), kills a worker that shows no sign of life, decides after such failures what is still worth trying
 //! ([`course`]), and starts the next one. A crash loses the round it happens in, and no finished cell.
 //!
-//! Where each question follows from the last answer there is no plan to supervise: an [`asker`] keeps one worker and asks
-//! it step by step.
+//! Where each step depends on the last result there is no plan to supervise: an [`asker`] keeps one worker and sends it
+//! one small plan after another.
 
 pub(crate) mod asker;
 pub(crate) mod interrupt;

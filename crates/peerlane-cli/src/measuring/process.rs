@@ -1,4 +1,4 @@
-//! A worker as a process: started, heard, and ended for certain or within a bounded wait.
+//! A worker process: start, listen, and kill within a bounded wait.
 
 use std::collections::VecDeque;
 use std::env;
@@ -16,7 +16,7 @@ use peerlane::units::Seconds;
 use super::protocol::{Message, Request};
 
 /// The hidden command that makes this program a worker.
-pub(crate) const COMMAND: &str = "answer";
+pub(crate) const COMMAND: &str = "worker";
 
 /// Lines of a worker's stderr that are kept.
 const LAST_LINES: usize = 8;
@@ -27,28 +27,28 @@ const LONGEST_LINE: u64 = 4096;
 /// How long a process may take to die: the driver frees a GPU's memory meanwhile.
 const DYING: Duration = Duration::from_secs(10);
 
-/// How often a dying process is looked at.
+/// How often a dying process is polled.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How often a watch looks around.
+/// The longest single wait for a message.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
-/// A wait that takes this much longer than asked: this process was stopped, or the machine slept.
+/// If a wait takes this much longer than requested, this process was stopped or the machine slept.
 const OVERSLEPT: Duration = Duration::from_secs(1);
 
-/// How much longer than a step may take a watch waits, since the worker's own word on a hung step is better.
+/// Extra patience beyond that of a step, since the worker's own report on a hung step is more precise.
 const GRACE: f64 = 1.25;
 
-/// How many times longer opening the machine may take than a step.
+/// How many times longer than a step opening the machine may take.
 const OPENING: f64 = 3.0;
 
-/// What is heard from a worker.
+/// Something received from a worker.
 pub(crate) enum Heard {
     /// A message.
     Message(Box<Message>),
-    /// A line that is none.
+    /// An invalid line.
     Garbled(String),
-    /// It will say nothing more.
+    /// The end of its output.
     Closed,
 }
 
@@ -56,14 +56,14 @@ pub(crate) enum Heard {
 pub(crate) struct Worker {
     child: Child,
     heard: Receiver<Heard>,
-    /// Its last words on stderr.
+    /// The last lines of its stderr.
     said: Arc<Mutex<VecDeque<String>>>,
-    /// What is written to its stdin. A worker ends with that, which is open until this is dropped.
+    /// Sends to its stdin. The worker ends when stdin is closed, which is when this is dropped.
     lines: Sender<Vec<u8>>,
 }
 
 impl Worker {
-    /// Starts one.
+    /// Starts a worker.
     pub(crate) fn start(request: &Request) -> io::Result<Worker> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
@@ -72,7 +72,7 @@ impl Worker {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for this process alone, which then ends the worker in order
+            // Ctrl-C is for this process only, which then ends the worker in order
             .process_group(0)
             .spawn()?;
         let missing = || io::Error::other("a pipe to the worker is missing");
@@ -89,14 +89,14 @@ impl Worker {
         Ok(Worker { child, heard, said, lines })
     }
 
-    /// Asks one more plan of a worker that was told so.
+    /// Sends a further plan to a worker that expects more.
     pub(crate) fn ask(&self, plan: &Plan) -> io::Result<()> {
         let mut line = serde_json::to_vec(plan)?;
         line.push(b'\n');
         self.lines.send(line).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
     }
 
-    /// The next thing that it says within `patience`.
+    /// The next message within `patience`.
     pub(crate) fn hear(&self, patience: Duration) -> Option<Heard> {
         match self.heard.recv_timeout(patience) {
             Ok(heard) => Some(heard),
@@ -105,10 +105,10 @@ impl Worker {
         }
     }
 
-    /// Kills it. What it had said by then can still be heard. False where it does not die, as a process does not
-    /// whose driver call never returns.
+    /// Kills it. Its earlier messages can still be received. False if it does not die, like a process in a driver call
+    /// that never returns.
     pub(crate) fn kill(&mut self) -> bool {
-        // a process that is gone already cannot be killed, which is as good
+        // killing a process that has already ended fails, which is fine
         let _ = self.child.kill();
         self.ended().is_some()
     }
@@ -130,37 +130,37 @@ impl Worker {
         self.child.id()
     }
 
-    /// How it ended, in words, with its last ones.
+    /// How it ended, in words, with the last lines of its stderr.
     pub(crate) fn epitaph(&mut self) -> String {
         let how = match self.ended() {
             Some(status) => match (status.signal(), status.code()) {
-                (Some(signal), _) => format!("was ended by {}", signal_name(signal)),
+                (Some(signal), _) => format!("was killed by {}", signal_name(signal)),
                 (None, Some(code)) => format!("ended with status {code}"),
                 (None, None) => "ended".to_owned(),
             },
-            None => "closed its output, but goes on".to_owned(),
+            None => "closed its output but still runs".to_owned(),
         };
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.is_empty() {
             return format!("the measuring process {how}");
         }
         let words: Vec<&str> = said.iter().map(String::as_str).collect();
-        format!("the measuring process {how}; its last words: {}", words.join(" / "))
+        format!("the measuring process {how}; its last output: {}", words.join(" / "))
     }
 }
 
-/// How long a worker has been silent, while somebody listened.
+/// How long a worker has been silent while this process listened.
 pub(crate) struct Silence {
     since: Instant,
 }
 
 impl Silence {
-    /// From now on.
+    /// Starts now.
     pub(crate) fn new() -> Self {
         Silence { since: Instant::now() }
     }
 
-    /// The next thing that a worker says within a tick.
+    /// The next message of a worker within a tick.
     pub(crate) fn hear(&mut self, worker: &Worker) -> Option<Heard> {
         let asked = Instant::now();
         let heard = worker.hear(TICK);
@@ -168,15 +168,15 @@ impl Silence {
         heard
     }
 
-    /// It was listened for so long, and something or nothing was heard. Whatever stopped this process for longer than it
-    /// wanted to listen may have stopped the worker, too.
+    /// Counts a wait, with or without a message. Whatever stopped this process for longer than it wanted to wait may also
+    /// have stopped the worker.
     fn listened(&mut self, time: Duration, heard: bool) {
         if heard || time > TICK + OVERSLEPT {
             self.since = Instant::now();
         }
     }
 
-    /// Its length in seconds, once it is longer than a worker may take for a step, or for opening the machine.
+    /// The silence in seconds, once it is longer than a step, or opening the machine, may take.
     pub(crate) fn too_long(&self, patience: Seconds, opened: bool) -> Option<f64> {
         let limit = patience.seconds() * if opened { GRACE } else { OPENING };
         Some(self.since.elapsed().as_secs_f64()).filter(|silent| *silent > limit)
@@ -190,9 +190,9 @@ fn signal_name(signal: i32) -> String {
     }
 }
 
-/// Writes the request and what comes after it, and keeps stdin open.
+/// Writes the request and further plans, and keeps stdin open.
 fn feed(mut stdin: ChildStdin, line: &[u8], more: &Receiver<Vec<u8>>) {
-    // a worker that does not read what it is asked ends, which is noticed elsewhere
+    // an error means that the worker has ended, which is noticed elsewhere
     let _ = stdin.write_all(line);
     while let Ok(line) = more.recv() {
         let _ = stdin.write_all(&line);
@@ -210,7 +210,7 @@ fn listen(lines: impl BufRead, send: &Sender<Heard>) {
             return;
         }
     }
-    // nobody listens any more where this fails
+    // an error means that the receiver is gone
     let _ = send.send(Heard::Closed);
 }
 
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_in_which_nobody_listened_does_not_count() {
+    fn time_without_listening_does_not_count_as_silence() {
         let patience = Seconds::new(20.0);
         let silent = |seconds| Silence { since: Instant::now() - Duration::from_secs(seconds) };
         let mut silence = silent(26);

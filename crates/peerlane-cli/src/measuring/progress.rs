@@ -1,4 +1,4 @@
-//! What is being measured, on a terminal, once it takes longer than a person waits without asking.
+//! A progress bar on a terminal, for runs that take noticeable time.
 
 use std::time::{Duration, Instant};
 
@@ -8,41 +8,41 @@ use peerlane::plan::{Size, Step, Work};
 use peerlane::run::{Run, ends};
 use peerlane::transfer::{Transfer, Via};
 
-/// Less is no wait.
+/// Shorter runs show no bar.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A bar on stderr.
 pub(crate) struct Progress {
-    /// There is somebody to see it.
+    /// Whether stderr is a terminal.
     shown: bool,
     began: Instant,
     bar: Option<ProgressBar>,
     all: usize,
     done: usize,
-    /// What was done before this process began, which tells nothing of how long the rest takes.
+    /// Steps done by earlier processes, which do not count for the estimate.
     before: usize,
     now: String,
 }
 
 impl Progress {
-    /// Of a run that may have begun; `shown` where stderr is a terminal and somebody waits at it.
+    /// For a run that may have begun; `shown`: stderr is a terminal.
     pub(crate) fn new(shown: bool, run: &Run) -> Self {
         let all = run.plan.steps().count();
         let done = run.steps_done().len();
         Progress { shown, began: Instant::now(), bar: None, all, done, before: done, now: String::new() }
     }
 
-    /// Steps begin together.
+    /// A round of concurrent steps begins.
     pub(crate) fn round(&mut self, steps: &[&Step], done: usize) {
         self.now = match steps {
             [] => return,
             [only] => describe(only),
-            [first, others @ ..] => format!("{} and {} more at once", describe(first), others.len()),
+            [first, others @ ..] => format!("{} and {} more concurrently", describe(first), others.len()),
         };
         self.done(done);
     }
 
-    /// So many steps are done.
+    /// Sets the number of steps that are done.
     pub(crate) fn done(&mut self, done: usize) {
         self.done = done;
         self.draw();
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// No more.
+    /// Removes the bar.
     pub(crate) fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -97,7 +97,7 @@ pub(crate) fn describe(step: &Step) -> String {
     if let Work::Transfers(transfers) = &step.work
         && let Some(first) = transfers.first()
     {
-        words = format!("{words}, {}", manner(first));
+        words = format!("{words}, {}", method(first));
     }
     match step.size {
         Size::Exactly(size) => format!("{words}, {size}"),
@@ -105,7 +105,7 @@ pub(crate) fn describe(step: &Step) -> String {
     }
 }
 
-fn manner(transfer: &Transfer) -> &'static str {
+fn method(transfer: &Transfer) -> &'static str {
     match (transfer.via, transfer.engine, transfer.op) {
         (Via::Driver, ..) => "staged by the driver",
         (Via::Pipeline, ..) => "staged by a pipeline",

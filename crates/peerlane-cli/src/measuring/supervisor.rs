@@ -1,4 +1,4 @@
-//! Lets workers answer a plan, one after the other, until every step has an answer or a reason why not.
+//! Runs a plan with one worker after another, until every step has a value or a reason why it has none.
 
 use std::time::Instant;
 
@@ -17,35 +17,35 @@ use super::retries::{Accident, Remaining};
 /// How a plan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Every step has an answer or a reason why not.
+    /// Every step has a value or a reason why it has none.
     Complete,
-    /// The user wanted no more.
+    /// The user interrupted it.
     Interrupted,
-    /// The time that was given is over, and some steps have no answer.
+    /// The time is used up, and some steps were not measured.
     OutOfTime,
-    /// The machine cannot be measured at all: why.
+    /// The machine cannot be measured at all, and why.
     Refused(String),
 }
 
-/// Sees to it that a plan is answered.
+/// Supervises the measurement of a plan.
 pub(crate) struct Supervisor<'a> {
-    /// Who answers.
+    /// The machine to measure.
     device: Device,
-    /// Measure GPUs that others use, too.
+    /// Whether to measure GPUs in use by others.
     force: bool,
-    /// What is left.
-    course: Remaining,
-    /// What there is.
+    /// The remaining steps.
+    remaining: Remaining,
+    /// The run so far.
     run: &'a mut Run,
-    /// Where it is kept.
+    /// Its record on disk.
     keeper: &'a mut Keeper,
-    /// Where it is shown.
+    /// The progress bar.
     progress: &'a mut Progress,
-    /// Whether it is still wanted.
+    /// Whether the user has interrupted it.
     interrupt: &'a Interrupt,
-    /// The machine has been open since.
+    /// Since when the machine has been open.
     opened: bool,
-    /// Workers that did not end.
+    /// Workers that could not be killed.
     left_behind: Vec<u32>,
 }
 
@@ -57,19 +57,19 @@ enum End {
     Accident(Accident),
 }
 
-/// What one worker is about.
+/// The state of one worker.
 #[derive(Default)]
 struct Watch {
-    /// The round that runs.
+    /// The current round.
     round: Option<usize>,
-    /// Steps that it has just said to have failed. That counts once the worker shows that it can go on.
+    /// Steps that it has just reported as failed. They count once the worker shows that it can continue.
     held: Vec<Cell>,
-    /// When the machine was open.
+    /// When the machine was opened.
     opened: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Of a run that was just begun, or has cells already.
+    /// For a new run, or one that already has cells.
     pub(crate) fn new(
         device: Device,
         force: bool,
@@ -78,41 +78,51 @@ impl<'a> Supervisor<'a> {
         progress: &'a mut Progress,
         interrupt: &'a Interrupt,
     ) -> Self {
-        let course = Remaining::new(run.plan.clone(), run.steps_done());
-        Supervisor { device, force, course, run, keeper, progress, interrupt, opened: false, left_behind: Vec::new() }
+        let remaining = Remaining::new(run.plan.clone(), run.steps_done());
+        Supervisor {
+            device,
+            force,
+            remaining,
+            run,
+            keeper,
+            progress,
+            interrupt,
+            opened: false,
+            left_behind: Vec::new(),
+        }
     }
 
-    /// Answers the plan as far as possible.
+    /// Runs the plan as far as possible.
     pub(crate) fn run(&mut self) -> Ending {
         let ending = self.workers();
-        self.run.complete = self.course.is_complete();
+        self.run.complete = self.remaining.is_complete();
         ending
     }
 
     fn workers(&mut self) -> Ending {
-        while !self.course.is_complete() {
+        while !self.remaining.is_complete() {
             let cells = match self.one_worker() {
                 End::Interrupted => return Ending::Interrupted,
-                End::Finished if self.course.is_complete() => Vec::new(),
+                End::Finished if self.remaining.is_complete() => Vec::new(),
                 End::Finished => return Ending::OutOfTime,
                 End::Refused(Refused { gpus, kind, reason })
-                    if gpus.iter().any(|gpu| !self.course.lost().contains(gpu)) =>
+                    if gpus.iter().any(|gpu| !self.remaining.lost().contains(gpu)) =>
                 {
                     let are = if gpus.len() == 1 { "is" } else { "are" };
-                    self.progress.say(&format!("{} {are} left out: {reason}", gpus.join(", ")));
-                    gpus.iter().flat_map(|gpu| self.course.lose(gpu, kind, &reason)).collect()
+                    self.progress.say(&format!("{} {are} excluded: {reason}", gpus.join(", ")));
+                    gpus.iter().flat_map(|gpu| self.remaining.lose(gpu, kind, &reason)).collect()
                 }
                 End::Refused(Refused { reason, .. }) if !self.opened => return Ending::Refused(reason),
                 End::Refused(Refused { kind, reason, .. }) => {
                     self.progress.say(&reason);
-                    self.course.abandon(kind, &reason)
+                    self.remaining.abandon(kind, &reason)
                 }
                 End::Accident(accident) => {
                     self.progress.say(&accident.why);
-                    let lost = self.course.lost().clone();
-                    let cells = self.course.accident(accident);
-                    for gpu in self.course.lost().difference(&lost) {
-                        self.progress.say(&format!("{gpu} is left out from here on"));
+                    let lost = self.remaining.lost().clone();
+                    let cells = self.remaining.accident(accident);
+                    for gpu in self.remaining.lost().difference(&lost) {
+                        self.progress.say(&format!("{gpu} is excluded from here on"));
                     }
                     cells
                 }
@@ -122,25 +132,25 @@ impl<'a> Supervisor<'a> {
         Ending::Complete
     }
 
-    /// What the next worker is asked: what is left, with its share of the time.
+    /// The request for the next worker: the remaining steps and time.
     fn request(&self) -> Request {
-        let mut plan = self.course.plan().clone();
-        let left = self.course.steps() - self.course.done().len();
-        let share = left as f64 / self.course.steps().max(1) as f64;
+        let mut plan = self.remaining.plan().clone();
+        let left = self.remaining.steps() - self.remaining.done().len();
+        let share = left as f64 / self.remaining.steps().max(1) as f64;
         plan.method.budget = Seconds::new(plan.method.budget.seconds() * share);
         let device = match &self.device {
             Device::Live { gpus } => {
-                let needed = self.course.needed();
+                let needed = self.remaining.needed();
                 Device::Live { gpus: gpus.iter().filter(|gpu| needed.contains(gpu.name.as_str())).cloned().collect() }
             }
             device => device.clone(),
         };
         let tolerated =
             Tolerated { others: self.force, ours_before: self.opened, left_behind: self.left_behind.clone() };
-        Request { device, plan, done: self.course.done().clone(), tolerated, more: false }
+        Request { device, plan, done: self.remaining.done().clone(), tolerated, more: false }
     }
 
-    /// Lets one worker do what it can.
+    /// Runs one worker to its end.
     fn one_worker(&mut self) -> End {
         let mut worker = match Worker::start(&self.request()) {
             Ok(worker) => worker,
@@ -160,7 +170,7 @@ impl<'a> Supervisor<'a> {
             return end;
         }
         let round = watch.round;
-        // what it said before its end still counts
+        // messages sent before its end still count
         while let Some(Heard::Message(message)) = worker.hear(TICK) {
             self.hear(*message, &mut watch);
         }
@@ -168,13 +178,13 @@ impl<'a> Supervisor<'a> {
         let own = watch.opened.map_or(0.0, |opened| opened.elapsed().as_secs_f64());
         self.run.wall = Seconds::new(self.run.wall.seconds() + own);
         match end {
-            // a round that began meanwhile is not the one that was waited for
+            // a round that began meanwhile is not the one that hung
             End::Accident(accident) if watch.round != round => End::Accident(Accident { round: None, ..accident }),
             end => end,
         }
     }
 
-    /// Hears a worker until it ends, or has to be ended.
+    /// Listens to a worker until it ends or must be killed.
     fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
         let mut silence = Silence::new();
         loop {
@@ -196,7 +206,7 @@ impl<'a> Supervisor<'a> {
                 }
                 Some(Heard::Garbled(problem)) => {
                     self.accept(watch);
-                    let why = format!("the measuring process said what cannot be read: {problem}");
+                    let why = format!("the measuring process sent an invalid message: {problem}");
                     return self.ended(FlagKind::Failed, why, watch);
                 }
                 None => {
@@ -211,7 +221,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// What a worker's end means: a machine that was never open cannot be measured.
+    /// Classifies a worker's end: a machine that was never open cannot be measured.
     fn ended(&self, kind: FlagKind, why: String, watch: &mut Watch) -> End {
         if self.opened {
             accident(kind, why, watch)
@@ -222,15 +232,15 @@ impl<'a> Supervisor<'a> {
 
     /// ` during pairs GPU0→GPU1, copy engine writes`
     fn during(&self, watch: &Watch) -> String {
-        let open = watch.round.map(|round| self.course.open(round)).unwrap_or_default();
+        let open = watch.round.map(|round| self.remaining.open(round)).unwrap_or_default();
         match open.as_slice() {
             [] => String::new(),
             [(_, first)] => format!(" during {}", describe(first)),
-            [(_, first), others @ ..] => format!(" during {} and {} more at once", describe(first), others.len()),
+            [(_, first), others @ ..] => format!(" during {} and {} more concurrently", describe(first), others.len()),
         }
     }
 
-    /// Takes in a message; gives the worker's end if it is its last.
+    /// Handles a message; returns the worker's end if it is the last.
     fn hear(&mut self, message: Message, watch: &mut Watch) -> Option<End> {
         if !matches!(message, Message::Conditions(_) | Message::Spoilt { .. }) {
             self.accept(watch);
@@ -248,16 +258,16 @@ impl<'a> Supervisor<'a> {
             }
             Message::Event(Event::Started(round)) => {
                 watch.round = Some(round);
-                let steps = self.course.open(round);
+                let steps = self.remaining.open(round);
                 let steps: Vec<_> = steps.into_iter().map(|(_, step)| step).collect();
-                self.progress.round(&steps, self.course.done().len());
+                self.progress.round(&steps, self.remaining.done().len());
             }
             Message::Event(Event::Cells(cells)) => {
                 let doubtful =
                     |cell: &Cell| cell.flags.iter().any(|f| matches!(f.kind, FlagKind::Failed | FlagKind::Hung));
                 let (held, sure): (Vec<Cell>, Vec<Cell>) = cells.into_iter().partition(doubtful);
                 watch.held = held;
-                self.course.answered(&sure);
+                self.remaining.answered(&sure);
                 self.take(Event::Cells(sure));
             }
             Message::Event(Event::States(states)) => self.take(Event::States(states)),
@@ -279,21 +289,21 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The worker goes on, so what it says of failed steps holds.
+    /// The worker continues, so its report on failed steps is final.
     fn accept(&mut self, watch: &mut Watch) {
         let cells = std::mem::take(&mut watch.held);
-        self.course.answered(&cells);
+        self.remaining.answered(&cells);
         self.take(Event::Cells(cells));
     }
 
-    /// Keeps what happened.
+    /// Records an event.
     fn take(&mut self, event: Event) {
         if matches!(&event, Event::Cells(cells) if cells.is_empty()) {
             return;
         }
         self.keeper.append(&event, self.progress);
         self.run.apply(event);
-        self.progress.done(self.course.done().len());
+        self.progress.done(self.remaining.done().len());
     }
 
     fn kill(&mut self, worker: &mut Worker) {
@@ -301,13 +311,13 @@ impl<'a> Supervisor<'a> {
             let id = worker.id();
             self.left_behind.push(id);
             self.progress.say(&format!(
-                "the measuring process {id} does not end, as inside a driver call that never returns; it is left behind"
+                "the measuring process {id} cannot be killed, probably because of a hung driver call; it is abandoned"
             ));
         }
     }
 }
 
-/// Adds what was not known.
+/// Adds what was unknown.
 fn join(known: &mut Conditions, new: Conditions) {
     let Conditions { host, kernel, driver, cuda, nccl, libraries, initialisation, notes, .. } = new;
     let first = |known: &mut Option<String>, new: Option<String>| *known = known.take().or(new);
@@ -326,7 +336,7 @@ fn join(known: &mut Conditions, new: Conditions) {
     }
 }
 
-/// The end of a worker in the round that runs, with what it has just said.
+/// The end of a worker in the current round, with its last report.
 fn accident(kind: FlagKind, why: String, watch: &mut Watch) -> End {
     End::Accident(Accident { round: watch.round, kind, why, cells: std::mem::take(&mut watch.held) })
 }
@@ -351,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_opens_what_is_left_and_minds_nothing_of_those_before() {
+    fn a_worker_opens_only_the_remaining_gpus() {
         let gpu =
             |i: usize| GpuName { name: format!("GPU{i}"), address: format!("0000:0{}:00.0", i + 1).parse().unwrap() };
         let device = Device::Live { gpus: (0..6).map(gpu).collect() };
@@ -370,7 +380,7 @@ mod tests {
         let mut watch = Watch::default();
         assert!(supervisor.hear(Message::Conditions(Box::default()), &mut watch).is_none());
         supervisor.left_behind.push(4711);
-        let cells = supervisor.course.lose("GPU3", FlagKind::NotApplicable, "it is hidden");
+        let cells = supervisor.remaining.lose("GPU3", FlagKind::NotApplicable, "it is hidden");
         supervisor.take(Event::Cells(cells));
         let next = supervisor.request();
         assert_eq!(named(&next), ["GPU0", "GPU1", "GPU2"]);

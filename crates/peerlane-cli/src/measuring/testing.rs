@@ -4,7 +4,7 @@ use peerlane::plan::{Method, Plan, Step};
 use peerlane::run::{Conditions, Run, SCHEMA, Subject};
 use peerlane::units::Seconds;
 
-/// A run of these rounds that has no answer yet.
+/// A run of these rounds without results.
 pub(super) fn run_of(rounds: Vec<Vec<Step>>) -> Run {
     Run {
         schema: SCHEMA.to_owned(),

@@ -1,4 +1,4 @@
-//! The process that touches the machine: it answers one request, and ends with the process that sent it.
+//! The process that calls the driver: it runs one request, and ends with the process that sent it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,12 +20,12 @@ use peerlane_gpu::{Live, OpenError};
 use super::protocol::{Device, Message, Refused, Request};
 use crate::{Failure, Outcome};
 
-/// The least time between two signs of life, so that they cost nothing.
+/// The least time between two signs of life, so that they cost little.
 const PULSE: Duration = Duration::from_millis(50);
 
 /// A machine that is open.
 trait Machine: Executor {
-    /// What is known of it by now.
+    /// What is known about it so far.
     fn conditions(&self) -> Conditions;
 }
 
@@ -56,14 +56,15 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
     }
 }
 
-/// Reads a request from stdin and answers it, a message a line.
+/// Reads a request from stdin and runs it; writes one message per line.
 pub(crate) fn run() -> Result<Outcome, Failure> {
-    // before any library is opened, whose logs would be taken for messages
+    // before any library is opened, whose logs would be mistaken for messages
     let mut out = BufWriter::new(peerlane_gpu::take_output()?);
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
-    let request: Request = serde_json::from_str(&line)
-        .map_err(|e| Failure::new(format!("'answer' is for peerlane itself, which sends it a request: {e}")))?;
+    let request: Request = serde_json::from_str(&line).map_err(|e| {
+        Failure::new(format!("'worker' is for internal use and expects a request on standard input: {e}"))
+    })?;
     let (send, further) = mpsc::channel();
     thread::spawn(move || end_with_parent(&send));
     let mouth = Mouth(RefCell::new(&mut out));
@@ -76,16 +77,16 @@ pub(crate) fn run() -> Result<Outcome, Failure> {
     };
     mouth.say(&Message::Conditions(Box::new(machine.conditions())));
     let mut machine = Pulsing { machine, mouth: &mouth, last: Instant::now() };
-    let mut fit = answer(&request.plan, &mut machine, &request.done);
+    let mut fit = run_plan(&request.plan, &mut machine, &request.done);
     while request.more && fit {
         let Ok(plan) = further.recv() else { break };
-        fit = answer(&plan, &mut machine, &BTreeSet::new());
+        fit = run_plan(&plan, &mut machine, &BTreeSet::new());
     }
     Ok(Outcome::default())
 }
 
-/// Answers one plan; false where the machine can do nothing more.
-fn answer(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> bool {
+/// Runs one plan; false if the machine cannot be used any more.
+fn run_plan(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> bool {
     let mouth = machine.mouth;
     let mut finished = None;
     let mut tell = |event: Event| match event {
@@ -103,7 +104,7 @@ fn answer(plan: &Plan, machine: &mut Pulsing<'_>, done: &BTreeSet<usize>) -> boo
     false
 }
 
-/// The parent keeps stdin open as long as it lives, and may write plans. Without it, nobody wants an answer.
+/// Ends this process when the parent closes stdin, which it keeps open as long as it lives; receives further plans.
 fn end_with_parent(plans: &Sender<Plan>) {
     for line in io::stdin().lock().lines() {
         let Ok(plan) = line.map_err(|_| ()).and_then(|l| serde_json::from_str(&l).map_err(|_| ())) else { break };
@@ -114,12 +115,12 @@ fn end_with_parent(plans: &Sender<Plan>) {
     leave();
 }
 
-/// Ends at once: a driver's own clean-up at exit may hang where another thread is inside it.
+/// Ends at once: a driver's clean-up at exit may hang if another thread is inside the driver.
 fn leave() -> ! {
     signal_hook::low_level::exit(2)
 }
 
-/// Where messages go.
+/// The output for messages.
 struct Mouth<'a>(RefCell<&'a mut dyn Write>);
 
 impl Mouth<'_> {
@@ -135,7 +136,7 @@ impl Mouth<'_> {
     }
 }
 
-/// A machine that gives a sign of life whenever a call has come back.
+/// A machine that sends a sign of life whenever a call has returned.
 struct Pulsing<'a> {
     machine: Box<dyn Machine>,
     mouth: &'a Mouth<'a>,

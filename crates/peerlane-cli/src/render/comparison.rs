@@ -1,4 +1,4 @@
-//! What a machine should deliver against what was seen, a line for each group of cells alike.
+//! Expected and measured numbers, one line per group of similar cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -12,20 +12,20 @@ use super::style::{self, paint};
 use super::text::{count, fit, span, width};
 use super::{WIDTH, label};
 
-/// Cells whose expectations differ by no more than this factor share a line.
+/// Cells whose expected values differ by no more than this factor share a line.
 const ALIKE: f64 = 1.05;
 
-/// The most columns that names of cells take.
+/// Limit of columns for the names of cells.
 const BETWEEN: usize = 52;
 
 /// The columns before the numbers.
 const BEFORE: usize = 58;
 
-/// All cells that measure the same.
+/// All cells of the same metric.
 pub(crate) struct Section {
-    /// What they measure.
+    /// The metric.
     what: String,
-    /// Where they stand.
+    /// Where the numbers are from.
     sources: Vec<String>,
     unit: Unit,
     cells: Vec<Cell>,
@@ -36,26 +36,26 @@ struct Line {
     class: Option<String>,
     between: String,
     cells: usize,
-    /// Lowest and highest; none where nothing can be expected.
+    /// Lowest and highest; none if nothing can be expected.
     expected: Option<(f64, f64)>,
-    seen: Option<(f64, f64)>,
-    /// Lowest and highest of seen ÷ expected.
+    measured: Option<(f64, f64)>,
+    /// Lowest and highest of measured ÷ expected.
     ratio: Option<(f64, f64)>,
 }
 
-/// One cell with its expectation and what was seen: lowest and highest.
+/// One cell with its expected and measured values (lowest and highest).
 struct Cell {
     row: String,
     col: String,
     class: Option<String>,
     expected: Option<f64>,
-    seen: Option<(f64, f64)>,
+    measured: Option<(f64, f64)>,
 }
 
-/// What was measured or published beside what was to be expected; expectations alone where nothing was.
+/// Measured and published numbers with what is expected; expectations alone if there are no such numbers.
 ///
-/// Matrices that measure the same are taken together, unless `apart`. Classes are those of `known`: a model may stand on places that
-/// nothing tells.
+/// Matrices of the same metric are combined, unless `apart`. Path classes are those of `known`, since a model may assume
+/// where devices are.
 pub(crate) fn sections(comparison: &Comparison, known: &Fabric, apart: bool) -> Vec<Section> {
     let mut sections = Sections { fabric: known, apart, all: Vec::new() };
     for series in comparison.series().iter().filter(|s| s.is_predicted_rate()) {
@@ -80,21 +80,21 @@ struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Adds the cells that were measured; where none was, those that have an expectation.
+    /// Adds the cells that were measured or, if none was, those with an expectation.
     fn add_series(&mut self, source: String, series: &Series) {
         let matrix = series.matrix();
         let any_measured = matrix.values.iter().flatten().any(Option::is_some);
         let cells = ends(&matrix.rows, &matrix.cols).filter_map(|(i, j, row, col)| {
             let expected = series.expected(i, j).map(|e| e.value).filter(|v| *v > 0.0);
-            let seen = series.measured(i, j).map(|m| (m.value, m.upto));
-            let shown = if any_measured { seen.is_some() } else { expected.is_some() };
-            shown.then(|| self.cell(row, col, expected, seen))
+            let measured = series.measured(i, j).map(|m| (m.value, m.upto));
+            let shown = if any_measured { measured.is_some() } else { expected.is_some() };
+            shown.then(|| self.cell(row, col, expected, measured))
         });
         let cells = cells.collect();
         self.add(matrix.describe(), source, matrix.unit, cells);
     }
 
-    /// Adds the cells that have an expectation.
+    /// Adds the cells with an expectation.
     fn add_predicted(&mut self, expected: &ExpectedMatrix) {
         let cells = ends(&expected.rows, &expected.cols).filter_map(|(i, j, row, col)| {
             let value = expected.values.get(i)?.get(j).copied().flatten().filter(|v| *v > 0.0)?;
@@ -104,8 +104,8 @@ impl Sections<'_> {
         self.add(expected.metric().describe(), String::new(), expected.unit, cells);
     }
 
-    fn cell(&self, row: &str, col: &str, expected: Option<f64>, seen: Option<(f64, f64)>) -> Cell {
-        Cell { row: row.to_owned(), col: col.to_owned(), class: class(self.fabric, row, col), expected, seen }
+    fn cell(&self, row: &str, col: &str, expected: Option<f64>, measured: Option<(f64, f64)>) -> Cell {
+        Cell { row: row.to_owned(), col: col.to_owned(), class: class(self.fabric, row, col), expected, measured }
     }
 
     fn add(&mut self, what: String, source: String, unit: Unit, cells: Vec<Cell>) {
@@ -123,7 +123,7 @@ impl Sections<'_> {
     }
 }
 
-/// The places off the diagonal, with their names.
+/// The positions off the diagonal, with their names.
 fn ends<'n>(rows: &'n [String], cols: &'n [String]) -> impl Iterator<Item = (usize, usize, &'n str, &'n str)> {
     let all = rows
         .iter()
@@ -133,16 +133,16 @@ fn ends<'n>(rows: &'n [String], cols: &'n [String]) -> impl Iterator<Item = (usi
 }
 
 impl Section {
-    /// Whether anything of it can be expected.
+    /// Whether it has any expectation.
     pub(crate) fn expects(&self) -> bool {
         self.cells.iter().any(|c| c.expected.is_some())
     }
 
-    /// What it measures and where it stands, in one line of so many columns; without what is `said` already.
-    fn heading(&self, columns: usize, said: &Said) -> String {
-        let what = said.prefix.map_or(self.what.as_str(), |p| self.what.strip_prefix(p).unwrap_or(&self.what));
-        let what = said.unit.map_or(what, |u| what.strip_suffix(u.name()).unwrap_or(what).trim_end_matches(", "));
-        if said.source.is_some() {
+    /// Its metric and source in one line of at most `columns`, without the part that is `shared` by all.
+    fn heading(&self, columns: usize, shared: &Shared) -> String {
+        let what = shared.prefix.map_or(self.what.as_str(), |p| self.what.strip_prefix(p).unwrap_or(&self.what));
+        let what = shared.unit.map_or(what, |u| what.strip_suffix(u.name()).unwrap_or(what).trim_end_matches(", "));
+        if shared.source.is_some() {
             return what.to_owned();
         }
         let first = self.sources.first().map_or("", String::as_str);
@@ -150,7 +150,7 @@ impl Section {
             0 | 1 => (first.to_owned(), String::new()),
             n => (format!("{first} and {} more", n - 1), format!("{n} sources")),
         };
-        // what does not fit is left out, not cut: -v tells it
+        // a source that does not fit is omitted; -v shows it
         let fits = |source: &String| width(what) + 2 + width(source) <= columns;
         let source = [whole, number].into_iter().find(fits).unwrap_or_default();
         format!("{what}  {source}").trim_end().to_owned()
@@ -183,20 +183,20 @@ fn line(cells: &[&Cell]) -> Line {
         values
             .fold(None, |acc: Option<(f64, f64)>, v| Some(acc.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
     };
-    let compared = || cells.iter().filter_map(|c| c.expected.zip(c.seen));
+    let compared = || cells.iter().filter_map(|c| c.expected.zip(c.measured));
     let pairs: Vec<(&str, &str)> = cells.iter().map(|c| (c.row.as_str(), c.col.as_str())).collect();
     Line {
         class: cells.first().and_then(|c| c.class.clone()),
         between: between(&pairs),
         cells: cells.len(),
         expected: bounds(&mut cells.iter().filter_map(|c| c.expected)),
-        seen: bounds(&mut cells.iter().filter_map(|c| c.seen).flat_map(|(low, high)| [low, high])),
+        measured: bounds(&mut cells.iter().filter_map(|c| c.measured).flat_map(|(low, high)| [low, high])),
         ratio: bounds(&mut compared().flat_map(|(e, (low, high))| [low / e, high / e])),
     }
 }
 
 impl Line {
-    /// Between whom it is, with the path class.
+    /// Its end points, with the path class.
     fn ends(&self) -> String {
         match &self.class {
             Some(class) => format!("{class:<5}{}", self.between),
@@ -237,9 +237,9 @@ pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
         return format!("{} → {}{less}", ranges(&sources), ranges(&sinks));
     }
     if let Some(cliques) = cliques(&sources, &has, pairs.len()) {
-        let said = cliques.iter().map(|c| pair_or_group(c)).collect::<Vec<_>>().join("; ");
-        if width(&said) <= BETWEEN - 7 {
-            return said;
+        let text = cliques.iter().map(|c| pair_or_group(c)).collect::<Vec<_>>().join("; ");
+        if width(&text) <= BETWEEN - 7 {
+            return text;
         }
     }
     let right = in_order(&|n| sources.first().is_some_and(|first| has(first, n)));
@@ -258,7 +258,7 @@ fn pair_or_group(names: &[&str]) -> String {
     }
 }
 
-/// Sets of names within each of which every pair occurs and between which none does, if it is so.
+/// Groups of names such that exactly the pairs within a group occur, if there are such groups.
 fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize) -> Option<Vec<Vec<&'a str>>> {
     let mut cliques: Vec<Vec<&'a str>> = Vec::new();
     for &name in names {
@@ -273,17 +273,17 @@ fn cliques<'a>(names: &[&'a str], has: &dyn Fn(&str, &str) -> bool, pairs: usize
 
 /// One line of the table in words.
 pub(crate) struct Row {
-    /// What was measured.
+    /// The metric.
     pub(crate) what: String,
-    /// Between whom, with the path class.
+    /// End points, with the path class.
     pub(crate) ends: String,
-    /// How many cells it stands for.
+    /// How many cells it covers.
     pub(crate) cells: usize,
-    /// Lowest and highest expectation; empty where nothing can be expected.
+    /// Lowest and highest expectation; empty if nothing can be expected.
     pub(crate) expected: String,
-    /// Lowest and highest number seen.
+    /// Lowest and highest measured number.
     pub(crate) measured: String,
-    /// Lowest and highest of seen ÷ expected.
+    /// Lowest and highest of measured ÷ expected.
     pub(crate) ratio: String,
 }
 
@@ -295,31 +295,31 @@ pub(crate) fn rows(sections: &[Section]) -> Vec<Row> {
         ends: line.ends().replacen("  ", " ", 2),
         cells: line.cells,
         expected: text(line.expected),
-        measured: text(line.seen),
+        measured: text(line.measured),
         ratio: text(line.ratio),
     };
     sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| row(s, line))).collect()
 }
 
-/// Whether anything was seen and nothing of it can be expected.
-pub(crate) fn only_seen(sections: &[Section]) -> bool {
-    !sections.is_empty() && sections.iter().flat_map(|s| &s.cells).all(|c| c.expected.is_none() && c.seen.is_some())
+/// Whether there are measured numbers but no expectations.
+pub(crate) fn only_measured(sections: &[Section]) -> bool {
+    !sections.is_empty() && sections.iter().flat_map(|s| &s.cells).all(|c| c.expected.is_none() && c.measured.is_some())
 }
 
-/// Writes the table, at most so many lines of numbers of it; `assuming`, what is expected stands on widths that nothing tells.
+/// Writes the table with at most `most` lines of numbers; `assuming`: expectations assume links at full width.
 pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, most: usize) -> io::Result<()> {
     if sections.is_empty() {
         return Ok(());
     }
-    let any_seen = sections.iter().any(|s| s.cells.iter().any(|c| c.seen.is_some()));
+    let any_measured = sections.iter().any(|s| s.cells.iter().any(|c| c.measured.is_some()));
     let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
-    let head = match (any_expected, any_seen) {
-        (true, true) if assuming => "Seen, and expected of links as wide as can be",
-        (true, true) => "Expected and seen",
-        (true, false) => "Expected (none of it was measured)",
-        (false, _) => "Seen (too little is known to expect anything)",
+    let head = match (any_expected, any_measured) {
+        (true, true) if assuming => "Measured, and expected at full link width",
+        (true, true) => "Expected and measured",
+        (true, false) => "Expected (nothing was measured)",
+        (false, _) => "Measured (too little is known to predict)",
     };
-    let (seen, ratio) = if any_seen { ("measured", "ratio") } else { ("", "") };
+    let (measured, ratio) = if any_measured { ("measured", "ratio") } else { ("", "") };
     let lines: Vec<(&Section, Line)> =
         sections.iter().flat_map(|s| group(&s.cells).into_iter().map(move |line| (s, line))).collect();
     let mut ends: Vec<String> = Vec::new();
@@ -328,22 +328,22 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
             ends.push(line.ends());
         }
     }
-    // below what takes fewer headings: what was measured, or between whom
+    // group by metric or by end points, whichever takes fewer headings
     let by_ends = ends.len() < sections.len();
-    let said = if by_ends { Said::of(sections) } else { Said::default() };
-    let words = [said.prefix.map(|p| p.trim_end_matches(", ")), said.unit.map(Unit::name), said.source];
+    let shared = if by_ends { Shared::of(sections) } else { Shared::default() };
+    let words = [shared.prefix.map(|p| p.trim_end_matches(", ")), shared.unit.map(Unit::name), shared.source];
     let words: Vec<&str> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
-    let said_by_head = format!("{head}: {}", words.join(", "));
-    // what does not fit gets a line of its own
-    let (head, below) = match (words.is_empty(), width(&said_by_head) <= BEFORE) {
+    let long_head = format!("{head}: {}", words.join(", "));
+    // if it does not fit, the shared part gets a line of its own
+    let (head, below) = match (words.is_empty(), width(&long_head) <= BEFORE) {
         (true, _) => (head.to_owned(), None),
-        (false, true) => (said_by_head, None),
+        (false, true) => (long_head, None),
         (false, false) => (head.to_owned(), Some(words.join(", "))),
     };
     let head = fit(&head, BEFORE);
-    let titles = format!("{head:<BEFORE$} {:>5} {:>11} {seen:>11} {ratio:>9}", "cells", "expected");
+    let titles = format!("{head:<BEFORE$} {:>5} {:>11} {measured:>11} {ratio:>9}", "cells", "expected");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
-    let (count, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
+    let (total, lines) = (lines.len(), lines.into_iter().take(most).collect::<Vec<_>>());
     let heading = |out: &mut dyn Write, text: &str| writeln!(out, "  {}", paint(style::DIM, &fit(text, WIDTH - 2)));
     if let Some(below) = below {
         heading(out, &below)?;
@@ -352,34 +352,34 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
         for wanted in ends.iter().filter(|ends| lines.iter().any(|(_, line)| line.ends() == **ends)) {
             heading(out, wanted)?;
             for (section, line) in lines.iter().filter(|(_, line)| line.ends() == *wanted) {
-                row(out, &section.heading(BEFORE - 2, &said), section.unit, line)?;
+                row(out, &section.heading(BEFORE - 2, &shared), section.unit, line)?;
             }
         }
     } else {
         for section in sections.iter().filter(|s| lines.iter().any(|(of, _)| std::ptr::eq(*of, *s))) {
-            heading(out, &section.heading(WIDTH - 2, &said))?;
+            heading(out, &section.heading(WIDTH - 2, &shared))?;
             for (_, line) in lines.iter().filter(|(of, _)| std::ptr::eq(*of, section)) {
                 row(out, &line.ends(), section.unit, line)?;
             }
         }
     }
-    if count > lines.len() {
-        let more = format!("and {} more lines (--all shows them)", count - lines.len());
+    if total > lines.len() {
+        let more = format!("and {} (--all shows them)", count(total - lines.len(), "more line"));
         writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())
 }
 
-/// What all sections share, which is said once.
+/// The part of headings that all sections share, which is shown once.
 #[derive(Default)]
-struct Said<'a> {
-    /// The quantity, with a comma after it.
+struct Shared<'a> {
+    /// The quantity with a comma.
     prefix: Option<&'static str>,
     unit: Option<Unit>,
     source: Option<&'a str>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Shared<'a> {
     fn of(sections: &'a [Section]) -> Self {
         const PREFIX: &str = "bandwidth, ";
         let first = sections.first();
@@ -387,7 +387,7 @@ impl<'a> Said<'a> {
         let unit = first.map(|f| f.unit).filter(|unit| alike(&|s| s.unit == *unit));
         let sources =
             first.map(|f| &f.sources).filter(|sources| sources.len() == 1 && alike(&|s| s.sources == **sources));
-        Said {
+        Shared {
             prefix: Some(PREFIX).filter(|p| alike(&|s| s.what.starts_with(p))),
             unit,
             source: sources.and_then(|s| s.first()).map(String::as_str),
@@ -399,14 +399,14 @@ impl<'a> Said<'a> {
 fn row(out: &mut dyn Write, what: &str, unit: Unit, line: &Line) -> io::Result<()> {
     let text = |bounds: Option<(f64, f64)>| bounds.map_or_else(String::new, |(low, high)| span(low, high));
     let look = line.ratio.map_or(style::PLAIN, |ratio| of_ratio(ratio, unit));
-    let numbers = format!("{:>5} {:>11} {:>11}", line.cells, text(line.expected), text(line.seen));
+    let numbers = format!("{:>5} {:>11} {:>11}", line.cells, text(line.expected), text(line.measured));
     let what = fit(what, BEFORE - 2);
     let ratio = paint(look, &format!("{:>9}", text(line.ratio)));
     let shown = format!("    {what:<w$} {numbers} {ratio}", w = BEFORE - 2);
     writeln!(out, "{}", shown.trim_end())
 }
 
-/// A rate below, or a time above, what was expected stands out.
+/// Highlights rates below, and times above, the expected value.
 fn of_ratio((low, high): (f64, f64), unit: Unit) -> anstyle::Style {
     let worst = if unit.rate(1.0).is_some() { low } else { 1.0 / high };
     match worst {
@@ -434,13 +434,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_stand_below_what_takes_fewer_headings() {
+    fn lines_are_grouped_to_need_the_fewest_headings() {
         let cell = |row: &str, col: &str| Cell {
             row: row.to_owned(),
             col: col.to_owned(),
             class: Some("NV18".into()),
             expected: Some(396.1),
-            seen: Some((393.4, 393.9)),
+            measured: Some((393.4, 393.9)),
         };
         let section = |what: &str, cells| Section {
             what: format!("bandwidth, {what}, GB/s"),
@@ -460,7 +460,10 @@ mod tests {
         let pair = || vec![cell("GPU0", "GPU1"), cell("GPU1", "GPU0")];
         let long = "both ways, summed, P2P off, writes, copy engine, 32 MiB";
         let same_pairs = shown(&[section("one way", pair()), section(long, pair())]);
-        assert!(same_pairs[1].starts_with("Expected and seen: bandwidth, GB/s, peerlane measure|"), "{same_pairs:#?}");
+        assert!(
+            same_pairs[1].starts_with("Expected and measured: bandwidth, GB/s, peerlane measure|"),
+            "{same_pairs:#?}"
+        );
         assert_eq!(same_pairs[2], "NV18 GPU0 ↔ GPU1");
         assert!(same_pairs[3].starts_with("one way|") && same_pairs[4].starts_with(long), "{same_pairs:#?}");
         let one_matrix = shown(&[section("one way", pair())]);
@@ -469,19 +472,19 @@ mod tests {
     }
 
     #[test]
-    fn cells_alike_share_a_line() {
-        let cell = |row, col, expected, seen| Cell {
+    fn similar_cells_share_a_line() {
+        let cell = |row, col, expected, measured| Cell {
             row: String::from(row),
             col: String::from(col),
             class: Some("PIX".into()),
             expected: Some(expected),
-            seen: Some((seen, seen)),
+            measured: Some((measured, measured)),
         };
         let cells =
             vec![cell("GPU0", "GPU1", 10.0, 9.0), cell("GPU0", "GPU2", 1.0, 0.5), cell("GPU1", "GPU0", 10.2, 10.2)];
         let lines = group(&cells);
         assert_eq!(lines.len(), 2);
-        assert_eq!((lines[0].cells, lines[0].seen, lines[0].ratio), (2, Some((9.0, 10.2)), Some((0.9, 1.0))));
+        assert_eq!((lines[0].cells, lines[0].measured, lines[0].ratio), (2, Some((9.0, 10.2)), Some((0.9, 1.0))));
         assert_eq!(lines[1].ratio, Some((0.5, 0.5)));
     }
 }

@@ -1,4 +1,4 @@
-//! The numbers that benchmarks show against message size, a line a table.
+//! Benchmark results by message size, one line per table.
 
 use std::io::{self, Write};
 
@@ -8,12 +8,12 @@ use peerlane::units::Bytes;
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::fit;
+use super::text::{count, fit};
 
-/// Where the numbers begin.
+/// Columns before the numbers.
 const BEFORE: usize = 52;
 
-/// Writes the tables, at most so many.
+/// Writes at most `most` tables.
 pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::Result<()> {
     let curves: Vec<&Curve> = machine.curves.iter().map(|(curve, _)| curve).collect();
     if curves.is_empty() {
@@ -21,7 +21,7 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::
     }
     let any_time = curves.iter().any(|curve| smallest(curve).is_some());
     let time = if any_time { "smallest message" } else { "" };
-    let titles = format!("{:<BEFORE$} {:>22} {time:>22}", "Seen against message size", "highest rate");
+    let titles = format!("{:<BEFORE$} {:>22} {time:>22}", "Measured by message size", "highest rate");
     writeln!(out, "\n{}", paint(style::HEADING, titles.trim_end()))?;
     for curve in curves.iter().take(most) {
         let rate = curve.best().map(|at| format!("{} at {}", at.rate, at.size)).unwrap_or_default();
@@ -30,7 +30,7 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine, most: usize) -> io::
         writeln!(out, "{}", fit(line.trim_end(), WIDTH))?;
     }
     if curves.len() > most {
-        let more = format!("and {} more tables (--all shows them)", curves.len() - most);
+        let more = format!("and {} (--all shows them)", count(curves.len() - most, "more table"));
         writeln!(out, "    {}", paint(style::DIM, &more))?;
     }
     Ok(())
@@ -56,7 +56,7 @@ fn name(curve: &Curve) -> String {
     words.join(", ")
 }
 
-/// Times of larger messages say no more than their rates.
+/// Times of larger messages add nothing to their rates.
 const SMALL: Bytes = Bytes(64 << 10);
 
 /// The time of the smallest message: `6.2 µs at 8 B`.

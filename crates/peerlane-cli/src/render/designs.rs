@@ -1,4 +1,4 @@
-//! Designs side by side: a row a figure, a column a design, what was seen below what is predicted.
+//! Designs side by side: one row per figure, one column per design, measured values below predicted ones.
 
 use std::io::{self, Write};
 
@@ -10,31 +10,31 @@ use super::figures;
 use super::style::{self, paint};
 use super::text::{fit, hang, number, span, width, wrap};
 
-/// Columns for what stands at the head of a row.
+/// Columns of row labels.
 const LABEL: usize = 31;
 
-/// The most columns of a design, and the fewest.
+/// Largest and smallest width of a design's column.
 const COLUMN: (usize, usize) = (18, 9);
 
-/// Rings and splits name so much of what they are.
+/// Limit of characters for the GPUs of a ring.
 const NAMES: usize = 160;
 
-/// One row: its label and a cell a design.
+/// One row: its label and one cell per design.
 struct Row {
     label: &'static str,
     cells: Vec<String>,
-    /// What was seen; it is shown dim below, where there is any.
-    seen: Vec<String>,
+    /// Measured values, shown below if there are any.
+    measured: Vec<String>,
 }
 
-/// Writes all of it.
+/// Writes the whole comparison.
 pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose: bool) -> io::Result<()> {
     let designs = &document.designs;
     let rows: Vec<Row> = figures::rows(document).iter().map(row).collect();
     let names: Vec<Vec<String>> = designs.iter().map(|d| broken(&d.name, COLUMN.0)).collect();
     let columns: Vec<usize> = (0..designs.len())
         .map(|at| {
-            let cells = rows.iter().flat_map(|row| row.cells.get(at).into_iter().chain(row.seen.get(at)));
+            let cells = rows.iter().flat_map(|row| row.cells.get(at).into_iter().chain(row.measured.get(at)));
             let widest = cells.chain(&names[at]).map(|cell| width(cell)).max().unwrap_or(0);
             widest.clamp(COLUMN.1, COLUMN.0)
         })
@@ -54,10 +54,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
     writeln!(
         out,
         "{}",
-        paint(
-            style::DIM,
-            "GB/s as predicted, by copy engines (rings: kernels); below it, what was measured or published"
-        )
+        paint(style::DIM, "Predicted GB/s by copy engines (rings: by kernels); below, measured or published values")
     )?;
     details(out, designs, verbose)?;
     if !document.conclusion.is_empty() {
@@ -69,7 +66,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &ComparisonDocument, verbose:
     Ok(())
 }
 
-/// The name in lines of at most so many columns, broken after dashes and at spaces.
+/// The name in lines of at most `columns`, broken after dashes and at spaces.
 fn broken(name: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let pieces = name.split_inclusive(['-', ' ', '_', '.']);
@@ -92,7 +89,7 @@ fn block(
     let lines = names[shown.clone()].iter().map(Vec::len).max().unwrap_or(0);
     for line in 0..lines {
         let cell = |at: usize| {
-            // short names stand on the last line
+            // short names are on the last line
             let name = &names[at];
             let text = (line + name.len()).checked_sub(lines).and_then(|i| name.get(i)).map_or("", String::as_str);
             format!(" {text:>w$}", w = columns[at])
@@ -100,11 +97,11 @@ fn block(
         let cells: String = shown.clone().map(cell).collect();
         writeln!(out, "{}", paint(style::HEADING, format!("{:LABEL$}{cells}", "").trim_end()))?;
     }
-    let told = |row: &&Row| {
-        let cells = || shown.clone().flat_map(|at| [row.cells.get(at), row.seen.get(at)]).flatten();
+    let known = |row: &&Row| {
+        let cells = || shown.clone().flat_map(|at| [row.cells.get(at), row.measured.get(at)]).flatten();
         cells().any(|cell| !matches!(cell.as_str(), "" | "-"))
     };
-    for row in rows.iter().filter(told) {
+    for row in rows.iter().filter(known) {
         let line = |label: &str, cells: &[String]| {
             let cells: String = shown
                 .clone()
@@ -115,8 +112,8 @@ fn block(
             format!("{:LABEL$}{cells}", fit(label, LABEL))
         };
         writeln!(out, "{}", line(row.label, &row.cells).trim_end())?;
-        if shown.clone().any(|at| row.seen.get(at).is_some_and(|s| !s.is_empty())) {
-            writeln!(out, "{}", paint(style::DIM, line("    seen", &row.seen).trim_end()))?;
+        if shown.clone().any(|at| row.measured.get(at).is_some_and(|s| !s.is_empty())) {
+            writeln!(out, "{}", paint(style::DIM, line("    measured", &row.measured).trim_end()))?;
         }
     }
     Ok(())
@@ -124,14 +121,18 @@ fn block(
 
 fn row(row: &figures::Row) -> Row {
     let text = |cell: &Option<figures::Cell>| cell.as_ref().map_or_else(|| "-".to_owned(), |c| c.text.clone());
-    let seen = |cell: &Option<figures::Cell>| {
-        let seen = cell.as_ref().and_then(|c| c.measured.as_ref());
-        seen.map_or_else(String::new, |s| span(s.low, s.high))
+    let measured = |cell: &Option<figures::Cell>| {
+        let measured = cell.as_ref().and_then(|c| c.measured.as_ref());
+        measured.map_or_else(String::new, |s| span(s.low, s.high))
     };
-    Row { label: row.label, cells: row.cells.iter().map(text).collect(), seen: row.cells.iter().map(seen).collect() }
+    Row {
+        label: row.label,
+        cells: row.cells.iter().map(text).collect(),
+        measured: row.cells.iter().map(measured).collect(),
+    }
 }
 
-/// What each design's figures are about, and what binds them.
+/// The GPUs and bottlenecks behind each design's figures.
 fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result<()> {
     for design in designs {
         writeln!(out, "\n{}", paint(style::HEADING, &fit(&design.name, WIDTH)))?;
@@ -159,7 +160,7 @@ fn details(out: &mut dyn Write, designs: &[Design], verbose: bool) -> io::Result
         if let (true, Some(all)) = (verbose, &design.all_to_all) {
             let [a, b] = &all.together.slowest_pair;
             let (last, slowest) = (&all.equal.bottleneck, &all.together.slowest.bottleneck);
-            let bound = format!("equal messages end bound by {last}; while all run, slowest {a} → {b}, by {slowest}");
+            let bound = format!("equal messages bound by {last}; slowest transfer {a} → {b}, bound by {slowest}");
             hang(out, "  all to all   ", &bound)?;
         }
         if let (true, Some(one)) = (verbose, &design.all_to_one) {

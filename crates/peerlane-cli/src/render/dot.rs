@@ -7,7 +7,7 @@ use peerlane::machine::Machine;
 
 use super::label;
 
-/// Writes an undirected graph; the PCIe tree ranks it, links beside the tree do not.
+/// Writes an undirected graph, ranked by the PCIe tree only.
 pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     let fabric = &machine.fabric;
     writeln!(out, "graph {} {{", quoted(&machine.name))?;

@@ -1,7 +1,7 @@
-//! A machine as boxes and wires with places: sockets at the left, devices at the right, NVLink as arcs beside them.
+//! A machine as positioned boxes and wires: sockets on the left, devices on the right, NVLink as arcs next to them.
 //!
-//! [`super::layout`] says in which column and row each node stands; here that becomes geometry, in pixels. The SVG file
-//! and the report's page draw the same [`Drawing`].
+//! [`super::layout`] gives each node a column and a row; this module turns them into geometry, in pixels. The SVG file
+//! and the HTML report use the same [`Drawing`].
 
 use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeKind};
 use peerlane::model::Model;
@@ -16,31 +16,31 @@ use super::layout::{Layout, Place};
 pub(crate) const BOX_WIDTH: f64 = 132.0;
 /// Height of every box.
 pub(crate) const BOX_HEIGHT: f64 = 34.0;
-/// Characters of a product that a box holds.
+/// Characters of a product that fit a box.
 pub(crate) const BOX_CHARS: usize = 20;
 /// Characters of a name, which is larger.
 pub(crate) const NAME_CHARS: usize = 17;
 const ROW: f64 = 42.0;
 const COLUMN: f64 = 214.0;
-/// Room around everything.
+/// Margin around the drawing.
 pub(crate) const MARGIN: f64 = 16.0;
-/// From a box to where the wires of its children part.
+/// Distance from a box to where the wires of its children fork.
 const BEND: f64 = 16.0;
-/// How far an arc reaches for each row it spans, up to so many rows.
+/// How far an arc bulges for each row it spans, and the limit of rows.
 const REACH: f64 = 15.0;
 const MAX_REACH: usize = 12;
-/// More arcs than this have no labels of their own, which would hide each other.
+/// Above this number, arcs have no labels, which would overlap.
 const LABELLED_ARCS: usize = 6;
-/// Raw rates, in GB/s of one direction, from which on a wire has the next tone: below PCIe 3.0 x2, below 3.0 x16, below
-/// 4.0 x16, and beyond 5.0 x16.
+/// Thresholds of raw rates, in GB/s of one direction, for the tones of wires: below PCIe 3.0 x2, below 3.0 x16, below
+/// 4.0 x16, and above 5.0 x16.
 pub(crate) const TONES: [f64; 4] = [1.9, 15.0, 31.0, 100.0];
 
-/// A machine with a place for each part of it.
+/// The drawing of a machine.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Drawing {
-    /// Width of all, in pixels.
+    /// Width of the drawing, in pixels.
     pub(crate) width: f64,
-    /// Height of all.
+    /// Height of the drawing.
     pub(crate) height: f64,
     /// Width of every box.
     pub(crate) box_width: f64,
@@ -50,7 +50,7 @@ pub(crate) struct Drawing {
     pub(crate) boxes: Vec<NodeBox>,
     /// The links.
     pub(crate) wires: Vec<Wire>,
-    /// What arcs without a label of their own are: `NV1`, or `NV1, NV2 (thin to thick)`.
+    /// What arcs without labels are: `NV1`, or `NV1, NV2 (thin to thick)`.
     pub(crate) arcs: Option<String>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct NodeBox {
 pub(crate) enum Shape {
     /// A branch of the PCIe tree.
     Tree,
-    /// A GPU's own link.
+    /// A GPU link, such as NVLink.
     Arc,
     /// Between CPU packages.
     Smp,
@@ -84,19 +84,19 @@ pub(crate) struct Wire {
     pub(crate) link: usize,
     /// How it runs.
     pub(crate) shape: Shape,
-    /// Its course, as the `d` of an SVG path.
+    /// Its path, as the `d` attribute of an SVG path.
     pub(crate) path: String,
-    /// Width of its stroke, which grows with its rate.
+    /// Stroke width, which grows with the rate.
     pub(crate) stroke: f64,
-    /// Step of its rate's colour, from 0 to 4; absent where it has no rate of its own.
+    /// Tone of its rate, from 0 to 4; absent if it has no rate.
     pub(crate) tone: Option<usize>,
-    /// Where its label starts, and where a mark stands.
+    /// Position of its label or mark.
     pub(crate) at: Spot,
-    /// Its label; absent where it says nothing, or what all arcs say.
+    /// Its label; absent if it is empty, or the same for all arcs.
     pub(crate) label: Option<String>,
 }
 
-/// A place, in pixels.
+/// A position, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub(crate) struct Spot {
     /// From the left.
@@ -106,7 +106,7 @@ pub(crate) struct Spot {
 }
 
 impl Drawing {
-    /// Draws the machine of a model, which knows what each link carries.
+    /// Draws the machine of a model, which has the rate of each link.
     pub(crate) fn of(model: &Model) -> Self {
         let fabric = &model.machine.fabric;
         let Layout { places, rows } = Layout::of(fabric);
@@ -161,19 +161,19 @@ pub(crate) fn rates(model: &Model) -> Vec<Option<f64>> {
     let mut rates = vec![None; model.machine.fabric.links().len()];
     for resource in &model.resources {
         if let Some(slot) = resource.link.and_then(|link| rates.get_mut(link.index())) {
-            // a link's channels come before what both directions share
+            // a link's own channels come before what its directions share
             *slot = slot.or(Some(resource.capacity.gb()).filter(|r| r.is_finite()));
         }
     }
     rates
 }
 
-/// Whether a link is drawn beside the tree.
+/// Whether a link is not part of the tree.
 fn beside_tree(kind: &LinkKind) -> bool {
     kind.is_gpu_fabric() || *kind == LinkKind::Smp
 }
 
-/// What the links between GPUs are, where they are too many for a label each.
+/// The kinds of links between GPUs, if there are too many for labels.
 fn summary(fabric: &Fabric, arcs: &[LinkId]) -> Option<String> {
     let arcs = arcs.iter().map(|id| fabric.link(*id)).filter(|l| l.kind != LinkKind::Smp);
     let mut labels: Vec<String> = arcs.map(label::edge).collect();
@@ -207,7 +207,7 @@ impl Wiring<'_> {
         }
     }
 
-    /// From a box to one in the next column, or further.
+    /// A wire from a box to one in the next column, or further.
     fn branch(&self, id: LinkId, above: (f64, f64), below: (f64, f64)) -> Wire {
         let (x1, y1) = (above.0 + BOX_WIDTH, above.1 + BOX_HEIGHT / 2.0);
         let (x2, y2) = (below.0, below.1 + BOX_HEIGHT / 2.0);
@@ -216,13 +216,13 @@ impl Wiring<'_> {
         self.wire(id, Shape::Tree, path, (bend + 6.0, y2 - 6.0), label::edge(self.fabric.link(id)))
     }
 
-    /// A link beside the tree: an arc at the right of two GPUs, a curve from column to column, or a line between
+    /// A link outside the tree: an arc to the right of two GPUs, a curve from column to column, or a line between
     /// sockets.
     fn arc(&self, id: LinkId, a: (f64, f64), b: (f64, f64)) -> Wire {
         let link = self.fabric.link(id);
         let ((xa, ya), (xb, yb)) = if a.0 <= b.0 { (a, b) } else { (b, a) };
         let to_cpu = [link.a, link.b].iter().any(|n| self.fabric.node(*n).kind == NodeKind::Cpu);
-        // from a CPU, below the lines of the tree that go the same way
+        // from a CPU, below the lines of the tree in the same direction
         let drop = if link.kind.is_gpu_fabric() && to_cpu { BOX_HEIGHT / 3.0 } else { 0.0 };
         let (ya, yb) = (ya + BOX_HEIGHT / 2.0 + drop, yb + BOX_HEIGHT / 2.0 + drop);
         let rows = ((ya - yb).abs() / ROW).clamp(1.0, MAX_REACH as f64);
@@ -233,7 +233,7 @@ impl Wiring<'_> {
             let path = format!("M{} {} V{}", round(x), round(top), round(bottom));
             return self.wire(id, Shape::Smp, path, (x + 7.0, middle), label::link(link));
         }
-        // ends, control points, and where the label stands
+        // ends, control points, and position of the label
         let (start, end, c1, c2, at) = if xb - xa > 1.0 {
             let (start, end) = (xa + BOX_WIDTH, xb);
             let bend = (start + end) / 2.0;
@@ -242,7 +242,7 @@ impl Wiring<'_> {
         } else {
             let start = xa + BOX_WIDTH;
             let far = start + 18.0 + REACH * rows;
-            // a curve comes three quarters of the way to its control points
+            // a curve reaches three quarters of the distance to its control points
             (start, start, far, far, ((start + 3.0 * far) / 4.0 + 4.0, middle + 3.0))
         };
         let [start, end, c1, c2, ya, yb] = [start, end, c1, c2, ya, yb].map(round);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_links_are_thicker_and_of_a_higher_tone() {
+    fn faster_links_are_thicker_and_have_a_higher_tone() {
         let machine = catalogue::system("7gforce").unwrap().unwrap();
         let drawing = drawn("7gforce");
         let to = |name: &str| {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn many_arcs_are_labelled_once_and_all_stays_inside() {
+    fn many_arcs_share_a_label_and_everything_stays_inside() {
         let (mesh, mixed, star) = (drawn("dgx-1"), drawn("dgx-1v"), drawn("h200x4-vm"));
         let labelled = |d: &Drawing| d.wires.iter().filter(|w| w.shape == Shape::Arc && w.label.is_some()).count();
         assert_eq!((mesh.arcs.as_deref(), labelled(&mesh)), (Some("NV1"), 0));

@@ -1,16 +1,16 @@
-//! The figures of a comparison, a row each, as the terminal and the page show them.
+//! The figures of a comparison, one row each, for the terminal and the HTML page.
 
 use peerlane::compare::{Alone, ComparisonDocument, Design, Figure, MeasuredValue};
 use peerlane::names::ranges;
 
 use super::text::{number, span};
 
-/// Which of two values is the better one.
+/// Which of two values is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
-    /// The greater.
+    /// The larger one.
     More,
-    /// The smaller.
+    /// The smaller one.
     Less,
     /// Neither: a fact.
     Neither,
@@ -19,35 +19,35 @@ pub(crate) enum Better {
 /// One figure of all designs.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What it is; GB/s where it names no other unit.
+    /// What it is; in GB/s unless it names another unit.
     pub(crate) label: &'static str,
-    /// Which of two values is the better one.
+    /// Which of two values is better.
     pub(crate) better: Better,
-    /// A cell a design; `None` where it cannot be told.
+    /// One cell per design; `None` if unknown.
     pub(crate) cells: Vec<Option<Cell>>,
 }
 
 /// One figure of one design.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    /// As a table shows it.
+    /// The text in tables.
     pub(crate) text: String,
-    /// As a number, of a range the worse end.
+    /// The value; of a range, the worse end.
     pub(crate) value: f64,
-    /// What was measured or published of the same.
+    /// The measured or published value.
     pub(crate) measured: Option<MeasuredValue>,
-    /// What binds it; may be empty.
+    /// The bottleneck; may be empty.
     pub(crate) bound: String,
-    /// Which GPUs it is about; may be empty.
+    /// The GPUs it refers to; may be empty.
     pub(crate) about: String,
 }
 
 impl Cell {
     fn fact(value: f64) -> Cell {
-        Cell::told(number(value), value)
+        Cell::labelled(number(value), value)
     }
 
-    fn told(text: String, value: f64) -> Cell {
+    fn labelled(text: String, value: f64) -> Cell {
         Cell { text, value, measured: None, bound: String::new(), about: String::new() }
     }
 
@@ -56,13 +56,13 @@ impl Cell {
         Cell { text: number(*rate), value: *rate, measured: measured.clone(), bound: bottleneck.clone(), about }
     }
 
-    /// The same where it is the best or worst of those that were tried only.
+    /// Marks a value that is only the best or worst of those tried.
     fn or(self, exact: bool, mark: char) -> Cell {
         if exact { self } else { Cell { text: format!("{mark} {}", self.text), ..self } }
     }
 }
 
-/// All rows of which any design has a cell.
+/// All rows for which any design has a cell.
 pub(crate) fn rows(document: &ComparisonDocument) -> Vec<Row> {
     let mut all = Vec::new();
     let mut add = |better, label, of: &dyn Fn(&Design) -> Option<Cell>| {
@@ -75,7 +75,7 @@ pub(crate) fn rows(document: &ComparisonDocument) -> Vec<Row> {
     let worst = |alone: &Option<Alone>| alone.as_ref().map(|a| Cell::of(&a.worst, from_to(&a.worst_pair)));
     let mean = |alone: &Option<Alone>| alone.as_ref().map(|a| Cell::of(&a.mean, String::new()));
     let more = Better::More;
-    add(Better::Neither, "GPUs", &|d| Some(Cell::told(d.gpus.to_string(), d.gpus as f64)));
+    add(Better::Neither, "GPUs", &|d| Some(Cell::labelled(d.gpus.to_string(), d.gpus as f64)));
     add(more, "worst pair, one way", &|d| worst(&d.pair));
     add(more, "mean pair, one way", &|d| mean(&d.pair));
     add(more, "worst pair, both ways", &|d| {
@@ -89,10 +89,8 @@ pub(crate) fn rows(document: &ComparisonDocument) -> Vec<Row> {
         Some(Cell::of(&cut.figure, halves).or(cut.exact, '≤'))
     });
     add(more, "all to all, equal messages", &|d| Some(Cell::of(&d.all_to_all.as_ref()?.equal, String::new())));
-    add(more, "all to all, sum while all run", &|d| {
-        Some(Cell::of(&d.all_to_all.as_ref()?.together.sum, String::new()))
-    });
-    add(more, "all to all, slowest of these", &|d| {
+    add(more, "all to all, sum of rates", &|d| Some(Cell::of(&d.all_to_all.as_ref()?.together.sum, String::new())));
+    add(more, "all to all, slowest transfer", &|d| {
         let together = &d.all_to_all.as_ref()?.together;
         Some(Cell::of(&together.slowest, from_to(&together.slowest_pair)))
     });
@@ -105,38 +103,38 @@ pub(crate) fn rows(document: &ComparisonDocument) -> Vec<Row> {
         let order = ring.rings.first().map_or_else(String::new, |first| first.order.join(" "));
         Some(Cell::of(&ring.figure, order).or(ring.exact, '≥'))
     });
-    add(more, "host → a GPU alone, worst", &|d| worst(&d.from_host));
-    add(more, "a GPU alone → host, worst", &|d| worst(&d.to_host));
-    add(more, "host → all GPUs at once, sum", &|d| Some(Cell::of(&d.host_feed.as_ref()?.sum, String::new())));
+    add(more, "host → one GPU, worst", &|d| worst(&d.from_host));
+    add(more, "one GPU → host, worst", &|d| worst(&d.to_host));
+    add(more, "host → all GPUs, sum", &|d| Some(Cell::of(&d.host_feed.as_ref()?.sum, String::new())));
     add(more, "host → all GPUs, slowest", &|d| {
         let feed = d.host_feed.as_ref()?;
         Some(Cell::of(&feed.slowest, from_to(&feed.slowest_pair)))
     });
-    add(more, "all GPUs at once → host, sum", &|d| Some(Cell::of(&d.host_drain.as_ref()?.sum, String::new())));
-    add(Better::Less, "latency between GPUs, us, seen", &|d| {
+    add(more, "all GPUs → host, sum", &|d| Some(Cell::of(&d.host_drain.as_ref()?.sum, String::new())));
+    add(Better::Less, "GPU–GPU latency, us, measured", &|d| {
         let latency = d.latency.as_ref()?;
         let about = from_to(&latency.most_pair);
-        Some(Cell { about, ..Cell::told(span(latency.least, latency.most), latency.most) })
+        Some(Cell { about, ..Cell::labelled(span(latency.least, latency.most), latency.most) })
     });
-    add(more, "pairs that go directly", &|d| {
+    add(more, "pairs with direct access", &|d| {
         let reach = d.reach.filter(|r| r.of > 0)?;
-        Some(Cell::told(format!("{} of {}", reach.direct, reach.of), reach.direct as f64 / reach.of as f64))
+        Some(Cell::labelled(format!("{} of {}", reach.direct, reach.of), reach.direct as f64 / reach.of as f64))
     });
     add(Better::Neither, "PCIe lanes of GPUs (of slots)", &|d| {
         let slots = d.lanes.slots.map(|s| format!(" of {s}")).unwrap_or_default();
-        (d.lanes.gpus > 0).then(|| Cell::told(format!("{}{slots}", d.lanes.gpus), f64::from(d.lanes.gpus)))
+        (d.lanes.gpus > 0).then(|| Cell::labelled(format!("{}{slots}", d.lanes.gpus), f64::from(d.lanes.gpus)))
     });
     add(Better::Neither, "PCIe lanes at CPUs", &|d| {
         let (used, all) = d.lanes.cpus_used.zip(d.lanes.cpus)?;
-        Some(Cell::told(format!("{used} of {all}"), f64::from(used)))
+        Some(Cell::labelled(format!("{used} of {all}"), f64::from(used)))
     });
     add(Better::Less, "price, US$", &|d| d.facts.price_usd.map(Cell::fact));
-    add(more, "all to all, GB/s for 1000 US$", &|d| {
+    add(more, "all to all, GB/s per 1000 US$", &|d| {
         let price = d.facts.price_usd.filter(|p| *p > 0.0)?;
         Some(Cell::fact(d.all_to_all.as_ref()?.equal.rate / price * 1000.0))
     });
-    add(Better::Less, "rack units", &|d| d.facts.rack_units.map(|u| Cell::told(format!("{u}"), u)));
-    add(more, "all to all, GB/s a rack unit", &|d| {
+    add(Better::Less, "rack units", &|d| d.facts.rack_units.map(|u| Cell::labelled(format!("{u}"), u)));
+    add(more, "all to all, GB/s per rack unit", &|d| {
         let units = d.facts.rack_units.filter(|u| *u > 0.0)?;
         Some(Cell::fact(d.all_to_all.as_ref()?.equal.rate / units))
     });

@@ -1,4 +1,4 @@
-//! The verdict, findings, and what is unknown or assumed, in words.
+//! The verdict, findings, unknowns and assumptions, in words.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use super::WIDTH;
 use super::style::{self, paint};
 use super::text::{count, width, wrap};
 
-/// How many evidence lines a finding shows unless all are asked for.
+/// Evidence shown for a finding by default.
 const EVIDENCE: usize = 3;
 
 /// Writes the verdict with the number of findings.
@@ -18,12 +18,12 @@ pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding
         Verdict::Healthy => "HEALTHY",
         Verdict::Degraded => "DEGRADED",
         Verdict::Broken => "BROKEN",
-        Verdict::Unknown => "UNKNOWN: too little is known to judge",
+        Verdict::Unknown => "UNKNOWN: too little is known for a verdict",
     };
     writeln!(out, "{}  {}", paint(style::of_verdict(verdict), name), counts(findings))
 }
 
-/// `1 error, 2 warnings`, or that there is none.
+/// `1 error, 2 warnings`, or `no findings`.
 pub(crate) fn counts(findings: &[Finding]) -> String {
     let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
         0 => None,
@@ -37,13 +37,13 @@ pub(crate) fn counts(findings: &[Finding]) -> String {
     if counts.is_empty() { "no findings".to_owned() } else { counts.join(", ") }
 }
 
-/// Findings that are shown in full unless all are asked for; no notes among them.
+/// Findings shown in full by default, without notes.
 const FULL: usize = 3;
 
-/// Further ones of which the summary is shown.
+/// Further findings of which only the summary is shown.
 const BRIEF: usize = 6;
 
-/// Writes findings one below the other: the few that matter in full, of the others the summary only, unless `all`.
+/// Writes findings: the most important in full, of the others only the summary, unless `all`.
 pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbose: bool) -> io::Result<()> {
     let matter = findings.iter().take_while(|f| f.severity > Severity::Info).count();
     let full = if all { findings.len() } else { matter.min(FULL) };
@@ -62,7 +62,11 @@ pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbos
         }
     }
     if brief.len() > BRIEF {
-        writeln!(out, "{}", paint(style::DIM, &format!("         and {} more findings", brief.len() - BRIEF)))?;
+        writeln!(
+            out,
+            "{}",
+            paint(style::DIM, &format!("         and {}", count(brief.len() - BRIEF, "more finding")))
+        )?;
     }
     Ok(())
 }
@@ -121,7 +125,7 @@ fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> 
     Ok(())
 }
 
-/// Writes sentences below a heading; `most` of them, then how many are left out.
+/// Writes at most `most` sentences below a heading, and the number of the others.
 pub(crate) fn sentences(out: &mut dyn Write, heading: &str, all: &[impl Display], most: usize) -> io::Result<()> {
     if all.is_empty() {
         return Ok(());
@@ -144,7 +148,7 @@ mod tests {
     use peerlane::check::Certainty;
 
     #[test]
-    fn the_few_that_matter_stand_in_full() {
+    fn the_most_important_are_shown_in_full() {
         let finding = |severity| Finding {
             rule: "slow-path".into(),
             kind: FindingKind::Fault,

@@ -1,4 +1,4 @@
-//! What shares a limit behind a machine's ports, how sure that is, and what cannot be told.
+//! Inferred shared limits, with their confidence, and what could not be determined.
 
 use std::io::{self, Write};
 
@@ -8,19 +8,19 @@ use peerlane::names::ranges;
 use super::style::{self, paint};
 use super::text::{count, hang, number, span};
 
-/// Sets that are named for a group; the rest are counted.
+/// Sets shown for a group; the rest are counted.
 const FEW_SETS: usize = 2;
 
-/// What cannot be told is cut after so many, unless all is asked for.
+/// Undetermined limits shown by default.
 const FEW: usize = 4;
 
-/// The source of what was asked of this machine.
+/// The source of an experiment on this machine.
 pub(crate) const LIVE: &str = "measured live";
 
-/// From here on a group is taken for certain.
+/// Confidence from which on a group counts as certain.
 const SURE: f64 = 0.99;
 
-/// Below this it is a guess.
+/// Confidence below which it is uncertain.
 const LIKELY: f64 = 0.9;
 
 pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
@@ -44,17 +44,17 @@ pub(crate) fn write(out: &mut dyn Write, found: &Inference, verbose: bool) -> io
 fn verdict(found: &Inference) -> String {
     let what = match found.groups.len() {
         0 if found.coverage.is_empty() => {
-            "no two transfers are known to have run at once, so that shared limits do not show".to_owned()
+            "no measurements of concurrent transfers, which would show shared limits".to_owned()
         }
-        0 if found.coverage.iter().all(|a| a.flows < 2) => "one GPU, which shares with no other".to_owned(),
-        0 => "no limit that transfers share was reached".to_owned(),
+        0 if found.coverage.iter().all(|a| a.flows < 2) => "only one GPU, so nothing is shared".to_owned(),
+        0 => "no shared limit was reached".to_owned(),
         n => {
             let sure = found.groups.iter().filter(|g| g.confidence >= SURE).count();
-            let doubt = if sure == n { String::new() } else { format!(", {sure} of them sure") };
+            let doubt = if sure == n { String::new() } else { format!(", {sure} of them certain") };
             format!("{}{doubt}", count(n, "shared limit"))
         }
     };
-    // a live machine's name is its host's, which may say nothing
+    // a live machine's name is its host name, which may mean nothing to the reader
     let gpus = found.coverage.iter().map(|a| a.flows).max().unwrap_or(0);
     let live = found.source == LIVE;
     let name =
@@ -77,7 +77,7 @@ fn groups(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<(
     Ok(())
 }
 
-/// `GPU0–GPU3 share 155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
+/// `GPU0–GPU3 share 155.8 (154.0–157.7), confidence 99.9 %`; in GB/s.
 pub(crate) fn words(group: &InferredGroup) -> String {
     format!("{} share {}", members(group), limit(group))
 }
@@ -87,25 +87,25 @@ pub(crate) fn members(group: &InferredGroup) -> String {
     listed(&group.members)
 }
 
-/// `155.8 (154.0–157.7), sure (99.9 %)`; in GB/s.
+/// `155.8 (154.0–157.7), confidence 99.9 %`; in GB/s.
 pub(crate) fn limit(group: &InferredGroup) -> String {
-    format!("{} ({}), {}", number(group.capacity), span(group.low, group.high), how_sure(group.confidence))
+    format!("{} ({}), {}", number(group.capacity), span(group.low, group.high), confidence(group.confidence))
 }
 
-fn how_sure(confidence: f64) -> String {
+fn confidence(confidence: f64) -> String {
     let percent = 100.0 * confidence;
     match confidence {
-        c if c >= SURE => format!("sure ({percent:.1} %)"),
-        c if c >= LIKELY => format!("likely ({percent:.0} %)"),
-        _ => format!("a guess ({percent:.0} %)"),
+        c if c >= SURE => format!("confidence {percent:.1} %"),
+        c if c >= LIKELY => format!("confidence {percent:.0} %"),
+        _ => format!("low confidence ({percent:.0} %)"),
     }
 }
 
-/// The sets in which a group was full, the smallest first.
+/// The sets in which a group reached its limit, the smallest first.
 pub(crate) fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) -> String {
     let mut sets: Vec<&peerlane::infer::Experiment> =
         group.sets.iter().filter_map(|at| found.experiments.get(*at)).collect();
-    // a lone flow that fills it says nothing of sharing
+    // a single flow that reaches it shows nothing about sharing
     if sets.iter().any(|set| set.members.len() > 1) {
         sets.retain(|set| set.members.len() > 1);
     }
@@ -119,61 +119,65 @@ pub(crate) fn shown_by(found: &Inference, group: &InferredGroup, verbose: bool) 
             let rates: Vec<f64> = of_group.map(|(_, rate)| *rate).collect();
             let each =
                 span(rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max));
-            format!("{} at once, {each} each", listed(&set.members))
+            format!("{} concurrently, {each} each", listed(&set.members))
         })
         .collect();
     let more = match sets.len().saturating_sub(named.len()) {
         0 => String::new(),
         n => format!("; and {n} more"),
     };
-    format!("full in {}: {}{more}", count(sets.len(), "set"), named.join("; "))
+    format!("reached in {}: {}{more}", count(sets.len(), "set"), named.join("; "))
 }
 
 fn between_kinds(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     if found.interference.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(style::HEADING, "All of one kind beside all of another"))?;
-    for beside in &found.interference {
-        let [a, b] = beside.directions;
-        let [kept_a, kept_b] = beside.kept.map(|kept| format!("{:.0} %", 100.0 * kept));
-        let so = beside.verdict();
-        let text = format!("{} keeps {kept_a} of its rate, {} {kept_b}: {so}", a.words(), b.words());
+    writeln!(out, "\n{}", paint(style::HEADING, "Interference between kinds of transfers"))?;
+    for pair in &found.interference {
+        let [a, b] = pair.directions;
+        let [kept_a, kept_b] = pair.kept.map(|kept| format!("{:.0} %", 100.0 * kept));
+        let verdict = pair.verdict();
+        let text = format!("{} keeps {kept_a} of its rate, {} {kept_b}: {verdict}", a.words(), b.words());
         hang(out, "  ", &text)?;
     }
     Ok(())
 }
 
-/// What matrices of lone pairs tell; those in which all pairs are alike in a line.
+/// Matrices of pairs measured alone; those in which all pairs are alike share a line.
 fn lone_pairs(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<()> {
-    let plain = |told: &&RateGroups| told.groups.is_empty() && told.between.len() < 2;
-    for told in found.rate_groups.iter().filter(|told| verbose || !plain(told)) {
-        pairs(out, told)?;
+    let plain = |rates: &&RateGroups| rates.groups.is_empty() && rates.between.len() < 2;
+    for rates in found.rate_groups.iter().filter(|rates| verbose || !plain(rates)) {
+        pairs(out, rates)?;
     }
-    let alike: Vec<&RateGroups> = found.rate_groups.iter().filter(|told| !verbose && plain(told)).collect();
+    let alike: Vec<&RateGroups> = found.rate_groups.iter().filter(|rates| !verbose && plain(rates)).collect();
     if let (Some(first), more) = (alike.first(), alike.len().saturating_sub(1)) {
         let (low, high) = first.between.first().map_or((0.0, 0.0), |level| (level.low, level.high));
         let more =
-            if more > 0 { format!("; so are those of {} more (-v)", count(more, "matrix")) } else { String::new() };
+            if more > 0 { format!("; also in {} (-v shows them)", count(more, "more matrix")) } else { String::new() };
         writeln!(out)?;
-        hang(out, "", &format!("All lone pairs are alike in {}: {} GB/s{more}.", first.matrix, span(low, high)))?;
+        hang(
+            out,
+            "",
+            &format!("All pairs measured alone are alike in {}: {} GB/s{more}.", first.matrix, span(low, high)),
+        )?;
     }
     Ok(())
 }
 
-/// GPUs that are alike by the rates of lone pairs, and cells that are not as others.
-fn pairs(out: &mut dyn Write, told: &RateGroups) -> io::Result<()> {
-    let stated = if told.published { "published" } else { "recorded" };
+/// Groups of GPUs by the rates of pairs measured alone, and cells that differ.
+fn pairs(out: &mut dyn Write, rates: &RateGroups) -> io::Result<()> {
+    let source = if rates.published { "published" } else { "recorded" };
     writeln!(out)?;
-    hang(out, "", &paint(style::HEADING, &format!("Lone pairs, GB/s ({stated}: {})", told.matrix)))?;
-    for group in &told.groups {
-        hang(out, "  ", &format!("{} among each other: {}", listed(&group.members), span(group.low, group.high)))?;
+    hang(out, "", &paint(style::HEADING, &format!("Pairs measured alone, GB/s ({source}: {})", rates.matrix)))?;
+    for group in &rates.groups {
+        hang(out, "  ", &format!("among {}: {}", listed(&group.members), span(group.low, group.high)))?;
     }
-    for (at, level) in told.between.iter().enumerate() {
-        let whose = match (&level.noticed, told.groups.is_empty(), at) {
-            (Some(noticed), ..) => format!("noticed: {noticed}"),
+    for (at, level) in rates.between.iter().enumerate() {
+        let whose = match (&level.noticed, rates.groups.is_empty(), at) {
+            (Some(noticed), ..) => format!("notable: {noticed}"),
             (None, true, _) => "all pairs".to_owned(),
-            (None, false, _) if told.between.len() == 1 => "all other pairs".to_owned(),
+            (None, false, _) if rates.between.len() == 1 => "all other pairs".to_owned(),
             (None, false, _) => "most other pairs".to_owned(),
         };
         hang(out, "  ", &format!("{whose}: {} ({})", span(level.low, level.high), count(level.pairs, "ordered pair")))?;
@@ -185,26 +189,26 @@ fn unknown(out: &mut dyn Write, found: &Inference, verbose: bool) -> io::Result<
     if found.unidentifiable.is_empty() && found.notes.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(style::HEADING, "What cannot be told"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Undetermined"))?;
     let most = if verbose { usize::MAX } else { FEW };
     for open in found.unidentifiable.iter().take(most) {
         let least = match open.at_least {
-            Some(least) => format!("{} carry at least {} GB/s together", listed(&open.members), number(least)),
+            Some(least) => format!("{} carry at least {} GB/s in all", listed(&open.members), number(least)),
             None => format!("whether {} share anything", listed(&open.members)),
         };
         let tell = match open.would_tell.as_slice() {
             [] => String::new(),
-            [one] if *one == open.members => "; all of them at once would tell".to_owned(),
+            [one] if *one == open.members => "; measuring all of them at once would show it".to_owned(),
             sets => {
                 let sets: Vec<String> = sets.iter().map(|set| listed(set)).collect();
-                format!("; would tell, at once: {}", sets.join(" | "))
+                format!("; measuring these sets would show it: {}", sets.join(" | "))
             }
         };
         hang(out, "  ", &format!("{}: {least}; {}{tell}", open.direction.words(), open.why))?;
     }
     match found.unidentifiable.len().saturating_sub(most) {
         0 => Ok(()),
-        n => writeln!(out, "  and {n} more; -v shows them"),
+        n => writeln!(out, "  and {n} more (-v shows them)"),
     }
 }
 
@@ -212,7 +216,7 @@ fn alone(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     if found.coverage.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{}", paint(style::HEADING, "Alone, GB/s"))?;
+    writeln!(out, "\n{}", paint(style::HEADING, "Each transfer alone, GB/s"))?;
     for asked in &found.coverage {
         let mut levels: Vec<(String, Vec<&str>)> = Vec::new();
         for rate in &asked.alone {
@@ -241,9 +245,9 @@ fn asked(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
         return Ok(());
     }
     let repeats = found.coverage.iter().find_map(|a| a.repeats);
-    let repeats = repeats.map_or_else(String::new, |n| format!("; each with {n} allocations of memory"));
+    let repeats = repeats.map_or_else(String::new, |n| format!("; each with {n} memory allocations"));
     writeln!(out)?;
-    hang(out, "", &format!("Sets that ran: {}{repeats}.", words.join(", ")))
+    hang(out, "", &format!("Sets measured: {}{repeats}.", words.join(", ")))
 }
 
 fn experiments(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
@@ -263,7 +267,7 @@ fn experiments(out: &mut dyn Write, found: &Inference) -> io::Result<()> {
     Ok(())
 }
 
-/// Names in few words; of flows between GPUs each.
+/// Names in short; flows between GPUs are listed one by one.
 fn listed<S: AsRef<str>>(names: &[S]) -> String {
     if names.iter().any(|name| name.as_ref().contains(['→', '↔'])) {
         names.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ")

@@ -1,4 +1,4 @@
-//! How nodes and links are called in drawings.
+//! Names of nodes and links in drawings.
 
 use peerlane::catalogue::Parts;
 use peerlane::fabric::{Link, LinkKind, Node, NodeKind, PcieWidth};
@@ -9,7 +9,7 @@ use peerlane::units::Rate;
 use super::WIDTH;
 use super::text::{count, fit};
 
-/// A node's name, with the first other name it answers to: `NIC0 (mlx5_0)`.
+/// A node's name with its first alias: `NIC0 (mlx5_0)`.
 pub(crate) fn name(node: &Node) -> String {
     match node.aliases.first() {
         Some(alias) => format!("{} ({alias})", node.name),
@@ -17,7 +17,7 @@ pub(crate) fn name(node: &Node) -> String {
     }
 }
 
-/// What a node is, shortly: its product, else its part's title, else its kind for inner nodes.
+/// What a node is, in short: its product, else its part's title, else its kind for inner nodes.
 pub(crate) fn product(node: &Node) -> String {
     let part = || {
         let key = node.part.as_deref()?;
@@ -36,7 +36,7 @@ pub(crate) fn product(node: &Node) -> String {
     }
 }
 
-/// A product name without what every name of its kind has: vendor, brand, marks, what stands in brackets.
+/// A product name without vendor, brand, trademarks and brackets.
 fn short(product: &str) -> String {
     const NOISE: [&str; 12] = [
         "NVIDIA",
@@ -64,7 +64,7 @@ fn short(product: &str) -> String {
     ];
     let bare = VENDORS.iter().find_map(|v| product.strip_prefix(v)).filter(|rest| !rest.trim().is_empty());
     let product = bare.unwrap_or(product).trim();
-    // the PCI id list names chip and product: GV100GL [Tesla V100 SXM2 16GB]; a word of small letters is neither
+    // the PCI ID list names chip and product: GV100GL [Tesla V100 SXM2 16GB]; a lower-case word is neither
     let inside = product.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(inside, _)| inside);
     let named = inside.filter(|i| i.chars().any(|c| !c.is_ascii_lowercase()));
     let named = named.unwrap_or_else(|| product.split_once(" [").map_or(product, |(before, _)| before));
@@ -93,13 +93,13 @@ pub(crate) fn edge(link: &Link) -> String {
     }
 }
 
-/// Whether a link has fewer lanes than it could. A lower generation alone may only mean that it is idle.
+/// Whether a link has fewer lanes than possible. A lower generation alone may only mean that it is idle.
 pub(crate) fn is_narrow(link: &Link) -> bool {
     matches!(&link.kind, LinkKind::Pcie { running, allowed, .. }
         if matches!((running.lanes, allowed.lanes), (Some(is), Some(could)) if is < could))
 }
 
-/// What a link falls short of: `3.0 x16`, where it could run wider or faster than it does.
+/// What a link could be, if it runs narrower or slower than that: `3.0 x16`.
 pub(crate) fn shortfall(link: &Link) -> Option<PcieWidth> {
     let LinkKind::Pcie { running, allowed, .. } = &link.kind else { return None };
     let narrower = matches!((running.lanes, allowed.lanes), (Some(is), Some(could)) if is < could);
@@ -119,13 +119,13 @@ pub(crate) fn link(link: &Link) -> String {
     }
 }
 
-/// A part's title for an inter-socket link, without what it lies between.
+/// A part's title for an inter-socket link, without what it connects.
 fn smp(part: &str) -> String {
     let title = Parts::embedded().get(part).map_or_else(|| part.to_owned(), |p| short(&p.title));
     title.split(" between ").next().unwrap_or_default().to_owned()
 }
 
-/// Where a statement stands, by the file's name alone: `topo.txt:12-17 (nvidia-smi topo -m)`.
+/// The origin of a statement, with the file name only: `topo.txt:12-17 (nvidia-smi topo -m)`.
 pub(crate) fn origin(origin: &Origin) -> String {
     let text = origin.to_string();
     match origin.source.rsplit_once('/') {
@@ -134,7 +134,7 @@ pub(crate) fn origin(origin: &Origin) -> String {
     }
 }
 
-/// A GPU's own link as topology matrices call it: `NV2`, `XGMI`, `C2C`.
+/// The label of a GPU link in topology matrices: `NV2`, `XGMI`, `C2C`.
 pub(crate) fn bundle(kind: &LinkKind) -> String {
     match kind {
         LinkKind::Gpu(bundle) => bundle.label(),
@@ -161,7 +161,7 @@ pub(crate) fn inventory(machine: &Machine) -> String {
     if counted.is_empty() { "no devices known".to_owned() } else { fit(&counted.join(", "), WIDTH) }
 }
 
-/// Why a hop is limited, without the rate that stands beside it already.
+/// Why a hop is limited, without the rate, which is shown next to it.
 pub(crate) fn reason(limit: Option<f64>, why: &str) -> &str {
     let stated = limit.map(|l| format!(": {} ", Rate::from_gb(l)));
     match stated.and_then(|rate| why.split_once(rate.as_str())) {
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_lose_what_all_share() {
+    fn product_names_are_shortened() {
         assert_eq!(short("NVIDIA GeForce RTX 4090"), "RTX 4090");
         assert_eq!(short("Intel(R) Xeon(R) CPU E5-2650 v4 @ 2.20GHz"), "Xeon E5-2650 v4");
         assert_eq!(short("NVIDIA"), "NVIDIA");

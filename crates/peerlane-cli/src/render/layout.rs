@@ -1,25 +1,25 @@
-//! Where each node stands in a tidy layered drawing: each level of the tree is a column, each leaf a row,
-//! and every inner node stands at the middle of its children.
+//! The layout of a layered drawing: each level of the tree is a column, each leaf a row, and every inner node is centred
+//! on its children.
 
 use peerlane::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind};
 
-/// Deeper trees are cut.
+/// Deeper trees are truncated.
 const MAX_DEPTH: usize = 32;
 
-/// Where a node stands: its column, and the row of its middle.
+/// The position of a node: its column, and the row of its centre.
 pub(crate) struct Place {
     pub(crate) id: NodeId,
     pub(crate) column: usize,
     pub(crate) row: f64,
-    /// The link to what it hangs below, and where that stands in the list of places.
+    /// The link to its parent, and the parent's index in the list of places.
     pub(crate) above: Option<(LinkId, usize)>,
 }
 
-/// All places, and how many rows they take.
+/// All places, and the number of rows.
 pub(crate) struct Layout {
-    /// The places; a node's stands after the one it hangs below.
+    /// The places; a node follows its parent.
     pub(crate) places: Vec<Place>,
-    /// Rows in all.
+    /// Number of rows.
     pub(crate) rows: usize,
 }
 
@@ -40,7 +40,7 @@ struct Placing<'a> {
 }
 
 impl Placing<'_> {
-    /// Places CPUs with what hangs below them, then trees without a CPU, then what is left.
+    /// Places CPUs with everything below them, then trees without a CPU, then the rest.
     fn run(&mut self) {
         let fabric = self.fabric;
         let rank = |id: &NodeId| match fabric.node(*id).kind {
@@ -55,14 +55,14 @@ impl Placing<'_> {
         for top in tops {
             self.place(top, None, 0);
         }
-        // GPUs and NICs share the last column, so that arcs have room at their side
+        // GPUs and NICs share the last column, which leaves room for arcs
         let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
         for place in &mut self.places {
             if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic) {
                 place.column = last;
             }
         }
-        // NVSwitches stand in a column of their own, in the middle
+        // NVSwitches have their own column, centred
         let hubs: Vec<NodeId> = fabric.of_kind(NodeKind::NvSwitch).collect();
         self.rows = self.rows.max(hubs.len());
         for (i, &id) in hubs.iter().enumerate() {
@@ -71,7 +71,7 @@ impl Placing<'_> {
         }
     }
 
-    /// Places a node and what is below it; gives the row of its middle.
+    /// Places a node and everything below it; returns the row of its centre.
     fn place(&mut self, id: NodeId, above: Option<(LinkId, usize)>, depth: usize) -> Option<f64> {
         if std::mem::replace(&mut self.seen[id.index()], true) || depth > MAX_DEPTH {
             return None;
@@ -102,7 +102,7 @@ mod tests {
     use peerlane::fabric::{FabricBuilder, Link, Node, PcieWidth};
 
     #[test]
-    fn a_switch_stands_at_the_middle_of_its_gpus() {
+    fn a_switch_is_centred_on_its_gpus() {
         let mut b = FabricBuilder::new();
         let switch = b.node(Node::new("sw0", NodeKind::Switch));
         for i in 0..3 {

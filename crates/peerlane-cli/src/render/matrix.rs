@@ -1,4 +1,4 @@
-//! Matrices on a terminal: aligned, and broken by columns where they are too wide.
+//! Matrices on a terminal: aligned, and split by columns if too wide.
 
 use std::io::{self, Write};
 
@@ -10,18 +10,18 @@ use super::WIDTH;
 use super::style::{self, paint};
 use super::text::{fit, hang, width};
 
-/// The most columns that a name takes at the head of a row or column.
+/// Limit of columns for a name at the head of a row or column.
 const NAME: usize = 16;
 
-/// A cell: its text and style.
+/// The text and style of a cell.
 pub(crate) type Cell = (String, anstyle::Style);
 
-/// Writes a matrix; every column is as wide as its widest cell, one space apart.
+/// Writes a matrix; every column is as wide as its widest cell, separated by one space.
 pub(crate) fn grid(out: &mut dyn Write, rows: &[String], cols: &[String], cells: &[Vec<Cell>]) -> io::Result<()> {
     labelled_grid(out, NAME, rows, cols, cells)
 }
 
-/// The same with up to `most` columns for what stands at the head of rows.
+/// The same with up to `most` columns for the heads of rows.
 pub(crate) fn labelled_grid(
     out: &mut dyn Write,
     most: usize,
@@ -65,7 +65,7 @@ pub(crate) fn labelled_grid(
     Ok(())
 }
 
-/// Writes numbers; what is not known stays blank as `-`.
+/// Writes numbers; unknown ones as `-`.
 pub(crate) fn numbers(
     out: &mut dyn Write,
     rows: &[String],
@@ -75,7 +75,7 @@ pub(crate) fn numbers(
     heat(out, rows, cols, values, |_, _| style::PLAIN)
 }
 
-/// The same, each number in a style by its row and column.
+/// The same, with a style for each number.
 pub(crate) fn heat(
     out: &mut dyn Write,
     rows: &[String],
@@ -100,10 +100,10 @@ pub(crate) fn heat(
     grid(out, rows, cols, &cells)
 }
 
-/// The most columns that a cell of a table takes.
+/// Limit of columns for a cell of a table.
 const CELL: usize = 32;
 
-/// Writes a table below its headings: words to the left, the last `numbers` columns to the right.
+/// Writes a table with headings: the last `numbers` columns are right-aligned, the others left-aligned.
 pub(crate) fn table(out: &mut dyn Write, headings: &[String], rows: &[Vec<String>], numbers: usize) -> io::Result<()> {
     let words = headings.len().saturating_sub(numbers);
     let cell = |row: &[String], at: usize| fit(row.get(at).map_or("", String::as_str), CELL);
@@ -121,10 +121,10 @@ pub(crate) fn table(out: &mut dyn Write, headings: &[String], rows: &[Vec<String
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
 }
 
-/// Up to this many NICs, those without RDMA are shown as well.
+/// Up to this many NICs, those without RDMA are also shown.
 const FEW_NICS: usize = 4;
 
-/// The NICs that a matrix leaves out: those known to do no RDMA, where others do or there are many.
+/// The NICs that a matrix omits: those known to lack RDMA, if others have it or there are many.
 fn for_management(fabric: &Fabric) -> Vec<NodeId> {
     let nics: Vec<NodeId> = fabric.of_kind(NodeKind::Nic).collect();
     let rdma = |id: &NodeId| fabric.node(*id).rdma;
@@ -135,7 +135,7 @@ fn for_management(fabric: &Fabric) -> Vec<NodeId> {
     nics.into_iter().filter(|id| rdma(id) == Some(false)).collect()
 }
 
-/// Writes the path classes between GPUs and NICs; NICs are numbered in the columns where their names are long.
+/// Writes the path classes between GPUs and NICs; NICs with long names are numbered in the columns.
 pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let left_out = for_management(fabric);
     let shown: Vec<NodeId> = fabric.devices().into_iter().filter(|id| !left_out.contains(id)).collect();
@@ -151,7 +151,7 @@ pub(crate) fn classes(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     grid(out, &rows, &cols, &cells)?;
     if !left_out.is_empty() {
         let names: Vec<&str> = left_out.iter().map(|id| fabric.node(*id).name.as_str()).collect();
-        hang(out, "  ", &format!("without RDMA, and not shown above: {}", ranges(&names)))?;
+        hang(out, "  ", &format!("not shown (no RDMA): {}", ranges(&names)))?;
     }
     Ok(())
 }
@@ -236,7 +236,7 @@ mod tests {
         let text = anstream::adapter::strip_str(&String::from_utf8(out).unwrap()).to_string();
         let heads: Vec<&str> = text.lines().next().unwrap().split_whitespace().collect();
         assert_eq!(heads, ["GPU0", "mlx5_0", "ens3"]);
-        assert!(text.ends_with("without RDMA, and not shown above: eno1, eno2\n"), "{text}");
+        assert!(text.ends_with("not shown (no RDMA): eno1, eno2\n"), "{text}");
     }
 
     #[test]

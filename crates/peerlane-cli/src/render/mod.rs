@@ -1,5 +1,5 @@
-//! Drawing: everything is plain text of at most [`WIDTH`] columns, with styles that the output stream
-//! drops where it is no terminal.
+//! Output for a terminal: plain text of at most [`WIDTH`] columns, with styles that the output stream
+//! drops if it is not a terminal.
 
 pub(crate) mod comparison;
 pub(crate) mod curves;
@@ -24,13 +24,13 @@ pub(crate) mod tree;
 
 use std::io::{self, Write};
 
-/// The columns that output keeps to.
+/// The width of all output, in columns.
 pub(crate) const WIDTH: usize = 100;
 
-/// What something writes, as plain text without styles.
+/// Collects output as plain text without styles.
 pub(crate) fn plain(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
     let mut out = Vec::new();
-    // memory takes everything
+    // writing to memory cannot fail
     let _ = write(&mut out);
     anstream::adapter::strip_str(&String::from_utf8_lossy(&out)).to_string()
 }

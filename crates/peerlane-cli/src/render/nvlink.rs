@@ -1,4 +1,4 @@
-//! GPUs' own links (NVLink, xGMI, C2C), which lie beside the PCIe tree, as a compact block.
+//! GPU links (NVLink, xGMI, C2C), which are not part of the PCIe tree, as a compact block.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::style::{self, paint};
 use super::text::hang;
 use super::{WIDTH, label};
 
-/// Writes the block; nothing where there are no such links.
+/// Writes the block; nothing if there are no such links.
 pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric) -> io::Result<()> {
     let lines: Vec<String> = to_hubs(fabric).into_iter().chain(among_gpus(fabric)).collect();
     if lines.is_empty() {
@@ -29,7 +29,7 @@ fn title(fabric: &Fabric) -> String {
     if titles.len() > 2 { "GPU links".to_owned() } else { titles.join(" and ") }
 }
 
-/// Lines such as `GPU0–GPU7 ══ NV18 ══ nvswitch`: links to what is no GPU, those alike together.
+/// Lines such as `GPU0–GPU7 ══ NV18 ══ nvswitch`: links to other nodes than GPUs, similar ones combined.
 fn to_hubs(fabric: &Fabric) -> Vec<String> {
     let mut by_hub: BTreeMap<(NodeId, String), Vec<&str>> = BTreeMap::new();
     for link in fabric.links().iter().filter(|l| l.kind.is_gpu_fabric()) {
@@ -41,7 +41,7 @@ fn to_hubs(fabric: &Fabric) -> Vec<String> {
         };
         by_hub.entry((hub, label::bundle(&link.kind))).or_default().push(&fabric.node(gpu).name);
     }
-    // switches that serve the same GPUs in the same way share a line
+    // switches that connect the same GPUs alike share a line
     let mut alike: Vec<(String, String, Vec<&str>)> = Vec::new();
     for ((hub, bundle), gpus) in by_hub {
         let gpus = ranges(&gpus);

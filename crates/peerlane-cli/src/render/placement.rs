@@ -1,4 +1,4 @@
-//! Where jobs should go, with the reason, and what other ways to choose would give.
+//! Where jobs should run, with the reason, and what other placements would give.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::WIDTH;
 use super::style::{self, paint};
 use super::text::{fit, hang, number, width};
 
-/// Columns before what is said.
+/// Columns of labels.
 const LABEL: usize = 13;
 
 pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: bool) -> io::Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     document.assumptions.iter().try_for_each(|sentence| hang(out, "  assumed    ", sentence))?;
     if let Some(why) = &document.equal {
         writeln!(out)?;
-        hang(out, "", &format!("All choices of GPUs are equal here: {why}."))?;
+        hang(out, "", &format!("All choices of GPUs are equivalent: {why}."))?;
     }
     for (at, choice) in choices.iter().enumerate() {
         job(out, choice, (choices.len() > 1).then_some(at + 1))?;
@@ -31,7 +31,7 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
     writeln!(out)?;
     hang(out, "", &proof(document))?;
     if verbose {
-        let rates = "Rates are of the slowest transfer while all jobs run, or the bus bandwidth of all-reduces, in GB/s of 10⁹ bytes; \
+        let rates = "Rates are those of the slowest transfer while all jobs run, or all-reduce bus bandwidths; 1 GB is 10⁹ bytes; see \
                      docs/placement.md.";
         hang(out, "", rates)?;
     }
@@ -103,9 +103,9 @@ fn alike(order: &[String], what: &[Option<String>]) -> String {
 
 fn gained(gain: f64) -> String {
     if gain.abs() < 0.005 {
-        "as much as by number".to_owned()
+        "same as GPUs by number".to_owned()
     } else {
-        format!("{:+.0} % over by number", 100.0 * gain)
+        format!("{:+.0} % over GPUs by number", 100.0 * gain)
     }
 }
 
@@ -114,7 +114,7 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
         return Ok(());
     }
     let names = document.compared.iter().map(|c| width(&c.name)).max().unwrap_or(0);
-    writeln!(out, "\n{}", paint(style::HEADING, &format!("Other ways to choose, {} in GB/s", what(document))))?;
+    writeln!(out, "\n{}", paint(style::HEADING, &format!("Other placements, {} in GB/s", what(document))))?;
     for other in &document.compared {
         let jobs: Vec<String> = other.jobs.iter().map(|order| ranges(order)).collect();
         let gain =
@@ -125,7 +125,7 @@ fn compared(out: &mut dyn Write, document: &PlacementDocument) -> io::Result<()>
     Ok(())
 }
 
-/// What placements are ranked by.
+/// The rate by which placements are ranked.
 fn what(document: &PlacementDocument) -> &'static str {
     if document.workload == Workload::AllReduce { "all-reduce" } else { "slowest transfer" }
 }
@@ -135,7 +135,7 @@ fn proof(document: &PlacementDocument) -> String {
     let what = if document.exact {
         format!("No other placement has a faster {}", what(document))
     } else {
-        "This is the best that was found; too many placements are left to be sure that none is faster".to_owned()
+        "This is the best placement found; there are too many to rule out a faster one".to_owned()
     };
-    format!("{what}{worst}. This is predicted advice; nothing has been set.")
+    format!("{what}{worst}. This is a prediction; no setting was changed.")
 }

@@ -1,4 +1,4 @@
-//! RDMA between a GPU and a NIC: methods beside each other, messages between two such nodes, and the card's engines.
+//! RDMA between a GPU and a NIC: the methods compared, messages between two such nodes, and the card's engines.
 
 use std::io::{self, Write};
 
@@ -10,10 +10,10 @@ use peerlane::units::Bytes;
 use super::style::{self, paint};
 use super::text::{hang, number};
 
-/// The message sizes of columns.
+/// The message sizes of the columns.
 const SHOWN: [Bytes; 4] = [Bytes(512), Bytes(4 << 10), Bytes(32 << 10), Bytes(2 << 20)];
 
-/// Shows all of it; with `verbose`, every limit, and where each stage's time is from.
+/// Writes everything; `verbose` adds every limit, and the origin of each stage's time.
 pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
     let RdmaDescription { gpu, nic, .. } = rdma;
     heading(out, &format!("RDMA: {nic} reads {gpu}'s memory and sends it"))?;
@@ -35,11 +35,11 @@ fn methods(out: &mut dyn Write, methods: &[RdmaMethod], verbose: bool) -> io::Re
         match (m.rate, &m.not_offered) {
             (Some(rate), _) => {
                 let label = format!("  {:<8} {:>8} GB/s  ", m.method.to_string(), number(rate));
-                hang(out, &label, &format!("bound by {}", m.bottleneck.as_deref().unwrap_or("nothing known")))?;
+                hang(out, &label, &format!("bound by {}", m.bottleneck.as_deref().unwrap_or("an unknown limit")))?;
             }
             (None, why) => {
                 let label = format!("  {:<8} {:>13}  ", m.method.to_string(), "–");
-                hang(out, &label, why.as_deref().unwrap_or("not to be had"))?;
+                hang(out, &label, why.as_deref().unwrap_or("not available"))?;
             }
         }
         if verbose {
@@ -51,23 +51,23 @@ fn methods(out: &mut dyn Write, methods: &[RdmaMethod], verbose: bool) -> io::Re
     Ok(())
 }
 
-/// What is done once a buffer, and what else to know of each method.
+/// The cost of setting up a buffer, and remarks on each method.
 fn once(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
     let setup = rdma.to_network.iter().flat_map(|m| m.setup.iter().map(move |s| (m.method, s)));
     let all: Vec<(Method, &RdmaStage)> = setup.collect();
     let remarks = |m: &RdmaMethod| m.remarks.iter().map(|r| (m.method, r.clone())).collect::<Vec<_>>();
-    let mut said: Vec<(Method, String)> = rdma.to_network.iter().chain(&rdma.from_network).flat_map(remarks).collect();
-    said.sort();
-    said.dedup();
-    if all.is_empty() && said.is_empty() {
+    let mut notes: Vec<(Method, String)> = rdma.to_network.iter().chain(&rdma.from_network).flat_map(remarks).collect();
+    notes.sort();
+    notes.dedup();
+    if all.is_empty() && notes.is_empty() {
         return Ok(());
     }
     heading(out, "Registration, mapping and caveats")?;
     for (method, stage) in all {
         let label = format!("  {:<8} {:>13}  ", method.to_string(), format!("{} µs", micros(&stage.time)));
-        hang(out, &label, &format!("once a buffer: {}", stage.name))?;
+        hang(out, &label, &format!("once per buffer: {}", stage.name))?;
     }
-    for (method, remark) in said {
+    for (method, remark) in notes {
         hang(out, &format!("  {:<8} {:>13}  ", method.to_string(), ""), &remark)?;
     }
     Ok(())
@@ -79,7 +79,7 @@ fn micros(time: &Span) -> String {
     if low == high { low } else { format!("{low}–{high}") }
 }
 
-/// Stages in their order, those of one name as one: `software 2.22 + apenet0's hardware 1.00 µs`.
+/// Stages in order, those of the same name combined: `software 2.22 + apenet0's hardware 1.00 µs`.
 fn sum(stages: &[RdmaStage]) -> String {
     let mut parts: Vec<(&str, Span)> = Vec::new();
     for stage in stages {
@@ -96,8 +96,8 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
     if all.is_empty() {
         return Ok(());
     }
-    heading(out, "Between this node and one like it, side by side")?;
-    writeln!(out, "  {:<12} {:>12} {}", "", "empty, µs", size_heads())?;
+    heading(out, "Messages between two such nodes")?;
+    writeln!(out, "  {:<12} {:>12} {}", "", "0 B, µs", size_heads())?;
     for like in all {
         writeln!(
             out,
@@ -119,13 +119,13 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
         }
         if let Some(repaid) = like.repaid {
             let words = format!(
-                "registration has paid after {} to {} messages of {} that would have been staged",
+                "registration pays off after {} to {} messages of {}, compared with staging",
                 repaid.fewest, repaid.most, repaid.size
             );
             hang(out, "               ", &words)?;
         }
         if let Some(size) = like.staging_from {
-            hang(out, "               ", &format!("staging is faster from messages of {size} on"))?;
+            hang(out, "               ", &format!("staging is faster for messages of {size} and more"))?;
         }
     }
     Ok(())
@@ -133,19 +133,19 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
 
 fn size_heads() -> String {
     let sizes: String = SHOWN.iter().map(|size| format!(" {:>9}", size.to_string())).collect();
-    format!("{sizes} {:>9}  GB/s", "endless")
+    format!("{sizes} {:>9}  GB/s", "asymptote")
 }
 
-fn rates(curve: &[RdmaPoint], endless: f64) -> String {
+fn rates(curve: &[RdmaPoint], asymptote: f64) -> String {
     let at = |size: &Bytes| curve.iter().find(|p| p.size == *size).map_or("–".to_owned(), |p| number(p.rate));
     let sizes: String = SHOWN.iter().map(|size| format!(" {:>9}", at(size))).collect();
-    format!("{sizes} {:>9}", number(endless))
+    format!("{sizes} {:>9}", number(asymptote))
 }
 
 fn measured(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
-    for seen in &rdma.measured {
-        heading(out, &format!("Seen by message size: {}, GB/s", seen.what))?;
-        for p in &seen.points {
+    for sweep in &rdma.measured {
+        heading(out, &format!("Measured by message size: {}, GB/s", sweep.what))?;
+        for p in &sweep.points {
             let ratio = if p.expected > 0.0 { number(p.rate / p.expected) } else { "–".to_owned() };
             let (rate, expected) = (three(p.rate), three(p.expected));
             writeln!(out, "  {:>10} {rate:>9}  {ratio} of expected {expected}", p.size.to_string())?;
@@ -154,7 +154,7 @@ fn measured(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
     Ok(())
 }
 
-/// Small messages have small rates.
+/// A rate, with more digits below 1 GB/s.
 fn three(value: f64) -> String {
     if value < 1.0 { format!("{value:.4}") } else { number(value) }
 }

@@ -1,5 +1,4 @@
-//! A run on a terminal: who answered and when, then a table for each thing measured, each with how sure it is and
-//! what is odd about it.
+//! A run on a terminal: machine, time and conditions, then a table for each metric with its precision and flags.
 
 mod head;
 mod matrices;
@@ -18,14 +17,14 @@ use super::style::{self, paint};
 use super::text::{width, wrap};
 use super::{WIDTH, matrix};
 
-/// Writes a run; `verbose` adds every cell with its samples' number and interval.
+/// Writes a run; `verbose` adds every cell with its number of samples and interval.
 pub(crate) fn write(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
     head::write(out, run)?;
     tables(out, run, verbose)?;
     head::notes(out, run)
 }
 
-/// Writes the numbers of a run alone.
+/// Writes only the numbers of a run.
 pub(crate) fn tables(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Result<()> {
     let view = View { cells: &run.cells, precision: run.plan.method.precision, verbose };
     matrices::write(out, &view, &run::matrices(&run.cells))?;
@@ -34,26 +33,26 @@ pub(crate) fn tables(out: &mut dyn Write, run: &Run, verbose: bool) -> io::Resul
     matrices::host_memory(out, &view)
 }
 
-/// What all tables need to know.
+/// What all tables need.
 struct View<'a> {
     /// The cells that tables refer to.
     cells: &'a [Cell],
-    /// The asked relative width of intervals.
+    /// The requested relative width of intervals.
     precision: f64,
     /// Whether every cell is listed.
     verbose: bool,
 }
 
 impl View<'_> {
-    /// What stands below a table: how sure its numbers are, what is odd, and if asked for all of its cells.
+    /// Writes the lines below a table: precision, flags and, if verbose, all of its cells.
     fn below(&self, out: &mut dyn Write, of: &[&Cell]) -> io::Result<()> {
-        remarks::sureness(out, of, self.precision)?;
+        remarks::precision_line(out, of, self.precision)?;
         remarks::flags(out, of, self.verbose)?;
         if self.verbose { list(out, of) } else { Ok(()) }
     }
 }
 
-/// Every cell on a line.
+/// One line per cell.
 fn list(out: &mut dyn Write, of: &[&Cell]) -> io::Result<()> {
     let unit = of.first().map_or("", |c| c.unit.name());
     let headings = ["cell", "size", "remarks", unit, "n", "low", "high"].map(str::to_owned);
@@ -78,7 +77,7 @@ fn list(out: &mut dyn Write, of: &[&Cell]) -> io::Result<()> {
     matrix::table(out, &headings, &rows, 4)
 }
 
-/// Writes what a table holds, and the family to ask for it again.
+/// Writes a table's heading, and the name of its test for `--tests`.
 fn heading(out: &mut dyn Write, text: &str, family: &str) -> io::Result<()> {
     writeln!(out)?;
     let family = format!("[{family}]");
@@ -87,7 +86,7 @@ fn heading(out: &mut dyn Write, text: &str, family: &str) -> io::Result<()> {
     for line in &lines {
         writeln!(out, "{}", paint(style::HEADING, line))?;
     }
-    // the family beside the last line if there is room, else below
+    // on the last line if there is room, otherwise below it
     let gap = if width(&last) + 1 + width(&family) <= WIDTH { " " } else { "\n" };
     writeln!(out, "{}{gap}{}", paint(style::HEADING, &last), paint(style::DIM, &family))
 }
@@ -99,7 +98,7 @@ fn significant(value: f64, digits: i32) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Decimals that suit all of a table's numbers: about four digits of the greatest.
+/// Decimals for all numbers of a table: about four significant digits of the largest.
 fn decimals(values: impl Iterator<Item = f64>) -> usize {
     match values.filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs())) {
         v if v >= 1000.0 => 0,

@@ -1,4 +1,4 @@
-//! Tables of words and numbers in columns, and the figures that stand in them.
+//! Tables of words and numbers in columns, and the format of numbers in them.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use super::WIDTH;
 use super::style::{self, paint};
 use super::text::{fit, number, width};
 
-/// Writes a table: the first `words` columns to the left, the last one too, as far as the width goes; others to the right.
+/// Writes a table: the first `words` columns and the last are left-aligned, the others right-aligned.
 pub(crate) fn columns(out: &mut dyn Write, headings: &[String], rows: &[Vec<String>], words: usize) -> io::Result<()> {
     let cell = |row: &[String], at: usize| row.get(at).cloned().unwrap_or_default();
     let all = || rows.iter().map(Vec::as_slice).chain([headings]);
@@ -25,7 +25,7 @@ pub(crate) fn columns(out: &mut dyn Write, headings: &[String], rows: &[Vec<Stri
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))
 }
 
-/// `64 KiB`; where a number of bytes is no round one, about how many.
+/// `64 KiB`; approximate if the number of bytes is not round.
 pub(crate) fn size(bytes: u64) -> String {
     let exact = Bytes(bytes).to_string();
     if exact.len() <= "1023 MiB".len() {

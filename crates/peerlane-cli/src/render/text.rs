@@ -1,15 +1,15 @@
-//! Fitting words into columns: wrapping, cutting and counting.
+//! Fitting text into columns: wrapping, truncating and counting.
 
 use std::io::{self, Write};
 
 use super::WIDTH;
 
-/// How many columns a text takes.
+/// The width of a text in columns.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The text, cut with `…` where it is wider than `columns`.
+/// The text, truncated with `…` if it is wider than `columns`.
 pub(crate) fn fit(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -46,7 +46,7 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Writes `label` and then `text` wrapped beside it, to the full width.
+/// Writes `label` and then `text`, wrapped with a hanging indent.
 pub(crate) fn hang(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     let indent = width(label);
     for (i, line) in wrap(text, WIDTH.saturating_sub(indent)).iter().enumerate() {
@@ -69,7 +69,7 @@ pub(crate) fn count(n: usize, what: &str) -> String {
     }
 }
 
-/// A number with about three significant digits, as tables want it.
+/// A number with about three significant digits, for tables.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 => 0,
@@ -79,7 +79,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// `0.73–0.82`, or one number where both print alike.
+/// `0.73–0.82`, or one number if both print alike.
 pub(crate) fn span(low: f64, high: f64) -> String {
     let (a, b) = (number(low), number(high));
     if a == b { a } else { format!("{a}–{b}") }

@@ -9,27 +9,27 @@ use super::style::{self, paint};
 use super::text::{fit, hang, width};
 use super::{WIDTH, label, nvlink};
 
-/// Deeper trees are cut; real ones have fewer than ten levels.
+/// Deeper trees are truncated; real ones have fewer than ten levels.
 const MAX_DEPTH: usize = 32;
 
-/// Up to this many GPUs, each has a line of its own.
+/// Up to this many GPUs, each has its own line.
 const MAX_GPUS_EACH: usize = 20;
 
 /// How a tree is drawn.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
-    /// Addresses and notes too.
+    /// Also show addresses and notes.
     pub(crate) verbose: bool,
 }
 
-/// Writes the tree, then NVLink and the like, which lie beside it.
+/// Writes the tree, then NVLink and other links outside it.
 pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> io::Result<()> {
     let mut drawing = Drawing { fabric, options, all_assumed: all_assumed(fabric), lines: Vec::new() };
     let cpus: Vec<NodeId> = fabric.of_kind(NodeKind::Cpu).collect();
     let between = smp_links(fabric);
     for (i, &cpu) in cpus.iter().enumerate() {
         drawing.root(cpu);
-        // two sockets are drawn with their link between them; more have a list below
+        // for two sockets the link is drawn between them; for more, links are listed below
         if let ([only], [_, _], 0) = (between.as_slice(), cpus.as_slice(), i) {
             drawing.lines.push(Line::plain("║  ", label::link(only)));
         }
@@ -49,24 +49,24 @@ pub(crate) fn write(out: &mut dyn Write, fabric: &Fabric, options: Options) -> i
         sockets(out, fabric, &cpus, &between)?;
     }
     if implied {
-        let text = "All sockets, root complexes and switches above are assumed.";
+        let text = "All sockets, root complexes and switches shown are assumed.";
         writeln!(out, "  {}", paint(style::DIM, text))?;
     }
     if !lone.is_empty() {
         let names: Vec<&str> = lone.iter().map(|id| fabric.node(*id).name.as_str()).collect();
-        hang(out, "  not placed in a PCIe tree: ", &with_product(fabric, &lone, &ranges(&names)))?;
+        hang(out, "  position in the PCIe tree unknown: ", &with_product(fabric, &lone, &ranges(&names)))?;
     }
     nvlink::write(out, fabric)
 }
 
-/// The links between more than two sockets: in one line where they join each to each alike.
+/// The links between more than two sockets: one line if all pairs are linked alike.
 fn sockets(out: &mut dyn Write, fabric: &Fabric, cpus: &[NodeId], links: &[&Link]) -> io::Result<()> {
     let mut labels: Vec<String> = links.iter().map(|l| label::link(l)).collect();
     labels.sort_unstable();
     labels.dedup();
     if let ([label], true) = (labels.as_slice(), links.len() == cpus.len() * (cpus.len() - 1) / 2) {
         let names: Vec<&str> = cpus.iter().map(|id| fabric.node(*id).name.as_str()).collect();
-        return hang(out, "  ", &format!("each to each of {}: {label}", ranges(&names)));
+        return hang(out, "  ", &format!("all pairs of {}: {label}", ranges(&names)));
     }
     for link in links {
         let ends = format!("{} ═ {}", fabric.node(link.a).name, fabric.node(link.b).name);
@@ -75,7 +75,7 @@ fn sockets(out: &mut dyn Write, fabric: &Fabric, cpus: &[NodeId], links: &[&Link
     Ok(())
 }
 
-/// The names, and the product where it is one for all.
+/// The names, and the product if it is the same for all.
 fn with_product(fabric: &Fabric, ids: &[NodeId], names: &str) -> String {
     let mut products: Vec<String> = ids.iter().map(|id| label::product(fabric.node(*id))).collect();
     products.dedup();
@@ -97,7 +97,7 @@ fn below_cpu(fabric: &Fabric, id: NodeId) -> bool {
     fabric.links_of(id).iter().any(parent)
 }
 
-/// One line: what leads to it, its edge, its name and what it is.
+/// One line: branches, edge, name and description.
 struct Line {
     lead: String,
     edge: String,
@@ -148,7 +148,7 @@ impl Line {
 struct Drawing<'a> {
     fabric: &'a Fabric,
     options: Options,
-    /// Said once below the tree, and not at each node.
+    /// Stated once below the tree instead of at each node.
     all_assumed: bool,
     lines: Vec<Line>,
 }
@@ -199,7 +199,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// Whether two siblings share a line: leaves alike in a machine with very many GPUs.
+    /// Whether two siblings share a line: identical leaves in a machine with very many GPUs.
     fn collapses(&self, link: &Link, child: NodeId, other_link: &Link, other: NodeId) -> bool {
         let (a, b) = (self.fabric.node(child), self.fabric.node(other));
         self.fabric.of_kind(NodeKind::Gpu).nth(MAX_GPUS_EACH).is_some()
@@ -209,7 +209,7 @@ impl<'a> Drawing<'a> {
             && link.kind == other_link.kind
     }
 
-    /// What is drawn below a node, in order. NICs of a card stand on the card's line.
+    /// What is drawn below a node, in order. NICs of a card share the card's line.
     fn shown_below(&self, id: NodeId) -> Vec<(&'a Link, NodeId)> {
         let fabric = self.fabric;
         let on_die = fabric.links_of(id).iter().copied().filter(|(link, next)| {
@@ -220,7 +220,7 @@ impl<'a> Drawing<'a> {
         });
         let below = fabric.downstream(id).filter(|_| !self.is_nic_card(id));
         let mut all: Vec<(&Link, NodeId)> = on_die.chain(below).map(|(link, n)| (fabric.link(link), n)).collect();
-        // memory first; the sort is stable, so that the rest stays in the order of the fabric
+        // memory first; the sort is stable, so the rest keeps the fabric's order
         all.sort_by_key(|(_, n)| fabric.node(*n).kind != NodeKind::Host);
         all
     }
@@ -264,7 +264,7 @@ impl<'a> Drawing<'a> {
         if self.options.verbose {
             words.extend(node.address.map(|a| a.to_string()));
         }
-        // a package that stands for others is none that anybody has seen
+        // a package that represents several has no product of its own
         if self.options.verbose || node.kind == NodeKind::Cpu {
             words.extend(node.note.clone());
         }
@@ -274,7 +274,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// Whether all that holds the tree together is assumed, as it is where only a class matrix is known.
+/// Whether all inner nodes are assumed, as they are if only a class matrix is known.
 fn all_assumed(fabric: &Fabric) -> bool {
     let mut inner = fabric.nodes().iter().filter(|n| is_inner(n.kind)).peekable();
     inner.peek().is_some() && inner.all(|n| n.assumed)
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_switches_without_end_is_cut() {
+    fn an_endless_chain_of_switches_is_truncated() {
         let mut b = FabricBuilder::new();
         let mut above = b.node(Node::new("sw", NodeKind::Switch));
         for i in 0..5000 {

@@ -1,14 +1,14 @@
-//! Stand-ins for what tells one machine from all others: serial numbers, UUIDs, MAC addresses, GUIDs, the host's name.
+//! Placeholders for what identifies a machine: serial numbers, UUIDs, MAC addresses, GUIDs, the host name.
 //!
-//! The same thing has the same stand-in in every file, so that what speaks of one GPU still does. What nothing reads
-//! for itself (lines of that name) goes by its key, the rest by its shape.
+//! A value has the same placeholder in every file, so that files still refer to the same GPU. Values are found by their
+//! key or by their shape.
 
 use std::collections::BTreeMap;
 
 use peerlane::evidence::nvml::Snapshot;
 use peerlane::evidence::{Files, Item};
 
-/// Shorter texts are no serial numbers, and stand for much else.
+/// Shorter values are not searched for elsewhere: they may mean anything.
 const SHORTEST: usize = 6;
 
 /// Keys whose values identify a machine, in lower case; a key ends in one of them.
@@ -37,7 +37,7 @@ const EXTENDED: usize = 0x100;
 /// Replaces, and knows what it has replaced.
 #[derive(Debug, Default)]
 pub(crate) struct Redactor {
-    /// Original → stand-in, for whole words.
+    /// Original → placeholder, for whole words.
     known: BTreeMap<String, String>,
     host: Vec<String>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Redactor {
 pub(crate) fn redact(files: &Files, host: Option<&str>) -> Files {
     let mut redactor = Redactor::default();
     redactor.learn_host(host.unwrap_or_default());
-    // the order of GPUs first, then keys wherever they stand
+    // GPUs first, in their order, then values of keys in any text
     for (path, item) in files.iter() {
         if let (Item::File(bytes), true) = (item, path.ends_with("nvml.json"))
             && let Ok(snapshot) = serde_json::from_slice::<Snapshot>(bytes)
@@ -64,7 +64,7 @@ pub(crate) fn redact(files: &Files, host: Option<&str>) -> Files {
         let item = match (item, text_of(item)) {
             (Item::Link(target), _) => Item::Link(redactor.shapes(target)),
             (Item::File(_), Some(_)) if path.ends_with("sys/kernel/hostname") => Item::File(b"host\n".to_vec()),
-            // what the kernel shows is numbers and fixed words, which a host may be called, too
+            // files of the kernel hold numbers and fixed words, which may equal the host name
             (Item::File(_), Some(text)) if path.starts_with("root/") => Item::File(redactor.words(text).into_bytes()),
             (Item::File(_), Some(text)) => {
                 let text = redactor.words(text);
@@ -89,8 +89,8 @@ impl Redactor {
         let name = name.trim();
         let short = name.split('.').next().unwrap_or_default();
         for name in [name, short] {
-            let tells = name.len() > 2 && name != "localhost" && !name.bytes().all(|b| b.is_ascii_digit());
-            if tells && !self.host.iter().any(|known| known == name) {
+            let identifies = name.len() > 2 && name != "localhost" && !name.bytes().all(|b| b.is_ascii_digit());
+            if identifies && !self.host.iter().any(|known| known == name) {
                 self.host.push(name.to_owned());
             }
         }
@@ -103,7 +103,7 @@ impl Redactor {
         }
     }
 
-    /// The value behind a key that identifies.
+    /// Learns the value of an identifying key.
     fn learn_line(&mut self, line: &str) {
         if let Some((_, value, _)) = identifying(line)
             && value.len() >= SHORTEST
@@ -120,22 +120,22 @@ impl Redactor {
         }
     }
 
-    /// A text with stand-ins for all but the host's name.
+    /// A text with placeholders for everything except the host name.
     fn words(&mut self, text: &str) -> String {
         let mut done = String::with_capacity(text.len());
         for line in text.split_inclusive('\n') {
             let line = match identifying(line) {
-                // too short to be looked for elsewhere
+                // too short to search for elsewhere
                 Some((before, value, after)) if value.len() < SHORTEST => format!("{before}redacted{after}"),
                 _ => self.shapes(line),
             };
-            let known = self.known.iter().map(|(word, stand_in)| (word.as_str(), stand_in.as_str()));
+            let known = self.known.iter().map(|(word, placeholder)| (word.as_str(), placeholder.as_str()));
             done.push_str(&replace_words(&line, known));
         }
         done
     }
 
-    /// Replaces what has the shape of a UUID, a MAC address or a GUID.
+    /// Replaces UUIDs, MAC addresses and GUIDs, found by their shape.
     fn shapes(&mut self, text: &str) -> String {
         let mut done = String::with_capacity(text.len());
         let mut rest = text;
@@ -145,7 +145,7 @@ impl Redactor {
             let run = from.find(|c: char| !c.is_ascii_hexdigit() && c != ':' && c != '-').unwrap_or(from.len());
             let (run, after) = from.split_at(run);
             match self.shape(run, done.ends_with("enx")) {
-                Some(stand_in) => done.push_str(&stand_in),
+                Some(placeholder) => done.push_str(&placeholder),
                 None => done.push_str(run),
             }
             rest = after;
@@ -154,8 +154,8 @@ impl Redactor {
         done
     }
 
-    /// The stand-in for a run of hexadecimal digits, colons and dashes. `named`: it follows what systemd puts before
-    /// the address that an interface is named by, as in `enx001122334455`.
+    /// The placeholder for a run of hexadecimal digits, colons and dashes. `named`: the run follows systemd's prefix of
+    /// interfaces that are named by address, as in `enx001122334455`.
     fn shape(&mut self, run: &str, named: bool) -> Option<String> {
         let run_end = run.trim_end_matches([':', '-']);
         let tail = run.get(run_end.len()..)?;
@@ -168,14 +168,14 @@ impl Redactor {
         if !uuid && !pairs(&dashes) && !pairs(&colons) && !guid && !named {
             return None;
         }
-        // all zeros, all ones: no one's
+        // all zeros identify nothing
         if run_end.bytes().filter(u8::is_ascii_hexdigit).all(|b| b == b'0') {
             return None;
         }
         let key = run_end.to_lowercase();
         let number = self.known.len() + 1;
-        let stand_in = self.known.entry(key).or_insert_with(|| in_shape(run_end, number));
-        Some(format!("{stand_in}{tail}"))
+        let placeholder = self.known.entry(key).or_insert_with(|| in_shape(run_end, number));
+        Some(format!("{placeholder}{tail}"))
     }
 }
 
@@ -189,26 +189,26 @@ fn in_shape(text: &str, number: usize) -> String {
     String::from_utf8(shaped).unwrap_or_default()
 }
 
-/// What stands before the value of a line whose key identifies, the value, and what follows it.
+/// A line with an identifying key, split into the text before the value, the value, and the text after it.
 fn identifying(line: &str) -> Option<(&str, &str, &str)> {
     let colon = line.find(": ").or_else(|| line.find(":\t"))?;
     let key = line.get(..colon)?.trim().trim_matches(['"', '[', ']']).to_lowercase();
     let key = key.rsplit_once("] ").map_or(key.as_str(), |(_, key)| key);
     let identifies = KEYS.iter().any(|k| key.strip_suffix(k).is_some_and(|b| b.is_empty() || b.ends_with(' ')));
-    // programs of processes, as -q lists them
+    // names of processes, as listed by nvidia-smi -q
     let program = key == "name" && line.contains(" : ");
     let rest = line.get(colon + 1..)?;
     let value = rest.trim_matches(|c: char| c.is_whitespace() || c == '"' || c == ',');
     let at = line.len() - rest.len() + rest.find(value)?;
-    let told = !NOTHING.contains(&value.to_lowercase().as_str());
-    ((identifies || program) && told).then_some(())?;
+    let known = !NOTHING.contains(&value.to_lowercase().as_str());
+    ((identifies || program) && known).then_some(())?;
     Some((line.get(..at)?, value, line.get(at + value.len()..)?))
 }
 
-/// Replaces words where no letter, digit or underscore adjoins.
+/// Replaces words that are not adjacent to a letter, digit or underscore.
 fn replace_words<'a>(text: &str, words: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut text = text.to_owned();
-    for (word, stand_in) in words {
+    for (word, placeholder) in words {
         if !text.contains(word) {
             continue;
         }
@@ -218,7 +218,7 @@ fn replace_words<'a>(text: &str, words: impl Iterator<Item = (&'a str, &'a str)>
         while let Some((before, after)) = rest.find(word).map(|at| (&rest[..at], &rest[at + word.len()..])) {
             done.push_str(before);
             let alone = !adjoins(done.chars().next_back()) && !adjoins(after.chars().next());
-            done.push_str(if alone { stand_in } else { word });
+            done.push_str(if alone { placeholder } else { word });
             rest = after;
         }
         done.push_str(rest);
@@ -227,12 +227,12 @@ fn replace_words<'a>(text: &str, words: impl Iterator<Item = (&'a str, &'a str)>
     text
 }
 
-/// Configuration space with zeros for its serial number.
+/// Configuration space with the serial number zeroed.
 fn without_serial(config: &[u8]) -> Vec<u8> {
     let mut config = config.to_vec();
     let word = |c: &[u8], at: usize| Some(u16::from_le_bytes([*c.get(at)?, *c.get(at + 1)?]));
     let mut at = EXTENDED;
-    // each takes four bytes at least, so that a circle ends
+    // bounded, so that a circular list ends
     for _ in 0..config.len() / 4 {
         let Some((id, next)) = word(&config, at).zip(word(&config, at + 2)) else { break };
         if id == SERIAL_CAPABILITY
@@ -266,7 +266,7 @@ mod tests {
         assert_eq!(one("946d:ae03:00f4:3f2c x"), "0000:0000:0000:0001 x");
         assert_eq!(one("Device Serial Number 94-6d-ae-03-00-f4-3f-2c"), "Device Serial Number 00-00-00-00-00-00-00-01");
         assert_eq!(one("class/net/enx001b21aabbcc/speed"), "class/net/enx000000000001/speed");
-        // addresses of devices, zeros, times, hexadecimal numbers and words are no one's
+        // PCI addresses, zeros, times, hexadecimal numbers and words identify nothing
         for plain in [
             "00000000:C1:00.0",
             "0000:3b:00.1",
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn values_go_by_their_key_and_everywhere_alike() {
+    fn values_of_keys_are_replaced_consistently() {
         let text = "    Serial Number      : 1650123456789\n    GPU PDI   : 0x2cafb0a593765b2a\n    Board ID : 0x600\n    \
                     Serial Number : N/A\n   [SN] Serial number: MT2144X00123\n   \"serial\": \"1650123456789\",\n  \
                     Name : /home/anna/train.py\nProduct Name : NVIDIA H200\nbus 0x600 of 1650123456789x\n";
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_name_goes_where_it_is_a_word() {
+    fn the_host_name_is_replaced_as_a_word() {
         let mut redactor = Redactor::default();
         redactor.learn_host("node7.cluster.example\n");
         let text = "node7 node77 xnode7 node7.cluster.example (node7) node7-ib";

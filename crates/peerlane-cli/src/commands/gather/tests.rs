@@ -121,7 +121,7 @@ fn of_kernel(found: &Found) -> Vec<Fact> {
 }
 
 #[test]
-fn what_is_gathered_reads_as_the_machine_itself() {
+fn a_gathered_machine_reads_like_the_machine_itself() {
     let root = machine("same");
     let (files, _) = gathered(&root, false);
     let direct = of_kernel(&evidence::read_path(&root.0).unwrap());
@@ -140,7 +140,7 @@ fn what_is_gathered_reads_as_the_machine_itself() {
 }
 
 #[test]
-fn redaction_leaves_no_original_and_the_machine_as_it_is() {
+fn redaction_removes_originals_and_keeps_the_machine() {
     let root = machine("redacted");
     let (plain, _) = gathered(&root, false);
     let (files, manifest) = gathered(&root, true);
@@ -167,7 +167,7 @@ fn redaction_leaves_no_original_and_the_machine_as_it_is() {
 }
 
 #[test]
-fn the_manifest_tells_what_is_missing_and_nothing_more_is_taken() {
+fn the_manifest_lists_what_is_missing_and_nothing_else_is_saved() {
     let root = machine("manifest");
     let (files, manifest) = gathered(&root, false);
     let missing: Vec<String> = manifest.missing.iter().map(|m| format!("{}: {}", m.what, m.why)).collect();
@@ -189,7 +189,7 @@ fn the_manifest_tells_what_is_missing_and_nothing_more_is_taken() {
 }
 
 #[test]
-fn there_is_a_limit_in_all() {
+fn the_total_size_is_limited() {
     let mut gathered = Gathered::default();
     let answer = |n: usize| Output { path: format!("{n}.txt"), command: n.to_string(), said: Ok("x".repeat(20 << 20)) };
     gathered.programs(&(0..4).map(answer).collect::<Vec<_>>());
@@ -200,7 +200,7 @@ fn there_is_a_limit_in_all() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_anything_is_asked() {
+fn an_unusable_output_is_rejected_before_any_query() {
     let root = Scratch::new("target");
     root.write("full/file", "x");
     let refused = |name: &str| match Target::of(&root.0.join(name)) {

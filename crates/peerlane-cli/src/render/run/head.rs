@@ -1,4 +1,4 @@
-//! Who answered, when and under which conditions.
+//! The machine of a run, and when and under which conditions it was measured.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,9 +13,9 @@ use crate::render::findings::sentences;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, hang, wrap};
 
-/// Writes the machine's name, then in a few lines when and how its numbers came about.
+/// Writes the machine's name and, in a few lines, the conditions of the run.
 pub(super) fn write(out: &mut dyn Write, run: &Run) -> io::Result<()> {
-    let kind = if run.machine.system.is_some() { "virtual machine" } else { run.machine.target.as_str() };
+    let kind = if run.machine.system.is_some() { "simulated machine" } else { run.machine.target.as_str() };
     let name = &run.machine.name;
     let title = if kind == name { name.clone() } else { format!("{name} ({kind})") };
     for line in wrap(&title, WIDTH) {
@@ -33,12 +33,10 @@ fn when(run: &Run) -> String {
     if run.conditions.began > 0 {
         text.push_str(&format!(" {} UTC", date(run.conditions.began)));
     }
-    text.push_str(&format!(" in {}", time(run.wall)));
+    let simulated = if run.machine.system.is_some() { " of simulated time" } else { "" };
+    text.push_str(&format!(" in {}{simulated}", time(run.wall)));
     if let Some(initialisation) = run.conditions.initialisation {
         text.push_str(&format!(", after {} of initialisation", time(initialisation)));
-    }
-    if run.machine.system.is_some() {
-        text.push_str(", by the virtual machine's clock");
     }
     text
 }
@@ -88,24 +86,24 @@ fn states(run: &Run) -> String {
         (!named.is_empty()).then(|| ranges(&named))
     };
     parts.extend(names(|s| s.processes.unwrap_or(0) > 0).map(|n| format!("other programs on {n}")));
-    let held: Vec<String> = c
+    let clocks: Vec<String> = c
         .after
         .iter()
         .filter(|s| !s.clock_event_reasons.is_empty())
-        .map(|s| format!("{} held down by {}", s.gpu, s.clock_event_reasons.join(", ")))
+        .map(|s| format!("clocks of {} limited by {}", s.gpu, s.clock_event_reasons.join(", ")))
         .collect();
-    parts.extend(held);
+    parts.extend(clocks);
     parts.join("; ")
 }
 
-/// `96 numbers of 92 steps; 3 without a value: 2 hung, 1 not applicable`
+/// `96 values from 92 steps; 3 without a value: 2 hung, 1 not applicable`
 fn counts(run: &Run) -> String {
     let (done, all) = (run.steps_done().len(), run.plan.steps().count());
-    let numbers = run.cells.iter().filter(|c| c.value().is_some()).count();
+    let values = run.cells.iter().filter(|c| c.value().is_some()).count();
     let mut text = if done == all {
-        format!("{} of {}", count(numbers, "number"), count(all, "step"))
+        format!("{} from {}", count(values, "value"), count(all, "step"))
     } else {
-        format!("incomplete: {} of {done} of {}", count(numbers, "number"), count(all, "step"))
+        format!("incomplete: {} from {done} of {}", count(values, "value"), count(all, "step"))
     };
     let mut kinds: BTreeMap<FlagKind, usize> = BTreeMap::new();
     let why = |cell: &Cell| cell.flags.iter().map(|f| f.kind).find(|k| k.voids());
@@ -120,9 +118,9 @@ fn counts(run: &Run) -> String {
     text
 }
 
-/// What was odd or not asked, in sentences.
+/// Notes on the run, and tests that were skipped.
 pub(super) fn notes(out: &mut dyn Write, run: &Run) -> io::Result<()> {
-    let skipped = run.plan.skipped.iter().map(|s| format!("not asked: {}: {}", s.test, s.why));
+    let skipped = run.plan.skipped.iter().map(|s| format!("skipped: {}: {}", s.test, s.why));
     let all: Vec<String> = run.conditions.notes.iter().cloned().chain(skipped).collect();
     sentences(out, "Notes", &all, usize::MAX)
 }

@@ -11,7 +11,7 @@ use super::{View, decimals, heading, remarks};
 use crate::render::matrix::{self, labelled_grid};
 use crate::render::style;
 
-/// The most columns that a row's description takes.
+/// Limit of columns for a row's description.
 const LABEL: usize = 44;
 
 /// Writes matrices between GPUs, and tables of those with one row or column.
@@ -33,13 +33,13 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[CellMatrix]) -> io:
     Ok(())
 }
 
-/// Whether one of its sides is host memory, or the GPU itself, alone.
+/// Whether one of its sides is only host memory, or only the GPU itself.
 fn is_list(matrix: &Matrix) -> bool {
     let lone = |names: &[String]| matches!(names, [one] if is_host(one) || one == "self");
     lone(&matrix.rows) || lone(&matrix.cols)
 }
 
-/// What a matrix holds, which way, and the family to ask for it again.
+/// Writes a matrix's title, direction and test.
 fn title(out: &mut dyn Write, of: &CellMatrix, cells: &[Vec<Option<&Cell>>]) -> io::Result<()> {
     let ways = match (of.matrix.quantity, of.matrix.op, of.matrix.direction) {
         (Quantity::LoadLatency, ..) => "; rows load from columns",
@@ -48,7 +48,7 @@ fn title(out: &mut dyn Write, of: &CellMatrix, cells: &[Vec<Option<&Cell>>]) -> 
         (_, Some(Operation::Write), _) => "; rows write to columns",
         (_, None, _) => "",
     };
-    // kernels that only touch a word copy nothing
+    // kernels that only touch a word transfer no data
     let touches = matches!(of.matrix.quantity, Quantity::LoadLatency | Quantity::SignalLatency);
     let matrix = Matrix { engine: of.matrix.engine.filter(|_| !touches), values: Vec::new(), ..of.matrix.clone() };
     let sizes = match matrix.size {
@@ -88,7 +88,7 @@ fn grid(
 ) -> io::Result<()> {
     let of = |rows: &[Vec<Option<&Cell>>]| decimals(rows.iter().flatten().flatten().filter_map(|c| c.value()));
     let all = of(cells);
-    // a star on every number would single out none
+    // a star on every number would be useless
     let (doubtful, sure): (Vec<&&Cell>, Vec<&&Cell>) =
         cells.iter().flatten().flatten().partition(|c| remarks::is_doubtful(c));
     let doubts = !doubtful.is_empty() && !sure.is_empty();
@@ -102,7 +102,7 @@ fn grid(
                 (mark.to_owned(), look)
             }
         };
-        // the star has a column of its own, so that points stay below each other
+        // the star has its own column, so that decimal points stay aligned
         let star = if !doubts {
             ""
         } else if doubtful && cell.value().is_some() {
@@ -175,7 +175,7 @@ fn label(of: &CellMatrix) -> String {
         (_, Some(Direction::Bidirectional)) => format!("{} ↔ {}, summed", name(&m.rows), name(&m.cols)),
         _ => format!("{} → {}", name(&m.rows), name(&m.cols)),
     }];
-    // a latency's engine follows from what it is
+    // a latency's engine follows from its kind
     words.extend(m.engine.filter(|_| m.direction.is_some()).map(|e| {
         match e {
             Engine::Ce => "copy engine",
@@ -189,7 +189,7 @@ fn label(of: &CellMatrix) -> String {
     words.join(", ")
 }
 
-/// Host memory alone, a row a node.
+/// Host memory alone, one row per node.
 pub(super) fn host_memory(out: &mut dyn Write, view: &View) -> io::Result<()> {
     let kernels = [(StreamKernel::Read, "read"), (StreamKernel::Copy, "copy"), (StreamKernel::Triad, "triad")];
     let node = |cell: &Cell| match &cell.work {
@@ -208,7 +208,7 @@ pub(super) fn host_memory(out: &mut dyn Write, view: &View) -> io::Result<()> {
     };
     let cells: Vec<Vec<Option<&Cell>>> = rows.iter().map(|row| kernels.map(|(k, _)| at(row, k)).to_vec()).collect();
     let unit = once(&cells).first().map_or(Unit::GigabytesPerSecond, |c| c.unit);
-    heading(out, &format!("host memory alone, bytes counted as STREAM does, {unit}"), Test::Memory.name())?;
+    heading(out, &format!("host memory alone, bytes counted as in STREAM, {unit}"), Test::Memory.name())?;
     grid(out, &rows, &kernels.map(|(_, name)| name.to_owned()), &cells, Digits::Alike)?;
     view.below(out, &once(&cells))
 }

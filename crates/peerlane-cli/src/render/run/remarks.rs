@@ -1,4 +1,4 @@
-//! How sure numbers are and what is odd about them, in words.
+//! The precision of numbers and their flags, in words.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,18 +9,18 @@ use crate::render::style::{self, paint};
 use crate::render::text::{hang, wrap};
 use crate::render::{WIDTH, comparison};
 
-/// Cells that are named one by one before a number stands for them.
+/// Limit of cells that are named one by one; more are counted.
 const NAMED: usize = 4;
 
-/// A kind of flag in a word.
+/// A flag in a word or two.
 pub(super) fn word(kind: FlagKind) -> &'static str {
     match kind {
         FlagKind::Outliers => "outliers",
         FlagKind::Drift => "drift",
-        FlagKind::Modes => "several levels",
+        FlagKind::Modes => "multimodal",
         FlagKind::Imprecise => "imprecise",
         FlagKind::Clocks => "clocks",
-        FlagKind::Beside => "beside others",
+        FlagKind::Beside => "concurrent",
         FlagKind::Alone => "alone",
         FlagKind::Unverified => "not verified",
         FlagKind::Busy => "busy",
@@ -31,7 +31,7 @@ pub(super) fn word(kind: FlagKind) -> &'static str {
     }
 }
 
-/// What stands in a table in place of a number that is not there.
+/// What a table shows in place of a missing number.
 pub(super) fn mark(cell: &Cell) -> (&'static str, anstyle::Style) {
     match cell.flags.iter().map(|f| f.kind).find(|k| k.voids()) {
         Some(FlagKind::NotApplicable) => ("n/a", style::DIM),
@@ -41,7 +41,7 @@ pub(super) fn mark(cell: &Cell) -> (&'static str, anstyle::Style) {
     }
 }
 
-/// Whether a number that is there is to be taken with care.
+/// Whether a number is doubtful.
 pub(super) fn is_doubtful(cell: &Cell) -> bool {
     let harmless = |kind| matches!(kind, FlagKind::Beside | FlagKind::Alone | FlagKind::Unverified);
     cell.flags.iter().any(|f| !f.kind.voids() && !harmless(f.kind))
@@ -53,14 +53,14 @@ fn range(numbers: impl Iterator<Item = usize>) -> String {
     if least >= most { most.to_string() } else { format!("{least}–{most}") }
 }
 
-/// From the value to the farther end of its interval, as a share of the value.
+/// The distance from the value to the farther end of its interval, as a share of the value.
 pub(super) fn relative_width(cell: &Cell) -> Option<f64> {
     let e = cell.usable()?;
     let farther = (e.high - e.value).max(e.value - e.low);
     if farther == 0.0 { Some(0.0) } else { Some(farther / e.value.abs()).filter(|w| w.is_finite()) }
 }
 
-/// `256 MiB`, `32 MiB–64 MiB`: messages are as large as suits each pair's rate.
+/// `256 MiB`, `32 MiB–64 MiB`: message sizes suit each pair's rate.
 pub(super) fn sizes(of: &[&Cell]) -> String {
     let sizes = || of.iter().filter(|c| c.value().is_some()).map(|c| c.size);
     match (sizes().min(), sizes().max()) {
@@ -70,7 +70,7 @@ pub(super) fn sizes(of: &[&Cell]) -> String {
     }
 }
 
-/// `0.3 %`; two digits, never rounded down.
+/// `0.3 %`; two digits, rounded up.
 pub(super) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     let decimals = if percent >= 10.0 { 0 } else { 1 };
@@ -78,18 +78,18 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.*} %", decimals as usize, (percent * step - 1e-9).ceil().max(0.0) / step)
 }
 
-/// One line: samples and intervals of all, and by name those whose interval is wider than was asked.
-pub(super) fn sureness(out: &mut dyn Write, of: &[&Cell], precision: f64) -> io::Result<()> {
-    let told: Vec<(&Cell, f64)> = of.iter().filter_map(|c| Some((*c, relative_width(c)?))).collect();
-    if told.is_empty() {
+/// One line: samples and intervals of all cells, and the names of those with an interval wider than requested.
+pub(super) fn precision_line(out: &mut dyn Write, of: &[&Cell], precision: f64) -> io::Result<()> {
+    let known: Vec<(&Cell, f64)> = of.iter().filter_map(|c| Some((*c, relative_width(c)?))).collect();
+    if known.is_empty() {
         return Ok(());
     }
-    let (wide, narrow): (Vec<_>, Vec<_>) = told.iter().partition(|(_, w)| *w > precision);
+    let (wide, narrow): (Vec<_>, Vec<_>) = known.iter().partition(|(_, w)| *w > precision);
     let most = |cells: &[(&Cell, f64)]| cells.iter().fold(0.0, |most: f64, (_, w)| most.max(*w));
-    // an interval of the median takes 6 samples
-    let few = told.iter().filter(|(c, _)| c.n < 6).count();
-    let kind = if few == told.len() { "all samples" } else { "95 % interval" };
-    let mut text = format!("n {}; {kind} within ±", range(told.iter().map(|(c, _)| c.n)));
+    // an interval of the median needs 6 samples
+    let few = known.iter().filter(|(c, _)| c.n < 6).count();
+    let kind = if few == known.len() { "range" } else { "95 % interval" };
+    let mut text = format!("n {}; {kind} within ±", range(known.iter().map(|(c, _)| c.n)));
     match (narrow.is_empty(), wide.as_slice()) {
         (_, []) => text.push_str(&percent(most(&narrow))),
         (true, _) => text.push_str(&percent(most(&wide))),
@@ -99,11 +99,11 @@ pub(super) fn sureness(out: &mut dyn Write, of: &[&Cell], precision: f64) -> io:
         }
         (false, many) => {
             text.push_str(&percent(most(&narrow)));
-            text.push_str(&format!(" except {} of {}: up to ±{}", many.len(), told.len(), percent(most(many))));
+            text.push_str(&format!(" except {} of {}: up to ±{}", many.len(), known.len(), percent(most(many))));
         }
     }
-    if few > 0 && few < told.len() {
-        text.push_str(&format!("; of {few} with less than 6 samples all samples"));
+    if few > 0 && few < known.len() {
+        text.push_str(&format!("; range instead for {few} with fewer than 6 samples"));
     }
     for line in wrap(&text, WIDTH - 2) {
         writeln!(out, "  {}", paint(style::DIM, &line))?;
@@ -111,14 +111,14 @@ pub(super) fn sureness(out: &mut dyn Write, of: &[&Cell], precision: f64) -> io:
     Ok(())
 }
 
-/// A line for each kind of flag: which cells, and what it says of them.
+/// A line for each kind of flag: the cells and the detail.
 pub(super) fn flags(out: &mut dyn Write, of: &[&Cell], verbose: bool) -> io::Result<()> {
     let mut kinds: BTreeMap<FlagKind, Vec<(&Cell, &str)>> = BTreeMap::new();
     for cell in of {
         for flag in &cell.flags {
-            // what a control has shown to be harmless, and what the line above says, is no news
-            let news = !matches!(flag.kind, FlagKind::Beside | FlagKind::Imprecise);
-            if news || verbose {
+            // harmless flags, and those covered by the line above, are not shown
+            let shown = !matches!(flag.kind, FlagKind::Beside | FlagKind::Imprecise);
+            if shown || verbose {
                 kinds.entry(flag.kind).or_default().push((cell, &flag.detail));
             }
         }
@@ -130,7 +130,7 @@ pub(super) fn flags(out: &mut dyn Write, of: &[&Cell], verbose: bool) -> io::Res
         let detail = match details.as_slice() {
             [] => String::new(),
             [one] => format!(": {one}"),
-            [first, ..] => format!(": {first}, and the like"),
+            [first, ..] => format!(": {first}, and similar"),
         };
         let look = match kind {
             FlagKind::NotApplicable | FlagKind::Beside | FlagKind::Alone | FlagKind::Unverified => style::DIM,
@@ -147,7 +147,7 @@ pub(super) fn flags(out: &mut dyn Write, of: &[&Cell], verbose: bool) -> io::Res
     Ok(())
 }
 
-/// Cells in few words.
+/// Cells in short.
 fn who(cells: &[(&Cell, &str)], of: usize) -> String {
     let mut names: Vec<String> = Vec::new();
     for (cell, _) in cells {

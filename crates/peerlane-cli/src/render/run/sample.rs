@@ -1,5 +1,5 @@
-//! A run for tests. Rates between GPUs, with the host and among all at once are what four H200 behind NVSwitch gave
-//! (`captures/h200x4-vm`); what was not measured there has some number.
+//! A run for tests. Rates between GPUs, with the host and among all at once are those of four H200 behind NVSwitch
+//! (`captures/h200x4-vm`); what was not measured there has made-up values.
 
 use peerlane::catalogue;
 use peerlane::machine::Machine;
@@ -12,10 +12,10 @@ use peerlane::units::{Bytes, Seconds};
 
 const SYSTEM: &str = "h200x4-vm";
 
-/// All that can be asked, answered.
+/// A run with an answer to every step.
 pub(crate) fn run(tests: &[Test]) -> Run {
     let text = catalogue::system_text(SYSTEM).unwrap();
-    // what the machine is, without what was measured on it before
+    // the description of the machine, without its published numbers
     let text = text.split("[[published]]").next().unwrap();
     let machine = catalogue::read_system(text, SYSTEM).unwrap();
     of(&machine, text, tests)
@@ -44,7 +44,7 @@ fn of(machine: &Machine, text: &str, tests: &[Test]) -> Run {
     run
 }
 
-/// A few thousandths up or down, the same for the same cell.
+/// A deviation of a few thousandths that is the same for the same cell.
 fn wobble(seed: usize) -> f64 {
     let x = seed.wrapping_mul(2_654_435_761) % 1000;
     1.0 + (x as f64 - 500.0) * 6e-6
@@ -155,7 +155,7 @@ pub(crate) fn cell_of<'a>(run: &'a mut Run, test: Test, source: &str, destinatio
     run.cells.iter_mut().find(wanted).unwrap()
 }
 
-/// Takes a cell's value and says why.
+/// Adds a flag to a cell, and removes its value if the flag voids it.
 pub(crate) fn spoil(cell: &mut Cell, kind: FlagKind, why: &str) {
     if kind.voids() {
         (cell.estimate, cell.n) = (None, 0);

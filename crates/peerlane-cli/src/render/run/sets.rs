@@ -1,4 +1,4 @@
-//! Sets of transfers that ran at once: each one's rate, their sum, and what is left of what they reach alone.
+//! Sets of concurrent transfers: the rate of each, their sum, and its share of the sum of what they reach alone.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use peerlane::transfer::Transfer;
 use super::{View, decimals, heading, remarks};
 use crate::render::matrix::table;
 
-/// Rates that are shown one by one; of more, the lowest and the highest.
+/// Limit of rates shown one by one; of more, the range is shown.
 const EACH: usize = 4;
 
 /// What sets of one table have in common.
@@ -38,14 +38,14 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[TransferSet]) -> io
     for wanted in kinds {
         let of: Vec<&TransferSet> = all.iter().filter(|set| kind(set) == Some(wanted)).collect();
         let (test, engine, op, unit) = wanted;
-        let mut words = vec!["rates at once"];
+        let mut words = vec!["concurrent rates"];
         words.extend(op.map(|op| if op == Operation::Read { "reads" } else { "writes" }));
         words.push(if engine == Engine::Sm { "SM copies" } else { "copy engine" });
         let cells: Vec<&Cell> = of.iter().map(|set| set.cell).collect();
         let sizes = remarks::sizes(&cells);
         words.extend([sizes.as_str(), unit]);
         heading(out, &words.join(", "), test.name())?;
-        let headings = ["set", "each", "sum", "±", "of alone"].map(str::to_owned);
+        let headings = ["set", "each", "sum", "±", "vs alone"].map(str::to_owned);
         let rows: Vec<Vec<String>> = of.iter().flat_map(|set| rows(set)).collect();
         table(out, &headings, &rows, 3)?;
         remarks::flags(out, &cells, view.verbose)?;
@@ -56,7 +56,7 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[TransferSet]) -> io
     Ok(())
 }
 
-/// A line a set; where its transfers go both to and from the host, a line for either below it.
+/// One line per set; if its transfers go both to and from the host, a line for either direction below it.
 fn rows(set: &TransferSet) -> Vec<Vec<String>> {
     let down: Vec<usize> = members(set, |t| is_host(&t.source));
     let up: Vec<usize> = members(set, |t| is_host(&t.destination));

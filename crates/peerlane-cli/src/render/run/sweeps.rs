@@ -1,5 +1,5 @@
-//! Numbers against message size: sizes down, paths or collectives across; below them the start-up time t₀, the rate
-//! r∞ of a message without end, and n½, the size that reaches half of it.
+//! Numbers by message size: one row per size, one column per path or collective. Below them the fitted least time t₁,
+//! start-up time t₀, asymptotic rate r∞, and n½, the size that reaches half of it.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use super::{View, heading, remarks, significant};
 use crate::render::WIDTH;
 use crate::render::matrix::{self, grid};
 use crate::render::style::{self, paint};
-use crate::render::text::wrap;
+use crate::render::text::{count, wrap};
 
 /// One column: its heading, and the cell at each size.
 struct Column<'a> {
@@ -23,7 +23,7 @@ struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Start-up time and rate without end, from rates or times; a bus bandwidth is no rate of messages.
+    /// The fit to rates or times; a bus bandwidth is not the rate of a message.
     fn fit(&self) -> Option<Fit> {
         let values =
             || self.cells.iter().filter_map(|(size, cell)| Some((*size, cell.as_ref()?, cell.as_ref()?.value()?)));
@@ -42,10 +42,10 @@ impl Column<'_> {
     }
 }
 
-/// Columns whose misfits are named.
+/// Limit of columns named in a remark.
 const NAMED: usize = 4;
 
-/// Where t₀ and r∞ do not describe what was measured.
+/// Writes where the fit does not describe the measurement.
 fn misfits(out: &mut dyn Write, columns: &[Column], fits: &[Option<Fit>]) -> io::Result<()> {
     let off = |(column, fit): (&Column, &Option<Fit>)| {
         let sizes: Vec<String> = fit.as_ref()?.misfits().map(|r| r.size.to_string()).collect();
@@ -55,16 +55,18 @@ fn misfits(out: &mut dyn Write, columns: &[Column], fits: &[Option<Fit>]) -> io:
     if all.is_empty() {
         return Ok(());
     }
-    let more = if all.len() > NAMED { format!("; and {} more columns", all.len() - NAMED) } else { String::new() };
+    let more =
+        if all.len() > NAMED { format!("; and {}", count(all.len() - NAMED, "more column")) } else { String::new() };
     let named: Vec<&str> = all.iter().take(NAMED).map(String::as_str).collect();
-    let text = format!("t₀ + size ÷ r∞ is off by more than {:.0} %: {}{more}", MISFIT * 100.0, named.join("; "));
+    let text =
+        format!("max(t₁, t₀ + size ÷ r∞) is off by more than {:.0} %: {}{more}", MISFIT * 100.0, named.join("; "));
     for line in wrap(&text, WIDTH - 2) {
         writeln!(out, "  {}", paint(style::DIM, &line))?;
     }
     Ok(())
 }
 
-/// Columns that share a table, by what the table is called.
+/// Columns of the same title.
 struct Table<'a> {
     what: String,
     family: &'static str,
@@ -89,7 +91,7 @@ pub(super) fn write(out: &mut dyn Write, view: &View, all: &[Sweep]) -> io::Resu
     tables.iter().try_for_each(|table| draw(out, view, table))
 }
 
-/// What a table is called, and what stands above a column.
+/// The title of a table, and the heading of a column.
 pub(crate) fn names(work: &Work, quantity: Quantity, unit: Unit) -> (String, String) {
     let measured = format!("{} by message size", quantity.name());
     match work {

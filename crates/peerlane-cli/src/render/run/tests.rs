@@ -25,25 +25,28 @@ fn below<'t>(text: &'t str, heading: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn all_that_can_be_asked_fits_and_says_who_answered() {
+fn every_test_fits_and_the_head_names_the_machine() {
     let whole = run(&Test::ALL);
     let text = shown(&whole, false);
     let head: Vec<&str> = text.lines().take(6).collect();
-    assert_eq!(head[0], "h200x4-vm (virtual machine)");
-    assert!(head[1].starts_with("measured 2026-11-21 04:12 UTC in 9.8 s, after 3.2 s of initialisation"), "{head:?}");
+    assert_eq!(head[0], "h200x4-vm (simulated machine)");
+    assert!(
+        head[1].starts_with("measured 2026-11-21 04:12 UTC in 9.8 s of simulated time, after 3.2 s of initialisation"),
+        "{head:?}"
+    );
     assert!(head.contains(&"GPUs 31–34 °C before, 42–45 °C after"), "{head:?}");
     assert!(head[3].starts_with("4 × NVIDIA H200 · driver 580.159.04 · CUDA 13.0 · peerlane "), "{head:?}");
     for test in whole.plan.steps().map(|s| s.test) {
         assert!(text.contains(test.name()), "{test}");
     }
-    assert!(text.contains("not asked: numa: it takes several NUMA nodes"));
-    // every cell is listed where all is asked for
+    assert!(text.contains("skipped: numa: "));
+    // verbose lists every cell
     let all = shown(&whole, true);
     assert!(all.lines().count() > text.lines().count() + whole.cells.len());
 }
 
 #[test]
-fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
+fn a_matrix_shows_title_precision_and_flags() {
     let mut run = run(&[Test::Pairs]);
     spoil(cell_of(&mut run, Test::Pairs, "GPU0", "GPU2"), FlagKind::Hung, "no sign of life for 20 s");
     spoil(cell_of(&mut run, Test::Pairs, "GPU1", "GPU2"), FlagKind::Outliers, "2 of 18 samples lie far off");
@@ -63,14 +66,14 @@ fn a_matrix_says_what_it_is_how_sure_and_what_is_odd() {
         "  outliers, GPU1→GPU2: 2 of 18 samples lie far off",
     ];
     assert_eq!(table[5..], notes);
-    assert!(shown(&run, true).contains("beside others, GPU1→GPU3: a control showed no difference"));
-    // readers stand in rows
+    assert!(shown(&run, true).contains("concurrent, GPU1→GPU3: a control showed no difference"));
+    // readers are the rows
     let read = below(&text, "reads, copy engine, 512 MiB, GB/s; rows read from columns");
     assert!(read[1].starts_with("  GPU0     - 39"), "{read:#?}");
 }
 
 #[test]
-fn cells_of_one_fate_share_a_line() {
+fn cells_with_the_same_flag_share_a_line() {
     let mut run = run(&[Test::Pairs]);
     for cell in run.cells.iter_mut().filter(|c| run::ends(&c.work).starts_with("GPU3→")) {
         spoil(cell, FlagKind::Failed, "error 719");
@@ -85,7 +88,7 @@ fn cells_of_one_fate_share_a_line() {
 }
 
 #[test]
-fn stars_single_out_and_sizes_that_differ_are_told() {
+fn stars_mark_single_cells_and_differing_sizes_are_shown() {
     let mut run = run(&[Test::Pairs]);
     for cell in &mut run.cells {
         cell.flags.push(Flag::new(FlagKind::Drift, "samples fall"));
@@ -112,16 +115,16 @@ fn lists_with_the_host_share_a_table() {
 }
 
 #[test]
-fn sets_stand_beside_what_their_members_reach_alone() {
+fn sets_are_compared_with_what_their_members_reach_alone() {
     let text = shown(&run(&[Test::Host, Test::AllHost, Test::OneToAll]), false);
-    let table = below(&text, "rates at once, copy engine, 64 MiB, GB/s [all-host]");
+    let table = below(&text, "concurrent rates, copy engine, 64 MiB, GB/s [all-host]");
     let words = |i: usize| table[i].split_whitespace().collect::<Vec<_>>();
-    assert_eq!(words(0), ["set", "each", "sum", "±", "of", "alone"]);
+    assert_eq!(words(0), ["set", "each", "sum", "±", "vs", "alone"]);
     assert_eq!((words(1)[0], words(1)[1], words(1).ends_with(&["80", "%"])), ("host→GPU0–GPU3", "44.10", true));
     assert_eq!((words(3)[0], words(4)[0]), ("host↔GPU0–GPU3", "host→GPU0–GPU3"));
     assert_eq!(words(5), ["GPU0–GPU3→host", "27.30", "27.30", "27.30", "27.30", "109.2", "49", "%"]);
-    // without the pairs alone there is no share of them
-    let out = below(&text, "rates at once, writes, copy engine, 256 MiB, GB/s [one-to-all]");
+    // no share if the pairs were not measured alone
+    let out = below(&text, "concurrent rates, writes, copy engine, 256 MiB, GB/s [one-to-all]");
     assert!(out[1].contains("GPU0→GPU1–GPU3") && out[1].matches('%').count() == 1, "{out:#?}");
 }
 
@@ -142,13 +145,13 @@ fn sizes_go_down_and_paths_across() {
 }
 
 #[test]
-fn an_unfinished_run_and_an_empty_one_are_said() {
+fn an_unfinished_run_and_an_empty_one_are_incomplete() {
     let mut part = run(&[Test::Pairs]);
     part.cells.truncate(7);
     part.complete = false;
-    assert!(shown(&part, false).contains("incomplete: 7 numbers of 7 of 48 steps"));
+    assert!(shown(&part, false).contains("incomplete: 7 values from 7 of 48 steps"));
     part.cells.clear();
-    assert!(shown(&part, true).contains("incomplete: 0 numbers of 0 of 48 steps"));
+    assert!(shown(&part, true).contains("incomplete: 0 values from 0 of 48 steps"));
 }
 
 #[test]
