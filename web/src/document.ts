@@ -16,11 +16,11 @@ export type Unit = ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 export type PathClass = string
 
 /**
- * All that a page shows.
+ * The content of a report.
  */
 export interface ReportDocument {
 /**
- * What they come to side by side, where that was asked for.
+ * Their comparison, if requested.
  */
 comparison?: (ComparisonView | null)
 /**
@@ -32,7 +32,7 @@ machines: MachineReport[]
  */
 peerlane: string
 /**
- * Names this format.
+ * Name of this format.
  */
 schema: "peerlane/report/2"
 }
@@ -159,28 +159,28 @@ export interface MachineReport {
  */
 assumptions: string[]
 /**
- * Numbers against message size, one a chart.
+ * Numbers by message size, one entry per chart.
  */
 charts: Chart[]
 /**
- * Path classes between its GPUs and NICs; absent where there are fewer than two or none is known.
+ * Path classes between its GPUs and NICs; absent if there are fewer than two devices or no class is known.
  */
 classes?: (ClassView | null)
 /**
- * What transfers reach together, one a table.
+ * Rates of concurrent transfers, one entry per table.
  */
 contention: Contention[]
 /**
- * What cannot be true.
+ * Contradictions in the input.
  */
 contradictions: string[]
 drawing: Drawing
 /**
- * Where everything came from, each once.
+ * The sources of everything, each listed once.
  */
 evidence: EvidenceView[]
 /**
- * Facts about machine and run.
+ * Facts about the machine and the run.
  */
 facts: Table[]
 /**
@@ -188,11 +188,11 @@ facts: Table[]
  */
 findings: FindingView[]
 /**
- * The hops that ways are made of.
+ * The hops of paths.
  */
 hops: HopView[]
 /**
- * Its devices in a line: `4 GPUs, 2 NICs`.
+ * Its devices in one line: `4 GPUs, 2 NICs`.
  */
 inventory: string
 /**
@@ -200,7 +200,7 @@ inventory: string
  */
 links: LinkView[]
 /**
- * The findings as Markdown, to be pasted into a ticket.
+ * The findings as Markdown for a ticket.
  */
 markdown: string
 /**
@@ -216,15 +216,15 @@ name: string
  */
 nodes: NodeView[]
 /**
- * What else a source says.
+ * Further notes from sources.
  */
 notes: string[]
 /**
- * Where the description comes from, in a line.
+ * The origin of the description, in one line.
  */
 origin: string
 /**
- * The ways that cells take.
+ * The paths of cells.
  */
 paths: PathView[]
 /**
@@ -232,19 +232,19 @@ paths: PathView[]
  */
 record?: (RunRecord | null)
 /**
- * What the findings amount to: `1 error, 2 warnings`.
+ * Summary of the findings: `1 error, 2 warnings`.
  */
 summary: string
 /**
- * What it is, in a line.
+ * What it is, in one line.
  */
 title?: (string | null)
 /**
- * The machine as text, for those who do not see the drawing.
+ * The machine as text, an alternative to the drawing.
  */
 tree: string
 /**
- * What is not known.
+ * What is unknown.
  */
 unknown: string[]
 /**
@@ -252,11 +252,11 @@ unknown: string[]
  */
 verdict: ("healthy" | "degraded" | "broken" | "unknown")
 /**
- * What the site accepts, and is no part of the verdict.
+ * Findings that the site accepts; they do not affect the verdict.
  */
 waived: WaivedView[]
 /**
- * What is odd.
+ * Warnings about the input.
  */
 warnings: string[]
 /**
@@ -281,53 +281,57 @@ sources: number[]
  */
 unit?: (Unit | null)
 /**
- * What it shows: `bandwidth by message size, copy engine`.
+ * The metric: `bandwidth by message size, copy engine`.
  */
 what: string
 }
 /**
- * Numbers against message size.
+ * Numbers by message size.
  */
 export interface CurveView {
 /**
- * Start-up time and rate that describe them, where they do.
+ * The fitted model, if there is one.
  */
 fit?: (FitView | null)
 /**
- * Between whom, or which column of which program.
+ * The end points, or the program and column.
  */
 name: string
 /**
- * The points, sizes ascending.
+ * The points, in ascending order of size.
  */
 points: Point[]
 }
 /**
- * time(size) = start-up + size ÷ rate.
+ * A fitted model: time(size) = max(t₁, t₀ + size ÷ rate).
  */
 export interface FitView {
 /**
- * The size that reaches half of it.
+ * The size that reaches half of the asymptotic rate, in bytes.
  */
 half_size: number
 /**
- * Sizes that it does not describe.
+ * Least time t₁ in µs.
+ */
+least_us: number
+/**
+ * Sizes at which it deviates by more than `tolerance`.
  */
 misfits: Bytes[]
 /**
- * Rate of a message without end, in GB/s.
+ * Asymptotic rate in GB/s.
  */
 rate: number
 /**
- * Start-up time in µs.
+ * Start-up time t₀ in µs.
  */
 startup_us: number
 /**
- * The share from which on it is off there.
+ * The relative deviation above which a size counts as a misfit.
  */
 tolerance: number
 /**
- * What it gives at each point, in the chart's unit.
+ * The model's value at each point, in the chart's unit.
  */
 values: number[]
 }
@@ -357,7 +361,7 @@ value: number
  */
 export interface ClassView {
 /**
- * What the classes mean, nearest first.
+ * The meaning of the classes, nearest first.
  */
 meanings: Labelled[]
 /**
@@ -365,7 +369,7 @@ meanings: Labelled[]
  */
 names: string[]
 /**
- * Index of each cell's way.
+ * Index of each cell's path.
  */
 paths: (number | null)[][]
 /**
@@ -374,7 +378,7 @@ paths: (number | null)[][]
 values: (PathClass | null)[][]
 }
 /**
- * A text with its label.
+ * A labelled text.
  */
 export interface Labelled {
 /**
@@ -387,7 +391,7 @@ label: string
 text: string
 }
 /**
- * Sets of transfers of one kind.
+ * Sets of concurrent transfers of one kind.
  */
 export interface Contention {
 /**
@@ -399,24 +403,24 @@ sets: SetView[]
  */
 unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 /**
- * What they do: `one-to-all, writes, copy engine`.
+ * The kind: `one-to-all, writes, copy engine`.
  */
 what: string
 }
 /**
- * Transfers at once.
+ * Concurrent transfers.
  */
 export interface SetView {
 /**
- * What they reach alone, summed.
+ * Sum of the rates that they reach alone.
  */
 alone?: (number | null)
 /**
- * Each one's rate.
+ * Rate of each.
  */
 each: number[]
 /**
- * What the model expects of the sum.
+ * The sum expected by the model.
  */
 expected?: (number | null)
 /**
@@ -428,11 +432,11 @@ high?: (number | null)
  */
 low?: (number | null)
 /**
- * Samples.
+ * Number of samples.
  */
 n: number
 /**
- * Who: `GPU0→GPU1–GPU3`.
+ * The transfers: `GPU0→GPU1–GPU3`.
  */
 name: string
 /**
@@ -440,7 +444,7 @@ name: string
  */
 remarks: string[]
 /**
- * Their sum.
+ * Sum of their rates.
  */
 sum?: (number | null)
 }
@@ -449,7 +453,7 @@ sum?: (number | null)
  */
 export interface Drawing {
 /**
- * What arcs without a label of their own are: `NV1`, or `NV1, NV2 (thin to thick)`.
+ * What arcs without labels are: `NV1`, or `NV1, NV2 (thin to thick)`.
  */
 arcs?: (string | null)
 /**
@@ -465,11 +469,11 @@ box_width: number
  */
 boxes: NodeBox[]
 /**
- * Height of all.
+ * Height of the drawing.
  */
 height: number
 /**
- * Width of all, in pixels.
+ * Width of the drawing, in pixels.
  */
 width: number
 /**
@@ -500,7 +504,7 @@ y: number
 export interface Wire {
 at: Spot
 /**
- * Its label; absent where it says nothing, or what all arcs say.
+ * Its label; absent if it is empty, or the same for all arcs.
  */
 label?: (string | null)
 /**
@@ -508,7 +512,7 @@ label?: (string | null)
  */
 link: number
 /**
- * Its course, as the `d` of an SVG path.
+ * Its path, as the `d` attribute of an SVG path.
  */
 path: string
 /**
@@ -516,16 +520,16 @@ path: string
  */
 shape: ("tree" | "arc" | "smp")
 /**
- * Width of its stroke, which grows with its rate.
+ * Stroke width, which grows with the rate.
  */
 stroke: number
 /**
- * Step of its rate's colour, from 0 to 4; absent where it has no rate of its own.
+ * Tone of its rate, from 0 to 4; absent if it has no rate.
  */
 tone?: (number | null)
 }
 /**
- * Where its label starts, and where a mark stands.
+ * Position of its label or mark.
  */
 export interface Spot {
 /**
@@ -538,7 +542,7 @@ x: number
 y: number
 }
 /**
- * A place where something stands.
+ * A place in a source.
  */
 export interface EvidenceView {
 /**
@@ -546,7 +550,7 @@ export interface EvidenceView {
  */
 place: string
 /**
- * What it tells: `path classes`, `bandwidth, one way …`, names of nodes and links; may be empty.
+ * What is stated there: `path classes`, `bandwidth, one way …`, names of nodes and links; may be empty.
  */
 tells: string[]
 }
@@ -555,11 +559,11 @@ tells: string[]
  */
 export interface Table {
 /**
- * Headings of columns; empty for a list of labels and texts.
+ * Column headings; empty for a list of labels and texts.
  */
 columns: string[]
 /**
- * Rows; the first cell heads its row.
+ * Rows; the first cell is the row's heading.
  */
 rows: string[][]
 /**
@@ -568,15 +572,15 @@ rows: string[][]
 title: string
 }
 /**
- * A finding with what it is about.
+ * A finding with its subjects.
  */
 export interface FindingView {
 /**
- * Indices of the nodes it is about, which the drawing has as boxes.
+ * Indices of the nodes it refers to.
  */
 boxes: number[]
 /**
- * Cells it is about.
+ * Cells it refers to.
  */
 cells: CellRef[]
 /**
@@ -608,7 +612,7 @@ fix: string
  */
 kind: ("fault" | "design" | "measurement")
 /**
- * Indices of links it is about.
+ * Indices of the links it refers to.
  */
 links: number[]
 /**
@@ -675,15 +679,15 @@ share: number
 unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 }
 /**
- * One hop, as many ways have it.
+ * A hop, shared by many paths.
  */
 export interface HopView {
 /**
- * Index of the node where it starts.
+ * Index of its first node.
  */
 from: number
 /**
- * The most that a lone transfer gets through it, in GB/s.
+ * The highest rate of a single transfer through it, in GB/s.
  */
 limit?: (number | null)
 /**
@@ -691,23 +695,23 @@ limit?: (number | null)
  */
 link?: (number | null)
 /**
- * The least and the most that this may be, by the ranges of the model's constants.
+ * Lower and upper bound of that rate, from the ranges of the model's constants.
  *
  * @minItems 2
  * @maxItems 2
  */
 range?: ([number, number] | null)
 /**
- * Index of the node where it ends.
+ * Index of its last node.
  */
 to: number
 /**
- * Why: index among the words.
+ * The reason: index into the words.
  */
 why?: (number | null)
 }
 /**
- * A link, as shown beside the drawing.
+ * A link.
  */
 export interface LinkView {
 /**
@@ -715,7 +719,7 @@ export interface LinkView {
  */
 a: number
 /**
- * True where no source states it.
+ * True if no source states it.
  */
 assumed: boolean
 /**
@@ -723,11 +727,11 @@ assumed: boolean
  */
 b: number
 /**
- * What it could be, where it runs with fewer lanes or slower.
+ * What it could be, if it runs narrower or slower than that.
  */
 could_be?: (string | null)
 /**
- * True where it has fewer lanes than it could.
+ * True if it has fewer lanes than possible.
  */
 narrow: boolean
 /**
@@ -735,7 +739,7 @@ narrow: boolean
  */
 note?: (string | null)
 /**
- * Raw rate in GB/s of one direction.
+ * Raw rate of one direction in GB/s.
  */
 rate?: (number | null)
 /**
@@ -748,11 +752,11 @@ sources: number[]
 what: string
 }
 /**
- * Numbers between rows and columns, and what should stand there.
+ * A matrix of measured and expected numbers.
  */
 export interface MatrixView {
 /**
- * What binds each expectation: index among the words. Empty where nothing is expected.
+ * The bottleneck of each expected number: index into the words. Empty if nothing is expected.
  */
 bound: (number | null)[][]
 /**
@@ -760,27 +764,27 @@ bound: (number | null)[][]
  */
 cols: string[]
 /**
- * Between whom: `among GPU0–GPU3`, `host → GPU0–GPU3`.
+ * The end points: `among GPU0–GPU3`, `host → GPU0–GPU3`.
  */
 ends: string
 /**
- * Numbers expected; empty where nothing can be.
+ * Expected numbers; empty if nothing can be expected.
  */
 expected: (number | null)[][]
 /**
- * The least that each may be, by the ranges of the model's constants; empty where nothing is expected.
+ * Lower bounds of the expected numbers, from the ranges of the model's constants; empty if nothing is expected.
  */
 least: (number | null)[][]
 /**
- * Numbers seen; empty where nothing was.
+ * Measured or published numbers; empty if there are none.
  */
 measured: (number | null)[][]
 /**
- * Whether a larger number is a better one.
+ * Whether larger numbers are better.
  */
 more_is_better: boolean
 /**
- * The most.
+ * Upper bounds of the expected numbers.
  */
 most: (number | null)[][]
 /**
@@ -792,11 +796,11 @@ obtained: string
  */
 orientation?: (string | null)
 /**
- * Index of each cell's way.
+ * Index of each cell's path.
  */
 paths: (number | null)[][]
 /**
- * What is measured.
+ * The quantity.
  */
 quantity: ("bandwidth" | "latency" | "enqueue-latency" | "load-latency" | "signal-latency" | "bus-bandwidth")
 /**
@@ -812,11 +816,11 @@ rows: string[]
  */
 sources: number[]
 /**
- * How sure each number is; empty where the source does not say.
+ * The precision of each number; empty if the source does not state it.
  */
 spread: (SpreadView | null)[][]
 /**
- * The test or title it has in its source, where that says more.
+ * The test, or the title in its source, if it adds information.
  */
 title?: (string | null)
 /**
@@ -824,11 +828,11 @@ title?: (string | null)
  */
 unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 /**
- * Of numbers that a source states as ranges the upper ends, in the shape of `seen`; empty where none is.
+ * Upper ends of numbers that a source states as ranges, in the shape of `measured`; empty if there are none.
  */
 upto: (number | null)[][]
 /**
- * What it holds: `bandwidth, one way, P2P on`.
+ * The metric: `bandwidth, one way, P2P on`.
  */
 what: string
 }
@@ -841,7 +845,7 @@ export interface Remark {
  */
 col: number
 /**
- * Whether the number is to be taken with care.
+ * Whether the number is doubtful.
  */
 flagged: boolean
 /**
@@ -849,12 +853,12 @@ flagged: boolean
  */
 row: number
 /**
- * Index among the words.
+ * Index into the words.
  */
 word: number
 }
 /**
- * How sure a number is.
+ * The precision of a number.
  */
 export interface SpreadView {
 /**
@@ -866,16 +870,16 @@ high: number
  */
 low: number
 /**
- * Samples.
+ * Number of samples.
  */
 n: number
 }
 /**
- * A node, as shown beside the drawing.
+ * A node.
  */
 export interface NodeView {
 /**
- * True where no source states it.
+ * True if no source states it.
  */
 assumed: boolean
 /**
@@ -887,11 +891,11 @@ details: Labelled[]
  */
 kind: ("gpu" | "nic" | "card" | "host" | "root-complex" | "switch" | "nvswitch" | "cpu")
 /**
- * Its name, with the first other that it answers to.
+ * Its name with its first alias.
  */
 name: string
 /**
- * Its product, shortly; may be empty.
+ * Its product, abbreviated; may be empty.
  */
 product: string
 /**
@@ -900,48 +904,48 @@ product: string
 sources: number[]
 }
 /**
- * The way of a transfer.
+ * The path of a transfer.
  */
 export interface PathView {
 /**
- * Why it is staged: index among the words.
+ * Why it is staged: index into the words.
  */
 because?: (number | null)
 /**
- * Its class.
+ * Its path class.
  */
 class?: (PathClass | null)
 /**
- * Its hops, in order: indices into the machine's.
+ * Its hops, in order: indices into the machine's hops.
  */
 hops: number[]
 /**
- * Whether it goes through host memory; absent where the model has no route.
+ * Whether it is staged through host memory; absent if the model has no route.
  */
 staged?: (boolean | null)
 /**
- * Which of them, as places in `hops`, are the tightest.
+ * The hops with the lowest limit: positions in `hops`.
  */
 tightest: number[]
 }
 /**
- * The record of the run that the numbers are from.
+ * The recorded run that the numbers are from.
  */
 export interface RunRecord {
 /**
- * Its size, unpacked.
+ * Uncompressed size in bytes.
  */
 bytes: number
 /**
- * The record (`peerlane/run/1`), gzip in base64.
+ * The record (`peerlane/run/1`), as gzip in base64.
  */
 gzip: string
 /**
- * A name for the file.
+ * File name.
  */
 name: string
 /**
- * Whether it has the samples behind each number, which take most of its room.
+ * Whether it includes the samples behind each number, which take most of the space.
  */
 samples: boolean
 }
@@ -951,20 +955,20 @@ samples: boolean
 export interface WaivedView {
 finding: FindingView1
 /**
- * Why, as the settings say.
+ * The reason given in the settings.
  */
 reason: string
 }
 /**
- * A finding with what it is about.
+ * A finding with its subjects.
  */
 export interface FindingView1 {
 /**
- * Indices of the nodes it is about, which the drawing has as boxes.
+ * Indices of the nodes it refers to.
  */
 boxes: number[]
 /**
- * Cells it is about.
+ * Cells it refers to.
  */
 cells: CellRef[]
 /**
@@ -996,7 +1000,7 @@ fix: string
  */
 kind: ("fault" | "design" | "measurement")
 /**
- * Indices of links it is about.
+ * Indices of the links it refers to.
  */
 links: number[]
 /**

@@ -1,53 +1,6 @@
 //! The binary as a user meets it: exit statuses, JSON, broken input, widths, colours.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-use serde_json::Value;
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn with_input(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // a program that has seen enough may close the pipe first
-    let _ = child.stdin.take().unwrap().write_all(input);
-    child.wait_with_output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
-fn json(args: &[&str]) -> Value {
-    let output = peerlane(args);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {}", err(&output)))
-}
-
-/// A file of that name and content below the test's own folder.
-fn file(name: &str, content: &[u8]) -> String {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli");
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(name);
-    std::fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
+use crate::common::{command, err, file, json, path, peerlane, status, stdout, with_input};
 
 fn systems() -> Vec<String> {
     let list = json(&["systems", "--json"]);
@@ -74,7 +27,7 @@ fn check_fails_on_the_severity_asked_for() {
 
 #[test]
 fn check_shows_the_risers_and_what_to_do() {
-    let text = out(&peerlane(&["check", "7gforce"]));
+    let text = stdout(&peerlane(&["check", "7gforce"]));
     assert!(text.lines().nth(1).unwrap().contains("1 error"), "{text}");
     assert!(text.contains("3.0 x1 of 3.0 x8 ─ GPU0"), "{text}");
     assert!(text.contains("host → GPU0–GPU5"), "{text}");
@@ -150,7 +103,7 @@ fn predict_json_is_flat_for_one_machine_and_named_for_several() {
 
 #[test]
 fn predict_shows_rates_by_size_and_intervals() {
-    let shown = out(&peerlane(&["predict", "exxact-traditional", "--sizes=4K,1M"]));
+    let shown = stdout(&peerlane(&["predict", "exxact-traditional", "--sizes=4K,1M"]));
     assert!(shown.contains("4 KiB") && shown.contains("1 MiB") && !shown.contains("64 MiB"), "{shown}");
     let found = json(&["predict", "exxact-traditional", "--sizes", "--json"]);
     let curve = &found["curves"][0];
@@ -162,7 +115,7 @@ fn predict_shows_rates_by_size_and_intervals() {
 
 #[test]
 fn accuracy_says_how_near_the_model_comes() {
-    let shown = out(&peerlane(&["accuracy"]));
+    let shown = stdout(&peerlane(&["accuracy"]));
     assert!(shown.contains("bandwidth, peerlane, groups") && shown.contains("NCCL's constants"), "{shown}");
     let found = json(&["accuracy", "--json"]);
     assert_eq!(found["schema"], "peerlane/accuracy/1");
@@ -178,17 +131,17 @@ fn accuracy_says_how_near_the_model_comes() {
     for field in ["label", "cells", "median", "p85", "worst", "kind"] {
         assert!(!matrix[field].is_null(), "{field}");
     }
-    assert_eq!(out(&peerlane(&["accuracy", "--page"])), include_str!("../../../../docs/accuracy.md"));
+    assert_eq!(stdout(&peerlane(&["accuracy", "--page"])), include_str!("../../../../docs/accuracy.md"));
 }
 
 #[test]
 fn explain_names_each_hop_and_what_binds() {
-    let text = out(&peerlane(&["explain", "exxact-devbox", "GPU0", "GPU2"]));
+    let text = stdout(&peerlane(&["explain", "exxact-devbox", "GPU0", "GPU2"]));
     let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
     assert!(at("─ plx0") < at("─ rc0") && at("─ rc0") < at("─ plx1"));
     assert!(text.contains("direct") && text.contains("bound by"));
 
-    let far = out(&peerlane(&["explain", "exxact-traditional", "GPU0", "GPU2"]));
+    let far = stdout(&peerlane(&["explain", "exxact-traditional", "GPU0", "GPU2"]));
     assert!(far.contains("staged through host memory") && far.contains("QPI"), "{far}");
 
     let near = json(&["explain", "hpcac-tessa", "GPU0", "mlx5_2", "--json"]);
@@ -213,7 +166,7 @@ fn unknown_targets_suggest_names() {
     let typo = peerlane(&["check", "7gforse"]);
     assert_eq!(status(&typo), 2);
     assert!(err(&typo).contains("no such system or file: '7gforse'; did you mean 7gforce?"), "{}", err(&typo));
-    assert!(out(&typo).is_empty());
+    assert!(stdout(&typo).is_empty());
     let odd = peerlane(&["systems", "show", "nothing-like-it-at-all"]);
     assert_eq!(status(&odd), 2);
 }
@@ -228,7 +181,7 @@ fn broken_input_is_said_and_is_status_2() {
         ("nonsense.toml", b"= = [[nonsense".as_slice(), "nonsense.toml"),
         ("latin.toml", b"name = \"\xff\"".as_slice(), "UTF-8"),
     ] {
-        let path = file(name, content);
+        let path = file("cli", name, content);
         for command in ["check", "map", "predict"] {
             let output = peerlane(&[command, &path]);
             assert_eq!(status(&output), 2, "{command} {name}");
@@ -249,16 +202,16 @@ fn what_is_read_is_listed_in_lines_of_100_columns() {
 
 #[test]
 fn what_can_be_read_of_several_targets_is_shown() {
-    let output = peerlane(&["map", &file("topo.txt", TOPO.as_bytes()), "/no/such/file"]);
+    let output = peerlane(&["map", &file("cli", "topo.txt", TOPO.as_bytes()), "/no/such/file"]);
     assert_eq!(status(&output), 2);
-    assert!(out(&output).contains("GPU3") && err(&output).contains("/no/such/file"));
+    assert!(stdout(&output).contains("GPU3") && err(&output).contains("/no/such/file"));
 }
 
 #[test]
 fn standard_input_is_a_target() {
     let output = with_input(&["map", "-"], TOPO.as_bytes());
     assert_eq!(status(&output), 0, "{}", err(&output));
-    assert!(out(&output).contains("4 GPUs"), "{}", out(&output));
+    assert!(stdout(&output).contains("4 GPUs"), "{}", stdout(&output));
     assert_eq!(status(&with_input(&["map", "-"], b"")), 2);
 }
 
@@ -271,7 +224,7 @@ fn one_of_several_machines_can_be_chosen() {
     for choice in ["exxact-devbox", "2"] {
         let one = peerlane(&[args.as_slice(), &["--machine", choice]].concat());
         assert_eq!(status(&one), 0);
-        assert!(out(&one).starts_with("<svg ") && out(&one).contains("exxact-devbox"));
+        assert!(stdout(&one).starts_with("<svg ") && stdout(&one).contains("exxact-devbox"));
     }
     assert_eq!(status(&peerlane(&["map", "7gforce", "--machine", "3"])), 2);
 }
@@ -293,7 +246,7 @@ fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
         ] {
             let output = peerlane(&args);
             assert!(status(&output) < 2, "{args:?}: {}", err(&output));
-            let text = out(&output);
+            let text = stdout(&output);
             assert!(!text.contains('\u{1b}'), "{args:?}");
             for line in text.lines() {
                 assert!(line.chars().count() <= 100, "{args:?}: {} columns: {line}", line.chars().count());
@@ -301,7 +254,7 @@ fn nothing_is_wider_than_100_columns_or_coloured_in_a_pipe() {
         }
     }
     for args in [vec!["systems"], vec!["accuracy"], vec!["accuracy", "-v"]] {
-        assert!(out(&peerlane(&args)).lines().all(|l| l.chars().count() <= 100), "{args:?}");
+        assert!(stdout(&peerlane(&args)).lines().all(|l| l.chars().count() <= 100), "{args:?}");
     }
 }
 
@@ -316,12 +269,12 @@ fn systems_show_all_that_their_source_states() {
         ("hpcac-tessa", vec!["98.95", "6.633025", "iterations 10000"]),
         ("7gforce", vec!["195 GB/s inside a 1070", "2.26"]),
     ] {
-        let text = out(&peerlane(&["systems", "show", name]));
+        let text = stdout(&peerlane(&["systems", "show", name]));
         for part in all {
             assert!(text.contains(part), "{name} lacks {part}:\n{text}");
         }
     }
-    let text = out(&peerlane(&["systems", "show", "7gforce"]));
+    let text = stdout(&peerlane(&["systems", "show", "7gforce"]));
     assert_eq!(text.matches("inside a 1070").count(), 1, "said once for six alike");
 }
 
@@ -331,7 +284,7 @@ fn every_system_can_be_drawn_and_written_in_every_format() {
         for (format, start) in [("svg", "<svg "), ("dot", "graph "), ("nccl-xml", "<"), ("system", "")] {
             let output = peerlane(&["map", &name, "--format", format]);
             assert_eq!(status(&output), 0, "{name} {format}: {}", err(&output));
-            assert!(out(&output).starts_with(start) && out(&output).len() > 100, "{name} {format}");
+            assert!(stdout(&output).starts_with(start) && stdout(&output).len() > 100, "{name} {format}");
         }
     }
 }
@@ -344,19 +297,14 @@ fn without_gpu_and_target_the_showcase_says_so() {
     }
     let output = peerlane(&["check"]);
     assert_eq!(status(&output), 1);
-    assert!(err(&output).starts_with("peerlane: No NVIDIA driver here"), "{}", err(&output));
-    assert!(out(&output).contains("7gforce"));
+    assert!(err(&output).starts_with("peerlane: No NVIDIA GPU found"), "{}", err(&output));
+    assert!(stdout(&output).contains("7gforce"));
     assert!(err(&peerlane(&["check", "7gforce"])).is_empty());
 }
 
 #[test]
 fn a_reader_that_leaves_early_is_no_error() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))
-        .args(["map", "exxact-txr414-20", "--json"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = command(&["map", "exxact-txr414-20", "--json"]).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((status(&output), err(&output)), (0, String::new()));
@@ -365,20 +313,20 @@ fn a_reader_that_leaves_early_is_no_error() {
 #[test]
 fn standard_input_is_named_once() {
     let output = with_input(&["map", "-", "-"], TOPO.as_bytes());
-    assert_eq!((status(&output), out(&output)), (2, String::new()));
-    assert!(err(&output).contains("named twice"), "{}", err(&output));
+    assert_eq!((status(&output), stdout(&output)), (2, String::new()));
+    assert!(err(&output).contains("given twice"), "{}", err(&output));
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn the_number_of_a_pipe_is_no_name() {
     let output = with_input(&["map", "/dev/fd/0"], TOPO.as_bytes());
-    assert!(out(&output).starts_with("machine 1\n"), "{}", out(&output));
+    assert!(stdout(&output).starts_with("machine 1\n"), "{}", stdout(&output));
 }
 
 #[test]
 fn a_folder_of_things_that_are_no_text_is_said_in_a_few_lines() {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli-binaries");
+    let folder = path("cli", "binaries");
     std::fs::create_dir_all(&folder).unwrap();
     for i in 0..50 {
         std::fs::write(folder.join(i.to_string()), [0_u8; 64]).unwrap();
@@ -386,14 +334,14 @@ fn a_folder_of_things_that_are_no_text_is_said_in_a_few_lines() {
     let output = peerlane(&["map", folder.to_str().unwrap()]);
     assert_eq!(status(&output), 2);
     let said = err(&output);
-    let of_folder = said.lines().filter(|line| line.contains("cli-binaries")).count();
+    let of_folder = said.lines().filter(|line| line.contains("cli/binaries")).count();
     assert!(said.contains("47 more warnings") && of_folder == 5, "{said}");
 }
 
 #[test]
 fn a_system_file_may_be_utf_16() {
-    let shown = out(&peerlane(&["map", "7gforce", "--format", "system"]));
+    let shown = stdout(&peerlane(&["map", "7gforce", "--format", "system"]));
     let bytes: Vec<u8> = format!("\u{feff}{shown}").encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let output = peerlane(&["map", &file("utf16.toml", &bytes)]);
+    let output = peerlane(&["map", &file("cli", "utf16.toml", &bytes)]);
     assert_eq!(status(&output), 0, "{}", err(&output));
 }

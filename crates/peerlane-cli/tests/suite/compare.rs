@@ -1,13 +1,7 @@
 //! `compare` and `--what-if` as a user meets them.
 
-use crate::common::{json, out, peerlane};
+use crate::common::{json, out, refused};
 use serde_json::Value;
-
-fn refused(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
 
 #[test]
 fn every_system_fits_the_terminal_beside_others() {
@@ -78,7 +72,7 @@ fn what_cannot_be_changed_says_why() {
     assert!(asked("GPU2.at=plx0").contains("plx0.part=pex8780"));
     assert!(asked("nonsense").contains("write what is changed"));
     let stray = refused(&["compare", "exxact-devbox", "--what-if", "7gforce:GPU0=none"]);
-    assert!(stray.contains("no machine '7gforce' here; there are: exxact-devbox"), "{stray}");
+    assert!(stray.contains("no machine '7gforce'; available: exxact-devbox"), "{stray}");
     assert!(refused(&["compare", "exxact-devbux"]).contains("did you mean exxact-devbox?"));
 }
 

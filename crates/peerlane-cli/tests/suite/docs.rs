@@ -1,7 +1,8 @@
 //! What `docs/` shows of the program is what it prints. `UPDATE_DOCS=1 cargo test -p peerlane-cli docs::` rewrites it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::common::{err, peerlane, stdout};
 
 fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -9,10 +10,9 @@ fn docs(name: &str) -> PathBuf {
 
 /// What a command prints; `_` in a word stands for a space.
 fn printed(command: &str, errors: bool) -> String {
-    let words = command.split(' ').map(|word| word.replace('_', " "));
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_peerlane")).args(words).env_remove("CLICOLOR_FORCE").output().unwrap();
-    String::from_utf8(if errors { output.stderr } else { output.stdout }).unwrap()
+    let words: Vec<String> = command.split(' ').map(|word| word.replace('_', " ")).collect();
+    let output = peerlane(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    if errors { err(&output) } else { stdout(&output) }
 }
 
 /// The text with every transcript as it should be, and how many there are.

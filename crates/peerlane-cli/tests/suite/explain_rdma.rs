@@ -1,23 +1,21 @@
-//! `explain` of a GPU and a NIC: the three methods beside each other, on a terminal and as JSON.
+//! `explain` of a GPU and a NIC: the three methods compared, on a terminal and as JSON.
 
-use std::process::Command;
+use crate::common::{json, out};
 
 fn explain(words: &[&str]) -> String {
-    let out = Command::new(env!("CARGO_BIN_EXE_peerlane")).arg("explain").args(words).output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
+    out(&[&["explain"], words].concat())
 }
 
 #[test]
-fn the_methods_stand_beside_each_other() {
+fn the_methods_are_compared() {
     let text = explain(&["apenet-x56xx", "GPU0", "apenet0"]);
     for part in [
         "NVP2P        1.50 GB/s  bound by apenet0's GPU-read engine",
         "BAR1         0.15 GB/s  bound by GPU0, which answers BAR1 reads 256 bytes at a time",
         "staged       2.70 GB/s  bound by apenet0's DMA engine",
-        "once a buffer: register GPU0's buffer with apenet0",
+        "once per buffer: register GPU0's buffer with apenet0",
         "cudaMemcpy GPU0 → host, waited for 7.00–10.0",
-        "registration has paid after",
+        "registration pays off after",
         "V3, new flow control    ◄",
         "optimised code          ◄",
     ] {
@@ -35,16 +33,16 @@ fn the_methods_stand_beside_each_other() {
 }
 
 #[test]
-fn curves_that_were_measured_stand_beside_what_is_expected() {
+fn measured_curves_are_compared_with_expectations() {
     let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2"]);
-    assert!(text.contains("Seen by message size: ib_write_bw, BW average, GB/s"), "{text}");
+    assert!(text.contains("Measured by message size: ib_write_bw, BW average, GB/s"), "{text}");
     assert!(text.contains("12.10  0.97 of expected 12.42"), "{text}");
 }
 
 #[test]
-fn json_has_rates_stages_and_curves_and_nothing_of_it_between_gpus() {
-    let json: serde_json::Value = serde_json::from_str(&explain(&["k20-cx3-snb", "GPU0", "mlx4_0", "--json"])).unwrap();
-    let rdma = &json["rdma"];
+fn json_has_rates_stages_and_curves_but_not_between_gpus() {
+    let explained = json(&["explain", "k20-cx3-snb", "GPU0", "mlx4_0", "--json"]);
+    let rdma = &explained["rdma"];
     assert_eq!((&rdma["gpu"], &rdma["nic"]), (&"GPU0".into(), &"mlx4_0".into()));
     let methods = rdma["to_network"].as_array().unwrap();
     let names: Vec<&str> = methods.iter().map(|m| m["method"].as_str().unwrap()).collect();
@@ -53,6 +51,6 @@ fn json_has_rates_stages_and_curves_and_nothing_of_it_between_gpus() {
     assert!((methods[1]["rate"].as_f64().unwrap() - 0.8).abs() < 1e-9);
     assert!(methods[1]["setup"][0]["time"]["high"].as_f64().unwrap() > 9e-4, "seconds");
     assert_eq!(methods[2]["curve"].as_array().unwrap().len(), 8);
-    let pair: serde_json::Value = serde_json::from_str(&explain(&["exxact-devbox", "GPU0", "GPU1", "--json"])).unwrap();
+    let pair = json(&["explain", "exxact-devbox", "GPU0", "GPU1", "--json"]);
     assert!(pair["rdma"].is_null());
 }

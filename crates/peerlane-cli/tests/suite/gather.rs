@@ -1,18 +1,12 @@
 //! `gather` as a user meets it, with a GPU or without.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
+use crate::common::{path, peerlane};
 use serde_json::Value;
 
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
 fn place(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("gather");
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(name);
+    let path = path("gather", name);
     let _ = std::fs::remove_dir_all(&path);
     let _ = std::fs::remove_file(&path);
     path

@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
+use crate::common::peerlane;
 use serde_json::Value;
 
 /// The JSON of a command, whatever its findings; `Null` where it cannot be done.
 fn json(args: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).arg("--json").output().unwrap();
+    let output = peerlane(&[args, &["--json"]].concat());
     serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
 }
 

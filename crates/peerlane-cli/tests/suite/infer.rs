@@ -81,15 +81,15 @@ fn recorded_sets_are_used_as_far_as_they_go() {
 fn published_matrices_give_groups_and_what_lone_pairs_cannot_tell() {
     let text = out(&["infer", "--recorded", "exxact-txr550"]);
     for words in [
-        "GPU0–GPU3 among each other: 25.01–25.04",
-        "GPU4–GPU7 among each other: 25.01–25.04",
-        "noticed: just the pairs that touch GPU3 or GPU6: 14.69–14.73",
+        "among GPU0–GPU3: 25.01–25.04",
+        "among GPU4–GPU7: 25.01–25.04",
+        "notable: just the pairs that touch GPU3 or GPU6: 14.69–14.73",
         "an uplink which all pairs between GPU0–GPU3 and GPU4–GPU7 share",
-        "would tell, at once: GPU0↔GPU4, GPU1↔GPU5",
+        "measuring these sets would show it: GPU0↔GPU4, GPU1↔GPU5",
     ] {
         assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(words), "{words}: {text}");
     }
-    assert!(out(&["infer", "--recorded", "exxact-traditional"]).contains("noticed: GPU1→GPU2: 17.07"));
+    assert!(out(&["infer", "--recorded", "exxact-traditional"]).contains("notable: GPU1→GPU2: 17.07"));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_record_beside_its_machine_is_drawn_and_judged() {
     let record = file.to_str().unwrap();
     out(&["infer", RUN, "--output", record]);
     let map = out(&["map", RUN, record]);
-    assert!(map.contains("Shared limits that contention shows\n  ┄ device → host: GPU0–GPU3 share 157.1"), "{map}");
+    assert!(map.contains("Shared limits inferred from contention\n  ┄ device → host: GPU0–GPU3 share 157.1"), "{map}");
     let svg = out(&["map", RUN, record, "--format", "svg"]);
     assert!(svg.contains(">device → host 157.1 GB/s</text>"), "{svg}");
     let check: Value = json(&["check", RUN, record, "--json"]);
@@ -130,22 +130,22 @@ fn a_record_beside_its_machine_is_drawn_and_judged() {
     let page = folder.join("report.html");
     out(&["report", RUN, record, "--output", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();
-    assert!(page.contains("Shared limits by") && page.contains("157.1 ("), "the report tells no shared limits");
-    assert!(page.contains("GPU0–GPU2 at once, "), "the report tells no sets that show them");
+    assert!(page.contains("Shared limits inferred from") && page.contains("157.1 ("), "no shared limits in the report");
+    assert!(page.contains("GPU0–GPU2 concurrently, "), "no sets in the report");
     let alone = peerlane(&["map", record]);
     let other = peerlane(&["map", "az-2x-m60", record]);
     std::fs::remove_dir_all(&folder).unwrap();
     assert_eq!((alone.status.code(), other.status.code()), (Some(2), Some(2)));
-    assert!(String::from_utf8_lossy(&alone.stderr).contains("name that machine, too"));
+    assert!(String::from_utf8_lossy(&alone.stderr).contains("also give that machine as a TARGET"));
     assert!(String::from_utf8_lossy(&other.stderr).contains("names GPU2, which az-2x-m60 has not"));
 }
 
 #[test]
-fn what_cannot_be_asked_is_said() {
+fn invalid_requests_are_refused_with_a_reason() {
     for (args, words) in [
         (&["infer", "dgx-1w"][..], "did you mean dgx-1 or dgx-1v?"),
         (&["infer", "dgx-1v", "--directions", "up"], "host-to-device"),
-        (&["infer", "dgx-1v", "exxact-devbox"], "choose with --machine: dgx-1v, exxact-devbox"),
+        (&["infer", "dgx-1v", "exxact-devbox"], "choose one with --machine: dgx-1v, exxact-devbox"),
         (&["infer", "--recorded", "dgx-1v", "--force"], "cannot be used with"),
         (&["infer", "dgx-1v", "--directions", "both", "--output", "/no/such/folder/x.json"], "cannot write"),
     ] {

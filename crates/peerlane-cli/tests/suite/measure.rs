@@ -1,12 +1,13 @@
-//! `peerlane measure` on virtual machines: complete runs, hung pairs, lost GPUs, killed and interrupted runs.
+//! `peerlane measure` on simulated machines: complete runs, hung pairs, lost GPUs, killed and interrupted runs.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::{command, err, path, peerlane, status};
 use peerlane::run::{Cell, FlagKind, Run};
 
 const FOUR_H200: &str = include_str!("../../../../systems/h200x4-vm.toml");
@@ -14,27 +15,9 @@ const FOUR_H200: &str = include_str!("../../../../systems/h200x4-vm.toml");
 /// Nothing that these tests wait for takes longer, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_peerlane"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-fn peerlane(args: &[&str]) -> Output {
-    command(args).output().unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
-fn status(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
 /// An empty folder of a test's own.
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("measure").join(name);
+    let folder = path("measure", name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -138,7 +121,7 @@ fn stuck(name: &str) -> (PathBuf, PathBuf, Child) {
 }
 
 #[test]
-fn the_usual_plan_of_a_virtual_machine_is_complete() {
+fn the_usual_plan_of_a_simulated_machine_is_complete() {
     let output = peerlane(&["measure", "h200x4-vm", "--json"]);
     assert_eq!(status(&output), 0, "{}", err(&output));
     assert_eq!(err(&output), "");
@@ -154,7 +137,7 @@ fn the_usual_plan_of_a_virtual_machine_is_complete() {
 }
 
 #[test]
-fn a_virtual_machine_answers_the_same_again() {
+fn a_simulated_machine_answers_the_same_again() {
     let once = || peerlane(&["measure", "h200x4-vm", "--quick", "--json"]).stdout;
     assert_eq!(once(), once());
 }
@@ -178,12 +161,12 @@ fn tests_and_pairs_are_picked() {
 }
 
 #[test]
-fn what_the_time_does_not_suffice_for_is_left_for_later() {
+fn steps_beyond_the_time_limit_are_left_for_a_resume() {
     let path = folder("time").join("run.json");
     let args = ["measure", "h200x4-vm", "-o", text(&path)];
     let output = peerlane(&[&args[..], &["--budget", "1ms"]].concat());
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("the time is over") && err(&output).contains("--resume"), "{}", err(&output));
+    assert!(err(&output).contains("out of time") && err(&output).contains("--resume"), "{}", err(&output));
     let begun = kept(&path);
     assert!(!begun.complete && !begun.cells.is_empty() && answered(&begun).len() < all_steps(&begun).len());
 
@@ -200,12 +183,12 @@ fn what_the_time_does_not_suffice_for_is_left_for_later() {
 }
 
 #[test]
-fn what_is_no_machine_is_not_measured() {
+fn only_machines_can_be_measured() {
     let folder = folder("no-machine");
     let capture = folder.join("topo.txt");
     fs::write(&capture, "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n").unwrap();
     let output = peerlane(&["measure", text(&capture)]);
-    assert!(status(&output) == 2 && err(&output).contains("is what a machine printed"), "{}", err(&output));
+    assert!(status(&output) == 2 && err(&output).contains("is captured text"), "{}", err(&output));
 
     let run = folder.join("run.json");
     let measured = peerlane(&["measure", "h200x4-vm", "--tests", "local", "-o", text(&run)]);
@@ -222,7 +205,7 @@ fn without_a_driver_it_says_so_in_one_line() {
     for args in [&["measure"][..], &["measure", "live"]] {
         let output = peerlane(args);
         assert_eq!((status(&output), err(&output).lines().count()), (2, 1), "{}", err(&output));
-        assert!(err(&output).contains("libcuda.so.1") && err(&output).contains("peerlane measure h200x4-vm"));
+        assert!(err(&output).contains("no NVIDIA GPU found") && err(&output).contains("peerlane measure h200x4-vm"));
         assert_eq!(output.stdout, b"");
     }
 }
@@ -265,7 +248,7 @@ fn a_lost_gpu_ends_its_own_cells_and_leaves_the_rest() {
 }
 
 #[test]
-fn a_killed_run_loses_nothing_and_is_gone_on_with() {
+fn a_killed_run_loses_nothing_and_is_resumed() {
     let (folder, system, mut child) = stuck("killed");
     let workers = children(&child);
     assert!(!workers.is_empty() && workers.iter().all(|id| alive(*id)));
@@ -279,7 +262,7 @@ fn a_killed_run_loses_nothing_and_is_gone_on_with() {
     let again = peerlane(&["measure", text(&system), "-o", text(&run)]);
     assert!(status(&again) == 2 && err(&again).contains("--resume"), "{}", err(&again));
     let other = peerlane(&["measure", text(&system), "-o", text(&run), "--resume", "--quick"]);
-    assert!(status(&other) == 2 && err(&other).contains("its plan is another"), "{}", err(&other));
+    assert!(status(&other) == 2 && err(&other).contains("its plan differs"), "{}", err(&other));
 
     let resumed = peerlane(&["measure", text(&system), "-o", text(&run), "--resume", "--patience", "300ms"]);
     assert_eq!(status(&resumed), 2, "the pair still hangs: {}", err(&resumed));
@@ -294,17 +277,17 @@ fn a_killed_run_loses_nothing_and_is_gone_on_with() {
         .flatten()
         .collect();
     assert!(!kept_before.is_empty());
-    assert!(run.cells[..kept_before.len()] == kept_before[..], "what was kept is as it was");
+    assert!(run.cells[..kept_before.len()] == kept_before[..], "what was kept is unchanged");
 }
 
 #[test]
-fn an_interrupted_run_is_written_and_gone_on_with() {
+fn an_interrupted_run_is_written_and_resumed() {
     let (folder, system, child) = stuck("interrupted");
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 2);
     assert!(
-        err(&output).contains("to go on: peerlane measure") && err(&output).contains("--resume"),
+        err(&output).contains("to resume: peerlane measure") && err(&output).contains("--resume"),
         "{}",
         err(&output)
     );
@@ -315,12 +298,12 @@ fn an_interrupted_run_is_written_and_gone_on_with() {
     assert!(!folder.join("run.json.partial").exists());
 
     let again = peerlane(&["measure", text(&system), "-o", text(&path)]);
-    assert!(status(&again) == 2 && err(&again).contains("not complete"), "{}", err(&again));
+    assert!(status(&again) == 2 && err(&again).contains("incomplete"), "{}", err(&again));
     peerlane(&["measure", text(&system), "-o", text(&path), "--resume", "--patience", "300ms"]);
     let whole = kept(&path);
     assert!(whole.complete);
     assert_eq!(answered(&whole), all_steps(&whole));
-    assert!(whole.cells[..run.cells.len()] == run.cells[..], "what was written is as it was");
+    assert!(whole.cells[..run.cells.len()] == run.cells[..], "what was written is unchanged");
     assert_eq!(whole.conditions.before, run.conditions.before);
 }
 
@@ -340,7 +323,7 @@ fn a_run_that_is_interrupted_before_its_first_cell_replaces_no_other() {
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("nothing was measured, and") && err(&output).contains("is as it was"), "{output:?}");
+    assert!(err(&output).contains("nothing was measured, and") && err(&output).contains("is unchanged"), "{output:?}");
     assert!(fs::read(&path).unwrap() == good && !folder.join("run.json.partial").exists());
 }
 
@@ -355,7 +338,7 @@ fn a_worker_that_dies_is_replaced() {
     signal(&child, "TERM");
     let output = child.wait_with_output().unwrap();
     assert_eq!(status(&output), 2);
-    assert!(err(&output).contains("was ended by SIGKILL during pairs"), "{}", err(&output));
+    assert!(err(&output).contains("was killed by SIGKILL during pairs"), "{}", err(&output));
     let run = kept(&folder.join("run.json"));
     assert!(run.cells.iter().all(|c| !c.is_void() || c.flag(FlagKind::NotApplicable).is_some()));
 }

@@ -28,10 +28,10 @@ fn text_fits_the_terminal_and_states_its_gain() {
     for args in [&["place", "exxact-txr414-20"][..], &["place", "exxact-txr430", "-v", "-j", "2x4", "-w", "pairs"]] {
         let text = out(args);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        assert!(text.contains("by number") && text.contains("nothing has been set"), "{text}");
+        assert!(text.contains("by number") && text.contains("This is a prediction"), "{text}");
     }
     let busy = out(&["place", "exxact-traditional", "-g", "2", "-b", "GPU1"]);
-    assert!(busy.contains("Choice  GPU2 GPU3") && busy.contains(" % over by number"), "{busy}");
+    assert!(busy.contains("Choice  GPU2 GPU3") && busy.contains(" % over GPUs by number"), "{busy}");
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn refusals_say_what_to_do() {
         ),
         (&["place", "exxact-traditional", "--jobs", "four"], "COUNTxGPUS"),
         (&["place", "exxact-traditional", "--workload", "rings"], "all-to-all"),
-        (&["place", "exxact-traditional", "dgx-1"], "choose with --machine"),
+        (&["place", "exxact-traditional", "dgx-1"], "choose one with --machine"),
         (&["place", "exxact-traditional", "-g", "2", "-j", "1x2"], "cannot be used with"),
     ] {
         let output = peerlane(args);

@@ -1,15 +1,11 @@
 //! What the README shows is what the program prints. `UPDATE_README=1 cargo test` rewrites it.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+
+use crate::common::{out, peerlane, stdout};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).env_remove("CLICOLOR_FORCE").output().unwrap();
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// Compares a file with what it should hold, or rewrites it.
@@ -34,7 +30,7 @@ fn the_transcripts_are_fresh() {
         let (command, rest) = part.split_once(" -->\n```text\n").unwrap();
         let (_, after) = rest.split_once("```\n").unwrap();
         let words: Vec<&str> = command.split(' ').collect();
-        fresh += &format!("{OPEN}{command} -->\n```text\n{}```\n{after}", stdout(&words));
+        fresh += &format!("{OPEN}{command} -->\n```text\n{}```\n{after}", stdout(&peerlane(&words)));
         transcripts += 1;
     }
     assert_eq!(transcripts, 2, "check and measure");
@@ -43,5 +39,5 @@ fn the_transcripts_are_fresh() {
 
 #[test]
 fn the_picture_is_fresh() {
-    compare(&root().join("docs/7gforce.svg"), &stdout(&["map", "7gforce", "--format", "svg"]));
+    compare(&root().join("docs/7gforce.svg"), &out(&["map", "7gforce", "--format", "svg"]));
 }

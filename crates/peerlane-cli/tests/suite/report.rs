@@ -1,23 +1,6 @@
 //! The report's page, and what `check` writes for other programs.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).stdin(Stdio::null()).output().unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert!(output.status.code().unwrap() < 2, "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn path(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
-    std::fs::create_dir_all(&folder).unwrap();
-    folder.join(name)
-}
+use crate::common::{checked, json, path, peerlane};
 
 /// The document inside a page.
 fn document(page: &str) -> serde_json::Value {
@@ -26,7 +9,7 @@ fn document(page: &str) -> serde_json::Value {
 }
 
 fn page_of(name: &str, targets: &[&str]) -> String {
-    let file = path(name);
+    let file = path("report", name);
     let output = file.to_str().unwrap();
     let done = peerlane(&[&["report"], targets, &["-o", output]].concat());
     assert_eq!(done.status.code(), Some(0), "{}", String::from_utf8_lossy(&done.stderr));
@@ -38,13 +21,13 @@ fn page_of(name: &str, targets: &[&str]) -> String {
 fn every_document_is_as_its_schema_says() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../schema/report-2.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let list: serde_json::Value = serde_json::from_str(&stdout(&["systems", "--json"])).unwrap();
+    let list = json(&["systems", "--json"]);
     let names: Vec<&str> = list["systems"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
-    let run = path("run.json");
+    let run = path("report", "run.json");
     let run = run.to_str().unwrap();
-    stdout(&["measure", "h200x4-vm", "--full", "-o", run]);
+    checked(&["measure", "h200x4-vm", "--full", "-o", run]);
     for target in names.into_iter().chain([run]) {
-        let document = document(&stdout(&["report", target, "-o", "-"]));
+        let document = document(&checked(&["report", target, "-o", "-"]));
         let wrong: Vec<String> =
             validator.iter_errors(&document).map(|e| format!("{} {e}", e.instance_path())).collect();
         assert!(wrong.is_empty(), "{target}: {wrong:?}");
@@ -95,9 +78,9 @@ fn machines_side_by_side_are_as_the_schema_says() {
     let schema: serde_json::Value = serde_json::from_str(include_str!("../../../../schema/report-2.json")).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let compared = |name: &str, targets: &[&str]| {
-        let file = path(name);
-        let text = stdout(&[&["compare"], targets, &["--html", file.to_str().unwrap()]].concat());
-        assert_eq!(text, stdout(&[&["compare"], targets].concat()), "the text is the same with and without a page");
+        let file = path("report", name);
+        let text = checked(&[&["compare"], targets, &["--html", file.to_str().unwrap()]].concat());
+        assert_eq!(text, checked(&[&["compare"], targets].concat()), "the text is the same with and without a page");
         let document = document(&std::fs::read_to_string(&file).unwrap());
         let wrong: Vec<String> =
             validator.iter_errors(&document).map(|e| format!("{} {e}", e.instance_path())).collect();
@@ -155,11 +138,11 @@ fn sixteen_gpus_with_a_full_run_fit_into_a_mail() {
         }
     }
     link("cpu0", "cpu1", "smp = \"upi-sapphire-rapids\"");
-    let file = path("sixteen.toml");
+    let file = path("report", "sixteen.toml");
     std::fs::write(&file, system + &links).unwrap();
-    let run = path("sixteen.run.json");
+    let run = path("report", "sixteen.run.json");
     let run = run.to_str().unwrap();
-    stdout(&["measure", file.to_str().unwrap(), "--full", "-o", run]);
+    checked(&["measure", file.to_str().unwrap(), "--full", "-o", run]);
     let page = page_of("sixteen.html", &[run]);
     // what is promised; times and texts of a run change its size by hundreds of bytes
     assert!(page.len() < 1_500_000, "{} bytes", page.len());
@@ -170,7 +153,7 @@ fn sixteen_gpus_with_a_full_run_fit_into_a_mail() {
 
 #[test]
 fn check_writes_the_page_beside_its_own_output() {
-    let file = path("check.html");
+    let file = path("report", "check.html");
     let output = peerlane(&["check", "7gforce", "--html", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stdout).unwrap().contains("narrow-link"));
@@ -183,7 +166,7 @@ fn check_writes_the_page_beside_its_own_output() {
 
 #[test]
 fn a_page_tells_no_folder() {
-    let folder = path("a secret folder");
+    let folder = path("report", "a secret folder");
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("topo.txt");
     std::fs::write(&file, "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSYS\t0-7\nGPU1\tSYS\t X \t8-15\n").unwrap();
@@ -195,42 +178,42 @@ fn a_page_tells_no_folder() {
 
 #[test]
 fn formats_of_others() {
-    let markdown = stdout(&["check", "7gforce", "--format", "markdown"]);
+    let markdown = checked(&["check", "7gforce", "--format", "markdown"]);
     assert!(
         markdown.starts_with("## 7gforce: ")
             && markdown.contains("\n| bandwidth, one way, copy engine, 32 MiB, MiB/s |"),
         "{markdown}"
     );
-    let metrics = stdout(&["check", "exxact-devbox", "-f", "prometheus"]);
+    let metrics = checked(&["check", "exxact-devbox", "-f", "prometheus"]);
     assert!(
         metrics
             .contains("\npeerlane_bandwidth_bytes_per_second{machine=\"exxact-devbox\",row=\"GPU0\",column=\"GPU1\",")
     );
-    let junit = stdout(&["check", "7gforce", "dgx-1", "--format", "junit", "--fail-on", "warning"]);
-    let check: serde_json::Value = serde_json::from_str(&stdout(&["check", "7gforce", "--json"])).unwrap();
+    let junit = checked(&["check", "7gforce", "dgx-1", "--format", "junit", "--fail-on", "warning"]);
+    let check = json(&["check", "7gforce", "--json"]);
     let findings = check["findings"].as_array().unwrap();
     let grave = findings.iter().filter(|f| f["severity"] != "info").count();
     assert_eq!((junit.matches("<testsuite ").count(), junit.matches("<failure ").count()), (2, grave));
     assert!(grave >= 3, "{findings:?}");
-    let json = stdout(&["check", "7gforce", "--format", "json"]);
-    assert_eq!(json, stdout(&["check", "7gforce", "--json"]));
+    let json = checked(&["check", "7gforce", "--format", "json"]);
+    assert_eq!(json, checked(&["check", "7gforce", "--json"]));
 }
 
 #[test]
 fn shells_and_man_know_every_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        let script = stdout(&["completions", shell]);
+        let script = checked(&["completions", shell]);
         assert!(["measure", "report", "fail-on"].iter().all(|word| script.contains(word)), "{shell}");
         assert!(!script.contains("discover"), "{shell}: a hidden command");
     }
-    let folder = path("man");
-    stdout(&["man", "-o", folder.to_str().unwrap()]);
+    let folder = path("report", "man");
+    checked(&["man", "-o", folder.to_str().unwrap()]);
     let mut pages: Vec<String> =
         std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     pages.sort();
     assert!(pages.contains(&"peerlane.1".to_owned()) && pages.contains(&"peerlane-check.1".to_owned()), "{pages:?}");
     assert!(!pages.iter().any(|p| p.contains("answer") || p.contains("discover")), "{pages:?}");
-    assert!(stdout(&["man", "check"]).contains("fail\\-on"));
+    assert!(checked(&["man", "check"]).contains("fail\\-on"));
     let unknown = peerlane(&["man", "nothing"]);
     assert_eq!(unknown.status.code(), Some(2));
 }

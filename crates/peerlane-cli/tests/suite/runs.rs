@@ -4,42 +4,10 @@
 #[path = "../../src/render/run/sample.rs"]
 mod sample;
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use crate::common::{checked, err, file, json, peerlane, with_input};
 
 use peerlane::plan::Test;
 use peerlane::run::{Event, Partial, Run};
-
-fn peerlane(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_peerlane"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
-}
-
-fn out(args: &[&str]) -> String {
-    let output = peerlane(args, "");
-    assert!(output.status.code() != Some(2), "{args:?}: {}", err(&output));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn err(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn file(name: &str, content: &str) -> String {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("runs");
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(name);
-    std::fs::write(&path, content).unwrap();
-    path.to_str().unwrap().to_owned()
-}
 
 fn measured() -> Run {
     sample::run(&[Test::Pairs, Test::PairsBoth, Test::Staged, Test::Host, Test::AllHost, Test::Sizes, Test::Pageable])
@@ -47,30 +15,33 @@ fn measured() -> Run {
 
 #[test]
 fn a_recorded_run_is_a_target_of_every_command() {
-    let path = file("run.json", &measured().to_json().unwrap());
-    let check = out(&["check", &path]);
+    let path = file("runs", "run.json", &measured().to_json().unwrap());
+    let check = checked(&["check", &path]);
     assert!(check.contains("HEALTHY  no findings"), "{check}");
     assert!(check.contains("peerlane measure"), "{check}");
-    let map = out(&["map", &path]);
+    let map = checked(&["map", &path]);
     assert!(
         map.contains(
             "bandwidth, one way, P2P on, writes, copy engine, 512 MiB, GB/s, 4×4: run.json (peerlane measure)"
         )
     );
     assert!(map.contains("copies GPU0 → GPU1, 10 message sizes"), "{map}");
-    assert!(out(&["predict", &path]).contains("GPU0"));
-    let explain = out(&["explain", &path, "GPU0", "GPU2"]);
+    assert!(checked(&["predict", &path]).contains("GPU0"));
+    let explain = checked(&["explain", &path, "GPU0", "GPU2"]);
     assert!(explain.contains("run.json (peerlane measure)"), "{explain}");
-    let json: serde_json::Value = serde_json::from_str(&out(&["map", "--json", &path])).unwrap();
+    let json = json(&["map", "--json", &path]);
     assert_eq!(json["machines"][0]["matrices"][0]["spread"][0][1]["n"].as_u64().map(|n| n >= 6), Some(true));
 }
 
 #[test]
 fn its_numbers_are_shown_again_as_they_were_measured() {
-    let path = file("again.json", &measured().to_json().unwrap());
-    let text = out(&["map", "--format", "matrix", &path]);
-    assert!(text.starts_with("h200x4-vm (virtual machine)\nmeasured 2026-11-21 04:12 UTC in 9.8 s"), "{text}");
-    assert!(text.contains("rates at once, copy engine, 64 MiB, GB/s [all-host]") && text.contains("Path classes"));
+    let path = file("runs", "again.json", &measured().to_json().unwrap());
+    let text = checked(&["map", "--format", "matrix", &path]);
+    assert!(
+        text.starts_with("h200x4-vm (simulated machine)\nmeasured 2026-11-21 04:12 UTC in 9.8 s of simulated time"),
+        "{text}"
+    );
+    assert!(text.contains("concurrent rates, copy engine, 64 MiB, GB/s [all-host]") && text.contains("Path classes"));
 }
 
 #[test]
@@ -81,7 +52,7 @@ fn a_slow_pair_is_found_with_its_spread() {
         let estimate = cell.estimate.as_mut().unwrap();
         (estimate.value, estimate.low, estimate.high, cell.n) = (180.0, 179.5, 180.2, 9);
     }
-    let text = out(&["check", &file("slow.json", &run.to_json().unwrap())]);
+    let text = checked(&["check", &file("runs", "slow.json", &run.to_json().unwrap())]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[slow-path, fault, "), "{text}");
     assert!(words.contains("median of 9 samples, 95 % interval 179.50 to 180.20"), "{text}");
@@ -96,36 +67,36 @@ fn a_growing_run_is_read_and_said_to_be_incomplete() {
         lines.push_str(&Partial::event_line(&Event::Cells(vec![cell.clone()])).unwrap());
     }
     lines.truncate(lines.len() - 40);
-    let path = file("run.json.partial", &lines);
-    let said: String = out(&["check", "-v", &path]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let path = file("runs", "run.json.partial", &lines);
+    let said: String = checked(&["check", "-v", &path]).split_whitespace().collect::<Vec<_>>().join(" ");
     let steps = run.plan.steps().count();
     // the last whole line has the first of a small copy's two numbers
     assert!(
         said.contains(&format!("the run is not complete: {} of {steps} steps have no answer", steps - 18)),
         "{said}"
     );
-    assert!(said.contains("run.json.partial: 1 line cut or unreadable, and left out"), "{said}");
+    assert!(said.contains("run.json.partial: ignored 1 line, truncated or unreadable"), "{said}");
     // from a pipe, too
-    let piped = peerlane(&["check", "-v", "-"], &lines);
+    let piped = with_input(&["check", "-v", "-"], lines.as_bytes());
     assert!(String::from_utf8_lossy(&piped.stdout).contains("the run is not complete"), "{}", err(&piped));
 }
 
 #[test]
 fn runs_stay_their_own_machines_beside_other_evidence() {
-    let path = file("beside.json", &measured().to_json().unwrap());
-    let topo = file("topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n");
-    let json: serde_json::Value = serde_json::from_str(&out(&["map", "--json", &path, &topo, &path])).unwrap();
+    let path = file("runs", "beside.json", &measured().to_json().unwrap());
+    let topo = file("runs", "topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n");
+    let json = json(&["map", "--json", &path, &topo, &path]);
     let names: Vec<&str> = json["machines"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["h200x4-vm", "h200x4-vm", "topo"]);
-    let second = out(&["map", "--format", "matrix", "--machine", "2", &path, &topo, &path]);
-    assert!(second.starts_with("h200x4-vm (virtual machine)"), "{second}");
+    let second = checked(&["map", "--format", "matrix", "--machine", "2", &path, &topo, &path]);
+    assert!(second.starts_with("h200x4-vm (simulated machine)"), "{second}");
 }
 
 #[test]
 fn what_is_no_run_is_said() {
     let whole = measured().to_json().unwrap();
     let fails = |name: &str, content: &str, why: &str| {
-        let output = peerlane(&["check", &file(name, content)], "");
+        let output = peerlane(&["check", &file("runs", name, content)]);
         assert_eq!(output.status.code(), Some(2), "{name}");
         assert!(err(&output).contains(why), "{name}: {}", err(&output));
     };

@@ -1,6 +1,6 @@
 //! What commands write as JSON is what `schema/` says, of one machine and of several, with all of it known and with little.
 
-use std::process::Command;
+use crate::common::json;
 
 const TOPOLOGY: &str = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-7\t0\nGPU1\tPIX\t X \t0-7\t0\n";
 
@@ -28,8 +28,7 @@ fn documents_keep_to_their_schemas() {
         let file = format!("{}/../../schema/{schema}.json", env!("CARGO_MANIFEST_DIR"));
         let schema = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let output = Command::new(env!("CARGO_BIN_EXE_peerlane")).args(*args).arg("--json").output().unwrap();
-        let document = serde_json::from_slice(&output.stdout).unwrap();
+        let document = json(&[*args, &["--json"]].concat());
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{args:?}: {}", errors.join("\n"));
     }

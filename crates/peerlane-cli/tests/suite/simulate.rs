@@ -1,31 +1,6 @@
 //! `simulate` and `sweep` as a user runs them.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
-fn peerlane(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_peerlane")).args(args).env("NO_COLOR", "1").output().unwrap()
-}
-
-fn shown(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refused(args: &[&str]) -> String {
-    let output = peerlane(args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn file(name: &str, text: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simulate");
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(name);
-    std::fs::write(&path, text).unwrap();
-    path
-}
+use crate::common::{file, json, out, refused};
 
 #[test]
 fn the_json_is_of_its_schema() {
@@ -35,7 +10,7 @@ fn the_json_is_of_its_schema() {
         vec!["simulate", "quong-20g", "-w", "spin-glass:l=64", "--scaling", "strong", "--json"],
         vec!["sweep", "exxact-devbox", "exxact-txr550", "-w", "all-to-all", "-w", "halo:2", "--json"],
     ] {
-        let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
+        let document = json(&args);
         let name = document["schema"].as_str().unwrap().trim_start_matches("peerlane/").replace('/', "-");
         let path = format!("{}/../../schema/{name}.json", env!("CARGO_MANIFEST_DIR"));
         let schema: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -47,7 +22,7 @@ fn the_json_is_of_its_schema() {
 
 #[test]
 fn tables_fit_and_sizes_are_those_asked_for() {
-    let text = shown(&["simulate", "hgx-h200-x32", "-w", "all-reduce:rail", "--sizes", "1MiB,1GiB", "--helps", "-v"]);
+    let text = out(&["simulate", "hgx-h200-x32", "-w", "all-reduce:rail", "--sizes", "1MiB,1GiB", "--helps", "-v"]);
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     assert!(
         text.contains("all-reduce:rail on 256 GPUs") && text.contains("  1 MiB ") && text.contains("  1 GiB "),
@@ -58,24 +33,24 @@ fn tables_fit_and_sizes_are_those_asked_for() {
 
 #[test]
 fn scaling_is_a_table_a_plot_and_a_file() {
-    let path = file("scaling.csv", "");
+    let path = file("simulate", "scaling.csv", "");
     let rails = ["simulate", "hgx-h200", "--nodes", "300", "--network", "rail", "-w", "all-reduce:rail", "-s", "1GiB"];
-    let text = shown(&[&rails[..], &["--scaling", "weak", "--csv", path.to_str().unwrap(), "-v"]].concat());
+    let text = out(&[&rails[..], &["--scaling", "weak", "--csv", &path, "-v"]].concat());
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     let rows: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
     let counts: Vec<&str> = rows.iter().filter(|r| r.len() > 7 && r[2] == "1").map(|r| r[0]).collect();
     assert_eq!(counts, ["1", "2", "4", "8", "16", "32", "64", "128", "256", "300"], "{text}");
-    assert!(text.contains("speed-up (o) of the ideal (·), by nodes"), "{text}");
+    assert!(text.contains("speed-up (o) and ideal speed-up (·) by number of nodes"), "{text}");
     let csv = std::fs::read_to_string(&path).unwrap();
     assert_eq!(csv.lines().count(), 11);
     assert!(
         csv.lines().nth(2).unwrap().starts_with("\"300 × hgx-h200, rail\",\"all-reduce:rail\",weak,2,16,1073741824,")
     );
     // the numbers that are given, and the nodes that a cluster has
-    let text = shown(&["simulate", "quong", "-w", "halo:2", "-s", "1MiB", "--scaling", "strong", "--use-nodes", "6"]);
+    let text = out(&["simulate", "quong", "-w", "halo:2", "-s", "1MiB", "--scaling", "strong", "--use-nodes", "6"]);
     assert!(text.contains("\n      6    12  "), "{text}");
     let rails = ["simulate", "hgx-h200", "--nodes", "9,3", "--network", "rail", "-s", "1MiB", "--scaling", "strong"];
-    let text = shown(&rails);
+    let text = out(&rails);
     assert!(text.contains("\n      3    24 ") && text.contains("\n      9    72 "), "{text}");
     assert!(refused(&["simulate", "quong", "--scaling", "up"]).contains("write weak or strong"));
     assert!(refused(&["simulate", "quong", "--csv", "x.csv"]).contains("--scaling"));
@@ -91,7 +66,7 @@ fn the_exxact_designs_are_ranked_as_the_document_says() {
     let (old, after) = rest.split_once("```\n").unwrap();
     let command = format!("sweep exxact-{command}");
     let args: Vec<&str> = command.split_whitespace().collect();
-    let text = shown(&args);
+    let text = out(&args);
     assert!(text.lines().all(|l| l.chars().count() <= 100), "{text}");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, format!("{before}```text\n$ peerlane {command}\n{text}```\n{after}")).unwrap();
@@ -99,8 +74,8 @@ fn the_exxact_designs_are_ranked_as_the_document_says() {
         assert_eq!(old, text, "docs/simulation.md is stale: UPDATE_DOCS=1 cargo test -p peerlane-cli simulate::");
     }
     // the article's argument: one root complex before two sockets, and switches before both
-    let json: Vec<&str> = args.iter().copied().filter(|a| *a != "--rank").chain(["--json"]).collect();
-    let sweep: serde_json::Value = serde_json::from_str(&shown(&json)).unwrap();
+    let args: Vec<&str> = args.iter().copied().filter(|a| *a != "--rank").chain(["--json"]).collect();
+    let sweep = json(&args);
     let sent = |target: &str, workload: &str| {
         let all = sweep["simulations"].as_array().unwrap();
         let found = all.iter().find(|s| s["target"] == target && s["workload"] == workload).unwrap();
@@ -118,17 +93,17 @@ fn the_exxact_designs_are_ranked_as_the_document_says() {
 
 #[test]
 fn the_catalogue_lists_its_clusters() {
-    let list = shown(&["systems"]);
+    let list = out(&["systems"]);
     for name in peerlane::cluster::cluster_names() {
         assert!(list.lines().any(|l| l.starts_with(&format!("{name} "))), "{name}: {list}");
-        let text = shown(&["systems", "show", name]);
+        let text = out(&["systems", "show", name]);
         assert!(text.contains("network: ") && text.lines().all(|l| l.chars().count() <= 100), "{text}");
     }
-    let text = shown(&["systems", "show", "quong"]);
+    let text = out(&["systems", "show", "quong"]);
     assert!(text.contains("16 of quong-node ('peerlane systems show quong-node'), 32 GPUs in all"), "{text}");
     assert!(text.contains("a torus of 4 × 4 × 1, links of 34.00 Gb/s each way"), "{text}");
     for args in [vec!["systems", "--json"], vec!["systems", "show", "tessa-pair", "--json"]] {
-        let document: serde_json::Value = serde_json::from_str(&shown(&args)).unwrap();
+        let document = json(&args);
         let tessa = document["clusters"].as_array().unwrap().iter().find(|c| c["name"] == "tessa-pair").unwrap();
         assert_eq!((tessa["nodes"].as_u64(), tessa["gpus"].as_u64()), (Some(2), Some(8)), "{tessa}");
     }
@@ -136,11 +111,11 @@ fn the_catalogue_lists_its_clusters() {
 
 #[test]
 fn a_sweep_ranks_designs() {
-    let csv = file("sweep.csv", "");
+    let csv = file("simulate", "sweep.csv", "");
     let designs = ["exxact-txr550", "exxact-devbox", "exxact-txr430"];
-    let mut args = vec!["sweep", "-w", "all-to-all", "--csv", csv.to_str().unwrap()];
+    let mut args = vec!["sweep", "-w", "all-to-all", "--csv", &csv];
     args.extend(designs);
-    let text = shown(&args);
+    let text = out(&args);
     let at = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}: {text}"));
     assert!(at("exxact-devbox") < at("exxact-txr550") && at("exxact-txr550") < at("exxact-txr430"), "{text}");
     let rows = std::fs::read_to_string(csv).unwrap();
@@ -151,12 +126,12 @@ fn a_sweep_ranks_designs() {
 #[test]
 fn a_trace_runs_and_is_drawn() {
     let trace = file(
+        "simulate",
         "two.jsonl",
         "{\"id\":\"a\",\"from\":\"GPU0\",\"to\":\"GPU1\",\"bytes\":1e6}\n{\"on\":\"GPU1\",\"seconds\":1e-3,\"after\":[\"a\"]}\n",
     );
-    let picture = file("two.json", "");
-    let text =
-        shown(&["simulate", "exxact-devbox", "-w", trace.to_str().unwrap(), "--trace", picture.to_str().unwrap()]);
+    let picture = file("simulate", "two.json", "");
+    let text = out(&["simulate", "exxact-devbox", "-w", &trace, "--trace", &picture]);
     assert!(text.contains("GPUs compute"), "{text}");
     let drawn: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(picture).unwrap()).unwrap();
     let events = drawn["traceEvents"].as_array().unwrap();
@@ -168,17 +143,18 @@ fn a_trace_runs_and_is_drawn() {
 #[test]
 fn a_cluster_of_ones_own() {
     let path = file(
+        "simulate",
         "pair.toml",
         "name = \"pair\"\nnode = \"hgx-h200\"\nnodes = 2\n[network]\nshape = \"switch\"\nrate = 200\n",
     );
     let message = "point-to-point:node0/GPU3:node1/GPU3";
-    let text = shown(&["simulate", path.to_str().unwrap(), "-w", message, "-s", "1GiB"]);
+    let text = out(&["simulate", &path, "-w", message, "-s", "1GiB"]);
     assert!(text.contains("node# port# to switch"), "{text}");
 }
 
 #[test]
 fn what_cannot_be_is_said() {
-    let circle = file("circle.jsonl", "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"a\"]}\n");
+    let circle = file("simulate", "circle.jsonl", "{\"id\":\"a\",\"on\":\"GPU0\",\"seconds\":1,\"after\":[\"a\"]}\n");
     let hgx = ["simulate", "hgx-h200", "--network", "rail", "--nodes"];
     let with = |more: &[&'static str]| [&hgx[..], more].concat();
     let grown = [
@@ -186,8 +162,8 @@ fn what_cannot_be_is_said() {
         (with(&["4000000000"]), "ports; a network has 1 to"),
         (with(&["2", "--hop-latency", "nan"]), "--hop-latency"),
         (with(&["2", "--link-rate=-1"]), "--link-rate"),
-        (with(&["2", "--use-nodes", "0"]), "0 with 8 are asked for"),
-        (with(&["2", "--gpus-per-node", "0"]), "2 with 0 are asked for"),
+        (with(&["2", "--use-nodes", "0"]), "0 nodes with 8 GPUs were requested"),
+        (with(&["2", "--gpus-per-node", "0"]), "2 nodes with 0 GPUs were requested"),
         (with(&["2", "--fail", "uplink:leaf0/99"]), "uplink:leaf0/99"),
     ];
     for (args, expected) in &grown {
@@ -196,19 +172,19 @@ fn what_cannot_be_is_said() {
     }
     let cases: [(&[&str], &str); 14] = [
         (&["simulate", "exxact-devbox", "-w", "all-reduce:star"], "no such workload; there are"),
-        (&["simulate", "exxact-devbox", "-w", circle.to_str().unwrap()], "line 1: it waits for itself"),
+        (&["simulate", "exxact-devbox", "-w", &circle], "line 1: it waits for itself"),
         (&["simulate", "exxact-devbox", "-w", "point-to-point:GPU0:GPU7"], "'GPU7' is no GPU of exxact-devbox"),
         (&["simulate", "exxact-devbox", "--nodes", "2", "--network", "switch"], "has no NIC"),
-        (&["simulate", "quong", "--nodes", "2", "--network", "switch"], "is a cluster already"),
+        (&["simulate", "quong", "--nodes", "2", "--network", "switch"], "is already a cluster"),
         (&["simulate", "hgx-h200", "--nodes", "3", "--network", "torus:2x2"], "not as many places"),
-        (&["simulate", "hgx-h200", "--nodes", "2", "--network", "switch", "--link-rate", "0"], "carries nothing"),
+        (&["simulate", "hgx-h200", "--nodes", "2", "--network", "switch", "--link-rate", "0"], "must be above 0"),
         (&["simulate", "hgx-h200", "--nodes", "2", "--network", "switch", "--link-rate", "nan"], "--link-rate"),
         (&["simulate", "quong", "--use-nodes", "17"], "has 16 nodes"),
         (&["simulate", "quong", "--sizes", "1GiB..1B"], "ends below"),
-        (&["simulate", "quong", "--sizes", "1 parsec"], "a size is written as"),
-        (&["simulate", "quong", "--sizes", "nan"], "a size is written as"),
-        (&["simulate", "quong", "--sizes", "1e9GiB"], "a size is written as"),
-        (&["check", "quong"], "quong is a cluster: simulate and sweep take it; its nodes are quong-node"),
+        (&["simulate", "quong", "--sizes", "1 parsec"], "write a size as"),
+        (&["simulate", "quong", "--sizes", "nan"], "write a size as"),
+        (&["simulate", "quong", "--sizes", "1e9GiB"], "write a size as"),
+        (&["check", "quong"], "quong is a cluster: use 'simulate' or 'sweep', or its node quong-node"),
     ];
     for (args, expected) in cases {
         let message = refused(args);

@@ -35,7 +35,7 @@ fn every_test_fits_and_the_head_names_the_machine() {
         "{head:?}"
     );
     assert!(head.contains(&"GPUs 31–34 °C before, 42–45 °C after"), "{head:?}");
-    assert!(head[3].starts_with("4 × NVIDIA H200 · driver 580.159.04 · CUDA 13.0 · peerlane "), "{head:?}");
+    assert!(head[2].starts_with("4 × NVIDIA H200 · driver 580.159.04 · CUDA 13.0 · peerlane "), "{head:?}");
     for test in whole.plan.steps().map(|s| s.test) {
         assert!(text.contains(test.name()), "{test}");
     }
