@@ -1,4 +1,4 @@
-// Numbers against message size, on logarithmic axes, with start-up time and rate fitted to them.
+// Numbers by message size, on logarithmic axes, with a fitted model.
 
 import { extent } from "d3-array";
 import { axisBottom, axisLeft } from "d3-axis";
@@ -14,10 +14,10 @@ const WIDTH = 640;
 const HEIGHT = 360;
 const EDGE = { left: 58, right: 12, top: 12, bottom: 40 };
 
-/** Told apart by form as well as by colour. */
+/** Curves differ by symbol as well as by colour. */
 const SYMBOLS = [symbolCircle, symbolSquare, symbolTriangle, symbolDiamond, symbolCross, symbolStar];
 
-/** Colours there are; further curves repeat them with other symbols. */
+/** Number of colours; further curves repeat them with other symbols. */
 const COLOURS = 7;
 
 /** A chart with its legend, the fitted values and all numbers. */
@@ -28,7 +28,7 @@ export function chartView(machine: MachineReport, chart: Chart, open: boolean): 
     { class: "chart", open },
     h("summary", {}, h("strong", {}, micro(chart.what)), " ", h("span", { class: "brief" }, `${chart.curves.length} curve${chart.curves.length === 1 ? "" : "s"}`)),
     h("figure", {}, drawn(chart), legend(chart)),
-    fitted && h("p", { class: "hint" }, "Dashed: the model time = t₀ + size ÷ r∞, fitted to the points; n½ is the size that reaches half of r∞."),
+    fitted && h("p", { class: "hint" }, "Dashed: the model time = max(t₁, t₀ + size ÷ r∞), fitted to the points; n½ is the size that reaches half of r∞."),
     h("details", { class: "screen" }, h("summary", {}, "All numbers"), table(chart)),
     from(machine, chart.sources),
   );
@@ -95,13 +95,13 @@ function legend(chart: Chart): HTMLElement {
     const name = h("th", { scope: "row" }, sample, curve.name);
     if (tolerance === undefined) return h("tr", {}, name);
     const fit = curve.fit;
-    const cells = fit ? [number(fit.startup_us), number(fit.rate), bytes(fit.half_size)] : ["", "", ""];
+    const cells = fit ? [number(fit.least_us), number(fit.startup_us), number(fit.rate), bytes(fit.half_size)] : ["", "", "", ""];
     const misfits = fit && fit.misfits.length > 0 ? fit.misfits.map(bytes).join(", ") : "–";
     return h("tr", {}, name, ...cells.map((text) => h("td", { class: "number" }, text)), h("td", {}, fit ? misfits : ""));
   });
   const heads: [string, string | null][] = [["curve", null]];
   if (tolerance !== undefined) {
-    heads.push(["t₀, µs", "number"], ["r∞, GB/s", "number"], ["n½", "number"], [`off by more than ${percent(tolerance)} at`, null]);
+    heads.push(["t₁, µs", "number"], ["t₀, µs", "number"], ["r∞, GB/s", "number"], ["n½", "number"], [`off by more than ${percent(tolerance)} at`, null]);
   }
   return h(
     "div",

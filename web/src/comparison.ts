@@ -1,4 +1,4 @@
-// Machines side by side: what follows, each machine's picture, a bar a figure, and heat maps on one scale.
+// Machines side by side: the conclusion, each machine's drawing, bars per figure, and heat maps on one scale.
 
 import { scaleLinear } from "d3-scale";
 import type { ComparisonView, FigureView, MachineReport, ReportDocument, SharedMap } from "./document";
@@ -6,7 +6,7 @@ import { button, h, type Child } from "./dom";
 import { drawing } from "./drawing";
 import { micro, number, unit, VERDICT } from "./format";
 import { grid } from "./grid";
-import { compared, most, own, told } from "./matrix";
+import { compared, most, own, described } from "./matrix";
 import { State } from "./state";
 
 /** Opens a machine's report, at a cell where one is given. */
@@ -16,11 +16,11 @@ export type Open = (machine: number, cell?: { matrix: number; row: number; col: 
 export function together(report: ReportDocument, view: ComparisonView, open: Open): [string, string, Child[]][] {
   const { machines } = report;
   const states = machines.map((machine) => new State(machine));
-  // a bar beside nothing shows nothing
+  // a single bar shows nothing
   const several = (f: FigureView) => f.better !== "neither" && f.values.filter((value) => value).length > 1;
   const drawn = view.figures.filter(several);
   const facts = view.figures.filter((f) => !several(f));
-  const seen = view.figures.some((f) => f.values.some((value) => value?.measured));
+  const measured = view.figures.some((f) => f.values.some((value) => value?.measured));
   return [
     ["conclusion", "Conclusion", [view.conclusion.length > 0 && h("ul", {}, ...view.conclusion.map((text) => h("li", {}, text)))]],
     ["machines", "Machines", [h("div", { class: "cards" }, ...states.map((state, at) => card(state, at, open))), factTable(machines, facts)]],
@@ -28,7 +28,7 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
       "figures",
       "Figures",
       [
-        h("p", { class: "hint" }, "GB/s as predicted, by copy engines (rings: kernels), unless a figure names another unit. ", seen && h("span", { class: "measured-sample", "aria-hidden": "true" }), seen && " measured or published of the same."),
+        h("p", { class: "hint" }, "Predicted GB/s by copy engines (rings: by kernels), unless a figure names another unit. ", measured && h("span", { class: "measured-sample", "aria-hidden": "true" }), measured && " measured or published."),
         h("div", { class: "figures" }, ...drawn.map((figure) => bars(machines, figure))),
       ],
     ],
@@ -36,11 +36,11 @@ export function together(report: ReportDocument, view: ComparisonView, open: Ope
   ];
 }
 
-/** A machine as a picture with its verdict. */
+/** A machine's drawing with its verdict. */
 function card(state: State, at: number, open: Open): HTMLElement {
   const { machine } = state;
   const picture = drawing(state);
-  // to be looked at; the machine's own page has it to be used
+  // the drawing is interactive only on the machine's own page
   picture.inert = true;
   return h(
     "section",
@@ -50,7 +50,7 @@ function card(state: State, at: number, open: Open): HTMLElement {
     h("p", {}, h("strong", { class: `badge ${machine.verdict}` }, VERDICT[machine.verdict]), ` ${machine.summary}`),
     h("p", { class: "hint" }, machine.inventory),
     picture,
-    h("p", { class: "actions" }, button("Open its report", () => open(at), { "aria-label": `Open its report: ${machine.name}` })),
+    h("p", { class: "actions" }, button("Open report", () => open(at), { "aria-label": `Open report: ${machine.name}` })),
   );
 }
 
@@ -66,7 +66,7 @@ function factTable(machines: MachineReport[], facts: FigureView[]): HTMLElement 
   );
 }
 
-/** One figure, a bar a machine. */
+/** One figure, one bar per machine. */
 function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
   const all = figure.values.flatMap((value) => (value ? [value.value, value.measured?.high ?? 0] : []));
   const scale = scaleLinear()
@@ -88,8 +88,8 @@ function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
       mark.style.setProperty("--span", `${(scale(value.measured.high) - scale(value.measured.low)).toFixed(2)}%`);
       track.append(mark);
     }
-    const seen = value?.measured && h("span", { class: "hint" }, `${value.measured.text} ${value.measured.obtained}`);
-    return h("tr", {}, h("th", { scope: "row" }, machine.name), h("td", { class: "strip" }, track, seen), h("td", { class: "number" }, value?.text ?? "–"));
+    const measured = value?.measured && h("span", { class: "hint" }, `${value.measured.text} ${value.measured.obtained}`);
+    return h("tr", {}, h("th", { scope: "row" }, machine.name), h("td", { class: "strip" }, track, measured), h("td", { class: "number" }, value?.text ?? "–"));
   });
   const reasons = machines.flatMap((machine, at) => {
     const value = figure.values[at];
@@ -100,11 +100,11 @@ function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
     "div",
     { class: "figure" },
     h("table", {}, h("caption", {}, micro(figure.what), figure.better === "less" && h("span", { class: "hint" }, " (less is better)")), h("tbody", {}, ...rows)),
-    reasons.length > 0 && h("details", { class: "plain" }, h("summary", {}, "Between whom, bound by what"), h("ul", {}, ...reasons)),
+    reasons.length > 0 && h("details", { class: "plain" }, h("summary", {}, "Details"), h("ul", {}, ...reasons)),
   );
 }
 
-/** The same matrix of several machines, coloured alike. */
+/** The same matrix of several machines, on one colour scale. */
 function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
   const shown = unit(map.unit);
   const parts = states.map((state, at) => {
@@ -115,7 +115,7 @@ function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
   const highest = Math.max(...parts.map((part) => (part ? most(part.matrix) * part.of.factor : 0)), Number.MIN_VALUE);
   const scale = scaleLinear().domain([0, highest]).range([0, 1]).clamp(true);
   const readout = h("output", { class: "readout" }, READ);
-  const way = h("p", { class: "actions" });
+  const link = h("p", { class: "actions" });
   const marks: ((at: number, row: number, col: number) => void)[] = [];
   const blocks = parts.map((part) => {
     if (!part) return null;
@@ -123,7 +123,7 @@ function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
     const { machine } = state;
     const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
     const point = (row: number, col: number) => {
-      readout.textContent = `${machine.name}, ${name(row, col)}: ${told(machine, matrix, row, col).join("; ")}`;
+      readout.textContent = `${machine.name}, ${name(row, col)}: ${described(machine, matrix, row, col).join("; ")}`;
     };
     const choose = (row: number, col: number) => {
       point(row, col);
@@ -132,7 +132,7 @@ function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
         const path = matrix.paths[row]?.[col] ?? null;
         other.choose(other === state ? { kind: "path", path, title: name(row, col), lines: [] } : null);
       });
-      way.replaceChildren(button(`Show ${name(row, col)} in the report of ${machine.name}`, () => open(at, { matrix: of.matrix, row, col })));
+      link.replaceChildren(button(`Show ${name(row, col)} in the report of ${machine.name}`, () => open(at, { matrix: of.matrix, row, col })));
     };
     const one = (kind: string, values: (number | null)[][]): Child => {
       if (!values.flat().some((value) => value !== null)) return null;
@@ -165,11 +165,11 @@ function maps(states: State[], map: SharedMap, open: Open): HTMLElement {
     "section",
     { class: "side" },
     h("h3", {}, `${map.what}, ${shown}`),
-    h("p", { class: "hint scale" }, "0 ", ramp, ` ${number(highest)} ${shown}, in all of them`),
+    h("p", { class: "hint scale" }, "0 ", ramp, ` ${number(highest)} ${shown}, same scale for all machines`),
     readout,
-    way,
+    link,
     h("div", { class: "sides" }, ...blocks),
   );
 }
 
-const READ = "Point at a cell, or walk with the arrow keys; Enter lights its way in the machine's picture.";
+const READ = "Point at a cell, or use the arrow keys; Enter highlights its path in the machine's drawing.";

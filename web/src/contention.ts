@@ -1,4 +1,4 @@
-// What transfers reach together, beside what each reaches alone and what the model expects of the sum.
+// Rates of concurrent transfers, compared with what each reaches alone and with the expected sum.
 
 import { scaleLinear } from "d3-scale";
 import type { Contention, SetView } from "./document";
@@ -11,11 +11,11 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
   const most = Math.max(...of.sets.map((set) => set.sum ?? 0), 1e-9);
   const bar = scaleLinear().domain([0, most]).range([0, 100]);
   const heads: [string, string | null][] = [
-    ["at once", null],
+    ["transfers", null],
     ["each", "number"],
     ["sum", "number"],
     ["", null],
-    ["of alone", "number"],
+    ["vs alone", "number"],
     ["expected", "number"],
     ["ratio", "number"],
   ];
@@ -25,7 +25,7 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
     h("summary", {}, h("strong", {}, of.what), " ", h("span", { class: "brief" }, brief(of))),
     h(
       "div",
-      { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.what} at once` },
+      { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.what}, concurrent` },
       h(
         "table",
         {},
@@ -40,7 +40,7 @@ export function contentionView(of: Contention, open: boolean): HTMLElement {
 function brief(of: Contention): string {
   const shares = of.sets.flatMap((set) => share(set) ?? []);
   const sets = `${of.sets.length} set${of.sets.length === 1 ? "" : "s"}`;
-  return shares.length === 0 ? sets : `${sets}; ${percentSpan(Math.min(...shares), Math.max(...shares))} of what they reach alone`;
+  return shares.length === 0 ? sets : `${sets}; ${percentSpan(Math.min(...shares), Math.max(...shares))} of the rates alone`;
 }
 
 function percentSpan(low: number, high: number): string {

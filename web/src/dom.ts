@@ -1,11 +1,11 @@
-// Elements from names, attributes and text. Text only ever becomes text nodes: what a capture calls a GPU cannot be
-// markup here, and the page's policy refuses markup made from strings as well.
+// Elements from names, attributes and text. Text only ever becomes text nodes, so that names in a capture cannot be
+// markup, and the page's policy forbids markup made from strings as well.
 
 export type Child = Node | string | null | undefined | false;
 
 type Attributes = Readonly<Record<string, string | number | boolean | null | undefined>>;
 
-/** An HTML element. An attribute that is `true` stands without a value; one that is `false` or absent does not stand. */
+/** An HTML element. An attribute that is `true` has no value; one that is `false` or absent is omitted. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -44,14 +44,14 @@ function add(element: Element, children: Child[]): void {
   }
 }
 
-/** A button that does something. */
+/** A button with an action. */
 export function button(label: Child, act: () => void, attributes: Attributes = {}): HTMLButtonElement {
   const element = h("button", { type: "button", ...attributes }, label);
   element.addEventListener("click", act);
   return element;
 }
 
-/** Replaces what an element holds. */
+/** Replaces the content of an element. */
 export function refill(element: Element, ...children: Child[]): void {
   element.replaceChildren();
   add(element, children);

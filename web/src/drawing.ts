@@ -1,4 +1,4 @@
-// The machine as the program laid it out: boxes and wires, lit by what is chosen.
+// The drawing of the machine: boxes and wires, highlighted by the selection.
 
 import { select } from "d3-selection";
 import type { FindingView, LinkView, MachineReport, NodeBox, NodeView, Wire } from "./document";
@@ -6,7 +6,7 @@ import { h, s } from "./dom";
 import { number } from "./format";
 import { lit, type State } from "./state";
 
-/** How bad the worst finding about each node and link is. */
+/** The severity of the worst finding about each node and link. */
 export interface Marks {
   nodes: Map<number, FindingView["severity"]>;
   links: Map<number, FindingView["severity"]>;
@@ -14,7 +14,7 @@ export interface Marks {
 
 const RANK = { info: 0, warning: 1, error: 2 } as const;
 
-/** Faults and warnings by what they are about; notes mark nothing. */
+/** The marks of errors and warnings; notes have none. */
 export function marks(machine: MachineReport): Marks {
   const found: Marks = { nodes: new Map(), links: new Map() };
   const mark = (map: Map<number, FindingView["severity"]>, at: number, severity: FindingView["severity"]) => {
@@ -62,7 +62,7 @@ export function drawing(state: State): HTMLElement {
   const root = s("svg", {
     viewBox: `0 0 ${drawing.width} ${drawing.height}`,
     role: "group",
-    "aria-label": `Drawing of ${machine.name}: ${machine.inventory}. Arrow keys move between nodes, Enter chooses.`,
+    "aria-label": `Drawing of ${machine.name}: ${machine.inventory}. Arrow keys move between nodes, Enter selects.`,
     class: "drawing",
   });
   // readable at any width of the page: below this it scrolls
@@ -116,9 +116,9 @@ export function drawing(state: State): HTMLElement {
     .attr("aria-label", (b) => {
       const node = machine.nodes[b.node];
       const mark = found.nodes.get(b.node);
-      // begins with what is seen, as those who speak to their machine say it
-      const seen = `${fit(node?.name ?? "")} ${fit(node?.product ?? "")}`.trim();
-      return [`${seen}${mark ? " !" : ""}`, mark, node?.assumed && "assumed"].filter(Boolean).join(", ");
+      // begins with the visible text, for users of speech control
+      const visible = `${fit(node?.name ?? "")} ${fit(node?.product ?? "")}`.trim();
+      return [`${visible}${mark ? " !" : ""}`, mark, node?.assumed && "assumed"].filter(Boolean).join(", ");
     })
     .on("click", (_, b) => state.choose({ kind: "node", node: b.node }));
   box.append("rect").attr("width", width).attr("height", height).attr("rx", 4);
@@ -127,7 +127,7 @@ export function drawing(state: State): HTMLElement {
     .attr("class", "name")
     .attr("x", 8)
     .attr("y", (b) => (machine.nodes[b.node]?.product ? height / 2 - 2 : height / 2 + 4))
-    // the blank keeps name and product apart where they are read out
+    // the space separates name and product for screen readers
     .text((b) => `${fit(machine.nodes[b.node]?.name ?? "")} `);
   box
     .append("text")
@@ -135,7 +135,7 @@ export function drawing(state: State): HTMLElement {
     .attr("x", 8)
     .attr("y", height / 2 + 11)
     .text((b) => fit(machine.nodes[b.node]?.product ?? ""));
-  // a wide text is squeezed a little, once it stands somewhere and has a width
+  // a wide text is condensed once it is in the document and has a width
   const room = width - 14;
   requestAnimationFrame(() => {
     for (const text of root.querySelectorAll<SVGTextElement>(".box > text")) {
@@ -188,7 +188,7 @@ export function drawing(state: State): HTMLElement {
     wire.classed("tight", (w) => shown?.tight.has(w.link) ?? false);
     box.classed("lit", (b) => shown?.nodes.has(b.node) ?? false);
   });
-  const frame = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "The drawing, which scrolls" });
+  const frame = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Drawing (scrollable)" });
   frame.append(root);
   return frame;
 }
@@ -200,7 +200,7 @@ const ARROWS: Record<string, [number, number]> = {
   ArrowDown: [0, 1],
 };
 
-/** The nearest box in an arrow's direction, as an index; −1 where there is none. */
+/** The index of the nearest box in an arrow's direction; −1 if there is none. */
 export function neighbour(boxes: NodeBox[], from: NodeBox, key: string): number {
   const step = ARROWS[key];
   if (!step) return -1;
@@ -217,7 +217,7 @@ export function neighbour(boxes: NodeBox[], from: NodeBox, key: string): number 
 
 const TONES = ["below 2 GB/s", "2 to 15", "15 to 31", "31 to 100", "100 GB/s and more"];
 
-/** What colours, dashes and marks mean, as far as they occur. */
+/** The meaning of the colours, dashes and marks that occur. */
 export function legend(machine: MachineReport): HTMLElement {
   const list = h("ul", { class: "legend", "aria-label": "Legend" });
   const sample = (kind: string, text: string) => {
@@ -228,7 +228,7 @@ export function legend(machine: MachineReport): HTMLElement {
   TONES.forEach((text, tone) => {
     if (machine.drawing.wires.some((w) => w.tone === tone)) sample(`tone-${tone}`, text);
   });
-  if (machine.links.some((l) => l.narrow)) sample("narrow", "⚠ narrower than it could be");
+  if (machine.links.some((l) => l.narrow)) sample("narrow", "⚠ narrower than possible");
   if (machine.links.some((l) => l.assumed) || machine.nodes.some((n) => n.assumed)) sample("tone-none assumed", "dashed: assumed");
   list.append(h("li", { class: "hint" }, "raw rate of one direction"));
   return list;

@@ -1,4 +1,4 @@
-// Findings in order, each with what it is about and where it stands.
+// Findings in order, each with its subjects and sources.
 
 import type { FindingView } from "./document";
 import { button, h, type Child } from "./dom";
@@ -10,10 +10,10 @@ const SEVERITY = { error: "error", warning: "warning", info: "note" } as const;
 const SURE = { certain: "", likely: ", likely", possible: ", possibly" } as const;
 const KIND = { fault: "fault", design: "by design", measurement: "measurement" } as const;
 
-/** Cells that a finding names one by one before the rest is a number. */
+/** Limit of cells shown for a finding; more are counted. */
 const NAMED = 6;
 
-/** The list of findings, and below it, closed, those that the site accepts. `show` opens a matrix at a cell. */
+/** The list of findings and, collapsed below it, those that the site accepts. `show` opens a matrix at a cell. */
 export function findings(state: State, show: (matrix: number, row: number, col: number) => void): HTMLElement {
   const { machine } = state;
   const items = machine.findings.map((finding, at) => item(state, finding, `finding-${at}`, show, at));
@@ -24,7 +24,7 @@ export function findings(state: State, show: (matrix: number, row: number, col: 
     shown.querySelector("h3")?.after(h("p", {}, h("strong", {}, "Accepted: "), reason));
     return shown;
   });
-  const count = accepted.length === 1 ? "One finding that the site accepts" : `${accepted.length} findings that the site accepts`;
+  const count = accepted.length === 1 ? "1 finding accepted by the site" : `${accepted.length} findings accepted by the site`;
   return h(
     "div",
     {},
@@ -33,15 +33,15 @@ export function findings(state: State, show: (matrix: number, row: number, col: 
   );
 }
 
-/** What a finding costs: `6.89 GB/s (88 %)`; empty where that is not told. */
+/** What a finding costs: `6.89 GB/s (88 %)`; empty if unknown. */
 function cost({ cost }: FindingView): string {
   return cost ? `${number(cost.lost)} ${unit(cost.unit)} (${(100 * cost.share).toFixed(0)} %)` : "";
 }
 
-/** A text whose commands stand between backticks; empty where it is. */
+/** A text with commands between backticks; empty if the text is. */
 function commands(text: string): string | Node {
   if (!text.includes("`")) return text;
-  // of pieces cut at backticks, every second one stood between two
+  // every second piece is between two backticks
   return h("span", {}, ...text.split("`").map((piece, at) => (at % 2 === 1 ? h("code", {}, piece) : piece)));
 }
 

@@ -2,15 +2,15 @@
 
 import type { Unit } from "./document";
 
-/** What a verdict says. */
+/** Verdicts in words. */
 export const VERDICT = {
   healthy: "Healthy",
   degraded: "Degraded",
   broken: "Broken",
-  unknown: "Unknown: too little is known to judge",
+  unknown: "Unknown: too little is known for a verdict",
 } as const;
 
-/** As many digits as a table wants: `393.4`, `26.13`, `0.0036`. */
+/** A number with the digits for a table: `393.4`, `26.13`, `0.0036`. */
 export function number(value: number): string {
   const size = Math.abs(value);
   if (size >= 1000) return value.toFixed(0);
@@ -19,18 +19,18 @@ export function number(value: number): string {
   return value.toPrecision(2);
 }
 
-/** `0.73–0.82`, or one number where both read alike. */
+/** `0.73–0.82`, or one number if both print alike. */
 export function span(low: number, high: number): string {
   const [a, b] = [number(low), number(high)];
   return a === b ? a : `${a}–${b}`;
 }
 
-/** As people write it. */
+/** A unit for display. */
 export function unit(unit: Unit | null | undefined): string {
   return unit === "us" ? "µs" : (unit ?? "");
 }
 
-/** A description with its unit as people write it. */
+/** A description with its unit for display. */
 export function micro(what: string): string {
   return what.replace(/, us(?=,|$)/, ", µs");
 }

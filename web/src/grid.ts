@@ -1,14 +1,14 @@
-// A heat map as a table: numbers stay numbers, cells are walked with the arrow keys, one stop for the Tab key.
+// A heat map as a table: arrow keys move between cells, and the table is one stop for the Tab key.
 
 import { h } from "./dom";
 
-/** How one cell looks. */
+/** The look of a cell. */
 export interface Look {
   text: string;
-  /** Which ramp colours it, and how far along it stands, from 0 to 1. */
+  /** The colour ramp, and the position on it from 0 to 1. */
   ramp?: "value" | "low" | "high" | "near";
   at?: number;
-  /** Something about it is odd. */
+  /** Whether it is marked as notable. */
   marked?: boolean;
 }
 
@@ -18,9 +18,9 @@ export interface Grid {
   rows: string[];
   cols: string[];
   look: (row: number, col: number) => Look | null;
-  /** Shows a cell that is pointed at. */
+  /** Called when a cell is pointed at. */
   point: (row: number, col: number) => void;
-  /** Takes a cell that is chosen. */
+  /** Called when a cell is selected. */
   choose: (row: number, col: number) => void;
 }
 
@@ -33,11 +33,11 @@ const STEPS: Record<string, [number, number]> = {
   PageDown: [5, 0],
 };
 
-/** Tables of more columns are set smaller, and smaller still. */
+/** Tables with more columns use a smaller font, and a still smaller one. */
 const MANY = 12;
 const MOST = 16;
 
-/** Of many names that differ by a number only, the word and the numbers: `GPU` and `0`, `1`, … */
+/** If many names differ only by a number, the word and the numbers: `GPU` and `0`, `1`, … */
 function shortened(names: string[]): { word: string; numbers: string[] } | null {
   const parts = names.map((name) => /^(\D+)(\d+)$/.exec(name));
   const word = parts[0]?.[1];
@@ -45,7 +45,7 @@ function shortened(names: string[]): { word: string; numbers: string[] } | null 
   return { word, numbers: parts.map((part) => part?.[2] ?? "") };
 }
 
-/** The table, and ways to mark a cell as chosen and none. */
+/** The table, and functions to mark a cell as selected, or none. */
 export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: number) => void; unmark: () => void } {
   const cells: (HTMLTableCellElement | null)[][] = [];
   const body = h("tbody", {});
@@ -114,7 +114,7 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
   });
   const choose = (at: [number, number]) => {
     of.choose(...at);
-    // what has opened for it may lie above it
+    // content that opened above may have moved it
     cells[at[0]]?.[at[1]]?.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
   table.addEventListener("click", (event) => {
@@ -135,7 +135,7 @@ export function grid(of: Grid): { root: HTMLElement; mark: (row: number, col: nu
     stopAt(next);
     next.focus();
   });
-  const scroll = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.caption}, which scrolls` }, table);
+  const scroll = h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${of.caption} (scrollable)` }, table);
   return { root: h("div", { class: "map" }, h("p", { class: "hint" }, of.caption), scroll), mark, unmark };
 }
 

@@ -1,4 +1,4 @@
-// The page: one machine at a time, verdict first, then drawing and findings, numbers, curves, facts and evidence.
+// The page: one machine at a time, with verdict, drawing and findings, numbers, curves, facts and evidence.
 
 import { chartView } from "./charts";
 import { contentionView } from "./contention";
@@ -40,7 +40,7 @@ function start(): void {
   addEventListener("keydown", (event) => {
     if (event.key === "Escape") current?.choose(null);
   });
-  // on paper everything is open
+  // everything is open in print
   let closed: HTMLDetailsElement[] = [];
   addEventListener("beforeprint", () => {
     closed = [...document.querySelectorAll<HTMLDetailsElement>("details:not([open]):not(.screen)")];
@@ -51,7 +51,7 @@ function start(): void {
   });
 }
 
-/** Shows a machine, at a cell where one is given; nothing for all side by side. */
+/** Shows a machine, optionally at a cell; `null` shows all side by side. */
 type Show = (at: number | null, cell?: Parameters<Open>[1]) => void;
 
 /** All machines side by side. */
@@ -91,19 +91,19 @@ function sections(parts: [string, string, Child[]][]): HTMLElement[] {
 }
 
 function footer(report: ReportDocument): HTMLElement {
-  return h("footer", {}, `Written by peerlane ${report.peerlane}. This file asks nothing of any network.`);
+  return h("footer", {}, `Written by peerlane ${report.peerlane}. This file makes no network requests.`);
 }
 
-/** A button that copies a text, and says so. */
+/** A button that copies a text, and confirms it. */
 function copier(label: string, text: string, said: HTMLElement): HTMLButtonElement {
   return button(label, () => {
     void copy(text).then((done) => {
-      said.textContent = done ? "Copied." : "This browser does not let the page copy.";
+      said.textContent = done ? "Copied." : "The browser does not allow copying.";
     });
   });
 }
 
-/** One machine's page, and what chooses a cell in it. */
+/** One machine's page, and a function that selects a cell. */
 function page(
   report: ReportDocument,
   machine: MachineReport,
@@ -119,10 +119,10 @@ function page(
     ["findings", "Findings", [list]],
     ["numbers", "Numbers", numbers(state, matrices.map((m) => m.root))],
     ["curves", "Message sizes", machine.charts.map((chart, i) => chartView(machine, chart, i === 0))],
-    ["together", "Transfers at once", machine.contention.map((of, i) => contentionView(of, i === 0))],
-    ["open", "Unknown and assumed", caveats(machine)],
+    ["together", "Concurrent transfers", machine.contention.map((of, i) => contentionView(of, i === 0))],
+    ["open", "Unknowns and assumptions", caveats(machine)],
     ["facts", "Facts", machine.facts.map(facts)],
-    ["evidence", "Where it comes from", [evidence(machine)]],
+    ["evidence", "Sources", [evidence(machine)]],
   ];
   const shown = parts.filter(([, , content]) => content.some(Boolean));
   const nav = navigation([["machine", "Machine", []], ...shown]);
@@ -133,7 +133,7 @@ function page(
     drawing(state),
     legend(machine),
     panel(state),
-    h("details", { class: "screen" }, h("summary", {}, "The same as text"), tree(machine)),
+    h("details", { class: "screen" }, h("summary", {}, "As text"), tree(machine)),
   );
   section.querySelector("h2")?.append(" ", enlarge(section));
   const content = [
@@ -145,7 +145,7 @@ function page(
   return { content, choose };
 }
 
-/** A button that gives the drawing the whole window, and back. */
+/** A button that toggles the drawing between its section and the whole window. */
 function enlarge(section: HTMLElement): HTMLButtonElement {
   const large = (yes: boolean) => {
     section.classList.toggle("large", yes);
@@ -199,7 +199,7 @@ function header(report: ReportDocument, machine: MachineReport, at: number, show
   );
 }
 
-/** Which machine is shown, or all side by side; nothing to choose of one. */
+/** A menu of the machines, or all side by side; none for a single machine. */
 function choice(report: ReportDocument, at: number | null, show: Show): HTMLElement | false {
   const places: [number | null, string][] = report.machines.map((m, i) => [i, `${m.name}: ${m.verdict}`]);
   if (report.comparison) places.unshift([null, "All side by side"]);
@@ -217,7 +217,7 @@ function numbers(state: State, matrices: HTMLElement[]): Child[] {
   const { classes } = state.machine;
   const hint =
     matrices.length > 0 &&
-    h("p", { class: "hint" }, "Orange is below what was expected, blue above; the colour of a value grows with it from zero.");
+    h("p", { class: "hint" }, "Ratios: orange is below the expected value, blue above. Values: the colour deepens with the value, from zero.");
   const groups = (["measured", "published", "stated in words", "predicted"] as const).flatMap((obtained) => {
     const of = matrices.filter((_, i) => state.machine.matrices[i]?.obtained === obtained);
     return of.length > 0 ? [h("h3", {}, OBTAINED[obtained]), ...of] : [];
@@ -227,9 +227,9 @@ function numbers(state: State, matrices: HTMLElement[]): Child[] {
 
 const OBTAINED = {
   measured: "Measured",
-  published: "Published of this kind of machine",
-  "stated in words": "Stated in words by the source",
-  predicted: "Predicted, and not measured",
+  published: "Published for this kind of machine",
+  "stated in words": "Stated in words by a source",
+  predicted: "Predicted, not measured",
 } as const;
 
 function tree(machine: MachineReport): HTMLElement {
@@ -242,7 +242,7 @@ function caveats(machine: MachineReport): Child[] {
     ["Unknown", machine.unknown],
     ["Assumed", machine.assumptions],
     ["Warnings", machine.warnings],
-    ["Notes of the source", machine.notes],
+    ["Notes from the source", machine.notes],
   ];
   return kinds
     .filter(([, all]) => all.length > 0)
@@ -262,8 +262,8 @@ function facts(table: Table): HTMLElement {
   );
 }
 
-/** Things that one place of evidence is said to tell, before a number stands for the rest. */
-const TOLD = 8;
+/** Limit of contents shown for a source; more are counted. */
+const SHOWN = 8;
 
 function evidence(machine: MachineReport): HTMLElement | false {
   if (machine.evidence.length === 0) return false;
@@ -274,8 +274,8 @@ function evidence(machine: MachineReport): HTMLElement | false {
   machine.findings.forEach((f) => use(f.sources, f.rule));
   machine.waived.forEach((w) => use(w.finding.sources, w.finding.rule));
   const items = machine.evidence.map((of, at) => {
-    const more = of.tells.length > TOLD ? [`${of.tells.length - TOLD} more`] : [];
-    const words = [...of.tells.slice(0, TOLD), ...more, ...(used.get(at) ?? []).map((rule) => `finding ${rule}`)];
+    const more = of.tells.length > SHOWN ? [`${of.tells.length - SHOWN} more`] : [];
+    const words = [...of.tells.slice(0, SHOWN), ...more, ...(used.get(at) ?? []).map((rule) => `finding ${rule}`)];
     return h("li", { id: `evidence-${at}` }, h("code", {}, of.place), words.length > 0 && `: ${[...new Set(words)].join(", ")}`);
   });
   return h("ol", { class: "evidence" }, ...items);

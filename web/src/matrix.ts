@@ -1,4 +1,4 @@
-// Matrices of numbers: measured, expected, and the one over the other.
+// Matrices of numbers: measured, expected, and their ratio.
 
 import { extent } from "d3-array";
 import { scaleLinear, scaleLog } from "d3-scale";
@@ -13,19 +13,19 @@ type Numbers = (number | null)[][];
 
 const at = (values: Numbers, row: number, col: number): number | null => values[row]?.[col] ?? null;
 
-/** A number seen: lowest and highest, which differ where a source gives a range. */
-function seen(matrix: MatrixView, row: number, col: number): [number, number] | null {
+/** A measured number: lowest and highest, which differ if a source gives a range. */
+function measured(matrix: MatrixView, row: number, col: number): [number, number] | null {
   const low = at(matrix.measured, row, col);
   return low === null ? null : [low, at(matrix.upto, row, col) ?? low];
 }
 
-/** Seen over expected, lowest and highest. */
+/** Measured over expected, lowest and highest. */
 export function ratio(matrix: MatrixView, row: number, col: number): [number, number] | null {
-  const [value, expected] = [seen(matrix, row, col), at(matrix.expected, row, col)];
+  const [value, expected] = [measured(matrix, row, col), at(matrix.expected, row, col)];
   return value && expected !== null && expected > 0 ? [value[0] / expected, value[1] / expected] : null;
 }
 
-/** Whether a cell is a node's with itself: a copy within one memory, which is of another kind than its neighbours. */
+/** Whether a cell is on the diagonal: a copy within one memory, which is not comparable with its neighbours. */
 export const own = (matrix: MatrixView, row: number, col: number) => matrix.rows[row] === matrix.cols[col];
 
 /** All cells of a matrix between different ends. */
@@ -34,7 +34,7 @@ function cells(matrix: MatrixView): [number, number][] {
   return all.filter(([row, col]) => !own(matrix, row, col));
 }
 
-/** The largest number of a matrix, from which its colours are measured. */
+/** The largest number of a matrix, the end of its colour scale. */
 export function most(matrix: MatrixView): number {
   const of = ([row, col]: [number, number]) => [at(matrix.measured, row, col), at(matrix.upto, row, col), at(matrix.expected, row, col)];
   return Math.max(...cells(matrix).flatMap(of).filter(isNumber), Number.MIN_VALUE);
@@ -42,67 +42,67 @@ export function most(matrix: MatrixView): number {
 
 const isNumber = (value: number | null): value is number => value !== null;
 
-/** One matrix in a line: how many cells, from what to what, and how that compares. */
+/** One matrix in a line: number of cells, range, and comparison with the expected values. */
 export function summary(matrix: MatrixView): string {
-  const values = cells(matrix).flatMap(([row, col]) => seen(matrix, row, col) ?? []);
+  const values = cells(matrix).flatMap(([row, col]) => measured(matrix, row, col) ?? []);
   const [low, high] = extent(values);
   if (low === undefined || high === undefined) {
     const [least, most] = extent(matrix.expected.flat().filter(isNumber));
     return least === undefined || most === undefined ? "" : `expected ${span(least, most)}`;
   }
-  const n = cells(matrix).filter(([row, col]) => seen(matrix, row, col)).length;
+  const n = cells(matrix).filter(([row, col]) => measured(matrix, row, col)).length;
   return [`${count(n, "cell")}, ${span(low, high)}`, compared(matrix)].filter(Boolean).join("; ");
 }
 
-/** How what was seen compares with what was expected: `0.95–1.07 of expected`; empty where it does not. */
+/** The ratio of measured to expected: `0.95–1.07 of expected`; empty if there is none. */
 export function compared(matrix: MatrixView): string {
   const [worst, best] = extent(cells(matrix).flatMap(([row, col]) => ratio(matrix, row, col) ?? []));
   return worst === undefined || best === undefined ? "" : `${span(worst, best)} of expected`;
 }
 
-/** `9.65 to 10.66`: the least and the most that an expectation may be; empty where it has no range. */
+/** `9.65 to 10.66`: the bounds of an expected value; empty if it has none. */
 function range(matrix: MatrixView, row: number, col: number): string {
   const [least, most] = [at(matrix.least, row, col), at(matrix.most, row, col)];
   return least === null || most === null || number(least) === number(most) ? "" : `${number(least)} to ${number(most)}`;
 }
 
-/** What a cell says: numbers with how sure they are, and remarks. */
+/** A cell in words: numbers with their precision, and remarks. */
 function lines(machine: MachineReport, matrix: MatrixView, row: number, col: number): string[] {
   const shown = unit(matrix.unit);
-  const value = seen(matrix, row, col);
+  const value = measured(matrix, row, col);
   const expected = at(matrix.expected, row, col);
   const over = ratio(matrix, row, col);
   const spread = matrix.spread[row]?.[col];
-  const told: string[] = [];
+  const words: string[] = [];
   if (value) {
-    const sure = spread ? ` (n ${spread.n}, 95 % interval ${number(spread.low)} to ${number(spread.high)})` : "";
-    told.push(`${matrix.obtained} ${span(...value)} ${shown}${sure}`);
+    const precision = spread ? ` (n ${spread.n}, 95 % interval ${number(spread.low)} to ${number(spread.high)})` : "";
+    words.push(`${matrix.obtained} ${span(...value)} ${shown}${precision}`);
   }
   if (expected !== null) {
     const within = range(matrix, row, col);
-    told.push(`expected ${number(expected)} ${shown}${within && ` (${within})`}`);
+    words.push(`expected ${number(expected)} ${shown}${within && ` (${within})`}`);
   }
-  if (over) told.push(`ratio ${span(...over)}`);
+  if (over) words.push(`ratio ${span(...over)}`);
   const remarks = matrix.remarks.filter((r) => r.row === row && r.col === col).map((r) => machine.words[r.word] ?? "");
-  return [...told, ...remarks.filter(Boolean)];
+  return [...words, ...remarks.filter(Boolean)];
 }
 
-/** What binds a cell's expectation. */
+/** The bottleneck of a cell. */
 function bound(machine: MachineReport, matrix: MatrixView, row: number, col: number): string | undefined {
   const word = matrix.bound[row]?.[col];
   return word === null || word === undefined ? undefined : machine.words[word];
 }
 
-/** What a cell says, and what binds it. */
-export function told(machine: MachineReport, matrix: MatrixView, row: number, col: number): string[] {
+/** A cell in words, with its bottleneck. */
+export function described(machine: MachineReport, matrix: MatrixView, row: number, col: number): string[] {
   const what = bound(machine, matrix, row, col);
   return [...lines(machine, matrix, row, col), ...(what ? [`bound by ${what}`] : [])];
 }
 
-/** Ratios from here to its inverse are as expected. */
+/** Ratios within this distance of 1 count as expected. */
 const NEAR = 0.05;
 
-/** The look of a ratio: orange below, blue above, by its logarithm; of times, more is worse. */
+/** The look of a ratio: orange below, blue above, on a logarithmic scale; for times, larger is worse. */
 function ratioLook(matrix: MatrixView, [low, high]: [number, number]): Look {
   const worst = matrix.more_is_better ? low : 1 / high;
   const strength = scaleLog().domain([1, 2]).range([0, 1]).clamp(true);
@@ -112,10 +112,10 @@ function ratioLook(matrix: MatrixView, [low, high]: [number, number]): Look {
   return { text, ramp: worst < 1 ? "low" : "high", at: far, marked: worst < 0.8 };
 }
 
-/** Matrices of more rows may go over two sheets of paper. */
+/** Matrices of more rows may be split between printed pages. */
 const TALL = 10;
 
-/** One matrix with its heat maps. `show` is called with a cell that a finding points at. */
+/** One matrix with its heat maps. `show` is called with a cell that a finding refers to. */
 export function matrixView(state: State, index: number, open: boolean): { root: HTMLElement; show: (row: number, col: number) => void } {
   const { machine } = state;
   const matrix = machine.matrices[index];
@@ -125,12 +125,12 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
     .domain([0, most(matrix)])
     .range([0, 1])
     .clamp(true);
-  const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
+  const readout = h("output", { class: "readout" }, "Point at a cell, or use the arrow keys; Enter shows its path.");
   const marks: ((row: number, col: number) => void)[] = [];
-  const odd = new Set(matrix.remarks.filter((r) => r.flagged).map((r) => `${r.row},${r.col}`));
+  const flagged = new Set(matrix.remarks.filter((r) => r.flagged).map((r) => `${r.row},${r.col}`));
   const name = (row: number, col: number) => `${matrix.rows[row] ?? ""} → ${matrix.cols[col] ?? ""}`;
   const point = (row: number, col: number) => {
-    readout.textContent = `${name(row, col)}: ${told(machine, matrix, row, col).join("; ")}`;
+    readout.textContent = `${name(row, col)}: ${described(machine, matrix, row, col).join("; ")}`;
   };
   const choose = (row: number, col: number) => {
     marks.forEach((mark) => mark(row, col));
@@ -154,9 +154,9 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
   if (matrix.measured.length > 0) {
     maps.push(
       map(`${matrix.obtained}, ${shown}`, (row, col) => {
-        const value = seen(matrix, row, col);
+        const value = measured(matrix, row, col);
         if (!value) return null;
-        const look: Look = { text: span(...value), marked: odd.has(`${row},${col}`) };
+        const look: Look = { text: span(...value), marked: flagged.has(`${row},${col}`) };
         return own(matrix, row, col) ? look : { ...look, ramp: "value", at: scale(value[0]) };
       }),
     );
@@ -198,11 +198,11 @@ export function matrixView(state: State, index: number, open: boolean): { root: 
 export function classView(state: State, classes: ClassView): HTMLElement {
   const rank = new Map(classes.meanings.map(({ label }, i) => [label, i]));
   const furthest = Math.max(classes.meanings.length - 1, 1);
-  const readout = h("output", { class: "readout" }, "Point at a cell, or walk with the arrow keys; Enter shows its way.");
+  const readout = h("output", { class: "readout" }, "Point at a cell, or use the arrow keys; Enter shows its path.");
   const meaning = (label: string) => classes.meanings.find((m) => m.label === label)?.text ?? "";
   const line = (row: number, col: number) => {
     const value = classes.values[row]?.[col];
-    return value ? `${value}: ${meaning(value)}` : "not known";
+    return value ? `${value}: ${meaning(value)}` : "unknown";
   };
   const name = (row: number, col: number) => `${classes.names[row] ?? ""} – ${classes.names[col] ?? ""}`;
   const made = grid({
@@ -226,7 +226,7 @@ export function classView(state: State, classes: ClassView): HTMLElement {
   return h("section", { class: "classes" }, h("h3", {}, "Path classes"), meanings, readout, made.root);
 }
 
-/** The matrix that a reader wants to see first: the first measured one with expectations, else the first. */
+/** The matrix to show first: the first measured one with expectations, else the first. */
 export function foremost(machine: MachineReport): number {
   const compared = machine.matrices.findIndex((m) => m.measured.length > 0 && m.expected.length > 0 && m.rows.length > 1 && m.cols.length > 1);
   return compared >= 0 ? compared : 0;

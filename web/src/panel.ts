@@ -1,4 +1,4 @@
-// What is known of the chosen cell, node or link: the way hop by hop, what binds it, and where that stands.
+// Details of the selected cell, node or link: the path hop by hop, the bottleneck, and the sources.
 
 import type { MachineReport } from "./document";
 import { button, h, refill, type Child } from "./dom";
@@ -6,28 +6,28 @@ import { linkLine } from "./drawing";
 import { number } from "./format";
 import { hops, type Choice, type State } from "./state";
 
-/** The panel; empty until something is chosen. */
+/** The panel; empty until something is selected. */
 export function panel(state: State): HTMLElement {
-  const root = h("section", { class: "panel", "aria-live": "polite", "aria-label": "What is chosen" });
+  const root = h("section", { class: "panel", "aria-live": "polite", "aria-label": "Selection" });
   const show = (choice: Choice | null) => {
     root.classList.toggle("open", choice !== null);
     if (choice === null) {
-      refill(root, h("p", { class: "hint" }, "Choose a cell, a node or a link: its way lights up above, and is told here."));
+      refill(root, h("p", { class: "hint" }, "Select a cell, a node or a link to highlight it in the drawing and see its details here."));
       return;
     }
     const close = button("Close", () => state.choose(null), { class: "close" });
-    refill(root, close, ...told(state, choice));
+    refill(root, close, ...details(state, choice));
   };
   show(null);
   state.onChange(show);
   return root;
 }
 
-function told(state: State, choice: Choice): Child[] {
+function details(state: State, choice: Choice): Child[] {
   const { machine } = state;
   switch (choice.kind) {
     case "path":
-      return way(machine, choice);
+      return pathDetails(machine, choice);
     case "node": {
       const node = machine.nodes[choice.node];
       if (!node) return [];
@@ -39,7 +39,7 @@ function told(state: State, choice: Choice): Child[] {
         );
       return [
         h("h3", {}, [node.name, node.product].filter(Boolean).join(" · ")),
-        node.assumed && h("p", {}, "No source states it: it is assumed."),
+        node.assumed && h("p", {}, "Assumed: no source states it."),
         list(node.details.map(({ label, text }) => [label, text])),
         links.length > 0 && h("h4", {}, "Its links"),
         links.length > 0 && h("ul", { class: "links" }, ...links),
@@ -57,7 +57,7 @@ function told(state: State, choice: Choice): Child[] {
           ["link", link.what],
           ["rate", rate],
           ["could be", link.could_be ?? ""],
-          ["known", link.assumed ? "no: it is assumed" : ""],
+          ["assumed", link.assumed ? "yes: no source states it" : ""],
           ["note", link.note ?? ""],
         ]),
         from(machine, link.sources),
@@ -65,12 +65,12 @@ function told(state: State, choice: Choice): Child[] {
     }
     case "finding": {
       const finding = machine.findings[choice.finding];
-      return finding ? [h("h3", {}, finding.summary), h("p", {}, `Lit: ${finding.subjects.join(", ") || "nothing to show"}`)] : [];
+      return finding ? [h("h3", {}, finding.summary), h("p", {}, `Highlighted: ${finding.subjects.join(", ") || "nothing"}`)] : [];
     }
   }
 }
 
-/** Labels with texts, those without a text left out. */
+/** Labels with texts; those without a text are omitted. */
 export function list(rows: [string, string | Node][]): HTMLElement {
   const root = h("dl", {});
   for (const [label, text] of rows.filter(([, text]) => text !== "")) {
@@ -79,7 +79,7 @@ export function list(rows: [string, string | Node][]): HTMLElement {
   return root;
 }
 
-/** Links to where something stands. */
+/** Links to sources. */
 export function from(machine: MachineReport, sources: number[]): HTMLElement | false {
   const known = [...new Set(sources)].filter((at) => machine.evidence[at]);
   if (known.length === 0) return false;
@@ -91,7 +91,7 @@ export function from(machine: MachineReport, sources: number[]): HTMLElement | f
   return root;
 }
 
-function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>): Child[] {
+function pathDetails(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>): Child[] {
   const path = choice.path === null ? undefined : machine.paths[choice.path];
   const word = (at: number | null | undefined) => (at === null || at === undefined ? "" : (machine.words[at] ?? ""));
   const head: Child[] = [h("h3", {}, choice.title), ...choice.lines.map((line) => h("p", {}, line))];
@@ -103,7 +103,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
       ? `staged through host memory${because ? `: ${because}` : ""}`
       : path.staged === false
         ? "direct"
-        : "no rate is known for this way";
+        : "rate unknown";
   const body = h("tbody", {});
   for (const { hop, tightest } of hops(machine, choice.path)) {
     const link = hop.link === null || hop.link === undefined ? undefined : machine.links[hop.link];
@@ -116,7 +116,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
         { class: tightest ? "tightest" : null },
         h("th", { scope: "row" }, `${a} → ${b}`),
         h("td", {}, link?.what ?? ""),
-        h("td", { class: "number" }, limit, tightest && h("span", { title: "the tightest hop" }, " ◄")),
+        h("td", { class: "number" }, limit, tightest && h("span", { title: "the slowest hop" }, " ◄")),
         h("td", { class: "number" }, least !== most && `${least} to ${most}`),
         h("td", {}, word(hop.why)),
       ),
@@ -131,7 +131,7 @@ function way(machine: MachineReport, choice: Extract<Choice, { kind: "path" }>):
       h(
         "table",
         { class: "hops" },
-        h("caption", {}, "Hops, and the most that each lets a lone transfer have (◄ the tightest)"),
+        h("caption", {}, "Hops, with the rate that each allows a single transfer (◄ slowest)"),
         h("thead", {}, h("tr", {}, ...["hop", "link", "GB/s", "range", "why"].map((t) => h("th", { scope: "col" }, t)))),
         body,
       ),

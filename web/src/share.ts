@@ -1,8 +1,8 @@
-// What leaves the page: the findings as Markdown, and the record of the run.
+// Exports: the findings as Markdown, and the recorded run.
 
 import type { RunRecord } from "./document";
 
-/** Copies a text; false where the browser does not let it. */
+/** Copies a text; false if the browser does not allow it. */
 export async function copy(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -12,7 +12,7 @@ export async function copy(text: string): Promise<boolean> {
   }
 }
 
-/** For browsers that keep the clipboard from pages opened from a file. */
+/** For browsers that deny the clipboard to pages opened from a file. */
 function copyBySelection(text: string): boolean {
   const area = document.createElement("textarea");
   area.value = text;
@@ -32,7 +32,7 @@ export async function unpack(record: RunRecord): Promise<Blob> {
   return new Response(stream, { headers: { "content-type": "application/json" } }).blob();
 }
 
-/** Hands a file to the reader. */
+/** Saves a file. */
 export function download(name: string, content: Blob): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(content);

@@ -1,8 +1,8 @@
-// What a reader has chosen, and who wants to know.
+// The selection, and its listeners.
 
 import type { HopView, MachineReport } from "./document";
 
-/** A chosen thing; `path` is a way with what stands above it. */
+/** A selection; `path` is a path with its title and lines of text. */
 export type Choice =
   | { kind: "path"; path: number | null; title: string; lines: string[]; bound?: string | undefined }
   | { kind: "node"; node: number }
@@ -11,14 +11,14 @@ export type Choice =
 
 type Listener = (choice: Choice | null) => void;
 
-/** One machine and the choice in it. */
+/** One machine and the selection in it. */
 export class State {
   #choice: Choice | null = null;
   #listeners: Listener[] = [];
 
   constructor(readonly machine: MachineReport) {}
 
-  /** Chooses; the same thing again, or nothing, ends the choice. */
+  /** Selects something, or nothing. */
   choose(choice: Choice | null): void {
     this.#choice = choice;
     for (const listener of this.#listeners) listener(choice);
@@ -34,7 +34,7 @@ export class State {
   }
 }
 
-/** The hops of a way, and which are its tightest. */
+/** The hops of a path, and whether they are the slowest. */
 export function hops(machine: MachineReport, path: number | null | undefined): { hop: HopView; tightest: boolean }[] {
   const way = path === null || path === undefined ? undefined : machine.paths[path];
   return (way?.hops ?? []).flatMap((at, i) => {
@@ -43,14 +43,14 @@ export function hops(machine: MachineReport, path: number | null | undefined): {
   });
 }
 
-/** What a choice lights in the drawing. */
+/** What a selection highlights in the drawing. */
 export interface Lit {
   nodes: Set<number>;
   links: Set<number>;
   tight: Set<number>;
 }
 
-/** The parts of the drawing that a choice is about. */
+/** The parts of the drawing that a selection highlights. */
 export function lit(machine: MachineReport, choice: Choice | null): Lit | null {
   const nodes = new Set<number>();
   const links = new Set<number>();

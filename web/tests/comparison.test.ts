@@ -108,7 +108,7 @@ for (const [name, targets] of [["exxact", EXXACT], ["clouds", CLOUDS]] as const)
       assert.match((await page.locator(".panel h3").textContent()) ?? "", /^GPU0 → GPU1$/);
       await page.locator("header select").selectOption({ label: "All side by side" });
       assert.equal(await page.locator(".card").count(), targets.length);
-      await page.getByRole("button", { name: `Open its report: ${targets[1]}` }).click();
+      await page.getByRole("button", { name: `Open report: ${targets[1]}` }).click();
       assert.ok((await page.locator("h1").textContent())?.startsWith(targets[1] ?? "?"));
       assert.deepEqual(complaints, []);
       await context.close();
