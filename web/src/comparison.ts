@@ -99,7 +99,7 @@ function bars(machines: MachineReport[], figure: FigureView): HTMLElement {
   return h(
     "div",
     { class: "figure" },
-    h("table", {}, h("caption", {}, micro(figure.what), figure.better === "less" && h("span", { class: "hint" }, " (less is better)")), h("tbody", {}, ...rows)),
+    h("table", {}, h("caption", {}, micro(figure.what), figure.better === "less" && h("span", { class: "hint" }, " (lower is better)")), h("tbody", {}, ...rows)),
     reasons.length > 0 && h("details", { class: "plain" }, h("summary", {}, "Details"), h("ul", {}, ...reasons)),
   );
 }

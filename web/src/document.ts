@@ -66,7 +66,7 @@ export interface FigureView {
  */
 better: string
 /**
- * In the order of the machines; null where it cannot be told.
+ * In the order of the machines; null if unknown.
  */
 values: (FigureValue | null)[]
 /**

@@ -215,7 +215,7 @@ export function neighbour(boxes: NodeBox[], from: NodeBox, key: string): number 
   return best;
 }
 
-const TONES = ["below 2 GB/s", "2 to 15", "15 to 31", "31 to 100", "100 GB/s and more"];
+const TONES = ["below 2 GB/s", "2–15 GB/s", "15–31 GB/s", "31–100 GB/s", "100 GB/s and more"];
 
 /** The meaning of the colours, dashes and marks that occur. */
 export function legend(machine: MachineReport): HTMLElement {
@@ -230,6 +230,6 @@ export function legend(machine: MachineReport): HTMLElement {
   });
   if (machine.links.some((l) => l.narrow)) sample("narrow", "⚠ narrower than possible");
   if (machine.links.some((l) => l.assumed) || machine.nodes.some((n) => n.assumed)) sample("tone-none assumed", "dashed: assumed");
-  list.append(h("li", { class: "hint" }, "raw rate of one direction"));
+  list.append(h("li", { class: "hint" }, "(raw rate of one direction)"));
   return list;
 }

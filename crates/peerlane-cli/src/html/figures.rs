@@ -25,7 +25,7 @@ pub(crate) struct FigureView {
     pub(crate) what: &'static str,
     /// Which of two values is the better one: `more`, `less`, or `neither` of a fact.
     pub(crate) better: &'static str,
-    /// In the order of the machines; null where it cannot be told.
+    /// In the order of the machines; null if unknown.
     pub(crate) values: Vec<Option<FigureValue>>,
 }
 
