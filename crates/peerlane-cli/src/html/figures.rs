@@ -5,25 +5,25 @@ use peerlane::units::Bytes;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// What a page of several machines says of them together; the machines are named as its designs are.
+/// The comparison of several machines; they are named like the designs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct ComparisonView {
-    /// What follows, in sentences that cite the figures.
+    /// The conclusion, in sentences that cite the figures.
     pub(crate) conclusion: Vec<String>,
-    /// The figures, each with a value a machine.
+    /// The figures, each with one value per machine.
     pub(crate) figures: Vec<FigureView>,
-    /// Matrices of the same kind, to be shown on one scale.
+    /// Matrices of the same kind, to show on one scale.
     pub(crate) maps: Vec<SharedMap>,
-    /// Conclusion and figures as Markdown, to be pasted into a ticket.
+    /// Conclusion and figures as Markdown for a ticket.
     pub(crate) markdown: String,
 }
 
 /// One figure of all machines.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FigureView {
-    /// What it is; in GB/s where it names no other unit.
+    /// What it is; in GB/s unless it names another unit.
     pub(crate) what: &'static str,
-    /// Which of two values is the better one: `more`, `less`, or `neither` of a fact.
+    /// Which of two values is better: `more`, `less`, or `neither` for a fact.
     pub(crate) better: &'static str,
     /// In the order of the machines; null if unknown.
     pub(crate) values: Vec<Option<FigureValue>>,
@@ -32,22 +32,22 @@ pub(crate) struct FigureView {
 /// One figure of one machine.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FigureValue {
-    /// As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
+    /// The text: `12.28`, `≤ 12.28`, `4 of 12`.
     pub(crate) text: String,
-    /// As a number, of a range the worse end.
+    /// The value; of a range, the worse end.
     pub(crate) value: f64,
-    /// What binds it; may be empty.
+    /// The bottleneck; may be empty.
     pub(crate) bound: String,
-    /// Which GPUs it is about; may be empty.
+    /// The GPUs it refers to; may be empty.
     pub(crate) about: String,
-    /// What was measured or published of the same.
+    /// The measured or published value.
     pub(crate) measured: Option<MeasuredView>,
 }
 
-/// What was measured or published of a figure.
+/// A measured or published value of a figure.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct MeasuredView {
-    /// As it is written.
+    /// The text.
     pub(crate) text: String,
     /// The number, or the low end of a range.
     pub(crate) low: f64,
@@ -60,24 +60,24 @@ pub(crate) struct MeasuredView {
 /// Matrices of one kind.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct SharedMap {
-    /// What they hold: `one GPU to another, one way`.
+    /// The metric: `one GPU to another, one way`.
     pub(crate) what: &'static str,
-    /// The unit that all are shown in.
+    /// The common unit.
     pub(crate) unit: Unit,
-    /// In the order of the machines; null where a machine has none.
+    /// In the order of the machines; null if a machine has none.
     pub(crate) of: Vec<Option<SharedMatrix>>,
 }
 
-/// A machine's part in it.
+/// One machine's matrix.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub(crate) struct SharedMatrix {
     /// Index of its matrix.
     pub(crate) matrix: usize,
-    /// What its numbers are multiplied by to be in the shared unit.
+    /// The factor that converts its numbers to the common unit.
     pub(crate) factor: f64,
 }
 
-/// What a matrix is of, for those that look for the same in several machines.
+/// The metric of a matrix, to find the same one in several machines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kind {
     pub(super) direction: Option<Direction>,
