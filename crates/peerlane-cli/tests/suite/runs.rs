@@ -15,7 +15,7 @@ fn measured() -> Run {
 
 #[test]
 fn a_recorded_run_is_a_target_of_every_command() {
-    let path = file("runs", "run.json", &measured().to_json().unwrap());
+    let path = file("runs", "run.json", measured().to_json().unwrap());
     let check = checked(&["check", &path]);
     assert!(check.contains("HEALTHY  no findings"), "{check}");
     assert!(check.contains("peerlane measure"), "{check}");
@@ -35,7 +35,7 @@ fn a_recorded_run_is_a_target_of_every_command() {
 
 #[test]
 fn its_numbers_are_shown_again_as_they_were_measured() {
-    let path = file("runs", "again.json", &measured().to_json().unwrap());
+    let path = file("runs", "again.json", measured().to_json().unwrap());
     let text = checked(&["map", "--format", "matrix", &path]);
     assert!(
         text.starts_with("h200x4-vm (simulated machine)\nmeasured 2026-11-21 04:12 UTC in 9.8 s of simulated time"),
@@ -52,7 +52,7 @@ fn a_slow_pair_is_found_with_its_spread() {
         let estimate = cell.estimate.as_mut().unwrap();
         (estimate.value, estimate.low, estimate.high, cell.n) = (180.0, 179.5, 180.2, 9);
     }
-    let text = checked(&["check", &file("runs", "slow.json", &run.to_json().unwrap())]);
+    let text = checked(&["check", &file("runs", "slow.json", run.to_json().unwrap())]);
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("[slow-path, fault, "), "{text}");
     assert!(words.contains("median of 9 samples, 95 % interval 179.50 to 180.20"), "{text}");
@@ -83,7 +83,7 @@ fn a_growing_run_is_read_and_said_to_be_incomplete() {
 
 #[test]
 fn runs_stay_their_own_machines_beside_other_evidence() {
-    let path = file("runs", "beside.json", &measured().to_json().unwrap());
+    let path = file("runs", "beside.json", measured().to_json().unwrap());
     let topo = file("runs", "topo.txt", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n");
     let json = json(&["map", "--json", &path, &topo, &path]);
     let names: Vec<&str> = json["machines"].as_array().unwrap().iter().map(|m| m["name"].as_str().unwrap()).collect();
