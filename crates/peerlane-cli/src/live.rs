@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn nvidia_smi_is_the_fallback_unless_the_driver_hangs() {
-        let why = "libnvidia-ml.so.1 not found: no NVIDIA driver here";
+        let why = "libnvidia-ml.so.1 not found: no NVIDIA driver found";
         let smi = || {
             let silent = || Err(Silent::Failed("no NVLink".to_owned()));
             vec![

@@ -1,6 +1,6 @@
-//! Asks NVML for all that it tells of this machine's GPUs.
+//! Queries NVML for everything it reports about this machine's GPUs.
 //!
-//! Each GPU is asked by a thread of its own: some calls take milliseconds, and a GPU has hundreds with its NVLinks.
+//! Each GPU has its own thread: some calls take milliseconds, and a GPU with NVLinks needs hundreds.
 
 use std::ffi::c_uint;
 use std::io;
@@ -13,7 +13,7 @@ use peerlane::fabric::{PcieGeneration, PcieWidth};
 use crate::bindings::nvml as ffi;
 use crate::nvml::{Device, Problem, Session};
 
-/// What NVML tells of this machine's GPUs now.
+/// What NVML reports about this machine's GPUs now.
 ///
 /// The error is one line: no driver, no permission, versions that do not fit. A machine without a GPU gives a
 /// snapshot without GPUs; a GPU that does not answer is listed with its number alone.
@@ -70,8 +70,8 @@ type Reported = Result<Option<Report>, String>;
 
 fn answer(asked: Option<io::Result<thread::ScopedJoinHandle<Report>>>) -> Reported {
     let Some(started) = asked else { return Ok(None) };
-    let thread = started.map_err(|error| format!("no thread to ask it: {error}"))?;
-    thread.join().map(Some).map_err(|_| "asking it failed".to_owned())
+    let thread = started.map_err(|error| format!("cannot start a thread to query it: {error}"))?;
+    thread.join().map(Some).map_err(|_| "the query failed".to_owned())
 }
 
 /// What could not be asked, each kind once.

@@ -1,4 +1,4 @@
-//! Opens NVIDIA's libraries at run time and says in one line what is absent.
+//! Opens NVIDIA's libraries at run time, and reports in one line what is missing.
 //!
 //! A library gives a table of functions, each of which may be missing: an old driver has fewer than a
 //! new one, and most of the work needs only a few.
@@ -29,7 +29,7 @@ use crate::bindings::cuda::Cuda;
 use crate::bindings::nccl::Nccl;
 use crate::bindings::nvml::Nvml;
 
-/// Why a library, or a function of one, cannot be had. Each is one line for the user.
+/// Why a library, or a function of one, is unavailable. Each is one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// No such file in any of the places.
@@ -59,7 +59,7 @@ pub enum LibraryError {
         symbol: &'static str,
     },
     /// A toolkit's stand-in for the driver, good for linking only.
-    #[error("{file} is a stub to link against, not a driver: no NVIDIA driver here")]
+    #[error("{file} is a stub to link against, not a driver: no NVIDIA driver found")]
     Stub {
         /// The file.
         file: String,
@@ -89,21 +89,21 @@ struct Identity {
     product: &'static str,
     /// The name it is known by, looked for first.
     name: &'static str,
-    /// A function that it has had since ever.
+    /// A function that all of its versions have.
     probe: &'static str,
-    /// What its absence says of this machine.
+    /// What its absence means.
     meaning: &'static str,
 }
 
 const CUDA: Identity =
-    Identity { product: "driver", name: "libcuda.so.1", probe: "cuInit", meaning: "no NVIDIA driver here" };
+    Identity { product: "driver", name: "libcuda.so.1", probe: "cuInit", meaning: "no NVIDIA driver found" };
 const NVML: Identity =
-    Identity { product: "driver", name: "libnvidia-ml.so.1", probe: "nvmlInit_v2", meaning: "no NVIDIA driver here" };
+    Identity { product: "driver", name: "libnvidia-ml.so.1", probe: "nvmlInit_v2", meaning: "no NVIDIA driver found" };
 const NCCL: Identity = Identity {
     product: "NCCL",
     name: "libnccl.so.2",
     probe: "ncclGetVersion",
-    meaning: "no NCCL here (PEERLANE_NCCL=FILE names one)",
+    meaning: "no NCCL found (set PEERLANE_NCCL to its file)",
 };
 
 /// A library that was opened. It stays open until the process ends: functions taken from it are then
@@ -319,7 +319,7 @@ pub fn nccl() -> Result<Opened<Nccl>, LibraryError> {
 /// Opens what the user named, and nothing in its stead.
 fn open_named(identity: Identity, file: OsString) -> Result<Library, LibraryError> {
     let name = file.to_string_lossy().into_owned();
-    Library::open(Identity { meaning: "PEERLANE_NCCL names it", ..identity }, &[file]).map_err(|error| match error {
+    Library::open(Identity { meaning: "set by PEERLANE_NCCL", ..identity }, &[file]).map_err(|error| match error {
         LibraryError::NotFound { meaning, .. } => LibraryError::NotFound { name, meaning },
         other => other,
     })

@@ -1,7 +1,7 @@
-//! NVML, asked safely: a session, its devices, and one value a call.
+//! A safe interface to NVML: a session, its devices, and one value per call.
 //!
-//! Any function may be absent and any call may fail: each gives a `Problem` that says which in a few words.
-//! NVML can hang on a GPU that has fallen off the bus, so that a process should ask which can be ended.
+//! Any function may be absent and any call may fail: each returns a `Problem` that says which in a few words.
+//! NVML can hang on a GPU that has fallen off the bus, so it should be called in a process that can be killed.
 
 mod device;
 mod states;
@@ -22,14 +22,14 @@ use peerlane::fabric::PciAddress;
 use crate::bindings::nvml as ffi;
 use crate::library::{self, LibraryError};
 
-/// Why NVML did not give a value.
+/// Why NVML returned no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// This library has no such function.
     Lacks(&'static str),
     /// It wrote more than its header says.
     Overran(&'static str),
-    /// NVML's error, and its words for it.
+    /// NVML's error code and message.
     Call(ffi::nvmlReturn_t, String),
 }
 
@@ -44,13 +44,13 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Whether it is that error of NVML's.
+    /// Whether it is this NVML error.
     pub(crate) fn is(&self, code: ffi::nvmlReturn_t) -> bool {
         matches!(self, Problem::Call(own, _) if *own == code)
     }
 }
 
-/// NVML, initialised; it is shut down when this goes.
+/// NVML, initialised; dropping it shuts NVML down.
 #[derive(Debug)]
 pub(crate) struct Session {
     functions: ffi::Nvml,
@@ -127,7 +127,7 @@ impl Session {
         }
     }
 
-    /// What a failed initialisation means, and what to do.
+    /// The message for a failed initialisation, with advice.
     fn meaning(&self, problem: &Problem) -> String {
         let Problem::Call(code, words) = problem else { return format!("NVML: {problem}") };
         let file = self.file.as_deref().unwrap_or("libnvidia-ml.so.1");
@@ -167,7 +167,7 @@ impl Session {
             // SAFETY: it is not null, ends with a zero, and is never freed
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         });
-        Err(Problem::Call(code, words.unwrap_or_else(|| format!("NVML's error {}", code.0))))
+        Err(Problem::Call(code, words.unwrap_or_else(|| format!("NVML error {}", code.0))))
     }
 
     /// Version of the driver.
@@ -245,7 +245,7 @@ mod tests {
         let unloaded = line(ffi::nvmlReturn_t::NVML_ERROR_DRIVER_NOT_LOADED).unwrap();
         assert!(unloaded.contains("kernel module is not loaded"), "{unloaded}");
         assert!(line(ffi::nvmlReturn_t::NVML_ERROR_NO_PERMISSION).unwrap().contains("no permission"));
-        assert_eq!(line(ffi::nvmlReturn_t::NVML_ERROR_UNKNOWN).unwrap(), "NVML: NVML's error 999");
+        assert_eq!(line(ffi::nvmlReturn_t::NVML_ERROR_UNKNOWN).unwrap(), "NVML: NVML error 999");
         assert!(Session::start(ffi::Nvml::NONE, None).err().unwrap().contains("nvmlInit_v2"));
     }
 

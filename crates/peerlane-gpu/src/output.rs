@@ -1,13 +1,13 @@
-//! Standard output, kept from the libraries that this process opens.
+//! Standard output, protected from the libraries that this process opens.
 //!
-//! NVIDIA's libraries log where they like: NCCL to standard output where `NCCL_DEBUG` or `/etc/nccl.conf` asks for it
-//! (NCCL user guide, environment variables). A process whose output another one reads must not have them mix into it.
+//! NVIDIA's libraries may log to standard output: NCCL does if `NCCL_DEBUG` or `/etc/nccl.conf` requests it
+//! (NCCL user guide, environment variables). That must not mix with output that another process reads.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-/// What was standard output until now, for this process's own words alone; what others write there goes to standard
+/// The original standard output, for this process only; what libraries write to standard output goes to standard
 /// error from here on. To be called before any library is opened, and once.
 ///
 /// Processes that this one starts do not inherit the file. The error is the operating system's: no descriptor is left.

@@ -20,7 +20,7 @@ fn an_absent_library_is_one_line() {
     let identity = Identity { name: "libcuda-absent.so.1", ..CUDA };
     let places = ["libcuda-absent.so.1".into(), "/nowhere/libcuda-absent.so.1".into(), "libcuda-absent.so".into()];
     let error = Library::open(identity, &places).unwrap_err();
-    assert_eq!(error.to_string(), "libcuda-absent.so.1 not found: no NVIDIA driver here");
+    assert_eq!(error.to_string(), "libcuda-absent.so.1 not found: no NVIDIA driver found");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_file_that_is_no_library_is_named_with_the_reason() {
 #[test]
 fn a_file_that_the_user_named_is_not_replaced_by_another() {
     let error = open_named(NCCL, "/nowhere/libnccl.so.2".into()).unwrap_err();
-    assert_eq!(error.to_string(), "/nowhere/libnccl.so.2 not found: PEERLANE_NCCL names it");
+    assert_eq!(error.to_string(), "/nowhere/libnccl.so.2 not found: set by PEERLANE_NCCL");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_stub_is_not_a_driver() {
     std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
     assert_eq!(
         error.to_string(),
-        format!("{} is a stub to link against, not a driver: no NVIDIA driver here", stub.display())
+        format!("{} is a stub to link against, not a driver: no NVIDIA driver found", stub.display())
     );
 }
 

@@ -1,4 +1,4 @@
-//! Transfers that streams make: by copy engines or kernels, alone or at once, held by a gate and released together.
+//! Transfers on streams: by copy engines or kernels, alone or concurrently, held by a gate and released together.
 
 use std::rc::Rc;
 
@@ -320,14 +320,16 @@ impl Lane {
         let far = far.map_or_else(|| Ok(Rc::clone(&driving)), |name| machine.gpu(name))?;
         let pair = !Rc::ptr_eq(&driving, &far);
         let mover = match (transfer.engine, transfer.via) {
-            (Engine::Nic, _) => return Err(Problem::NotApplicable("no NIC is driven here yet".to_owned())),
+            (Engine::Nic, _) => {
+                return Err(Problem::NotApplicable("transfers by NICs are not supported yet".to_owned()));
+            }
             (Engine::Ce, Via::Direct) => Mover::Engine,
             (Engine::Sm, Via::Direct) if is_host(&transfer.source) => Mover::FromHost,
             (Engine::Sm, Via::Direct) if is_host(&transfer.destination) => Mover::ToHost,
             (Engine::Sm, Via::Direct) => Mover::Kernel,
             (_, _) if !pair => return Err(Problem::NotApplicable("staging needs two GPUs".to_owned())),
             (Engine::Sm, _) => {
-                return Err(Problem::NotApplicable("a kernel reaches only what is mapped to it".to_owned()));
+                return Err(Problem::NotApplicable("a kernel can only access mapped memory".to_owned()));
             }
             (Engine::Ce, Via::Driver) => Mover::Driver,
             (Engine::Ce, Via::Pipeline) => {

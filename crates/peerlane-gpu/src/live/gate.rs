@@ -72,7 +72,7 @@ impl Closed<'_> {
         if !self.late {
             return Ok(());
         }
-        Err(Problem::Failed("queueing took so long that what was to start together did not".to_owned()))
+        Err(Problem::Failed("queueing took too long, so the transfers did not start together".to_owned()))
     }
 }
 

@@ -154,7 +154,7 @@ impl Managed {
         let by_faults = transfer.memory == HostMemory::ManagedFaults;
         if to_host && by_faults {
             return Err(Problem::NotApplicable(
-                "faults of the CPU are not measured; a prefetch to the host is".to_owned(),
+                "page faults of the CPU are not measured; a prefetch to the host is".to_owned(),
             ));
         }
         Ok((Managed { gpu, stream, memory, sum, bytes, to_host, by_faults, seed }, size))

@@ -159,7 +159,7 @@ impl Signals {
         let (rounds, time) = (self.reports[0].read(0), self.reports[0].read(1));
         if rounds < u64::from(Self::ROUNDS) {
             let [a, b] = [&self.gpus[0].name, &self.gpus[1].name];
-            return Err(Problem::Failed(format!("a flag between {a} and {b} was not seen in round {rounds}")));
+            return Err(Problem::Failed(format!("a flag between {a} and {b} did not arrive in round {rounds}")));
         }
         Ok(time as f64 * 1e-9 / f64::from(Self::ROUNDS) / 2.0)
     }
@@ -213,7 +213,7 @@ impl SmallCopies {
             (Via::Driver, Some(_)) => Some([machine.gpu(&transfer.source)?, machine.gpu(&transfer.destination)?]),
             _ => {
                 return Err(Problem::NotApplicable(
-                    "small copies go directly, or by the driver between GPUs".to_owned(),
+                    "small copies are direct, or staged by the driver between GPUs".to_owned(),
                 ));
             }
         };

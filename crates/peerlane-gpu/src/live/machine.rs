@@ -1,4 +1,4 @@
-//! The GPUs together: who reaches whom, and the memory that steps use.
+//! All GPUs together: their peer access, and the memory that steps use.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,7 @@ impl Machine {
             match opened {
                 Ok(Ok(opened)) => gpus.push(Rc::new(Gpu::new(name, opened))),
                 Ok(Err(error)) => return Err(of(&name, error.to_string())),
-                Err(_) => return Err(of(&name, "opening it failed".to_owned())),
+                Err(_) => return Err(of(&name, "it could not be opened".to_owned())),
             }
         }
         let gate = |gpu: &Rc<Gpu>| Gate::new(&gpu.context).map_err(|e| of(&gpu.name, e.to_string()));

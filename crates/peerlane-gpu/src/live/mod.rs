@@ -1,4 +1,4 @@
-//! The live machine: it answers a plan's steps with the GPUs that are here.
+//! The live machine: it runs the steps of a plan on this machine's GPUs.
 
 mod collective;
 mod copies;
@@ -74,7 +74,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens the driver and the GPUs that are named, unless somebody uses them who is not tolerated.
+    /// Opens the driver and the named GPUs, unless they are in use by a process that is not tolerated.
     ///
     /// Without any GPU, host memory alone can be measured.
     pub fn open(gpus: &[GpuName], tolerated: &Tolerated) -> Result<Live, OpenError> {
@@ -82,7 +82,7 @@ impl Live {
         let states = NvmlStates::open(gpus.iter().map(|gpu| (gpu.name.as_str(), gpu.address)));
         let (states, notes) = match states {
             Ok(states) => (Some(states), Vec::new()),
-            Err(why) => (None, vec![format!("no states of the GPUs: {why}")]),
+            Err(why) => (None, vec![format!("no GPU states: {why}")]),
         };
         // what is hidden from this process is not its business, whoever uses it
         let found = Found::look(gpus)?;
@@ -90,7 +90,7 @@ impl Live {
         let busy = states.as_ref().map(|states| states.busy(tolerated)).unwrap_or_default();
         if !busy.is_empty() {
             let busy: Vec<String> = busy.into_iter().map(|(gpu, how)| format!("{gpu} ({how})")).collect();
-            let reason = format!("in use by others: {}; --force measures all the same", busy.join(", "));
+            let reason = format!("in use by other processes: {}; use --force to measure anyway", busy.join(", "));
             return Err(OpenError { gpus: Vec::new(), kind: FlagKind::Failed, reason });
         }
         let machine = Machine::open(found)?;
@@ -129,13 +129,13 @@ impl Live {
             return Ok((Box::new(copies), sizes));
         }
         let [step] = steps else {
-            return Err(Problem::Failed("only transfers between GPUs run at once".to_owned()));
+            return Err(Problem::Failed("only transfers between GPUs can run concurrently".to_owned()));
         };
         let size = step.size;
         Ok(match &step.work {
             Work::Transfers(transfers) => {
                 let [transfer] = transfers.as_slice() else {
-                    return Err(Problem::NotApplicable("the CPU makes such transfers one by one".to_owned()));
+                    return Err(Problem::NotApplicable("the CPU can only run such transfers one by one".to_owned()));
                 };
                 match transfer.memory {
                     HostMemory::Pageable => single(host_clock::Pageable::prepare(machine, transfer, size, method)?),

@@ -44,7 +44,7 @@ impl Pool {
                 return Ok(Rc::<DeviceBuffer>::clone(held));
             }
             self.device.remove(&key);
-            let gpu = gpus.get(index).ok_or_else(|| Problem::Failed(format!("no GPU of index {index}")))?;
+            let gpu = gpus.get(index).ok_or_else(|| Problem::Failed(format!("no GPU with index {index}")))?;
             let made = Rc::new(self.device_buffer(gpu, bytes)?);
             self.device.insert(key, Rc::clone(&made));
             return Ok(made);
