@@ -37,23 +37,23 @@ peerlane: string
 schema: "peerlane/report/2"
 }
 /**
- * What a page of several machines says of them together; the machines are named as its designs are.
+ * The comparison of several machines; they are named like the designs.
  */
 export interface ComparisonView {
 /**
- * What follows, in sentences that cite the figures.
+ * The conclusion, in sentences that cite the figures.
  */
 conclusion: string[]
 /**
- * The figures, each with a value a machine.
+ * The figures, each with one value per machine.
  */
 figures: FigureView[]
 /**
- * Matrices of the same kind, to be shown on one scale.
+ * Matrices of the same kind, to show on one scale.
  */
 maps: SharedMap[]
 /**
- * Conclusion and figures as Markdown, to be pasted into a ticket.
+ * Conclusion and figures as Markdown for a ticket.
  */
 markdown: string
 }
@@ -62,7 +62,7 @@ markdown: string
  */
 export interface FigureView {
 /**
- * Which of two values is the better one: `more`, `less`, or `neither` of a fact.
+ * Which of two values is better: `more`, `less`, or `neither` for a fact.
  */
 better: string
 /**
@@ -70,7 +70,7 @@ better: string
  */
 values: (FigureValue | null)[]
 /**
- * What it is; in GB/s where it names no other unit.
+ * What it is; in GB/s unless it names another unit.
  */
 what: string
 }
@@ -79,28 +79,28 @@ what: string
  */
 export interface FigureValue {
 /**
- * Which GPUs it is about; may be empty.
+ * The GPUs it refers to; may be empty.
  */
 about: string
 /**
- * What binds it; may be empty.
+ * The bottleneck; may be empty.
  */
 bound: string
 /**
- * What was measured or published of the same.
+ * The measured or published value.
  */
 measured?: (MeasuredView | null)
 /**
- * As it is written: `12.28`, `≤ 12.28`, `4 of 12`.
+ * The text: `12.28`, `≤ 12.28`, `4 of 12`.
  */
 text: string
 /**
- * As a number, of a range the worse end.
+ * The value; of a range, the worse end.
  */
 value: number
 }
 /**
- * What was measured or published of a figure.
+ * A measured or published value of a figure.
  */
 export interface MeasuredView {
 /**
@@ -116,7 +116,7 @@ low: number
  */
 obtained: string
 /**
- * As it is written.
+ * The text.
  */
 text: string
 }
@@ -125,24 +125,24 @@ text: string
  */
 export interface SharedMap {
 /**
- * In the order of the machines; null where a machine has none.
+ * In the order of the machines; null if a machine has none.
  */
 of: (SharedMatrix | null)[]
 /**
- * The unit that all are shown in.
+ * The common unit.
  */
 unit: ("GB/s" | "MiB/s" | "Gb/s" | "us" | "ns")
 /**
- * What they hold: `one GPU to another, one way`.
+ * The metric: `one GPU to another, one way`.
  */
 what: string
 }
 /**
- * A machine's part in it.
+ * One machine's matrix.
  */
 export interface SharedMatrix {
 /**
- * What its numbers are multiplied by to be in the shared unit.
+ * The factor that converts its numbers to the common unit.
  */
 factor: number
 /**
@@ -584,23 +584,23 @@ boxes: number[]
  */
 cells: CellRef[]
 /**
- * How sure it is.
+ * How certain it is.
  */
 certainty: ("possible" | "likely" | "certain")
 /**
- * What would confirm it: a command, mostly.
+ * What would confirm it: usually a command.
  */
 confirm: string
 /**
- * What it costs, where that can be told.
+ * What it costs, where known.
  */
 cost?: (Cost | null)
 /**
- * Where that stands: `file:lines (tool)`.
+ * Sources: `file:lines (tool)`.
  */
 evidence: string[]
 /**
- * What was to be expected, with unit and why.
+ * What should be, with unit and why.
  */
 expected: string
 /**
@@ -616,7 +616,7 @@ kind: ("fault" | "design" | "measurement")
  */
 links: number[]
 /**
- * What is measured, with unit.
+ * What was measured, with unit.
  */
 measured: string
 /**
@@ -666,11 +666,11 @@ row: number
  */
 export interface Cost {
 /**
- * What is lost of a rate, or added to a time.
+ * Rate that is lost, or time that is added.
  */
 lost: number
 /**
- * Share of what should be, 0 to 1; of a time, what is added as a share of what is measured.
+ * Share of the expected rate, 0 to 1; for a time, the added share of the measured one.
  */
 share: number
 /**
@@ -972,23 +972,23 @@ boxes: number[]
  */
 cells: CellRef[]
 /**
- * How sure it is.
+ * How certain it is.
  */
 certainty: ("possible" | "likely" | "certain")
 /**
- * What would confirm it: a command, mostly.
+ * What would confirm it: usually a command.
  */
 confirm: string
 /**
- * What it costs, where that can be told.
+ * What it costs, where known.
  */
 cost?: (Cost | null)
 /**
- * Where that stands: `file:lines (tool)`.
+ * Sources: `file:lines (tool)`.
  */
 evidence: string[]
 /**
- * What was to be expected, with unit and why.
+ * What should be, with unit and why.
  */
 expected: string
 /**
@@ -1004,7 +1004,7 @@ kind: ("fault" | "design" | "measurement")
  */
 links: number[]
 /**
- * What is measured, with unit.
+ * What was measured, with unit.
  */
 measured: string
 /**
