@@ -42,7 +42,7 @@ impl Startup {
     }
 
     /// Seconds of a copy that are not the moving of its bytes, where that takes `moving` seconds.
-    pub fn beside(self, moving: f64) -> f64 {
+    pub fn overhead(self, moving: f64) -> f64 {
         self.each.seconds().max(self.least.seconds() - moving)
     }
 }
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(reads.time(Bytes(4_400_000)), reads.startup.least);
         assert!((reads.time(Bytes(40_000_000)).us() - 102.0).abs() < 1e-9);
         assert_eq!((reads.half_size(), curve(2.0, 2.0, 400.0).half_size()), (Bytes(2_600_000), Bytes(800_000)));
-        // no copy adds more to others than it takes by itself
+        // no copy adds more to others than it takes alone
         assert_eq!(Startup::new(Seconds::from_us(1.0), Seconds::from_us(2.0)).each, Seconds::from_us(1.0));
     }
 

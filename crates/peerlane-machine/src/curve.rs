@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::matrix::Unit;
 use crate::names::gpu_number;
@@ -13,33 +13,45 @@ use crate::units::{Bytes, Rate};
 /// peak is of one message.
 const FOREMOST: [&str; 5] = ["busbw out-of-place", "busbw in-place", "bus bandwidth", "BW average", "Bandwidth"];
 
-/// Columns of rates that others say better: the share of one rank, the peak of one message.
+/// Columns of rates that others show better: the share of one rank, the peak of one message.
 const SECONDARY: [&str; 3] = ["algbw", "algorithm bandwidth", "BW peak"];
 
 /// Numbers against message size: nccl-tests, OSU, perftest, bandwidthTest's ranges.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Curve {
     /// Program or test: `ib_write_bw`, `all_reduce_perf`, `osu_bw`.
     pub what: String,
     /// Ends by name, where known: `mlx5_2`, `GPU0`, `host`.
+    #[serde(default)]
+    #[schemars(!default)]
     pub ends: Vec<String>,
     /// Message sizes in bytes.
     pub sizes: Vec<Bytes>,
     /// Columns, each as long as the sizes.
     pub series: Vec<Series>,
     /// Settings the source prints that matter to a reader: MTU, link type, number of ranks.
+    #[serde(default)]
+    #[schemars(!default)]
     pub settings: BTreeMap<String, String>,
 }
 
 /// One column of a [`Curve`], as long as its sizes.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Series {
     /// `BW average`, `busbw out-of-place`, `MsgRate`.
     pub name: String,
     /// Unit; a count has none.
     pub unit: Option<Unit>,
     /// The values.
+    #[serde(serialize_with = "none_as_nan")]
     pub values: Vec<Option<f64>>,
+}
+
+/// TOML has no null; JSON writes null for a NaN.
+fn none_as_nan<S: Serializer>(values: &[Option<f64>], s: S) -> Result<S::Ok, S::Error> {
+    s.collect_seq(values.iter().map(|value| value.unwrap_or(f64::NAN)))
 }
 
 /// A rate of a table at a message size.

@@ -2,16 +2,16 @@
 
 use crate::fabric::PcieWidth;
 
-/// Relative standard deviation of a sample where nothing else is asked for.
+/// Relative standard deviation of a sample where nothing else is requested.
 pub const NOISE: f64 = 0.003;
 
-/// How a simulated machine of a design answers, beside what the design says: the tables `[simulated]` and `[[faults]]` of
+/// How a simulated machine of a design answers, apart from its design: the tables `[simulated]` and `[[faults]]` of
 /// a system file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planted {
     /// Relative standard deviation of a sample.
     pub noise: f64,
-    /// What the noise follows from: the same seed gives the same answers, whatever was asked before.
+    /// What the noise follows from: the same seed gives the same answers, whatever the order of requests.
     pub seed: u64,
     /// What is wrong with the machine.
     pub faults: Vec<Fault>,
@@ -27,7 +27,7 @@ impl Default for Planted {
 /// Something that is wrong with a machine. Names are those of nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// A PCIe link runs narrower or at a lower generation than the design says.
+    /// A PCIe link runs narrower or at a lower generation than designed.
     Width {
         /// Its two ends.
         link: [String; 2],
@@ -38,7 +38,7 @@ pub enum Fault {
     Bricks {
         /// Its two ends.
         link: [String; 2],
-        /// Bricks that are left; with none, data takes the way that the ends have beside the bundle.
+        /// Bricks that are left; with none, data takes the ends' other path.
         bricks: u8,
     },
     /// One direction is slow: of a link, for everything that goes through it, or between two endpoints that no link

@@ -3,8 +3,8 @@
 //! Errors of measured times grow with the times, so that the squares of the relative residuals are minimised: least
 //! squares with weights 1 ÷ t², in closed form for the line t₀ + s ÷ r∞. Where the smallest messages take longer than the
 //! line has it, they are the floor t₁: of all sizes at which it may end, the one with the least squares is taken. No such
-//! curve can follow a program that changes its protocol with the size; where it does, the fit says at which sizes it is
-//! not to be believed.
+//! curve can follow a program that changes its protocol with the size; where it does, the fit lists the sizes at which it is
+//! not reliable.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub const LEAST_SIZES: usize = 4;
 /// A relative residual beyond which the fit does not describe the size.
 pub const MISFIT: f64 = 0.1;
 
-/// What a sweep says of a path.
+/// What a sweep shows of a path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fit {
     /// Times by size; its start-up is 0 where the times leave none.
@@ -43,7 +43,7 @@ pub struct Residual {
 /// Why a sweep gives no fit.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FitError {
-    /// Two numbers cannot be told from so few.
+    /// Two numbers cannot be fitted to so few.
     #[error("{0} message sizes are too few for a fit; it takes {LEAST_SIZES}")]
     TooFew(usize),
     /// A time is not positive and finite.
@@ -137,7 +137,7 @@ fn constant(points: &[(Bytes, f64)]) -> f64 {
 
 /// Start-up and seconds a byte, neither below 0, with the least relative squares; `None` where no rate follows.
 ///
-/// The residuals are t₀·u + g·v − 1 with u = 1 ÷ t and v = s ÷ t for each point. Gram and Schmidt's way to the
+/// The residuals are t₀·u + g·v − 1 with u = 1 ÷ t and v = s ÷ t for each point. Gram and Schmidt's method for the
 /// answer loses no digits where the sizes range over nine powers of ten, as the normal equations do.
 fn line(points: &[(Bytes, f64)]) -> Option<(f64, f64)> {
     let u: Vec<f64> = points.iter().map(|(_, time)| 1.0 / time).collect();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::list;
 
-/// Something that no source tells.
+/// Something that no source states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "gap", rename_all = "kebab-case")]
 pub enum Gap {
@@ -75,7 +75,7 @@ pub enum Gap {
     },
     /// Whether a link between sockets is between devices of one NUMA node.
     SysWithinNode,
-    /// What the author of a description says, in a sentence.
+    /// What the author of a description states, in a sentence.
     #[serde(untagged)]
     Stated(String),
 }
@@ -93,19 +93,19 @@ impl fmt::Display for Gap {
             Gap::Rows { tool, devices } => {
                 write!(f, "{tool} has no rows for {}: what stands only there is not known", list(devices))
             }
-            Gap::Sockets { devices } => write!(f, "the socket above {}, and the way to host memory", list(devices)),
+            Gap::Sockets { devices } => write!(f, "the socket above {}, and the path to host memory", list(devices)),
             Gap::Affinity { devices } => write!(f, "the socket above {}: no affinity is given", list(devices)),
             Gap::Widths { below } if below.is_empty() => f.write_str("PCIe generation and lanes of every link"),
             Gap::Widths { below } => write!(f, "PCIe generation or lanes of the links above {}", list(below)),
             Gap::SwitchChips => f.write_str(
-                "topo -m cannot tell two PIX groups on one switch chip (its virtual switches) from two switch chips",
+                "topo -m does not distinguish two PIX groups on one switch chip (its virtual switches) from two switch chips",
             ),
             Gap::SwitchNesting => f.write_str(
-                "PXB says several bridges, not which or how many: the nesting of these switches is drawn at its simplest",
+                "PXB means several bridges, not which or how many: these switches are drawn with the simplest nesting",
             ),
             Gap::Card { ports } => write!(
                 f,
-                "whether {} are ports of one card (drawn so: one link) or cards of their own",
+                "whether {} are ports of one card (drawn so: one link) or separate cards",
                 ports.join(" and ")
             ),
             Gap::PciePaths { tool, xgmi } => {
@@ -114,7 +114,7 @@ impl fmt::Display for Gap {
             }
             Gap::Nvlinks { gpus } => write!(
                 f,
-                "whether NVLink joins {}, which have it: nothing read here shows NVLink (nvidia-smi topo -m does)",
+                "whether NVLink joins {}, which have it: no input shows NVLink; add `nvidia-smi topo -m`",
                 list(gpus)
             ),
             Gap::NvlinksLeftOut { tool } => {
@@ -122,7 +122,7 @@ impl fmt::Display for Gap {
             }
             Gap::NvlinkEnds { gpus } => write!(
                 f,
-                "where the NVLinks of {} lead: `nvidia-smi nvlink -R` or `topo -m` would tell",
+                "where the NVLinks of {} lead: add `nvidia-smi nvlink -R` or `topo -m`",
                 list(gpus)
             ),
             Gap::Nvswitch { gpus } => write!(
@@ -135,8 +135,8 @@ impl fmt::Display for Gap {
                 "whether the {numa_nodes} NUMA nodes are as many sockets, or quarters of fewer (NPS, sub-NUMA clusters)"
             ),
             Gap::SysWithinNode => f.write_str(
-                "devices of one NUMA node or CPU affinity read SYS to each other: the labels do not tell whether a \
-                 socket-to-socket link is on the way",
+                "devices of one NUMA node or CPU affinity read SYS to each other: the labels do not show whether the \
+                 path crosses a socket-to-socket link",
             ),
             Gap::Stated(sentence) => f.write_str(sentence),
         }

@@ -1,4 +1,4 @@
-//! A machine as far as it is known: its fabric, the numbers seen on it, and what is not known.
+//! A machine as far as it is known: its fabric, the numbers measured on it, and what is not known.
 //!
 //! Evidence (`assemble`) and system files (`catalogue`) both end here, so that
 //! nothing downstream needs to know which it was.
@@ -59,22 +59,22 @@ pub struct SourcedMatrix {
     pub also: Vec<Origin>,
     /// True for figures that a document states of the machine, false for a program's own output.
     pub published: bool,
-    /// Why numbers of it differ from what the machine's links explain, where its system file says so.
+    /// Why numbers of it differ from what the machine's links explain, where its system file states it.
     pub known_cause: Option<String>,
-    /// How sure each number is, in the matrix's shape; empty where the source does not say.
+    /// How sure each number is, in the matrix's shape; empty where unknown.
     pub spread: Vec<Vec<Option<Spread>>>,
 }
 
 /// A figure that a source states in words, for a set of transfers: "P2P speed 0.73–0.82 GB/s".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Statement {
-    /// What it says, in the source's sense.
+    /// The statement, in the source's sense.
     pub text: String,
     /// What is measured.
     pub quantity: Quantity,
-    /// Which way.
+    /// Direction.
     pub direction: Option<Direction>,
-    /// Peer-to-peer on or off, if it matters and is said.
+    /// Peer-to-peer on or off, if it matters and is stated.
     pub p2p: Option<bool>,
     /// Sources of the transfers: node names, or `host`.
     pub from: Vec<String>,
@@ -146,13 +146,14 @@ pub struct Slot {
 }
 
 /// Two statements that cannot both be true, or one that no machine can fulfil.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Contradiction {
     /// What contradicts what.
     pub message: String,
     /// What it is about.
     pub subjects: Vec<Subject>,
-    /// The statements.
+    /// Where the statements stand.
+    #[serde(rename = "evidence")]
     pub origins: Vec<Origin>,
 }
 
@@ -183,23 +184,23 @@ pub struct Machine {
     pub slots: Vec<Slot>,
     /// Price, size and the like.
     pub facts: Facts,
-    /// What else a source says that has no place above, in sentences.
+    /// Other statements of a source, in sentences.
     pub notes: Vec<String>,
     /// Peer-to-peer status by ordered pair, where a source states it.
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
-    /// What the evidence cannot tell.
+    /// What the evidence leaves unknown.
     pub unknown: Vec<Gap>,
     /// What is assumed, in sentences.
     pub assumptions: Vec<String>,
-    /// What could not be read, or is odd.
+    /// What could not be read, and anomalies.
     pub warnings: Vec<Warning>,
     /// What cannot be true.
     pub contradictions: Vec<Contradiction>,
     /// Readings that cannot be so, which nothing uses; each is a warning too.
     pub doubted: Vec<Doubted>,
-    /// What the IOMMU does with accesses of devices, where the kernel says it.
+    /// What the IOMMU does with accesses of devices, where the kernel reports it.
     pub iommu: Option<Reading<IommuDomain>>,
 }
 

@@ -20,7 +20,7 @@ pub enum Quantity {
     EnqueueLatency,
     /// Time of one dependent load, the next address taken from the last (nvbandwidth's latency tests).
     LoadLatency,
-    /// Time for a flag that one GPU's kernel writes to be seen by another's, half of a round.
+    /// Time for a flag that one GPU's kernel writes to be visible to another's, half of a round trip.
     SignalLatency,
     /// A collective's bandwidth as nccl-tests' "busbw" counts it.
     BusBandwidth,
@@ -40,7 +40,7 @@ impl Quantity {
     }
 }
 
-/// Which way the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -134,17 +134,17 @@ impl Unit {
 pub struct Matrix {
     /// What is measured.
     pub quantity: Quantity,
-    /// Which way; `None` for quantities that have no direction or where the source does not say.
+    /// Direction; `None` for quantities that have no direction or where it is unknown.
     pub direction: Option<Direction>,
-    /// Peer-to-peer access on or off; `None` where it does not apply or is not said.
+    /// Peer-to-peer access on or off; `None` where it does not apply or is not stated.
     pub p2p: Option<bool>,
-    /// Write or read, if said.
+    /// Write or read, if stated.
     pub op: Option<Operation>,
-    /// What drives it, if said.
+    /// What drives it, if stated.
     pub engine: Option<Engine>,
     /// The unit of `values`.
     pub unit: Unit,
-    /// Bytes a transfer moves, if said.
+    /// Bytes a transfer moves, if stated.
     pub size: Option<Bytes>,
     /// Where data comes from (for reads too: the row initiates, the column is its peer).
     pub rows: Vec<String>,
@@ -176,28 +176,21 @@ impl Matrix {
 
     /// What it holds, in words: `bandwidth, bidirectional, P2P on, GB/s`.
     pub fn describe(&self) -> String {
-        let mut words = vec![self.quantity.name().to_owned()];
-        words.extend(self.direction.map(|d| {
-            match d {
-                Direction::Unidirectional => "one way",
-                Direction::Bidirectional => "both ways, summed",
-                Direction::BidirectionalShare => "both ways, one way's share",
-            }
-            .to_owned()
-        }));
-        words.extend(self.p2p.map(|on| if on { "P2P on" } else { "P2P off" }.to_owned()));
-        words.extend(self.op.map(|o| if o == Operation::Write { "writes" } else { "reads" }.to_owned()));
-        words.extend(self.engine.map(|e| {
-            match e {
-                Engine::Ce => "copy engine",
-                Engine::Sm => "SM copies",
-                Engine::Nic => "NIC",
-            }
-            .to_owned()
-        }));
-        words.extend(self.size.map(|s| s.to_string()));
-        words.push(self.unit.name().to_owned());
-        words.join(", ")
+        let direction = self.direction.map(|d| match d {
+            Direction::Unidirectional => "one way",
+            Direction::Bidirectional => "both ways, summed",
+            Direction::BidirectionalShare => "both ways, one way's share",
+        });
+        let p2p = self.p2p.map(|on| if on { "P2P on" } else { "P2P off" });
+        let op = self.op.map(|o| if o == Operation::Write { "writes" } else { "reads" });
+        let engine = self.engine.map(|e| match e {
+            Engine::Ce => "copy engine",
+            Engine::Sm => "SM copies",
+            Engine::Nic => "NIC",
+        });
+        let size = self.size.map(|s| s.to_string());
+        let words = [Some(self.quantity.name()), direction, p2p, op, engine, size.as_deref(), Some(self.unit.name())];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 

@@ -11,7 +11,12 @@ pub fn numbered(name: &str) -> Option<(&str, u64)> {
 
 /// The number of `GPU7`; signs and overlong numbers are none.
 pub fn gpu_number(name: &str) -> Option<u32> {
-    let digits = name.strip_prefix("GPU")?;
+    number_after(name, "GPU")
+}
+
+/// The number that is all of a name behind `prefix`; signs and overlong numbers are none.
+pub fn number_after(name: &str, prefix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?;
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }

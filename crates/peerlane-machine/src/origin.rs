@@ -3,8 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+
 /// Where a statement comes from: a source, the tool that printed it, and the lines it stands on.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Origin {
     /// File name, `-` for standard input, or a catalogue entry.
     pub source: Arc<str>,
@@ -25,6 +29,12 @@ impl fmt::Display for Origin {
     }
 }
 
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
 /// Something a reader of the result should know: what could not be read, or does not add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
@@ -32,6 +42,18 @@ pub struct Warning {
     pub origin: Option<Origin>,
     /// What, and what to do.
     pub message: String,
+}
+
+impl Warning {
+    /// About something that stands there.
+    pub fn at(origin: &Origin, message: impl Into<String>) -> Self {
+        Warning { origin: Some(origin.clone()), message: message.into() }
+    }
+
+    /// About no place in particular.
+    pub fn general(message: impl Into<String>) -> Self {
+        Warning { origin: None, message: message.into() }
+    }
 }
 
 impl fmt::Display for Warning {

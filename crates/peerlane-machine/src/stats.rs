@@ -1,4 +1,4 @@
-//! What samples say: their median with an interval, and what is odd about them.
+//! What samples say: their median with an interval, and their anomalies.
 //!
 //! Nothing here assumes a shape of the noise. Times of transfers have a hard floor, a long tail, steps of a clock and
 //! often several levels, so that ranks are used where a mean and a standard deviation would mislead.

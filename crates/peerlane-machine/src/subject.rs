@@ -5,14 +5,14 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a finding or a contradiction is about. Its printed form is for people, and what sites write in waivers; code asks
-/// for [`Subject::ends`] and [`Subject::nodes`], since names of nodes may hold hyphens themselves.
+/// What a finding or a contradiction is about. Its printed form is for people, and what sites write in waivers; code uses
+/// [`Subject::ends`] and [`Subject::nodes`], since names of nodes may hold hyphens themselves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, JsonSchema)]
 #[schemars(with = "String")]
 pub enum Subject {
     /// A node: `GPU0`.
     Node(String),
-    /// Two nodes that data goes between, either way; one may be `host`: `GPU0-GPU2`, `host-GPU3`.
+    /// Two nodes that data goes between, in either direction; one may be `host`: `GPU0-GPU2`, `host-GPU3`.
     Pair(String, String),
     /// A link between two neighbours: `rc0-plx0`.
     Link(String, String),
@@ -103,14 +103,7 @@ impl fmt::Display for Subject {
 /// By the printed form.
 impl PartialEq<str> for Subject {
     fn eq(&self, text: &str) -> bool {
-        match self.ends() {
-            Some((a, b)) => text.strip_prefix(a).and_then(|rest| rest.strip_prefix('-')) == Some(b),
-            None => match self {
-                Subject::Node(name) | Subject::Machine(name) | Subject::Named(name) => name == text,
-                Subject::Group { words, .. } => words == text,
-                Subject::Pair(..) | Subject::Link(..) => false,
-            },
-        }
+        self.to_string() == text
     }
 }
 
@@ -132,7 +125,7 @@ pub fn join(subjects: &[Subject], between: &str) -> String {
     subjects.iter().map(Subject::to_string).collect::<Vec<_>>().join(between)
 }
 
-/// How documents have the subjects of a finding: as printed, and beside that the nodes that they are about.
+/// How documents have the subjects of a finding: as printed, with the nodes that they are about.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Printed {
     /// The nodes, pairs or links it is about, as printed: `GPU0-GPU2`.

@@ -12,7 +12,7 @@ use crate::names::is_host;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostMemory {
-    /// Page-locked, so that a GPU reaches it by itself.
+    /// Page-locked, so that a GPU reaches it directly.
     #[default]
     Pinned,
     /// Ordinary memory, which the driver copies through its own buffers.
@@ -23,7 +23,7 @@ pub enum HostMemory {
     ManagedPrefetch,
 }
 
-/// Which way a transfer between GPUs takes.
+/// The path of a transfer between GPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
@@ -47,7 +47,7 @@ pub struct Transfer {
     pub engine: Engine,
     /// Whether the source pushes or the destination pulls.
     pub op: Operation,
-    /// Its way, between GPUs.
+    /// Its path, between GPUs.
     #[serde(default)]
     pub via: Via,
     /// The host's kind of memory, where the host is an end.
@@ -68,7 +68,7 @@ impl Transfer {
         }
     }
 
-    /// The same data the other way, driven in the same manner.
+    /// The same data in the other direction, driven likewise.
     pub fn reversed(&self) -> Self {
         Transfer { source: self.destination.clone(), destination: self.source.clone(), ..self.clone() }
     }

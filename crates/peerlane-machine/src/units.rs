@@ -35,7 +35,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A rate of data, in bytes a second, of one direction unless its context says "both".
+/// A rate of data, in bytes a second, of one direction unless its context is "both".
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Rate(f64);

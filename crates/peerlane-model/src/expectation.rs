@@ -364,7 +364,7 @@ impl<'a> Expectation<'a> {
         // what is lost hangs on the kernels (docs/model.md, section 8)
         let by_kernels = both && engine == Engine::Sm && (is_memory(a) || is_memory(b));
         // a path that no source shows is none through host memory
-        let unknown = peer == PeerAccess::Enabled && fabric.is_untold(a, b) && fabric.path(a, b).is_none();
+        let unknown = peer == PeerAccess::Enabled && fabric.is_path_unknown(a, b) && fabric.path(a, b).is_none();
         if a == b || by_kernels || unknown {
             return None;
         }

@@ -158,11 +158,11 @@ fn keep_unknown(before: &Machine, after: &mut Machine) {
     let name = |id: NodeId| before.fabric.node(id).name.as_str();
     let mut unknown = Vec::new();
     for (i, &a) in devices.iter().enumerate() {
-        for &b in devices.iter().skip(i + 1).filter(|b| before.fabric.is_untold(a, **b)) {
+        for &b in devices.iter().skip(i + 1).filter(|b| before.fabric.is_path_unknown(a, **b)) {
             unknown.extend(after.fabric.find(name(a)).zip(after.fabric.find(name(b))));
         }
     }
-    after.fabric.set_untold(unknown);
+    after.fabric.set_unknown_paths(unknown);
 }
 
 /// Leaves behind what is known of the old machine only.

@@ -104,7 +104,7 @@ mod tests {
     fn a_nic_whose_path_is_unknown_may_be_near() {
         let mut machine = with_nic("switch0");
         let pair = (machine.fabric.find("GPU1").unwrap(), machine.fabric.find("mlx5_0").unwrap());
-        machine.fabric.set_untold([pair]);
+        machine.fabric.set_unknown_paths([pair]);
         assert!(findings(&machine, run).is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! Path classes: the labels `nvidia-smi topo -m` prints for the way between two devices.
+//! Path classes: the labels `nvidia-smi topo -m` prints for the path between two devices.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,12 +45,12 @@ impl PathClass {
         matches!(self, Self::Gpu(Interconnect::Nvlink, _))
     }
 
-    /// Whether GPUs' own links are the way, which hide the PCIe hierarchy.
+    /// Whether the path is GPUs' own links, which hide the PCIe hierarchy.
     pub fn is_gpu_link(self) -> bool {
         matches!(self, Self::Gpu(..))
     }
 
-    /// Whether the class speaks of the PCIe hierarchy, which NVLink and xGMI hide.
+    /// Whether the class describes the PCIe hierarchy, which NVLink and xGMI hide.
     pub fn is_pcie(self) -> bool {
         matches!(self, Self::Pix | Self::Pxb | Self::Phb | Self::Node | Self::Sys)
     }

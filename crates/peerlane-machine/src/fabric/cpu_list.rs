@@ -19,7 +19,7 @@ pub struct CpuList(Vec<(u32, u32)>);
 
 /// The text is no CPU list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no list of CPUs such as 0-9,20-29")]
+#[error("'{0}' is not a list of CPUs such as 0-9,20-29")]
 pub struct NoCpuList(String);
 
 impl CpuList {

@@ -15,8 +15,8 @@ pub struct Fabric {
     upstream: Vec<Option<(LinkId, NodeId)>>,
     /// Distance to the top of the PCIe tree.
     depth: Vec<u32>,
-    /// Pairs of devices, in order, the way between which nothing tells although both have a place.
-    untold: HashSet<(NodeId, NodeId)>,
+    /// Ordered pairs of devices whose path is unknown although both have a place.
+    unknown_paths: HashSet<(NodeId, NodeId)>,
 }
 
 /// Why nodes and links make no fabric.
@@ -29,7 +29,7 @@ pub enum FabricError {
     #[error("a link joins '{0}' to itself")]
     SelfLink(String),
     /// The PCIe links form no forest.
-    #[error("'{0}' has two ways up the PCIe tree (to '{1}' and to '{2}'); a device hangs below one port")]
+    #[error("'{0}' has two paths up the PCIe tree (to '{1}' and to '{2}'); a device hangs below one port")]
     TwoParents(String, String, String),
 }
 
@@ -114,14 +114,14 @@ pub(super) fn is_root(kind: NodeKind) -> bool {
 }
 
 impl Fabric {
-    /// Says that the way between these pairs over the PCIe tree is not known, whatever the (assumed) tree shows.
-    pub fn set_untold(&mut self, pairs: impl IntoIterator<Item = (NodeId, NodeId)>) {
-        self.untold = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+    /// Marks the PCIe path between these pairs as unknown, whatever the (assumed) tree shows.
+    pub fn set_unknown_paths(&mut self, pairs: impl IntoIterator<Item = (NodeId, NodeId)>) {
+        self.unknown_paths = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
     }
 
-    /// Whether the way between two devices over the PCIe tree is not known.
-    pub fn is_untold(&self, a: NodeId, b: NodeId) -> bool {
-        !self.untold.is_empty() && self.untold.contains(&(a.min(b), a.max(b)))
+    /// Whether the PCIe path between two devices is unknown.
+    pub fn is_path_unknown(&self, a: NodeId, b: NodeId) -> bool {
+        !self.unknown_paths.is_empty() && self.unknown_paths.contains(&(a.min(b), a.max(b)))
     }
 
     fn new(nodes: Vec<Node>, links: Vec<Link>) -> Result<Self, FabricError> {
@@ -149,7 +149,7 @@ impl Fabric {
             links,
             by_name,
             adjacent,
-            untold: HashSet::new(),
+            unknown_paths: HashSet::new(),
         };
         fabric.root_the_forest()?;
         Ok(fabric)
@@ -158,7 +158,7 @@ impl Fabric {
     /// Directs every PCIe tree away from its root complex (or the CPU, where a link leads straight to one), or from
     /// its first switch or card where the evidence shows neither.
     fn root_the_forest(&mut self) -> Result<(), FabricError> {
-        let mut seen = vec![false; self.nodes.len()];
+        let mut reached = vec![false; self.nodes.len()];
         let rank = |kind| match kind {
             kind if is_root(kind) => 0,
             NodeKind::Switch => 1,
@@ -168,10 +168,10 @@ impl Fabric {
         let mut tops: Vec<NodeId> = (0..self.nodes.len() as u32).map(NodeId).collect();
         tops.sort_by_key(|id| rank(self.nodes[id.index()].kind));
         for top in tops {
-            if seen[top.index()] {
+            if reached[top.index()] {
                 continue;
             }
-            seen[top.index()] = true;
+            reached[top.index()] = true;
             let mut stack = vec![top];
             while let Some(at) = stack.pop() {
                 for &(link, next) in &self.adjacent[at.index()] {
@@ -180,10 +180,10 @@ impl Fabric {
                     {
                         continue;
                     }
-                    // reaching a second top, or a node again, means that somebody has two ways up
+                    // reaching a second top, or a node again, means that somebody has two paths up
                     let twice = if is_root(self.nodes[next.index()].kind) {
                         Some((at, self.upstream[at.index()].map_or(at, |(_, up)| up), next))
-                    } else if seen[next.index()] {
+                    } else if reached[next.index()] {
                         Some((next, self.upstream[next.index()].map_or(at, |(_, up)| up), at))
                     } else {
                         None
@@ -192,7 +192,7 @@ impl Fabric {
                         let name = |id: NodeId| self.nodes[id.index()].name.clone();
                         return Err(FabricError::TwoParents(name(device), name(first), name(second)));
                     }
-                    seen[next.index()] = true;
+                    reached[next.index()] = true;
                     self.upstream[next.index()] = Some((link, at));
                     self.depth[next.index()] = self.depth[at.index()] + 1;
                     stack.push(next);
@@ -252,6 +252,11 @@ impl Fabric {
         &self.adjacent[id.index()]
     }
 
+    /// NVLinks that end at a node, as far as known.
+    pub fn nvlinks_of(&self, id: NodeId) -> u32 {
+        self.links_of(id).iter().map(|(link, _)| self.link(*link).kind.nvlinks()).sum()
+    }
+
     /// The link and node above, in the PCIe tree.
     pub fn upstream(&self, id: NodeId) -> Option<(LinkId, NodeId)> {
         self.upstream[id.index()]
@@ -290,17 +295,15 @@ impl Fabric {
         if self.node(top).kind == NodeKind::Cpu {
             return Some(top);
         }
-        let on_die = self.adjacent[top.index()]
-            .iter()
-            .find(|(link, next)| self.link(*link).kind == LinkKind::OnDie && self.node(*next).kind == NodeKind::Cpu);
         // a GPU with no PCIe tree may still be joined to its CPU by NVLink or C2C
-        on_die
-            .or_else(|| {
-                self.adjacent[id.index()].iter().find(|(link, next)| {
-                    self.link(*link).kind.is_gpu_fabric() && self.node(*next).kind == NodeKind::Cpu
-                })
-            })
-            .map(|(_, cpu)| *cpu)
+        let on_die = self.joined_cpu(top, |kind| *kind == LinkKind::OnDie);
+        on_die.or_else(|| self.joined_cpu(id, LinkKind::is_gpu_fabric)).map(|(_, cpu)| cpu)
+    }
+
+    /// The CPU that a link of some kind joins to a node, and that link.
+    pub(super) fn joined_cpu(&self, id: NodeId, is: impl Fn(&LinkKind) -> bool) -> Option<(LinkId, NodeId)> {
+        let mut links = self.links_of(id).iter().copied();
+        links.find(|(link, next)| is(&self.link(*link).kind) && self.node(*next).kind == NodeKind::Cpu)
     }
 
     /// The host memory nearest to a device: of its NUMA node if that is known, else the first of its package.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::units::Rate;
 
-/// A family of links that join GPUs with each other, with switches of their own, or with a CPU, beside PCIe.
+/// A family of links that join GPUs with each other, with switches of their own, or with a CPU, apart from PCIe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interconnect {
     /// NVIDIA's NVLink.
@@ -36,7 +36,7 @@ pub struct Family {
     pub link: &'static str,
     /// An edit that makes such a link.
     pub example: &'static str,
-    /// Bytes of a request, over the bytes of a kernel's read that it asks for.
+    /// Bytes of a request, per byte of a kernel's read that it requests.
     pub request: f64,
     /// What is taken where the generation is not known, if anything can be.
     pub usual: Option<Generation>,
@@ -66,7 +66,7 @@ pub struct Generation {
     pub link_rate: Option<[f64; 3]>,
     /// Raw rate of all links of one device, where only that is published.
     pub device_rate: Option<[f64; 3]>,
-    /// Rates of one link by which tools' output tells this generation, where that is not the raw rate.
+    /// Rates of one link by which tools' output identifies this generation, where that is not the raw rate.
     pub printed: &'static [f64],
     /// The highest rate that tools print of one link, where that is above the raw rate.
     pub highest: Option<f64>,
@@ -92,28 +92,15 @@ const fn exact(value: f64) -> [f64; 3] {
     [value; 3]
 }
 
-/// A generation of NVLink: a vendor's rate of a brick, and what was measured of it.
+/// A generation of NVLink: the vendor's rate of a brick, then measured shares of it for copies, for kernels, and of both
+/// directions at once.
 const fn nvlink(
     number: u8,
     name: &'static str,
-    brick: f64,
-    copies: f64,
-    kernels: f64,
-    both_ways: f64,
+    [brick, copies, kernels, both_ways]: [f64; 4],
     source: &'static str,
 ) -> Generation {
-    Generation {
-        number,
-        name,
-        link_rate: Some(exact(brick)),
-        device_rate: None,
-        printed: &[],
-        highest: None,
-        copies: ranged(copies),
-        kernels: ranged(kernels),
-        both_ways,
-        source,
-    }
+    Generation { kernels: ranged(kernels), both_ways, ..plain(number, name, exact(brick), ranged(copies), source) }
 }
 
 /// A generation of which no losses are known beyond a share of each direction.
@@ -168,16 +155,13 @@ pub const FAMILIES: [Family; 4] = [
             nvlink(
                 1,
                 "1",
-                20.0,
-                0.8825,
-                0.8825,
-                1.0,
+                [20.0, 0.8825, 0.8825, 1.0],
                 "NVLink 1 brick 20 GB/s; 35.3 of 40 GB/s on P100 (Microway, 2016)",
             ),
             Generation {
                 printed: &[25.781],
                 highest: Some(25.781),
-                ..nvlink(2, "2", 25.0, 0.958, 0.9, 0.98, "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)")
+                ..nvlink(2, "2", [25.0, 0.958, 0.9, 0.98], "NVLink 2 brick 25 GB/s; 47.9 of 50 GB/s on V100 (Dell)")
             },
             Generation {
                 printed: &[25.0],
@@ -185,25 +169,19 @@ pub const FAMILIES: [Family; 4] = [
                 ..nvlink(
                     3,
                     "3",
-                    25.0,
-                    0.921,
-                    0.87,
-                    0.96,
+                    [25.0, 0.921, 0.87, 0.96],
                     "NVLink 3 brick 25 GB/s; 276.3 of 300 GB/s on A100 (nvbandwidth's README)",
                 )
             },
             nvlink(
                 4,
                 "4",
-                26.5625,
-                0.8285,
-                0.774,
-                0.989,
+                [26.5625, 0.8285, 0.774, 0.989],
                 "NVLink 4 brick 26.56 GB/s; 396 of 478 GB/s measured on H200",
             ),
             Generation {
                 printed: &[53.125, 50.0],
-                ..nvlink(5, "5", 53.125, 0.8, 0.755, 0.98, "NVLink 5 brick 53.1 GB/s; share as of NVLink 4")
+                ..nvlink(5, "5", [53.125, 0.8, 0.755, 0.98], "NVLink 5 brick 53.1 GB/s; share as of NVLink 4")
             },
             Generation {
                 link_rate: None,
@@ -211,10 +189,7 @@ pub const FAMILIES: [Family; 4] = [
                 ..nvlink(
                     6,
                     "6",
-                    0.0,
-                    0.8,
-                    0.755,
-                    0.98,
+                    [0.0, 0.8, 0.755, 0.98],
                     "NVLink 6: 1,800 GB/s a direction and GPU (NVIDIA: 3.6 TB/s both ways; a product page says 1,500), the number of links \
                      unpublished; share as of NVLink 5",
                 )
@@ -361,7 +336,7 @@ impl GpuLink {
         GpuLink { rate, ..Self::new(Interconnect::C2c) }
     }
 
-    /// Reads what a file or an edit says of a bundle: links (`2`), generation and links (`4 x18`), a generation (`gen6`), a rate
+    /// Reads how a file or an edit describes a bundle: links (`2`), generation and links (`4 x18`), a generation (`gen6`), a rate
     /// (`900 GB/s`; of a family whose links nobody counts, `900`).
     pub fn parse(interconnect: Interconnect, text: &str) -> Result<Self, NoGpuLink> {
         let refused = || NoGpuLink { text: text.to_owned(), interconnect };
@@ -388,7 +363,7 @@ impl GpuLink {
         if link == Self::new(interconnect) && !interconnect.is_single() { Err(refused()) } else { Ok(link) }
     }
 
-    /// How a file says it: what [`GpuLink::parse`] reads.
+    /// How a file writes it: what [`GpuLink::parse`] reads.
     pub fn written(&self) -> String {
         let mut words = Vec::new();
         let generation = self.generation.and_then(|g| self.interconnect.generation(Some(g)));
@@ -437,16 +412,16 @@ impl fmt::Display for GpuLink {
 impl Interconnect {
     /// The generation that a word names: `gen4`, a name that is no number, or, if more words follow, a number.
     fn named(self, word: &str, more: bool) -> Option<u8> {
-        let (name, said) = match word.strip_prefix("gen") {
+        let (name, is_name) = match word.strip_prefix("gen") {
             Some(name) => (name, true),
             None => (word, more || word.parse::<f64>().is_err()),
         };
         let generation = self.family().generations.iter().find(|g| g.name.eq_ignore_ascii_case(name));
-        generation.filter(|_| said).map(|g| g.number)
+        generation.filter(|_| is_name).map(|g| g.number)
     }
 }
 
-/// The text says no bundle of links.
+/// The text describes no bundle of links.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct NoGpuLink {
     /// The text.

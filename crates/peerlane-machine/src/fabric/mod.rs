@@ -1,7 +1,7 @@
 //! The typed graph of one machine: nodes, links, the paths between any two nodes and their classes.
 //!
 //! PCIe is a forest: each device hangs below one root complex, through switches. Root complexes join
-//! at CPU packages, packages by SMP links. NVLink, xGMI and C2C lie beside that tree. A [`Fabric`] is
+//! at CPU packages, packages by SMP links. NVLink, xGMI and C2C lie outside that tree. A [`Fabric`] is
 //! immutable and carries an index, so that [`Fabric::path`] and [`Fabric::class`] take time in
 //! proportion to the path and not to the machine.
 

@@ -48,7 +48,7 @@ pub enum NodeKind {
     RootComplex,
     /// A PCIe switch.
     Switch,
-    /// An NVSwitch, or all of them where they cannot be told apart.
+    /// An NVSwitch, or all of them where they cannot be distinguished.
     #[serde(rename = "nvswitch")]
     NvSwitch,
     /// A CPU package.
@@ -77,19 +77,19 @@ impl NodeKind {
 }
 
 /// A node of the fabric.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Node {
-    /// Unique name: `GPU0`, `mlx5_2`, `plx0`.
+    /// Its unique name within the machine: `GPU0`, `mlx5_2`, `plx0`.
+    #[serde(rename = "id")]
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
-    /// Other names it answers to: `mlx5_0` for `NIC0`.
-    pub aliases: Vec<String>,
-    /// Key of its component model in the catalogue, if one is known.
+    /// Key of its component model in the catalogue.
     pub part: Option<String>,
     /// Product name as the evidence gives it.
     pub product: Option<String>,
-    /// For a CPU: its maker as the evidence states it, beside what its part and product tell.
+    /// For a CPU: its maker as the evidence states it, where part and product do not show it.
+    #[serde(skip)]
     pub vendor: Option<CpuVendor>,
     /// Its PCI address (a switch's is its upstream port's).
     pub address: Option<PciAddress>,
@@ -97,18 +97,26 @@ pub struct Node {
     pub numa: Option<u32>,
     /// CPUs that are local to it.
     pub cpus: Option<CpuList>,
+    /// Other names it answers to: `mlx5_0` for `NIC0`.
+    pub aliases: Vec<String>,
     /// For a root complex: its locality domain. Paths between domains are `SYS`, within one `NODE`.
     /// Not the NUMA number, since some machines label one NUMA node's root complexes `SYS`.
+    #[serde(skip)]
     pub domain: Option<u32>,
     /// For a NIC: whether it does RDMA. `nvidia-smi topo -m` lists only such.
     pub rdma: Option<bool>,
     /// For a NIC: what its port's line carries, where the machine states it of this very port.
+    #[serde(skip)]
     pub line_rate: Option<Rate>,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
+    /// For a CPU: whether it stands for sockets that the evidence does not name.
+    #[serde(skip)]
+    pub stand_in: bool,
     /// What else a reader should know.
     pub note: Option<String>,
-    /// Which statements it rests on.
+    /// The statements it rests on: `file:lines (tool)`.
+    #[serde(rename = "evidence")]
     pub origins: Vec<Origin>,
 }
 
@@ -129,6 +137,7 @@ impl Node {
             rdma: None,
             line_rate: None,
             assumed: false,
+            stand_in: false,
             note: None,
             origins: Vec::new(),
         }
@@ -143,12 +152,12 @@ pub enum LinkKind {
         /// The width it runs at.
         running: PcieWidth,
         /// The most that both its ends and the slot between them allow. Where only one end's limit is
-        /// known it is that one's, and the link's note says so.
+        /// known it is that one's, as the link's note states.
         allowed: PcieWidth,
         /// The slot it passes through, by the board's name for it.
         slot: Option<String>,
     },
-    /// A GPU's own interconnect beside PCIe: NVLink, xGMI, C2C.
+    /// A GPU's own interconnect, apart from PCIe: NVLink, xGMI, C2C.
     Gpu(GpuLink),
     /// Between CPU packages: QPI, UPI, xGMI, X-bus.
     Smp,
@@ -180,7 +189,7 @@ impl LinkKind {
         matches!(self, Self::Pcie { .. } | Self::OnCard)
     }
 
-    /// Whether it is a GPU's own interconnect, beside PCIe.
+    /// Whether it is a GPU's own interconnect, apart from PCIe.
     pub fn is_gpu_fabric(&self) -> bool {
         matches!(self, Self::Gpu(_))
     }
@@ -208,7 +217,7 @@ pub struct Link {
     pub b: NodeId,
     /// How it carries data.
     pub kind: LinkKind,
-    /// Key of its component model in the catalogue (`qpi-9.6`), where it has one of its own.
+    /// Key of its component model in the catalogue (`qpi-9.6`), where it has one.
     pub part: Option<String>,
     /// True where no source states it.
     pub assumed: bool,

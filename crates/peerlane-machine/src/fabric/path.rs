@@ -1,4 +1,4 @@
-//! The way between two nodes, hop by hop, and its class.
+//! The path between two nodes, hop by hop, and its class.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,7 +18,7 @@ pub struct Hop {
     pub to: NodeId,
 }
 
-/// The way between two nodes.
+/// The path between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// Its class.
@@ -34,7 +34,7 @@ impl Path {
     }
 }
 
-/// The class of a way over bundles of GPUs' own links, one after another: with as many links as the fewest.
+/// The class of a path over bundles of GPUs' own links, one after another: with as many links as the fewest.
 fn label_of(links: &[&LinkKind]) -> PathClass {
     let bundle = |kind: &&LinkKind| if let LinkKind::Gpu(link) = kind { Some(*link) } else { None };
     let Some(first) = links.iter().find_map(bundle) else { return PathClass::Phb };
@@ -44,14 +44,14 @@ fn label_of(links: &[&LinkKind]) -> PathClass {
             PathClass::Gpu(first.interconnect, fewest.unwrap_or(0))
         }
         Label::Plain(_) => PathClass::Gpu(first.interconnect, 0),
-        // no label of its own in the vendor's matrix; a CPU is never a column there
+        // the vendor's matrix has no label for it; a CPU is never a column there
         Label::Drawn(_) => PathClass::Phb,
     }
 }
 
 impl Fabric {
-    /// The way data takes from `a` to `b`: over NVLink, xGMI or C2C where they join the two, else over
-    /// PCIe. `None` where the fabric knows no way.
+    /// The path that data takes from `a` to `b`: over NVLink, xGMI or C2C where they join the two, else over
+    /// PCIe. `None` where the fabric has no path.
     pub fn path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         if a == b {
             return Some(Path { class: PathClass::Same, hops: Vec::new() });
@@ -59,12 +59,12 @@ impl Fabric {
         self.gpu_fabric_path(a, b).or_else(|| self.tree_path(a, b))
     }
 
-    /// The class of the way from `a` to `b`.
+    /// The class of the path from `a` to `b`.
     pub fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
         self.path(a, b).map(|p| p.class)
     }
 
-    /// The way from `a` to `b` over NVLink, xGMI or C2C alone: directly, or through an NVSwitch.
+    /// The path from `a` to `b` over NVLink, xGMI or C2C alone: directly, or through an NVSwitch.
     pub fn gpu_fabric_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         let own = |n: NodeId| self.links_of(n).iter().copied().filter(|(l, _)| self.link(*l).kind.is_gpu_fabric());
         if let Some((link, _)) = own(a).find(|(_, next)| *next == b) {
@@ -79,14 +79,14 @@ impl Fabric {
         })
     }
 
-    /// The way from `a` to `b` over PCIe and the CPUs, as if there were no NVLink between GPUs. A GPU
-    /// that reaches its CPU by NVLink or C2C takes that way to host memory. `None` too where a cut-off matrix
+    /// The path from `a` to `b` over PCIe and the CPUs, as if there were no NVLink between GPUs. A GPU
+    /// that reaches its CPU by NVLink or C2C takes that path to host memory. `None` too where a cut-off matrix
     /// leaves open how far apart the two are.
     pub fn tree_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         if a == b {
             return Some(Path { class: PathClass::Same, hops: Vec::new() });
         }
-        if self.is_untold(a, b) {
+        if self.is_path_unknown(a, b) {
             return None;
         }
         let host_bound = |x: NodeId| matches!(self.node(x).kind, NodeKind::Host | NodeKind::Cpu);
@@ -142,14 +142,11 @@ impl Fabric {
     fn ascend(&self, start: NodeId, to_memory: bool) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut at = start;
-        if to_memory && self.node(start).kind == NodeKind::Gpu {
-            let own = self
-                .links_of(start)
-                .iter()
-                .find(|(link, next)| self.link(*link).kind.is_gpu_fabric() && self.node(*next).kind == NodeKind::Cpu);
-            if let Some(&(link, cpu)) = own {
-                return Some(vec![Hop { from: start, link, to: cpu }]);
-            }
+        if to_memory
+            && self.node(start).kind == NodeKind::Gpu
+            && let Some((link, cpu)) = self.joined_cpu(start, LinkKind::is_gpu_fabric)
+        {
+            return Some(vec![Hop { from: start, link, to: cpu }]);
         }
         while let Some((link, up)) = self.upstream(at) {
             hops.push(Hop { from: at, link, to: up });
@@ -158,15 +155,12 @@ impl Fabric {
         if self.node(at).kind == NodeKind::Cpu {
             return Some(hops);
         }
-        let &(link, cpu) = self
-            .links_of(at)
-            .iter()
-            .find(|(link, next)| self.link(*link).kind == LinkKind::OnDie && self.node(*next).kind == NodeKind::Cpu)?;
+        let (link, cpu) = self.joined_cpu(at, |kind| *kind == LinkKind::OnDie)?;
         hops.push(Hop { from: at, link, to: cpu });
         Some(hops)
     }
 
-    /// The shortest way between two packages over SMP links.
+    /// The shortest path between two packages over SMP links.
     fn between_packages(&self, from: NodeId, to: NodeId) -> Option<Vec<Hop>> {
         let mut came: HashMap<NodeId, Hop> = HashMap::new();
         let mut open = VecDeque::from([from]);

@@ -32,7 +32,7 @@ impl CpuVendor {
         }
     }
 
-    /// The vendor that the words of a product name tell.
+    /// The vendor that the words of a product name indicate.
     pub fn of_product(product: &str) -> Option<Self> {
         let product = product.to_lowercase();
         let mut words = product.split(|c: char| !c.is_ascii_alphanumeric());

@@ -1,4 +1,4 @@
-//! What the kernel says of GPUs, PCIe and the IOMMU.
+//! What the kernel reports of GPUs, PCIe and the IOMMU.
 
 use crate::fabric::{PciAddress, PcieWidth};
 
@@ -46,18 +46,18 @@ pub struct PcieError {
     pub count: u32,
 }
 
-/// What the kernel says of GPUs, PCIe and the IOMMU.
+/// What the kernel reports of GPUs, PCIe and the IOMMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Words of its command line that matter to ways between devices: `iommu=pt`.
+    /// Words of its command line that matter to paths between devices: `iommu=pt`.
     pub parameters: Vec<String>,
     /// What the IOMMU does by default, as the log has it.
     pub iommu: Option<IommuDomain>,
-    /// Whether the log says that the IOMMU is disabled.
+    /// Whether the log states that the IOMMU is disabled.
     pub iommu_disabled: bool,
     /// Errors of GPUs.
     pub xids: Vec<Xid>,
-    /// GPUs that the driver says have fallen off the bus, in other words than by an Xid error.
+    /// GPUs that the driver reports as fallen off the bus, other than by an Xid error.
     pub lost: Vec<PciAddress>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,

@@ -1,4 +1,4 @@
-//! What a piece of evidence can say of a machine: facts, each with its origin.
+//! What a piece of evidence can state about a machine: facts, each with its origin.
 
 mod kernel;
 mod nccl;
@@ -25,7 +25,7 @@ use crate::units::{Bytes, Rate};
 pub struct Evidence {
     /// Where it came from.
     pub origin: Origin,
-    /// What it says.
+    /// What it states.
     pub fact: Fact,
 }
 
@@ -60,7 +60,7 @@ pub enum Fact {
     Acs(AcsLines),
     /// Channels that NCCL chose.
     NcclGraph(NcclGraph),
-    /// What an `NCCL_DEBUG=INFO` log says of rings and transports.
+    /// What an `NCCL_DEBUG=INFO` log shows of rings and transports.
     NcclLog(NcclLog),
     /// A published table of rates with words for rows.
     Rates(RateTable),
@@ -68,12 +68,27 @@ pub enum Fact {
     Corrupt(CorruptData),
 }
 
+impl Fact {
+    /// Whether it is a list, a tree or a host of which nothing is known.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Fact::Gpus(gpus) => gpus.is_empty(),
+            Fact::Nvlink(ports) => ports.is_empty(),
+            Fact::Pci(tree) => tree.devices.is_empty(),
+            Fact::Host(host) => *host == HostFacts::default(),
+            Fact::Sensors(readings) => readings.is_empty(),
+            Fact::RdmaPorts(ports) => ports.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 /// A test whose data arrived changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CorruptData {
     /// The test: `device_to_device_memcpy_read_ce`.
     pub test: String,
-    /// What the program says of it.
+    /// What the program reports.
     pub detail: String,
 }
 
@@ -114,7 +129,7 @@ impl ClassMatrix {
     }
 }
 
-/// Which peer-to-peer ability a [`P2pMatrix`] speaks of.
+/// Which peer-to-peer ability a [`P2pMatrix`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum P2pCapability {
     /// `topo -p2p r`.
@@ -129,15 +144,15 @@ pub enum P2pCapability {
     Prop,
     /// CUDA's answer whether one device can access another.
     Access,
-    /// The capture does not say which.
-    Unsaid,
+    /// The capture does not show which.
+    Unstated,
 }
 
 impl P2pCapability {
-    /// Whether it tells if one GPU can read or write the other's memory at all: atomics, NVLink and the
+    /// Whether it shows that one GPU can read or write the other's memory at all: atomics, NVLink and the
     /// properties of a link may be refused where plain access works.
     pub fn is_access(self) -> bool {
-        matches!(self, Self::Read | Self::Write | Self::Access | Self::Unsaid)
+        matches!(self, Self::Read | Self::Write | Self::Access | Self::Unstated)
     }
 }
 
@@ -224,6 +239,14 @@ pub struct GpuFacts {
     pub driver: Option<String>,
 }
 
+impl GpuFacts {
+    /// A GPU of which a list has number and product; an empty name is none.
+    pub fn listed(index: u32, name: &str) -> Self {
+        let name = Some(name.trim().to_owned()).filter(|name| !name.is_empty());
+        GpuFacts { index: Some(index), name, ..GpuFacts::default() }
+    }
+}
+
 /// Where an NVLink port leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NvlinkEnd {
@@ -240,19 +263,19 @@ pub enum NvlinkEnd {
 pub struct NvlinkPort {
     /// Which GPU, by the source's numbering.
     pub gpu: Option<u32>,
-    /// The GPU's address, where told instead.
+    /// The GPU's address, where that is known instead.
     pub address: Option<PciAddress>,
-    /// Port number, where told.
+    /// Port number, where known.
     pub port: Option<u8>,
     /// How many ports this stands for.
     pub count: u8,
-    /// False where the source says inactive.
+    /// False where the source reports it inactive.
     pub active: bool,
     /// Rate of one port and direction.
     pub rate: Option<Rate>,
     /// Far end.
     pub remote: Option<NvlinkEnd>,
-    /// Class code of the far end, where told (0x0680 bridge class: NVSwitch; 0x068001: POWER).
+    /// Class code of the far end, where known (0x0680 bridge class: NVSwitch; 0x068001: POWER).
     pub remote_class: Option<u32>,
     /// True for AMD's xGMI (RCCL XML).
     pub xgmi: bool,
@@ -284,7 +307,7 @@ pub struct NumaNode {
     pub cpus: Option<CpuList>,
     /// Its memory.
     pub memory: Option<Bytes>,
-    /// Package it belongs to, where told.
+    /// Package it belongs to, where known.
     pub package: Option<u32>,
 }
 

@@ -1,10 +1,10 @@
-//! What NCCL says of its channels.
+//! What NCCL reports of its channels.
 
 use std::collections::BTreeMap;
 
 use crate::fabric::PciAddress;
 
-/// One graph of an NCCL graph dump: a way in which its channels go.
+/// One graph of an NCCL graph dump: one pattern of channels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NcclGraph {
     /// NCCL's number of the pattern: 4 is a ring.
@@ -24,7 +24,7 @@ pub struct NcclTransport {
     pub to: u32,
     /// `P2P/CUMEM`, `SHM/direct`, `NET/IB/0` …
     pub via: String,
-    /// How many channels say so.
+    /// How many channels report it.
     pub channels: u32,
 }
 
@@ -44,9 +44,9 @@ pub struct NcclRank {
 pub struct NcclStaged {
     /// The adapter: its name, else NCCL's number of it.
     pub adapter: String,
-    /// For which GPU only, where told.
+    /// For which GPU only, where known.
     pub gpu: Option<PciAddress>,
-    /// Why, where it is for the way between them: NCCL's number of its class, and the largest that it takes.
+    /// Why, where the path between them is the reason: NCCL's number of its class, and the largest that it takes.
     pub distance: Option<(u32, u32)>,
 }
 
@@ -59,9 +59,9 @@ pub struct NcclLog {
     pub host: Option<String>,
     /// Hosts that the lines are from; 0 where the lines do not name theirs.
     pub hosts: usize,
-    /// Ranks of the communicator, where told.
+    /// Ranks of the communicator, where known.
     pub size: Option<u32>,
-    /// The ranks that the log speaks of.
+    /// The ranks that the log mentions.
     pub ranks: BTreeMap<u32, NcclRank>,
     /// Networks in use, as the log names them: `mlx5_0:1/IB`.
     pub networks: Vec<String>,

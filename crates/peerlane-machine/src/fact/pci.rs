@@ -35,14 +35,16 @@ pub struct Acs {
 }
 
 /// An operating-system device that belongs to a PCI function.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OsDevice {
     /// Its name: `mlx5_0`, `eth0`, `nvml0`, `cuda0`.
     pub name: String,
     /// Whether it is an RDMA device (`/sys/class/infiniband`, NCCL's `<net>` with a guid).
     pub rdma: bool,
-    /// Line rate in Gb/s, if told.
+    /// Line rate in Gb/s, if known.
     pub gigabits: Option<f64>,
+    /// Whether its port is reported down.
+    pub down: bool,
     /// Port state, link layer or other words the source gives.
     pub note: Option<String>,
 }
@@ -56,7 +58,7 @@ pub struct PciDevice {
     pub role: PciRole,
     /// Index of the device above it in [`PciTree::devices`].
     pub parent: Option<usize>,
-    /// 24-bit class code, if told: 0x0604xx bridges, 0x0300xx and 0x0302xx GPUs, 0x02xxxx NICs.
+    /// 24-bit class code, if known: 0x0604xx bridges, 0x0300xx and 0x0302xx GPUs, 0x02xxxx NICs.
     pub class: Option<u32>,
     /// Vendor id.
     pub vendor: Option<u16>,
@@ -89,7 +91,7 @@ pub struct PciDevice {
     pub bar_bytes: Option<u64>,
     /// Operating-system devices on it.
     pub os_devices: Vec<OsDevice>,
-    /// Which GPU it is by the CUDA or NCCL numbering, if told.
+    /// Which GPU it is by the CUDA or NCCL numbering, if known.
     pub gpu_index: Option<u32>,
     /// Line of the source it stands on, from 1.
     pub line: u32,
@@ -101,7 +103,7 @@ impl PciDevice {
         PciDevice { role, ..PciDevice::default() }
     }
 
-    /// Whether the class code says GPU: display (0x03) or AMD's processing accelerators (0x1200, 0x0380).
+    /// Whether the class code means GPU: display (0x03) or AMD's processing accelerators (0x1200, 0x0380).
     ///
     /// What draws a server's console is none: the controllers of boards' management chips, ATI's server
     /// graphics, and Intel's graphics inside the CPU, which are always on bus 0.
@@ -116,7 +118,7 @@ impl PciDevice {
         self.role == PciRole::Endpoint && (self.gpu_index.is_some() || (shows_or_computes && vendor_makes_gpus))
     }
 
-    /// ES1000 and Rage XL, by id or, where no id is told, by name.
+    /// ES1000 and Rage XL, by id or, where there is no id, by name.
     fn is_server_graphics(&self) -> bool {
         const IDS: [u16; 3] = [0x515e, 0x5969, 0x4752];
         match self.device {
@@ -130,7 +132,7 @@ impl PciDevice {
         self.name.as_deref().is_some_and(|n| n.contains("Virtual Function"))
     }
 
-    /// Whether the class code says network adapter (0x02xxxx: Ethernet, InfiniBand …).
+    /// Whether the class code means network adapter (0x02xxxx: Ethernet, InfiniBand …).
     pub fn is_nic(&self) -> bool {
         self.role == PciRole::Endpoint && self.class.is_some_and(|c| c >> 16 == 0x02)
     }
@@ -161,7 +163,7 @@ impl PciTree {
     pub fn gpus(&self) -> Vec<&PciDevice> {
         let listed: Vec<&PciDevice> = self.devices.iter().filter(|d| d.is_gpu()).collect();
         let place = |d: &PciDevice| d.address.map(|a| (a.domain, a.bus, a.device));
-        // functions of one device, by what else is there: a CPU's own have its vendor's security processor beside
+        // functions of one device, by what else is there: a CPU's own have its vendor's security processor on the same device
         let in_cpu: HashSet<_> = self.devices.iter().filter(|d| d.vendor == Some(AMD)).filter_map(place).collect();
         let integrated =
             |d: &PciDevice| d.vendor == Some(ATI) && place(d).is_some_and(|p| p.1 == 0 || in_cpu.contains(&p));

@@ -3,11 +3,9 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Facts, Machine, MachineKind, Slot, SourcedMatrix, Spread, Statement};
+use super::{Contradiction, Facts, Machine, MachineKind, Slot, SourcedMatrix, Spread, Statement};
 use crate::curve::Curve;
-use crate::fabric::{
-    CpuList, Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass, PciAddress, PcieWidth,
-};
+use crate::fabric::{Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, PathClass, PcieWidth};
 use crate::fact::RateTable;
 use crate::matrix::Matrix;
 use crate::origin::Origin;
@@ -27,12 +25,12 @@ pub struct MachineDescription {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Its nodes.
-    pub nodes: Vec<NodeDescription>,
+    pub nodes: Vec<Node>,
     /// Its links.
     pub links: Vec<LinkDescription>,
     /// Path classes between its GPUs and NICs, computed from nodes and links.
     pub classes: Classes,
-    /// Numbers seen on it or published of it.
+    /// Numbers measured on it or published.
     pub matrices: Vec<MatrixDescription>,
     /// Numbers against message size.
     pub curves: Vec<MeasuredCurve>,
@@ -44,18 +42,18 @@ pub struct MachineDescription {
     pub slots: Vec<Slot>,
     /// Price, size and the like.
     pub facts: Facts,
-    /// What else its source says, in sentences.
+    /// Other statements of its source, in sentences.
     pub notes: Vec<String>,
-    /// What the evidence cannot tell.
+    /// What the evidence leaves unknown.
     pub unknown: Vec<String>,
-    /// What could not be read, or is odd.
+    /// What could not be read, and anomalies.
     pub warnings: Vec<String>,
     /// What is assumed.
     pub assumptions: Vec<String>,
     /// What cannot be true.
-    pub contradictions: Vec<ContradictionDescription>,
+    pub contradictions: Vec<Contradiction>,
     /// All statements that it rests on, each `file:lines (tool)`.
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Origin>,
 }
 
 impl MachineDescription {
@@ -67,7 +65,7 @@ impl MachineDescription {
             title: machine.title.clone(),
             description: machine.kind,
             source: machine.source.clone(),
-            nodes: fabric.nodes().iter().map(NodeDescription::of).collect(),
+            nodes: fabric.nodes().to_vec(),
             links: fabric.links().iter().map(|link| LinkDescription::of(fabric, link)).collect(),
             classes: Classes::of(fabric),
             matrices: machine.matrices.iter().map(MatrixDescription::of).collect(),
@@ -80,64 +78,8 @@ impl MachineDescription {
             unknown: machine.unknown.iter().map(ToString::to_string).collect(),
             warnings: machine.warnings.iter().map(ToString::to_string).collect(),
             assumptions: machine.assumptions.clone(),
-            contradictions: machine
-                .contradictions
-                .iter()
-                .map(|c| ContradictionDescription {
-                    message: c.message.clone(),
-                    subjects: c.subjects.iter().map(ToString::to_string).collect(),
-                    evidence: origins(&c.origins),
-                })
-                .collect(),
-            evidence: machine.evidence.iter().map(|e| e.origin.to_string()).collect(),
-        }
-    }
-}
-
-/// A node.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct NodeDescription {
-    /// Its unique name within the machine.
-    pub id: String,
-    /// What it is.
-    pub kind: NodeKind,
-    /// Key of its component model in the catalogue.
-    pub part: Option<String>,
-    /// Product name as the evidence gives it.
-    pub product: Option<String>,
-    /// PCI address.
-    pub address: Option<PciAddress>,
-    /// NUMA node.
-    pub numa: Option<u32>,
-    /// CPUs that are local to it.
-    pub cpus: Option<CpuList>,
-    /// Other names it answers to.
-    pub aliases: Vec<String>,
-    /// For a NIC: whether it does RDMA.
-    pub rdma: Option<bool>,
-    /// True where no source states it.
-    pub assumed: bool,
-    /// What else a reader should know.
-    pub note: Option<String>,
-    /// The statements it rests on: `file:lines (tool)`.
-    pub evidence: Vec<String>,
-}
-
-impl NodeDescription {
-    fn of(node: &Node) -> Self {
-        NodeDescription {
-            id: node.name.clone(),
-            kind: node.kind,
-            part: node.part.clone(),
-            product: node.product.clone(),
-            address: node.address,
-            numa: node.numa,
-            cpus: node.cpus.clone(),
-            aliases: node.aliases.clone(),
-            rdma: node.rdma,
-            assumed: node.assumed,
-            note: node.note.clone(),
-            evidence: origins(&node.origins),
+            contradictions: machine.contradictions.clone(),
+            evidence: machine.evidence.iter().map(|e| e.origin.clone()).collect(),
         }
     }
 }
@@ -159,7 +101,7 @@ pub struct LinkDescription {
     /// What else a reader should know.
     pub note: Option<String>,
     /// The statements it rests on.
-    pub evidence: Vec<String>,
+    pub evidence: Vec<Origin>,
 }
 
 impl LinkDescription {
@@ -171,7 +113,7 @@ impl LinkDescription {
             part: link.part.clone(),
             assumed: link.assumed,
             note: link.note.clone(),
-            evidence: origins(&link.origins),
+            evidence: link.origins.clone(),
         }
     }
 }
@@ -262,7 +204,7 @@ pub struct Classes {
     pub rows: Vec<String>,
     /// Column names, the same as the rows.
     pub cols: Vec<String>,
-    /// `X`, `NV#`, `XGMI`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; null where the fabric knows no way.
+    /// `X`, `NV#`, `XGMI`, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`; null where the fabric has no path.
     pub values: Vec<Vec<Option<PathClass>>>,
 }
 
@@ -290,7 +232,7 @@ pub struct MatrixDescription {
     pub evidence: String,
     /// True for figures that a document states, false for a program's own output.
     pub published: bool,
-    /// How sure each number is, in the shape of the values; absent where the source does not say.
+    /// How sure each number is, in the shape of the values; absent where unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub spread: Vec<Vec<Option<Spread>>>,
@@ -298,9 +240,10 @@ pub struct MatrixDescription {
 
 impl MatrixDescription {
     fn of(measured: &SourcedMatrix) -> Self {
+        let origins = std::iter::once(&measured.origin).chain(&measured.also);
         MatrixDescription {
             matrix: measured.matrix.clone(),
-            evidence: [origins(std::slice::from_ref(&measured.origin)), origins(&measured.also)].concat().join("; "),
+            evidence: origins.map(ToString::to_string).collect::<Vec<_>>().join("; "),
             published: measured.published,
             spread: measured.spread.clone(),
         }
@@ -314,12 +257,12 @@ pub struct MeasuredCurve {
     #[serde(flatten)]
     pub curve: Curve,
     /// Where they stand: `file:lines (tool)`.
-    pub evidence: String,
+    pub evidence: Origin,
 }
 
 impl MeasuredCurve {
     fn of((curve, origin): &(Curve, Origin)) -> Self {
-        MeasuredCurve { curve: curve.clone(), evidence: origin.to_string() }
+        MeasuredCurve { curve: curve.clone(), evidence: origin.clone() }
     }
 }
 
@@ -330,26 +273,11 @@ pub struct MeasuredRates {
     #[serde(flatten)]
     pub table: RateTable,
     /// Where it stands: `file:lines (tool)`.
-    pub evidence: String,
+    pub evidence: Origin,
 }
 
 impl MeasuredRates {
     fn of((table, origin): &(RateTable, Origin)) -> Self {
-        MeasuredRates { table: table.clone(), evidence: origin.to_string() }
+        MeasuredRates { table: table.clone(), evidence: origin.clone() }
     }
-}
-
-/// Statements that cannot all be true.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct ContradictionDescription {
-    /// What contradicts what.
-    pub message: String,
-    /// Names of the nodes it is about.
-    pub subjects: Vec<String>,
-    /// Where the statements stand.
-    pub evidence: Vec<String>,
-}
-
-fn origins(origins: &[Origin]) -> Vec<String> {
-    origins.iter().map(ToString::to_string).collect()
 }

@@ -1,4 +1,4 @@
-//! The rings that NCCL says it uses: in its log, and in the graphs that it dumps.
+//! The rings that NCCL reports: in its log, and in the graphs that it dumps.
 
 use super::Machine;
 use crate::fabric::{NodeId, NodeKind};
@@ -16,14 +16,14 @@ pub struct NcclRings<'a> {
     pub gpus: Vec<NodeId>,
     /// How many channels go so.
     pub channels: usize,
-    /// What NCCL gives each of them; a log does not say.
+    /// What NCCL gives each of them; a log does not show it.
     pub rate: Option<Rate>,
-    /// Where it says so.
+    /// Where it is reported.
     pub origin: &'a Origin,
 }
 
 impl Machine {
-    /// The rings that NCCL says it uses, those through GPUs of this machine alone.
+    /// The rings that NCCL reports, those through GPUs of this machine alone.
     pub fn nccl_rings(&self) -> Vec<NcclRings<'_>> {
         let mut all: Vec<NcclRings> = Vec::new();
         for evidence in &self.evidence {

@@ -11,7 +11,7 @@ use crate::subject::Subject;
 pub enum Standing {
     /// It cannot be so, for this reason: it is shown and never used.
     Implausible(Doubt),
-    /// It was asked for, which tells less than what came of it.
+    /// It was requested, which is weaker than the effect.
     Requested,
     /// It holds by default, or for all of a product.
     Generic,
@@ -24,11 +24,11 @@ pub enum Standing {
 pub enum Doubt {
     /// Every switch with GPUs at this depth reads the same, a fraction of what runs below each of them.
     BelowEveryBranch,
-    /// A link runs wider or faster than this limit, which is said of one of its ends.
+    /// A link runs wider or faster than this limit, which is reported of one of its ends.
     BelowRunning,
     /// The product is not capable of it.
     AboveProduct,
-    /// The device is emulated by a hypervisor, so that what its link is said to be means nothing.
+    /// The device is emulated by a hypervisor, so that the reported width of its link means nothing.
     Emulated,
     /// The port was down.
     PortDown,
@@ -91,9 +91,9 @@ impl fmt::Display for Quantity {
 /// A reading that is not used, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Doubted {
-    /// What it is said of.
+    /// What it is about.
     pub subjects: Vec<Subject>,
-    /// What is said.
+    /// The reading.
     pub reading: Quantity,
     /// Why it cannot be.
     pub doubt: Doubt,

@@ -1,7 +1,7 @@
-//! What is odd about samples: some lie far off, they drift, or they fall into groups.
+//! Anomalies of samples: some lie far off, they drift, or they fall into groups.
 //!
 //! Each finding must be convincing, so that noise does not raise it, and large enough to matter: larger than a share
-//! `least` of the median, which is the precision that was asked for.
+//! `least` of the median, the requested precision.
 
 use super::{middle, sorted};
 
@@ -18,7 +18,7 @@ const NORMAL_MEAN_DEVIATION: f64 = 0.7979;
 /// Two-sided 1 % point of the standard normal distribution.
 const SIGNIFICANT: f64 = 2.576;
 
-/// The least samples of which a trend or groups can be told.
+/// The least samples in which a trend or groups can be detected.
 const LEAST: usize = 6;
 
 /// Blocks of neighbouring samples in which a trend is looked for. Rates stay on a level for several samples before they
@@ -89,7 +89,7 @@ pub fn drift(samples: &[f64], least: f64) -> Option<Drift> {
 /// holds a fifth of the samples and three at least, the means differ by more than a share `least` of the median, and
 /// the gap between the halves is wider than max(1.5, 72/n) pooled standard deviations of a half. That threshold was
 /// set by simulation: one-peaked noise (normal, uniform, exponential, log-normal, Laplace, Student's t, Cauchy) passes
-/// it in fewer than 1 % of trials at any n. Each group is then looked at in the same way.
+/// it in fewer than 1 % of trials at any n. Each group is then examined likewise.
 pub fn modes(samples: &[f64], least: f64) -> Vec<f64> {
     let Some(ordered) = sorted(samples) else { return Vec::new() };
     let smallest = (least * middle(&ordered).abs()).max(f64::MIN_POSITIVE);

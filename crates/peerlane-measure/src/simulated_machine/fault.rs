@@ -51,7 +51,7 @@ pub(super) fn truth(design: &Machine, faults: &[Fault]) -> Machine {
         let pairs = devices.iter().flat_map(|a| devices.iter().map(|b| (*a, *b)));
         let unknown = |&(a, b): &_| design.fabric.path(a, b).is_none() && fabric.path(a, b).is_some();
         let unknown: Vec<_> = pairs.filter(unknown).collect();
-        fabric.set_untold(unknown);
+        fabric.set_unknown_paths(unknown);
         truth.fabric = fabric;
     }
     truth

@@ -32,7 +32,7 @@ fn a_way_that_is_not_told_is_not_predicted() {
     };
     assert!(expected(&machine, true).is_some());
     let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
-    machine.fabric.set_untold([pair]);
+    machine.fabric.set_unknown_paths([pair]);
     assert_eq!(expected(&machine, true), None);
     assert!(expected(&machine, false).is_some(), "through host memory, whichever way is between them");
 }

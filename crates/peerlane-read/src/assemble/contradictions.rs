@@ -14,7 +14,7 @@ use super::inventory::Inventory;
 pub(super) struct Mismatch {
     /// Names of the pair.
     pub(super) pair: (String, String),
-    /// What the matrix says.
+    /// What the matrix states.
     pub(super) stated: PathClass,
     /// What the fabric has.
     pub(super) built: Option<PathClass>,
@@ -40,23 +40,23 @@ pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> 
 
 /// Cells that differ from their mirrors.
 pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
-    let mut odd = Vec::new();
+    let mut uneven = Vec::new();
     for (i, a) in matrix.cols.iter().enumerate() {
         for b in &matrix.cols[i + 1..] {
             if let (Some(x), Some(y)) = (matrix.cell(a, b), matrix.cell(b, a))
                 && x != y
             {
-                odd.push((a.clone(), b.clone(), x, y));
+                uneven.push((a.clone(), b.clone(), x, y));
             }
         }
     }
-    let (a, b, x, y) = odd.first()?;
+    let (a, b, x, y) = uneven.first()?;
     Some(Contradiction {
         message: format!(
             "{}: {a} to {b} is {x}, but {b} to {a} is {y}; a path has one class both ways",
-            plural(odd.len(), "cell differs from its mirror", "cells differ from their mirrors")
+            plural(uneven.len(), "cell differs from its mirror", "cells differ from their mirrors")
         ),
-        subjects: odd.iter().map(|(a, b, _, _)| Subject::Pair(a.clone(), b.clone())).collect(),
+        subjects: uneven.iter().map(|(a, b, _, _)| Subject::Pair(a.clone(), b.clone())).collect(),
         origins: vec![origin.clone()],
     })
 }
@@ -84,7 +84,7 @@ pub(super) fn sources_disagree(wrong: &[Mismatch], matrix: &Origin, listing: &Or
     let built = first.built.map_or("shows no path".to_owned(), |c| format!("makes it {c}"));
     Some(Contradiction {
         message: format!(
-            "{} says {}-{} is {}, but {} {built}; the map follows the matrix ({})",
+            "{} reports {}-{} as {}, but {} {built}; the map follows the matrix ({})",
             matrix.tool,
             first.pair.0,
             first.pair.1,

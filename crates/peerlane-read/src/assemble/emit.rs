@@ -42,18 +42,15 @@ pub(super) fn tree(all: &Inventory, skeleton: &Skeleton, devices: &[NodeId], bui
     for (number, domain) in skeleton.domains.iter().enumerate() {
         let package = packages.of_domain[number];
         for root in &domain.roots {
-            let mut node = Node::new(emit.builder.fresh_name("rc"), NodeKind::RootComplex);
+            let mut node = emit.fresh("rc", NodeKind::RootComplex);
             node.domain = Some(number as u32);
             node.numa = domain.numa;
             node.address = root.address;
             node.assumed = root.implied;
             node.note.clone_from(&root.note);
-            node.origins.extend(emit.origin.clone());
             let rc = emit.builder.node(node);
             if let Some(package) = package {
-                let mut link = Link::new(cpus[package], rc, LinkKind::OnDie);
-                link.origins.extend(emit.origin.clone());
-                emit.builder.link(link);
+                emit.link(cpus[package], rc, LinkKind::OnDie);
             }
             for branch in &root.branches {
                 emit.branch(rc, branch);
@@ -72,9 +69,30 @@ struct Emit<'a> {
 }
 
 impl Emit<'_> {
+    fn fresh(&mut self, stem: &str, kind: NodeKind) -> Node {
+        let origins = self.origin.iter().cloned().collect();
+        Node { origins, ..Node::new(self.builder.fresh_name(stem), kind) }
+    }
+
+    /// A node that rests on what is known of the host, else on the skeleton's statement.
+    fn fresh_of_host(&mut self, stem: &str, kind: NodeKind) -> Node {
+        let mut node = self.fresh(stem, kind);
+        if !self.all.host_origins.is_empty() {
+            node.origins.clone_from(&self.all.host_origins);
+        }
+        node
+    }
+
+    fn link(&mut self, a: NodeId, b: NodeId, kind: LinkKind) -> &mut Link {
+        let origins = self.origin.iter().cloned().collect();
+        let id = self.builder.link(Link { origins, ..Link::new(a, b, kind) });
+        self.builder.link_mut(id)
+    }
+
     fn cpu(&mut self, package: &Package) -> NodeId {
-        let mut node = Node::new(self.builder.fresh_name("cpu"), NodeKind::Cpu);
+        let mut node = self.fresh_of_host("cpu", NodeKind::Cpu);
         if !package.placed {
+            node.stand_in = true;
             node.note = Some("stands for sockets that the evidence does not name".to_owned());
         }
         node.assumed = package.assumed;
@@ -92,10 +110,6 @@ impl Emit<'_> {
         if let [numa] = package.numa.as_slice() {
             node.numa = Some(*numa);
         }
-        node.origins.clone_from(&self.all.host_origins);
-        if node.origins.is_empty() {
-            node.origins.extend(self.origin.clone());
-        }
         self.builder.node(node)
     }
 
@@ -104,23 +118,20 @@ impl Emit<'_> {
         match branch {
             Branch::Device(d, link) => self.pcie(above, self.devices[*d], link, Some(*d)),
             Branch::Card(ports, link) => {
-                let mut node = Node::new(self.builder.fresh_name("card"), NodeKind::Card);
+                let mut node = self.fresh("card", NodeKind::Card);
                 let first = ports.first().map(|&d| &self.all.devices[d]);
                 node.product = first.and_then(|d| d.facts.name.clone());
                 node.part = first.and_then(|d| d.part.clone());
                 node.address = first.and_then(|d| d.facts.address);
                 node.assumed = node.address.is_none();
-                node.origins.extend(self.origin.clone());
                 let card = self.builder.node(node);
                 self.pcie(above, card, link, ports.first().copied());
                 for &d in ports {
-                    let mut on_card = Link::new(card, self.devices[d], LinkKind::OnCard);
-                    on_card.origins.extend(self.origin.clone());
-                    self.builder.link(on_card);
+                    self.link(card, self.devices[d], LinkKind::OnCard);
                 }
             }
             Branch::Switch(switch) => {
-                let mut node = Node::new(self.builder.fresh_name("switch"), NodeKind::Switch);
+                let mut node = self.fresh("switch", NodeKind::Switch);
                 node.address = switch.address;
                 node.product.clone_from(&switch.product);
                 node.assumed = switch.implied;
@@ -129,7 +140,6 @@ impl Emit<'_> {
                 let by_name = || switch.product.as_deref().and_then(|p| parts.for_product(PartKind::Switch, p));
                 let part = by_id.filter(|p| p.kind == PartKind::Switch).or_else(by_name);
                 node.part = part.map(|p| p.name.clone());
-                node.origins.extend(self.origin.clone());
                 let id = self.builder.node(node);
                 self.pcie(above, id, &switch.uplink, None);
                 for below in &switch.branches {
@@ -140,7 +150,7 @@ impl Emit<'_> {
     }
 
     fn pcie(&mut self, above: NodeId, below: NodeId, uplink: &Uplink, device: Option<usize>) {
-        // one end's limit is a limit of the link; that the other end's is not known must be said
+        // one end's limit is a limit of the link; that the other end's is unknown must be stated
         let half_known = uplink.allowed.is_unknown() && !uplink.capable.is_unknown();
         let allowed = if half_known { uplink.capable } else { uplink.allowed };
         let mut link = Link::new(above, below, LinkKind::Pcie { running: uplink.running, allowed, slot: None });
@@ -165,16 +175,12 @@ impl Emit<'_> {
                 some => some.iter().map(|n| Some(*n)).collect(),
             };
             for numa in numbers {
-                let mut node = Node::new(self.builder.fresh_name("host"), NodeKind::Host);
+                let mut node = self.fresh_of_host("host", NodeKind::Host);
                 node.numa = numa;
                 let known = self.all.host.numa.iter().find(|n| Some(n.id) == numa);
                 node.cpus = known.and_then(|n| n.cpus.clone());
                 node.note = known.and_then(|n| n.memory).map(|m| format!("{m} of memory"));
                 node.assumed = known.is_none();
-                node.origins.clone_from(&self.all.host_origins);
-                if node.origins.is_empty() {
-                    node.origins.extend(self.origin.clone());
-                }
                 let host = self.builder.node(node);
                 let mut link = Link::new(cpus[i], host, LinkKind::OnDie);
                 link.assumed = known.is_none();
@@ -186,19 +192,17 @@ impl Emit<'_> {
     fn smp(&mut self, packages: &Packages, cpus: &[NodeId]) {
         for (i, a) in packages.list.iter().enumerate() {
             for (j, b) in packages.list.iter().enumerate().skip(i + 1) {
-                // an unplaced package is joined only because a matrix says SYS across it
+                // an unplaced package is joined only because a matrix has SYS across it
                 if (a.placed && b.placed) || packages.list.len() == 2 || a.joined || b.joined {
-                    let mut link = Link::new(cpus[i], cpus[j], LinkKind::Smp);
-                    link.assumed = packages.list.len() > 2 || !(a.placed && b.placed);
-                    link.origins.extend(self.origin.clone());
-                    self.builder.link(link);
+                    let assumed = packages.list.len() > 2 || !(a.placed && b.placed);
+                    self.link(cpus[i], cpus[j], LinkKind::Smp).assumed = assumed;
                 }
             }
         }
     }
 }
 
-/// A CPU package, as far as it can be told.
+/// A CPU package, as far as it is known.
 #[derive(Debug, Default)]
 struct Package {
     /// NUMA nodes on it.
@@ -207,7 +211,7 @@ struct Package {
     cpus: Option<CpuList>,
     /// False for the stand-in of domains whose socket no statement names.
     placed: bool,
-    /// For a stand-in: a statement says that the way to other packages crosses NUMA nodes.
+    /// For a stand-in: a statement has the path to other packages cross NUMA nodes.
     joined: bool,
     /// True where the number of packages is a guess.
     assumed: bool,
@@ -216,14 +220,19 @@ struct Package {
 #[derive(Debug, Default)]
 struct Packages {
     list: Vec<Package>,
-    /// Package of each domain; `None` where nothing says how it is joined to anything.
+    /// Package of each domain; `None` where nothing shows how it is joined to anything.
     of_domain: Vec<Option<usize>>,
 }
 
 impl Packages {
+    fn add(&mut self, package: Package) -> usize {
+        self.list.push(package);
+        self.list.len() - 1
+    }
+
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
-        let told = SocketFacts::of(all);
+        let facts = SocketFacts::of(all);
         let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
         for domain in domains {
             let members = domain.devices();
@@ -234,10 +243,10 @@ impl Packages {
                 [one] => Some(*one),
                 _ => None,
             });
-            let between = numa.is_none() && near.len() > 1 && told.several(all);
-            let key = numa.and_then(|n| told.package_of(n));
+            let between = numa.is_none() && near.len() > 1 && facts.several(all);
+            let key = numa.and_then(|n| facts.package_of(n));
             let found = packages.list.iter().position(|p: &Package| {
-                let by_socket = key.is_some() && p.numa.iter().any(|&n| told.package_of(n) == key);
+                let by_socket = key.is_some() && p.numa.iter().any(|&n| facts.package_of(n) == key);
                 let by_node = numa.is_some_and(|n| p.numa.contains(&n));
                 let by_cpus = p.placed && numa.is_none() && cpus.is_some() && p.cpus == cpus;
                 by_socket || by_node || by_cpus
@@ -245,28 +254,18 @@ impl Packages {
             let at = if let Some(at) = found {
                 Some(at)
             } else if (numa.is_some() || (cpus.is_some() && !between)) && packages.list.len() < MAX_PACKAGES {
-                packages.list.push(Package {
-                    cpus: cpus.clone(),
-                    placed: true,
-                    assumed: key.is_none(),
-                    ..Package::default()
-                });
-                Some(packages.list.len() - 1)
-            } else if told.sockets == Some(1) || (domains.len() == 1 && !told.several(all)) {
+                let (placed, assumed) = (true, key.is_none());
+                Some(packages.add(Package { cpus: cpus.clone(), placed, assumed, ..Package::default() }))
+            } else if facts.sockets == Some(1) || (domains.len() == 1 && !facts.several(all)) {
                 if packages.list.is_empty() {
-                    packages.list.push(Package {
-                        placed: true,
-                        assumed: told.sockets != Some(1),
-                        ..Package::default()
-                    });
+                    let assumed = facts.sockets != Some(1);
+                    packages.add(Package { placed: true, assumed, ..Package::default() });
                 }
                 Some(0)
             } else if stated.as_ref().is_some_and(|stated| states_sys(stated, domain, domains)) {
                 let stand_in = packages.list.iter().position(|p| !p.placed);
-                Some(stand_in.unwrap_or_else(|| {
-                    packages.list.push(Package { joined: true, assumed: true, ..Package::default() });
-                    packages.list.len() - 1
-                }))
+                let new = Package { joined: true, assumed: true, ..Package::default() };
+                Some(stand_in.unwrap_or_else(|| packages.add(new)))
             } else {
                 None
             };
@@ -282,18 +281,16 @@ impl Packages {
             if !has_cpus(node) || packages.list.iter().any(|p| p.numa.contains(&node.id)) {
                 continue;
             }
-            let key = told.package_of(node.id);
-            let with = |p: &Package| key.is_some() && p.numa.iter().any(|&n| told.package_of(n) == key);
+            let key = facts.package_of(node.id);
+            let with = |p: &Package| key.is_some() && p.numa.iter().any(|&n| facts.package_of(n) == key);
             match packages.list.iter().position(with) {
                 Some(at) => packages.list[at].numa.push(node.id),
-                None if packages.list.len() == 1 && told.sockets == Some(1) => packages.list[0].numa.push(node.id),
+                None if packages.list.len() == 1 && facts.sockets == Some(1) => packages.list[0].numa.push(node.id),
                 None if packages.list.len() >= MAX_PACKAGES => {}
-                None => packages.list.push(Package {
-                    numa: vec![node.id],
-                    placed: true,
-                    assumed: key.is_none(),
-                    ..Package::default()
-                }),
+                None => {
+                    let (numa, assumed) = (vec![node.id], key.is_none());
+                    packages.add(Package { numa, placed: true, assumed, ..Package::default() });
+                }
             }
         }
         packages
@@ -315,7 +312,7 @@ fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
     nodes.iter().filter(shared).map(|n| n.id).collect()
 }
 
-/// Whether the matrix says `SYS` between a domain and any other.
+/// Whether the matrix has `SYS` between a domain and any other.
 fn states_sys(stated: &Stated, domain: &Domain, domains: &[Domain]) -> bool {
     let mine = domain.devices();
     domains
@@ -325,7 +322,7 @@ fn states_sys(stated: &Stated, domain: &Domain, domains: &[Domain]) -> bool {
         .any(|other| mine.iter().any(|&d| stated.class(d, other) == Some(PathClass::Sys)))
 }
 
-/// What the host's facts tell of sockets.
+/// What the host's facts show of sockets.
 struct SocketFacts {
     sockets: Option<u32>,
     package_of_numa: Vec<(u32, u32)>,

@@ -7,9 +7,9 @@ use peerlane_machine::fact::ClassMatrix;
 use peerlane_machine::names::numbered;
 use peerlane_machine::origin::Origin;
 
-use super::implied_tree::{self, Devices, implied_tree};
+use super::implied_tree::{Devices, implied_tree};
 use super::inventory::{Device, Inventory};
-use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
+use super::skeleton::{Skeleton, Uplink};
 
 /// The skeleton that the class matrix implies.
 pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origin) -> Skeleton {
@@ -21,32 +21,16 @@ pub(super) fn from_classes(all: &Inventory, matrix: &ClassMatrix, origin: &Origi
         let own = stated.class(a, b).filter(|c| c.is_pcie());
         own.or_else(|| under_nvlink(a, b).filter(|c| c.is_pcie()))
     };
-    let same_node = |a: usize, b: usize| same_node(&devices[a], &devices[b]);
     // devices that only other sources know have no place in this tree
     let members: Vec<usize> = (0..devices.len()).filter(|&d| stated.lists(d)).collect();
     let cards = card_pairs(all, &stated, &members);
-    let tree = implied_tree(&Devices {
-        count: members.len(),
-        class: &|a, b| class(members[a], members[b]),
-        same_node: &|a, b| same_node(members[a], members[b]),
-        same_card: &|a, b| {
-            let pair = (members[a].min(members[b]), members[a].max(members[b]));
-            cards.contains(&pair)
-        },
+    let mut domains = implied_tree(&Devices {
+        members: &members,
+        class: &class,
+        same_node: &|a, b| same_node(&devices[a], &devices[b]),
+        same_card: &|a, b| cards.contains(&(a.min(b), a.max(b))),
+        uplink: &|d| uplink(&devices[d]),
     });
-    let domains = tree.into_iter().map(|domain| Domain {
-        numa: None,
-        roots: domain
-            .roots
-            .into_iter()
-            .map(|branches| Root {
-                implied: true,
-                branches: branches.iter().map(|b| branch(all, &members, b)).collect(),
-                ..Root::default()
-            })
-            .collect(),
-    });
-    let mut domains: Vec<Domain> = domains.collect();
     for domain in &mut domains {
         domain.numa = domain.devices().iter().find_map(|&d| devices[d].numa);
     }
@@ -96,7 +80,7 @@ fn same_node(a: &Device, b: &Device) -> Option<bool> {
     }
 }
 
-/// Pairs of NICs that are ports of one card: functions of one PCI device, or, where no address tells,
+/// Pairs of NICs that are ports of one card: functions of one PCI device, or, where there is no address,
 /// the only two NICs of a `PIX` group whose names follow each other.
 fn card_pairs(all: &Inventory, stated: &Stated, members: &[usize]) -> Vec<(usize, usize)> {
     let devices = &all.devices;
@@ -130,23 +114,6 @@ fn real_name(device: &Device) -> &str {
 /// `mlx5_0` and `mlx5_1`, in either order.
 fn consecutive(a: &str, b: &str) -> bool {
     matches!((numbered(a), numbered(b)), (Some((s, m)), Some((t, n))) if s == t && m.abs_diff(n) == 1)
-}
-
-/// The implied tree's depth is at most two switches, so this recursion is too.
-fn branch(all: &Inventory, members: &[usize], implied: &implied_tree::Branch) -> Branch {
-    match implied {
-        implied_tree::Branch::Device(d) => Branch::Device(members[*d], uplink(&all.devices[members[*d]])),
-        implied_tree::Branch::Card(ds) => {
-            let ports: Vec<usize> = ds.iter().map(|&d| members[d]).collect();
-            let link = ports.first().map(|&d| uplink(&all.devices[d])).unwrap_or_default();
-            Branch::Card(ports, link)
-        }
-        implied_tree::Branch::Switch(below) => Branch::Switch(Switch {
-            implied: true,
-            branches: below.iter().map(|b| branch(all, members, b)).collect(),
-            ..Switch::default()
-        }),
-    }
 }
 
 /// The link above a device, as far as the device itself knows it.

@@ -53,8 +53,8 @@ pub(super) fn from_pci(all: &Inventory, tree: &PciTree, origin: &Origin) -> Skel
     Skeleton { of_classes: false, domains: join_domains(all, domains), origin: Some(origin.clone()) }
 }
 
-/// Places root complexes whose NUMA node the listing does not tell: there may be only one node, or a
-/// class matrix may say that they share one with others.
+/// Places root complexes whose NUMA node the listing does not show: there may be only one node, or a
+/// class matrix may show that they share one with others.
 fn join_domains(all: &Inventory, domains: Vec<Domain>) -> Vec<Domain> {
     let only_node = match all.host.numa.as_slice() {
         [one] => Some(one.id),
@@ -92,7 +92,7 @@ struct Walk<'a> {
     all: &'a Inventory,
     tree: &'a PciTree,
     children: Vec<Vec<usize>>,
-    /// Addresses of GPUs; other functions of theirs are no devices of their own.
+    /// Addresses of GPUs; their other functions are no separate devices.
     gpus: HashSet<PciAddress>,
 }
 
@@ -190,7 +190,7 @@ impl Walk<'_> {
         Switch {
             address: pci.address,
             pci_id,
-            // a hand-written file's stand-in for an address says nothing of the product
+            // a hand-written file's stand-in for an address does not identify the product
             product: pci.name.clone().filter(|_| pci.address.is_some()),
             uplink: Uplink { running, allowed: PcieWidth::default(), capable: pci.capable },
             implied: false,

@@ -7,7 +7,7 @@ use peerlane_machine::fact::ClassMatrix;
 use super::from_classes::Stated;
 use super::inventory::Inventory;
 
-/// Pairs of nodes (`nodes` is in the order of the devices) of which nothing tells the way.
+/// Pairs of nodes (`nodes` is in the order of the devices) whose path nothing states or implies.
 pub(super) fn unstated(all: &Inventory, matrix: &ClassMatrix, nodes: &[NodeId]) -> Vec<(NodeId, NodeId)> {
     let stated = Stated::of(matrix, &all.devices);
     let members: Vec<usize> = (0..all.devices.len()).filter(|&d| stated.lists(d)).collect();
@@ -25,7 +25,7 @@ pub(super) fn unstated(all: &Inventory, matrix: &ClassMatrix, nodes: &[NodeId]) 
     pairs
 }
 
-/// Whether the ways of two devices to the others tell the way between them: it is as far as the farther of two
+/// Whether the paths of two devices to the others imply the path between them: it is as far as the farther of two
 /// that differ, and no farther than `PIX` if both are that near to a third.
 fn implied(a: &[Option<PathClass>], b: &[Option<PathClass>]) -> bool {
     a.iter().zip(b).any(|(x, y)| match (x, y) {

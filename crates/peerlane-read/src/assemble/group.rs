@@ -1,4 +1,4 @@
-//! Which statements speak of the same machine.
+//! Which statements are about the same machine.
 //!
 //! A document may describe several machines, and one machine may be described by several files. What
 //! one run of a program printed stays together (a *run*: consecutive statements of one tool, none
@@ -25,7 +25,7 @@ pub(super) struct Cluster {
     identity: Identity,
 }
 
-/// What tells machines apart.
+/// What distinguishes machines.
 #[derive(Clone, Debug, Default)]
 struct Identity {
     /// GPUs in all, where a statement covers every one.
@@ -74,7 +74,7 @@ pub(super) fn group(evidence: Vec<Evidence>) -> Vec<Cluster> {
     clusters
 }
 
-/// Sources that are the lines of one host, whose name stands before each line: so all that they say is of that host.
+/// Sources that are the lines of one host, whose name stands before each line: so all of them are about that host.
 fn labelled_sources(evidence: &[Evidence]) -> BTreeMap<Arc<str>, String> {
     let label = |one: &Evidence| match &one.fact {
         Fact::Host(host) if one.origin.tool == LINE_PREFIX => Some((one.origin.source.clone(), host.name.clone()?)),
@@ -192,7 +192,7 @@ fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
 
 /// Whether one is `topo -m` and the other `topo -mp` of the same machine.
 pub(super) fn pci_views(a: &ClassMatrix, b: &ClassMatrix) -> bool {
-    // two pairs of GPUs, one with a bridge and one without, look the same, so that something must tell this machine
+    // two pairs of GPUs, one with a bridge and one without, look the same, so that something else must identify this machine
     let marked = |m: &ClassMatrix| {
         let affinities: BTreeSet<String> = m.cpu_affinity.iter().flatten().map(ToString::to_string).collect();
         affinities.len() > 1 || m.cells.iter().flatten().flatten().any(|c| c.is_pcie())

@@ -7,49 +7,34 @@
 
 use peerlane_machine::fabric::PathClass;
 
-/// A part of the tree below a root complex.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Branch {
-    /// A device, by its index.
-    Device(usize),
-    /// Several endpoints of one card, on one link.
-    Card(Vec<usize>),
-    /// A switch and what hangs below it.
-    Switch(Vec<Branch>),
-}
-
-/// The devices of one NUMA domain: a list of branches for each root complex.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Domain {
-    /// Root complexes, each with the branches below it.
-    pub(super) roots: Vec<Vec<Branch>>,
-}
+use super::skeleton::{Branch, Domain, Root, Switch, Uplink};
 
 /// What is known of the devices, by index.
 pub(super) struct Devices<'a> {
-    /// How many.
-    pub(super) count: usize,
+    /// Which.
+    pub(super) members: &'a [usize],
     /// The class between two, if stated; either may stand first.
     pub(super) class: &'a dyn Fn(usize, usize) -> Option<PathClass>,
-    /// Whether two are known to share a NUMA node, where no class says so (`None`: not known).
+    /// Whether two are known to share a NUMA node, where no class shows it (`None`: not known).
     pub(super) same_node: &'a dyn Fn(usize, usize) -> Option<bool>,
     /// Whether two are ports of one card.
     pub(super) same_card: &'a dyn Fn(usize, usize) -> bool,
+    /// The link above one.
+    pub(super) uplink: &'a dyn Fn(usize) -> Uplink,
 }
 
 /// Builds the tree. Every pair whose PCIe class is stated gets it back unless the classes do not
 /// nest; pairs whose class is hidden (by NVLink, or cut off) get the farthest that the rest allows.
 pub(super) fn implied_tree(devices: &Devices) -> Vec<Domain> {
-    let all: Vec<usize> = (0..devices.count).collect();
-    let domains = split(&all, |a, b| within(devices, a, b, PathClass::Node));
+    let domains = split(devices.members, |a, b| within(devices, a, b, PathClass::Node));
     let domains = join_hidden(devices, domains);
     domains
         .into_iter()
-        .map(|members| Domain {
-            roots: split(&members, |a, b| within(devices, a, b, PathClass::Phb))
-                .into_iter()
-                .map(|root| below_root(devices, &root))
-                .collect(),
+        .map(|members| {
+            let roots = split(&members, |a, b| within(devices, a, b, PathClass::Phb)).into_iter();
+            let root =
+                |root: Vec<usize>| Root { implied: true, branches: below_root(devices, &root), ..Root::default() };
+            Domain { numa: None, roots: roots.map(root).collect() }
         })
         .collect()
 }
@@ -107,15 +92,13 @@ fn below_root(devices: &Devices, members: &[usize]) -> Vec<Branch> {
             match switches.as_slice() {
                 [one] => one_switch(devices, one),
                 // several bridges on the way, none of them the host's: a switch above switches
-                _ => Branch::Switch(
-                    switches
-                        .iter()
-                        .map(|group| match one_switch(devices, group) {
-                            Branch::Switch(below) => Branch::Switch(below),
-                            alone => Branch::Switch(vec![alone]),
-                        })
-                        .collect(),
-                ),
+                _ => {
+                    let below = switches.iter().map(|group| match one_switch(devices, group) {
+                        alone @ (Branch::Device(..) | Branch::Card(..)) => switch(vec![alone]),
+                        switch => switch,
+                    });
+                    switch(below.collect())
+                }
             }
         })
         .collect()
@@ -126,11 +109,16 @@ fn one_switch(devices: &Devices, members: &[usize]) -> Branch {
     let mut units: Vec<Branch> = split(members, |a, b| (devices.same_card)(a, b))
         .into_iter()
         .map(|unit| match unit.as_slice() {
-            [one] => Branch::Device(*one),
-            _ => Branch::Card(unit),
+            [one] => Branch::Device(*one, (devices.uplink)(*one)),
+            [first, ..] => Branch::Card(unit.clone(), (devices.uplink)(*first)),
+            [] => switch(Vec::new()),
         })
         .collect();
-    if units.len() == 1 { units.remove(0) } else { Branch::Switch(units) }
+    if units.len() == 1 { units.remove(0) } else { switch(units) }
+}
+
+fn switch(branches: Vec<Branch>) -> Branch {
+    Branch::Switch(Switch { implied: true, branches, ..Switch::default() })
 }
 
 #[cfg(test)]
@@ -139,21 +127,38 @@ mod tests {
     use PathClass::*;
 
     fn tree(n: usize, class: impl Fn(usize, usize) -> Option<PathClass>) -> Vec<Domain> {
-        implied_tree(&Devices { count: n, class: &class, same_node: &|_, _| None, same_card: &|_, _| false })
+        let members: Vec<usize> = (0..n).collect();
+        implied_tree(&Devices { members: &members, class: &class, ..NOTHING })
+    }
+
+    const NOTHING: Devices = Devices {
+        members: &[],
+        class: &|_, _| None,
+        same_node: &|_, _| None,
+        same_card: &|_, _| false,
+        uplink: &|_| Uplink::default(),
+    };
+
+    fn device(d: usize) -> Branch {
+        Branch::Device(d, Uplink::default())
+    }
+
+    fn branches(domain: &Domain) -> Vec<&[Branch]> {
+        domain.roots.iter().map(|root| root.branches.as_slice()).collect()
     }
 
     #[test]
     fn two_banks_behind_one_root_complex() {
         let domains = tree(4, |a, b| Some(if a / 2 == b / 2 { Pix } else { Phb }));
-        let bank = |a, b| Branch::Switch(vec![Branch::Device(a), Branch::Device(b)]);
-        assert_eq!(domains, vec![Domain { roots: vec![vec![bank(0, 1), bank(2, 3)]] }]);
+        let bank = |a, b| switch(vec![device(a), device(b)]);
+        assert_eq!(domains.iter().map(branches).collect::<Vec<_>>(), [[[bank(0, 1), bank(2, 3)]]]);
     }
 
     #[test]
     fn sockets_and_host_bridges() {
         let domains = tree(4, |a, b| Some(if a / 2 == b / 2 { Node } else { Sys }));
         assert_eq!(domains.len(), 2);
-        assert_eq!(domains[0].roots, vec![vec![Branch::Device(0)], vec![Branch::Device(1)]]);
+        assert_eq!(branches(&domains[0]), [[device(0)], [device(1)]]);
     }
 
     #[test]
@@ -161,10 +166,10 @@ mod tests {
         let hidden = |_: usize, _: usize| Some(PathClass::nvlink(18));
         assert_eq!(tree(4, hidden).len(), 4);
         let domains = implied_tree(&Devices {
-            count: 4,
+            members: &[0, 1, 2, 3],
             class: &hidden,
             same_node: &|a, b| Some(a / 2 == b / 2),
-            same_card: &|_, _| false,
+            ..NOTHING
         });
         assert_eq!(domains.len(), 2);
     }
@@ -172,11 +177,11 @@ mod tests {
     #[test]
     fn a_card_needs_no_switch() {
         let domains = implied_tree(&Devices {
-            count: 3,
+            members: &[0, 1, 2],
             class: &|a, b| Some(if a + b == 3 { Pix } else { Phb }),
-            same_node: &|_, _| None,
             same_card: &|a, b| a + b == 3,
+            ..NOTHING
         });
-        assert_eq!(domains[0].roots, vec![vec![Branch::Device(0), Branch::Card(vec![1, 2])]]);
+        assert_eq!(branches(&domains[0]), [[device(0), Branch::Card(vec![1, 2], Uplink::default())]]);
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct Inventory {
     pub(super) host_origins: Vec<Origin>,
     /// NVLink ports.
     pub(super) nvlinks: Vec<(Vec<NvlinkPort>, Origin)>,
-    /// What is odd.
+    /// Warnings.
     pub(super) warnings: Vec<Warning>,
     /// Readings of devices that cannot be so.
     pub(super) doubted: Vec<Doubted>,
@@ -119,7 +119,7 @@ impl Inventory {
         }
     }
 
-    /// Fills in what one listing does not say of a function from the others: `lspci -t` shows the tree
+    /// Fills in what one listing lacks of a function from the others: `lspci -t` shows the tree
     /// alone, `-tv` names without links, and `-vvv` of single devices links without a tree.
     fn complete_trees(&mut self, evidence: &[Evidence]) {
         let mut known: HashMap<PciAddress, PciDevice> = HashMap::new();
@@ -243,13 +243,13 @@ impl Inventory {
         self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
     }
 
-    /// Whether there is no room for another device, which is said once.
+    /// Whether there is no room for another device; warns once.
     pub(super) fn is_full(&mut self, origin: &Origin) -> bool {
         let full = self.devices.len() >= MAX_DEVICES;
         if full && !self.overfull {
             self.overfull = true;
             let message = format!("more than {MAX_DEVICES} GPUs and NICs in one machine; those beyond are left out");
-            self.warnings.push(Warning { origin: Some(origin.clone()), message });
+            self.warnings.push(Warning::at(origin, message));
         }
         full
     }
@@ -273,12 +273,12 @@ impl Inventory {
             }
         }
         // aliases that two devices share (eth0 of two virtual functions) name neither
-        let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+        let mut uses: BTreeMap<String, usize> = BTreeMap::new();
         for name in self.devices.iter().flat_map(|d| d.aliases.iter().chain([&d.name])) {
-            *seen.entry(name.clone()).or_default() += 1;
+            *uses.entry(name.clone()).or_default() += 1;
         }
         for device in &mut self.devices {
-            device.aliases.retain(|a| seen.get(a) == Some(&1));
+            device.aliases.retain(|a| uses.get(a) == Some(&1));
         }
     }
 }

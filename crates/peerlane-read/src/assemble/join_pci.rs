@@ -19,7 +19,7 @@ impl Inventory {
             self.address_nics_by_order(&tree);
             let driver = self.devices.iter().filter(|d| d.gpu).count();
             let nameless = self.devices.iter().any(|d| d.gpu && d.facts.address.is_none());
-            // those with a number of their own first, so that the others do not take it
+            // those with their own number first, so that the others do not take it
             let (numbered, others): (Vec<_>, Vec<_>) =
                 gpus.iter().copied().enumerate().partition(|(_, d)| d.gpu_index.is_some());
             let mut lost = Vec::new();
@@ -89,7 +89,7 @@ impl Inventory {
         self.add(&format!("GPU{number}"), origin)
     }
 
-    /// Says that the driver does not show a GPU that is on the bus.
+    /// Warns that the driver does not show a GPU that is on the bus.
     fn undriven(&mut self, name: &str, pci: &PciDevice, origin: &Origin) {
         let driver = self.devices.iter().filter(|d| d.gpu && d.name != name).flat_map(|d| &d.origins);
         let Some(by) = driver.map(|o| o.tool).find(|t| tool::numbers_as_the_driver(t)) else { return };
@@ -97,13 +97,13 @@ impl Inventory {
         self.warnings.push(Warning {
             origin: Some(Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() }),
             message: format!(
-                "the GPU at {address} is on the bus, and {by} does not show it; it is called {name} here: see whether its \
+                "the GPU at {address} is on the bus, and {by} does not show it; it is called {name} here: check whether its \
                  driver is loaded, another guest has it, or it has fallen off (dmesg, Xid 79)"
             ),
         });
     }
 
-    /// Says that GPUs without addresses cannot be told apart among more, or fewer, that have them.
+    /// Warns that GPUs without addresses cannot be matched with more, or fewer, that have them.
     fn unmatched(&mut self, named: usize, listed: usize, lost: &[PciAddress], origin: &Origin) {
         if lost.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Inventory {
         self.warnings.push(Warning {
             origin: Some(origin.clone()),
             message: format!(
-                "{} GPUs are listed here and {named} by the driver, so which is which cannot be told; add bus ids \
+                "{} GPUs are listed here and {named} by the driver, so they cannot be matched; add bus ids \
                  (nvidia-smi, nvidia-smi -q)",
                 listed
             ),
@@ -134,7 +134,7 @@ impl Inventory {
     }
 
     /// The kernel numbers `mlx5_0` … in the order it probes PCI, so as many NVIDIA (Mellanox) functions
-    /// without names of their own get the names in order of address.
+    /// without names get the names in order of address.
     fn address_nics_by_order(&mut self, tree: &PciTree) {
         let mellanox = |d: &&PciDevice| {
             let named = d.name.as_deref().is_some_and(|n| n.contains("Mellanox") || n.contains("ConnectX"));
@@ -205,8 +205,8 @@ fn nic_name(pci: &PciDevice) -> Option<&str> {
 /// PCI vendor number of virtio devices.
 const VIRTIO: u16 = 0x1af4;
 
-/// Whether a network adapter is the hypervisor's software, which has no link, and so no path to tell of. One in hardware
-/// that speaks virtio has a link.
+/// Whether a network adapter is the hypervisor's software, which has no link, and so no path. One in hardware
+/// with a virtio interface has a link.
 fn is_paravirtual(pci: &PciDevice) -> bool {
     pci.vendor == Some(VIRTIO)
         && pci.running.is_unknown()
@@ -229,7 +229,7 @@ fn does_rdma(pci: &PciDevice) -> Option<bool> {
     (slow || pci.vendor == Some(VIRTIO) || !pci.os_devices.is_empty()).then_some(false)
 }
 
-/// Whether a name says 1 Gb/s: `I350 Gigabit Network Connection`, and not `82599ES 10-Gigabit SFI/SFP+ …`.
+/// Whether a name means 1 Gb/s: `I350 Gigabit Network Connection`, and not `82599ES 10-Gigabit SFI/SFP+ …`.
 fn is_gigabit(name: &str) -> bool {
     let Some((before, _)) = name.split_once("Gigabit") else { return false };
     let word = before.split([' ', '-']).rfind(|w| !w.is_empty()).unwrap_or_default();

@@ -1,7 +1,14 @@
-//! Two statements about one thing become one: what the first does not say is taken from the second.
+//! Two statements about one thing become one: what the first lacks is taken from the second.
 
 use peerlane_machine::fabric::PcieWidth;
 use peerlane_machine::fact::{GpuFacts, HostFacts, PciDevice};
+
+/// Takes over the fields that are not known yet.
+macro_rules! keep_known {
+    ($into:ident, $from:ident: $($field:ident),*) => {
+        $( if $into.$field.is_none() { $into.$field = $from.$field.clone(); } )*
+    };
+}
 
 /// Takes over what is not known yet of a function.
 pub(super) fn complete(into: &mut PciDevice, from: &PciDevice) {
@@ -27,13 +34,8 @@ pub(super) fn known_or(a: PcieWidth, b: PcieWidth) -> PcieWidth {
 
 /// Takes over what is not known yet of a GPU.
 pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
-    macro_rules! keep_known {
-        ($($field:ident),*) => {
-            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
-        };
-    }
     keep_known!(
-        index,
+        into, from: index,
         address,
         uuid,
         temperature,
@@ -65,12 +67,7 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
 
 /// Takes over what is not known yet of the host.
 pub(super) fn merge_host(into: &mut HostFacts, from: &HostFacts) {
-    macro_rules! keep_known {
-        ($($field:ident),*) => {
-            $( if into.$field.is_none() { into.$field = from.$field.clone(); } )*
-        };
-    }
-    keep_known!(name, product, arch, cpu_model, cpu_ids, sockets, hypervisor);
+    keep_known!(into, from: name, product, arch, cpu_model, cpu_ids, sockets, hypervisor);
     for node in &from.numa {
         match into.numa.iter_mut().find(|n| n.id == node.id) {
             Some(known) => {

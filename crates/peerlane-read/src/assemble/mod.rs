@@ -1,5 +1,5 @@
 //! Evidence → machines: groups statements by machine, joins sources, rebuilds the tree that a class
-//! matrix implies, and lists what cannot be told.
+//! matrix implies, and lists what remains unknown.
 //!
 //! A machine's tree comes from the most telling PCI listing there is. A class matrix must then come
 //! out of that tree as it stands; where it does not, the matrix decides, since it is the driver's own
@@ -43,7 +43,7 @@ use group::Cluster;
 use inventory::Inventory;
 use skeleton::Skeleton;
 
-/// The machines that the evidence speaks of, in the order of their first statement. Warnings of the
+/// The machines that the evidence describes, in the order of their first statement. Warnings of the
 /// scan go to the machine whose source they are about, or to the first.
 pub fn assemble(found: Found) -> Vec<Machine> {
     let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
@@ -51,10 +51,10 @@ pub fn assemble(found: Found) -> Vec<Machine> {
     if let Some(first) = machines.first_mut().filter(|_| found.left_out > 0) {
         let message =
             format!("more than {MAX_STATEMENTS} statements: {} are left out; name fewer files", found.left_out);
-        first.warnings.push(Warning { origin: None, message });
+        first.warnings.push(Warning::general(message));
     }
     for warning in found.warnings {
-        let about = |m: &&mut Machine| warning.origin.as_ref().is_some_and(|o| speaks_of(m, o));
+        let about = |m: &&mut Machine| warning.origin.as_ref().is_some_and(|o| is_about(m, o));
         let at = machines.iter_mut().find(about);
         if let Some(machine) = at {
             machine.warnings.push(warning);
@@ -66,7 +66,7 @@ pub fn assemble(found: Found) -> Vec<Machine> {
 }
 
 /// Whether a warning's lines lie among a machine's statements, or it is about a source of theirs as a whole.
-fn speaks_of(machine: &Machine, origin: &Origin) -> bool {
+fn is_about(machine: &Machine, origin: &Origin) -> bool {
     let lines = |o: &Origin| o.lines.unwrap_or((0, u32::MAX));
     let mut here = machine.evidence.iter().map(|e| &e.origin).filter(|o| o.source == origin.source);
     let Some((line, _)) = origin.lines else { return here.next().is_some() };
@@ -114,8 +114,8 @@ fn machine(mut cluster: Cluster) -> Machine {
     machine
 }
 
-/// Says that a text shows two runs of a program with other results (before and after a change): their matrices
-/// stand side by side.
+/// Warns that a text shows two runs of a program with other results (before and after a change): their matrices
+/// are both kept.
 fn measured_again(machine: &Machine) -> Option<Warning> {
     let mut firsts: Vec<&SourcedMatrix> = Vec::new();
     let mut again: Option<(&SourcedMatrix, &SourcedMatrix)> = None;
@@ -131,13 +131,10 @@ fn measured_again(machine: &Machine) -> Option<Warning> {
         }
     }
     let (first, second) = again?;
-    Some(Warning {
-        origin: Some(second.origin.clone()),
-        message: format!(
-            "other numbers than an earlier run's, {}; each run is kept and judged by itself",
-            first.origin
-        ),
-    })
+    Some(Warning::at(
+        &second.origin,
+        format!("other numbers than an earlier run's, {}; each run is kept and judged separately", first.origin),
+    ))
 }
 
 /// Whether a number differs by more than runs of one program do.
@@ -153,16 +150,13 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         match build(all, &from_pci::from_pci(all, tree, origin)) {
             Ok(built) if built.wrong.is_empty() => return built,
             Ok(built) => {
-                let told = |m: &contradictions::Mismatch| could_tell(tree.bridges_are_switches, m);
-                let real: Vec<_> = built.wrong.iter().filter(|m| told(m)).cloned().collect();
+                let comparable = |m: &contradictions::Mismatch| shows(tree.bridges_are_switches, m);
+                let real: Vec<_> = built.wrong.iter().filter(|m| comparable(m)).cloned().collect();
                 let matrix = all.classes.as_ref().map(|(_, o)| o);
                 disagreement = matrix.and_then(|m| contradictions::sources_disagree(&real, m, origin));
             }
             Err(message) => {
-                warnings.push(Warning {
-                    origin: Some(origin.clone()),
-                    message: format!("no tree could be built: {message}"),
-                });
+                warnings.push(Warning::at(origin, format!("no tree could be built: {message}")));
             }
         }
     }
@@ -171,7 +165,7 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         None => Skeleton::default(),
     };
     let built = build(all, &implied).unwrap_or_else(|message| {
-        warnings.push(Warning { origin: None, message: format!("no tree could be built: {message}") });
+        warnings.push(Warning::general(format!("no tree could be built: {message}")));
         Built::default()
     });
     if let Some((matrix, origin)) = &all.classes {
@@ -186,7 +180,7 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
 
 /// Whether a listing of that kind could know better: NCCL's XML shows neither host bridges nor single
 /// ports, and no listing knows NVLink.
-fn could_tell(bridges_are_switches: bool, mismatch: &contradictions::Mismatch) -> bool {
+fn shows(bridges_are_switches: bool, mismatch: &contradictions::Mismatch) -> bool {
     use PathClass::{Node, Phb, Pix, Pxb};
     match (mismatch.stated, mismatch.built) {
         (_, None) => false,
@@ -203,7 +197,7 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let fabric = builder.build().map_err(|e| e.to_string())?;
     let (mut fabric, doubted) = standing::without_doubted(fabric).map_err(|e| e.to_string())?;
     if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
-        fabric.set_untold(gaps::unstated(all, matrix, &nodes));
+        fabric.set_unknown_paths(gaps::unstated(all, matrix, &nodes));
     }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
     Ok(Built { fabric, nvlink, wrong, doubted })
@@ -240,7 +234,7 @@ fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
     machine.evidence = evidence;
 }
 
-/// The first answer for each pair; one that says "unknown" gives way to one that knows.
+/// The first answer for each pair; "unknown" is replaced by a later answer.
 fn keep_p2p(machine: &mut Machine, matrix: &P2pMatrix) {
     for (row, cells) in matrix.rows.iter().zip(&matrix.cells) {
         for (col, state) in matrix.cols.iter().zip(cells) {
@@ -274,7 +268,7 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
             Fact::Rates(table) => platforms::machine_name(table).cloned(),
             _ => None,
         });
-        // a table's own word for a machine says more than the heading above the table
+        // a table's own word for a machine is better than the heading above the table
         let rated = label.clone().filter(|_| machine.fabric.nodes().is_empty());
         let base = if alone { label.or_else(|| place(machine)) } else { rated.or(heading).or(label) };
         let base = base.unwrap_or_else(|| format!("machine {}", i + 1));
@@ -288,11 +282,11 @@ fn name(machines: &mut [Machine], headings: &[Heading]) {
     }
 }
 
-/// The file's name without extension, or the folder's where several files speak of the machine.
+/// The file's name without extension, or the folder's where several files describe the machine.
 fn place(machine: &Machine) -> Option<String> {
     let mut sources: Vec<&Path> = machine.evidence.iter().map(|e| Path::new(e.origin.source.as_ref())).collect();
     sources.dedup();
-    // a pipe's name says nothing
+    // a pipe's name is no name for a machine
     sources.retain(|s| !s.starts_with("/dev") && !s.starts_with("/proc"));
     let path = match sources.as_slice() {
         [one] => one.file_stem(),

@@ -1,4 +1,4 @@
-//! NVLink, xGMI and what else joins GPUs beside PCIe.
+//! NVLink, xGMI and what else joins GPUs apart from PCIe.
 
 use crate::catalogue::Parts;
 use peerlane_machine::fabric::{
@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) contradictions: Vec<Contradiction>,
 }
 
-/// Adds the GPU-to-GPU links that the class matrix, else NVLink ports, tell of.
+/// Adds the GPU-to-GPU links that the class matrix, else NVLink ports, show.
 pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder) -> Outcome {
     let mut outcome = Outcome::default();
     let ports = Ports::of(all);
@@ -45,8 +45,8 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
             let part = all.devices[a].part.as_deref().and_then(|p| Parts::embedded().get(p));
             part.and_then(|p| p.nvlink_bricks).map(u32::from)
         };
-        let said = |a: usize, b: usize| class(a, b).is_some();
-        nvlink_mesh(count, by_matrix, said, known_ports, |a| ports.to_switch(a) > 0)
+        let is_stated = |a: usize, b: usize| class(a, b).is_some();
+        nvlink_mesh(count, by_matrix, is_stated, known_ports, |a| ports.to_switch(a) > 0)
     } else {
         ports.mesh(count)
     };
@@ -100,7 +100,7 @@ impl Add<'_> {
         for group in &mesh.switched {
             let mut node = Node::new(builder.fresh_name("nvswitch"), NodeKind::NvSwitch);
             node.assumed = true;
-            node.note = Some("stands for all NVSwitch chips together; their number is not told".to_owned());
+            node.note = Some("stands for all NVSwitch chips together; their number is unknown".to_owned());
             node.origins.extend(self.origin.clone());
             let switch = builder.node(node);
             for &(gpu, bricks) in group {
@@ -147,8 +147,8 @@ struct Ports<'a> {
 impl<'a> Ports<'a> {
     fn of(all: &'a Inventory) -> Self {
         // one statement is enough: `-s` and `-R` list the same ports. Rates and far ends may differ in which has them.
-        let telling = |ports: &Vec<NvlinkPort>| ports.iter().filter(|p| p.remote.is_some()).count();
-        let best = all.nvlinks.iter().max_by_key(|(ports, _)| (telling(ports), ports.len()));
+        let far_ends = |ports: &Vec<NvlinkPort>| ports.iter().filter(|p| p.remote.is_some()).count();
+        let best = all.nvlinks.iter().max_by_key(|(ports, _)| (far_ends(ports), ports.len()));
         let mut list = Vec::new();
         for port in best.iter().flat_map(|(ports, _)| ports) {
             let by_index = port.gpu.and_then(|n| all.find(&format!("GPU{n}")));
@@ -160,34 +160,35 @@ impl<'a> Ports<'a> {
         Ports { all, list }
     }
 
+    /// Links of a GPU's ports for which that holds.
+    fn count(&self, gpu: usize, is: impl Fn(&NvlinkPort) -> bool) -> u8 {
+        let ports = self.list.iter().filter(|(g, port)| *g == gpu && is(port));
+        ports.fold(0, |n, (_, port)| n.saturating_add(port.count))
+    }
+
     fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
         let towards = |from: usize, to: usize| {
-            let ports = self.list.iter().filter(|(gpu, port)| {
+            self.count(from, |port| {
                 let far = match port.remote {
                     Some(NvlinkEnd::Device(at)) => self.all.at(at),
                     Some(NvlinkEnd::Gpu(n)) => self.all.find(&format!("GPU{n}")),
                     Some(NvlinkEnd::Hidden) | None => None,
                 };
-                *gpu == from && port.xgmi == xgmi && far == Some(to)
-            });
-            ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
+                port.xgmi == xgmi && far == Some(to)
+            })
         };
         towards(a, b).max(towards(b, a))
     }
 
-    /// Bricks of a GPU that end in an NVSwitch, seen or hidden.
+    /// Bricks of a GPU that end in an NVSwitch, visible or hidden.
     fn to_switch(&self, gpu: usize) -> u8 {
-        let ports = self.list.iter().filter(|(g, port)| {
-            *g == gpu
-                && match (&port.remote, port.remote_class) {
-                    (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
-                    (Some(NvlinkEnd::Device(at)), class) => {
-                        self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
-                    }
-                    (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
-                }
-        });
-        ports.fold(0u8, |n, (_, port)| n.saturating_add(port.count))
+        self.count(gpu, |port| match (&port.remote, port.remote_class) {
+            (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
+            (Some(NvlinkEnd::Device(at)), class) => {
+                self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
+            }
+            (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
+        })
     }
 
     fn to_switch_any(&self) -> bool {
@@ -215,8 +216,7 @@ impl<'a> Ports<'a> {
     /// POWER: bricks that end in a CPU.
     fn to_cpus(&self, nodes: &[NodeId], builder: &mut FabricBuilder, origin: Option<&Origin>) {
         for (gpu, &node) in nodes.iter().enumerate() {
-            let bricks = self.list.iter().filter(|(g, p)| *g == gpu && p.remote_class == Some(0x068001));
-            let bricks = bricks.fold(0u8, |n, (_, port)| n.saturating_add(port.count));
+            let bricks = self.count(gpu, |port| port.remote_class == Some(0x068001));
             if bricks == 0 {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// More NVLinks than any GPU has had so far: 18, on Hopper and Blackwell.
 pub(super) const MOST_BRICKS: u32 = 18;
 
-/// NVLink as far as a matrix tells it.
+/// NVLink as far as a matrix shows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mesh {
     /// Direct bundles: two devices, number of bricks.
@@ -19,7 +19,7 @@ pub(super) struct Mesh {
 }
 
 /// Reads `bricks(a, b)`, the # of `NV#`, for all pairs below `count`; `stated(a, b)` is false where a
-/// capture is cut and says nothing of a pair. `ports(a)` is how many NVLinks device `a` has in all,
+/// capture is cut and lacks a pair. `ports(a)` is how many NVLinks device `a` has in all,
 /// where known; `switched(a)` whether its links are known to end in a switch.
 pub(super) fn nvlink_mesh(
     count: usize,

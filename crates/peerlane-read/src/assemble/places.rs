@@ -1,4 +1,4 @@
-//! Places for GPUs of which no source tells where they are, so that something can be expected of them.
+//! Places for GPUs whose location no source states, so that expectations exist for them.
 
 use crate::catalogue::Parts;
 use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
@@ -7,8 +7,8 @@ use peerlane_machine::matrix::{Direction, Quantity};
 use peerlane_machine::names::ranges;
 use peerlane_machine::units::Rate;
 
-/// The machine with its GPUs at root ports of one CPU, and a sentence that says so, where no source tells where any of them is:
-/// the shortest way over PCIe that needs no switch, so that what is expected of it is the most to expect. `None` where the place of
+/// The machine with its GPUs at root ports of one CPU, and a sentence that states this, where no source states where any of them is:
+/// the shortest PCIe path without a switch, so that what is expected of it is the most to expect. `None` where the place of
 /// any GPU or a link between two is known, where the part of one is not, and where direct copies are faster than PCIe.
 ///
 /// A program that prints nothing but rates leaves it so (p2pBandwidthLatencyTest, nvbandwidth).
@@ -24,8 +24,8 @@ pub fn assume_places(machine: &Machine, parts: &Parts) -> Option<(Machine, Strin
     }
     let names: Vec<&str> = gpus.iter().map(|gpu| fabric.node(*gpu).name.as_str()).collect();
     let sentence = match names.len() {
-        1 => format!("{} at a root port of the CPU: no source tells where it is", ranges(&names)),
-        _ => format!("{} at root ports of one CPU: no source tells where they are", ranges(&names)),
+        1 => format!("{} at a root port of the CPU: no source states where it is", ranges(&names)),
+        _ => format!("{} at root ports of one CPU: no source states where they are", ranges(&names)),
     };
     let mut machine = machine.clone();
     let known = |kind| fabric.of_kind(kind).next();
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn gpus_of_no_place_are_at_one_cpu() {
         let (placed, sentence) = assume_places(&of_gpus(Some("rtx-a6000"), false), Parts::embedded()).unwrap();
-        assert_eq!(sentence, "GPU0, GPU1 at root ports of one CPU: no source tells where they are");
+        assert_eq!(sentence, "GPU0, GPU1 at root ports of one CPU: no source states where they are");
         let [source, destination] = ["GPU0", "GPU1"].map(|name| placed.fabric.find(name).unwrap());
         assert_eq!(placed.fabric.class(source, destination), Some(PathClass::Phb));
     }

@@ -1,4 +1,4 @@
-//! Published tables of rates whose rows are of several machines, told apart by a word in each row.
+//! Published tables of rates whose rows are of several machines, distinguished by a word in each row.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ const PLATFORMS: [&str; 24] = [
     "plx",
 ];
 
-/// Splits tables that speak of several machines into one table for each.
+/// Splits tables of several machines into one table for each.
 pub(super) fn split(evidence: Vec<Evidence>) -> Vec<Evidence> {
     let mut all = Vec::with_capacity(evidence.len());
     for one in evidence {
@@ -68,7 +68,7 @@ pub(super) fn split(evidence: Vec<Evidence>) -> Vec<Evidence> {
     all
 }
 
-/// The machine that all rows of a table speak of, where they name one.
+/// The machine that all rows of a table are about, where they name one.
 pub(super) fn machine_name(table: &RateTable) -> Option<&String> {
     let column = machine_column(table)?;
     table.rows.first()?.words.get(column).filter(|name| !name.is_empty())

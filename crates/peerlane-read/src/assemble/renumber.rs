@@ -1,7 +1,7 @@
 //! One numbering of GPUs for a machine: CUDA programs count them fastest first, or only those that
 //! `CUDA_VISIBLE_DEVICES` shows them, while `nvidia-smi` counts all by PCI address.
 //!
-//! Where both sides' addresses tell, what a CUDA program says of its device 0 is said of the GPU that it means.
+//! Where addresses on both sides allow it, statements of a CUDA program about its device 0 are moved to the GPU that it means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,12 +29,12 @@ const CUDA_PROGRAMS: [&str; 7] = [
 /// Names by CUDA's number.
 type Names = BTreeMap<u32, u32>;
 
-/// Renames devices in what CUDA programs say to `nvidia-smi`'s numbers; a warning says so.
+/// Renames devices in statements of CUDA programs to `nvidia-smi`'s numbers, with a warning.
 pub(super) fn renumber(evidence: &mut [Evidence]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = Vec::new();
     let mut current: BTreeMap<(Arc<str>, &str), Names> = BTreeMap::new();
     let numbered = Numbering::of(evidence);
-    // without a list of its own (bandwidthTest), a program sees what the others of the source saw
+    // without a list of its own (bandwidthTest), a program has the same devices as the others of the source
     let mut last: BTreeMap<Arc<str>, Names> = BTreeMap::new();
     for one in evidence.iter_mut().filter(|e| CUDA_PROGRAMS.contains(&e.origin.tool)) {
         let run = (one.origin.source.clone(), one.origin.tool);
@@ -50,7 +50,7 @@ pub(super) fn renumber(evidence: &mut [Evidence]) -> Vec<Warning> {
                     list(names.keys().copied().collect()),
                     list(names.values().copied().collect()),
                 );
-                warnings.push(Warning { origin: Some(one.origin.clone()), message });
+                warnings.push(Warning::at(&one.origin, message));
             }
             last.insert(run.0.clone(), names.clone());
             current.insert(run.clone(), names);

@@ -1,6 +1,6 @@
 //! What each reading counts: the one place that decides which of several is used, and which cannot be so.
 
-use crate::catalogue::Parts;
+use crate::catalogue::{Parts, exceeds};
 use peerlane_machine::fabric::{CpuVendor, Fabric, FabricError, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, IommuDomain, KernelFacts, OsDevice, RdmaPort};
 use peerlane_machine::machine::reading::{Doubt, Doubted, Quantity, Reading, Standing};
@@ -13,7 +13,7 @@ use super::inventory::{Device, Inventory};
 const FAR_BELOW: f64 = 6.0;
 
 /// What the IOMMU does. That it is off, by command line or log, is explicit: the kernel logs a default type of domain all the same.
-/// The logged type is generic; what a command line asks for tells less.
+/// The logged type is generic; what a command line requests counts less.
 pub fn iommu(evidence: &[Evidence], vendor: Option<CpuVendor>) -> Option<Reading<IommuDomain>> {
     let kernels = || {
         evidence.iter().filter_map(|e| match &e.fact {
@@ -32,7 +32,7 @@ pub fn iommu(evidence: &[Evidence], vendor: Option<CpuVendor>) -> Option<Reading
 }
 
 fn turned_off(kernel: &KernelFacts, vendor: Option<CpuVendor>) -> bool {
-    // the one driver's switch says nothing of the other's hardware
+    // one driver's switch does not affect the other's hardware
     let off = kernel.parameters.iter().any(|p| match p.as_str() {
         "iommu=off" => true,
         "intel_iommu=off" => vendor != Some(CpuVendor::Amd),
@@ -42,7 +42,7 @@ fn turned_off(kernel: &KernelFacts, vendor: Option<CpuVendor>) -> bool {
     kernel.iommu_disabled || off
 }
 
-/// What a command line asks of an IOMMU that is on.
+/// What a command line requests of an IOMMU that is on.
 fn asked(kernel: &KernelFacts) -> Option<IommuDomain> {
     let has = |words: &[&str]| kernel.parameters.iter().any(|p| words.contains(&p.as_str()));
     let passes = has(&["iommu.passthrough=1"])
@@ -83,7 +83,7 @@ fn stated(gigabits: f64, is_down: bool, origin: &Origin) -> Reading<f64> {
     Reading { value: gigabits, standing, origin: origin.clone() }
 }
 
-/// What `ibstat` and its like say; of a card with several ports under one name, the fastest that is up.
+/// What `ibstat` and its like report; of a card with several ports under one name, the fastest that is up.
 fn of_tools(device: &Device, evidence: &[Evidence]) -> Vec<Reading<f64>> {
     let is_it = |port: &&RdmaPort| port.device == device.name || device.aliases.contains(&port.device);
     let mut readings = Vec::new();
@@ -96,16 +96,12 @@ fn of_tools(device: &Device, evidence: &[Evidence]) -> Vec<Reading<f64>> {
     readings
 }
 
-/// What sysfs and NCCL's XML say of the interfaces of its function.
+/// What sysfs and NCCL's XML report of the interfaces of its function.
 fn of_listings(device: &Device, all: &Inventory) -> Vec<Reading<f64>> {
     let Some(address) = device.facts.address else { return Vec::new() };
     let functions = all.trees.iter().flat_map(|(tree, origin)| tree.devices.iter().map(move |d| (d, origin)));
     let own = functions.filter(|(d, _)| d.address == Some(address));
-    // "port 1 DOWN InfiniBand"
-    let is_down = |os: &OsDevice| {
-        os.note.as_deref().is_some_and(|note| note.split_whitespace().any(|w| w.eq_ignore_ascii_case("down")))
-    };
-    let of = |os: &OsDevice, origin: &Origin| Some(stated(os.gigabits?, is_down(os), origin));
+    let of = |os: &OsDevice, origin: &Origin| Some(stated(os.gigabits?, os.down, origin));
     own.flat_map(|(d, origin)| d.os_devices.iter().filter_map(move |os| of(os, origin))).collect()
 }
 
@@ -148,9 +144,9 @@ fn implausible(fabric: &Fabric) -> Vec<(LinkId, Quantity, Doubt)> {
         let limit = part.and_then(|p| p.pcie);
         // a part's generation is sure of GPUs; NICs of one name have been sold with several
         let is_gpu = fabric.node(link.b).kind == NodeKind::Gpu;
-        if is_gpu && limit.is_some_and(|limit| above(running.generation, limit.generation)) {
+        if is_gpu && limit.is_some_and(|limit| exceeds(running.generation, limit.generation)) {
             found.push((id, Quantity::Running(running), Doubt::AboveProduct));
-        } else if above(running.generation, allowed.generation) || above(running.lanes, allowed.lanes) {
+        } else if exceeds(running.generation, allowed.generation) || exceeds(running.lanes, allowed.lanes) {
             found.push((id, Quantity::Allowed(allowed), Doubt::BelowRunning));
         }
     }
@@ -202,8 +198,4 @@ fn uplink(fabric: &Fabric, switch: NodeId) -> Option<(LinkId, PcieWidth, f64)> {
         }
     }
     fastest.filter(|_| gpus).map(|rate| (id, width, rate / own))
-}
-
-fn above<T: PartialOrd>(running: Option<T>, limit: Option<T>) -> bool {
-    matches!((running, limit), (Some(running), Some(limit)) if running > limit)
 }

@@ -1,6 +1,7 @@
-//! What the evidence cannot tell.
+//! What the evidence leaves unknown.
 
 use crate::catalogue::Parts;
+use crate::evidence::tool;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkKind, NodeKind, PathClass};
 use peerlane_machine::gap::Gap;
 
@@ -39,7 +40,7 @@ fn unplaced(fabric: &Fabric) -> Vec<Gap> {
     if !loose.is_empty() {
         list.push(Gap::Sockets { devices: loose });
     }
-    for cpu in fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).note.is_some()) {
+    for cpu in fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).stand_in) {
         let below: Vec<String> =
             devices.iter().filter(|d| fabric.package(**d) == Some(cpu)).map(|d| fabric.node(*d).name.clone()).collect();
         if !below.is_empty() {
@@ -112,7 +113,7 @@ fn nvlink_not_shown(all: &Inventory) -> Option<Gap> {
 
 /// A topology file that NCCL is given (`NCCL_TOPO_FILE`) has PCI devices only; NCCL finds NVLinks itself.
 fn nvlinks_left_out(all: &Inventory) -> Option<Gap> {
-    let (tree, origin) = all.trees.iter().find(|(tree, o)| tree.bridges_are_switches && o.tool.starts_with("NCCL"))?;
+    let (tree, origin) = all.trees.iter().find(|(_, origin)| origin.tool == tool::NCCL_XML)?;
     let gpus: Vec<_> = tree.devices.iter().filter(|d| d.is_gpu()).collect();
     let given = gpus.len() > 1 && gpus.iter().all(|d| d.gpu_index.is_none());
     (given && all.nvlinks.is_empty() && all.classes.is_none())
@@ -132,7 +133,7 @@ fn nvlinks_to_nowhere(all: &Inventory, fabric: &Fabric) -> Option<Gap> {
 
 fn packages(fabric: &Fabric) -> Option<Gap> {
     let guessed =
-        fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).assumed && fabric.node(*c).note.is_none()).count();
+        fabric.of_kind(NodeKind::Cpu).filter(|c| fabric.node(*c).assumed && !fabric.node(*c).stand_in).count();
     (guessed > 2).then_some(Gap::Packages { numa_nodes: guessed })
 }
 
@@ -141,7 +142,7 @@ fn one_numa_node_yet_sys(fabric: &Fabric) -> Option<Gap> {
     let roots: Vec<_> = fabric.of_kind(NodeKind::RootComplex).collect();
     let local = |id| (fabric.node(id).numa, fabric.package(id));
     let apart = roots.iter().enumerate().any(|(i, &a)| {
-        let placed = fabric.package(a).is_some_and(|cpu| fabric.node(cpu).note.is_none());
+        let placed = fabric.package(a).is_some_and(|cpu| !fabric.node(cpu).stand_in);
         roots[i + 1..].iter().any(|&b| placed && local(a) == local(b) && fabric.node(a).domain != fabric.node(b).domain)
     });
     apart.then_some(Gap::SysWithinNode)

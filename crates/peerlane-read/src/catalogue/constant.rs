@@ -1,10 +1,9 @@
 //! A number of a part, with its unit, its source and what it may be.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// How a constant is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// A vendor's document.
@@ -20,7 +19,7 @@ pub enum Basis {
 }
 
 /// A number with its unit and source.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constant {
     /// The number.
@@ -32,34 +31,29 @@ pub struct Constant {
     /// Where it is from.
     pub source: String,
     /// The least that it may be elsewhere, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Systems of the catalogue whose numbers it was taken from, so that it cannot confirm them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub fitted_to: Vec<String>,
     /// What other sources alone give, which stands in where those systems are left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<Elsewhere>,
-    /// Whether it describes hardware that no other source tells of, so that without those systems the model knows no
+    /// Whether it describes hardware that no other source describes, so that without those systems the model knows no
     /// limit there.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub only_here: bool,
 }
 
 /// A constant as it is known from other sources than the systems that it was fitted to.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Elsewhere {
     /// The number, in the constant's unit.
     pub value: f64,
     /// The least that it may be, where that is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The most.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
     /// Where it is from.
     pub source: String,

@@ -9,6 +9,7 @@ mod vendor;
 pub use constant::{Basis, Constant, Elsewhere};
 pub use part::without_peer_access;
 pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
+pub(crate) use system::exceeds;
 pub use system::{System, SystemError, read_design, read_system, write_system};
 pub use system::{common_nvlink, common_width};
 pub use vendor::vendor_of;

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::constant::Constant;
 use peerlane_machine::fabric::{CpuVendor, NodeKind, PcieWidth};
 
 /// What kind of component a part describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PartKind {
     /// A GPU.
@@ -43,8 +42,8 @@ impl PartKind {
     }
 }
 
-/// Generations of Intel's CPUs, as far as NCCL's constants tell them apart; newer ones count as the last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+/// Generations of Intel's CPUs, as far as NCCL's constants distinguish them; newer ones count as the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuGeneration {
     /// Broadwell and all before it: QPI.
@@ -63,7 +62,7 @@ fn is_slower_when_greater(name: &str) -> bool {
 }
 
 /// A component model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
     /// Key: `pex8747`, `titan-x-maxwell`.
@@ -75,13 +74,10 @@ pub struct Part {
     /// Where its facts are from.
     pub source: String,
     /// Who makes a CPU. Every CPU of the catalogue names it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<CpuVendor>,
     /// The generation of a CPU, where constants go by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<CpuGeneration>,
     /// Key of a part, earlier in the alphabet, whose width, lanes and constants hold where this one states none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extends: Option<String>,
     /// Words that must all occur in a product name for this part to be taken, any of the lists.
     #[serde(default)]
@@ -90,31 +86,22 @@ pub struct Part {
     #[serde(default)]
     pub excludes: Vec<String>,
     /// CPUID `vendor:family:model` of a CPU, in decimal: `GenuineIntel:6:143`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub cpu_ids: Vec<String>,
     /// PCI `vendor:device` ids, lower-case hexadecimal.
     #[serde(default)]
     pub pci_ids: Vec<String>,
     /// The widest PCIe link it supports upstream.
-    #[serde(
-        default,
-        deserialize_with = "pcie_width",
-        serialize_with = "write_pcie_width",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<String>")]
+    #[serde(default, deserialize_with = "pcie_width")]
     pub pcie: Option<PcieWidth>,
     /// PCIe lanes of a switch chip or CPU package in all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lanes: Option<u32>,
-    /// Whether a hypervisor emulates it, so that what its links are said to be means nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether a hypervisor emulates it, so that the reported widths of its links mean nothing.
+    #[serde(default)]
     pub emulated: bool,
     /// NVLink generation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink_generation: Option<u8>,
     /// NVLink bricks (ports) it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvlink_bricks: Option<u8>,
     /// Constants of the model.
     #[serde(default)]
@@ -124,13 +111,6 @@ pub struct Part {
 fn pcie_width<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<PcieWidth>, D::Error> {
     let text = String::deserialize(d)?;
     text.parse().map(Some).map_err(serde::de::Error::custom)
-}
-
-fn write_pcie_width<S: serde::Serializer>(width: &Option<PcieWidth>, s: S) -> Result<S::Ok, S::Error> {
-    match width {
-        Some(width) => s.collect_str(width),
-        None => s.serialize_none(),
-    }
 }
 
 /// Whether a product's name is of the GeForce cards since Ampere, of which NVIDIA's driver gives none access to a peer over PCIe
@@ -224,7 +204,7 @@ impl Parts {
         PARTS.get_or_init(|| {
             let mut parts = Parts::default();
             for (file, text) in super::embedded::PARTS {
-                // a test reads every one; here there is nobody to tell
+                // a test reads every one; here nobody would read the error
                 let _ = parts.add(file, text);
             }
             parts
@@ -233,8 +213,13 @@ impl Parts {
 
     /// Adds a part from its TOML text.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), PartError> {
+        let part = toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })?;
+        self.insert(file, part)
+    }
+
+    /// Adds a part; `file` names it in errors.
+    pub fn insert(&mut self, file: &str, mut part: Part) -> Result<(), PartError> {
         let refused = |message: String| PartError { file: file.to_owned(), message };
-        let mut part: Part = toml::from_str(text).map_err(|e| refused(e.to_string()))?;
         if let Some(key) = &part.extends {
             let base = self.by_name.get(key).ok_or_else(|| refused(format!("it extends {key}, which no part is")))?;
             part.vendor = part.vendor.or(base.vendor);
@@ -468,10 +453,10 @@ mod tests {
         assert_eq!(cpu("AuthenticAMD", 23, 49), Some("epyc-rome"), "as AMD counts them");
         assert_eq!(cpu("AuthenticAMD", 175, 17), Some("epyc-genoa"));
         assert_eq!(parts.for_pci_id(0x10de, 0x2335).map(|p| p.name.as_str()), Some("h200"));
-        let mut seen = std::collections::BTreeMap::new();
+        let mut known = std::collections::BTreeMap::new();
         for part in parts.iter() {
             for id in part.pci_ids.iter().chain(&part.cpu_ids) {
-                assert_eq!(seen.insert(id, &part.name), None, "{id} means two parts");
+                assert_eq!(known.insert(id, &part.name), None, "{id} means two parts");
             }
         }
     }

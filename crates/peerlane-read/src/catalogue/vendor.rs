@@ -4,7 +4,7 @@ use super::Parts;
 use peerlane_machine::fabric::{CpuVendor, Fabric, NodeId};
 
 /// The vendor of the CPU package that a node is or belongs to: as its part names it, else the product's name, else what the
-/// machine states of its CPUs (an architecture alone tells less than a product does).
+/// machine states of its CPUs (an architecture alone is less specific than a product).
 pub fn vendor_of(fabric: &Fabric, parts: &Parts, node: NodeId) -> Option<CpuVendor> {
     let cpu = fabric.node(fabric.package(node)?);
     let by_part = cpu.part.as_deref().and_then(|key| parts.get(key)?.vendor);

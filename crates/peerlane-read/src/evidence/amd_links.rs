@@ -18,58 +18,48 @@ const HOP: u32 = 15;
 /// Hops of a PCIe link between NUMA nodes; 2 is one within a node (AMD, *AMD SMI CLI tool*, hops and weight).
 const HOPS_BETWEEN_NODES: u32 = 3;
 
-/// A table of words between GPUs, which `K` names.
-pub(super) struct Table<K> {
-    pub(super) cols: Vec<K>,
-    pub(super) rows: Vec<K>,
-    cells: BTreeMap<(K, K), String>,
+/// A table of words between GPUs by name.
+#[derive(Default)]
+pub(super) struct Table {
+    pub(super) cols: Vec<String>,
+    pub(super) rows: Vec<String>,
+    cells: BTreeMap<(String, String), String>,
 }
 
-impl<K> Default for Table<K> {
-    fn default() -> Self {
-        Table { cols: Vec::new(), rows: Vec::new(), cells: BTreeMap::new() }
-    }
-}
-
-impl<K: Ord + Clone> Table<K> {
-    /// Adds the header or a row from the words of a line, of which `name` reads those that name GPUs. False where the line
-    /// is neither.
-    pub(super) fn add(&mut self, words: &[&str], name: impl Fn(&str) -> Option<K>) -> bool {
-        let Some((first, cells)) = words.split_first() else { return false };
+impl Table {
+    /// Adds the header or a row from the words of a line, where `is_gpu` knows the names of GPUs. False where the line is
+    /// neither.
+    pub(super) fn add(&mut self, words: &[&str], is_gpu: impl Fn(&str) -> bool) -> bool {
+        let Some((&row, cells)) = words.split_first().filter(|(first, _)| is_gpu(first)) else { return false };
         if self.cols.is_empty() {
-            let cols: Option<Vec<K>> = words.iter().map(|w| name(w)).collect();
-            self.cols = cols.filter(|cols| cols.len() <= MAX_GPUS).unwrap_or_default();
+            if words.len() <= MAX_GPUS && words.iter().all(|w| is_gpu(w)) {
+                self.cols = words.iter().map(|&w| w.to_owned()).collect();
+            }
             return !self.cols.is_empty();
         }
-        let Some(row) = name(first).filter(|row| !cells.is_empty() && !self.rows.contains(row)) else { return false };
-        if self.rows.len() >= self.cols.len() {
+        if cells.is_empty() || self.rows.len() >= self.cols.len() || self.rows.iter().any(|r| r == row) {
             return false;
         }
-        let cells = self.cols.iter().zip(cells).map(|(col, cell)| ((row.clone(), col.clone()), (*cell).to_owned()));
+        let cells = self.cols.iter().zip(cells).map(|(col, cell)| ((row.to_owned(), col.clone()), (*cell).to_owned()));
         self.cells.extend(cells);
-        self.rows.push(row);
+        self.rows.push(row.to_owned());
         true
     }
 
-    fn number(&self, pair: &(K, K)) -> Option<u32> {
+    fn number(&self, pair: &(String, String)) -> Option<u32> {
         self.cells.get(pair)?.parse().ok()
     }
 }
 
 /// The tables of one run.
-pub(super) struct Tables<K> {
-    pub(super) links: Table<K>,
-    pub(super) weights: Table<K>,
-    pub(super) hops: Table<K>,
+#[derive(Default)]
+pub(super) struct Tables {
+    pub(super) links: Table,
+    pub(super) weights: Table,
+    pub(super) hops: Table,
 }
 
-impl<K> Default for Tables<K> {
-    fn default() -> Self {
-        Tables { links: Table::default(), weights: Table::default(), hops: Table::default() }
-    }
-}
-
-impl<K: Ord + Clone> Tables<K> {
+impl Tables {
     /// The classes of the table of links, with warnings of what it leaves open; `None` where most cells are missing, which
     /// also keeps memory in proportion to the text.
     pub(super) fn classes(
@@ -87,14 +77,14 @@ impl<K: Ord + Clone> Tables<K> {
             return None;
         }
         let (mut relayed, mut unknown) = (0, 0);
-        let mut cell = |row: &K, col: &K| {
+        let mut cell = |row: &String, col: &String| {
             let pair = (row.clone(), col.clone());
             let kind = cells.get(&pair)?;
             if row == col {
                 return Some(PathClass::Same);
             }
             match kind.as_str() {
-                // a pair without a link of its own
+                // a pair without a direct link
                 "XGMI" if self.weights.number(&pair).is_some_and(|w| w > HOP && w % HOP == 0) => relayed += 1,
                 "XGMI" => return Some(PathClass::XGMI),
                 "PCIE" if self.hops.number(&pair) == Some(HOPS_BETWEEN_NODES) => return Some(PathClass::Sys),
@@ -112,7 +102,7 @@ impl<K: Ord + Clone> Tables<K> {
         if relayed > 0 {
             let message = format!(
                 "{} of the pairs called XGMI have a weight above {HOP}: they reach each other over other GPUs, and no \
-                 link of their own is drawn",
+                 direct link is drawn",
                 relayed / 2
             );
             found.warn(text, tool, lines, message);

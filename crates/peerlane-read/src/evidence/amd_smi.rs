@@ -34,7 +34,7 @@ struct Output {
     /// Titles of the tables so far, and that of the one being read.
     titles: BTreeSet<String>,
     title: Option<String>,
-    tables: Tables<PciAddress>,
+    tables: Tables,
     lines: Span,
 }
 
@@ -45,10 +45,10 @@ impl Output {
         let row: Vec<&str> = words(line).map(|w| w.text).collect();
         let Some(first) = row.first() else { return false };
         let added = match title {
-            "LINK TYPE" => self.tables.links.add(&row, address),
-            "WEIGHT" => self.tables.weights.add(&row, address),
-            "HOPS" => self.tables.hops.add(&row, address),
-            _ => address(first).is_some(),
+            "LINK TYPE" => self.tables.links.add(&row, is_gpu),
+            "WEIGHT" => self.tables.weights.add(&row, is_gpu),
+            "HOPS" => self.tables.hops.add(&row, is_gpu),
+            _ => is_gpu(first),
         };
         if !added {
             // a legend, or another section
@@ -61,15 +61,17 @@ impl Output {
         let Some(lines) = self.lines.numbers(text) else { return };
         let Some(cells) = self.tables.classes(text, TOOL, lines, found) else { return };
         let links = &self.tables.links;
-        let gpu = |address: &PciAddress| {
-            let index = links.cols.iter().position(|a| a == address).and_then(|i| u32::try_from(i).ok());
-            GpuFacts { index, address: Some(*address), ..GpuFacts::default() }
+        let place = |name: &String| links.cols.iter().position(|c| c == name).unwrap_or_default();
+        let label = |name: &String| format!("GPU{}", place(name));
+        let gpu = |name: &String| GpuFacts {
+            index: u32::try_from(place(name)).ok(),
+            address: address(name),
+            ..GpuFacts::default()
         };
-        let name = |address: &PciAddress| format!("GPU{}", gpu(address).index.unwrap_or_default());
         let n = links.rows.len();
         let matrix = ClassMatrix {
-            rows: links.rows.iter().map(name).collect(),
-            cols: links.cols.iter().map(name).collect(),
+            rows: links.rows.iter().map(label).collect(),
+            cols: links.cols.iter().map(label).collect(),
             cells,
             cpu_affinity: vec![None; n],
             numa_affinity: vec![None; n],
@@ -84,6 +86,10 @@ impl Output {
 /// `0000:05:00.0`: with a domain, so that no other number is taken for one.
 fn address(word: &str) -> Option<PciAddress> {
     word.parse().ok().filter(|_| word.len() >= 12 && word.contains('.'))
+}
+
+fn is_gpu(word: &str) -> bool {
+    address(word).is_some()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) const MAX_UNPACKED: usize = 128 << 20;
 /// First bytes of a frame of Zstandard.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Where a tar header says that it is one.
+/// Where a tar header has its magic number.
 const TAR_AT: usize = 257;
 const TAR: &[u8] = b"ustar";
 
@@ -69,7 +69,7 @@ fn intact(decoder: &FrameDecoder) -> bool {
 /// Files and links of a tar archive, and what of it is left out.
 pub(super) fn untar(bytes: &[u8]) -> (Files, Vec<String>) {
     let mut files = Files::default();
-    let mut odd = Vec::new();
+    let mut problems = Vec::new();
     let (mut left, mut refused) = (MAX_UNPACKED, 0_usize);
     let mut archive = Archive::new(bytes);
     let entries = match archive.entries() {
@@ -80,7 +80,7 @@ pub(super) fn untar(bytes: &[u8]) -> (Files, Vec<String>) {
         let mut entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                odd.push(format!("it is cut or damaged: {error}"));
+                problems.push(format!("it is cut or damaged: {error}"));
                 break;
             }
         };
@@ -91,11 +91,12 @@ pub(super) fn untar(bytes: &[u8]) -> (Files, Vec<String>) {
                 // a sparse file claims more than the archive holds
                 match entry.by_ref().take(left as u64 + 1).read_to_end(&mut content) {
                     Ok(_) if content.len() > left => {
-                        odd.push(format!("it unpacks to more than {} MiB; the rest is not read", MAX_UNPACKED >> 20));
+                        problems
+                            .push(format!("it unpacks to more than {} MiB; the rest is not read", MAX_UNPACKED >> 20));
                         break;
                     }
                     Ok(_) => {}
-                    Err(error) => odd.push(format!("{path}: {error}")),
+                    Err(error) => problems.push(format!("{path}: {error}")),
                 }
                 left = left.saturating_sub(content.len());
                 Some(Item::File(content))
@@ -111,9 +112,9 @@ pub(super) fn untar(bytes: &[u8]) -> (Files, Vec<String>) {
         }
     }
     if refused > 0 {
-        odd.push(format!("{refused} entries are neither files nor links within the archive, and are left out"));
+        problems.push(format!("{refused} entries are neither files nor links within the archive, and are left out"));
     }
-    (files, odd)
+    (files, problems)
 }
 
 /// Packs files and links into a `.tar.zst`; `time` is what their modification times are set to, in seconds since 1970.
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_leads_out_or_is_no_file_is_left_out() {
-        let (files, odd) = untarred(&[
+        let (files, problems) = untarred(&[
             (EntryType::Regular, "/etc/passwd", "x"),
             (EntryType::Regular, "../../etc/passwd", "x"),
             (EntryType::Regular, "a/../../b", "x"),
@@ -207,7 +208,7 @@ mod tests {
         ]);
         let paths: Vec<&str> = files.iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["good", "link"]);
-        assert!(odd.len() == 1 && odd[0].starts_with("8 entries"), "{odd:?}");
+        assert!(problems.len() == 1 && problems[0].starts_with("8 entries"), "{problems:?}");
         use super::super::tree::Tree;
         assert_eq!(Tree::bytes(&files, "link", 9), None, "nothing is there");
     }
@@ -224,8 +225,8 @@ mod tests {
         header.as_old_mut().name[..1].copy_from_slice(b"a");
         header.set_size(1 << 40);
         header.set_cksum();
-        let (files, odd) = untar(&[header.as_bytes().as_slice(), &[b'x'; 2048]].concat());
-        assert!(files.size() <= 2048 && !odd.is_empty(), "{odd:?}");
+        let (files, problems) = untar(&[header.as_bytes().as_slice(), &[b'x'; 2048]].concat());
+        assert!(files.size() <= 2048 && !problems.is_empty(), "{problems:?}");
         header.as_old_mut().size = [b'z'; 12];
         header.set_cksum();
         assert_eq!(untar(header.as_bytes()).1.len(), 1);
@@ -242,8 +243,8 @@ mod tests {
         gnu.sparse[0].offset.copy_from_slice(b"77777777777\0");
         gnu.sparse[0].numbytes.copy_from_slice(b"00000000000\0");
         header.set_cksum();
-        let (files, odd) = untar(&[header.as_bytes().as_slice(), &[0; 1024]].concat());
-        assert!(files.size() <= MAX_UNPACKED && odd.len() == 1, "{odd:?}");
+        let (files, problems) = untar(&[header.as_bytes().as_slice(), &[0; 1024]].concat());
+        assert!(files.size() <= MAX_UNPACKED && problems.len() == 1, "{problems:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::words::meaning;
 use super::{Curve, Direction, Engine, Fact, Found, GpuFacts, Matrix, Series, Text, Unit};
 use peerlane_machine::units::Bytes;
 
@@ -17,20 +18,27 @@ const HEADING_GAP: usize = 5;
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut context = Context::default();
     let mut listed: Option<Table> = None;
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim();
-        if let Some(sample) = CsvSample::parse(line) {
-            listed = sample.add(i, listed, &context, text, found);
-            i += 1;
-            continue;
-        }
-        if let Some(table) = listed.take() {
-            table.push(text, found);
+        let row = csv_row(text, i, &context);
+        match (&mut listed, row) {
+            (Some(table), Some(row)) if table.goes_on_in(&row) => {
+                table.samples.extend(row.samples);
+                table.lines.1 = i;
+                return None;
+            }
+            (_, row) => {
+                if let Some(done) = std::mem::replace(&mut listed, row) {
+                    done.push(text, found);
+                }
+                if listed.is_some() {
+                    return None;
+                }
+            }
         }
         if line.contains("[CUDA Bandwidth Test]") || line.starts_with("Result = ") || line.starts_with("```") {
             context.device = None;
-            context.label = context.label.filter(|_| !line.starts_with("```"));
+            context.label.take_if(|_| line.starts_with("```"));
         }
         if let Some(device) = command_device(line) {
             context.device = Some(device);
@@ -38,18 +46,17 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if let Some(label) = banner(line) {
             context.label = Some(label.to_owned());
         }
-        i = match Ends::heading(line) {
-            Some((ends, devices)) => table(text, i, (ends, devices), &context, found),
-            None if device(line).is_some() => run_devices(text, i, &mut context, found),
-            None => i + 1,
-        };
-    }
+        match Ends::heading(line) {
+            Some(heading) => Some(table(text, i, heading, &context, found)),
+            None => device(line).map(|_| run_devices(text, i, &mut context, found)),
+        }
+    });
     if let Some(table) = listed {
         table.push(text, found);
     }
 }
 
-/// What earlier lines say of the tables below.
+/// What earlier lines state about the tables below.
 #[derive(Default)]
 struct Context {
     device: Option<u32>,
@@ -108,6 +115,13 @@ struct Table {
 }
 
 impl Table {
+    /// Whether a row of a listing belongs to it: of the same copies, and larger.
+    fn goes_on_in(&self, row: &Table) -> bool {
+        let kind = |t: &Table| (t.ends, t.memory, t.devices, t.unit);
+        let size = |sample: Option<&(Bytes, f64)>| sample.map(|(size, _)| *size);
+        kind(self) == kind(row) && size(self.samples.last()) < size(row.samples.first())
+    }
+
     fn push(self, text: &Text, found: &mut Found) {
         let lines = text.numbers(self.lines.0, self.lines.1);
         let device = self.device.unwrap_or(0);
@@ -175,25 +189,12 @@ fn table(text: &Text, heading: usize, (ends, devices): (Ends, u32), context: &Co
 }
 
 fn memory_kind(line: &str) -> Option<&'static str> {
-    let line = line.to_ascii_lowercase();
-    if line.contains("pinned") {
-        Some("pinned")
-    } else if line.contains("pageable") || line.contains("paged") {
-        Some("pageable")
-    } else {
-        None
-    }
+    meaning(&line.to_ascii_lowercase(), &[(&["pinned"], "pinned"), (&["pageable", "paged"], "pageable")])
 }
 
 /// `Bandwidth(MB/s)`, or `MB/s` alone.
 fn unit(words: &str) -> Option<Unit> {
-    if words.contains("MB/s") {
-        Some(Unit::MebibytesPerSecond)
-    } else if words.contains("GB/s") {
-        Some(Unit::GigabytesPerSecond)
-    } else {
-        None
-    }
+    meaning(words, &[(&["MB/s"], Unit::MebibytesPerSecond), (&["GB/s"], Unit::GigabytesPerSecond)])
 }
 
 fn sample(line: &str) -> Option<(Bytes, f64)> {
@@ -203,69 +204,31 @@ fn sample(line: &str) -> Option<(Bytes, f64)> {
     (rate.is_finite() && words.next().is_none()).then_some((Bytes(size), rate))
 }
 
-/// One line of `--csv`:
+/// One line of `--csv` as a table of one row:
 /// `bandwidthTest-H2D-Pinned, Bandwidth = 12.3 GB/s, Time = 0.0026 s, Size = 33554432 bytes, NumDevsUsed = 1`.
-struct CsvSample {
-    ends: Ends,
-    memory: Option<&'static str>,
-    devices: u32,
-    unit: Unit,
-    sample: (Bytes, f64),
-}
-
-impl CsvSample {
-    fn parse(line: &str) -> Option<Self> {
-        let (name, values) = line.strip_prefix("bandwidthTest-")?.split_once(',')?;
-        let ends = match name.get(..3)? {
-            "H2D" => Ends::HostToDevice,
-            "D2H" => Ends::DeviceToHost,
-            "D2D" => Ends::WithinDevice,
-            _ => return None,
-        };
-        let values: BTreeMap<&str, &str> =
-            values.split(',').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.trim(), v.trim())).collect();
-        let (rate, rate_unit) = values.get("Bandwidth")?.split_once(' ')?;
-        let size = values.get("Size")?.split_whitespace().next()?.parse().ok()?;
-        let rate: f64 = rate.parse().ok().filter(|v: &f64| v.is_finite())?;
-        let devices = values.get("NumDevsUsed").and_then(|n| n.parse().ok()).unwrap_or(1);
-        Some(CsvSample {
-            ends,
-            memory: memory_kind(name),
-            devices,
-            unit: unit(rate_unit)?,
-            sample: (Bytes(size), rate),
-        })
-    }
-
-    /// Adds itself to the open table if it continues it, else begins a new one.
-    fn add(self, line: usize, open: Option<Table>, context: &Context, text: &Text, found: &mut Found) -> Option<Table> {
-        let same = |t: &Table| {
-            (t.ends, t.memory, t.devices, t.unit) == (self.ends, self.memory, self.devices, self.unit)
-                && t.samples.last().is_some_and(|last| last.0 < self.sample.0)
-        };
-        match open {
-            Some(mut table) if same(&table) => {
-                table.samples.push(self.sample);
-                table.lines.1 = line;
-                Some(table)
-            }
-            other => {
-                if let Some(done) = other {
-                    done.push(text, found);
-                }
-                Some(Table {
-                    ends: self.ends,
-                    devices: self.devices,
-                    device: context.device,
-                    memory: self.memory,
-                    label: context.label.clone(),
-                    unit: self.unit,
-                    samples: vec![self.sample],
-                    lines: (line, line),
-                })
-            }
-        }
-    }
+fn csv_row(text: &Text, i: usize, context: &Context) -> Option<Table> {
+    let (name, values) = text.line(i).trim().strip_prefix("bandwidthTest-")?.split_once(',')?;
+    let ends = match name.get(..3)? {
+        "H2D" => Ends::HostToDevice,
+        "D2H" => Ends::DeviceToHost,
+        "D2D" => Ends::WithinDevice,
+        _ => return None,
+    };
+    let values: BTreeMap<&str, &str> =
+        values.split(',').filter_map(|v| v.split_once('=')).map(|(k, v)| (k.trim(), v.trim())).collect();
+    let (rate, rate_unit) = values.get("Bandwidth")?.split_once(' ')?;
+    let size = values.get("Size")?.split_whitespace().next()?.parse().ok()?;
+    let rate: f64 = rate.parse().ok().filter(|v: &f64| v.is_finite())?;
+    Some(Table {
+        ends,
+        devices: values.get("NumDevsUsed").and_then(|n| n.parse().ok()).unwrap_or(1),
+        device: context.device,
+        memory: memory_kind(name),
+        label: context.label.clone(),
+        unit: unit(rate_unit)?,
+        samples: vec![(Bytes(size), rate)],
+        lines: (i, i),
+    })
 }
 
 /// `Device 0: NAME`, as printed before the mode; deviceQuery quotes the name, nvbandwidth adds an address.
@@ -283,12 +246,8 @@ fn run_devices(text: &Text, first: usize, context: &mut Context, found: &mut Fou
     let mode = ["Quick Mode", "Range Mode", "Shmoo Mode"].contains(&next) || Ends::heading(next).is_some();
     if mode {
         context.device = devices.first().map(|d| d.0);
-        let gpu = |(number, name): &(u32, &str)| GpuFacts {
-            index: Some(*number),
-            name: Some((*name).to_owned()),
-            ..GpuFacts::default()
-        };
-        found.push(text, TOOL, text.numbers(first, end - 1), Fact::Gpus(devices.iter().map(gpu).collect()));
+        let gpus = devices.iter().map(|(number, name)| GpuFacts::listed(*number, name)).collect();
+        found.push(text, TOOL, text.numbers(first, end - 1), Fact::Gpus(gpus));
     }
     end
 }

@@ -7,7 +7,7 @@ use super::Acs;
 /// The most capabilities that are followed of one list, so that a damaged one ends.
 const MAX_CAPABILITIES: usize = 64;
 
-/// Status register; bit 4 says that there are capabilities.
+/// Status register; bit 4 is set where there are capabilities.
 const STATUS: usize = 0x06;
 /// Offset of the first capability.
 const CAPABILITIES: usize = 0x34;
@@ -18,7 +18,7 @@ const PCI_EXPRESS: u16 = 0x10;
 /// Extended capability id of Access Control Services.
 const ACCESS_CONTROL: u16 = 0x000d;
 
-/// What the device control register of the PCI Express capability says.
+/// Contents of the device control register of the PCI Express capability.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct DeviceControl {
     /// Maximum payload in use, in bytes.

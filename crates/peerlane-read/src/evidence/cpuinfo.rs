@@ -27,13 +27,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     cpus.finish(text, found);
 }
 
-/// The text without what every stanza repeats at length: what the processors can do is told once.
+/// The text without what every stanza repeats at length: the processors' features stand once.
 pub(super) fn shortened(text: &str) -> String {
     const LONG: [&str; 5] = ["flags", "vmx flags", "bugs", "Features", "power management"];
-    let mut told = BTreeSet::new();
+    let mut kept = BTreeSet::new();
     let repeats = |line: &&str| {
         let key = line.split(':').next().unwrap_or_default().trim();
-        !LONG.contains(&key) || told.insert(key.to_owned())
+        !LONG.contains(&key) || kept.insert(key.to_owned())
     };
     text.split_inclusive('\n').filter(repeats).collect()
 }
@@ -85,9 +85,10 @@ impl Cpus {
         let Some(lines) = cpus.lines.numbers(text).filter(|_| cpus.model.is_some()) else { return };
         let mut host = HostFacts { cpu_model: cpus.model, ..HostFacts::default() };
         host.cpu_ids = cpus.vendor.zip(cpus.family).zip(cpus.model_number).map(|((v, f), m)| (v, f, m));
-        let told: u32 = cpus.siblings.values().fold(0, |sum, n| sum.saturating_add(*n));
-        if told > cpus.processors {
-            let message = format!("{} of {told} CPUs: the capture is cut, sockets are not counted", cpus.processors);
+        let announced: u32 = cpus.siblings.values().fold(0, |sum, n| sum.saturating_add(*n));
+        if announced > cpus.processors {
+            let message =
+                format!("{} of {announced} CPUs: the capture is cut, sockets are not counted", cpus.processors);
             found.warn(text, TOOL, lines, message);
         } else {
             host.sockets = u32::try_from(cpus.packages.len()).ok().filter(|n| *n > 0);

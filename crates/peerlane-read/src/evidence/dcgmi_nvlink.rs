@@ -35,9 +35,7 @@ fn status(text: &Text, title: usize, found: &mut Found) -> usize {
             break;
         }
     }
-    if !ports.is_empty() {
-        found.push(text, TOOL, text.numbers(title, last), Fact::Nvlink(ports));
-    }
+    found.push(text, TOOL, text.numbers(title, last), Fact::Nvlink(ports));
     last + 1
 }
 

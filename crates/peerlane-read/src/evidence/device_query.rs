@@ -1,7 +1,7 @@
 //! Reads the output of CUDA's `deviceQuery`: the devices, and which can access which.
 
 use super::limits::MAX_DEVICES as MAX_LISTED;
-use super::p2p_test::{AccessPairs, MAX_DEVICES, access_matrix};
+use super::p2p_test::{Access, MAX_DEVICES};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::units::Bytes;
@@ -10,8 +10,7 @@ const TOOL: &str = "deviceQuery";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Run::default();
-    let mut access = AccessPairs::new();
-    let mut access_lines = None;
+    let mut access = Access::default();
     for (i, line) in text.iter() {
         let line = line.trim();
         if let Some(count) = detected(line) {
@@ -34,23 +33,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             run.open = !line.starts_with("Compute Mode:") && !line.starts_with("deviceQuery, CUDA Driver");
         }
         match peer_access(line) {
-            Some((from, to, can)) => {
-                access.insert((from, to), can);
-                access_lines = Some((access_lines.map_or(i, |(first, _)| first), i));
-            }
-            None if !line.is_empty() => flush_access(text, &mut access, &mut access_lines, found),
-            None => {}
+            Some(([(from, _), (to, _)], answer @ ("Yes" | "No"))) => access.add((from, to), answer == "Yes", i),
+            _ if !line.is_empty() => access.flush(text, TOOL, found),
+            _ => {}
         }
     }
     run.flush(text, found);
-    flush_access(text, &mut access, &mut access_lines, found);
-}
-
-fn flush_access(text: &Text, pairs: &mut AccessPairs, lines: &mut Option<(usize, usize)>, found: &mut Found) {
-    if let Some((first, last)) = lines.take() {
-        let matrix = access_matrix(&std::mem::take(pairs));
-        found.push(text, TOOL, text.numbers(first, last), Fact::P2p(matrix));
-    }
+    access.flush(text, TOOL, found);
 }
 
 /// The devices of one run.
@@ -61,7 +50,7 @@ struct Run {
     last: usize,
     /// Whether lines still belong to the last device.
     open: bool,
-    /// How many devices the run says it detected, and where.
+    /// How many devices the run detected, and where.
     detected: Option<(usize, usize)>,
 }
 
@@ -88,10 +77,10 @@ fn detected(line: &str) -> Option<usize> {
 fn device(line: &str) -> Option<GpuFacts> {
     let (index, name) = line.strip_prefix("Device ")?.split_once(": \"")?;
     let name = name.strip_suffix('"')?;
-    Some(GpuFacts { index: Some(index.parse().ok()?), name: Some(name.to_owned()), ..GpuFacts::default() })
+    Some(GpuFacts::listed(index.parse().ok()?, name))
 }
 
-/// Takes one line of a device's block; false where it says nothing that is kept.
+/// Reads one line of a device's block; false where nothing of it is kept.
 fn field(line: &str, gpu: &mut GpuFacts) -> bool {
     let Some((label, value)) = line.split_once(':') else { return false };
     let value = value.trim();
@@ -123,20 +112,15 @@ fn address(value: &str) -> Option<PciAddress> {
     Some(PciAddress { domain, bus: u8::try_from(bus).ok()?, device, function: 0 })
 }
 
-/// `> Peer access from NAME (GPU0) -> NAME (GPU1) : Yes`.
-fn peer_access(line: &str) -> Option<(u32, u32, bool)> {
+/// `> Peer access from NAME (GPU0) -> NAME (GPU1) : Yes`: number and name of both ends, and the answer.
+pub(super) fn peer_access(line: &str) -> Option<([(u32, &str); 2], &str)> {
+    fn end(text: &str) -> Option<(u32, &str)> {
+        let (name, number) = text.trim_end().strip_suffix(')')?.rsplit_once("(GPU")?;
+        Some((number.parse().ok().filter(|n| *n < MAX_DEVICES)?, name.trim_end()))
+    }
     let (pair, answer) = line.strip_prefix("> Peer access from ")?.rsplit_once(':')?;
     let (from, to) = pair.split_once(" -> ")?;
-    let number = |end: &str| {
-        let number = end.trim_end().strip_suffix(')')?.rsplit_once("(GPU")?.1;
-        number.parse().ok().filter(|n| *n < MAX_DEVICES)
-    };
-    let can = match answer.trim() {
-        "Yes" => true,
-        "No" => false,
-        _ => return None,
-    };
-    Some((number(from)?, number(to)?, can))
+    Some(([end(from)?, end(to)?], answer.trim()))
 }
 
 #[cfg(test)]

@@ -32,10 +32,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if list.iter().any(|g| g.index.is_some_and(|n| numbers.contains(&n))) {
             push(text, found, &mut list, &mut lines);
         }
-        for number in numbers {
-            let (name, uuid) = (Some(name.to_owned()), uuid.map(str::to_owned));
-            list.push(GpuFacts { index: Some(number), name, uuid, ..GpuFacts::default() });
-        }
+        let uuid = uuid.map(str::to_owned);
+        list.extend(numbers.into_iter().map(|n| GpuFacts { uuid: uuid.clone(), ..GpuFacts::listed(n, name) }));
         lines.add(i);
     }
     push(text, found, &mut list, &mut lines);
@@ -43,7 +41,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 
 fn push(text: &Text, found: &mut Found, list: &mut Vec<GpuFacts>, lines: &mut Span) {
     let gpus = std::mem::take(list);
-    if let Some(lines) = std::mem::take(lines).numbers(text).filter(|_| !gpus.is_empty()) {
+    if let Some(lines) = std::mem::take(lines).numbers(text) {
         found.push(text, TOOL, lines, Fact::Gpus(gpus));
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Grid {
     pub(super) cols: Vec<u32>,
     /// Row numbers, ascending.
     pub(super) rows: Vec<u32>,
-    /// A list a row, as long as `cols`; `None` for `X`, `N/A` and dashes.
+    /// A list per row, as long as `cols`; `None` for `X`, `N/A` and dashes.
     pub(super) cells: Vec<Vec<Option<f64>>>,
     /// Index of the last line.
     pub(super) last: usize,
@@ -26,6 +26,13 @@ impl Grid {
     /// The rows' names, `GPU0` ….
     pub(super) fn row_names(&self) -> Vec<String> {
         gpu_names(&self.rows)
+    }
+
+    /// The cell in the row and the column of these numbers.
+    pub(super) fn at(&self, row: u32, col: u32) -> Option<f64> {
+        let i = self.rows.iter().position(|r| *r == row)?;
+        let j = self.cols.iter().position(|c| *c == col)?;
+        self.cells.get(i)?.get(j).copied().flatten()
     }
 
     /// The columns' names, `GPU0` ….
@@ -44,6 +51,15 @@ pub(super) fn gpu_names(numbers: &[u32]) -> Vec<String> {
 /// A short row is kept, filled up with `None`, and ends the table: which cells it lacks is known only
 /// where the text is cut at its end. `None` where the line is no such header or no row follows.
 pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
+    read_rows(text, header, corner, false)
+}
+
+/// The same of a table that has blank lines between its rows, and one row a column at most.
+pub(super) fn read_spaced(text: &Text, header: usize, corner: &str) -> Option<Grid> {
+    read_rows(text, header, corner, true)
+}
+
+fn read_rows(text: &Text, header: usize, corner: &str, spaced: bool) -> Option<Grid> {
     let line = text.line(header).trim();
     let (cols, mut narrow) = ascending(line.strip_prefix(corner)?)?;
     let mut grid = Grid { cols, rows: Vec::new(), cells: Vec::new(), last: header, cut: narrow };
@@ -51,6 +67,9 @@ pub(super) fn read(text: &Text, header: usize, corner: &str) -> Option<Grid> {
         let line = text.line(i).trim();
         if line == "..." {
             grid.cut = true;
+            continue;
+        }
+        if spaced && line.is_empty() && grid.rows.len() < grid.cols.len() {
             continue;
         }
         let Some((number, mut cells)) = row(line) else { break };

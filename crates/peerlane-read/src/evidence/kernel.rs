@@ -1,4 +1,4 @@
-//! What the Linux kernel says: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that speak of GPUs,
+//! What the Linux kernel reports: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that concern GPUs,
 //! PCIe errors, slow links and the IOMMU.
 
 use super::text::Span;
@@ -10,10 +10,10 @@ use peerlane_machine::fabric::{PciAddress, PcieWidth};
 const TOOL: &str = "kernel log";
 const COMMAND_LINE: &str = "/proc/cmdline";
 
-/// Words of a command line that matter to ways between devices, by how they start.
+/// Words of a command line that matter to paths between devices, by how they start.
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
-/// Devices told apart in one log; a machine has fewer.
+/// The most devices of one log; a machine has fewer.
 const MOST: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {

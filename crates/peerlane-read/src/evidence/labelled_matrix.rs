@@ -3,7 +3,7 @@
 //! No tool prints them, so that unit and direction must be found in the lines just above; a matrix without a unit is
 //! not used.
 
-use super::words::{gpu_number, number_and_unit, words};
+use super::words::{gpu_number, meaning, number_and_unit, words};
 use super::{Direction, Fact, Found, Matrix, Operation, Quantity, Text, Unit};
 
 const TOOL: &str = "document table";
@@ -91,22 +91,18 @@ fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Fou
     let lines = text.numbers(first, table.last);
     let Some((title, unit, scale)) = title(text, first) else { return };
     let low = title.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|w| low.contains(w));
-    let direction = if says(&["bidirectional", "bi-directional", "both directions"]) {
-        Some(Direction::Bidirectional)
-    } else if says(&["unidirectional", "uni-directional", "one direction", "one way", "one-way"]) {
-        Some(Direction::Unidirectional)
-    } else {
-        None
-    };
-    let p2p = if says(&["p2p=enabled", "p2p enabled", "p2p on"]) {
-        Some(true)
-    } else if says(&["p2p=disabled", "p2p disabled", "p2p off"]) {
-        Some(false)
-    } else {
-        None
-    };
-    let op = match (says(&["write"]), says(&["read"])) {
+    let direction = meaning(
+        &low,
+        &[
+            (&["bidirectional", "bi-directional", "both directions"], Direction::Bidirectional),
+            (&["unidirectional", "uni-directional", "one direction", "one way", "one-way"], Direction::Unidirectional),
+        ],
+    );
+    let p2p = meaning(
+        &low,
+        &[(&["p2p=enabled", "p2p enabled", "p2p on"], true), (&["p2p=disabled", "p2p disabled", "p2p off"], false)],
+    );
+    let op = match (low.contains("write"), low.contains("read")) {
         (true, false) => Some(Operation::Write),
         (false, true) => Some(Operation::Read),
         _ => None,
@@ -125,7 +121,7 @@ fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Fou
     let matrix =
         Matrix { quantity, direction, p2p, op, unit, rows, cols, values, title: title.clone(), ..Matrix::default() };
     if direction.is_none() && quantity == Quantity::Bandwidth {
-        found.warn(text, TOOL, lines, format!("'{title}' does not say whether one or both directions are counted"));
+        found.warn(text, TOOL, lines, format!("'{title}' does not state whether one or both directions are counted"));
     }
     found.push(text, TOOL, lines, Fact::Matrix(matrix));
 }

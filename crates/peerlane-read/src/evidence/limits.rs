@@ -1,4 +1,4 @@
-//! Limits to how much may be said, so that what follows takes bounded time whatever a text holds.
+//! Limits on the number of statements, so that later steps take bounded time whatever a text holds.
 
 use super::Fact;
 
@@ -27,7 +27,7 @@ pub(super) const MAX_ROWS: usize = 4096;
 // A reader whose lines are so short that a list of millions would take much memory stops one past its
 // limit, so that the cut is still noticed here.
 
-/// Cuts what lists more than any machine has; the message says what was cut.
+/// Cuts what lists more than any machine has; the message names what was cut.
 pub(super) fn cut(fact: &mut Fact) -> Option<String> {
     match fact {
         Fact::Gpus(gpus) => cut_to(gpus, MAX_DEVICES, "GPUs"),
@@ -64,7 +64,7 @@ mod tests {
         assert!(cut(&mut gpus).unwrap().contains("more than 512 GPUs"));
         assert_eq!(gpus, Fact::Gpus(vec![GpuFacts::default(); MAX_DEVICES]));
 
-        let os = OsDevice { name: "eth0".to_owned(), rdma: false, gigabits: None, note: None };
+        let os = OsDevice { name: "eth0".to_owned(), ..OsDevice::default() };
         let mut function = PciDevice::new(PciRole::Endpoint);
         function.os_devices = vec![os; 1000];
         let mut pci = Fact::Pci(PciTree { devices: vec![function; MAX_FUNCTIONS + 9], ..PciTree::default() });

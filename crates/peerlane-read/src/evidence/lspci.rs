@@ -7,7 +7,7 @@
 mod tree;
 mod verbose;
 
-use super::words::hex;
+use super::words::pci_id;
 use super::{Found, Text};
 
 /// Finds `lspci` output in the text.
@@ -88,7 +88,7 @@ const VENDORS: [(&str, u16); 17] = [
 /// Device ids of NVSwitches, which an id database older than they are shows as `Device 22a3`.
 const NVSWITCHES: [u16; 5] = [0x1ac0, 0x1ac1, 0x1ac2, 0x1af1, 0x22a3];
 
-/// What a name says of a device.
+/// What a name shows of a device.
 #[derive(Debug, Default, PartialEq)]
 struct Named {
     vendor: Option<u16>,
@@ -115,10 +115,10 @@ fn named(text: &str) -> Named {
         (ids, name) = (bare, "");
     }
     let vendor = VENDORS.iter().find(|(start, _)| name.starts_with(start)).map(|(_, id)| *id);
-    let unnamed = name.trim().rsplit_once("Device ").filter(|(_, id)| id.len() == 4).and_then(|(_, id)| hex(id));
+    let unnamed = name.trim().rsplit_once("Device ").filter(|(_, id)| id.len() == 4).and_then(|(_, id)| pci_id(id));
     Named {
         vendor: ids.map(|(v, _)| v).or(vendor),
-        device: ids.map(|(_, d)| d).or_else(|| unnamed.and_then(|d| u16::try_from(d).ok())),
+        device: ids.map(|(_, d)| d).or(unnamed),
         name: Some(name.trim().to_owned()).filter(|n| !n.is_empty()),
     }
 }
@@ -126,7 +126,7 @@ fn named(text: &str) -> Named {
 /// `10de:20b0`
 fn id_pair(text: &str) -> Option<(u16, u16)> {
     let (vendor, device) = text.split_once(':').filter(|(v, d)| v.len() == 4 && d.len() == 4)?;
-    Some((u16::from_str_radix(vendor, 16).ok()?, u16::from_str_radix(device, 16).ok()?))
+    Some((pci_id(vendor)?, pci_id(device)?))
 }
 
 /// The 24-bit class code that a device's name implies, for the tree, which shows no class.
@@ -164,7 +164,7 @@ fn class_of(device: &Named, function: u8) -> Option<u32> {
 
 /// Whether an id database older than the device gave it no name: `… [AMD/ATI] Device 738c`.
 fn is_unnamed(name: &str) -> bool {
-    name.rsplit_once("] Device ").is_some_and(|(_, id)| id.len() == 4 && hex(id).is_some())
+    name.rsplit_once("] Device ").is_some_and(|(_, id)| id.len() == 4 && pci_id(id).is_some())
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub(super) fn nvlinks(document: &Document, objects: &Objects) -> Vec<NvlinkPort>
     let hops = matrices(document, "XGMIHops");
     for matrix in matrices(document, "XGMIBandwidth") {
         for (from, to, _) in links(&matrix) {
-            // a pair without a link of its own has a bandwidth too; hwloc's figure is one constant for all,
+            // a pair without a direct link has a bandwidth too; hwloc's figure is one constant for all,
             // so it is no rate
             let direct = hops.first().and_then(|h| h.value(from, to)).is_none_or(|h| h == 1);
             let end = |at| index.object(&matrix, at);
@@ -81,9 +81,9 @@ pub(super) fn nvlinks(document: &Document, objects: &Objects) -> Vec<NvlinkPort>
     ports
 }
 
-/// How many GPUs xGMI joins where the hops between them do not tell which have a link of their own: hwloc took over a count
+/// How many GPUs xGMI joins where the hops between them do not show which have a direct link: hwloc took over a count
 /// that is 1 for every pair that xGMI reaches (hwloc issue 775).
-pub(super) fn untold_hops(document: &Document) -> Option<usize> {
+pub(super) fn uncounted_hops(document: &Document) -> Option<usize> {
     let joined = |m: &&Distances<'_>| m.labels.len() > 4 && links(m).count() + m.labels.len() == m.labels.len().pow(2);
     let matrix = matrices(document, "XGMIHops").into_iter().find(|m| joined(&m))?;
     links(&matrix).all(|(_, _, hops)| hops == 1).then_some(matrix.labels.len())

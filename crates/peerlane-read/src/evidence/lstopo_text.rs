@@ -13,7 +13,7 @@
 //!
 //! Sizes are rounded there and so not used. Bridges have no address, and devices no vendor.
 
-use super::words::hex;
+use super::words::{hex, indent, pci_id};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::units::{Bytes, Rate};
@@ -41,41 +41,27 @@ const CLASSES: [(&str, u32); 12] = [
 
 /// Finds `lstopo` output in the text.
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let line = text.line(i);
-        if !line.trim_start().starts_with("Machine (") && !line.trim_start().starts_with("Machine L#") {
-            i += 1;
-            continue;
+    text.walk(|first| {
+        let line = text.line(first).trim_start();
+        if !line.starts_with("Machine (") && !line.starts_with("Machine L#") {
+            return None;
         }
-        let first = i;
         let mut reader = Reader { tree: PciTree { has_tree: true, ..PciTree::default() }, ..Reader::default() };
-        reader.line(line, i as u32 + 1);
-        i += 1;
-        while indent(text.line(i)) > indent(line) && !text.line(i).trim().is_empty() {
-            reader.line(text.line(i), i as u32 + 1);
-            i += 1;
-        }
-        let lines = text.numbers(first, i - 1);
+        let end = text.block_end(first);
+        (first..end).for_each(|i| reader.line(text.line(i), i as u32 + 1));
+        let lines = text.numbers(first, end - 1);
         let (tree, host, unclear) = reader.finish();
         if unclear > 0 {
             let message = format!(
                 "{unclear} VGA device(s) may be GPUs or a management controller's display: lstopo without CUDA or NVML does \
-                 not say; add lspci or nvidia-smi topo -m"
+                 not show it; add lspci or nvidia-smi topo -m"
             );
             found.warn(text, TOOL, lines, message);
         }
-        if !tree.devices.is_empty() {
-            found.push(text, TOOL, lines, Fact::Pci(tree));
-        }
-        if host != HostFacts::default() {
-            found.push(text, TOOL, lines, Fact::Host(host));
-        }
-    }
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start().len()
+        found.push(text, TOOL, lines, Fact::Pci(tree));
+        found.push(text, TOOL, lines, Fact::Host(host));
+        Some(end)
+    });
 }
 
 /// An object whose children may follow, with what they inherit.
@@ -147,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// In hwloc 2 a node stands beside the cores it belongs to, in hwloc 1 around them.
+    /// In hwloc 2 a node stands next to the cores it belongs to, in hwloc 1 around them.
     fn numa_node(&mut self, object: &str) {
         let Some(id) = index(object, "P#").or_else(|| index(object, "L#")) else { return };
         let package = self.open.last().and_then(|s| s.package);
@@ -185,8 +171,8 @@ impl Reader {
         device.address = busid.parse().ok().filter(|_: &PciAddress| busid.contains('.'));
         let ids = value(object, "id").unwrap_or_else(|| word.to_owned());
         if let Some((vendor, id)) = ids.split_once(':').filter(|(v, d)| v.len() == 4 && d.len() == 4) {
-            device.vendor = hex(vendor).and_then(|v| u16::try_from(v).ok());
-            device.device = hex(id).and_then(|v| u16::try_from(v).ok());
+            device.vendor = pci_id(vendor);
+            device.device = pci_id(id);
         }
         let code = value(object, "class").and_then(|c| hex(c.get(..4)?));
         let class_word = object.rsplit_once('(').map_or("", |(_, w)| w.trim_end_matches(')'));
@@ -216,7 +202,7 @@ impl Reader {
         let rdma = kind.contains("OpenFabrics");
         let class = match kind {
             _ if rdma || kind.contains("Net") => 0x02_0000,
-            // a display controller's `card0` says nothing of what it is
+            // a display controller's `card0` does not show what it is
             _ if ["GPU", "CoProc", "Co-Processor"].iter().any(|k| kind.contains(k)) && !is_display_node(name) => {
                 0x03_0000
             }
@@ -226,7 +212,7 @@ impl Reader {
         if let Some(index) = name.strip_prefix("cuda").and_then(|n| n.parse().ok()) {
             device.gpu_index = Some(index);
         }
-        device.os_devices.push(OsDevice { name: name.to_owned(), rdma, gigabits: None, note: None });
+        device.os_devices.push(OsDevice { name: name.to_owned(), rdma, ..OsDevice::default() });
     }
 
     fn finish(mut self) -> (PciTree, HostFacts, usize) {

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use super::lstopo_distances::{nvlinks, untold_hops};
-use super::words::hex;
+use super::lstopo_distances::{nvlinks, uncounted_hops};
+use super::words::{hex, pci_id};
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
 use peerlane_machine::fabric::CpuList;
@@ -25,22 +25,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let objects = Objects::read(&document);
         let host = host(&document);
         let links = nvlinks(&document, &objects);
-        if let Some(gpus) = untold_hops(&document) {
+        if let Some(gpus) = uncounted_hops(&document) {
             let message = format!(
-                "hwloc counts one hop for every pair of the {gpus} GPUs that xGMI reaches, also over other GPUs: which have a link \
-                 of their own is not told; add `rocm-smi --showtopo` or `amd-smi topology`, whose weights tell"
+                "hwloc counts one hop for every pair of the {gpus} GPUs that xGMI reaches, also over other GPUs: which have a direct \
+                 link is unknown; add `rocm-smi --showtopo` or `amd-smi topology`, whose weights show it"
             );
             found.warn(text, TOOL, document.lines, message);
         }
-        if !objects.tree.devices.is_empty() {
-            found.push(text, TOOL, document.lines, Fact::Pci(objects.tree));
-        }
-        if !links.is_empty() {
-            found.push(text, TOOL, document.lines, Fact::Nvlink(links));
-        }
-        if host != HostFacts::default() {
-            found.push(text, TOOL, document.lines, Fact::Host(host));
-        }
+        found.push(text, TOOL, document.lines, Fact::Pci(objects.tree));
+        found.push(text, TOOL, document.lines, Fact::Nvlink(links));
+        found.push(text, TOOL, document.lines, Fact::Host(host));
     }
 }
 
@@ -72,7 +66,7 @@ fn host(document: &Document) -> HostFacts {
     let mut packages = 0_u32;
     for (at, element) in document.iter() {
         let text = |name: &str| info(document, at, name).map(|v| v.trim().to_owned());
-        // hwloc 3 keeps what describes the whole machine beside the root object
+        // hwloc 3 keeps what describes the whole machine next to the root object
         if kind(element) == Some("Machine") || at == 0 {
             host.name = host.name.or_else(|| text("HostName"));
             host.product = host.product.or_else(|| text("DMIProductName")).or_else(|| text("PlatformModel"));
@@ -168,12 +162,14 @@ impl Objects {
             device.name = info(document, at, "GPUModel").map(str::to_owned);
         }
         // the port states of the InfiniBand architecture
-        let state = info(document, at, "Port1State").map(|state| match state {
+        let state = info(document, at, "Port1State");
+        let down = state == Some("1");
+        let note = state.map(|state| match state {
             "1" => "port 1 down".to_owned(),
             "4" => "port 1 active".to_owned(),
             other => format!("port 1 in state {other}"),
         });
-        device.os_devices.push(OsDevice { name: name.to_owned(), rdma: openfabrics, gigabits: None, note: state });
+        device.os_devices.push(OsDevice { name: name.to_owned(), rdma: openfabrics, gigabits: None, down, note });
     }
 }
 
@@ -193,7 +189,7 @@ fn bridge(document: &Document, at: usize, element: &Element) -> PciDevice {
     }
     let near = ancestor(document, element, |k| k != "Bridge");
     let numa = near.and_then(|e| e.attribute("nodeset")).and_then(CpuList::from_mask);
-    // the CPUs of the whole machine say nothing of locality
+    // the CPUs of the whole machine are no locality
     let cpus = near.filter(|e| kind(e) != Some("Machine")).and_then(|e| e.attribute("cpuset"));
     PciDevice {
         name: element.attribute("bridge_pci").map(|range| format!("PCI buses {range}")),
@@ -208,17 +204,16 @@ fn pci_device(document: &Document, at: usize, element: &Element, role: PciRole) 
     // "0302 [10de:15f8] [10de:118f] a1"
     let words: Vec<&str> = element.attribute("pci_type").unwrap_or_default().split_whitespace().collect();
     let ids = words.get(1).and_then(|w| w.trim_matches(['[', ']']).split_once(':'));
-    let id = |text: &str| hex(text).and_then(|v| u16::try_from(v).ok());
     let rate: Option<f64> = element.number("pci_link_speed");
     let class = words.first().and_then(|w| hex(w)).filter(|c| (1..=0xffff).contains(c)).map(|c| c << 8);
-    // where configuration space could not be read, the NVIDIA driver still told hwloc this
+    // where configuration space could not be read, hwloc still has this from the NVIDIA driver
     let nvswitch = (element.attribute("subtype") == Some("NVSwitch")).then_some(0x06_8000);
     let known = |id: &u16| *id != 0;
     PciDevice {
         address: element.attribute("pci_busid").and_then(|b| b.parse().ok()),
         class: class.or(nvswitch),
-        vendor: ids.and_then(|(v, _)| id(v)).filter(known),
-        device: ids.and_then(|(_, d)| id(d)).filter(known),
+        vendor: ids.and_then(|(v, _)| pci_id(v)).filter(known),
+        device: ids.and_then(|(_, d)| pci_id(d)).filter(known),
         name: info(document, at, "PCIDevice").map(str::to_owned),
         link_rate: rate.filter(|r| *r > 0.0 && r.is_finite()).map(Rate::from_gb),
         line: element.line,

@@ -1,4 +1,4 @@
-//! What machines print, read into typed statements that say where they came from.
+//! What machines print, read into typed statements with their origins.
 //!
 //! One file per source. Each scanner looks through a whole [`Text`] for its own format, recognises it
 //! by content and never by file name, and pushes what it finds into [`Found`]: an [`Evidence`] per
@@ -114,9 +114,12 @@ pub struct Found {
 }
 
 impl Found {
-    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`. One that lists more than
-    /// any machine has is cut, with a warning.
+    /// Adds a statement that stands on `lines` (from 1, inclusive) of `text`, unless it is empty. One that lists more
+    /// than any machine has is cut, with a warning.
     pub fn push(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), mut fact: Fact) {
+        if fact.is_empty() {
+            return;
+        }
         if self.evidence.len() >= MAX_STATEMENTS {
             self.left_out += 1;
             return;
@@ -156,12 +159,12 @@ mod tests {
         let text = Text::new("x", b"");
         let mut one = Found::default();
         for _ in 0..MAX_STATEMENTS + 2 {
-            one.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+            one.push(&text, "tool", (1, 1), Fact::Gpus(vec![GpuFacts::default()]));
             one.warn(&text, "tool", (1, 1), "odd");
         }
         assert_eq!((one.evidence.len(), one.left_out, one.warnings.len()), (MAX_STATEMENTS, 2, limits::MAX_WARNINGS));
         let mut all = Found::default();
-        all.push(&text, "tool", (1, 1), Fact::Gpus(Vec::new()));
+        all.push(&text, "tool", (1, 1), Fact::Gpus(vec![GpuFacts::default()]));
         all.append(one);
         assert_eq!((all.evidence.len(), all.left_out, all.warnings.len()), (MAX_STATEMENTS, 3, limits::MAX_WARNINGS));
     }

@@ -16,10 +16,10 @@ const MAX_NETWORKS: usize = 256;
 /// More GPUs than any machine has; pairs of more are not laid out.
 const MAX_GPUS: u32 = 512;
 
-/// Variables that are told at most.
+/// The most variables that are kept.
 const MAX_VARIABLES: usize = 128;
 
-/// What NCCL says when a multicast group of NVSwitch cannot be made; frameworks repeat it without the log's prefix.
+/// What NCCL prints when a multicast group of NVSwitch cannot be made; frameworks repeat it without the log's prefix.
 const NO_MULTICAST: &str = "Failed to bind NVLink SHARP (NVLS)";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
@@ -95,7 +95,7 @@ impl Log {
             self.channels.entry((from.rank, to.rank, via.to_owned())).or_default().insert(channel.to_owned());
             for end in [from, to] {
                 let rank = self.result.ranks.entry(end.rank).or_default();
-                // over the network the other end is on a host of its own
+                // over the network the other end is on another host
                 rank.address = rank.address.or(end.address.filter(|_| !via.starts_with("NET/")));
             }
         } else if let Some(ring) = ring(words) {
@@ -133,7 +133,7 @@ impl Log {
         }
     }
 
-    /// A warning, with the place in NCCL's source where that tells what failed.
+    /// A warning, with the place in NCCL's source where that shows what failed.
     fn warn(&mut self, prefix: &str, words: &str) {
         self.result.no_rdma |= words.starts_with("Failed to open libibverbs");
         self.refused.extend(refused(words));
@@ -160,9 +160,7 @@ impl Log {
             .collect();
         let (gpus, refused) = if log.hosts > 1 { Default::default() } else { (gpus(&log), matrix(&self.refused)) };
         found.push(text, TOOL, lines, Fact::NcclLog(log));
-        if !gpus.is_empty() {
-            found.push(text, TOOL, lines, Fact::Gpus(gpus));
-        }
+        found.push(text, TOOL, lines, Fact::Gpus(gpus));
         if let Some(refused) = refused {
             found.push(text, TOOL, lines, Fact::P2p(refused));
         }
@@ -212,16 +210,16 @@ fn matrix(refused: &BTreeSet<(u32, u32)>) -> Option<P2pMatrix> {
 /// `P2P is disabled between connected GPUs 1 and 0. …`, of NVLinked ones `… between NVLINK connected GPUs 1 and 0. …`:
 /// NCCL asked NVML, and prints NVML's numbers.
 fn refused(words: &str) -> Option<(u32, u32)> {
-    let (said, rest) = words.split_once("connected GPUs ")?;
+    let (reason, rest) = words.split_once("connected GPUs ")?;
     let (a, rest) = rest.split_once(" and ")?;
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    said.starts_with("P2P is disabled between").then_some((a.trim().parse().ok()?, digits.parse().ok()?))
+    reason.starts_with("P2P is disabled between").then_some((a.trim().parse().ok()?, digits.parse().ok()?))
 }
 
 /// `NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'`, or for one GPU `GPU Direct RDMA Disabled for GPU ca000 / HCA 0
 /// (distance 7 > 4)`.
-fn of_adapter(words: &str, said: &str) -> Option<NcclStaged> {
-    let (of_net, of) = words.split_once(said)?;
+fn of_adapter(words: &str, mark: &str) -> Option<NcclStaged> {
+    let (of_net, of) = words.split_once(mark)?;
     // sockets have no RDMA to disable
     if of_net.contains("Socket") {
         return None;
@@ -256,7 +254,7 @@ fn connection(words: &str) -> Option<(End, End, &str, &str)> {
     let (ends, via) = rest.split_once(" via ")?;
     let (from, to) = ends.split_once(" -> ")?;
     let to = to.split_whitespace().next()?;
-    // versions before 2.12 say it in words
+    // versions before 2.12 print it in words
     let via = if via.starts_with("direct shared memory") { "SHM" } else { via.split_whitespace().next()? };
     Some((end(from.trim())?, end(to)?, via, channel))
 }
@@ -290,7 +288,7 @@ fn ring(words: &str) -> Option<Vec<u32>> {
     (ranks.len() > 1).then_some(ranks)
 }
 
-/// `ncclCommInitRank comm 0x… rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 6000 …`: a rank's number and what is said of it.
+/// `ncclCommInitRank comm 0x… rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 6000 …`: a rank's number and its fields.
 fn rank(words: &str) -> Option<(u32, NcclRank)> {
     value(words, "nranks")?;
     let number = |key| value(words, key).and_then(|n| n.parse().ok());

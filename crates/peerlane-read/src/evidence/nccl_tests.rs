@@ -85,12 +85,7 @@ fn rank(comment: &str) -> Option<(u32, String, GpuFacts)> {
         Some(bus) => format!("{bus}:00").parse().ok(),
         None => address.parse().ok(),
     };
-    let gpu = GpuFacts {
-        index: Some(index.trim().parse().ok()?),
-        name: Some(name.trim().to_owned()).filter(|name| !name.is_empty()),
-        address,
-        ..GpuFacts::default()
-    };
+    let gpu = GpuFacts { address, ..GpuFacts::listed(index.trim().parse().ok()?, name) };
     Some((number, host.trim().to_owned(), gpu))
 }
 
@@ -250,7 +245,7 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
         let ends = if head.hosts.len() == 1 && head.is_whole() { rank_names(&head.ranks) } else { Vec::new() };
         let after = (last + 1..text.len().min(last + 1 + TRAILER_LINES)).find_map(|i| concluded(text.line(i)));
         let named = head.program.take().or(after);
-        let what = named.or_else(|| told_by_numbers(text.line(last), &series)).unwrap_or_else(|| TOOL.to_owned());
+        let what = named.or_else(|| program_by_rates(text.line(last), &series)).unwrap_or_else(|| TOOL.to_owned());
         found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
     }
     head.push_ranks(text, found);
@@ -268,7 +263,7 @@ fn concluded(line: &str) -> Option<String> {
 
 /// The program where nothing names it: one that reduces and has no root is `all_reduce_perf` where its bus bandwidth is not
 /// below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
-fn told_by_numbers(row: &str, series: &[Series]) -> Option<String> {
+fn program_by_rates(row: &str, series: &[Series]) -> Option<String> {
     let row = untagged(row);
     let mut words = row.split_whitespace().skip(3);
     let (redop, root) = (words.next()?, words.next()?);

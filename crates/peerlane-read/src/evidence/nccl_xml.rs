@@ -6,13 +6,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::words::{hex, pcie_width};
+use super::words::{hex, pci_id, pcie_width};
 use super::xml::{Document, Element, documents};
 use super::{Fact, Found, HostFacts, NumaNode, NvlinkEnd, NvlinkPort, OsDevice, PciDevice, PciRole, PciTree, Text};
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::units::Rate;
 
-const TOOL: &str = "NCCL topology XML";
+const TOOL: &str = super::tool::NCCL_XML;
 
 /// The most names that a warning lists.
 const MAX_NAMES: usize = 4;
@@ -29,19 +29,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         for message in topology.doubts.messages() {
             found.warn(text, TOOL, document.lines, message);
         }
-        if !topology.tree.devices.is_empty() {
-            found.push(text, TOOL, document.lines, Fact::Pci(topology.tree));
-        }
-        if !topology.nvlinks.is_empty() {
-            found.push(text, TOOL, document.lines, Fact::Nvlink(topology.nvlinks));
-        }
-        if topology.host != HostFacts::default() {
-            found.push(text, TOOL, document.lines, Fact::Host(topology.host));
-        }
+        found.push(text, TOOL, document.lines, Fact::Pci(topology.tree));
+        found.push(text, TOOL, document.lines, Fact::Nvlink(topology.nvlinks));
+        found.push(text, TOOL, document.lines, Fact::Host(topology.host));
     }
 }
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Default)]
 struct Topology {
     tree: PciTree,
@@ -62,37 +56,23 @@ impl Topology {
         for (at, element) in document.iter() {
             let parent = element.parent.and_then(|p| document.get(p));
             let above = element.parent.and_then(|p| device_of.get(p).copied().flatten());
-            let own = match (element.name.as_str(), parent.map(|p| p.name.as_str())) {
-                ("cpu", Some("system")) => Some(topology.cpu(element)),
-                ("pci", _) => Some(topology.pci(document, at, element, above)),
-                ("gpu", Some("pci")) => {
-                    topology.gpu(element, above);
-                    above
-                }
-                ("nic", _) => above,
-                ("net", Some("nic")) => {
-                    topology.net(element, above);
-                    above
-                }
-                ("nvlink" | "xgmi", Some("gpu")) => {
-                    topology.nvlink(element, above);
-                    above
-                }
-                ("c2c", Some("gpu")) => {
-                    topology.c2c(element, above);
-                    above
-                }
-                ("pcilink", _) => {
-                    topology.doubts.pci_links += 1;
-                    above
-                }
-                _ => None,
-            };
+            let mut own = above;
+            match (element.name.as_str(), parent.map(|p| p.name.as_str())) {
+                ("cpu", Some("system")) => own = Some(topology.cpu(element)),
+                ("pci", _) => own = Some(topology.pci(document, at, element, above)),
+                ("gpu", Some("pci")) => topology.gpu(element, above),
+                ("nic", _) => {}
+                ("net", Some("nic")) => topology.net(element, above),
+                ("nvlink" | "xgmi", Some("gpu")) => topology.nvlink(element, above),
+                ("c2c", Some("gpu")) => topology.c2c(element, above),
+                ("pcilink", _) => topology.doubts.pci_links += 1,
+                _ => own = None,
+            }
             device_of.push(own);
         }
         topology.resolve_made_up();
         topology.doubts.no_class =
-            topology.tree.devices.iter().filter(|d| d.role == PciRole::Endpoint && is_unsaid(d)).count();
+            topology.tree.devices.iter().filter(|d| d.role == PciRole::Endpoint && is_unidentified(d)).count();
         topology
     }
 
@@ -142,10 +122,7 @@ impl Topology {
         let busid = element.attribute("busid").unwrap_or_default();
         let address = busid.parse().ok().filter(|a: &PciAddress| !is_made_up(*a));
         // 0 and 0xffff are what hand-written files put for "none"
-        let id = |name| {
-            let id = element.attribute(name).and_then(hex).and_then(|v| u16::try_from(v).ok());
-            id.filter(|v| *v != 0 && *v != 0xffff)
-        };
+        let id = |name| element.attribute(name).and_then(pci_id).filter(|v| *v != 0 && *v != 0xffff);
         let speed = element.attribute("link_speed").unwrap_or_default();
         let width = element.attribute("link_width").unwrap_or_default();
         self.add(PciDevice {
@@ -171,10 +148,7 @@ impl Topology {
         let name = element.attribute("name").unwrap_or_default().to_owned();
         let device = above.and_then(|d| self.tree.devices.get_mut(d));
         let Some(device) = device.filter(|d| d.role != PciRole::HostBridge) else {
-            self.doubts.virtual_nets += 1;
-            if self.doubts.virtual_names.len() < MAX_NAMES {
-                self.doubts.virtual_names.push(name);
-            }
+            self.doubts.virtual_nets.push(name);
             return;
         };
         let megabits: Option<f64> = element.number("speed");
@@ -188,8 +162,9 @@ impl Topology {
             name,
             gigabits: megabits.filter(|m| *m > 0.0 && m.is_finite()).map(|m| m / 1000.0),
             note: Some(note).filter(|n| !n.is_empty()),
+            down: false,
         };
-        // NCCL puts the functions of a card into the first; below it, each is a port of its own
+        // NCCL puts the functions of a card into the first; below it, each is a separate port
         let others = device.os_devices.iter().all(|o| o.name != net.name);
         if net.rdma && others && device.os_devices.iter().any(|o| o.rdma) {
             let port = PciDevice { address: None, parent: above, line: element.line, ..device.clone() };
@@ -240,8 +215,8 @@ impl Topology {
     }
 }
 
-/// Whether a file says neither by class nor by content what an endpoint is.
-fn is_unsaid(device: &PciDevice) -> bool {
+/// Whether neither class nor content shows what an endpoint is.
+fn is_unidentified(device: &PciDevice) -> bool {
     device.class.is_none() && device.gpu_index.is_none() && device.os_devices.is_empty()
 }
 
@@ -268,8 +243,7 @@ fn is_rdma(name: &str, net: &Element) -> bool {
 /// What a reader should know about one file.
 #[derive(Default)]
 struct Doubts {
-    virtual_nets: usize,
-    virtual_names: Vec<String>,
+    virtual_nets: Vec<String>,
     to_itself: Vec<String>,
     no_class: usize,
     pci_links: usize,
@@ -279,26 +253,21 @@ struct Doubts {
 impl Doubts {
     fn messages(&self) -> Vec<String> {
         let mut all = Vec::new();
-        if self.virtual_nets > 0 {
-            let more = if self.virtual_nets > self.virtual_names.len() { " …" } else { "" };
-            let names = self.virtual_names.join(", ");
-            all.push(format!(
-                "left out {} network interface(s) that belong to no PCI device: {names}{more}",
-                self.virtual_nets
-            ));
+        let some = |names: &[String]| {
+            let more = if names.len() > MAX_NAMES { " …" } else { "" };
+            format!("{}{more}", names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", "))
+        };
+        if !self.virtual_nets.is_empty() {
+            let (count, names) = (self.virtual_nets.len(), some(&self.virtual_nets));
+            all.push(format!("left out {count} network interface(s) that belong to no PCI device: {names}"));
         }
         if !self.to_itself.is_empty() {
-            let names: Vec<&str> = self.to_itself.iter().take(MAX_NAMES).map(String::as_str).collect();
-            let more = if self.to_itself.len() > MAX_NAMES { " …" } else { "" };
-            all.push(format!(
-                "{} NVLink entries lead from a GPU to itself ({}{more}); they are left out, correct the file",
-                self.to_itself.len(),
-                names.join(", ")
-            ));
+            let (count, names) = (self.to_itself.len(), some(&self.to_itself));
+            all.push(format!("left out {count} NVLink entries from a GPU to itself ({names}): correct the file"));
         }
         if self.no_class > 0 {
             all.push(format!(
-                "the file does not say what {} device(s) are: no class, no <gpu>, no <net>; add a class, or another source \
+                "the file does not show what {} device(s) are: no class, no <gpu>, no <net>; add a class, or another source \
                  such as lspci",
                 self.no_class
             ));

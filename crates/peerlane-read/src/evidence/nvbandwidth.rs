@@ -1,4 +1,4 @@
-//! Reads the text that `nvbandwidth` prints; `nvbandwidth_tests` says what each test's table means.
+//! Reads the text that `nvbandwidth` prints; `nvbandwidth_tests` knows what each test's table means.
 
 use super::grid;
 use super::nvbandwidth_tests::TestTable;
@@ -8,49 +8,42 @@ const TOOL: &str = super::tool::NVBANDWIDTH;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut running: Option<Running> = None;
-    // releases before 0.5 print no addresses, so that their lists are told by what stands above
+    // releases before 0.5 print no addresses, so that the lines above identify their lists
     let mut head = false;
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim();
         head |= line.starts_with("nvbandwidth Version");
         if let Some(test) = running_line(line) {
             finish(text, running.replace(Running { test, line: i, answered: false }), found);
         } else if let Some(test) = line.strip_prefix("Waiving ").and_then(|t| t.strip_suffix('.')).filter(|_| head) {
-            // releases before 0.3 say it instead of running the test
+            // releases before 0.3 print this instead of running the test
             let message = format!("{test} was left out: no peer access, or too few GPUs");
             found.warn(text, TOOL, text.numbers(i, i), message);
         } else if device(line, head).is_some() {
-            i = devices(text, i, head, found);
-            continue;
+            return Some(devices(text, i, head, found));
         } else if let Some(test) = &mut running {
             if line.starts_with(WRONG_DATA) {
                 test.answered = true;
                 corrupt(text, i, test.test, found);
             } else if let Some(status) = failure(line) {
-                // newer releases do not say which test they leave out, and it is not one that gave numbers
-                if test.answered {
-                    i += 1;
-                    continue;
+                // newer releases do not name the test that they leave out, and it is not one that gave numbers
+                if !std::mem::replace(&mut test.answered, true) {
+                    let message = format!("{} gave no numbers: {status}", test.test);
+                    found.warn(text, TOOL, text.numbers(test.line, i), message);
                 }
-                test.answered = true;
-                let message = format!("{} gave no numbers: {status}", test.test);
-                found.warn(text, TOOL, text.numbers(test.line, i), message);
             } else if is_description(line)
                 && let Some(last) = table(text, i, test.test, found)
             {
                 test.answered = true;
-                i = last;
-            } else if test.answered
-                && let Some(last) = quoted(text, i, found)
-            {
-                i = last;
+                return Some(last + 1);
+            } else if test.answered {
+                return Some(quoted(text, i, found)? + 1);
             }
-        } else if let Some(last) = quoted(text, i, found) {
-            i = last;
+        } else {
+            return Some(quoted(text, i, found)? + 1);
         }
-        i += 1;
-    }
+        None
+    });
     finish(text, running, found);
 }
 
@@ -72,7 +65,7 @@ fn finish(text: &Text, running: Option<Running>, found: &mut Found) {
 /// What a test prints whose copy does not compare equal, before it gives up.
 const WRONG_DATA: &str = "Invalid value when checking the pattern";
 
-/// Lines in which the program tells more of data that is wrong.
+/// Lines in which the program describes wrong data.
 const WRONG_LINES: usize = 2;
 
 fn corrupt(text: &Text, line: usize, test: &str, found: &mut Found) {
@@ -90,7 +83,7 @@ fn corrupt(text: &Text, line: usize, test: &str, found: &mut Found) {
 /// Lines from a table to its sum, a blank one between.
 const SUM_GAP: usize = 3;
 
-/// A table of which the line with the test's name is not quoted: its sum below tells the test, else its own line over it
+/// A table of which the line with the test's name is not quoted: its sum below names the test, else the line above it
 /// does, by the arrows that [`super::nvbandwidth_tests`] explains. Returns its last line.
 fn quoted(text: &Text, description: usize, found: &mut Found) -> Option<usize> {
     let line = text.line(description).trim();
@@ -102,26 +95,22 @@ fn quoted(text: &Text, description: usize, found: &mut Found) -> Option<usize> {
         let (test, total) = text.line(i).trim().strip_prefix("SUM ")?.split_once(' ')?;
         total.trim().parse::<f64>().ok().map(|_| test)
     });
-    let test = sum.or_else(|| test_of(line))?;
-    table(text, description, test, found)
+    let test = sum.map(str::to_owned).or_else(|| test_of(line))?;
+    table(text, description, &test, found)
 }
 
 /// The test that prints this line over its table.
-fn test_of(description: &str) -> Option<&'static str> {
-    let sm = description.starts_with("memcpy SM ");
-    if !sm && !description.starts_with("memcpy CE ") {
-        return None;
-    }
-    let pick = |ce, sm_name| Some(if sm { sm_name } else { ce });
-    let ends = description.split_whitespace().skip(2).take(3).collect::<Vec<_>>().join(" ");
-    match ends.as_str() {
-        "CPU(row) -> GPU(column)" => pick("host_to_device_memcpy_ce", "host_to_device_memcpy_sm"),
-        "CPU(row) <- GPU(column)" => pick("device_to_host_memcpy_ce", "device_to_host_memcpy_sm"),
-        "GPU(row) -> GPU(column)" => pick("device_to_device_memcpy_read_ce", "device_to_device_memcpy_read_sm"),
-        "GPU(row) <- GPU(column)" => pick("device_to_device_memcpy_write_ce", "device_to_device_memcpy_write_sm"),
-        // which of the two directions is counted is not told
-        _ => None,
-    }
+fn test_of(description: &str) -> Option<String> {
+    let mut words = description.strip_prefix("memcpy ")?.split_whitespace();
+    let engine = words.next().filter(|e| matches!(*e, "CE" | "SM"))?.to_lowercase();
+    Some(match words.take(3).collect::<Vec<_>>().as_slice() {
+        ["CPU(row)", "->", "GPU(column)"] => format!("host_to_device_memcpy_{engine}"),
+        ["CPU(row)", "<-", "GPU(column)"] => format!("device_to_host_memcpy_{engine}"),
+        ["GPU(row)", "->", "GPU(column)"] => format!("device_to_device_memcpy_read_{engine}"),
+        ["GPU(row)", "<-", "GPU(column)"] => format!("device_to_device_memcpy_write_{engine}"),
+        // it is unknown which of the two directions is counted
+        _ => return None,
+    })
 }
 
 /// `Running host_to_device_memcpy_ce.`, behind the mark of a quotation that has no other line.
@@ -161,7 +150,7 @@ fn device(line: &str, head: bool) -> Option<GpuFacts> {
     let words = line.strip_prefix("Device ")?;
     named_device(words).or_else(|| {
         let (index, name) = words.split_once(": ").filter(|_| head)?;
-        Some(GpuFacts { index: Some(index.parse().ok()?), name: Some(name.trim().to_owned()), ..GpuFacts::default() })
+        Some(GpuFacts::listed(index.parse().ok()?, name))
     })
 }
 
@@ -169,12 +158,7 @@ fn device(line: &str, head: bool) -> Option<GpuFacts> {
 pub(super) fn named_device(words: &str) -> Option<GpuFacts> {
     let (index, rest) = words.split_once(": ")?;
     let (name, address) = rest.trim().strip_suffix(')')?.rsplit_once(" (")?;
-    Some(GpuFacts {
-        index: Some(index.parse().ok()?),
-        name: Some(name.to_owned()),
-        address: Some(address.parse().ok()?),
-        ..GpuFacts::default()
-    })
+    Some(GpuFacts { address: Some(address.parse().ok()?), ..GpuFacts::listed(index.parse().ok()?, name) })
 }
 
 /// Reads the list of devices; returns the line to go on with.
@@ -225,11 +209,15 @@ mod tests {
     fn a_table_without_its_heading() {
         let table = "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n 0 N/A 26.0\n 1 25.0 N/A\n";
         let read = scanned(scan, &format!("It says:\n\n{table}\nSUM device_to_device_memcpy_read_ce 51.00\n"));
-        assert_eq!(read, scanned(scan, &format!("It says:\n\n{table}\nDone, 1\n")), "its own line tells it too");
+        assert_eq!(
+            read,
+            scanned(scan, &format!("It says:\n\n{table}\nDone, 1\n")),
+            "the line above it names the test too"
+        );
         let Fact::Matrix(m) = &read.evidence[0].fact else { panic!() };
         assert_eq!((m.title.as_str(), m.between("GPU0", "GPU1")), ("device_to_device_memcpy_read_ce", Some(26.0)));
         let both = "memcpy CE CPU(row) <-> GPU(column) bandwidth (GB/s)\n 0\n 0 20.0\n";
-        assert_eq!(scanned(scan, both), Found::default(), "which direction is counted is not told");
+        assert_eq!(scanned(scan, both), Found::default(), "it is unknown which direction is counted");
         let named = scanned(scan, &format!("{both}\nSUM device_to_host_bidirectional_memcpy_ce 20.00\n"));
         assert_eq!(named.evidence.len(), 1);
         let marked = "> Running host_to_device_memcpy_sm.\nmemcpy SM CPU(row) -> GPU(column) bandwidth (GB/s)\n0 1\n0 35.1 35.2\n";

@@ -1,4 +1,4 @@
-//! Reads the JSON of `nvbandwidth -j`, alone or among other text; `nvbandwidth_tests` says what each table means.
+//! Reads the JSON of `nvbandwidth -j`, alone or among other text; `nvbandwidth_tests` knows what each table means.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -51,9 +51,7 @@ fn take(text: &Text, lines: (u32, u32), run: Run, found: &mut Found) {
     // each is followed by the host's name: "0: NAME (ADDRESS): (HOST)"
     let device = |d: &String| named_device(d.rsplit_once(": (").map_or(d.as_str(), |(device, _)| device));
     let gpus: Vec<_> = run.devices.iter().filter_map(device).collect();
-    if !gpus.is_empty() {
-        found.push(text, TOOL, lines, Fact::Gpus(gpus));
-    }
+    found.push(text, TOOL, lines, Fact::Gpus(gpus));
     for case in run.testcases {
         if case.status != "Passed" {
             found.warn(text, TOOL, lines, format!("{} gave no numbers: {}", case.name, case.status));

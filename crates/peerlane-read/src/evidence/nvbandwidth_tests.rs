@@ -20,6 +20,7 @@
 //! alone, and the title, which is the test's name, says so. A bidirectional number that is not a "Total" is
 //! one direction's share. Rows and columns of `multinode_…` tests are processes: `rank0` ….
 
+use super::words::meaning;
 use super::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 
 /// Tests of copies between GPUs, which run only where peer access works.
@@ -35,7 +36,7 @@ pub(super) struct TestTable<'a> {
     pub(super) rows: Vec<u32>,
     /// Column numbers.
     pub(super) cols: Vec<u32>,
-    /// A list a row, as long as `cols`.
+    /// A list per row, as long as `cols`.
     pub(super) cells: Vec<Vec<Option<f64>>>,
 }
 
@@ -52,7 +53,7 @@ impl TestTable<'_> {
             quantity: if latency { Quantity::LoadLatency } else { Quantity::Bandwidth },
             direction: direction(test, description),
             p2p: PAIR_TESTS.iter().any(|t| test.contains(t)).then_some(true),
-            op: operation(test),
+            op: meaning(test, &[(&["_read"], Operation::Read), (&["_write"], Operation::Write)]),
             engine: engine(test),
             unit: if latency { Unit::Nanoseconds } else { Unit::GigabytesPerSecond },
             rows,
@@ -134,16 +135,6 @@ fn direction(test: &str, description: &str) -> Option<Direction> {
         Some(Direction::BidirectionalShare)
     } else {
         Some(Direction::Unidirectional)
-    }
-}
-
-fn operation(test: &str) -> Option<Operation> {
-    if test.contains("_read") {
-        Some(Operation::Read)
-    } else if test.contains("_write") {
-        Some(Operation::Write)
-    } else {
-        None
     }
 }
 

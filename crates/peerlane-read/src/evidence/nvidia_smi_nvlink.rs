@@ -22,7 +22,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 output.finish(text, found);
             }
             (gpu, output.gpu) = (Some(number), Some(number));
-            output.names.push(GpuFacts { index: gpu, name: Some(name.to_owned()), ..GpuFacts::default() });
+            output.names.push(GpuFacts::listed(number, name));
             continue;
         }
         let Some(gpu) = gpu.filter(|_| output.gpu.is_some()) else { continue };
@@ -35,12 +35,12 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     output.finish(text, found);
 }
 
-/// What one line says of a link.
+/// What one line states about a link.
 enum Link {
     Rate(u8, Rate),
     Remote(u8, Option<NvlinkEnd>),
     Inactive(u8),
-    /// No link of this GPU is active; their number is not told.
+    /// No link of this GPU is active; their number is unknown.
     AllInactive,
 }
 
@@ -82,7 +82,7 @@ impl Output {
         let mut output = std::mem::take(self);
         let Some(lines) = output.lines.numbers(text) else { return };
         let tool = output.tool.unwrap_or(STATUS);
-        // a run that goes on under another tool's name has said its names
+        // a run that goes on under another tool's name has already listed its names
         let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
         // inactive links are printed too, so that missing lines are not missing links
@@ -101,9 +101,7 @@ impl Output {
             // how many it has in all is not known, and fewer would read as links that are down
             output.ports.retain(|p| p.gpu != cut);
         }
-        if !names.is_empty() {
-            found.push(text, tool, lines, Fact::Gpus(names));
-        }
+        found.push(text, tool, lines, Fact::Gpus(names));
         found.push(text, tool, lines, Fact::Nvlink(output.ports));
     }
 }

@@ -1,9 +1,9 @@
-//! `nvidia-smi -q`: everything the driver tells of each GPU, as indented `key : value` lines.
+//! `nvidia-smi -q`: everything the driver reports of each GPU, as indented `key : value` lines.
 
 use std::collections::HashSet;
 
 use super::text::Span;
-use super::words::number_and_unit;
+use super::words::{indent, number_and_unit};
 use super::{Fact, Found, GpuFacts, Text};
 use peerlane_machine::fabric::{PciAddress, PcieGeneration, PcieWidth};
 use peerlane_machine::units::Bytes;
@@ -15,21 +15,19 @@ const MAX_DEPTH: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut log = Log::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim();
         if line.contains("NVSMI LOG") {
             log.finish(text, found);
         } else if let Some(version) = value_of(line, "Driver Version") {
-            log.driver = told(version);
+            log.driver = stated(version);
         } else if let Some(count) = value_of(line, "Attached GPUs") {
             log.attached = count.parse().ok();
         } else if let Some(address) = gpu_line(line).filter(|_| has_fields(text, i)) {
-            i = log.take(text, i, address, found);
-            continue;
+            return Some(log.take(text, i, address, found));
         }
-        i += 1;
-    }
+        None
+    });
     log.finish(text, found);
 }
 
@@ -44,20 +42,16 @@ fn has_fields(text: &Text, i: usize) -> bool {
     indent(next) > indent(text.line(i)) && (next.contains(" : ") || indent(text.line(i + 2)) > indent(next))
 }
 
-fn indent(line: &str) -> usize {
-    line.bytes().take_while(u8::is_ascii_whitespace).count()
-}
-
 /// The value of `key   : value` where the key is that one.
 fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (k, value) = line.split_once(" : ")?;
     (k.trim() == key).then(|| value.trim())
 }
 
-/// A value that says something.
-fn told(value: &str) -> Option<String> {
-    let silent = matches!(value, "" | "N/A" | "[N/A]" | "Unknown Error" | "None" | "Not Supported");
-    (!silent).then(|| value.to_owned())
+/// A value other than a placeholder.
+fn stated(value: &str) -> Option<String> {
+    let placeholder = matches!(value, "" | "N/A" | "[N/A]" | "Unknown Error" | "None" | "Not Supported");
+    (!placeholder).then(|| value.to_owned())
 }
 
 /// One run of the tool.
@@ -65,7 +59,7 @@ fn told(value: &str) -> Option<String> {
 struct Log {
     driver: Option<String>,
     attached: Option<usize>,
-    seen: HashSet<PciAddress>,
+    addresses: HashSet<PciAddress>,
     gpus: Vec<GpuFacts>,
     lines: Span,
 }
@@ -73,9 +67,9 @@ struct Log {
 impl Log {
     /// Reads the GPU of line `first`; returns the line after it.
     fn take(&mut self, text: &Text, first: usize, address: PciAddress, found: &mut Found) -> usize {
-        if !self.seen.insert(address) {
+        if !self.addresses.insert(address) {
             self.finish(text, found);
-            self.seen.insert(address);
+            self.addresses.insert(address);
         }
         let mut gpu = GpuFacts { address: Some(address), driver: self.driver.clone(), ..GpuFacts::default() };
         let base = indent(text.line(first));
@@ -126,9 +120,9 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
     let number = || number_and_unit(value).map(|(n, _)| n);
     let bytes = || number_and_unit(value).filter(|(n, unit)| *n >= 0.0 && *unit == "MiB").map(|(n, _)| n as u64);
     match (section, key) {
-        ("", "Product Name") => gpu.name = told(value),
-        ("", "GPU UUID") => gpu.uuid = told(value),
-        ("MIG Mode", "Current") => gpu.mig = [("Enabled", true), ("Disabled", false)].into_iter().find_map(is(value)),
+        ("", "Product Name") => gpu.name = stated(value),
+        ("", "GPU UUID") => gpu.uuid = stated(value),
+        ("MIG Mode", "Current") => gpu.mig = answer(value),
         ("PCIe Generation", key) => {
             let generation = number().and_then(|n| PcieGeneration::from_number(n as u8));
             match key {
@@ -151,14 +145,12 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
         ("BAR1 Memory Usage", "Total") => gpu.bar1 = bytes().map(Bytes::from_mib),
         ("Utilization", "GPU" | "Gpu") => gpu.utilization = number(),
         ("Temperature", "GPU Current Temp") => gpu.temperature = number(),
-        ("Remapped Rows", "Pending") => {
-            gpu.remap_pending = [("Yes", true), ("No", false)].into_iter().find_map(is(value))
-        }
+        ("Remapped Rows", "Pending") => gpu.remap_pending = answer(value),
         ("Remapped Rows", "Remapping Failure Occurred") => {
-            gpu.remap_failed = [("Yes", true), ("No", false)].into_iter().find_map(is(value));
+            gpu.remap_failed = answer(value);
         }
-        ("Fabric", "State") => gpu.fabric_state = told(value),
-        // drivers before 545 say `Power Draw` and `Power Limit`; newer ones add readings of the whole module
+        ("Fabric", "State") => gpu.fabric_state = stated(value),
+        // drivers before 545 print `Power Draw` and `Power Limit`; newer ones add readings of the whole module
         ("GPU Power Readings" | "Power Readings", "Power Draw" | "Instantaneous Power Draw" | "Average Power Draw") => {
             gpu.power = gpu.power.or_else(number);
         }
@@ -173,8 +165,12 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
     }
 }
 
-fn is(value: &str) -> impl Fn((&str, bool)) -> Option<bool> {
-    move |(word, meaning)| (word == value).then_some(meaning)
+fn answer(value: &str) -> Option<bool> {
+    match value {
+        "Yes" | "Enabled" => Some(true),
+        "No" | "Disabled" => Some(false),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

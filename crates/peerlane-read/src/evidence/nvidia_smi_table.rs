@@ -53,9 +53,9 @@ fn first_line([name, bus, _]: [&str; 3]) -> Option<GpuFacts> {
         words.pop();
     }
     let name = (!words.is_empty()).then(|| words.join(" "));
-    // without an address only a name tells this from lines about processes and MIG devices
-    let told = address.is_some() || name.as_ref().is_some_and(|n| n.chars().any(char::is_alphabetic));
-    told.then(|| GpuFacts { index: Some(index), name, address, ..GpuFacts::default() })
+    // without an address only a name distinguishes this from lines about processes and MIG devices
+    let is_gpu = address.is_some() || name.as_ref().is_some_and(|n| n.chars().any(char::is_alphabetic));
+    is_gpu.then(|| GpuFacts { index: Some(index), name, address, ..GpuFacts::default() })
 }
 
 /// `| 57%   77C    P2   146W / 151W |    605MiB /  8112MiB |    100%      Default |`; false if this is another line.

@@ -71,7 +71,7 @@ struct Reading<'a> {
     header: Header<'a>,
     rows: Vec<Row<'a>>,
     no_header: bool,
-    /// The line of a row of less than two cells, of which no matrix without a header can be told.
+    /// The line of a row of less than two cells, from which no matrix without a header can be read.
     short_row: Option<usize>,
     /// The last row's line, and the word at which that row ends.
     last: usize,
@@ -121,8 +121,8 @@ impl<'a> Reading<'a> {
 
     /// The rows from line `i` on, their header being lost; else the line from which there may be such rows again.
     fn without_header(text: &'a Text, i: usize, start: &Rc<Line<'a>>) -> Result<Self, usize> {
-        let untold = usize::MAX / 2;
-        let extra = vec![(Column::Cpu, untold), (Column::Numa, untold), (Column::GpuNuma, untold)];
+        let nowhere = usize::MAX / 2;
+        let extra = vec![(Column::Cpu, nowhere), (Column::Numa, nowhere), (Column::GpuNuma, nowhere)];
         let header = Header { extra, ..Header::default() };
         let last_line = Rc::clone(start);
         let rows = Vec::new();
@@ -261,7 +261,7 @@ impl<'a> Reading<'a> {
             warn("some cells are no path class: they are unknown".to_owned());
         }
         if header.glued && header.extra.len() > 1 && rows.iter().all(|r| r.extra.is_empty()) {
-            warn("tabs are lost: the affinities cannot be told apart and are unknown".to_owned());
+            warn("tabs are lost: the affinities cannot be separated and are unknown".to_owned());
         }
         found.push(text, TOOL, lines, super::Fact::Classes(matrix));
     }
@@ -287,7 +287,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Takes `SOC = …`, and `NIC0: mlx5_0` behind `NIC Legend:`; returns whether that was seen.
+/// Takes `SOC = …`, and `NIC0: mlx5_0` behind `NIC Legend:`; returns whether that heading was read.
 fn take_legend(words: &[Word], mut nics: bool, matrix: &mut ClassMatrix) -> bool {
     for pair in words.windows(2) {
         if let [a, b] = pair {

@@ -1,6 +1,6 @@
 //! `nvidia-smi topo -p2p r|w|n|a|p`: whether peer-to-peer works between pairs of GPUs.
 //!
-//! The table has the shape of `topo -m`; its cells tell it apart. Which ability it speaks of stands only in the
+//! The table has the shape of `topo -m`; its cells distinguish it. Which ability it is about stands only in the
 //! command that printed it.
 
 use super::words::{gpu_number, words};
@@ -40,9 +40,9 @@ fn read(text: &Text, first: usize, cols: Vec<String>, found: &mut Found) -> usiz
         last = i;
     }
     let filled: usize = matrix.cells.iter().map(Vec::len).sum();
-    let told = matrix.cells.iter().flatten().any(Option::is_some);
+    let has_states = matrix.cells.iter().flatten().any(Option::is_some);
     // the second condition keeps memory in proportion to the text
-    if !told || filled * 4 < matrix.rows.len() * matrix.cols.len() {
+    if !has_states || filled * 4 < matrix.rows.len() * matrix.cols.len() {
         return first + 1;
     }
     for row in &mut matrix.cells {
@@ -99,7 +99,7 @@ fn capability(text: &Text, header: usize) -> P2pCapability {
         Some("n") => P2pCapability::Nvlink,
         Some("a") => P2pCapability::Atomics,
         Some("p") => P2pCapability::Prop,
-        _ => P2pCapability::Unsaid,
+        _ => P2pCapability::Unstated,
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let [a, b] = &found.evidence[..] else { panic!("{found:?}") };
         assert_eq!(a.origin.lines, Some((2, 5)));
         let (Fact::P2p(a), Fact::P2p(b)) = (&a.fact, &b.fact) else { panic!() };
-        assert_eq!((a.capability, b.capability), (P2pCapability::Write, P2pCapability::Unsaid));
+        assert_eq!((a.capability, b.capability), (P2pCapability::Write, P2pCapability::Unstated));
         assert_eq!(a.cells[0], [None, Some(P2pStatus::Ok), Some(P2pStatus::ChipsetNotSupported)]);
         assert_eq!(a.cells[2], [Some(P2pStatus::Disabled), Some(P2pStatus::Unknown), None]);
         assert_eq!(found.warnings, []);

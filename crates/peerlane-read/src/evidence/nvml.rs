@@ -1,4 +1,4 @@
-//! What NVML tells, as the JSON document that live discovery writes: see [`Snapshot`].
+//! What NVML reports, as the JSON document that live discovery writes: see [`Snapshot`].
 
 mod snapshot;
 #[cfg(test)]
@@ -51,7 +51,7 @@ fn take(text: &Text, lines: (u32, u32), mut snapshot: Snapshot, found: &mut Foun
     }
     // matrices grow with the square
     snapshot.gpus.truncate(MAX_DEVICES);
-    for message in troubles(&snapshot) {
+    for message in warnings(&snapshot) {
         found.warn(text, TOOL, lines, message);
     }
     for fact in facts(&snapshot) {
@@ -60,24 +60,24 @@ fn take(text: &Text, lines: (u32, u32), mut snapshot: Snapshot, found: &mut Foun
 }
 
 /// What a person should know that no fact carries.
-fn troubles(snapshot: &Snapshot) -> Vec<String> {
+fn warnings(snapshot: &Snapshot) -> Vec<String> {
     let names = |with: &dyn Fn(&Gpu) -> bool| -> Vec<String> {
         snapshot.gpus.iter().filter(|g| with(g)).map(|g| format!("GPU{}", g.index)).collect()
     };
-    let said = |gpus: Vec<String>, what: &str| (!gpus.is_empty()).then(|| format!("{}: {what}", gpus.join(", ")));
+    let warn = |gpus: Vec<String>, what: &str| (!gpus.is_empty()).then(|| format!("{}: {what}", gpus.join(", ")));
     let lost = |g: &Gpu| snapshot.absent.iter().any(|a| a.gpus.contains(&g.index) && a.error.contains("is lost"));
     let prohibited = |g: &Gpu| g.modes.compute.as_deref() == Some("Prohibited");
     [
-        said(names(&lost), "fallen off the bus, as the driver says (dmesg, Xid 79)"),
-        said(names(&|g| g.modes.mig == Some(true)), "MIG is on: its instances cannot reach other GPUs directly"),
-        said(names(&prohibited), "its compute mode lets nobody compute on it (nvidia-smi -c 0)"),
+        warn(names(&lost), "fallen off the bus, as the driver reports (dmesg, Xid 79)"),
+        warn(names(&|g| g.modes.mig == Some(true)), "MIG is on: its instances cannot reach other GPUs directly"),
+        warn(names(&prohibited), "its compute mode prohibits computing (nvidia-smi -c 0)"),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// What the snapshot says, in the words that other sources use.
+/// What the snapshot states, as the facts that other sources give.
 fn facts(snapshot: &Snapshot) -> Vec<Fact> {
     if snapshot.gpus.is_empty() {
         return Vec::new();
@@ -102,7 +102,7 @@ fn facts(snapshot: &Snapshot) -> Vec<Fact> {
         n => Some(PathClass::nvlink(n)),
     };
     let both = class_matrix(snapshot, &names, class);
-    let telling = pcie.cells.iter().flatten().any(|c| c.is_some_and(PathClass::is_pcie));
+    let has_pcie = pcie.cells.iter().flatten().any(|c| c.is_some_and(PathClass::is_pcie));
     let differ = both.cells != pcie.cells;
     all.push(Fact::Classes(both));
     for (capability, of) in CAPABILITIES {
@@ -112,8 +112,8 @@ fn facts(snapshot: &Snapshot) -> Vec<Fact> {
             all.push(Fact::P2p(P2pMatrix { capability, rows: names.clone(), cols: names.clone(), cells }));
         }
     }
-    // as `topo -mp` shows beside `topo -m`: what lies below the NVLinks; the addresses say that it is the same machine
-    if differ && telling && snapshot.gpus.iter().all(|g| g.address.is_some()) {
+    // as `topo -mp` shows in addition to `topo -m`: what lies below the NVLinks; the addresses show that it is the same machine
+    if differ && has_pcie && snapshot.gpus.iter().all(|g| g.address.is_some()) {
         let of = |g: &Gpu| GpuFacts { index: Some(g.index), address: g.address, ..GpuFacts::default() };
         all.push(Fact::Gpus(snapshot.gpus.iter().map(of).collect()));
         all.push(Fact::Classes(pcie));
@@ -134,7 +134,7 @@ const CAPABILITIES: [(P2pCapability, Of); 5] = [
 type Pairs<'a> = [Vec<Option<&'a Pair>>];
 
 fn gpu_facts(gpu: &Gpu, snapshot: &Snapshot) -> GpuFacts {
-    // what every GPU without a fabric says is no statement about one
+    // what every GPU without a fabric reports is no statement about one
     let fabric = gpu.fabric.as_ref().map(|f| f.state.clone()).filter(|state| state != "Not Supported");
     GpuFacts {
         index: Some(gpu.index),
@@ -200,9 +200,9 @@ fn class_matrix(
 
 /// The PCIe class of a pair, which is the same both ways.
 fn ancestor(pairs: &Pairs, a: usize, b: usize) -> Option<PathClass> {
-    let told = |a: usize, b: usize| pairs[a][b].and_then(|p| p.ancestor);
-    Some(match told(a, b).or_else(|| told(b, a))? {
-        // a board with two GPUs joins them by one switch of its own; `nvidia-smi` has no other word for it
+    let stated = |a: usize, b: usize| pairs[a][b].and_then(|p| p.ancestor);
+    Some(match stated(a, b).or_else(|| stated(b, a))? {
+        // a board with two GPUs joins them by its own switch; `nvidia-smi` has no other word for it
         Ancestor::Internal | Ancestor::Single => PathClass::Pix,
         Ancestor::Multiple => PathClass::Pxb,
         Ancestor::HostBridge => PathClass::Phb,
@@ -236,8 +236,8 @@ fn nvlinks(snapshot: &Snapshot, pairs: &Pairs, a: usize, b: usize) -> u8 {
         ends(gpu).filter(to_switch).count()
     };
     let denied = |a: usize, b: usize| {
-        let told = pairs[a][b].and_then(|p| status(p.p2p.nvlink.as_deref()?));
-        told.is_some_and(|s| !matches!(s, P2pStatus::Ok | P2pStatus::Unknown))
+        let state = pairs[a][b].and_then(|p| status(p.p2p.nvlink.as_deref()?));
+        state.is_some_and(|s| !matches!(s, P2pStatus::Ok | P2pStatus::Unknown))
     };
     if denied(a, b) || denied(b, a) { 0 } else { count(switched(a).min(switched(b))) }
 }

@@ -53,7 +53,7 @@ fn table(text: &Text, title_line: usize, title: &str, found: &mut Found) -> usiz
     let mut last = header;
     for i in header + 1..text.len() {
         let line = text.line(i).trim_end();
-        // newer releases say the datatype below the columns
+        // newer releases print the datatype below the columns
         if let Some((key, value)) = line.strip_prefix('#').and_then(|c| c.split_once(':')).filter(|_| sizes.is_empty())
         {
             settings.insert(key.trim().to_owned(), value.trim().to_owned());

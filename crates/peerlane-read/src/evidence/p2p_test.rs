@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::grid::{self, Grid};
+use super::text::Span;
+use super::words::meaning;
 use super::{
     Direction, Engine, Fact, Found, GpuFacts, Matrix, Operation, P2pCapability, P2pMatrix, P2pStatus, Quantity, Text,
     Unit,
@@ -22,15 +24,12 @@ const TITLE_GAP: usize = 4;
 /// No process sees more GPUs than this; larger numbers are no device numbers.
 pub(super) const MAX_DEVICES: u32 = 256;
 
-/// Which device can access which, by device number.
-pub(super) type AccessPairs = BTreeMap<(u32, u32), bool>;
-
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut access = Access::default();
     text.walk(|i| {
         let line = text.line(i).trim();
         if device(line).is_some() {
-            access.flush(text, found);
+            access.flush(text, TOOL, found);
             return Some(devices(text, i, found));
         }
         if let Some((from, to, can)) = access_line(line) {
@@ -41,41 +40,37 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             return Some(connectivity(text, i, &mut access, found));
         }
         let title = Title::parse(line)?;
-        access.flush(text, found);
+        access.flush(text, TOOL, found);
         Some(matrices(text, i, &title, found))
     });
-    access.flush(text, found);
+    access.flush(text, TOOL, found);
 }
 
-/// The `Device=0 CAN Access Peer Device=1` lines of one run.
+/// Which device can access which, by number, as the lines of one run state it: `Device=0 CAN Access Peer Device=1`.
 #[derive(Default)]
-struct Access {
-    pairs: AccessPairs,
-    lines: Option<(usize, usize)>,
+pub(super) struct Access {
+    pairs: BTreeMap<(u32, u32), bool>,
+    lines: Span,
 }
 
 impl Access {
-    fn add(&mut self, pair: (u32, u32), can: bool, line: usize) {
+    pub(super) fn add(&mut self, pair: (u32, u32), can: bool, line: usize) {
         self.pairs.insert(pair, can);
-        self.lines = Some((self.lines.map_or(line, |l| l.0), line));
+        self.lines.add(line);
     }
 
-    fn flush(&mut self, text: &Text, found: &mut Found) {
-        if let Some((first, last)) = self.lines.take() {
-            let matrix = access_matrix(&std::mem::take(&mut self.pairs));
-            found.push(text, TOOL, text.numbers(first, last), Fact::P2p(matrix));
-        }
+    /// Pushes a matrix over all devices that the pairs name, and starts anew; what no pair states stays unknown.
+    pub(super) fn flush(&mut self, text: &Text, tool: &'static str, found: &mut Found) {
+        let Access { pairs, lines } = std::mem::take(self);
+        let Some(lines) = lines.numbers(text) else { return };
+        let devices: BTreeSet<u32> = pairs.keys().flat_map(|(a, b)| [*a, *b]).collect();
+        let devices: Vec<u32> = devices.into_iter().collect();
+        let status = |a: u32, b: u32| pairs.get(&(a, b)).filter(|_| a != b).map(|can| can_status(*can));
+        let names = grid::gpu_names(&devices);
+        let cells = devices.iter().map(|a| devices.iter().map(|b| status(*a, *b)).collect()).collect();
+        let matrix = P2pMatrix { capability: P2pCapability::Access, rows: names.clone(), cols: names, cells };
+        found.push(text, tool, lines, Fact::P2p(matrix));
     }
-}
-
-/// A matrix over all devices that the pairs name; what no pair says stays unknown.
-pub(super) fn access_matrix(pairs: &AccessPairs) -> P2pMatrix {
-    let devices: BTreeSet<u32> = pairs.keys().flat_map(|(a, b)| [*a, *b]).collect();
-    let devices: Vec<u32> = devices.into_iter().collect();
-    let status = |a: u32, b: u32| pairs.get(&(a, b)).filter(|_| a != b).map(|can| can_status(*can));
-    let names = grid::gpu_names(&devices);
-    let cells = devices.iter().map(|a| devices.iter().map(|b| status(*a, *b)).collect()).collect();
-    P2pMatrix { capability: P2pCapability::Access, rows: names.clone(), cols: names, cells }
 }
 
 fn can_status(can: bool) -> P2pStatus {
@@ -114,26 +109,32 @@ fn access_line(line: &str) -> Option<(u32, u32, bool)> {
     (from < MAX_DEVICES && to < MAX_DEVICES).then_some((from, to, can))
 }
 
-/// The connectivity matrix, which says again what the access lines above it say.
+/// The connectivity matrix, which repeats the access lines above it.
 fn connectivity(text: &Text, title: usize, access: &mut Access, found: &mut Found) -> usize {
     let Some(grid) = table_below(text, title, &["D\\D"]).map(|(_, grid)| grid) else {
         return title + 1;
     };
-    let first = access.lines.take().map_or(title, |lines| lines.0);
-    let lines = text.numbers(first, grid.last);
-    let said = std::mem::take(&mut access.pairs);
+    let Access { pairs: stated, lines: mut span } = std::mem::take(access);
+    span.add(title);
+    span.add(grid.last);
+    let lines = span.numbers(text).unwrap_or_default();
     let mut contradicted = false;
     let mut cells = Vec::with_capacity(grid.rows.len());
     for (a, row) in grid.rows.iter().zip(&grid.cells) {
         let cell = |(b, value): (&u32, &Option<f64>)| {
             let can = value.map(|v| v != 0.0);
-            contradicted |= can.zip(said.get(&(*a, *b))).is_some_and(|(matrix, line)| matrix != *line);
+            contradicted |= can.zip(stated.get(&(*a, *b))).is_some_and(|(matrix, line)| matrix != *line);
             can.filter(|_| a != b).map(can_status)
         };
         cells.push(grid.cols.iter().zip(row).map(cell).collect());
     }
     if contradicted {
-        found.warn(text, TOOL, lines, "the connectivity matrix contradicts the \"Access Peer\" lines; it is taken");
+        found.warn(
+            text,
+            TOOL,
+            lines,
+            "the connectivity matrix contradicts the \"Access Peer\" lines; the matrix is used",
+        );
     }
     warn_if_cut(text, title, &grid, found);
     let (rows, cols) = (grid.row_names(), grid.col_names());
@@ -142,7 +143,7 @@ fn connectivity(text: &Text, title: usize, access: &mut Access, found: &mut Foun
     grid.last + 1
 }
 
-/// What the title of a matrix says.
+/// What the title of a matrix states.
 struct Title<'a> {
     text: &'a str,
     bandwidth: bool,
@@ -163,21 +164,12 @@ impl<'a> Title<'a> {
         is_title.then(|| Title {
             text,
             bandwidth,
-            direction: if text.contains("Unidirectional") {
-                Some(Direction::Unidirectional)
-            } else if text.contains("Bidirectional") {
-                Some(Direction::Bidirectional)
-            } else {
-                None
-            },
+            direction: meaning(
+                text,
+                &[(&["Unidirectional"], Direction::Unidirectional), (&["Bidirectional"], Direction::Bidirectional)],
+            ),
             p2p,
-            op: if text.contains("P2P Writes") {
-                Some(Operation::Write)
-            } else if text.contains("P2P Reads") {
-                Some(Operation::Read)
-            } else {
-                None
-            },
+            op: meaning(text, &[(&["P2P Writes"], Operation::Write), (&["P2P Reads"], Operation::Read)]),
         })
     }
 

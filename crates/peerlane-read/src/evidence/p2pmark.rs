@@ -1,7 +1,7 @@
 //! Reads `p2pmark`: copies between GPUs one at a time, into one GPU from all its peers, and among all at once.
 //!
 //! Its bandwidth table has a row a source and a column a destination, its latency table a row a reader and a column a
-//! source. Sets of transfers become one-row tables from `others`, whose titles say so, as nvbandwidth's do.
+//! source. Sets of transfers become one-row tables from `others`, as their titles state, like nvbandwidth's.
 
 use super::grid::{cell, gpu_names};
 use super::{Direction, Engine, Fact, Found, Matrix, Operation, Quantity, Text, Unit};

@@ -32,20 +32,15 @@ const SETTINGS: [&str; 10] = [
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut from = Position { line: 0, byte: 0 };
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let start = if i == from.line { from.byte } else { 0 };
         let rest = text.line(i).get(start..).unwrap_or_default();
         let header =
             rest.match_indices("#bytes").find_map(|(at, _)| Some((start + at, Columns::parse(rest.get(at..)?)?)));
-        match header {
-            Some((byte, columns)) => {
-                from = table(text, &from, &Position { line: i, byte }, &columns, found);
-                i = from.line;
-            }
-            None => i += 1,
-        }
-    }
+        let (byte, columns) = header?;
+        from = table(text, &from, &Position { line: i, byte }, &columns, found);
+        Some(from.line)
+    });
 }
 
 /// A place in the text.
@@ -141,9 +136,7 @@ fn table(text: &Text, from: &Position, header: &Position, columns: &Columns, fou
             None => gpus.push(gpu),
         }
     }
-    if !gpus.is_empty() {
-        found.push(text, TOOL, text.numbers(first, header.line), Fact::Gpus(gpus));
-    }
+    found.push(text, TOOL, text.numbers(first, header.line), Fact::Gpus(gpus));
     end
 }
 
@@ -276,8 +269,7 @@ fn test(head: &str) -> Option<String> {
 fn gpu(head: &str) -> Option<GpuFacts> {
     let (before, after) = head.rsplit_once("] device name = [")?;
     let index = before.rsplit_once("dev = ")?.1.trim().parse().ok()?;
-    let name = after.split_once(']')?.0.to_owned();
-    Some(GpuFacts { index: Some(index), name: Some(name), ..GpuFacts::default() })
+    Some(GpuFacts::listed(index, after.split_once(']')?.0))
 }
 
 /// GPUs that newer versions list: `CUDA device 0: PCIe address is 81:00`.

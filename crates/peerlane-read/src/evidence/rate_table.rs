@@ -110,7 +110,7 @@ impl Block {
         }
     }
 
-    /// Pushes what was read; the next rows need a header of their own.
+    /// Pushes what was read; the next rows need their own header.
     fn finish(&mut self, text: &Text, found: &mut Found) {
         let rated: Vec<usize> = std::mem::take(&mut self.rated).into_iter().collect();
         let rows = std::mem::take(&mut self.rows);

@@ -16,7 +16,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     for (i, line) in text.iter() {
         let line = line.trim();
         if let Some((tool, device)) = device(line) {
-            if output.tool != Some(tool) || output.seen(device) {
+            if output.tool != Some(tool) || output.lists(device) {
                 std::mem::take(&mut output).finish(text, found);
             }
             output.begin(tool, device, line, i);
@@ -49,13 +49,13 @@ struct Output {
     device: String,
     kind: Option<String>,
     ports: Vec<RdmaPort>,
-    /// A port is being told of.
+    /// The lines describe a port.
     within: bool,
 }
 
 impl Output {
     /// Whether the adapter is there already; `ibstatus` names it once a port.
-    fn seen(&self, device: &str) -> bool {
+    fn lists(&self, device: &str) -> bool {
         self.tool != Some(IBSTATUS) && self.ports.iter().any(|p| p.device == device)
     }
 
@@ -77,7 +77,7 @@ impl Output {
     }
 
     fn take(&mut self, line: &str, i: usize) {
-        // what another tool prints begins with a line of its own
+        // what another tool prints begins with a separate line
         let foreign = !line.is_empty() && (line.starts_with('=') || line.starts_with('$') || line.starts_with('+'));
         self.within &= !foreign;
         let Some((key, value)) = key_value(line) else { return };
@@ -105,14 +105,12 @@ impl Output {
 
     fn finish(self, text: &Text, found: &mut Found) {
         let (Some(tool), Some(lines)) = (self.tool, self.lines.numbers(text)) else { return };
-        let told: Vec<RdmaPort> = self.ports.into_iter().filter(|p| p.state.is_some()).collect();
-        if !told.is_empty() {
-            found.push(text, tool, lines, Fact::RdmaPorts(told));
-        }
+        let known: Vec<RdmaPort> = self.ports.into_iter().filter(|p| p.state.is_some()).collect();
+        found.push(text, tool, lines, Fact::RdmaPorts(known));
     }
 }
 
-/// Takes what is said of a port; whether it was one of what matters.
+/// Reads a field of a port; whether it is one that is kept.
 fn set(port: &mut RdmaPort, key: &str, value: &str) -> bool {
     // `4: ACTIVE`, `PORT_ACTIVE (4)`, `Active`
     let word = || {

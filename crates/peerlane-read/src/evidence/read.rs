@@ -19,7 +19,7 @@ const MAX_LINES: usize = 4 << 20;
 /// The most text that is read of one folder; a thousand machines' captures are less.
 const MAX_FOLDER_BYTES: usize = 128 << 20;
 
-/// How much of a source tells whether it is text.
+/// How much of a source is examined to see whether it is text.
 const HEAD_BYTES: u64 = 4096;
 
 /// The most files that are read of one folder, its subfolders included.
@@ -34,38 +34,21 @@ const MAX_DEPTH: usize = 8;
 /// Why a source could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The operating system refused.
-    #[error("{path}: {cause}")]
-    Io {
-        /// Which file.
-        path: String,
-        /// Why.
-        cause: io::Error,
-    },
+    /// The operating system refused: which file, and why.
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
     /// It is larger than [`MAX_SOURCE_BYTES`].
-    #[error("{path}: larger than {} MiB; cut out the part that matters", MAX_SOURCE_BYTES >> 20)]
-    TooLarge {
-        /// Which file.
-        path: String,
-    },
+    #[error("{0}: larger than {mib} MiB; cut out the part that matters", mib = MAX_SOURCE_BYTES >> 20)]
+    TooLarge(String),
     /// It has more lines than any capture.
-    #[error("{path}: more than {} million lines; cut out the part that matters", MAX_LINES >> 20)]
-    TooManyLines {
-        /// Which file.
-        path: String,
-    },
+    #[error("{0}: more than {millions} million lines; cut out the part that matters", millions = MAX_LINES >> 20)]
+    TooManyLines(String),
     /// It holds no text.
-    #[error("{path}: binary data, no text that a machine printed")]
-    Binary {
-        /// Which file.
-        path: String,
-    },
+    #[error("{0}: binary data, no text that a machine printed")]
+    Binary(String),
     /// A folder holds more than [`MAX_FILES`].
-    #[error("{path}: more than {MAX_FILES} files; name the ones that matter")]
-    TooManyFiles {
-        /// Which folder.
-        path: String,
-    },
+    #[error("{0}: more than {MAX_FILES} files; name the ones that matter")]
+    TooManyFiles(String),
 }
 
 /// A scanner: looks through a text for one format.
@@ -156,46 +139,46 @@ pub fn read_stream(name: &str, stream: impl Read) -> Result<Found, ReadError> {
 }
 
 fn read_bytes(name: &str, stream: impl Read) -> Result<Vec<u8>, ReadError> {
-    let io = |cause| ReadError::Io { path: name.to_owned(), cause };
+    let io = |cause| ReadError::Io(name.to_owned(), cause);
     let mut bytes = Vec::new();
     let mut stream = stream.take(MAX_SOURCE_BYTES + 1);
     stream.by_ref().take(HEAD_BYTES).read_to_end(&mut bytes).map_err(io)?;
     if is_binary(&bytes) && !archive::is_zstd(&bytes) && !archive::is_tar(&bytes) {
-        return Err(ReadError::Binary { path: name.to_owned() });
+        return Err(ReadError::Binary(name.to_owned()));
     }
     stream.read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(ReadError::TooLarge { path: name.to_owned() });
+        return Err(ReadError::TooLarge(name.to_owned()));
     }
     Ok(bytes)
 }
 
 fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     if archive::is_tar(&bytes) {
-        let (files, odd) = archive::untar(&bytes);
+        let (files, problems) = archive::untar(&bytes);
         drop(bytes);
         let mut found = read_files(name, &files);
-        found.warnings.extend(odd.into_iter().map(|what| warning(format!("{name}: {what}"))));
+        found.warnings.extend(problems.into_iter().map(|what| Warning::general(format!("{name}: {what}"))));
         return Ok(found);
     }
     if archive::is_zstd(&bytes) {
-        let (unpacked, trouble) = archive::decompress(&bytes);
+        let (unpacked, problem) = archive::decompress(&bytes);
         drop(bytes);
         // what is compressed twice is nobody's capture
         if archive::is_zstd(&unpacked) || (is_binary(&unpacked) && !archive::is_tar(&unpacked)) {
-            return Err(ReadError::Binary { path: name.to_owned() });
+            return Err(ReadError::Binary(name.to_owned()));
         }
         let mut found = scan_bytes(name, unpacked)?;
-        found.warnings.extend(trouble.map(|what| warning(format!("{name}: {what}"))));
+        found.warnings.extend(problem.map(|what| Warning::general(format!("{name}: {what}"))));
         return Ok(found);
     }
     // an archive unpacks to more than a file may have; a text takes several times its bytes, so look before it is built
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(ReadError::TooLarge { path: name.to_owned() });
+        return Err(ReadError::TooLarge(name.to_owned()));
     }
     let ends = |end: u8| bytes.iter().filter(|b| **b == end).count();
     if ends(b'\n').max(ends(b'\r')) > MAX_LINES {
-        return Err(ReadError::TooManyLines { path: name.to_owned() });
+        return Err(ReadError::TooManyLines(name.to_owned()));
     }
     let text = Text::new(name, &bytes);
     drop(bytes);
@@ -208,7 +191,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
 /// In a folder, a file that cannot be read is a warning and not an error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     let name = path.display().to_string();
-    let meta = fs::metadata(path).map_err(|cause| ReadError::Io { path: name.clone(), cause })?;
+    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(name.clone(), cause))?;
     if !meta.is_dir() {
         return scan_bytes(&name, file_bytes(path)?);
     }
@@ -220,7 +203,7 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
     let Listing { mut files, refused, .. } = listing;
     files.sort();
     let mut found = Found::default();
-    found.warnings.extend(refused.iter().map(|e| Warning { origin: None, message: e.to_string() }));
+    found.warnings.extend(refused.iter().map(|e| Warning::general(e.to_string())));
     let mut room = MAX_FOLDER_BYTES;
     for file in files {
         // only a tree of sysfs is a folder here
@@ -234,13 +217,13 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
             let last = file.display();
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
-            found.warnings.push(Warning { origin: None, message });
+            found.warnings.push(Warning::general(message));
             break;
         }
         room -= size;
         match bytes.and_then(|bytes| scan_bytes(&file.display().to_string(), bytes)) {
             Ok(one) => found.append(one),
-            Err(error) => found.warnings.push(Warning { origin: None, message: error.to_string() }),
+            Err(error) => found.warnings.push(Warning::general(error.to_string())),
         }
     }
     Ok(found)
@@ -274,34 +257,30 @@ pub fn read_files(name: &str, files: &Files) -> Found {
     for (path, item) in files.iter().filter(|(path, _)| !hidden(path) && !of_root(path)) {
         let Item::File(bytes) = item else { continue };
         if read == MAX_FILES {
-            found.warnings.push(warning(ReadError::TooManyFiles { path: name.to_owned() }.to_string()));
+            found.warnings.push(Warning::general(ReadError::TooManyFiles(name.to_owned()).to_string()));
             break;
         }
         read += 1;
         let place = format!("{name}/{path}");
         // archives within archives unpack without end
         let text = !is_binary(bytes) && !archive::is_zstd(bytes) && !archive::is_tar(bytes);
-        let one = if text { scan_bytes(&place, bytes.clone()) } else { Err(ReadError::Binary { path: place }) };
+        let one = if text { scan_bytes(&place, bytes.clone()) } else { Err(ReadError::Binary(place)) };
         match one {
             Ok(one) => found.append(one),
-            Err(error) => found.warnings.push(warning(error.to_string())),
+            Err(error) => found.warnings.push(Warning::general(error.to_string())),
         }
     }
     found
 }
 
-fn warning(message: String) -> Warning {
-    Warning { origin: None, message }
-}
-
 /// What a file or pipe holds, if it is text or an archive.
 fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let name = path.display().to_string();
-    let io = |cause| ReadError::Io { path: name.clone(), cause };
+    let io = |cause| ReadError::Io(name.clone(), cause);
     let file = File::open(path).map_err(io)?;
     // its size is known before 64 MiB of it are read
     if file.metadata().is_ok_and(|m| m.is_file() && m.len() > MAX_SOURCE_BYTES) {
-        return Err(ReadError::TooLarge { path: name });
+        return Err(ReadError::TooLarge(name));
     }
     read_bytes(&name, file)
 }
@@ -317,12 +296,12 @@ struct Listing {
 }
 
 fn list(folder: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
-    let io = |cause| ReadError::Io { path: folder.display().to_string(), cause };
+    let io = |cause| ReadError::Io(folder.display().to_string(), cause);
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         listing.left = listing.left.saturating_sub(1);
         if listing.files.len() >= MAX_FILES || listing.left == 0 {
-            return Err(ReadError::TooManyFiles { path: folder.display().to_string() });
+            return Err(ReadError::TooManyFiles(folder.display().to_string()));
         }
         let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
         if hidden {
@@ -351,16 +330,16 @@ fn is_binary(bytes: &[u8]) -> bool {
     head.contains('\0') || control * 20 > head.len()
 }
 
-/// Headings above statements: Markdown's, and short lines of their own that end like no sentence.
+/// Headings above statements: Markdown's, and short separate lines that do not end like a sentence.
 fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
     let mut all = Vec::new();
     if evidence.is_empty() {
         return all;
     }
-    // only the last one above a statement says anything of it; a document may have millions
+    // only the last one above a statement describes it; a document may have millions
     let mut last: Option<Heading> = None;
     let mut starts = evidence.iter().filter_map(|e| Some(e.origin.lines?.0 as usize)).peekable();
-    // a tool's own output has lines of their own too; only a document's are headings
+    // a tool's own output has short separate lines too; only a document's are headings
     let sentences = text.iter().filter(|(_, l)| l.trim_end().ends_with('.') && l.split_whitespace().count() >= 12);
     let prose = sentences.take(5).count() == 5;
     let (mut fenced, mut marked_any) = (false, false);
@@ -383,7 +362,7 @@ fn headings(text: &Text, evidence: &[Evidence]) -> Vec<Heading> {
         let sharp =
             trimmed.starts_with('#') && trimmed.trim_start_matches('#').starts_with(' ') && !is_comment(trimmed);
         marked_any |= sharp;
-        // where a document has headings proper, a line such as `Output:` says less
+        // where a document has headings proper, a line such as `Output:` is no heading
         let marked = sharp || (!marked_any && names_fence(text, i, trimmed));
         let label = trimmed.starts_with('`') && trimmed.ends_with("`:");
         let plain = prose
@@ -411,7 +390,7 @@ fn is_comment(line: &str) -> bool {
         ["nvidia-smi", "lspci", "lsmod", "dmesg", "ibstat", "ibv_devinfo", "lstopo", "rocm-smi", "numactl"];
     let rest = line.trim_start_matches('#');
     let first = rest.split_whitespace().next().unwrap_or_default();
-    // a title says no more than the tool's name, or goes on in words
+    // a title is the tool's name alone, or goes on in words
     let options = rest.contains(" -") || rest.contains('|');
     rest.starts_with("  ") || first == "nThread" || first.starts_with("./") || (TYPED.contains(&first) && options)
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::grid::{cell, gpu_names};
+use super::grid::{self, gpu_names};
 use super::text::Span;
 use super::{Direction, Engine, Fact, Found, GpuFacts, HostFacts, Matrix, P2pCapability, P2pMatrix, P2pStatus, Text};
 
@@ -20,26 +20,23 @@ const TITLE_GAP: usize = 4;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut run = Devices::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim().trim_start_matches('>').trim();
         if line.starts_with("RocmBandwidthTest Version") {
             run = Devices { begun: true, ..Devices::default() };
         } else if run.begun && run.take(line, i) {
-            if text.line(i + 1).trim().starts_with("Device:") {
-                i += 1;
-                continue;
+            if !text.line(i + 1).trim().starts_with("Device:") {
+                run.push(text, found);
             }
-            run.push(text, found);
         } else if let Some(what) = title(line).filter(|_| run.begun) {
-            if let Some(last) = table(text, i, line, what, &run, found) {
-                i = last;
-            } else {
+            let last = table(text, i, line, what, &run, found);
+            if last.is_none() {
                 found.warn(text, TOOL, text.numbers(i, i), "a title without a table; the text may be cut");
             }
+            return last.map(|last| last + 1);
         }
-        i += 1;
-    }
+        None
+    });
 }
 
 /// What a device is.
@@ -103,9 +100,7 @@ impl Devices {
 
     fn push(&mut self, text: &Text, found: &mut Found) {
         let Some(lines) = std::mem::take(&mut self.lines).numbers(text) else { return };
-        if !self.gpus.is_empty() {
-            found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
-        }
+        found.push(text, TOOL, lines, Fact::Gpus(self.gpus.clone()));
         if let Some(cpu_model) = self.cpu.clone() {
             // its CPUs are NUMA nodes, of which a socket may have several
             let host = HostFacts { cpu_model: Some(cpu_model), ..HostFacts::default() };
@@ -151,53 +146,12 @@ fn title(line: &str) -> Option<What> {
     }
 }
 
-/// A table with a blank line between rows.
-struct Table {
-    cols: Vec<u32>,
-    rows: Vec<(u32, Vec<Option<f64>>)>,
-    last: usize,
-    cut: bool,
-}
-
-fn read(text: &Text, title: usize) -> Option<Table> {
-    let line = |i: usize| text.line(i).trim().trim_start_matches('>').trim();
-    let header = (title + 1..=title + TITLE_GAP).find(|i| line(*i).starts_with("D/D"))?;
-    let cols: Vec<u32> = line(header).strip_prefix("D/D")?.split_whitespace().map_while(|w| w.parse().ok()).collect();
-    let mut table = Table { cols, rows: Vec::new(), last: header, cut: false };
-    for i in header + 1..text.len() {
-        if line(i).is_empty() {
-            continue;
-        }
-        let mut words = line(i).split_whitespace();
-        let Some(number) = words.next().and_then(|w| w.parse().ok()).filter(|n| table.cols.contains(n)) else { break };
-        let cells: Option<Vec<_>> = words.map(cell).collect();
-        let Some(mut cells) = cells.filter(|c| !c.is_empty() && c.len() <= table.cols.len()) else { break };
-        table.cut |= cells.len() < table.cols.len();
-        cells.resize(table.cols.len(), None);
-        table.rows.push((number, cells));
-        table.last = i;
-        if table.rows.len() == table.cols.len() {
-            break;
-        }
-    }
-    table.cut |= table.rows.len() < table.cols.len();
-    (!table.rows.is_empty() && table.cols.len() <= MAX_DEVICES).then_some(table)
-}
-
-impl Table {
-    /// The cell of a row's device and a column's.
-    fn at(&self, row: u32, col: u32) -> Option<f64> {
-        let j = self.cols.iter().position(|c| *c == col)?;
-        let (_, cells) = self.rows.iter().find(|(number, _)| *number == row)?;
-        cells.get(j).copied().flatten()
-    }
-}
-
 /// Reads the table below a title; returns its last line.
 fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: &mut Found) -> Option<usize> {
-    let table = read(text, at)?;
+    let header = (at + 1..=at + TITLE_GAP).find(|i| text.line(*i).trim().starts_with("D/D"))?;
+    let table = grid::read_spaced(text, header, "D/D")?;
     let lines = text.numbers(at, table.last);
-    if table.cut {
+    if table.cut || table.rows.len() < table.cols.len() {
         let message = format!("the table is cut: {} of {} rows", table.rows.len(), table.cols.len());
         found.warn(text, TOOL, lines, message);
     }

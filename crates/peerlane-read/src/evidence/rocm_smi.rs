@@ -51,7 +51,7 @@ enum Section {
 struct Output {
     section: Section,
     lines: Span,
-    tables: Tables<String>,
+    tables: Tables,
     numa: BTreeMap<u32, CpuList>,
     /// Product and address by number, and where they stand.
     gpus: BTreeMap<u32, GpuFacts>,
@@ -86,7 +86,7 @@ impl Output {
 
     fn add(&mut self, i: usize, line: &str) {
         let row: Vec<&str> = words(line).map(|w| w.text).collect();
-        let name = |word: &str| gpu_number(word).map(|_| word.to_owned());
+        let name = |word: &str| gpu_number(word).is_some();
         let section = self.section;
         match section {
             Section::Weight => {

@@ -9,28 +9,26 @@ const TOOL: &str = "sensors";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut readings = Vec::new();
     let mut lines = Span::default();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let chip = text.line(i).trim();
         if is_chip(chip) && text.line(i + 1).trim_start().starts_with("Adapter:") {
             let last = read_chip(text, i, chip, &mut readings);
             lines.add(i);
             lines.add(last);
-            i = last + 1;
-            continue;
+            return Some(last + 1);
         }
         // chips are parted by empty lines; anything else ends the output
         if !chip.is_empty() {
             finish(text, &mut lines, &mut readings, found);
         }
-        i += 1;
-    }
+        None
+    });
     finish(text, &mut lines, &mut readings, found);
 }
 
 fn finish(text: &Text, lines: &mut Span, readings: &mut Vec<SensorReading>, found: &mut Found) {
     let readings = std::mem::take(readings);
-    if let Some(lines) = std::mem::take(lines).numbers(text).filter(|_| !readings.is_empty()) {
+    if let Some(lines) = std::mem::take(lines).numbers(text) {
         found.push(text, TOOL, lines, Fact::Sensors(readings));
     }
 }
@@ -45,7 +43,7 @@ fn read_chip(text: &Text, first: usize, chip: &str, readings: &mut Vec<SensorRea
     let mut last = first + 1;
     for i in first + 2..text.len() {
         let line = text.line(i);
-        // limits may stand on an indented line of their own
+        // limits may stand on a separate indented line
         let is_limit = line.trim_start().starts_with('(');
         let Some((label, value)) = key_value(line).filter(|_| !is_limit) else {
             if is_limit {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::device_query::peer_access;
 use super::{CorruptData, Direction, Engine, Fact, Found, GpuFacts, Matrix, Operation, Text};
 
 const TOOL: &str = "simpleP2P";
@@ -14,12 +15,11 @@ const MOST_ERRORS: usize = 1000;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut names: BTreeMap<u32, (String, usize)> = BTreeMap::new();
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i).trim();
         if line.starts_with("Checking GPU(s) for support of peer to peer") {
             names.clear();
-        } else if let Some(ends) = peers(line) {
+        } else if let Some((ends, _)) = peer_access(line) {
             ends.into_iter().for_each(|(number, name)| {
                 names.entry(number).or_insert((name.to_owned(), i));
             });
@@ -27,17 +27,15 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             push_gpus(text, &names, i, found);
             found.push(text, TOOL, text.numbers(i, i), Fact::Matrix(matrix(a, b, rate)));
         } else if line.starts_with(WRONG) {
-            let last =
-                (i..text.len().min(i + MOST_ERRORS)).take_while(|i| text.line(*i).trim().starts_with(WRONG)).last();
-            let last = last.unwrap_or(i);
-            let detail =
-                format!("{} elements are not what was written, the first: {}", last + 1 - i, first_error(line));
+            let errors = (i..text.len()).take(MOST_ERRORS).take_while(|i| text.line(*i).trim().starts_with(WRONG));
+            let count = errors.count();
+            let detail = format!("{count} elements are not what was written, the first: {}", first_error(line));
             let fact = Fact::Corrupt(CorruptData { test: "kernels on two GPUs".to_owned(), detail });
-            found.push(text, TOOL, text.numbers(i, last), fact);
-            i = last;
+            found.push(text, TOOL, text.numbers(i, i + count - 1), fact);
+            return Some(i + count);
         }
-        i += 1;
-    }
+        None
+    });
 }
 
 /// What the sample prints of each element that is wrong, a dozen at most.
@@ -54,18 +52,6 @@ fn first_error(line: &str) -> String {
     parts().unwrap_or_else(|| rest.to_owned())
 }
 
-/// Numbers and names of `> Peer access from NAME (GPU0) -> NAME (GPU1) : Yes`.
-fn peers(line: &str) -> Option<[(u32, &str); 2]> {
-    let (pair, _) = line.strip_prefix("> Peer access from ")?.rsplit_once(':')?;
-    let (from, to) = pair.split_once(" -> ")?;
-    let end = |end: &'_ str| -> Option<(u32, usize)> {
-        let (name, number) = end.trim_end().strip_suffix(')')?.rsplit_once(" (GPU")?;
-        Some((number.parse().ok()?, name.len()))
-    };
-    let ((a, a_name), (b, b_name)) = (end(from)?, end(to)?);
-    Some([(a, from.get(..a_name)?), (b, to.get(..b_name)?)])
-}
-
 /// `cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 25.07GB/s`.
 fn copies(line: &str) -> Option<(u32, u32, f64)> {
     let rest = line.strip_prefix("cudaMemcpyPeer / cudaMemcpy between ")?;
@@ -78,15 +64,11 @@ fn copies(line: &str) -> Option<(u32, u32, f64)> {
 
 fn push_gpus(text: &Text, names: &BTreeMap<u32, (String, usize)>, until: usize, found: &mut Found) {
     let Some(first) = names.values().map(|(_, line)| *line).min() else { return };
-    let gpu = |(number, (name, _)): (&u32, &(String, usize))| GpuFacts {
-        index: Some(*number),
-        name: Some(name.clone()).filter(|name| !name.is_empty()),
-        ..GpuFacts::default()
-    };
-    found.push(text, TOOL, text.numbers(first, until), Fact::Gpus(names.iter().map(gpu).collect()));
+    let gpus = names.iter().map(|(number, (name, _))| GpuFacts::listed(*number, name)).collect();
+    found.push(text, TOOL, text.numbers(first, until), Fact::Gpus(gpus));
 }
 
-/// The sample copies there and back in turns, and prints one rate. One cell has it: a square of two GPUs would say that
+/// The sample copies there and back in turns, and prints one rate. One cell has it: a square of two GPUs would mean that
 /// the machine has no others.
 fn matrix(a: u32, b: u32, rate: f64) -> Matrix {
     Matrix {

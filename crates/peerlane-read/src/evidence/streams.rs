@@ -41,7 +41,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Says whose lines these are, where they name a host and others in the source name another.
+    /// Adds the host of these lines, where they name one and others in the source name another.
     pub(super) fn push_host(&self, found: &mut Found) {
         if let Some(name) = &self.host
             && !self.text.is_empty()
@@ -56,7 +56,7 @@ impl Stream {
 /// What kind of thing stands before a line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
-    /// A time stamp and nothing else that tells lines apart.
+    /// A time stamp and nothing else that distinguishes lines.
     Time,
     /// `> `.
     Quote,
@@ -111,7 +111,7 @@ fn host_name(label: &Label) -> Option<&String> {
     }
 }
 
-/// Drops lines whose prefix may be part of what they say.
+/// Drops lines whose prefix may be part of their content.
 fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) {
     let rest = |&(i, from): &(usize, usize)| text.line(i).get(from..).unwrap_or_default();
     let hallmark = |line: &str| HALLMARKS.iter().any(|h| line.contains(h));
@@ -121,7 +121,7 @@ fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) 
                 lines.clear();
             }
         }
-        // a heading or a remark stands alone; nccl-tests marks some of its own lines with `#`
+        // a heading or a remark stands alone; nccl-tests marks some of its lines with `#`
         Label::Comment | Label::Quote => {
             let runs = lines.chunk_by(|a, b| a.0 + 1 == b.0);
             let native = |line: &str| line.starts_with("nThread") || line.starts_with("Using devices");
@@ -154,7 +154,7 @@ fn prefix(line: &str) -> Option<(Label, usize)> {
         let rest = line.get(at..)?;
         let Some((found, length)) = layer(rest, label.is_some()) else { break };
         at += length;
-        // the innermost label tells lines apart; a time stamp does not
+        // the innermost label distinguishes lines; a time stamp does not
         if label.is_none() || found != Label::Time {
             label = Some(found);
         }

@@ -1,6 +1,6 @@
 //! A live `/sys`, or a copy of one: PCI functions with their tree, RDMA and network devices, NUMA nodes.
 //!
-//! The tree is what the entries of `bus/pci/devices` link to. `/proc` beside it is read too, where it
+//! The tree is what the entries of `bus/pci/devices` link to. `/proc` next to it is read too, where it
 //! is there. Only root may read configuration space past its first 64 bytes, where ACS and payload
 //! sizes stand.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::config_space;
 use super::sysfs_tree::{Function, address, function_of, tree};
 use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
-use super::words::{hex, pcie_width};
+use super::words::{hex, pci_id, pcie_width};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use peerlane_machine::fabric::{CpuList, PciAddress};
 use peerlane_machine::units::Bytes;
@@ -74,7 +74,7 @@ fn shortened(recorder: Recorder) -> Files {
     files
 }
 
-/// The same without the files of PCI functions that say nothing of the paths between GPUs, NICs and memory.
+/// The same without the files of PCI functions that do not concern the paths between GPUs, NICs and memory.
 pub fn record_what_matters(root: &Path) -> Files {
     let disk = Disk(root);
     let recorder = Recorder::new(&disk);
@@ -96,11 +96,10 @@ fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
     let hidden = functions.iter().any(|f| f.1);
     let tree = tree(functions.into_iter().map(|f| f.0).collect());
     if hidden && !tree.devices.is_empty() {
-        found.warnings.push(Warning {
-            origin: Some(origin.clone()),
-            message: "configuration space can be read only by root: ACS, payload and read-request sizes are unknown"
-                .to_owned(),
-        });
+        found.warnings.push(Warning::at(
+            &origin,
+            "configuration space can be read only by root: ACS, payload and read-request sizes are unknown",
+        ));
     }
     if tree != (PciTree { has_tree: true, ..PciTree::default() }) {
         found.evidence.push(Evidence { origin: origin.clone(), fact: Fact::Pci(tree) });
@@ -151,7 +150,7 @@ fn functions(sys: &dyn Tree) -> Vec<(Function, bool)> {
 
 fn device(sys: &dyn Tree, entry: &str, address: PciAddress, config: &[u8]) -> PciDevice {
     let text = |name| attribute(sys, entry, name).unwrap_or_default();
-    let id = |name| attribute(sys, entry, name).as_deref().and_then(hex).and_then(|v| u16::try_from(v).ok());
+    let id = |name| attribute(sys, entry, name).as_deref().and_then(pci_id);
     let control = config_space::device_control(config);
     PciDevice {
         address: Some(address),
@@ -160,7 +159,7 @@ fn device(sys: &dyn Tree, entry: &str, address: PciAddress, config: &[u8]) -> Pc
         device: id("device"),
         running: pcie_width(&text("current_link_speed"), &text("current_link_width")),
         capable: pcie_width(&text("max_link_speed"), &text("max_link_width")),
-        // -1 where the firmware does not say
+        // -1 where the firmware does not state it
         numa: text("numa_node").parse().ok(),
         cpus: text("local_cpulist").parse().ok().filter(|c: &CpuList| !c.is_empty()),
         acs: config_space::acs(config),
@@ -229,7 +228,7 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
         let ports: Vec<String> = sys.names(&format!("{entry}/ports"));
         let mut devices: Vec<OsDevice> = ports.iter().map(|p| rdma_port(sys, &entry, &name, p)).collect();
         if devices.is_empty() {
-            devices.push(OsDevice { name, rdma: true, gigabits: None, note: None });
+            devices.push(OsDevice { name, rdma: true, ..OsDevice::default() });
         }
         add(&entry, devices);
     }
@@ -238,7 +237,8 @@ fn os_devices(sys: &dyn Tree, functions: &mut [(Function, bool)]) {
         // Mb/s; -1 without a link, and unreadable while the interface is down
         let megabits = attribute(sys, &entry, "speed").and_then(|s| s.parse::<f64>().ok()).filter(|s| *s > 0.0);
         let note = attribute(sys, &entry, "operstate");
-        add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), note }]);
+        let down = note.as_deref() == Some("down");
+        add(&entry, vec![OsDevice { name, rdma: false, gigabits: megabits.map(|m| m / 1000.0), down, note }]);
     }
 }
 
@@ -247,9 +247,10 @@ fn rdma_port(sys: &dyn Tree, entry: &str, name: &str, port: &str) -> OsDevice {
     // "200 Gb/sec (4X HDR)", "4: ACTIVE", "InfiniBand"
     let rate = attribute(sys, &folder, "rate").and_then(|r| r.split(' ').next()?.parse().ok());
     let state = attribute(sys, &folder, "state").and_then(|s| Some(s.split_once(": ")?.1.to_owned()));
+    let down = state.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("down"));
     let layer = attribute(sys, &folder, "link_layer");
     let words: Vec<String> = [Some(format!("port {port}")), state, layer].into_iter().flatten().collect();
-    OsDevice { name: name.to_owned(), rdma: true, gigabits: rate, note: Some(words.join(" ")) }
+    OsDevice { name: name.to_owned(), rdma: true, gigabits: rate, down, note: Some(words.join(" ")) }
 }
 
 /// Product names that NVIDIA's driver gives.

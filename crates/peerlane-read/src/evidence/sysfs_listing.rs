@@ -5,7 +5,7 @@
 //! ```
 
 use super::sysfs_tree::{Function, address, tree};
-use super::words::{hex, pcie_width};
+use super::words::{hex, pci_id, pcie_width};
 use super::{Fact, Found, PciDevice, PciRole, Text};
 
 const TOOL: &str = super::tool::SYSFS_LISTING;
@@ -17,9 +17,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             (first..text.len()).map_while(|i| function(text.line(i), i as u32 + 1)).collect();
         let last = (first + functions.len()).checked_sub(1).filter(|last| *last >= first)?;
         let tree = tree(functions);
-        if !tree.devices.is_empty() {
-            found.push(text, TOOL, text.numbers(first, last), Fact::Pci(tree));
-        }
+        found.push(text, TOOL, text.numbers(first, last), Fact::Pci(tree));
         Some(last + 1)
     });
 }
@@ -28,7 +26,7 @@ fn function(line: &str, number: u32) -> Option<Function> {
     let (name, fields) = line.trim().split_once(' ')?;
     let address = address(name)?;
     let class = hex(value(fields, "class=")?)?;
-    let id = |key| value(fields, key).and_then(hex).and_then(|v| u16::try_from(v).ok());
+    let id = |key| value(fields, key).and_then(pci_id);
     let (speed, lanes) = value(fields, "max=").and_then(|m| m.rsplit_once('/')).unwrap_or_default();
     let device = PciDevice {
         address: Some(address),

@@ -1,10 +1,11 @@
-//! A text as scanners see it: numbered lines, without terminal escapes.
+//! A text as scanners read it: numbered lines, without terminal escapes.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::markup;
+use super::words::indent;
 
 /// Lines of one source, numbered from 1, free of ANSI escapes, carriage returns and byte-order marks.
 #[derive(Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Decodes (see [`decode`]), splits and cleans. What lies beyond 4 GiB is not seen.
+    /// Decodes (see [`decode`]), splits and cleans. What lies beyond 4 GiB is ignored.
     pub fn new(source: &str, bytes: &[u8]) -> Self {
         let text = decode(bytes);
         let page = markup::is_page(&text);
@@ -123,6 +124,12 @@ impl Text {
         }
     }
 
+    /// The index after the block of line `first`: the lines below it that are indented deeper, up to an empty one.
+    pub(super) fn block_end(&self, first: usize) -> usize {
+        let inside = |i: &usize| indent(self.line(*i)) > indent(self.line(first)) && !self.line(*i).trim().is_empty();
+        first + 1 + (first + 1..self.len()).take_while(inside).count()
+    }
+
     /// The inclusive line numbers, from 1, of the indices `first ..= last`.
     pub fn numbers(&self, first: usize, last: usize) -> (u32, u32) {
         let number = |i: usize| match &self.picked {
@@ -159,7 +166,7 @@ impl Span {
     }
 }
 
-/// The text of a file: UTF-8, or UTF-16 where a byte-order mark says so (as PowerShell's `>` writes
+/// The text of a file: UTF-8, or UTF-16 where a byte-order mark shows it (as PowerShell's `>` writes
 /// it), without that mark. What cannot be decoded becomes U+FFFD.
 pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     let utf16 = |of: fn([u8; 2]) -> u16| {

@@ -1,4 +1,4 @@
-//! Names of tools by which others tell how much a statement covers. Every other scanner names its own tool.
+//! Names of tools that show how much a statement covers. Every other scanner names its own tool.
 
 /// The plain `nvidia-smi` table, which lists every GPU.
 pub(crate) const NVIDIA_SMI: &str = "nvidia-smi";
@@ -22,6 +22,8 @@ pub const LSTOPO_XML: &str = "lstopo XML";
 pub const LSTOPO: &str = "lstopo";
 /// NCCL's log, which lists the GPUs that a job uses.
 pub const NCCL_LOG: &str = "NCCL_DEBUG=INFO";
+/// NCCL's topology file, whose bridges stand for whole switches.
+pub(crate) const NCCL_XML: &str = "NCCL topology XML";
 /// NVML, whose snapshot lists every GPU.
 pub(crate) const NVML: &str = "NVML";
 

@@ -1,11 +1,12 @@
 //! Reads what AMD's TransferBench prints for `p2p`: rates between the memories of CPUs and GPUs.
 //!
-//! A row is a source and a column a destination. The title says which of the two does the copy: `Local read / Remote write` is
+//! A row is a source and a column a destination. The title states which of the two does the copy: `Local read / Remote write` is
 //! the source's, `Remote read / Local write` the destination's, and which engine: `GFX` (compute units) or `DMA`. A
 //! bidirectional pair has three rows; `<->` is the sum of both directions. The cell of a memory with itself counts the
 //! bytes once.
 
 use super::grid::cell;
+use super::words::meaning;
 use super::{Direction, Engine, Fact, Found, Matrix, Operation, Text};
 
 const TOOL: &str = "TransferBench";
@@ -17,7 +18,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|i| Some(table(text, i, &title(text.line(i).trim())?, found)? + 1));
 }
 
-/// What the line over a table says.
+/// What the line above a table states.
 struct Title<'a> {
     text: &'a str,
     direction: Direction,
@@ -38,18 +39,8 @@ fn title(line: &str) -> Option<Title<'_>> {
     Some(Title {
         text: line,
         direction,
-        op: if line.contains("Remote write") {
-            Some(Operation::Write)
-        } else if line.contains("Remote read") || line.contains("Remote Read") {
-            Some(Operation::Read)
-        } else {
-            None
-        },
-        engine: executor.and_then(|name| match name {
-            "GFX" => Some(Engine::Sm),
-            "DMA" => Some(Engine::Ce),
-            _ => None,
-        }),
+        op: meaning(line, &[(&["Remote write"], Operation::Write), (&["Remote read", "Remote Read"], Operation::Read)]),
+        engine: executor.and_then(|name| meaning(name, &[(&["GFX"], Engine::Sm), (&["DMA"], Engine::Ce)])),
     })
 }
 
@@ -139,7 +130,7 @@ fn push(
     for (from_gpu, to_gpu) in [(true, true), (false, true), (true, false)] {
         let of = |gpu: bool| cols.iter().copied().filter(|end| end.gpu == gpu).collect::<Vec<End>>();
         let between = from_gpu && to_gpu;
-        // host copies are told by the way of their data, not by who does them
+        // host copies are named by the direction of their data, not by who does them
         let value = |a: End, b: End| if between || !turned { at(a, b) } else { at(b, a) };
         let (from, to) = (of(from_gpu), of(to_gpu));
         let values: Vec<Vec<Option<f64>>> = from.iter().map(|a| to.iter().map(|b| value(*a, *b)).collect()).collect();

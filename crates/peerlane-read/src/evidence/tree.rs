@@ -21,13 +21,13 @@ const MAX_DEPTH: usize = 64;
 /// The longest that a path or a link is.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// What a reader of a tree asks of it.
+/// Access to a tree of files.
 pub(super) trait Tree {
     /// The first bytes of a file; links are followed. `None` where it cannot be read or is no plain file.
     fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>>;
     /// Names in a folder, sorted; none where it cannot be read.
     fn names(&self, path: &str) -> Vec<String>;
-    /// What a link says, without following it.
+    /// The target of a link, without following it.
     fn link(&self, path: &str) -> Option<String>;
     /// Whether a folder is there; links are followed.
     fn is_folder(&self, path: &str) -> bool;
@@ -242,23 +242,23 @@ impl Tree for Below<'_> {
 /// A tree that keeps what is read of another, so that the very same can be read again elsewhere.
 pub(super) struct Recorder<'a> {
     tree: &'a dyn Tree,
-    seen: RefCell<Files>,
+    read: RefCell<Files>,
 }
 
 impl<'a> Recorder<'a> {
     pub(super) fn new(tree: &'a dyn Tree) -> Self {
-        Recorder { tree, seen: RefCell::default() }
+        Recorder { tree, read: RefCell::default() }
     }
 
-    /// What was read. Files lie where their paths end, and links beside them.
+    /// What was read. Files lie where their paths end, with the links next to them.
     pub(super) fn into_files(self) -> Files {
-        let seen = self.seen.into_inner();
+        let read = self.read.into_inner();
         let mut files = Files::default();
-        for (path, item) in seen.iter() {
+        for (path, item) in read.iter() {
             // a path through a link that leads out of the tree is kept as it was read
             let at = match (item, path.rsplit_once('/')) {
-                (Item::File(_), _) => seen.resolve(path),
-                (Item::Link(_), Some((folder, name))) => seen.resolve(folder).map(|folder| format!("{folder}/{name}")),
+                (Item::File(_), _) => read.resolve(path),
+                (Item::Link(_), Some((folder, name))) => read.resolve(folder).map(|folder| format!("{folder}/{name}")),
                 (Item::Link(_), None) => None,
             };
             files.insert(at.as_deref().unwrap_or(path), item.clone());
@@ -270,7 +270,7 @@ impl<'a> Recorder<'a> {
 impl Tree for Recorder<'_> {
     fn bytes(&self, path: &str, limit: u64) -> Option<Vec<u8>> {
         let bytes = self.tree.bytes(path, limit)?;
-        self.seen.borrow_mut().insert(path, Item::File(bytes.clone()));
+        self.read.borrow_mut().insert(path, Item::File(bytes.clone()));
         Some(bytes)
     }
 
@@ -280,7 +280,7 @@ impl Tree for Recorder<'_> {
 
     fn link(&self, path: &str) -> Option<String> {
         let target = self.tree.link(path)?;
-        self.seen.borrow_mut().insert(path, Item::Link(target.clone()));
+        self.read.borrow_mut().insert(path, Item::Link(target.clone()));
         Some(target)
     }
 
@@ -351,7 +351,7 @@ mod tests {
         let recorder = Recorder::new(&original);
         assert!(recorder.bytes("bus/0/class", 9).is_some());
         assert_eq!(recorder.link("bus/0").as_deref(), Some("../devices/x/0"));
-        // read through a link that nobody asked for
+        // read through a link that was not requested
         assert!(recorder.bytes("class/net/vendor", 9).is_some());
         let copy = recorder.into_files();
         let paths: Vec<&str> = copy.iter().map(|(path, _)| path).collect();

@@ -1,7 +1,7 @@
 //! Words of a line and the names of devices, as the tables of several tools need them.
 
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
-pub(super) use peerlane_machine::names::gpu_number;
+pub(super) use peerlane_machine::names::{gpu_number, number_after as numbered};
 
 /// A word and where it starts in its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,15 +22,6 @@ pub(super) fn words(line: &str) -> impl Iterator<Item = Word<'_>> {
     })
 }
 
-/// The number of `NIC7`, `Link7` and so on; signs and overlong numbers are none.
-pub(super) fn numbered(word: &str, prefix: &str) -> Option<u32> {
-    let digits = word.strip_prefix(prefix)?;
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    digits.parse().ok()
-}
-
 /// Whether a word names a NIC: `NIC0`, or an RDMA device such as `mlx5_0`, `mlx5_bond_0`, `ibp24s0`, `hfi1_0`.
 ///
 /// Kernel device names start in lower case and hold a digit; a table's other cells do not.
@@ -44,6 +35,11 @@ pub(super) fn is_nic(word: &str) -> bool {
 /// Whether a word names a GPU or a NIC.
 pub(super) fn is_device(word: &str) -> bool {
     gpu_number(word).is_some() || is_nic(word)
+}
+
+/// What the first words that occur in a text stand for; each meaning has one or more words.
+pub(super) fn meaning<T: Copy>(text: &str, meanings: &[(&[&str], T)]) -> Option<T> {
+    meanings.iter().find(|(words, _)| words.iter().any(|w| text.contains(w))).map(|(_, meaning)| *meaning)
 }
 
 /// `key: value` or `key : value`, both trimmed, parted at the first colon.
@@ -73,6 +69,16 @@ pub(super) fn pcie_width(speed: &str, width: &str) -> PcieWidth {
         generation: gigatransfers.and_then(PcieGeneration::from_gigatransfers),
         lanes: lanes.filter(|n| [1, 2, 4, 8, 12, 16, 32].contains(n)),
     }
+}
+
+/// How many bytes a line is indented by.
+pub(super) fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// A PCI vendor or device id in hexadecimal.
+pub(super) fn pci_id(text: &str) -> Option<u16> {
+    hex(text).and_then(|id| u16::try_from(id).ok())
 }
 
 /// A hexadecimal number with or without `0x`.

@@ -11,8 +11,7 @@ use peerlane_judge::check::{Finding, Verdict, Waived};
 use peerlane_machine::fabric::{NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 pub use peerlane_machine::machine::description::{
-    Classes, ContradictionDescription, LinkDescription, LinkKindDescription, MachineDescription, MatrixDescription,
-    MeasuredCurve, MeasuredRates, NodeDescription,
+    Classes, LinkDescription, LinkKindDescription, MachineDescription, MatrixDescription, MeasuredCurve, MeasuredRates,
 };
 use peerlane_machine::matrix::{Operation, Quantity, Unit};
 use peerlane_model::comparison::MachineComparison;

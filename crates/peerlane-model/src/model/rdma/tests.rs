@@ -31,7 +31,7 @@ fn with(name: &str, changes: &[(&str, f64)]) -> Parts {
         let model = part.constants.values().next().unwrap().clone();
         part.constants.entry((*constant).to_owned()).or_insert(model).value = *value;
     }
-    parts.add(name, &toml::to_string(&part).unwrap()).unwrap();
+    parts.insert(name, part).unwrap();
     parts
 }
 

@@ -72,7 +72,7 @@ struct Building<'a> {
     names: HashMap<String, NodeId>,
     slots: HashMap<&'a str, &'a Slot>,
     taken_slots: HashMap<&'a str, u32>,
-    /// Two nodes and how they are joined → the line that says so.
+    /// Two nodes and how they are joined → the line of that link.
     joined: HashMap<(NodeId, NodeId, &'static str), u32>,
     /// GPU → its NVSwitch.
     nvswitch: HashMap<NodeId, NodeId>,
@@ -157,7 +157,7 @@ impl<'a> Building<'a> {
     }
 
     fn find(&self, name: &Spanned<String>) -> Result<NodeId, SystemError> {
-        self.names.get(name.get_ref()).copied().ok_or_else(|| unknown_node(self.source, name, &self.names))
+        self.names.get(name.get_ref()).copied().ok_or_else(|| unknown_node(self.source, name, self.names.keys()))
     }
 
     /// Joins root complexes and host memory to their CPU, and ports to their card.
@@ -303,11 +303,11 @@ impl<'a> Building<'a> {
 
     /// The bundle that a link names, or what is wrong with it.
     fn gpu_link(&self, entry: &LinkEntry, a: NodeId, b: NodeId) -> Result<GpuLink, String> {
-        let Some((interconnect, said)) = entry.bundles().next() else {
-            return Err("this link says nothing".to_owned());
+        let Some((interconnect, bundle_entry)) = entry.bundles().next() else {
+            return Err("this link has no bundle".to_owned());
         };
         let family = interconnect.family();
-        let mut bundle = match said {
+        let mut bundle = match bundle_entry {
             BundleEntry::Words(words) => GpuLink::parse(interconnect, words).map_err(|e| e.to_string())?,
             // a number that is not known, where a usual one can be taken
             BundleEntry::Links(0) if family.usual.is_some() => GpuLink::new(interconnect),
@@ -457,10 +457,20 @@ fn similar<'p>(asked: &str, parts: &[&'p Part]) -> Vec<&'p str> {
     near
 }
 
-/// Says that no node has this name, and which do.
-pub(super) fn unknown_node<V>(source: &Source, name: &Spanned<String>, known: &HashMap<String, V>) -> SystemError {
-    let known = listed(known.keys().map(String::as_str));
+/// The error for an unknown node, with the known names.
+fn unknown_node<'n>(
+    source: &Source,
+    name: &Spanned<String>,
+    known: impl IntoIterator<Item = &'n String>,
+) -> SystemError {
+    let known = listed(known.into_iter().map(String::as_str));
     source.error(name.span(), format!("no node '{}'; there are: {known}", name.get_ref()))
+}
+
+/// The node of that name or alias.
+pub(super) fn find_node(source: &Source, fabric: &Fabric, name: &Spanned<String>) -> Result<NodeId, SystemError> {
+    let names = || fabric.nodes().iter().flat_map(|n| std::iter::once(&n.name).chain(&n.aliases));
+    fabric.find(name.get_ref()).ok_or_else(|| unknown_node(source, name, names()))
 }
 
 /// Turns PCIe links upstream end first, and gives devices the NUMA node and CPUs of their root complex.

@@ -1,23 +1,23 @@
-//! `[simulated]` and `[[faults]]` of a system file → how a virtual machine of it answers.
+//! `[simulated]` and `[[faults]]` of a system file → how a simulated machine of it answers.
 
 use std::ops::Range;
 
 use toml::Spanned;
 
 use super::SystemError;
-use super::fabric::{listed, unknown_node};
+use super::fabric::{find_node, listed};
 use super::file::{FaultEntry, SimulatedEntry, SystemFile};
 use super::source::Source;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fault::{Fault, Planted};
 
-/// Samples until a cold GPU is warm, where a file does not say.
+/// Samples until a cold GPU is warm, where a file does not state it.
 const COLD_SAMPLES: usize = 20;
 
-/// The most noise that a file may ask for: with more, rates are no rates.
+/// The most noise that a file may request: with more, rates mean nothing.
 const MOST_NOISE: f64 = 0.5;
 
-/// What a file says of its virtual machine. Faults are checked against the design, which they leave as it is.
+/// How a file wants its simulated machine to answer. Faults are checked against the design, which they leave as it is.
 pub(super) fn read(system: &SystemFile, source: &Source, fabric: &Fabric) -> Result<Planted, SystemError> {
     let mut planted = Planted::default();
     if let Some(SimulatedEntry { noise, seed }) = &system.simulated {
@@ -64,7 +64,7 @@ impl Reading<'_> {
             }
             FaultEntry { link: Some(_), .. } => Err(self
                 .source
-                .error(at, "a fault of a link says what is left of it: pcie = \"3.0 x4\" or nvlink = 16")),
+                .error(at, "a fault of a link needs what is left of it: pcie = \"3.0 x4\" or nvlink = 16")),
             _ => Err(self.source.error(at, "a slow direction has two ends: from = \"GPU0\", to = \"GPU1\"")),
         }
     }
@@ -106,10 +106,7 @@ impl Reading<'_> {
     }
 
     fn find(&self, name: &Spanned<String>) -> Result<NodeId, SystemError> {
-        self.fabric.find(name.get_ref()).ok_or_else(|| {
-            let names = self.fabric.ids().map(|id| (self.name(id), id)).collect();
-            unknown_node(self.source, name, &names)
-        })
+        find_node(self.source, self.fabric, name)
     }
 
     fn name(&self, id: NodeId) -> String {

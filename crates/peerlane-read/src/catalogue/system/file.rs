@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{CpuList, CpuVendor, Interconnect, NodeKind, PciAddress};
 use peerlane_machine::gap::Gap;
 use peerlane_machine::machine::{Facts, Slot};
@@ -42,15 +43,11 @@ pub(super) struct SystemFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) rates: Vec<Spanned<RatesEntry>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) curves: Vec<Spanned<CurveEntry>>,
+    pub(super) curves: Vec<Spanned<Curve>>,
     #[serde(alias = "virtual", skip_serializing)]
     pub(super) simulated: Option<SimulatedEntry>,
     #[serde(default, skip_serializing)]
     pub(super) faults: Vec<Spanned<FaultEntry>>,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// A node: `GPU0 = { part = "h200" }`.
@@ -74,7 +71,7 @@ pub(super) struct NodeEntry {
     pub(super) domain: Option<u32>,
     /// Of a NIC: Gb/s of its port.
     pub(super) line_rate: Option<f64>,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
 }
@@ -94,12 +91,12 @@ pub(super) struct LinkEntry {
     pub(super) c2c: Option<BundleEntry>,
     pub(super) ualink: Option<BundleEntry>,
     pub(super) c2c_rate: Option<f64>,
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
     pub(super) note: Option<String>,
 }
 
-/// What a link says of its bundle: how many links, that it is there, or words as in `"4 x18"`.
+/// How a link describes its bundle: its number of links, that it exists, or words as in `"4 x18"`.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum BundleEntry {
@@ -109,7 +106,7 @@ pub(super) enum BundleEntry {
 }
 
 impl LinkEntry {
-    /// Where it says of an interconnect that it has it.
+    /// Where it names its bundle of an interconnect.
     pub(super) fn bundle_mut(&mut self, interconnect: Interconnect) -> &mut Option<BundleEntry> {
         match interconnect {
             Interconnect::Nvlink => &mut self.nvlink,
@@ -211,29 +208,6 @@ pub(super) struct RatesRow {
     pub(super) values: Vec<f64>,
 }
 
-/// `[[curves]]`: numbers against message size.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CurveEntry {
-    pub(super) what: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) ends: Vec<String>,
-    /// In bytes.
-    pub(super) sizes: Vec<u64>,
-    pub(super) series: Vec<CurveSeries>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) settings: BTreeMap<String, String>,
-}
-
-/// A column of `[[curves]]`; `nan` stands for no value.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct CurveSeries {
-    pub(super) name: String,
-    pub(super) unit: Option<Unit>,
-    pub(super) values: Vec<f64>,
-}
-
 /// `[simulated]`: how a simulated machine of it answers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -242,7 +216,7 @@ pub(super) struct SimulatedEntry {
     pub(super) seed: Option<u64>,
 }
 
-/// `[[faults]]`: something that is wrong with a virtual machine, of the one kind that is given.
+/// `[[faults]]`: something that is wrong with a simulated machine, of the one kind that is given.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultEntry {

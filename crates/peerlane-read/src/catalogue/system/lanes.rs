@@ -33,8 +33,7 @@ pub(super) fn check(
     }
     for id in fabric.ids() {
         let Some(has) = part_of(id).and_then(|p| p.nvlink_bricks).map(u32::from) else { continue };
-        let taken = fabric.links_of(id).iter().map(|(link, _)| fabric.link(*link).kind.nvlinks());
-        let taken: u32 = taken.sum();
+        let taken = fabric.nvlinks_of(id);
         if taken > has {
             let name = &fabric.node(id).name;
             return Err(source.refuse(format!("'{name}' has {has} NVLink bricks, but its links take {taken}")));

@@ -1,79 +1,65 @@
 //! Numbers, classes and statements of a system file → what the machine is known to do.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
 
-use super::file::{
-    CurveEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, StatementEntry, SystemFile, Topology,
-};
+use super::SystemError;
+use super::fabric::find_node;
+use super::file::{PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, StatementEntry, SystemFile, Topology};
 use super::source::Source;
-use super::{SystemError, fabric};
 use crate::evidence::scan_text;
-use peerlane_machine::curve::{Curve, Series};
-use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::fact::{Fact, P2pStatus, RateRow, RateTable};
+use peerlane_machine::curve::Curve;
+use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
+use peerlane_machine::fact::{ClassMatrix, Evidence, Fact, P2pStatus, RateRow, RateTable};
 use peerlane_machine::machine::{Machine, SourcedMatrix, Statement};
 use peerlane_machine::matrix::Matrix;
-use peerlane_machine::origin::Warning;
+use peerlane_machine::origin::{Origin, Warning};
 use peerlane_machine::units::{Bytes, Rate};
 
-/// What published figures say they come from.
+/// The tool that published figures name as their origin.
 const PUBLISHED: &str = "published figures";
 
-/// Adds everything that a file says of what its machine does.
+/// Adds everything that a file states of its machine's behaviour.
 pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine) -> Result<(), SystemError> {
-    let reading = Reading::new(source, machine);
-    let (classes, evidence, warnings) = system.topology.as_ref().map(|t| reading.topology(t)).unwrap_or_default();
-    let matrices = system.published.iter().map(|e| reading.published(e)).collect::<Result<_, _>>()?;
-    let statements = system.statements.iter().map(|e| reading.statement(e)).collect::<Result<_, _>>()?;
-    let rates = system.rates.iter().map(|e| reading.rates(e)).collect::<Result<_, _>>()?;
-    let curves = system.curves.iter().map(|e| reading.curve(e)).collect::<Result<_, _>>()?;
-    let p2p = reading.p2p(&system.p2p)?;
-    machine.stated_classes = classes;
-    machine.evidence = evidence;
-    machine.warnings = warnings;
-    machine.matrices = matrices;
-    machine.statements = statements;
-    machine.rates = rates;
-    machine.curves = curves;
-    machine.p2p = p2p;
+    let reading = Reading { source, fabric: &machine.fabric };
+    if let Some(topology) = &system.topology {
+        (machine.stated_classes, machine.evidence, machine.warnings) = reading.topology(topology);
+    }
+    machine.matrices = system.published.iter().map(|e| reading.published(e)).collect::<Result<_, _>>()?;
+    machine.statements = system.statements.iter().map(|e| reading.statement(e)).collect::<Result<_, _>>()?;
+    machine.rates = system.rates.iter().map(|e| reading.rates(e)).collect::<Result<_, _>>()?;
+    machine.curves = system.curves.iter().map(|e| reading.curve(e)).collect::<Result<_, _>>()?;
+    machine.p2p = reading.p2p(&system.p2p)?;
     Ok(())
 }
 
-type Classes = Option<(peerlane_machine::fact::ClassMatrix, peerlane_machine::origin::Origin)>;
+type Classes = Option<(ClassMatrix, Origin)>;
 
 struct Reading<'a> {
     source: &'a Source<'a>,
-    names: HashMap<String, NodeId>,
-    gpus: Vec<(String, NodeId)>,
+    fabric: &'a Fabric,
 }
 
-impl<'a> Reading<'a> {
-    fn new(source: &'a Source<'a>, machine: &Machine) -> Self {
-        let fabric = &machine.fabric;
-        let name = |id: NodeId| fabric.node(id).name.clone();
-        Reading {
-            source,
-            names: fabric
-                .ids()
-                .flat_map(|id| std::iter::once(name(id)).chain(fabric.node(id).aliases.clone()).map(move |n| (n, id)))
-                .collect(),
-            gpus: fabric.of_kind(NodeKind::Gpu).map(|id| (name(id), id)).collect(),
-        }
+impl Reading<'_> {
+    fn find(&self, name: &Spanned<String>) -> Result<NodeId, SystemError> {
+        find_node(self.source, self.fabric, name)
     }
 
     /// The name of a node, or `host`.
     fn end(&self, name: &Spanned<String>) -> Result<String, SystemError> {
-        if name.get_ref() == "host" || self.names.contains_key(name.get_ref()) {
-            Ok(name.get_ref().clone())
-        } else {
-            Err(fabric::unknown_node(self.source, name, &self.names))
+        if name.get_ref() != "host" {
+            self.find(name)?;
         }
+        Ok(name.get_ref().clone())
     }
 
-    fn topology(&self, topology: &Topology) -> (Classes, Vec<peerlane_machine::fact::Evidence>, Vec<Warning>) {
+    fn gpus(&self) -> impl Iterator<Item = NodeId> {
+        self.fabric.of_kind(NodeKind::Gpu)
+    }
+
+    fn topology(&self, topology: &Topology) -> (Classes, Vec<Evidence>, Vec<Warning>) {
         let at = topology.matrix.span();
         let mut found = scan_text(&self.source.excerpt(topology.matrix.get_ref(), at.clone()));
         found.evidence.retain(|e| matches!(e.fact, Fact::Classes(_)));
@@ -83,7 +69,7 @@ impl<'a> Reading<'a> {
         });
         if classes.is_none() {
             let message = "no class matrix as `nvidia-smi topo -m` prints it was found here".to_owned();
-            found.warnings.push(Warning { origin: Some(self.source.origin(super::TOOL, at)), message });
+            found.warnings.push(Warning::at(&self.source.origin(super::TOOL, at), message));
         }
         (classes, found.evidence, found.warnings)
     }
@@ -92,7 +78,7 @@ impl<'a> Reading<'a> {
         let at = entry.matrix.span();
         let names = |given: &Option<Vec<Spanned<String>>>| match given {
             Some(names) => names.iter().map(|n| self.end(n)).collect(),
-            None => Ok(self.gpus.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>()),
+            None => Ok(self.gpus().map(|id| self.fabric.node(id).name.clone()).collect::<Vec<_>>()),
         };
         let (rows, cols) = (names(&entry.rows)?, names(&entry.cols)?);
         let values = self.cells(entry.matrix.get_ref(), at.clone(), &rows, cols.len())?;
@@ -174,7 +160,7 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn rates(&self, entry: &Spanned<RatesEntry>) -> Result<(RateTable, peerlane_machine::origin::Origin), SystemError> {
+    fn rates(&self, entry: &Spanned<RatesEntry>) -> Result<(RateTable, Origin), SystemError> {
         let (at, entry) = (entry.span(), entry.get_ref());
         let mut table = RateTable {
             word_columns: entry.words.clone(),
@@ -195,34 +181,21 @@ impl<'a> Reading<'a> {
         Ok((table, self.source.origin(PUBLISHED, at)))
     }
 
-    fn curve(&self, entry: &Spanned<CurveEntry>) -> Result<(Curve, peerlane_machine::origin::Origin), SystemError> {
-        let (at, entry) = (entry.span(), entry.get_ref());
-        if let Some(short) = entry.series.iter().find(|s| s.values.len() != entry.sizes.len()) {
-            let (has, due) = (short.values.len(), entry.sizes.len());
+    fn curve(&self, entry: &Spanned<Curve>) -> Result<(Curve, Origin), SystemError> {
+        let (at, mut curve) = (entry.span(), entry.get_ref().clone());
+        if let Some(short) = curve.series.iter().find(|s| s.values.len() != curve.sizes.len()) {
+            let (has, due) = (short.values.len(), curve.sizes.len());
             let message = format!("'{}' has {has} values, where there are {due} sizes", short.name);
             return Err(self.source.error(at, message));
         }
-        let finite = |v: &f64| Some(*v).filter(is_amount);
-        let series = entry.series.iter().map(|s| Series {
-            name: s.name.clone(),
-            unit: s.unit,
-            values: s.values.iter().map(finite).collect(),
-        });
-        let curve = Curve {
-            what: entry.what.clone(),
-            ends: entry.ends.clone(),
-            sizes: entry.sizes.iter().copied().map(Bytes).collect(),
-            series: series.collect(),
-            settings: entry.settings.clone(),
-        };
+        for value in curve.series.iter_mut().flat_map(|s| &mut s.values) {
+            *value = value.filter(is_amount);
+        }
         Ok((curve, self.source.origin(PUBLISHED, at)))
     }
 
     fn p2p(&self, entries: &[PeerEntry]) -> Result<BTreeMap<(NodeId, NodeId), P2pStatus>, SystemError> {
         let mut all = BTreeMap::new();
-        let node = |name: &Spanned<String>| {
-            self.names.get(name.get_ref()).copied().ok_or_else(|| fabric::unknown_node(self.source, name, &self.names))
-        };
         for entry in entries {
             let status = match entry.status {
                 PeerAnswer::Yes => P2pStatus::Ok,
@@ -237,12 +210,12 @@ impl<'a> Reading<'a> {
             match &entry.pairs {
                 Some(pairs) => {
                     for [a, b] in pairs {
-                        set(node(a)?, node(b)?);
+                        set(self.find(a)?, self.find(b)?);
                     }
                 }
                 None => {
-                    for (_, a) in &self.gpus {
-                        self.gpus.iter().for_each(|(_, b)| set(*a, *b));
+                    for a in self.gpus() {
+                        self.gpus().for_each(|b| set(a, b));
                     }
                 }
             }

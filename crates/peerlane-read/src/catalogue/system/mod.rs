@@ -14,6 +14,7 @@ mod source;
 mod widths;
 mod write;
 
+pub(crate) use widths::exceeds;
 pub use widths::{common_nvlink, common_width};
 pub use write::write_system;
 
@@ -23,7 +24,7 @@ use peerlane_machine::fault::Planted;
 use peerlane_machine::machine::{Machine, MachineKind};
 use source::Source;
 
-/// What a file's own nodes and links say they come from.
+/// The tool that a file's nodes and links name as their origin.
 const TOOL: &str = "system file";
 
 /// Why a system file is refused.

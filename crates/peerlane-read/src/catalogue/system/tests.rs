@@ -238,7 +238,7 @@ fn refusals_name_the_line_and_the_mend() {
         (SMALL.replace("pcie = \"3.0 x8\"", ""), "line 14: a link needs exactly one of"),
         (SMALL.replace("pcie = \"3.0 x8\"", "smp = \"rope\""), "no inter-socket part 'rope' is known"),
         (SMALL.replace("\"plx0\", \"GPU1\"", "\"GPU1\", \"GPU1\""), "itself"),
-        (SMALL.replace("\"plx0\", \"GPU1\"", "\"cpu0\", \"GPU0\""), "two ways up the PCIe tree"),
+        (SMALL.replace("\"plx0\", \"GPU1\"", "\"cpu0\", \"GPU0\""), "two paths up the PCIe tree"),
         (SMALL.replace("name = \"small\"", "nam = \"small\""), "nam"),
         (
             format!("{SMALL}[[published]]\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nmatrix = \"1 2 3\"\n"),

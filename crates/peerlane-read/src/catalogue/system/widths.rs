@@ -17,7 +17,7 @@ pub fn common_nvlink(a: Option<&Part>, b: Option<&Part>) -> Option<u8> {
 }
 
 /// Whether something known runs above what is known to be allowed.
-pub(super) fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
+pub(crate) fn exceeds<T: PartialOrd>(running: Option<T>, allowed: Option<T>) -> bool {
     matches!((running, allowed), (Some(r), Some(a)) if r > a)
 }
 

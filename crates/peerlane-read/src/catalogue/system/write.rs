@@ -7,12 +7,11 @@ use toml::Spanned;
 
 use super::SystemError;
 use super::file::{
-    BundleEntry, CurveEntry, CurveSeries, LinkEntry, NodeEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry,
-    RatesRow, StatementEntry, SystemFile, Topology,
+    BundleEntry, LinkEntry, NodeEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, RatesRow, StatementEntry,
+    SystemFile, Topology,
 };
 use super::widths::{common_nvlink, common_width};
 use crate::catalogue::{Part, PartKind, Parts};
-use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{
     Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets,
 };
@@ -67,7 +66,7 @@ struct Writer<'a> {
     overfull: HashSet<NodeId>,
 }
 
-/// Nodes with more links than their part has lanes or bricks. A virtual machine may show such, and a
+/// Nodes with more links than their part has lanes or bricks. A guest may show such, and a
 /// system file with them would be refused.
 fn overfull(fabric: &Fabric, parts: &Parts) -> HashSet<NodeId> {
     let part_of = |id: NodeId| parts.get(fabric.node(id).part.as_deref()?);
@@ -75,9 +74,7 @@ fn overfull(fabric: &Fabric, parts: &Parts) -> HashSet<NodeId> {
     let mut all: HashSet<NodeId> =
         budgets.filter(|b| b.used > b.offered).filter_map(|b| fabric.find(&b.name)).collect();
     all.extend(fabric.ids().filter(|&id| {
-        let bricks = fabric.links_of(id).iter().map(|(link, _)| fabric.link(*link).kind.nvlinks());
-        let taken: u32 = bricks.sum();
-        part_of(id).and_then(|p| p.nvlink_bricks).is_some_and(|has| taken > u32::from(has))
+        part_of(id).and_then(|p| p.nvlink_bricks).is_some_and(|has| fabric.nvlinks_of(id) > u32::from(has))
     }));
     all
 }
@@ -115,7 +112,7 @@ impl Writer<'_> {
             published: machine.matrices.iter().filter_map(|measured| self.matrix(measured)).collect(),
             statements: machine.statements.iter().filter_map(|s| self.statement(s)).map(spanned).collect(),
             rates: machine.rates.iter().map(|(table, _)| spanned(rates(table))).collect(),
-            curves: machine.curves.iter().map(|(one, _)| spanned(curve(one))).collect(),
+            curves: machine.curves.iter().map(|(curve, _)| spanned(curve.clone())).collect(),
             ..SystemFile::default()
         }
     }
@@ -221,7 +218,7 @@ impl Writer<'_> {
         entries
     }
 
-    /// In the short form where that says all: bricks, links, or that there is C2C.
+    /// In the short form where that is enough: bricks, links, or that there is C2C.
     fn gpu_link(&self, entry: &mut LinkEntry, link: &Link, bundle: GpuLink) {
         let written = match bundle {
             GpuLink { interconnect: Interconnect::Nvlink, generation, links: Some(bricks), rate: None } => {
@@ -338,21 +335,6 @@ fn rates(table: &RateTable) -> RatesEntry {
         columns: table.rate_columns.clone(),
         unit: Unit::GigabytesPerSecond,
         rows: table.rows.iter().map(row).collect(),
-    }
-}
-
-fn curve(curve: &Curve) -> CurveEntry {
-    let series = curve.series.iter().map(|series| CurveSeries {
-        name: series.name.clone(),
-        unit: series.unit,
-        values: series.values.iter().map(|v| v.unwrap_or(f64::NAN)).collect(),
-    });
-    CurveEntry {
-        what: curve.what.clone(),
-        ends: curve.ends.clone(),
-        sizes: curve.sizes.iter().map(|size| size.0).collect(),
-        series: series.collect(),
-        settings: curve.settings.clone(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! in that column. `03.1-[01-13]` is a bridge with the buses behind it, `[0000:20]` a root bus.
 
 use super::super::limits::MAX_FUNCTIONS;
+use super::super::words::indent;
 use super::super::{Fact, Found, PciDevice, PciRole, PciTree, Text};
 use super::{class_of, named};
 use peerlane_machine::fabric::PciAddress;
@@ -14,16 +15,11 @@ const TOOL: &str = crate::evidence::tool::LSPCI_TREE;
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    let mut i = 0;
-    while i < text.len() {
-        let Some(start) = root(text.line(i)) else {
-            i += 1;
-            continue;
-        };
-        let first = i;
+    text.walk(|first| {
+        let start = root(text.line(first))?;
         let mut reader = Reader::default();
-        reader.line(text.line(i), start, i as u32 + 1);
-        i += 1;
+        reader.line(text.line(first), start, first as u32 + 1);
+        let mut i = first + 1;
         while let Some(column) = branch(text.line(i)) {
             if !reader.resume(column) {
                 break;
@@ -35,12 +31,13 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         if tree.devices.len() > 1 {
             found.push(text, TOOL, text.numbers(first, i - 1), Fact::Pci(tree));
         }
-    }
+        Some(i)
+    });
 }
 
 /// The column at which a tree begins: `-[0000:00]-` or `-+-[0000:00]-`; in an excerpt also `+-[0000:40]-`.
 fn root(line: &str) -> Option<usize> {
-    let column = line.len() - line.trim_start().len();
+    let column = indent(line);
     let rest = line.get(column..)?;
     let whole = rest.strip_prefix('-').map(|rest| rest.strip_prefix("+-").unwrap_or(rest));
     let excerpt = || rest.strip_prefix("+-").or_else(|| rest.strip_prefix("\\-"));
@@ -87,7 +84,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Goes back to the bus whose branches stand in `column`, or one beside it: pasted into a document, the
+    /// Goes back to the bus whose branches stand in `column`, or in a neighbouring one: pasted into a document, the
     /// first line of a tree often moves by one. Columns of one tree are further apart than that.
     fn resume(&mut self, column: usize) -> bool {
         while self.open.last().is_some_and(|(c, _)| *c > column + 1) {

@@ -17,8 +17,7 @@ const LIST_TOOL: &str = "lspci";
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list = List::default();
     let mut acs = (Span::default(), AcsLines::default());
-    let mut i = 0;
-    while i < text.len() {
+    text.walk(|i| {
         let line = text.line(i);
         let Some(device) = header(line) else {
             if let Some(control) = acs_of_no_device(line) {
@@ -26,13 +25,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 acs.1.functions = acs.1.functions.saturating_add(1);
                 acs.1.redirecting = acs.1.redirecting.saturating_add(u32::from(redirects(control)));
             }
-            i += 1;
-            continue;
+            return None;
         };
-        if device.address.is_some_and(|a| list.seen.contains(&a)) {
+        if device.address.is_some_and(|a| list.addresses.contains(&a)) {
             // another machine, or the same at another time
-            list.push(text, found);
-            list = List::default();
+            std::mem::take(&mut list).push(text, found);
         }
         // all configuration space reads as ones
         if line.contains("(rev ff)") && (device.is_gpu() || device.is_nic()) {
@@ -42,19 +39,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             );
             found.warn(text, TOOL, text.numbers(i, i), message);
         }
-        let first = i;
         let mut block = Block { device: PciDevice { line: i as u32 + 1, ..device }, ..Block::default() };
-        i += 1;
-        while indent(text.line(i)) > indent(line) && !text.line(i).trim().is_empty() {
-            block.field(text.line(i).trim());
-            i += 1;
-        }
-        list.detailed |= i > first + 1;
-        list.seen.extend(block.device.address);
-        list.lines.add(first);
-        list.lines.add(i - 1);
+        let end = text.block_end(i);
+        (i + 1..end).for_each(|i| block.field(text.line(i).trim()));
+        list.detailed |= end > i + 1;
+        list.addresses.extend(block.device.address);
+        list.lines.add(i);
+        list.lines.add(end - 1);
         list.blocks.push(block);
-    }
+        Some(end)
+    });
     list.push(text, found);
     if let Some(lines) = acs.0.numbers(text) {
         found.push(text, TOOL, lines, Fact::Acs(acs.1));
@@ -69,10 +63,6 @@ fn acs_of_no_device(line: &str) -> Option<&str> {
 
 fn redirects(control: &str) -> bool {
     control.contains("ReqRedir+") || control.contains("CmpltRedir+")
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start().len()
 }
 
 /// `c1:00.0 VGA compatible controller [0300]: NVIDIA Corporation … [10de:26b1] (rev a1)`
@@ -114,18 +104,13 @@ enum Section {
     Other,
 }
 
-/// One device with what its block says of the buses behind it.
+/// One device with the buses behind it.
+#[derive(Default)]
 struct Block {
     device: PciDevice,
     section: Section,
     secondary: Option<u8>,
     root_port: bool,
-}
-
-impl Default for Block {
-    fn default() -> Self {
-        Block { device: PciDevice::new(PciRole::Endpoint), section: Section::Other, secondary: None, root_port: false }
-    }
 }
 
 impl Block {
@@ -191,7 +176,7 @@ fn size(text: &str) -> Option<u64> {
 #[derive(Default)]
 struct List {
     blocks: Vec<Block>,
-    seen: HashSet<PciAddress>,
+    addresses: HashSet<PciAddress>,
     lines: Span,
     detailed: bool,
 }

@@ -160,7 +160,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// The columns whose values are told apart in this line.
+    /// The columns whose values can be separated in this line.
     fn extra(&self, line: &Line) -> &[(Column, usize)] {
         // `0-630` is a list of CPUs and a node, but which?
         let merged = (self.glued || line.glued) && self.extra.len() > 1;

@@ -1,6 +1,6 @@
-//! The document `peerlane/nvml/1`: what NVML told of a machine's GPUs at one moment.
+//! The document `peerlane/nvml/1`: what NVML reported of a machine's GPUs at one moment.
 //!
-//! Every value is NVML's own, in its own unit. What a call did not give is left out, and [`Snapshot::absent`] says why.
+//! Every value is NVML's own, in its own unit. A value that a call did not give is left out, with the reason in [`Snapshot::absent`].
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use peerlane_machine::units::Bytes;
 /// Names the format of [`Snapshot`].
 pub const SCHEMA: &str = "peerlane/nvml/1";
 
-/// What NVML told of a machine's GPUs at one moment.
+/// What NVML reported of a machine's GPUs at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Snapshot {
@@ -32,7 +32,7 @@ pub struct Snapshot {
     /// Version of NVML.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nvml: Option<String>,
-    /// Version of CUDA that the driver speaks: `13.0`.
+    /// Version of CUDA that the driver supports: `13.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
     /// The GPUs, in NVML's order, which is that of PCI addresses.
@@ -40,7 +40,7 @@ pub struct Snapshot {
     /// What joins GPUs, by ordered pair.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
-    /// What could not be asked, each kind once.
+    /// Values that NVML did not give, each kind once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<Absent>,
 }
@@ -53,7 +53,7 @@ pub struct Absent {
     pub field: String,
     /// NVML's error.
     pub error: String,
-    /// Numbers of the GPUs that it was asked of; none where it concerns the machine.
+    /// Numbers of the GPUs concerned; none where it concerns the machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<u32>,
 }
@@ -195,7 +195,7 @@ pub enum RemoteKind {
     Npu,
     /// An NVSwitch.
     Switch,
-    /// NVML does not know, or says something this version does not.
+    /// NVML does not know, or reports something that this version does not know.
     #[serde(other)]
     Unknown,
 }
