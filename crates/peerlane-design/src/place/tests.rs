@@ -260,7 +260,7 @@ fn what_cannot_be_placed_says_why() {
     assert!(refused(&request(Workload::Ring, &[usize::MAX, 2])).contains("are requested"));
     assert_eq!(refused(&request(Workload::Ring, &[0])), "a job needs at least one GPU");
     let nics = Request { nics: Some(1), ..request(Workload::Ring, &[2]) };
-    assert!(refused(&nics).contains("has 0 that may reach GPU memory"));
+    assert!(refused(&nics).contains("has 0 that can reach GPU memory"));
     let stray = Request { busy: vec!["GPU9".to_owned()], ..request(Workload::Ring, &[2]) };
     assert!(refused(&stray).contains("no GPU named 'GPU9'; there are: GPU0–GPU3"));
     let none = Machine::new(
