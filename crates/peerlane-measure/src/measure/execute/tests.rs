@@ -87,7 +87,7 @@ fn noise_is_sampled_until_the_interval_is_narrow() {
     let (cells, ..) = noisy(0.3).run(&one(Method::default()), &[]);
     assert_eq!(cells[0].n, 60);
     let detail = &cells[0].flag(FlagKind::Imprecise).unwrap().detail;
-    assert!(detail.ends_with("%, and 1.0 % was asked"), "{detail}");
+    assert!(detail.ends_with("%; 1.0 % was requested"), "{detail}");
     let (cells, ..) = noisy(0.3).run(&one(Method { precision: 0.5, ..Method::default() }), &[]);
     assert_eq!((cells[0].n, cells[0].flags.len()), (6, 0));
 }
@@ -332,7 +332,7 @@ fn an_executor_that_breaks_its_promises_fails_its_step_alone() {
         let (cells, _, result) = mock.run(&plan(rounds), &[]);
         assert!(result.is_ok());
         assert_eq!(kinds(&cells[0]), [FlagKind::Failed]);
-        assert!(cells[0].flags[0].detail.contains("where 1 positive numbers belong"));
+        assert!(cells[0].flags[0].detail.contains("not 1 positive numbers"));
         assert_eq!(cells[1].value(), Some(1.0));
     }
 }
