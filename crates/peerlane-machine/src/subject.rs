@@ -103,7 +103,14 @@ impl fmt::Display for Subject {
 /// By the printed form.
 impl PartialEq<str> for Subject {
     fn eq(&self, text: &str) -> bool {
-        self.to_string() == text
+        match self {
+            Subject::Pair(a, b) | Subject::Link(a, b) => {
+                text.strip_prefix(a.as_str()).and_then(|rest| rest.strip_prefix('-')) == Some(b)
+            }
+            Subject::Node(own) | Subject::Group { words: own, .. } | Subject::Machine(own) | Subject::Named(own) => {
+                own == text
+            }
+        }
     }
 }
 
