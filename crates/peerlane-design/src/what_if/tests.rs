@@ -126,7 +126,7 @@ fn names_that_nothing_has_are_answered_with_those_there_are() {
         ("GPU0.link=fast", "'fast' is no link"),
         ("GPU0.link=pcie 3.0 x5", "'3.0 x5' is no PCIe link"),
         ("GPU0.link=nvlink 2", "the link plx0-GPU0 is PCIe 3.0 x16"),
-        ("plx0-GPU2=pcie 3.0 x16", "two ways up"),
+        ("plx0-GPU2=pcie 3.0 x16", "two paths up"),
         ("rc0.link=x8", "has several links; name both ends: rc0-plx0, rc0-plx1"),
         ("GPU0=gtx-1080", "'GPU0' is there"),
         ("new=gtx", "no part that a new one could be of"),
