@@ -3,7 +3,7 @@
 //! A GPU driver can hang or crash its process. So a [`worker`], which is this program started again, runs the plan and
 //! reports each event as it happens ([`protocol`]). The [`supervisor`] records the events on disk
 //! ([`keeper`]), kills a worker that shows no sign of life, decides after such failures what is still worth trying
-//! ([`course`]), and starts the next one. A crash loses the round it happens in, and no finished cell.
+//! ([`retries`]), and starts the next one. A crash loses the round it happens in, and no finished cell.
 //!
 //! Where each step depends on the last result there is no plan to supervise: an [`asker`] keeps one worker and sends it
 //! one small plan after another.
