@@ -82,6 +82,10 @@ impl FromStr for CpuList {
         if s.len() > MAX_LIST_BYTES {
             return Err(NoCpuList(format!("{}…", s.chars().take(40).collect::<String>())));
         }
+        // as the kernel writes the CPUs of a NUMA node that has only memory
+        if s.is_empty() {
+            return Ok(Self::from_ranges(Vec::new()));
+        }
         let range = |part: &str| {
             let (a, b) = part.split_once('-').unwrap_or((part, part));
             let (a, b): (u32, u32) = (a.trim().parse().ok()?, b.trim().parse().ok()?);
@@ -115,6 +119,12 @@ impl<'de> Deserialize<'de> for CpuList {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_without_cpus_comes_back() {
+        let none: CpuList = "".parse().unwrap();
+        assert!(none.is_empty() && none.to_string().is_empty());
+    }
 
     #[test]
     fn longer_ones_than_any_machines_are_none() {

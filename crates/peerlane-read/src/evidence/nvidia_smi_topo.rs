@@ -235,8 +235,8 @@ impl<'a> Reading<'a> {
             cells.resize(matrix.cols.len(), None);
             matrix.rows.push(row.label.to_owned());
             matrix.cells.push(cells);
-            matrix.cpu_affinity.push(row.value(Column::Cpu).and_then(|v| v.parse().ok()));
-            matrix.numa_affinity.push(row.value(Column::Numa).and_then(|v| v.parse().ok()));
+            matrix.cpu_affinity.push(row.value(Column::Cpu).filter(|v| !v.is_empty()).and_then(|v| v.parse().ok()));
+            matrix.numa_affinity.push(row.value(Column::Numa).filter(|v| !v.is_empty()).and_then(|v| v.parse().ok()));
             matrix.gpu_numa.push(row.value(Column::GpuNuma).and_then(|v| v.parse().ok()));
             matrix.old_names |= row.old_names;
         }

@@ -75,7 +75,7 @@ pub(super) fn starts_row(words: &[Word], p: usize) -> bool {
 
 /// A value of the affinity columns.
 fn is_affinity(word: &str) -> bool {
-    word == "N/A" || word.parse::<CpuList>().is_ok()
+    word == "N/A" || word.parse::<CpuList>().is_ok_and(|list| !list.is_empty())
 }
 
 /// A state of `topo -p2p`, whose table has the same shape.
