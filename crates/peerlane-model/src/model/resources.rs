@@ -287,11 +287,11 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) -> Car
     }
     match &link.kind {
         LinkKind::Pcie { .. } => {
-            let (told, note) = width_under_load(&link.kind, machine.kind);
-            let untold = assume != Assume::Nothing && told.raw_rate().is_none();
-            let assumed = untold.then(|| assumptions::width(machine, parts, id)).flatten();
+            let (known, note) = width_under_load(&link.kind, machine.kind);
+            let open = assume != Assume::Nothing && known.raw_rate().is_none();
+            let assumed = open.then(|| assumptions::width(machine, parts, id)).flatten();
             let assumed = assumed.filter(|width| width.of_parts || assume == Assume::Usual);
-            let width = assumed.map_or(told, |assumed| assumed.width);
+            let width = assumed.map_or(known, |assumed| assumed.width);
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
             // what nothing tells may be half as fast: half the lanes, or a generation less; or else a generation more

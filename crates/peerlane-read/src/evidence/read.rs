@@ -176,8 +176,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
     if bytes.len() as u64 > MAX_SOURCE_BYTES {
         return Err(ReadError::TooLarge(name.to_owned()));
     }
-    let ends = |end: u8| bytes.iter().filter(|b| **b == end).count();
-    if ends(b'\n').max(ends(b'\r')) > MAX_LINES {
+    if Text::count_lines(&bytes) > MAX_LINES {
         return Err(ReadError::TooManyLines(name.to_owned()));
     }
     let text = Text::new(name, &bytes);

@@ -34,13 +34,13 @@ impl Text {
                 all.add(|joined| clean(line, joined));
             }
         };
-        if text.contains('\n') {
-            text.lines().for_each(add);
-        } else {
-            // files of old systems end lines by a lone carriage return
-            text.split_terminator('\r').for_each(add);
-        }
+        lines(&text).for_each(add);
         all
+    }
+
+    /// How many lines [`Text::new`] would make of it, without the memory that they take.
+    pub(super) fn count_lines(bytes: &[u8]) -> usize {
+        lines(&decode(bytes)).count()
     }
 
     fn empty(source: Arc<str>, bytes: usize, picked: Option<Vec<u32>>) -> Self {
@@ -181,6 +181,12 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The lines of a text without their ends; files of old systems end them by a lone carriage return.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let end = if text.contains('\n') { '\n' } else { '\r' };
+    text.split_terminator(end).map(move |line| if end == '\n' { line.strip_suffix('\r').unwrap_or(line) } else { line })
+}
+
 /// Adds a line without ANSI escape sequences (`ESC [ … letter`, `ESC ] … BEL`) and control characters
 /// but the tab.
 fn clean(line: &str, out: &mut String) {
@@ -212,6 +218,16 @@ fn clean(line: &str, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_counted_as_they_are_split() {
+        for bytes in
+            [b"a\r\nb\rc\n\nd".as_slice(), b"a\rb\r", b"\n", b"", b"bar 1 %\rbar 2 %\ndone", b"\xff\xfea\0\n\0b\0"]
+        {
+            assert_eq!(Text::count_lines(bytes), Text::new("x", bytes).len(), "{bytes:?}");
+        }
+        assert_eq!(Text::count_lines(b"1 %\r2 %\r3 %\ndone\n"), 2, "a progress bar is one line");
+    }
 
     #[test]
     fn escapes_and_returns_go_tabs_stay() {
