@@ -71,7 +71,9 @@ pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use limits::MAX_STATEMENTS;
-pub use read::{MAX_FILES, MAX_SOURCE_BYTES, ReadError, read_files, read_path, read_stream, scan_text};
+pub use read::{
+    MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, read_files, read_path, read_stream, scan_text,
+};
 pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};
 pub use tree::{Files, Item};

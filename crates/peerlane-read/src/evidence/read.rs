@@ -51,62 +51,84 @@ pub enum ReadError {
     TooManyFiles(String),
 }
 
-/// A scanner: looks through a text for one format.
-type Scanner = fn(&Text, &mut Found);
+/// A reader of one format: it looks through a whole text for that format alone.
+#[derive(Clone, Copy)]
+pub struct Reader {
+    /// Its name, which is that of its source file.
+    pub name: &'static str,
+    scan: fn(&Text, &mut Found),
+}
 
-const SCANNERS: &[Scanner] = &[
-    super::nvidia_smi_topo::scan,
-    super::nvidia_smi_topo_p2p::scan,
-    super::nvidia_smi_nvlink::scan,
-    super::dcgmi_nvlink::scan,
-    super::nvidia_smi_q::scan,
-    super::nvidia_smi_table::scan,
-    super::nvml::scan,
-    super::files_json::scan,
-    super::p2p_test::scan,
-    super::bandwidth_test::scan,
-    super::simple_p2p::scan,
-    super::p2pmark::scan,
-    super::device_query::scan,
-    super::gpu_list::scan,
-    super::amd_smi::scan,
-    super::rdma_ports::scan,
-    super::nvbandwidth::scan,
-    super::nvbandwidth_json::scan,
-    super::nccl_tests::scan,
-    super::osu::scan,
-    super::perftest::scan,
-    super::nccl_xml::scan,
-    super::nccl_graph::scan,
-    super::lstopo_xml::scan,
-    super::lstopo_text::scan,
-    super::lspci::scan,
-    super::lscpu::scan,
-    super::cpuinfo::scan,
-    super::numactl::scan,
-    super::sensors::scan,
-    super::modules::scan,
-    super::kernel::scan,
-    super::rocm_smi::scan,
-    super::rocm_bandwidth_test::scan,
-    super::transferbench::scan,
-    super::sysfs_listing::scan,
-    super::labelled_matrix::scan,
-    super::rate_table::scan,
+impl Reader {
+    /// What this reader alone finds in a text.
+    pub fn read(&self, text: &Text) -> Found {
+        let mut found = Found::default();
+        (self.scan)(text, &mut found);
+        found
+    }
+}
+
+macro_rules! readers {
+    ($($name:ident),* $(,)?) => { &[$(Reader { name: stringify!($name), scan: super::$name::scan }),*] };
+}
+
+/// Every reader of texts, in the order in which they run.
+pub const READERS: &[Reader] = readers![
+    // first, since it reads the whole text and not its streams
+    nccl_log,
+    nvidia_smi_topo,
+    nvidia_smi_topo_p2p,
+    nvidia_smi_nvlink,
+    dcgmi_nvlink,
+    nvidia_smi_q,
+    nvidia_smi_table,
+    nvml,
+    files_json,
+    p2p_test,
+    bandwidth_test,
+    simple_p2p,
+    p2pmark,
+    device_query,
+    gpu_list,
+    amd_smi,
+    rdma_ports,
+    nvbandwidth,
+    nvbandwidth_json,
+    nccl_tests,
+    osu,
+    perftest,
+    nccl_xml,
+    nccl_graph,
+    lstopo_xml,
+    lstopo_text,
+    lspci,
+    lscpu,
+    cpuinfo,
+    numactl,
+    sensors,
+    modules,
+    kernel,
+    rocm_smi,
+    rocm_bandwidth_test,
+    transferbench,
+    sysfs_listing,
+    labelled_matrix,
+    rate_table,
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`] statements are kept, the first ones.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
     let mut evidence = Vec::new();
-    // it knows prefixes itself: ranks of one job are one log
-    scan_with(&[super::nccl_log::scan], text, &mut found, &mut evidence);
+    // the first knows prefixes itself: ranks of one job are one log
+    let (of_whole, of_streams) = READERS.split_at(1);
+    scan_with(of_whole, text, &mut found, &mut evidence);
     match streams(text) {
-        None => scan_with(SCANNERS, text, &mut found, &mut evidence),
+        None => scan_with(of_streams, text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
                 let before = evidence.len();
-                scan_with(SCANNERS, &stream.text, &mut found, &mut evidence);
+                scan_with(of_streams, &stream.text, &mut found, &mut evidence);
                 if evidence.len() > before {
                     let mut host = Found::default();
                     stream.push_host(&mut host);
@@ -124,10 +146,9 @@ pub fn scan_text(text: &Text) -> Found {
 }
 
 /// Runs scanners; each gets the whole room for statements, so that none crowds out the others.
-fn scan_with(scanners: &[Scanner], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
-    for scan in scanners {
-        let mut one = Found::default();
-        scan(text, &mut one);
+fn scan_with(readers: &[Reader], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+    for reader in readers {
+        let mut one = reader.read(text);
         evidence.append(&mut one.evidence);
         found.append(one);
     }
