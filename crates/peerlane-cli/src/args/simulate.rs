@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use peerlane::simulate::scaling::Scaling;
-use peerlane::units::Bytes;
+use peerlane::simulate::workload::Sizes;
 
 use super::{Detail, Machines};
 
@@ -44,7 +44,7 @@ pub(crate) struct SimulateArgs {
     #[arg(short, long, default_value = "all-reduce:ring")]
     pub(crate) workload: String,
     /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
-    #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB", value_parser = sizes)]
+    #[arg(short, long, value_name = "SIZES", default_value = "64KiB..1GiB")]
     pub(crate) sizes: Sizes,
     /// Scaling over numbers of nodes: weak (constant work per GPU) or strong (constant total work). Node
     /// counts: those of --nodes, or powers of two up to all nodes. Size: the largest of --sizes
@@ -76,7 +76,7 @@ pub(crate) struct SweepArgs {
     #[arg(short, long = "workload", value_name = "WORKLOAD", default_value = "all-reduce:ring")]
     pub(crate) workloads: Vec<String>,
     /// Sizes: 8B..1GiB (powers of two) or 1MiB,64MiB
-    #[arg(short, long, value_name = "SIZES", default_value = "256MiB", value_parser = sizes)]
+    #[arg(short, long, value_name = "SIZES", default_value = "256MiB")]
     pub(crate) sizes: Sizes,
     /// Show one table of all workloads at the largest size: GB/s sent per GPU, and the rank
     #[arg(long, conflicts_with = "json")]
@@ -114,50 +114,4 @@ pub(crate) struct Grown {
     /// Latency of each switch on the path, in microseconds
     #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
     pub(crate) hop_latency: f64,
-}
-
-/// Sizes of messages.
-#[derive(Clone, Debug)]
-pub(crate) struct Sizes(pub(crate) Vec<Bytes>);
-
-/// Most sizes of one range.
-const MOST_SIZES: usize = 64;
-
-/// `8B..1GiB`, `1MiB,64MiB`.
-fn sizes(text: &str) -> Result<Sizes, String> {
-    let mut all = Vec::new();
-    for part in text.split(',') {
-        match part.split_once("..") {
-            None => all.push(size(part)?),
-            Some((low, high)) => {
-                let (low, high) = (size(low)?.0.max(1), size(high)?.0);
-                if high < low {
-                    return Err(format!("'{part}' ends below its start"));
-                }
-                let doubled = std::iter::successors(Some(low), |s| s.checked_mul(2)).take_while(|s| *s <= high);
-                all.extend(doubled.map(Bytes));
-            }
-        }
-    }
-    if all.len() > MOST_SIZES {
-        return Err(format!("{} sizes; at most {MOST_SIZES}", all.len()));
-    }
-    Ok(Sizes(all))
-}
-
-/// `8B`, `64KiB`, `1GiB`; `K`, `M`, `G` mean the same, as for nccl-tests.
-fn size(text: &str) -> Result<Bytes, String> {
-    let text = text.trim();
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1_u64,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(format!("'{text}': write a size as 8B, 64KiB, 1MiB or 1GiB")),
-    };
-    let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);
-    let bytes = number.filter(|n| n.is_finite() && *n >= 0.0 && *n < 1e18);
-    bytes.map(|n| Bytes(n.round() as u64)).ok_or_else(|| format!("'{text}': write a size as 8B, 64KiB, 1MiB or 1GiB"))
 }

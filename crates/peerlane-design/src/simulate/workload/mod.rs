@@ -4,6 +4,7 @@ mod bfs;
 mod collectives;
 mod halo;
 mod parameters;
+mod sizes;
 mod spin_glass;
 mod trace;
 mod training;
@@ -20,6 +21,7 @@ use peerlane_model::collectives::{Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
+pub use sizes::{NoSizes, Sizes};
 pub use spin_glass::SpinGlass;
 pub use trace::{Trace, read_trace};
 pub use training::Training;
