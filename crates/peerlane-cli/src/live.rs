@@ -3,11 +3,9 @@
 //! NVML can hang forever on a GPU that has fallen off the bus. Another process queries it, and is abandoned if it does
 //! not answer.
 
-use std::env;
 use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +14,7 @@ use peerlane::evidence::{self, Files, Found, Text};
 use peerlane::fact::{Fact, PciDevice};
 use peerlane::origin::Warning;
 use peerlane::run::SourceText;
+use peerlane_gpu::search;
 
 use crate::program::{Silent, ask};
 use crate::{Failure, Outcome};
@@ -153,8 +152,9 @@ impl Look {
 /// What NVML reports, as JSON, from a worker process.
 pub(crate) fn nvml() -> Result<String, Unanswered> {
     let problem = |why: String| Unanswered { why, hung: false };
-    let own = env::current_exe().map_err(|e| problem(format!("NVML: cannot find peerlane's own executable: {e}")))?;
-    let said = ask(Command::new(own).arg("discover"), NVML_PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
+    let own = search::own_command();
+    let mut own = own.map_err(|e| problem(format!("NVML: cannot find peerlane's own executable: {e}")))?;
+    let said = ask(own.arg("discover"), NVML_PATIENCE, MOST_OUTPUT).map_err(|silent| match silent {
         Silent::Hung(patience) => Unanswered {
             why: format!(
                 "NVML did not answer within {} s: a GPU may have fallen off the bus (dmesg, Xid 79), or the driver is slow \
@@ -188,7 +188,7 @@ pub(crate) fn worker() -> Result<Outcome, Failure> {
 
 /// The output of one query, preceded by its command, since a table alone does not say what it is.
 pub(crate) fn smi(question: &[&str]) -> Result<String, Silent> {
-    let said = ask(Command::new("nvidia-smi").args(question), PATIENCE, MOST_OUTPUT)?;
+    let said = ask(search::command("nvidia-smi")?.args(question), PATIENCE, MOST_OUTPUT)?;
     let text = String::from_utf8_lossy(&said.output);
     if !said.status.success() {
         let words =

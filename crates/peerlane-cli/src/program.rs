@@ -6,6 +6,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane_gpu::search::Missing;
+
 /// How often an ending process is polled.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -41,6 +43,12 @@ impl std::fmt::Display for Silent {
             Silent::Hung(patience) => write!(f, "no answer within {} s; killed", patience.as_secs_f64()),
             Silent::Failed(why) => f.write_str(why),
         }
+    }
+}
+
+impl From<Missing> for Silent {
+    fn from(missing: Missing) -> Self {
+        if missing.ignored.is_empty() { Silent::Absent } else { Silent::Failed(missing.to_string()) }
     }
 }
 
@@ -119,6 +127,7 @@ fn leave(mut child: Child) {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests choose their programs themselves")]
 mod tests {
     use super::*;
 

@@ -18,6 +18,7 @@ mod nccl;
 pub mod nvml;
 mod output;
 pub mod pattern;
+pub mod search;
 
 pub use live::{GpuName, Live, OpenError};
 pub use nvml::Tolerated;

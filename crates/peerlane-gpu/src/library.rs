@@ -18,7 +18,7 @@
 
 mod places;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -28,17 +28,30 @@ use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use crate::bindings::cuda::Cuda;
 use crate::bindings::nccl::Nccl;
 use crate::bindings::nvml::Nvml;
+use crate::search::{self, Distrust, Folders, Rule};
+
+use places::{Place, Places};
 
 /// Why a library, or a function of one, is unavailable. Each is one line for the user.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryError {
     /// No such file in any of the places.
-    #[error("{name} not found: {meaning}")]
+    #[error("{name} not found: {meaning}{}", ignored_words(ignored))]
     NotFound {
         /// The name that was looked for first.
         name: String,
-        /// What that says of this machine.
+        /// What that means for this machine.
         meaning: &'static str,
+        /// What the environment names and is not searched; empty where that is nothing.
+        ignored: String,
+    },
+    /// The file that the user named may be anybody's.
+    #[error("{file} is not used: {why}")]
+    Distrusted {
+        /// The file.
+        file: String,
+        /// Why.
+        why: Distrust,
     },
     /// There is a file, but it does not open.
     #[error("{file} cannot be opened: {reason}")]
@@ -82,6 +95,10 @@ pub enum LibraryError {
     },
 }
 
+fn ignored_words(ignored: &str) -> String {
+    if ignored.is_empty() { String::new() } else { format!(" (not searched: {ignored})") }
+}
+
 /// What tells one of the libraries from others, and where it is looked for.
 #[derive(Debug, Clone, Copy)]
 struct Identity {
@@ -117,27 +134,35 @@ pub struct Library {
 
 impl Library {
     /// Opens the first of `places` that serves.
-    fn open(identity: Identity, places: &[OsString]) -> Result<Self, LibraryError> {
+    fn open(identity: Identity, places: &Places) -> Result<Self, LibraryError> {
         if cfg!(all(target_env = "musl", target_feature = "crt-static")) {
             return Err(LibraryError::Static { name: identity.name.to_owned() });
         }
         // the first file that is there but does not serve explains more than the absence of the others
         let mut failure = None;
-        for place in places {
+        for place in &places.all {
             match Self::open_one(identity, place) {
                 Ok(Some(library)) => return Ok(library),
                 Ok(None) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(failure
-            .unwrap_or_else(|| LibraryError::NotFound { name: identity.name.to_owned(), meaning: identity.meaning }))
+        Err(failure.unwrap_or_else(|| LibraryError::NotFound {
+            name: identity.name.to_owned(),
+            meaning: identity.meaning,
+            ignored: search::left_out(&places.ignored),
+        }))
     }
 
     /// `None` where there is no such file.
-    fn open_one(identity: Identity, place: &OsStr) -> Result<Option<Self>, LibraryError> {
+    fn open_one(identity: Identity, place: &Place) -> Result<Option<Self>, LibraryError> {
+        let place = match place {
+            Place::Loader(name) => Path::new(name),
+            Place::File(file) => file,
+        };
         let name = place.to_string_lossy();
-        // SAFETY: runs the initialisers of a library that the user installed, as any program linked to it does
+        // SAFETY: runs the initialisers of a library that the machine's administrator or the user installed, as any program
+        // linked to it does; `places` holds no file that anybody else could have put there.
         let handle = match unsafe { Handle::open(Some(place), RTLD_NOW | RTLD_LOCAL) } {
             Ok(handle) => handle,
             Err(error) => {
@@ -150,12 +175,13 @@ impl Library {
                 return Err(LibraryError::Broken { file: name.into_owned(), reason });
             }
         };
-        // SAFETY: the address is only compared, never called
-        let address = unsafe { handle.get::<*const ()>(identity.probe.as_bytes()) }.map(|symbol| *symbol as usize);
-        let Ok(address) = address else {
+        // SAFETY: any symbol may be read as an address, which is only compared here and never followed.
+        let address =
+            unsafe { handle.get::<*const ()>(identity.probe.as_bytes()) }.map_or(0, |symbol| *symbol as usize);
+        if address == 0 {
             let file = name.into_owned();
             return Err(LibraryError::Other { file, wanted: identity.name, symbol: identity.probe });
-        };
+        }
         let file = std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| file_at(&maps, address));
         let file = file.unwrap_or_else(|| PathBuf::from(place));
         if file.components().any(|part| part.as_os_str() == "stubs") {
@@ -179,11 +205,12 @@ impl Library {
     /// The function of that name, if the library has it.
     ///
     /// # Safety
-    /// `T` must be the type of a pointer to that function.
+    /// `T` must be the type of a pointer to that function, `unsafe extern "C" fn(…) -> …`.
     #[must_use]
     pub unsafe fn symbol<T: Copy>(&self, name: &str) -> Option<T> {
-        // SAFETY: the caller's promise; the library is never closed, so that the pointer stays good
-        unsafe { self.handle.get::<T>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+        // SAFETY: by the caller's promise the symbol is a `T` or, where the library defines it as zero, null, which is the
+        // `None` of an optional function pointer. The library is never closed, so the pointer stays valid.
+        unsafe { self.handle.get::<Option<T>>(name.as_bytes()) }.ok().and_then(|symbol| *symbol)
     }
 
     /// The error that tells the user that a function is missing, and which version has it.
@@ -289,8 +316,7 @@ impl<T> Deref for Opened<T> {
 /// One line on why there is none.
 pub fn cuda() -> Result<Opened<Cuda>, LibraryError> {
     // without its number the name may be a toolkit's stub, so it comes last
-    let mut places = places::of_driver(CUDA.name);
-    places.push("libcuda.so".into());
+    let places = places::of_driver(&[CUDA.name, "libcuda.so"], &Folders::of_own("LD_LIBRARY_PATH"));
     Library::open(CUDA, &places).map(Opened::new)
 }
 
@@ -299,7 +325,7 @@ pub fn cuda() -> Result<Opened<Cuda>, LibraryError> {
 /// # Errors
 /// One line on why there is none.
 pub fn nvml() -> Result<Opened<Nvml>, LibraryError> {
-    Library::open(NVML, &places::of_driver(NVML.name)).map(Opened::new)
+    Library::open(NVML, &places::of_driver(&[NVML.name], &Folders::of_own("LD_LIBRARY_PATH"))).map(Opened::new)
 }
 
 /// Opens NCCL: the file that the environment variable `PEERLANE_NCCL` names, or else the first that is found
@@ -310,17 +336,27 @@ pub fn nvml() -> Result<Opened<Nvml>, LibraryError> {
 pub fn nccl() -> Result<Opened<Nccl>, LibraryError> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     match variable("PEERLANE_NCCL") {
-        Some(file) => open_named(NCCL, file),
-        None => Library::open(NCCL, &places::of_nccl(NCCL.name, Path::new("/"), &variable)),
+        Some(file) => open_named(NCCL, file, Rule::environment()),
+        None => {
+            let library_path = Folders::of_own("LD_LIBRARY_PATH");
+            let places = places::of_nccl(NCCL.name, Path::new("/"), &variable, library_path, Rule::environment());
+            Library::open(NCCL, &places)
+        }
     }
     .map(Opened::new)
 }
 
 /// Opens what the user named, and nothing in its stead.
-fn open_named(identity: Identity, file: OsString) -> Result<Library, LibraryError> {
+fn open_named(identity: Identity, file: OsString, rule: Rule) -> Result<Library, LibraryError> {
     let name = file.to_string_lossy().into_owned();
-    Library::open(Identity { meaning: "set by PEERLANE_NCCL", ..identity }, &[file]).map_err(|error| match error {
-        LibraryError::NotFound { meaning, .. } => LibraryError::NotFound { name, meaning },
+    let place = match rule.trusted(Path::new(&file)) {
+        Ok(Some(_)) => Some(Place::File(PathBuf::from(file))),
+        Ok(None) => None,
+        Err(why) => return Err(LibraryError::Distrusted { file: name, why }),
+    };
+    let places = Places { all: place.into_iter().collect(), ignored: Vec::new() };
+    Library::open(Identity { meaning: "set by PEERLANE_NCCL", ..identity }, &places).map_err(|error| match error {
+        LibraryError::NotFound { meaning, ignored, .. } => LibraryError::NotFound { name, meaning, ignored },
         other => other,
     })
 }

@@ -1,6 +1,10 @@
 //! Standard output that libraries write to, while another process reads what this one says.
 
-#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a failed test panics; it chooses its programs itself"
+)]
 
 use std::io::{self, Write};
 use std::process::{self, Command};

@@ -8,11 +8,11 @@ mod redact;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::process::Command;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::evidence::{self, Files, Item};
+use peerlane_gpu::search;
 use serde::Serialize;
 
 use super::json;
@@ -225,7 +225,8 @@ fn this_machine() -> Vec<Output> {
 }
 
 fn lspci() -> Result<String, String> {
-    let said = ask(Command::new("lspci").args(LSPCI), live::PATIENCE, live::MOST_OUTPUT).map_err(|e| e.to_string())?;
+    let mut command = search::command("lspci").map_err(|e| e.to_string())?;
+    let said = ask(command.args(LSPCI), live::PATIENCE, live::MOST_OUTPUT).map_err(|e| e.to_string())?;
     if !said.status.success() {
         return Err(said.trouble);
     }

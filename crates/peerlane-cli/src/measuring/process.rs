@@ -1,10 +1,9 @@
 //! A worker process: start, listen, and kill within a bounded wait.
 
 use std::collections::VecDeque;
-use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use peerlane::plan::Plan;
 use peerlane::units::Seconds;
+use peerlane_gpu::search;
 
 use super::protocol::{Message, Request};
 
@@ -67,7 +67,7 @@ impl Worker {
     pub(crate) fn start(request: &Request) -> io::Result<Worker> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        let mut child = Command::new(env::current_exe()?)
+        let mut child = search::own_command()?
             .arg(COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

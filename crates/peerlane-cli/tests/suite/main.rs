@@ -6,6 +6,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::print_stderr,
+    clippy::disallowed_methods,
     reason = "a test fails by panicking, and says why it is skipped"
 )]
 
@@ -14,6 +15,7 @@ mod common;
 mod compare;
 mod docs;
 mod explain_rdma;
+mod foreign;
 mod gather;
 mod golden;
 mod infer;

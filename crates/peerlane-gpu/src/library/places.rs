@@ -1,12 +1,19 @@
-//! Where libraries are looked for, beside the loader's own search path.
+//! Where libraries are looked for: by the system's loader, where it searches only what may be trusted, and in the folders
+//! that it does not know.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where the driver's libraries are on systems whose loader is not told: containers, WSL, NixOS.
+use crate::search::{Folders, Ignored, Rule};
+
+/// Where the driver's libraries are on systems whose loader does not know: containers, WSL, NixOS.
 const DRIVER_FOLDERS: [&str; 4] =
     ["/usr/local/nvidia/lib64", "/usr/lib/wsl/lib", "/run/opengl-driver/lib", "/usr/lib/x86_64-linux-gnu"];
+
+/// Folders that the system's loader searches by itself, for when it cannot be asked (ld.so(8), Debian's multiarch).
+const SYSTEM_FOLDERS: [&str; 6] =
+    ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
 /// Where packages of NCCL put it, under the root.
 const NCCL_FOLDERS: [&str; 4] = ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"];
@@ -14,31 +21,97 @@ const NCCL_FOLDERS: [&str; 4] = ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-li
 /// Prefixes under which Python keeps packages, beside that of the `python3` that `PATH` finds.
 const PYTHON_PREFIXES: [&str; 2] = ["usr/local", "usr"];
 
-/// The places of one of the driver's libraries, the loader's first.
-pub(super) fn of_driver(name: &str) -> Vec<OsString> {
-    let mut places = vec![OsString::from(name)];
-    places.extend(existing(DRIVER_FOLDERS.iter().map(PathBuf::from), name));
+/// One place to open a library from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The system's loader finds it by this name.
+    Loader(&'static str),
+    /// This file, by its absolute path.
+    File(PathBuf),
+}
+
+/// The places of a library, the best first, and what the environment names but is not used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) all: Vec<Place>,
+    pub(super) ignored: Vec<Ignored>,
+}
+
+impl Places {
+    /// Where the loader would look. It searches `LD_LIBRARY_PATH` as that was when this process began, so it is asked only
+    /// where all of that is trusted; else the trusted folders are searched here, and then the system's.
+    fn of_loader(name: &'static str, library_path: Folders) -> Self {
+        let Folders { trusted, ignored } = library_path;
+        if ignored.is_empty() {
+            return Places { all: vec![Place::Loader(name)], ignored };
+        }
+        let mut places = Places { all: Vec::new(), ignored };
+        places.add(trusted, name);
+        places.add(SYSTEM_FOLDERS.map(PathBuf::from), name);
+        places
+    }
+
+    /// The files called `name` in the folders, where they exist and may be used.
+    fn add(&mut self, folders: impl IntoIterator<Item = PathBuf>, name: &str) {
+        for folder in folders {
+            let file = folder.join(name);
+            let place = Place::File(file.clone());
+            if file.is_file() && !self.all.contains(&place) && matches!(Rule::SYSTEM.trusted(&file), Ok(Some(_))) {
+                self.all.push(place);
+            }
+        }
+    }
+}
+
+/// The places of one of the driver's libraries, by its names, the best first.
+pub(super) fn of_driver(names: &[&'static str], library_path: &Folders) -> Places {
+    let mut places = Places::default();
+    for name in names {
+        let Places { all, ignored } = Places::of_loader(name, library_path.clone());
+        places.all.extend(all);
+        places.ignored = ignored;
+        if *name == names[0] {
+            places.add(DRIVER_FOLDERS.map(PathBuf::from), name);
+        }
+    }
     places
 }
 
 /// The places of NCCL, the loader's first: CUDA's folders, then the packages of the Python that is in use.
-/// `root` is `/`; `variable` reads the environment.
-pub(super) fn of_nccl(name: &str, root: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<OsString> {
+/// `root` is `/`; `variable` reads the environment, whose folders must be trusted by `rule`.
+pub(super) fn of_nccl(
+    name: &'static str,
+    root: &Path,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    library_path: Folders,
+    rule: Rule,
+) -> Places {
+    let mut places = Places::of_loader(name, library_path);
     let mut folders: Vec<PathBuf> = NCCL_FOLDERS.iter().map(|folder| root.join(folder)).collect();
     for cuda in children(&root.join("usr/local"), |name| name.starts_with("cuda")) {
         folders.push(cuda.join("lib64"));
     }
 
-    let mut prefixes: Vec<PathBuf> =
-        ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable).map(PathBuf::from).collect();
-    let path = variable("PATH").unwrap_or_default();
-    if let Some(python) = std::env::split_paths(&path).map(|folder| folder.join("python3")).find(|file| file.is_file())
-    {
+    let mut named = |variable: &'static str, path: PathBuf| match rule.trusted(&path) {
+        Ok(found) => found.is_some(),
+        Err(why) => {
+            places.ignored.push(Ignored { variable, element: path.display().to_string(), why });
+            false
+        }
+    };
+    let mut prefixes: Vec<PathBuf> = Vec::new();
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        prefixes.extend(variable(name).map(PathBuf::from).filter(|path| named(name, path.clone())));
+    }
+    let path = variable("PATH").map(|path| Folders::of("PATH", &path, rule).trusted).unwrap_or_default();
+    if let Some(python) = path.into_iter().map(|folder| folder.join("python3")).find(|file| file.is_file()) {
         // a virtual environment's python3 is a link to the one it was made from, whose packages it may use
         let resolved = fs::canonicalize(&python).ok();
-        prefixes.extend([Some(python), resolved].into_iter().flatten().filter_map(prefix_of));
+        let both = [Some(python), resolved].into_iter().flatten().filter_map(prefix_of);
+        prefixes.extend(both.filter(|prefix| matches!(rule.trusted(prefix), Ok(Some(_)))));
     }
-    prefixes.extend(variable("HOME").map(|home| Path::new(&home).join(".local")));
+    let home = variable("HOME").map(|home| Path::new(&home).join(".local"));
+    prefixes.extend(home.filter(|path| path.exists() && named("HOME", path.clone())));
     prefixes.extend(PYTHON_PREFIXES.iter().map(|prefix| root.join(prefix)));
     for prefix in prefixes {
         let libraries = children(&prefix, |name| matches!(name, "lib" | "lib64"));
@@ -47,24 +120,13 @@ pub(super) fn of_nccl(name: &str, root: &Path, variable: &dyn Fn(&str) -> Option
             folders.extend(packages.into_iter().map(|packages| packages.join("nvidia/nccl/lib")));
         }
     }
-
-    let mut places = vec![OsString::from(name)];
-    for place in existing(folders.into_iter(), name) {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
+    places.add(folders, name);
     places
 }
 
 /// The prefix of an interpreter: `/usr` of `/usr/bin/python3`.
 fn prefix_of(python: PathBuf) -> Option<PathBuf> {
     Some(python.parent()?.parent()?.to_owned())
-}
-
-/// The files called `name` that exist in the folders.
-fn existing(folders: impl Iterator<Item = PathBuf>, name: &str) -> impl Iterator<Item = OsString> {
-    folders.map(move |folder| folder.join(name)).filter(|file| file.is_file()).map(PathBuf::into_os_string)
 }
 
 /// The entries of a folder whose names fit, in falling order of name, so that newer versions tend to come first.
@@ -88,6 +150,8 @@ mod tests {
     impl Root {
         fn new(name: &str, folders: &[&str]) -> Self {
             let root = std::env::temp_dir().join(format!("peerlane-places-{name}-{}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            let root = fs::canonicalize(root).unwrap();
             for folder in folders {
                 fs::create_dir_all(root.join(folder)).unwrap();
                 fs::write(root.join(folder).join("libnccl.so.2"), "").unwrap();
@@ -100,9 +164,16 @@ mod tests {
                 let (_, value) = variables.iter().find(|(known, _)| *known == name)?;
                 Some(self.0.join(value).into_os_string())
             };
-            let places = of_nccl("libnccl.so.2", &self.0, &variable);
-            let inside = places.iter().map(|place| Path::new(place).strip_prefix(&self.0).unwrap_or(Path::new(place)));
-            inside.map(|place| place.display().to_string()).collect()
+            self.shown(of_nccl("libnccl.so.2", &self.0, &variable, Folders::default(), Rule::SYSTEM))
+        }
+
+        fn shown(&self, places: Places) -> Vec<String> {
+            let inside = |path: &Path| path.strip_prefix(&self.0).unwrap_or(path).display().to_string();
+            let shown = |place: &Place| match place {
+                Place::Loader(name) => (*name).to_owned(),
+                Place::File(file) => inside(file),
+            };
+            places.all.iter().map(shown).collect()
         }
     }
 
@@ -151,5 +222,34 @@ mod tests {
         // through the link of a virtual environment
         std::os::unix::fs::symlink(root.0.join("opt/python/bin/python3"), root.0.join("opt/venv/bin/python3")).unwrap();
         assert_eq!(root.places(&[("PATH", "opt/venv/bin")]).len(), 2);
+    }
+
+    #[test]
+    fn a_library_path_with_the_current_folder_in_it_is_searched_without_the_loader() {
+        let root = Root::new("list", &["own", "open", "own/stubs"]);
+        let open = root.0.join("open");
+        fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let list = |text: String| {
+            let folders = Folders::of("LD_LIBRARY_PATH", OsStr::new(&text), Rule::SYSTEM);
+            root.shown(of_driver(&["libnccl.so.2"], &folders))
+        };
+        let own = root.0.join("own").display().to_string();
+        assert_eq!(list(own.clone())[0], "libnccl.so.2");
+        for bad in [format!(":{own}"), format!("{own}:"), format!(".:{own}"), format!("{}:{own}", open.display())] {
+            let places = list(bad.clone());
+            assert_eq!(places[0], "own/libnccl.so.2", "{bad}");
+            assert!(!places.contains(&"libnccl.so.2".to_owned()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn packages_that_everybody_can_write_are_left_out_and_named() {
+        let root = Root::new("open", &["venv/lib/python3.11/site-packages/nvidia/nccl/lib"]);
+        let venv = root.0.join("venv");
+        fs::set_permissions(&venv, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let variable = |name: &str| (name == "VIRTUAL_ENV").then(|| venv.clone().into_os_string());
+        let places = of_nccl("libnccl.so.2", &root.0, &variable, Folders::default(), Rule::SYSTEM);
+        assert_eq!(places.all, [Place::Loader("libnccl.so.2")]);
+        assert_eq!(places.ignored[0].variable, "VIRTUAL_ENV");
     }
 }

@@ -2,10 +2,31 @@
 
 use super::*;
 
+fn at(all: &[Place]) -> Places {
+    Places { all: all.to_vec(), ignored: Vec::new() }
+}
+
 /// The C library, which every machine that runs these tests has.
 fn c_library() -> Library {
     let identity = Identity { product: "driver", name: "libc.so.6", probe: "malloc", meaning: "" };
-    Library::open(identity, &["libc.so.6".into()]).unwrap()
+    Library::open(identity, &at(&[Place::Loader("libc.so.6")])).unwrap()
+}
+
+/// A folder of a test's own, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("peerlane-library-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(std::fs::canonicalize(folder).unwrap())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 fn with_file(file: &str, product: &'static str) -> Library {
@@ -18,17 +39,18 @@ fn with_file(file: &str, product: &'static str) -> Library {
 #[test]
 fn an_absent_library_is_one_line() {
     let identity = Identity { name: "libcuda-absent.so.1", ..CUDA };
-    let places = ["libcuda-absent.so.1".into(), "/nowhere/libcuda-absent.so.1".into(), "libcuda-absent.so".into()];
+    let elsewhere = Place::File("/nowhere/libcuda-absent.so.1".into());
+    let places = at(&[Place::Loader("libcuda-absent.so.1"), elsewhere, Place::Loader("libcuda-absent.so")]);
     let error = Library::open(identity, &places).unwrap_err();
     assert_eq!(error.to_string(), "libcuda-absent.so.1 not found: no NVIDIA driver found");
 }
 
 #[test]
 fn a_file_that_is_no_library_is_named_with_the_reason() {
-    let file = std::env::temp_dir().join(format!("peerlane-no-library-{}.so", std::process::id()));
+    let folder = Folder::new("broken");
+    let file = folder.0.join("peerlane-no-library.so");
     std::fs::write(&file, "not a library").unwrap();
-    let line = open_named(NCCL, file.clone().into_os_string()).unwrap_err().to_string();
-    std::fs::remove_file(&file).unwrap();
+    let line = open_named(NCCL, file.clone().into_os_string(), Rule::SYSTEM).unwrap_err().to_string();
     let reason = line.strip_prefix(&format!("{} cannot be opened: ", file.display())).unwrap();
     assert!(!reason.contains('\n') && !reason.contains("peerlane-no-library"), "{line}");
     assert!(!reason.is_empty());
@@ -36,27 +58,40 @@ fn a_file_that_is_no_library_is_named_with_the_reason() {
 
 #[test]
 fn a_file_that_the_user_named_is_not_replaced_by_another() {
-    let error = open_named(NCCL, "/nowhere/libnccl.so.2".into()).unwrap_err();
+    let error = open_named(NCCL, "/nowhere/libnccl.so.2".into(), Rule::SYSTEM).unwrap_err();
     assert_eq!(error.to_string(), "/nowhere/libnccl.so.2 not found: set by PEERLANE_NCCL");
 }
 
 #[test]
+fn a_file_that_the_user_named_must_not_be_anybodys() {
+    let named = |file: &Path| open_named(NCCL, file.as_os_str().to_owned(), Rule::SYSTEM).unwrap_err().to_string();
+    assert_eq!(named(Path::new("libnccl.so.2")), "libnccl.so.2 is not used: not an absolute path");
+    assert_eq!(named(Path::new("./libnccl.so.2")), "./libnccl.so.2 is not used: not an absolute path");
+    let folder = Folder::new("anybodys");
+    let file = folder.0.join("libnccl.so.2");
+    std::fs::copy(library_without_dependencies(&c_library()), &file).unwrap();
+    std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    assert_eq!(named(&file), format!("{} is not used: everybody can write {}", file.display(), folder.0.display()));
+}
+
+#[test]
 fn another_library_is_told_from_the_wanted_one() {
-    let error = open_named(NCCL, "libc.so.6".into()).unwrap_err();
-    assert_eq!(error.to_string(), "libc.so.6 is not libnccl.so.2: it has no ncclGetVersion");
+    let file = c_library().file().to_owned();
+    let error = open_named(NCCL, file.clone().into_os_string(), Rule::SYSTEM).unwrap_err();
+    assert_eq!(error.to_string(), format!("{} is not libnccl.so.2: it has no ncclGetVersion", file.display()));
 }
 
 #[test]
 fn a_stub_is_not_a_driver() {
     let library = c_library();
-    let folder = std::env::temp_dir().join(format!("peerlane-stub-{}/stubs", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let stub = folder.join("libcuda.so");
+    let folder = Folder::new("stub");
+    let stubs = folder.0.join("stubs");
+    std::fs::create_dir_all(&stubs).unwrap();
+    let stub = stubs.join("libcuda.so");
     // a copy, not a link: what is mapped must be the file in the folder
     std::fs::copy(library_without_dependencies(&library), &stub).unwrap();
     let identity = Identity { probe: "cos", ..CUDA };
-    let error = Library::open(identity, &[stub.clone().into_os_string()]).unwrap_err();
-    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    let error = Library::open(identity, &at(&[Place::File(stub.clone())])).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!("{} is a stub to link against, not a driver: no NVIDIA driver found", stub.display())
