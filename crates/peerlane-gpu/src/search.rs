@@ -6,7 +6,7 @@
 //! that of the user who called `sudo`. `docs/security.md` gives the rule for users.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -226,7 +226,7 @@ fn prepared(file: PathBuf) -> Command {
 
 /// What was left out of the lists of folders, by this process or by the one that started it; empty where nothing was.
 pub(crate) fn left_out(own: &[Ignored]) -> String {
-    let by_parent = env::var_os(IGNORED).unwrap_or_else(OsString::new).to_string_lossy().into_owned();
+    let by_parent = env::var_os(IGNORED).unwrap_or_default().to_string_lossy().into_owned();
     [by_parent, joined(own)].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
