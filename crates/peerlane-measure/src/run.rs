@@ -5,6 +5,7 @@
 
 mod digits;
 mod file;
+mod limits;
 mod machine;
 mod matrices;
 mod place;
@@ -14,6 +15,7 @@ mod testing;
 mod words;
 
 pub use file::{MAX_RUN_BYTES, Partial, RunError, looks_like_run};
+pub use limits::Limits;
 pub use machine::TOOL;
 pub use matrices::{CellMatrix, Sweep, curves, matrices, sweeps};
 pub use sets::{TransferSet, sets};
@@ -57,6 +59,8 @@ pub enum FlagKind {
     Busy,
     /// What arrived is not what was sent. The value is not to be used.
     Corrupt,
+    /// It is faster than the machine can be. The value is not to be used.
+    Implausible,
     /// This machine has no such path or ability.
     NotApplicable,
     /// The driver refused or failed.
@@ -68,7 +72,7 @@ pub enum FlagKind {
 impl FlagKind {
     /// Whether a cell with it has no usable value.
     pub fn voids(self) -> bool {
-        matches!(self, Self::Corrupt | Self::NotApplicable | Self::Failed | Self::Hung)
+        matches!(self, Self::Corrupt | Self::Implausible | Self::NotApplicable | Self::Failed | Self::Hung)
     }
 }
 

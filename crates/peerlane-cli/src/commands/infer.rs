@@ -10,7 +10,7 @@ use peerlane::case::Case;
 use peerlane::catalogue;
 use peerlane::infer::{FlowKind, Inference, explore, recorded};
 use peerlane::plan::{Plan, Work};
-use peerlane::run::Cell;
+use peerlane::run::{Cell, Limits};
 
 use super::json;
 use super::measure::{Measured, listen, resolve};
@@ -61,7 +61,7 @@ fn from_records(case: &Case) -> Inference {
 /// The experiment on a machine that can be measured.
 fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failure> {
     let interrupt = listen()?;
-    let mut asker = Asker::new(measured.device.clone(), args.force, &interrupt);
+    let mut asker = Asker::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt);
     let shown = Progress::new();
     let source = match measured.device {
         Device::Live { .. } => inference::LIVE,

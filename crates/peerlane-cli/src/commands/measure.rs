@@ -11,7 +11,7 @@ use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
 use peerlane::machine::Machine;
 use peerlane::plan::{Method, Plan, Scope, Selection};
-use peerlane::run::{Cell, Conditions, FlagKind, Run, Subject};
+use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
 use peerlane_gpu::GpuName;
 
@@ -106,7 +106,8 @@ fn supervise(
 ) -> Result<Ending, Failure> {
     let mut progress = Progress::new(shown, run);
     let device = measured.device.clone();
-    let ending = Supervisor::new(device, force, run, keeper, &mut progress, interrupt).run();
+    let ending =
+        Supervisor::new(device, force, Limits::of(&measured.machine), run, keeper, &mut progress, interrupt).run();
     progress.end();
     if let Ending::Refused(reason) = ending {
         return Err(Failure::Message(reason));
@@ -211,7 +212,7 @@ fn quoted(word: &str) -> String {
 /// Whether a value is missing that this machine should have.
 fn missing(run: &Run) -> bool {
     let no_value = |cell: &Cell| {
-        let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt];
+        let kinds = [FlagKind::Hung, FlagKind::Failed, FlagKind::Corrupt, FlagKind::Implausible];
         kinds.into_iter().any(|kind| cell.flag(kind).is_some())
     };
     run.cells.iter().any(no_value)

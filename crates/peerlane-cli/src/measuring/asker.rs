@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use peerlane::measure::{Failure as Failed, void};
 use peerlane::plan::{Plan, Step};
-use peerlane::run::{Cell, Conditions, Event, FlagKind};
+use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits};
 
 use peerlane_gpu::Tolerated;
 
@@ -20,6 +20,7 @@ const MOST_RESTARTS: usize = 3;
 pub(crate) struct Asker<'a> {
     device: Device,
     force: bool,
+    limits: Limits<'a>,
     worker: Option<Worker>,
     starts: usize,
     /// Workers that could not be killed.
@@ -37,8 +38,8 @@ enum End {
 
 impl<'a> Asker<'a> {
     /// Measures on a machine that is opened with the first plan; uses GPUs in use by others only with `force`.
-    pub(crate) fn new(device: Device, force: bool, interrupt: &'a Interrupt) -> Self {
-        Asker { device, force, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
+    pub(crate) fn new(device: Device, force: bool, limits: Limits<'a>, interrupt: &'a Interrupt) -> Self {
+        Asker { device, force, limits, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
     }
 
     /// The cells of a plan. If the worker hangs or dies they are void, and the next plan gets a new worker.
@@ -50,7 +51,10 @@ impl<'a> Asker<'a> {
         };
         asked.map_err(|e| Failure::new(format!("cannot reach the measuring process: {e}")))?;
         match self.hear(plan, open)? {
-            End::Answered(cells) => Ok(cells),
+            End::Answered(mut cells) => {
+                self.limits.flag(&mut cells);
+                Ok(cells)
+            }
             End::Spoilt(kind, why) => {
                 self.stop();
                 if self.starts > MOST_RESTARTS {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use peerlane::run::{Cell, Conditions, Event, FlagKind, Run};
+use peerlane::run::{Cell, Conditions, Event, FlagKind, Limits, Run};
 use peerlane::units::Seconds;
 
 use peerlane_gpu::Tolerated;
@@ -33,6 +33,8 @@ pub(crate) struct Supervisor<'a> {
     device: Device,
     /// Whether to measure GPUs in use by others.
     force: bool,
+    /// What no value of the machine can exceed.
+    limits: Limits<'a>,
     /// The remaining steps.
     remaining: Remaining,
     /// The run so far.
@@ -73,6 +75,7 @@ impl<'a> Supervisor<'a> {
     pub(crate) fn new(
         device: Device,
         force: bool,
+        limits: Limits<'a>,
         run: &'a mut Run,
         keeper: &'a mut Keeper,
         progress: &'a mut Progress,
@@ -82,6 +85,7 @@ impl<'a> Supervisor<'a> {
         Supervisor {
             device,
             force,
+            limits,
             remaining,
             run,
             keeper,
@@ -297,9 +301,12 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Records an event.
-    fn take(&mut self, event: Event) {
-        if matches!(&event, Event::Cells(cells) if cells.is_empty()) {
-            return;
+    fn take(&mut self, mut event: Event) {
+        if let Event::Cells(cells) = &mut event {
+            if cells.is_empty() {
+                return;
+            }
+            self.limits.flag(cells);
         }
         self.keeper.append(&event, self.progress);
         self.run.apply(event);
@@ -366,9 +373,11 @@ mod tests {
             |i: usize| GpuName { name: format!("GPU{i}"), address: format!("0000:0{}:00.0", i + 1).parse().unwrap() };
         let device = Device::Live { gpus: (0..6).map(gpu).collect() };
         let mut run = run_of(&[("GPU0", "GPU1"), ("GPU2", "GPU3"), ("GPU2", "host")]);
+        let machine = peerlane::machine::Machine::default();
         let mut progress = Progress::new(false, &run);
         let (mut keeper, interrupt) = (Keeper::none(), Interrupt::default());
-        let mut supervisor = Supervisor::new(device, false, &mut run, &mut keeper, &mut progress, &interrupt);
+        let mut supervisor =
+            Supervisor::new(device, false, Limits::of(&machine), &mut run, &mut keeper, &mut progress, &interrupt);
         let named = |request: &Request| -> Vec<String> {
             let Device::Live { gpus } = &request.device else { panic!("{request:?}") };
             gpus.iter().map(|gpu| gpu.name.clone()).collect()

@@ -192,6 +192,7 @@ impl Usual {
         let why = |kind: &FlagKind| match kind {
             FlagKind::Hung => "hung",
             FlagKind::Corrupt => "corrupt",
+            FlagKind::Implausible => "implausible",
             FlagKind::NotApplicable => "refused",
             _ => "failed",
         };

@@ -225,9 +225,15 @@ impl Allocation<'_> {
                 (Work::SmallCopies(_), [copy, enqueue]) => *copy > 0.0 && *enqueue >= 0.0,
                 (_, rates) => rates.iter().all(|x| *x > 0.0),
             };
-            let good = |s: &Sample| s.len() == values && s.iter().all(|x| x.is_finite()) && positive(s);
-            if let Some(bad) = samples.iter().find(|sample| !good(sample)) {
-                return Err(broken(format!("a sample is {bad:?}, not {values} positive numbers")));
+            if let Some(bad) = samples.iter().find(|sample| sample.len() != values) {
+                return Err(broken(format!("a sample has {} numbers, not {values}", bad.len())));
+            }
+            let possible = |s: &Sample| s.iter().all(|x| x.is_finite()) && positive(s);
+            if let Some(bad) = samples.iter().find(|sample| !possible(sample)) {
+                let message = format!(
+                    "a sample is {bad:?}, which no time or rate can be: the library did not do the work, or the clock is wrong"
+                );
+                return Err(Failure::new(FlagKind::Implausible, message));
             }
         }
         Ok(batch)

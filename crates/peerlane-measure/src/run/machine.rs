@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Cell, FlagKind, GpuState, Run, RunError, ends, matrices};
+use super::{Cell, FlagKind, GpuState, Limits, Run, RunError, ends, matrices};
 use peerlane_machine::fabric::NodeKind;
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts};
 use peerlane_machine::machine::{Machine, SourcedMatrix};
@@ -30,19 +30,20 @@ impl Run {
     /// The same; origins name `file` as where the numbers stand.
     pub fn machine_of(&self, file: &str) -> Result<Machine, RunError> {
         let mut machine = self.bare_machine()?;
+        let cells = Limits::of(&machine).flagged(&self.cells);
         let origin = Origin { source: Arc::from(file), tool: TOOL, lines: None };
-        let (all, left_out) = matrices::grouped(&self.cells);
+        let (all, left_out) = matrices::grouped(&cells);
         for of in all.into_iter().filter(|of| of.matrix.values.iter().flatten().any(Option::is_some)) {
-            let spread = of.spread(&self.cells);
+            let spread = of.spread(&cells);
             let (origin, also) = (origin.clone(), Vec::new());
             let (matrix, published, known_cause) = (of.matrix, false, None);
             machine.matrices.push(SourcedMatrix { matrix, origin, also, published, known_cause, spread });
         }
-        machine.curves.extend(matrices::curves(&self.cells).into_iter().map(|curve| (curve, origin.clone())));
+        machine.curves.extend(matrices::curves(&cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));
         let warn = |message| Warning { origin: Some(origin.clone()), message };
         machine.warnings.extend(self.incomplete().map(warn));
-        machine.warnings.extend(self.troubles().into_iter().map(warn));
+        machine.warnings.extend(troubles(&cells).into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));
         if left_out > 0 {
             let message = format!("{left_out} numbers are left out: they are between more nodes than any machine has");
@@ -104,35 +105,6 @@ impl Run {
         }
     }
 
-    /// A sentence for each kind of trouble that cells had.
-    fn troubles(&self) -> Vec<String> {
-        let mut kinds: BTreeMap<FlagKind, Vec<(&Cell, &str)>> = BTreeMap::new();
-        for cell in &self.cells {
-            for flag in &cell.flags {
-                let worth = flag.kind.voids() && flag.kind != FlagKind::NotApplicable || flag.kind == FlagKind::Busy;
-                if worth {
-                    kinds.entry(flag.kind).or_default().push((cell, &flag.detail));
-                }
-            }
-        }
-        let sentence = |(kind, cells): (FlagKind, Vec<(&Cell, &str)>)| {
-            let mut names: Vec<String> = cells.iter().map(|(cell, _)| ends(&cell.work)).collect();
-            let mut named = std::collections::HashSet::new();
-            names.retain(|name| named.insert(name.clone()));
-            let what = match kind {
-                FlagKind::Corrupt => "did not arrive as sent, so that their rates are not used",
-                FlagKind::Hung => "did not end in time",
-                FlagKind::Busy => "were measured while other programs used the GPUs",
-                _ => "failed",
-            };
-            let detail = cells.first().map(|(_, detail)| *detail).filter(|d| !d.is_empty());
-            let detail = detail.map(|d| format!(" ({d})")).unwrap_or_default();
-            let n = if cells.len() == 1 { "1 cell".to_owned() } else { format!("{} cells", cells.len()) };
-            format!("{n} {what}: {}{detail}", list(&names))
-        };
-        kinds.into_iter().map(sentence).collect()
-    }
-
     /// A sentence on PCIe links that had to repeat packets during the run.
     fn replays(&self) -> Option<String> {
         let conditions = &self.conditions;
@@ -145,6 +117,36 @@ impl Run {
         let what = "PCIe packets had to be sent again during the run, which points at a bad link";
         (!rises.is_empty()).then(|| format!("{what}: {}", rises.join(", ")))
     }
+}
+
+/// A sentence for each kind of trouble that cells had.
+fn troubles(cells: &[Cell]) -> Vec<String> {
+    let mut kinds: BTreeMap<FlagKind, Vec<(&Cell, &str)>> = BTreeMap::new();
+    for cell in cells {
+        for flag in &cell.flags {
+            let worth = flag.kind.voids() && flag.kind != FlagKind::NotApplicable || flag.kind == FlagKind::Busy;
+            if worth {
+                kinds.entry(flag.kind).or_default().push((cell, &flag.detail));
+            }
+        }
+    }
+    let sentence = |(kind, cells): (FlagKind, Vec<(&Cell, &str)>)| {
+        let mut names: Vec<String> = cells.iter().map(|(cell, _)| ends(&cell.work)).collect();
+        let mut named = std::collections::HashSet::new();
+        names.retain(|name| named.insert(name.clone()));
+        let what = match kind {
+            FlagKind::Corrupt => "did not arrive as sent, so that their rates are not used",
+            FlagKind::Implausible => "cannot be true, so that their values are not used",
+            FlagKind::Hung => "did not end in time",
+            FlagKind::Busy => "were measured while other programs used the GPUs",
+            _ => "failed",
+        };
+        let detail = cells.first().map(|(_, detail)| *detail).filter(|d| !d.is_empty());
+        let detail = detail.map(|d| format!(" ({d})")).unwrap_or_default();
+        let n = if cells.len() == 1 { "1 cell".to_owned() } else { format!("{} cells", cells.len()) };
+        format!("{n} {what}: {}{detail}", list(&names))
+    };
+    kinds.into_iter().map(sentence).collect()
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub(super) fn word(kind: FlagKind) -> &'static str {
         FlagKind::Unverified => "not verified",
         FlagKind::Busy => "busy",
         FlagKind::Corrupt => "corrupt",
+        FlagKind::Implausible => "implausible",
         FlagKind::NotApplicable => "not applicable",
         FlagKind::Failed => "failed",
         FlagKind::Hung => "hung",
@@ -37,6 +38,7 @@ pub(super) fn mark(cell: &Cell) -> (&'static str, anstyle::Style) {
         Some(FlagKind::NotApplicable) => ("n/a", style::DIM),
         Some(FlagKind::Hung) => ("hung", style::BAD),
         Some(FlagKind::Corrupt) => ("corrupt", style::BAD),
+        Some(FlagKind::Implausible) => ("implausible", style::BAD),
         _ => ("failed", style::BAD),
     }
 }

@@ -331,8 +331,8 @@ fn an_executor_that_breaks_its_promises_fails_its_step_alone() {
         let mut mock = Mock::new(move |ask| if ask.is_from("GPU0") { bad } else { 1e9 });
         let (cells, _, result) = mock.run(&plan(rounds), &[]);
         assert!(result.is_ok());
-        assert_eq!(kinds(&cells[0]), [FlagKind::Failed]);
-        assert!(cells[0].flags[0].detail.contains("not 1 positive numbers"));
+        assert_eq!(kinds(&cells[0]), [FlagKind::Implausible]);
+        assert!(cells[0].flags[0].detail.contains("which no time or rate can be"));
         assert_eq!(cells[1].value(), Some(1.0));
     }
 }
