@@ -4,6 +4,7 @@ mod measure;
 mod place;
 mod simulate;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -92,7 +93,7 @@ pub(crate) enum Command {
 pub(crate) struct Machines {
     /// A system name, a file, a folder, '-' or 'live'; several are combined
     #[arg(value_name = "TARGET")]
-    pub(crate) targets: Vec<String>,
+    pub(crate) targets: Vec<OsString>,
     /// If the input describes several machines, select one by name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
@@ -317,7 +318,7 @@ pub(crate) struct ExplainArgs {
     /// The two nodes, after the TARGET if there is one: explain exxact-devbox GPU0 GPU2.
     /// 'host' means the host memory nearest to the other node
     #[arg(value_names = ["A", "B"], required = true, num_args = 2..)]
-    pub(crate) words: Vec<String>,
+    pub(crate) words: Vec<OsString>,
     /// If the input describes several machines, select one by name or number (from 1)
     #[arg(short, long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
@@ -334,7 +335,7 @@ pub(crate) struct CompareArgs {
     /// Two or more system names, files, folders, runs, '-' or 'live', each describing one machine.
     /// With --what-if, each changed design is compared with its original
     #[arg(value_name = "TARGET", required = true)]
-    pub(crate) targets: Vec<String>,
+    pub(crate) targets: Vec<OsString>,
     #[command(flatten)]
     pub(crate) what_if: WhatIf,
     /// Also write the comparison as an HTML report to this file

@@ -10,6 +10,7 @@ mod formats;
 mod html;
 mod live;
 mod measuring;
+mod output_file;
 mod printable;
 mod program;
 mod render;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
+    output_file::outlive_size_limit();
     let result = run(&cli);
     if let Err(Failure::Message(message)) = &result {
         say(message);

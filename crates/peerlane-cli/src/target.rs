@@ -1,5 +1,6 @@
 //! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -68,10 +69,10 @@ impl Loaded {
 }
 
 /// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
-pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Failure> {
+pub(crate) fn load(targets: &[OsString], only: Option<&str>) -> Result<Loaded, Failure> {
     let default;
     let targets = if targets.is_empty() {
-        default = [default_target()];
+        default = [default_target().into()];
         &default
     } else {
         targets
@@ -80,17 +81,20 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
     let mut cases = Vec::new();
-    let mut inferred: Vec<(Inference, &str)> = Vec::new();
+    let mut inferred: Vec<(Inference, String)> = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
     for target in targets {
-        match read(target) {
+        let path = target;
+        // what messages and origins call it
+        let target = &*path.to_string_lossy();
+        match read(path, target) {
             Ok(Source::Case(case)) => cases.push(*case),
             Ok(Source::Run(partial)) => match of_run(*partial, target) {
                 Ok(case) => cases.push(case),
                 Err(problem) => problems.push(problem),
             },
-            Ok(Source::Inference(found)) => inferred.push((*found, target)),
+            Ok(Source::Inference(found)) => inferred.push((*found, target.to_owned())),
             Ok(Source::Text(found)) if found.evidence.is_empty() => {
                 problems.extend(found.warnings.iter().take(FEW).map(ToString::to_string));
                 if found.warnings.len() > FEW {
@@ -118,7 +122,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
     if cases.is_empty() {
         return Err(Failure::new(problems.join("\n")));
     }
-    problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, file, &mut cases).err()));
+    problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, &file, &mut cases).err()));
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
@@ -130,7 +134,7 @@ pub(crate) fn load(targets: &[String], only: Option<&str>) -> Result<Loaded, Fai
 }
 
 /// The same, with edits applied. Measurements of a machine are not carried over to the changed one.
-pub(crate) fn load_changed(targets: &[String], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
+pub(crate) fn load_changed(targets: &[OsString], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
     let mut loaded = load(targets, only)?;
     known_names(edits, loaded.machines())?;
     for case in &mut loaded.cases {
@@ -168,8 +172,9 @@ pub(crate) fn system(name: &str) -> Result<Machine, Failure> {
 }
 
 /// Whether the word names a TARGET.
-pub(crate) fn is_target(word: &str) -> bool {
-    word == "live" || word == "-" || catalogue::system_text(word).is_some() || Path::new(word).exists()
+pub(crate) fn is_target(word: &OsStr) -> bool {
+    let named = |word: &str| word == "live" || word == "-" || catalogue::system_text(word).is_some();
+    word.to_str().is_some_and(named) || Path::new(word).exists()
 }
 
 /// The content of one target.
@@ -180,7 +185,7 @@ enum Source {
     Inference(Box<Inference>),
 }
 
-fn read(target: &str) -> Result<Source, String> {
+fn read(path: &OsStr, target: &str) -> Result<Source, String> {
     if target == "live" {
         return live::read().map(Source::Text);
     }
@@ -190,7 +195,7 @@ fn read(target: &str) -> Result<Source, String> {
     if let Some(system) = catalogue::system(target) {
         return system.map(|m| Source::Case(Box::new(m.into()))).map_err(|e| e.to_string());
     }
-    let path = Path::new(target);
+    let path = Path::new(path);
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => return Err(unknown(target, "no such system or file")),

@@ -1,5 +1,6 @@
 //! Arguments of `measure` and `infer`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -24,7 +25,7 @@ Exit status: 0 done, 2 failed, or only partly done.";
 pub(crate) struct MeasureArgs {
     /// 'live', a system name, or a system file
     #[arg(value_name = "TARGET")]
-    pub(crate) target: Option<String>,
+    pub(crate) target: Option<OsString>,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// Run only these tests

@@ -2,6 +2,7 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "brackets in the help texts mean what may be left out")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -69,7 +70,7 @@ pub(crate) struct SimulateArgs {
 pub(crate) struct SweepArgs {
     /// Machines or clusters to compare
     #[arg(value_name = "TARGET", required = true)]
-    pub(crate) targets: Vec<String>,
+    pub(crate) targets: Vec<OsString>,
     #[command(flatten)]
     pub(crate) grown: Grown,
     /// Workload to simulate on each; repeatable

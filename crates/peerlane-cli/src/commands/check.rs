@@ -22,10 +22,11 @@ use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, curves, findings, label, matrix, tree};
 use crate::target::{Loaded, load_changed};
-use crate::{Failure, Outcome, html, live};
+use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let site = Site::read(args.rules.as_deref())?;
+    can_write_page(args.html.as_deref())?;
     if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
         return fleet::run(args, &site.settings, out);
     }
@@ -48,9 +49,8 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         }
         checks.push(checked);
     }
-    if let Some(file) = &args.html {
-        write_page(file, &loaded, &comparisons, &checks)?;
-    }
+    // a result that cannot be written is still shown
+    let written = args.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f.severity));
     match format {
         CheckFormat::Text => {}
@@ -72,6 +72,7 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             out.write_all(prometheus::exposition(&all).as_bytes())?;
         }
     }
+    written?;
     Ok(Outcome { findings: fails, incomplete: loaded.incomplete })
 }
 
@@ -104,6 +105,11 @@ pub(super) fn write_page<'a>(
     write_document(file, &html::document(&subjects))
 }
 
+/// Fails if a page could not be written to the file: to be called before anything is measured.
+pub(super) fn can_write_page(file: Option<&Path>) -> Result<(), Failure> {
+    file.filter(|file| *file != Path::new("-")).map_or(Ok(()), output_file::check)
+}
+
 /// Writes a report's page to a file, or to standard output for `-`.
 pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Result<(), Failure> {
     let page = html::page(document).map_err(|e| Failure::new(format!("no report: {e}")))?;
@@ -111,7 +117,7 @@ pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Re
         std::io::stdout().lock().write_all(page.as_bytes())?;
         return Ok(());
     }
-    std::fs::write(file, page).map_err(|e| Failure::new(format!("{}: {e}", file.display())))
+    output_file::write(file, page)
 }
 
 /// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is

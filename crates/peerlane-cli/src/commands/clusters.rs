@@ -1,5 +1,6 @@
 //! Clusters and jobs from the arguments of `simulate` and `sweep`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
@@ -35,7 +36,7 @@ pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluste
 }
 
 /// The clusters, if the targets are clusters.
-fn clusters_of(targets: &[String]) -> Option<Result<Vec<Cluster>, Failure>> {
+fn clusters_of(targets: &[OsString]) -> Option<Result<Vec<Cluster>, Failure>> {
     let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
     if all.is_empty() || all.iter().all(Option::is_none) {
         return None;
@@ -43,18 +44,19 @@ fn clusters_of(targets: &[String]) -> Option<Result<Vec<Cluster>, Failure>> {
     let each = all.into_iter().zip(targets).map(|(found, target)| match found {
         Some(found) => found,
         None => Err(Failure::new(format!(
-            "'{target}' is not a cluster; clusters and machines cannot be simulated together"
+            "'{}' is not a cluster; clusters and machines cannot be simulated together",
+            target.display()
         ))),
     });
     Some(each.collect())
 }
 
 /// A cluster from the catalogue or from a file.
-pub(super) fn cluster_of(target: &str) -> Option<Result<Cluster, Failure>> {
+pub(super) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
+    let (path, target) = (Path::new(target), &*target.to_string_lossy());
     if let Some(found) = cluster::embedded(target) {
         return Some(found.map_err(|e| Failure::new(e.to_string())));
     }
-    let path = Path::new(target);
     if path.extension().is_none_or(|e| !e.eq_ignore_ascii_case("toml")) || !path.is_file() {
         return None;
     }

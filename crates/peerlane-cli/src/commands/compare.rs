@@ -9,7 +9,7 @@ use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::model::Model;
 
-use super::check::write_document;
+use super::check::{can_write_page, write_document};
 use super::json;
 use super::site::Site;
 use crate::args::CompareArgs;
@@ -21,6 +21,7 @@ use crate::{Failure, Outcome, html};
 const CHANGED: &str = " (what if)";
 
 pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    can_write_page(args.html.as_deref())?;
     let mut all: Vec<(String, Case)> = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let loaded = load(std::slice::from_ref(target), None)?;
         incomplete |= loaded.incomplete;
         for case in loaded.cases {
-            let name = free_name(&all, &case.machine.name, target);
+            let name = free_name(&all, &case.machine.name, &target.to_string_lossy());
             all.push((name, case));
         }
     }

@@ -32,7 +32,10 @@ pub(crate) fn run(args: &ExplainArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let [targets @ .., a, b] = args.words.as_slice() else {
         return Err(Failure::new("explain takes two nodes: peerlane explain [TARGET] A B"));
     };
-    if targets.is_empty() && is_target(a) {
+    let first = a;
+    let [a, b] = [a, b].map(|word| word.to_string_lossy());
+    let (a, b) = (&*a, &*b);
+    if targets.is_empty() && is_target(first) {
         return Err(Failure::new(format!("explain takes two nodes after the TARGET: peerlane explain {a} A {b}")));
     }
     let loaded = load_changed(targets, args.machine.as_deref(), &args.what_if.edits)?;

@@ -1,8 +1,10 @@
 //! `peerlane check runs/*.json`: many machines compared with each other.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,21 +36,22 @@ const HEAD: u64 = 512;
 const SHOWN: usize = 20;
 
 /// Whether all targets are records of runs, and enough for a fleet.
-pub(super) fn is_fleet(targets: &[String]) -> bool {
+pub(super) fn is_fleet(targets: &[OsString]) -> bool {
     targets.len() >= FEWEST && targets.iter().all(|target| is_run(target))
 }
 
-fn is_run(target: &str) -> bool {
+fn is_run(target: &OsStr) -> bool {
     let mut head = Vec::new();
     let read = File::open(target).and_then(|file| file.take(HEAD).read_to_end(&mut head));
     read.is_ok() && looks_like_run(&String::from_utf8_lossy(&head))
 }
 
 /// The text of a record.
-pub(super) fn text(file: &str) -> Result<String, String> {
-    let refused = |e: std::io::Error| format!("{file}: {e}");
+pub(super) fn text(file: &Path) -> Result<String, String> {
+    let name = file.display();
+    let refused = |e: std::io::Error| format!("{name}: {e}");
     if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
-        return Err(format!("{file}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
+        return Err(format!("{name}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));
     }
     fs::read_to_string(file).map_err(refused)
 }
@@ -74,15 +77,16 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) ->
 }
 
 /// The runs in the order of their files, and what could not be read.
-fn read(files: &[String], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
+fn read(files: &[OsString], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done: Mutex<BTreeMap<usize, Result<Node, String>>> = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(file) = files.get(at) else { break };
-            let node =
-                text(file).and_then(|text| Node::read(&text, file, dictionary).map_err(|e| format!("{file}: {e}")));
+            let name = &*file.to_string_lossy();
+            let node = text(Path::new(file))
+                .and_then(|text| Node::read(&text, name, dictionary).map_err(|e| format!("{name}: {e}")));
             done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, node);
         }
     };
@@ -149,7 +153,7 @@ fn one(out: &mut dyn Write, outlier: &Outlier, settings: &Settings) -> Result<()
 
 /// The faults that the rules find on one machine.
 fn why(file: &str, settings: &Settings) -> Vec<String> {
-    let case = text(file).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
+    let case = text(Path::new(file)).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
     let Some(case) = case else { return Vec::new() };
     let model = Model::new(&case.machine, Parts::embedded());
     let found = check_with(&Context::of(&case, &Comparison::of(&model)), settings).findings;

@@ -20,7 +20,7 @@ use crate::args::GatherArgs;
 use crate::program::ask;
 use crate::render::WIDTH;
 use crate::render::text::{count, wrap};
-use crate::{Failure, Outcome, live};
+use crate::{Failure, Outcome, live, output_file};
 
 /// Names the format of the manifest.
 const SCHEMA: &str = "peerlane/gather/1";
@@ -116,8 +116,7 @@ pub(crate) fn run(args: &GatherArgs, out: &mut dyn Write) -> Result<Outcome, Fai
     gathered.machine(Path::new("/"));
     gathered.programs(&this_machine());
     let (files, manifest) = gathered.finish(taken, args.redact);
-    let failed = |e: io::Error| Failure::new(format!("{}: {e}", args.output.display()));
-    target.write(&files, taken).map_err(failed)?;
+    target.write(&files, taken)?;
     if args.json {
         json(out, &manifest)?;
     } else {
@@ -152,39 +151,22 @@ impl<'a> Target<'a> {
         let refused = |why: &str| Err(Failure::new(format!("{}: {why}", path.display())));
         let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         if name.ends_with(".tar.zst") {
-            return if path.is_dir() { refused("is a folder") } else { Ok(Target::Archive(path)) };
+            return output_file::check(path).map(|()| Target::Archive(path));
         }
         if [".tar", ".gz", ".tgz", ".zst", ".xz", ".zip"].iter().any(|e| name.ends_with(e)) {
             return refused("the name of an archive must end in .tar.zst");
         }
-        match fs::read_dir(path).map(|mut entries| entries.next().is_some()) {
-            Ok(true) => refused("is not empty; give a new folder"),
-            Err(e) if e.kind() != io::ErrorKind::NotFound => refused(&e.to_string()),
-            Ok(false) | Err(_) => Ok(Target::Folder(path)),
-        }
+        output_file::check_folder(path).map(|()| Target::Folder(path))
     }
 
-    fn write(&self, files: &Files, taken: u64) -> io::Result<()> {
+    fn write(&self, files: &Files, taken: u64) -> Result<(), Failure> {
         match self {
             Target::Archive(path) => {
-                let packed = evidence::pack(files, taken)?;
-                // the final name never refers to a partial archive
-                let mut partial = path.as_os_str().to_owned();
-                partial.push(".partial");
-                fs::write(&partial, packed)?;
-                fs::rename(&partial, path)
+                let packed = evidence::pack(files, taken)
+                    .map_err(|e| Failure::new(format!("cannot pack {}: {e}", path.display())))?;
+                output_file::write(path, packed)
             }
-            Target::Folder(folder) => {
-                for (path, item) in files.iter() {
-                    let path = folder.join(path);
-                    fs::create_dir_all(path.parent().unwrap_or(folder))?;
-                    match item {
-                        Item::File(bytes) => fs::write(path, bytes)?,
-                        Item::Link(target) => std::os::unix::fs::symlink(target, path)?,
-                    }
-                }
-                Ok(())
-            }
+            Target::Folder(folder) => output_file::write_folder(folder, files),
         }
     }
 }

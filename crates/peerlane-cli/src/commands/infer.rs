@@ -1,7 +1,7 @@
 //! `peerlane infer`: which transfers share a limit that no topology shows, by running sets of them at once, or from
 //! the sets in a recorded run.
 
-use std::fs;
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
@@ -19,9 +19,10 @@ use crate::measuring::asker::Asker;
 use crate::measuring::protocol::Device;
 use crate::render::inference;
 use crate::target::load;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    args.output.as_deref().map_or(Ok(()), output_file::check)?;
     let target = args.machines.targets.as_slice();
     let mut incomplete = false;
     let found = match target {
@@ -33,23 +34,24 @@ pub(crate) fn run(args: &InferArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             from_records(loaded.the_only("limits are inferred for one machine")?)
         }
     };
-    if let Some(path) = &args.output {
-        keep(&found, path)?;
-    }
+    // a result that cannot be written is still shown
+    let written = args.output.as_ref().map_or(Ok(()), |path| keep(&found, path));
     if args.detail.json {
         json(out, &found)?
     } else {
         inference::write(out, &found, args.detail.verbose)?
     }
+    written?;
     let nothing = found.coverage.is_empty() && found.rate_groups.is_empty();
     Ok(Outcome { findings: false, incomplete: incomplete || nothing })
 }
 
 /// Whether a TARGET can be measured: this machine, or a simulated one.
-fn can_be_measured(target: &str) -> bool {
+fn can_be_measured(target: &OsStr) -> bool {
     let file = Path::new(target);
     let is_design = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && file.is_file();
-    target == "live" || catalogue::system_text(target).is_some() || is_design
+    let named = |name: &str| name == "live" || catalogue::system_text(name).is_some();
+    target.to_str().is_some_and(named) || is_design
 }
 
 /// Inference from existing numbers.
@@ -78,9 +80,8 @@ fn experiment(measured: &Measured, args: &InferArgs) -> Result<Inference, Failur
 }
 
 fn keep(found: &Inference, path: &Path) -> Result<(), Failure> {
-    let refused = |e: String| Failure::new(format!("cannot write {}: {e}", path.display()));
-    let text = serde_json::to_string_pretty(found).map_err(|e| refused(e.to_string()))?;
-    fs::write(path, text + "\n").map_err(|e| refused(e.to_string()))
+    let text = serde_json::to_string_pretty(found).map_err(|e| Failure::new(e.to_string()))?;
+    output_file::write(path, text + "\n")
 }
 
 /// Shows the set that runs, on a terminal. The total number of sets is not known in advance.

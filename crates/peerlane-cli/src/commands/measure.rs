@@ -1,8 +1,10 @@
 //! `peerlane measure`: measures the paths of a live or simulated machine, records the run, and shows it.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -193,14 +195,25 @@ fn hint(keeper: &Keeper) -> String {
     if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
         return format!("nothing was measured, and {} is unchanged", path.display());
     }
-    let mut words: Vec<String> = env::args().skip(1).map(|word| quoted(&word)).collect();
+    let mut words: Vec<String> = env::args_os().skip(1).map(|word| quoted(&word)).collect();
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());
     }
     format!("to resume: peerlane {}", words.join(" "))
 }
 
-fn quoted(word: &str) -> String {
+/// A word as a shell reads it.
+fn quoted(word: &OsStr) -> String {
+    let Some(word) = word.to_str() else {
+        let byte = |b: &u8| {
+            if (b' '..=b'~').contains(b) && !br"'\".contains(b) {
+                char::from(*b).to_string()
+            } else {
+                format!(r"\x{b:02x}")
+            }
+        };
+        return format!("$'{}'", word.as_bytes().iter().map(byte).collect::<String>());
+    };
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:%+→".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
@@ -238,11 +251,12 @@ fn this_machine(command: &str) -> Result<Measured, Failure> {
 }
 
 /// The machine that TARGET names, for a command that measures it.
-pub(crate) fn resolve(target: Option<&str>, command: &str) -> Result<Measured, Failure> {
-    let Some(name) = target.filter(|t| *t != "live") else { return this_machine(command) };
+pub(crate) fn resolve(target: Option<&OsStr>, command: &str) -> Result<Measured, Failure> {
+    let Some(path) = target.filter(|t| *t != "live") else { return this_machine(command) };
+    let name = &*path.to_string_lossy();
     let text = match catalogue::system_text(name) {
         Some(text) => text.to_owned(),
-        None => described(name)?,
+        None => described(Path::new(path), name)?,
     };
     let machine = catalogue::read_system(&text, name).map_err(|e| Failure::new(e.to_string()))?;
     let subject = Subject {
@@ -260,8 +274,7 @@ pub(crate) fn resolve(target: Option<&str>, command: &str) -> Result<Measured, F
 }
 
 /// The text of a system file; an error for any other target.
-fn described(name: &str) -> Result<String, Failure> {
-    let path = Path::new(name);
+fn described(path: &Path, name: &str) -> Result<String, Failure> {
     if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("toml")) && path.is_file() {
         return system_file(path, name).map_err(Failure::Message);
     }

@@ -1,6 +1,5 @@
 //! `peerlane place`: where jobs should run on a machine, as text, JSON, or settings for launchers.
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use super::json;
 use crate::args::{PlaceArgs, PlaceFormat};
 use crate::render::placement;
 use crate::target::load_changed;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
@@ -58,6 +57,5 @@ fn absolute(file: &Path) -> String {
 }
 
 fn write_topology(file: &Path, machine: &Machine) -> Result<(), Failure> {
-    let refused = |e| Failure::new(format!("cannot write the topology file {}: {e}", file.display()));
-    fs::write(file, to_nccl_xml(machine)).map_err(refused)
+    output_file::write(file, to_nccl_xml(machine))
 }

@@ -4,12 +4,13 @@ use std::path::Path;
 
 use peerlane::comparison::Comparison;
 
-use super::check::{machines, models, write_page};
+use super::check::{can_write_page, machines, models, write_page};
 use super::site::Site;
 use crate::args::ReportArgs;
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
+    can_write_page(Some(&args.output))?;
     let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
     let models = models(&loaded);
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();

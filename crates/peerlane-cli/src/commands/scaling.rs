@@ -1,6 +1,5 @@
 //! `peerlane simulate --scaling`: time, speed-up and efficiency by the number of nodes, as a table, a plot, JSON and CSV.
 
-use std::fs;
 use std::io::{self, Write};
 
 use peerlane::simulate::scaling::{Scaling, ScalingDocument, ScalingPoint, doubling, scaling};
@@ -14,7 +13,7 @@ use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, number, wrap};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
 const HEIGHT: usize = 12;
@@ -24,6 +23,7 @@ const AXIS: usize = 8;
 const STEP: usize = 6;
 
 pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    args.csv.as_deref().map_or(Ok(()), output_file::check)?;
     let mut counts = args.grown.nodes.clone();
     counts.sort_unstable();
     counts.dedup();
@@ -44,9 +44,8 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
         };
         documents.push(scaling(cluster, &workload, largest, &counts, how).map_err(refused)?);
     }
-    if let Some(path) = &args.csv {
-        fs::write(path, csv(&documents)).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-    }
+    // a result that cannot be written is still shown
+    let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
     if args.detail.json {
         match documents.as_slice() {
             [only] => json(out, only)?,
@@ -58,6 +57,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
             show(out, document, workload.is_sized(), args.detail.verbose)?;
         }
     }
+    written?;
     Ok(Outcome { findings: false, incomplete })
 }
 

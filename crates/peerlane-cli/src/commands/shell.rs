@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 /// The source that manual pages name.
 const SOURCE: &str = concat!("peerlane ", env!("CARGO_PKG_VERSION"));
@@ -51,14 +51,13 @@ fn page(command: &Command) -> Man {
 }
 
 fn all(cli: &Command, folder: &Path) -> Result<(), Failure> {
-    let refused = |path: &Path, e: std::io::Error| Failure::new(format!("{}: {e}", path.display()));
-    std::fs::create_dir_all(folder).map_err(|e| refused(folder, e))?;
+    output_file::make_folder(folder)?;
     let pages = shown(cli).map(|c| (c.get_display_name().unwrap_or_else(|| c.get_name()).to_owned(), page(c)));
     for (name, page) in pages.chain([("peerlane".to_owned(), Man::new(cli.clone()).source(SOURCE))]) {
         let path = folder.join(format!("{name}.1"));
         let mut text = Vec::new();
         page.render(&mut text)?;
-        std::fs::write(&path, text).map_err(|e| refused(&path, e))?;
+        output_file::write(&path, text)?;
     }
     Ok(())
 }

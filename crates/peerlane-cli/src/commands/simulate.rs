@@ -1,6 +1,5 @@
 //! `peerlane simulate`: how long a workload takes on a machine or a cluster, what limits it, and what would help.
 
-use std::fs;
 use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
@@ -16,20 +15,23 @@ use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, number, wrap};
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
     if let Some(how) = args.scaling {
         return super::scaling::run(args, how, out);
     }
+    args.trace.as_deref().map_or(Ok(()), output_file::check)?;
     let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
     let mut documents = Vec::new();
+    let mut written = Ok(());
     for cluster in &clusters {
         let job = job(&args.workload, &args.sizes.0, cluster)?;
         let (document, last) = simulate(cluster, &job, args.helps).map_err(|e| Failure::new(e.to_string()))?;
         if let Some(path) = &args.trace {
             let text = picture::chrome_trace(cluster, &last.events);
-            fs::write(path, text).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
+            // a result that cannot be written is still shown
+            written = output_file::write(path, text);
         }
         documents.push(document);
     }
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
             show(out, document, cluster, args.detail.verbose)?;
         }
     }
+    written?;
     Ok(Outcome { findings: false, incomplete })
 }
 

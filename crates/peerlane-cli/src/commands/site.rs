@@ -42,7 +42,7 @@ impl Site {
     pub(super) fn since(mut self, baseline: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = baseline {
             let name = path.display().to_string();
-            let text = fleet::text(&name).map_err(Failure::new)?;
+            let text = fleet::text(path).map_err(Failure::new)?;
             let node = Node::read(&text, &name, &self.dictionary);
             self.before = Some(node.map_err(|e| Failure::new(format!("{name}: {e}")))?);
         }

@@ -1,6 +1,5 @@
 //! `peerlane sweep`: workloads on several machines or clusters, side by side.
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +17,13 @@ use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, number};
 use crate::target::load;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, output_file};
 
 /// Columns for the name of a target.
 const TARGET: usize = 30;
 
 pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    args.csv.as_deref().map_or(Ok(()), output_file::check)?;
     let mut clusters = Vec::new();
     let mut incomplete = false;
     for target in &args.targets {
@@ -50,9 +50,8 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
-    if let Some(path) = &args.csv {
-        fs::write(path, csv(&documents)).map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
-    }
+    // a result that cannot be written is still shown
+    let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
     if args.detail.json {
         json(out, &SweepDocument::new(documents))?;
     } else if args.rank {
@@ -60,6 +59,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     } else {
         show(out, &documents)?;
     }
+    written?;
     Ok(Outcome { findings: false, incomplete })
 }
 

@@ -1,11 +1,10 @@
 //! The record of a run on disk, from its first cell on.
 //!
-//! A growing run is in `FILE.partial`: a line with the record so far, then one line per event. At its end it is written
-//! to `FILE.new`, which then atomically replaces `FILE`; so `FILE` is complete at any time.
+//! A growing run is in `FILE.partial`: a line with the record so far, then one line per event. At its end it atomically
+//! replaces `FILE`; so `FILE` is complete at any time. `FILE.lock` keeps all three for one process.
 
-use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use peerlane::run::{Event, Partial, Run, looks_like_run};
 
 use super::progress::Progress;
 use crate::Failure;
+use crate::output_file::{Appended, Lock};
 
 /// How much may be lost if the whole machine stops.
 const SYNC: Duration = Duration::from_secs(1);
@@ -20,14 +20,19 @@ const SYNC: Duration = Duration::from_secs(1);
 /// How much of a file is read to see whether it is a run.
 const HEAD: u64 = 256;
 
+/// The ending of a growing record.
+const PARTIAL: &str = "partial";
+
 /// Records a run, if a file was given.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    /// The record's file.
-    path: Option<PathBuf>,
+    /// The record's file, for this process alone.
+    place: Option<(PathBuf, Lock)>,
     /// The growing record.
     growing: Option<Growing>,
-    /// Whether a write has failed.
+    /// When an attempt to begin it failed.
+    delayed: Option<Instant>,
+    /// Whether the file lacks something that was measured.
     failed: bool,
     /// Whether the file was left with an earlier run, because there is nothing to replace it with.
     left: bool,
@@ -35,8 +40,8 @@ pub(crate) struct Keeper {
 
 #[derive(Debug)]
 struct Growing {
-    file: File,
-    path: PathBuf,
+    file: Appended,
+    /// When it was last made durable, or an attempt failed.
     synced: Instant,
     dirty: bool,
 }
@@ -49,43 +54,47 @@ impl Keeper {
 
     /// Records a new run in this file.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
-        let path = real(path)?;
-        let partial = beside(&path, "partial");
+        let lock = lock(path)?;
+        let partial = lock.beside(PARTIAL);
         if partial.exists() {
             return Err(Failure::new(format!(
                 "{0} is an unfinished run: resume it with --resume, or remove it",
                 partial.display()
             )));
         }
-        if path.exists() && !read(&path).map_err(Failure::new)?.complete {
+        if path.exists() && !read(path).map_err(Failure::new)?.complete {
             return Err(Failure::new(format!(
                 "{0} is an incomplete run: resume it with --resume, or remove it",
                 path.display()
             )));
         }
-        Ok(Keeper { path: Some(path), ..Keeper::default() })
+        Ok(Keeper::at(path, lock))
     }
 
     /// Resumes the run in this file, or in its partial record.
     pub(crate) fn resume(path: &Path) -> Result<(Self, Run), Failure> {
-        let path = real(path)?;
-        let partial = beside(&path, "partial");
+        let lock = lock(path)?;
+        let partial = lock.beside(PARTIAL);
         let run = if partial.exists() {
             read_partial(&partial)
         } else if path.exists() {
-            read(&path)
+            read(path)
         } else {
             Err(format!("nothing to resume: neither {} nor {} exists", partial.display(), path.display()))
         };
-        Ok((Keeper { path: Some(path), ..Keeper::default() }, run.map_err(Failure::new)?))
+        run.map(|run| (Keeper::at(path, lock), run)).map_err(Failure::new)
+    }
+
+    fn at(path: &Path, lock: Lock) -> Self {
+        Keeper { place: Some((path.to_owned(), lock)), ..Keeper::default() }
     }
 
     /// The record's file.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.place.as_ref().map(|(path, _)| path.as_path())
     }
 
-    /// Whether a write has failed.
+    /// Whether the file lacks something that was measured.
     pub(crate) fn failed(&self) -> bool {
         self.failed
     }
@@ -97,150 +106,121 @@ impl Keeper {
 
     /// Begins the growing record.
     pub(crate) fn start(&mut self, run: &Run, progress: &Progress) {
-        let Some(path) = &self.path else { return };
-        let partial = beside(path, "partial");
-        match Growing::start(partial.clone(), run) {
-            Ok(growing) => self.growing = Some(growing),
-            Err(error) => self.fail(&partial, &error, progress),
+        let Some((_, lock)) = &self.place else { return };
+        match Growing::start(lock, run) {
+            Ok(growing) => {
+                self.growing = Some(growing);
+                self.delayed = None;
+            }
+            Err(error) => {
+                self.delayed = Some(Instant::now());
+                let partial = lock.beside(PARTIAL);
+                self.fail(&partial, &error, progress);
+            }
         }
     }
 
     /// Adds an event.
     pub(crate) fn append(&mut self, event: &Event, progress: &Progress) {
-        let Some(growing) = &mut self.growing else { return };
-        if let Err(error) = growing.append(event) {
-            let path = growing.path.clone();
-            self.growing = None;
-            self.fail(&path, &error, progress);
-        }
+        self.write(progress, |growing| growing.append(event));
     }
 
-    /// To be called often: flushes events to disk within a second.
-    pub(crate) fn tick(&mut self, progress: &Progress) {
+    /// To be called often: flushes events to disk within a second, and retries what could not be written.
+    pub(crate) fn tick(&mut self, run: &Run, progress: &Progress) {
+        if self.delayed.is_some_and(|since| since.elapsed() >= SYNC) {
+            self.start(run, progress);
+        }
+        self.write(progress, Growing::sync);
+    }
+
+    fn write(&mut self, progress: &Progress, write: impl FnOnce(&mut Growing) -> io::Result<()>) {
         let Some(growing) = &mut self.growing else { return };
-        if let Err(error) = growing.sync() {
-            let path = growing.path.clone();
-            self.growing = None;
-            self.fail(&path, &error, progress);
+        match write(growing) {
+            Ok(()) if self.failed && growing.file.is_whole() => {
+                self.failed = false;
+                progress.say(&format!("{} can be written again; nothing is lost", growing.file.path().display()));
+            }
+            Ok(()) => {}
+            Err(error) => {
+                let path = growing.file.path().to_owned();
+                self.fail(&path, &error, progress);
+            }
         }
     }
 
     /// Writes the complete record; one without cells replaces no other. False if it could not be written, or no file was
-    /// given.
+    /// given: the partial record then stays.
     pub(crate) fn finish(&mut self, run: &Run, progress: &Progress) -> bool {
-        let Some(path) = self.path.clone() else { return false };
+        let Some((path, lock)) = &self.place else { return false };
+        let path = path.clone();
         self.left = run.cells.is_empty() && path.exists();
-        if !self.left
-            && let Err(error) = write_whole(&path, run)
-        {
-            self.fail(&path, &error, progress);
+        let written = if self.left { Ok(()) } else { write_whole(lock, run) };
+        if let Err(error) = written {
+            self.failed = true;
+            let kept = self.growing.as_mut().map(|growing| match growing.file.retry() {
+                Ok(()) => format!("{} has everything; --resume completes it", growing.file.path().display()),
+                Err(_) => format!("{} has what was recorded before", growing.file.path().display()),
+            });
+            let kept = kept.unwrap_or_else(|| "nothing is recorded".to_owned());
+            progress.say(&format!("cannot record the run in {}: {error}; {kept}", path.display()));
             return false;
         }
         self.growing = None;
-        match fs::remove_file(beside(&path, "partial")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.fail(&beside(&path, "partial"), &error, progress);
-            }
-            _ => {}
+        self.failed = false;
+        let partial = lock.beside(PARTIAL);
+        if let Err(error) = lock.remove(PARTIAL) {
+            self.fail(&partial, &error, progress);
         }
         true
     }
 
+    /// Reports the first failure in a row.
     fn fail(&mut self, path: &Path, error: &io::Error, progress: &Progress) {
+        if !self.failed {
+            progress.say(&format!("cannot record the run in {}: {error}; measuring continues", path.display()));
+        }
         self.failed = true;
-        progress.say(&format!("cannot record the run in {}: {error}", path.display()));
     }
 }
 
 impl Growing {
-    fn start(path: PathBuf, run: &Run) -> io::Result<Self> {
-        let new = beside(&path, "new");
-        let mut file = File::create(&new)?;
+    fn start(lock: &Lock, run: &Run) -> io::Result<Self> {
         let mut text = Partial::header_line(run).map_err(io::Error::other)?;
         if !run.cells.is_empty() {
             text += &Partial::event_line(&Event::Cells(run.cells.clone())).map_err(io::Error::other)?;
         }
-        file.write_all(text.as_bytes())?;
-        file.sync_data()?;
-        fs::rename(&new, &path)?;
-        sync_folder(&path)?;
-        let file = OpenOptions::new().append(true).open(&path)?;
-        Ok(Growing { file, path, synced: Instant::now(), dirty: false })
+        Ok(Growing { file: lock.grow(PARTIAL, &text)?, synced: Instant::now(), dirty: false })
     }
 
     fn append(&mut self, event: &Event) -> io::Result<()> {
-        self.file.write_all(Partial::event_line(event).map_err(io::Error::other)?.as_bytes())?;
         self.dirty = true;
+        self.file.append(&Partial::event_line(event).map_err(io::Error::other)?)?;
         self.sync()
     }
 
     fn sync(&mut self) -> io::Result<()> {
         if self.dirty && self.synced.elapsed() >= SYNC {
-            self.file.sync_data()?;
             self.synced = Instant::now();
+            self.file.retry()?;
+            self.file.sync()?;
             self.dirty = false;
         }
         Ok(())
     }
 }
 
-fn write_whole(path: &Path, run: &Run) -> io::Result<()> {
-    let new = beside(path, "new");
-    let written = (|| {
-        let text = run.to_json().map_err(io::Error::other)?;
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        sync_folder(path)
-    })();
-    if written.is_err() {
-        // an incomplete file is useless, and may be what fills the disk
-        let _ = fs::remove_file(&new);
-    }
-    written
+fn write_whole(lock: &Lock, run: &Run) -> io::Result<()> {
+    lock.write(&run.to_json().map_err(io::Error::other)?)
 }
 
-/// Makes a rename durable.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    match path.parent().filter(|p| !p.as_os_str().is_empty()) {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
-}
-
-/// `run.json.partial` for `run.json`.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(".");
-    name.push(ending);
-    name.into()
-}
-
-/// The resolved path. Only a run may exist there, since it will be replaced.
-fn real(path: &Path) -> Result<PathBuf, Failure> {
+/// Locks the record's file. Only a run may exist there, since it will be replaced.
+fn lock(path: &Path) -> Result<Lock, Failure> {
     let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", path.display()));
-    match fs::metadata(path) {
-        Ok(meta) if !meta.is_file() => Err(refused("not a regular file")),
-        Ok(_) => {
-            let real = fs::canonicalize(path).map_err(|e| refused(&e.to_string()))?;
-            if is_run(&real).map_err(|e| refused(&e.to_string()))? {
-                Ok(real)
-            } else {
-                Err(refused("the file exists and is not a run; give another file, or remove it"))
-            }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            if path.file_name().is_none() {
-                Err(refused("the path names no file"))
-            } else if folder.is_dir() {
-                Ok(path.to_owned())
-            } else {
-                Err(refused(&format!("no such folder: {}", folder.display())))
-            }
-        }
-        Err(error) => Err(refused(&error.to_string())),
+    let lock = Lock::of(path).map_err(|e| refused(&e.to_string()))?;
+    match is_run(path) {
+        Ok(false) => Err(refused("the file exists and is not a run; give another file, or remove it")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(&error.to_string())),
+        Ok(true) | Err(_) => Ok(lock),
     }
 }
 
@@ -322,14 +302,21 @@ mod tests {
         let partial = folder.join("run.json.partial");
         let text = fs::read(&partial).unwrap();
         fs::write(&partial, &text[..text.len() - 5]).unwrap();
-        let (mut keeper, mut rest) = Keeper::resume(&path).unwrap();
+        let (keeper, mut rest) = Keeper::resume(&path).unwrap();
         assert_eq!(rest.cells.iter().map(|c| c.step).collect::<Vec<_>>(), [1]);
+        for second in [Keeper::new(&path).map(drop), Keeper::resume(&path).map(drop)] {
+            let Err(crate::Failure::Message(why)) = second else { panic!("two write one file") };
+            assert!(why.contains(&format!("process {}", std::process::id())) && why.contains("is writing it"), "{why}");
+        }
+        drop(keeper);
         assert!(Keeper::new(&path).is_err(), "what is there is not overwritten");
+        let (mut keeper, _) = Keeper::resume(&path).unwrap();
 
         kept(&mut keeper, &mut rest, &[0], &progress);
         rest.complete = true;
         assert!(keeper.finish(&rest, &progress) && !keeper.failed());
         assert_eq!(read(&path).unwrap(), rest);
+        drop(keeper);
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|f| f.unwrap().file_name()).collect();
         assert_eq!(left, ["run.json"]);
         assert!(Keeper::new(&path).is_ok(), "a complete run may be replaced");
@@ -346,6 +333,7 @@ mod tests {
         let mut keeper = Keeper::new(&path).unwrap();
         kept(&mut keeper, &mut run, &[0], &progress);
         assert!(keeper.finish(&run, &progress));
+        drop(keeper);
         assert!(Keeper::new(&path).is_err());
         assert_eq!(Keeper::resume(&path).unwrap().1, run);
         fs::remove_dir_all(folder).unwrap();
@@ -360,6 +348,7 @@ mod tests {
         kept(&mut nothing, &mut new_run(), &[], &progress);
         assert!(nothing.finish(&new_run(), &progress) && !nothing.left_as_it_was(), "there was no other");
         assert_eq!(read(&path).unwrap(), new_run());
+        drop(nothing);
         fs::remove_file(&path).unwrap();
 
         let mut good = new_run();
@@ -367,10 +356,12 @@ mod tests {
         kept(&mut keeper, &mut good, &[0, 1], &progress);
         good.complete = true;
         assert!(keeper.finish(&good, &progress) && !keeper.left_as_it_was());
+        drop(keeper);
         let mut again = Keeper::new(&path).unwrap();
         kept(&mut again, &mut new_run(), &[], &progress);
         assert!(again.finish(&new_run(), &progress) && again.left_as_it_was());
         assert_eq!(read(&path).unwrap(), good);
+        drop(again);
         assert!(Keeper::new(&path).is_ok(), "nothing is left to resume");
         fs::remove_dir_all(folder).unwrap();
     }
@@ -391,15 +382,13 @@ mod tests {
     fn a_full_disk_is_reported_once_and_measuring_continues() {
         let mut run = new_run();
         let progress = Progress::new(false, &run);
-        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        let growing = Growing { file: full, path: "/dev/full".into(), synced: Instant::now(), dirty: false };
-        let path = Some("/dev/full/run.json".into());
-        let mut keeper = Keeper { path, growing: Some(growing), ..Keeper::default() };
+        let growing = Growing { file: Appended::full(), synced: Instant::now(), dirty: false };
+        let mut keeper = Keeper { growing: Some(growing), ..Keeper::default() };
         let event = answer(&run, 0);
         keeper.append(&event, &progress);
-        assert!(keeper.failed() && keeper.growing.is_none());
+        assert!(keeper.failed());
         keeper.append(&event, &progress);
-        keeper.tick(&progress);
+        keeper.tick(&run, &progress);
         run.apply(event);
         assert!(!keeper.finish(&run, &progress));
     }

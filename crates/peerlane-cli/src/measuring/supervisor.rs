@@ -192,7 +192,7 @@ impl<'a> Supervisor<'a> {
     fn watch(&mut self, worker: &mut Worker, watch: &mut Watch) -> End {
         let mut silence = Silence::new();
         loop {
-            self.keeper.tick(self.progress);
+            self.keeper.tick(self.run, self.progress);
             self.progress.tick();
             if self.interrupt.asked() {
                 return End::Interrupted;

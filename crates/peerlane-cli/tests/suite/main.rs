@@ -16,6 +16,7 @@ mod compare;
 mod docs;
 mod explain_rdma;
 mod foreign;
+mod files;
 mod gather;
 mod golden;
 mod infer;
