@@ -98,8 +98,8 @@ fn no_kill_loses_a_cell() {
             assert_eq!(now.get(step), Some(cell), "after kill {killed}: {}", err(&output));
         }
         kept = now;
-        if done.is_some() {
-            assert_eq!(done.unwrap().code(), Some(0), "{}", err(&output));
+        if let Some(done) = done {
+            assert_eq!(done.code(), Some(0), "{}", err(&output));
             assert_eq!(kept.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>());
             assert_eq!(names(&folder), ["run.json"], "nothing else is left");
             fs::remove_file(&file).unwrap();
