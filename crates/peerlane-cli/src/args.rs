@@ -389,8 +389,11 @@ pub(crate) struct SystemsDetail {
 }
 
 /// Arguments of `accuracy`.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Debug, Args)]
 pub(crate) struct AccuracyArgs {
+    /// A system file, capture or recorded run with figures, each a machine; default: the whole catalogue
+    #[arg(value_name = "TARGET", conflicts_with = "page")]
+    pub(crate) targets: Vec<OsString>,
     /// Write JSON; its field 'schema' names the format
     #[arg(long, conflicts_with = "page")]
     pub(crate) json: bool,

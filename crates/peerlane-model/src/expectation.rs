@@ -78,7 +78,7 @@ pub struct Metric {
 
 impl Metric {
     /// Bandwidth of a copy engine, one way.
-    pub(crate) const COPIES: Metric = Metric {
+    pub const COPIES: Metric = Metric {
         quantity: Quantity::Bandwidth,
         direction: Some(Direction::Unidirectional),
         p2p: None,
@@ -142,7 +142,7 @@ pub const MOST_PREDICTED: usize = 256;
 pub(crate) const HOST: &str = "host";
 
 /// The name of a GPU's own memory, as the column of copies within it.
-pub(crate) const ITSELF: &str = "self";
+pub const ITSELF: &str = "self";
 
 /// A metric with the ends of its numbers.
 pub(crate) struct Requested {

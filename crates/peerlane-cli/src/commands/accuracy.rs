@@ -1,20 +1,23 @@
-//! `peerlane accuracy`: the errors of the model against every published and recorded number in the catalogue.
+//! `peerlane accuracy`: the errors of the model against every number in the catalogue, or of any machine.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 
-use peerlane::accuracy::{Accuracy, Errors, Kind, Scores, evaluate, page};
+use peerlane::accuracy::{Accuracy, ClassScore, Errors, Kind, Scores, SinglePath, evaluate, evaluate_cases, page};
+use peerlane::catalogue::Parts;
 
 use super::json;
 use crate::args::AccuracyArgs;
 use crate::render::style::{self, paint};
 use crate::render::text::{fit, wrap};
+use crate::target::load;
 use crate::{Failure, Outcome};
 
 /// Groups and cells shown by default.
 const FEW: usize = 12;
 
 pub(crate) fn run(args: &AccuracyArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let accuracy = evaluate();
+    let (accuracy, incomplete) = scored(&args.targets)?;
     if args.json {
         json(out, &accuracy)?;
     } else if args.page {
@@ -22,7 +25,27 @@ pub(crate) fn run(args: &AccuracyArgs, out: &mut dyn Write) -> Result<Outcome, F
     } else {
         show(out, &accuracy, args.verbose)?;
     }
-    Ok(Outcome::default())
+    Ok(Outcome { incomplete, ..Outcome::default() })
+}
+
+/// The score of these targets, each read by itself: a fleet's machines are not one; and whether some could not be read.
+fn scored(targets: &[OsString]) -> Result<(Accuracy, bool), Failure> {
+    if targets.is_empty() {
+        return Ok((evaluate(), false));
+    }
+    let (mut cases, mut incomplete) = (Vec::new(), false);
+    for target in targets {
+        let loaded = load(std::slice::from_ref(target), None)?;
+        incomplete |= loaded.incomplete;
+        cases.extend(loaded.cases);
+    }
+    let accuracy = evaluate_cases(&cases, Parts::embedded());
+    if accuracy.targets.is_empty() {
+        return Err(Failure::new(
+            "no figure to compare with: no bandwidth, latency or collective was measured or published",
+        ));
+    }
+    Ok((accuracy, incomplete))
 }
 
 fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<()> {
@@ -36,9 +59,35 @@ fn show(out: &mut dyn Write, accuracy: &Accuracy, verbose: bool) -> io::Result<(
     scores("bandwidth, NCCL's constants", &o.bandwidth.nccl)?;
     scores("bandwidth, raw link rates", &o.bandwidth.raw)?;
     scores("latency, peerlane", &o.latency)?;
+    classes(out, accuracy)?;
     systems(out, accuracy)?;
     groups(out, accuracy, verbose)?;
     far(out, accuracy, verbose)
+}
+
+fn classes(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {
+    let head = format!(
+        "{:<24} {:>8} {:>9} {:>9} {:>9} {:>9} {:>15}",
+        "Classes, errors in %", "figures", "median", "p85", "bias", "inside", "no prediction"
+    );
+    writeln!(out, "\n{}", paint(style::HEADING, &head))?;
+    let share = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |s| format!("{:.0}", s * 100.0));
+    let error = |error: Option<f64>| error.map_or_else(|| "-".to_owned(), percent);
+    for ClassScore { class, n, median, p85, bias, inside, none } in &accuracy.classes {
+        let [median, p85] = [median, p85].map(|e| error(*e));
+        let bias = bias.map_or_else(|| "-".to_owned(), signed);
+        let (inside, none) = (share(*inside), share(Some(*none).filter(|none| *none > 0.0)));
+        let row = format!("  {:<22} {n:>8} {median:>9} {p85:>9} {bias:>9} {inside:>9} {none:>15}", class.name());
+        writeln!(out, "{row}")?;
+    }
+    let SinglePath { n, median, p85, inside, half_width } = &accuracy.single_path;
+    let (median, p85, inside) = (error(*median), error(*p85), share(*inside));
+    writeln!(out, "  {:<22} {n:>8} {median:>9} {p85:>9} {:>9} {inside:>9}", "single paths together", "")?;
+    if let Some(width) = half_width {
+        let text = format!("median half-width of the intervals of single paths: {} %", percent(*width));
+        writeln!(out, "  {}", paint(style::DIM, &text))?;
+    }
+    Ok(())
 }
 
 fn systems(out: &mut dyn Write, accuracy: &Accuracy) -> io::Result<()> {

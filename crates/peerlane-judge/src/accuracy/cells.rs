@@ -96,12 +96,11 @@ impl Observation {
     }
 }
 
-/// All published matrices and statements of a machine that the model predicts; `left_out` is the same machine without the
+/// All matrices and statements of a machine that the model predicts, published or measured; `left_out` is the same machine without the
 /// constants that were fitted to it.
 pub(super) fn observations(comparison: &Comparison, left_out: &Comparison) -> Vec<Observation> {
     let machine = comparison.model().machine;
-    let published = comparison.series().iter().zip(left_out.series()).filter(|(s, _)| s.source().published());
-    let all = published.filter_map(|(series, without)| {
+    let all = comparison.series().iter().zip(left_out.series()).filter_map(|(series, without)| {
         let cells = of_series(comparison, series, without);
         let matrix = series.matrix();
         let is_rate = matrix.quantity == Quantity::Bandwidth;
@@ -150,7 +149,7 @@ fn of_series(comparison: &Comparison, series: &Series, left_out: &Series) -> Vec
 }
 
 /// `PIX`, `from host`, `to host`, `self`.
-fn path_name(fabric: &Fabric, row: &str, col: &str) -> String {
+pub(super) fn path_name(fabric: &Fabric, row: &str, col: &str) -> String {
     let ends = fabric.find(row).zip(fabric.find(col)).filter(|(a, b)| a != b);
     match ends.and_then(|(a, b)| fabric.class(a, b)) {
         Some(class) => class.to_string(),

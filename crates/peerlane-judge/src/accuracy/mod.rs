@@ -1,4 +1,5 @@
-//! How accurately the model predicts every published and recorded number of the catalogue, compared with two baselines.
+//! How accurately the model predicts every published and recorded number of the catalogue, or of any machine, compared with
+//! two baselines.
 //!
 //! Two statistics are kept apart. *Cells* weigh every number alike. *Groups* (a system × class of path × quantity,
 //! direction and engine) compare the median prediction with the median number, so that a group of two cells weighs as
@@ -6,6 +7,8 @@
 
 mod baseline;
 mod cells;
+mod classes;
+mod figures;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -17,7 +20,11 @@ use serde::Serialize;
 
 pub use baseline::Baseline;
 use cells::{Cell, Observation, observations};
+use classes::Figure;
+pub use classes::{Class, ClassScore, SinglePath, TargetScore};
+use figures::figures;
 pub use page::page;
+use peerlane_design::case::Case;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Unit;
 use peerlane_model::comparison::Comparison;
@@ -37,6 +44,12 @@ pub struct Accuracy {
     pub systems: Vec<SystemAccuracy>,
     /// Over all bandwidths, and over all latencies.
     pub overall: Overall,
+    /// Every figure by what it is of, over all systems.
+    pub classes: Vec<ClassScore>,
+    /// Bandwidths of single paths together, over all systems.
+    pub single_path: SinglePath,
+    /// The same for each system.
+    pub targets: Vec<TargetScore>,
     /// By system × class of path × what was measured.
     pub groups: Vec<Group>,
     /// Each system as it is predicted without the constants that were fitted to it.
@@ -213,18 +226,27 @@ pub struct FarCell {
 
 /// Evaluates the embedded catalogue.
 pub fn evaluate() -> Accuracy {
-    let machines: Vec<Machine> = system_names().filter_map(|name| system(name)?.ok()).collect();
-    evaluate_machines(&machines, Parts::embedded())
+    let cases: Vec<Case> = system_names().filter_map(|name| system(name)?.ok()).map(Case::from).collect();
+    evaluate_cases(&cases, Parts::embedded())
 }
 
-/// Evaluates the published numbers of these machines.
-pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
+/// Evaluates every number of these machines, published or measured.
+pub fn evaluate_cases(cases: &[Case], parts: &Parts) -> Accuracy {
     let mut all = Vec::new();
     let (mut systems, mut left_out) = (Vec::new(), Vec::new());
-    for machine in machines {
+    let (mut every, mut targets): (Vec<Figure>, Vec<TargetScore>) = (Vec::new(), Vec::new());
+    for case in cases {
+        let machine = &case.machine;
         let others = parts.leaving_out(&machine.name);
         let [model, without] = [Model::new(machine, parts), Model::new(machine, &others)];
-        let found = observations(&Comparison::of(&model), &Comparison::of(&without));
+        let comparison = Comparison::of(&model);
+        let of_it = figures(case, &comparison);
+        if !of_it.is_empty() {
+            let (classes, single_path) = (classes::classes(&of_it), classes::single_path(&of_it));
+            targets.push(TargetScore { name: machine.name.clone(), classes, single_path });
+            every.extend(of_it);
+        }
+        let found = observations(&comparison, &Comparison::of(&without));
         if found.is_empty() {
             continue;
         }
@@ -259,7 +281,17 @@ pub fn evaluate_machines(machines: &[Machine], parts: &Parts) -> Accuracy {
     }
     let groups = groups(&all);
     let far = all.iter().flat_map(|(_, o)| o.far()).collect();
-    Accuracy { schema: "peerlane/accuracy/1", systems, overall: overall(&all), groups, left_out, far }
+    Accuracy {
+        schema: "peerlane/accuracy/1",
+        systems,
+        overall: overall(&all),
+        classes: classes::classes(&every),
+        single_path: classes::single_path(&every),
+        targets,
+        groups,
+        left_out,
+        far,
+    }
 }
 
 /// Whether a system's numbers are this project's own, by its citation.

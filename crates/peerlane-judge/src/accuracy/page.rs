@@ -6,6 +6,7 @@ use super::{Accuracy, Errors, FarCell, Group, Kind, LeftOut, Scores};
 pub fn page(accuracy: &Accuracy) -> String {
     let mut out = String::from(INTRODUCTION);
     summary(accuracy, &mut out);
+    classes(accuracy, &mut out);
     groups(accuracy, &mut out);
     systems(accuracy, &mut out);
     left_out(accuracy, &mut out);
@@ -54,6 +55,36 @@ fn summary(accuracy: &Accuracy, out: &mut String) {
     let held = accuracy.groups.iter().filter(|g| g.interval[0] <= g.published && g.published <= g.interval[1]).count();
     let all = accuracy.groups.len();
     line(out, &format!("\n{held} of {all} groups have their median inside the prediction's interval.\n"));
+}
+
+fn classes(accuracy: &Accuracy, out: &mut String) {
+    line(out, "## Classes\n");
+    line(
+        out,
+        "A figure is a table's numbers of one class and path, by their medians. `peerlane accuracy FILE` scores any machine so.\n",
+    );
+    heads(out, &["class", "figures", "median", "85th percentile", "bias", "inside the interval", "no prediction"]);
+    let share = |share: f64| format!("{:.0} %", share * 100.0);
+    let or_dash = |value: Option<String>| value.unwrap_or_else(|| "—".to_owned());
+    for c in &accuracy.classes {
+        row(
+            out,
+            &[
+                c.class.name().to_owned(),
+                c.n.to_string(),
+                or_dash(c.median.map(pc)),
+                or_dash(c.p85.map(pc)),
+                or_dash(c.bias.map(signed)),
+                or_dash(c.inside.map(share)),
+                or_dash(Some(c.none).filter(|none| *none > 0.0).map(share)),
+            ],
+        );
+    }
+    let s = &accuracy.single_path;
+    let (median, p85, inside) = (or_dash(s.median.map(pc)), or_dash(s.p85.map(pc)), or_dash(s.inside.map(share)));
+    row(out, &["single paths together".to_owned(), s.n.to_string(), median, p85, String::new(), inside, String::new()]);
+    let width = or_dash(s.half_width.map(pc));
+    line(out, &format!("\nMedian half-width of the intervals of single paths: {width}.\n"));
 }
 
 fn groups(accuracy: &Accuracy, out: &mut String) {

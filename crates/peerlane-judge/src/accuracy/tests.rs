@@ -46,7 +46,7 @@ fn with(values: [[Option<f64>; 2]; 2]) -> Machine {
 #[test]
 fn a_group_compares_medians_and_cells_compare_each() {
     let machine = with([[None, Some(10.0)], [Some(12.0), None]]);
-    let got = evaluate_machines(&[machine], Parts::embedded());
+    let got = evaluate_cases(&[Case::from(machine)], Parts::embedded());
     let group = &got.groups[0];
     assert_eq!((group.cells, group.published, group.path.as_str()), (2, 11.0, "PHB"));
     assert!((group.error - (group.predicted / 11.0 - 1.0)).abs() < 1e-12);
@@ -61,7 +61,7 @@ fn a_group_compares_medians_and_cells_compare_each() {
 #[test]
 fn a_cell_off_by_more_than_the_limit_is_listed() {
     let machine = with([[None, Some(10.0)], [Some(20.0), None]]);
-    let got = evaluate_machines(&[machine], Parts::embedded());
+    let got = evaluate_cases(&[Case::from(machine)], Parts::embedded());
     assert_eq!(got.far.iter().map(|c| (c.row.as_str(), c.published)).collect::<Vec<_>>(), [("GPU2", 20.0)]);
     assert_eq!(got.far[0].reason, "a cause");
 }

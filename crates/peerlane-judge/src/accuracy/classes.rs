@@ -1,0 +1,235 @@
+//! What figures are of, and scores by that.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::percentile;
+use peerlane_model::expectation::Expected;
+
+/// What a figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
+    /// Pinned memory of the host, nearest to the GPU, one way.
+    HostOneWay,
+    /// The same, both ways at once.
+    HostBothWays,
+    /// The same, read or written by kernels.
+    HostByKernels,
+    /// Memory of another socket than the GPU's.
+    OtherSocket,
+    /// Between GPUs, direct, over PCIe below one socket.
+    P2pPcie,
+    /// Between GPUs, direct, across sockets.
+    P2pSockets,
+    /// Over NVLink by copy engines.
+    NvlinkCopy,
+    /// Over NVLink by kernels.
+    NvlinkKernels,
+    /// Over xGMI (Infinity Fabric) between GPUs.
+    Xgmi,
+    /// Between a GPU and a CPU's memory over NVLink-C2C.
+    C2c,
+    /// Between GPUs through host memory, one way.
+    StagedOneWay,
+    /// The same, both ways at once.
+    StagedBothWays,
+    /// A NIC and the memory of a GPU.
+    RdmaGpu,
+    /// A NIC and the memory of the host.
+    RdmaHost,
+    /// Within the memory of one GPU.
+    Local,
+    /// Time of a small copy or a load.
+    Latency,
+    /// Several transfers at once, other than a pair of opposite ones.
+    Concurrent,
+    /// Bus bandwidth of a collective from 256 MiB on.
+    CollectiveLarge,
+    /// Bus bandwidth of a collective of smaller size.
+    CollectiveSmall,
+    /// Size at which half of a sweep's greatest rate is reached.
+    HalfSize,
+}
+
+impl Class {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Class; 20] = [
+        Self::HostOneWay,
+        Self::HostBothWays,
+        Self::HostByKernels,
+        Self::OtherSocket,
+        Self::P2pPcie,
+        Self::P2pSockets,
+        Self::NvlinkCopy,
+        Self::NvlinkKernels,
+        Self::Xgmi,
+        Self::C2c,
+        Self::StagedOneWay,
+        Self::StagedBothWays,
+        Self::RdmaGpu,
+        Self::RdmaHost,
+        Self::Local,
+        Self::Latency,
+        Self::Concurrent,
+        Self::CollectiveLarge,
+        Self::CollectiveSmall,
+        Self::HalfSize,
+    ];
+
+    /// Its name in JSON and text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HostOneWay => "host-one-way",
+            Self::HostBothWays => "host-both-ways",
+            Self::HostByKernels => "host-by-kernels",
+            Self::OtherSocket => "other-socket",
+            Self::P2pPcie => "p2p-pcie",
+            Self::P2pSockets => "p2p-sockets",
+            Self::NvlinkCopy => "nvlink-copy",
+            Self::NvlinkKernels => "nvlink-kernels",
+            Self::Xgmi => "xgmi",
+            Self::C2c => "c2c",
+            Self::StagedOneWay => "staged-one-way",
+            Self::StagedBothWays => "staged-both-ways",
+            Self::RdmaGpu => "rdma-gpu",
+            Self::RdmaHost => "rdma-host",
+            Self::Local => "local",
+            Self::Latency => "latency",
+            Self::Concurrent => "concurrent",
+            Self::CollectiveLarge => "collective-large",
+            Self::CollectiveSmall => "collective-small",
+            Self::HalfSize => "half-size",
+        }
+    }
+
+    /// Whether it is the bandwidth of one path between two devices, alone or against its opposite.
+    pub fn is_single_path(self) -> bool {
+        !matches!(
+            self,
+            Self::Local
+                | Self::Latency
+                | Self::Concurrent
+                | Self::CollectiveLarge
+                | Self::CollectiveSmall
+                | Self::HalfSize
+        )
+    }
+}
+
+/// A figure, and what the model predicts in its place. A table's numbers of one class and path are one figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Figure {
+    pub(super) class: Class,
+    /// What was measured or published; above 0.
+    pub(super) measured: f64,
+    /// The prediction with its interval, in the same unit; `None` where there is none.
+    pub(super) predicted: Option<Predicted>,
+}
+
+/// A prediction, and the least and most that it may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Predicted {
+    pub(super) value: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Predicted {
+    /// What is expected, times how often it is counted.
+    pub(super) fn of(expected: &Expected, times: f64) -> Self {
+        let Expected { value, low, high, .. } = expected;
+        Predicted { value: value * times, low: low * times, high: high * times }
+    }
+}
+
+/// One class over some figures. Errors are fractions: 0.02 is 2 %.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ClassScore {
+    /// What the figures are of.
+    pub class: Class,
+    /// How many figures, those without a prediction included.
+    pub n: usize,
+    /// Median of the absolute errors, predicted ÷ measured − 1; null where nothing is predicted.
+    pub median: Option<f64>,
+    /// Their 85th percentile.
+    pub p85: Option<f64>,
+    /// Median of the signed errors: above 0, predictions are too high.
+    pub bias: Option<f64>,
+    /// Share of the predicted figures that lie inside their prediction's interval.
+    pub inside: Option<f64>,
+    /// Share of all figures that have no prediction.
+    pub none: f64,
+}
+
+/// Bandwidths of single paths together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct SinglePath {
+    /// How many figures have a prediction.
+    pub n: usize,
+    /// Median of the absolute errors; null where nothing is predicted.
+    pub median: Option<f64>,
+    /// Their 85th percentile.
+    pub p85: Option<f64>,
+    /// Share that lies inside the prediction's interval.
+    pub inside: Option<f64>,
+    /// Median half-width of the intervals, as a share of the prediction.
+    pub half_width: Option<f64>,
+}
+
+/// The scores of one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct TargetScore {
+    /// The machine's name.
+    pub name: String,
+    /// By class; classes without figures are left out.
+    pub classes: Vec<ClassScore>,
+    /// Bandwidths of single paths together.
+    pub single_path: SinglePath,
+}
+
+/// By class; classes without figures are left out.
+pub(super) fn classes(figures: &[Figure]) -> Vec<ClassScore> {
+    let score = |class: Class| {
+        let of_it: Vec<&Figure> = figures.iter().filter(|f| f.class == class).collect();
+        let errors = signed(of_it.iter().copied());
+        (!of_it.is_empty()).then(|| ClassScore {
+            class,
+            n: of_it.len(),
+            median: percentile(absolute(&errors), 0.5),
+            p85: percentile(absolute(&errors), 0.85),
+            bias: percentile(errors.clone(), 0.5),
+            inside: inside(of_it.iter().copied()),
+            none: 1.0 - errors.len() as f64 / of_it.len() as f64,
+        })
+    };
+    Class::ALL.into_iter().filter_map(score).collect()
+}
+
+/// Bandwidths of single paths together.
+pub(super) fn single_path(figures: &[Figure]) -> SinglePath {
+    let of_it = || figures.iter().filter(|f| f.class.is_single_path());
+    let errors = signed(of_it());
+    let widths = of_it().filter_map(|f| f.predicted).map(|p| (p.high - p.low) / (2.0 * p.value));
+    SinglePath {
+        n: errors.len(),
+        median: percentile(absolute(&errors), 0.5),
+        p85: percentile(absolute(&errors), 0.85),
+        inside: inside(of_it()),
+        half_width: percentile(widths.collect(), 0.5),
+    }
+}
+
+fn signed<'f>(figures: impl Iterator<Item = &'f Figure>) -> Vec<f64> {
+    figures.filter_map(|f| Some(f.predicted?.value / f.measured - 1.0)).collect()
+}
+
+fn absolute(errors: &[f64]) -> Vec<f64> {
+    errors.iter().map(|e| e.abs()).collect()
+}
+
+fn inside<'f>(figures: impl Iterator<Item = &'f Figure>) -> Option<f64> {
+    let held: Vec<bool> =
+        figures.filter_map(|f| f.predicted.map(|p| p.low <= f.measured && f.measured <= p.high)).collect();
+    (!held.is_empty()).then(|| held.iter().filter(|h| **h).count() as f64 / held.len() as f64)
+}

@@ -1,0 +1,357 @@
+//! Every figure of a case, with its prediction.
+
+use std::collections::BTreeMap;
+
+use super::cells::path_name;
+use super::classes::{Class, Figure, Predicted};
+use super::percentile;
+use peerlane_design::case::Case;
+use peerlane_machine::curve::Curve;
+use peerlane_machine::fabric::{Fabric, GpuLink, Interconnect, LinkKind, NodeId, NodeKind, PathClass};
+use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity};
+use peerlane_machine::names::is_host;
+use peerlane_machine::units::{Bytes, Rate};
+use peerlane_measure::run::{TransferSet, sets};
+use peerlane_model::collectives::bus_bandwidth;
+use peerlane_model::comparison::{Comparison, Series};
+use peerlane_model::expectation::{ITSELF, Metric, resolve};
+use peerlane_model::model::{Model, PeerAccess, SharedRate, Transfer};
+
+/// From this size on, a collective counts as large.
+const LARGE: Bytes = Bytes(256 << 20);
+
+/// More GPUs than rings are searched for.
+const MOST_RINGS: usize = 16;
+
+/// More transfers at once than are solved for a figure.
+const MOST_AT_ONCE: usize = 64;
+
+/// Every figure of a case: matrices, statements, sweeps and sets of a run. Pageable and managed memory, and quantities that
+/// no class is of, are left out.
+pub(super) fn figures(case: &Case, comparison: &Comparison) -> Vec<Figure> {
+    let model = comparison.model();
+    let mut all: Vec<Figure> = comparison.series().iter().flat_map(|series| of_series(comparison, series)).collect();
+    all.extend(of_sets(case, model));
+    all.extend(of_curves(model));
+    all.retain(|f| f.measured.is_finite() && f.measured > 0.0);
+    all
+}
+
+/// The figures of a matrix or statement: its numbers of one class and path, by their medians, so that a matrix of 56 pairs
+/// weighs as much as one number in a sentence.
+fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
+    let matrix = series.matrix();
+    let title = matrix.title.to_lowercase();
+    if ["pageable", "managed"].iter().any(|word| title.contains(word)) {
+        return Vec::new();
+    }
+    let model = comparison.model();
+    let metric = series.metric();
+    let at_once = (!series.is_of_pairs()).then(|| all_at_once(model, series));
+    let mut paths: BTreeMap<(Class, String), Vec<Figure>> = BTreeMap::new();
+    for (i, row) in matrix.rows.iter().enumerate() {
+        for (j, col) in matrix.cols.iter().enumerate() {
+            let Some(measured) = series.measured(i, j) else { continue };
+            let class = if at_once.is_some() { Some(Class::Concurrent) } else { class(model, &metric, row, col) };
+            let Some(class) = class else { continue };
+            let predicted = match &at_once {
+                Some(solved) => solved.get(i * matrix.cols.len() + j).copied().flatten(),
+                // the samples count what is read and what is written on the diagonal
+                None if class == Class::Local && row == col => {
+                    comparison.expected(&metric, row, ITSELF).map(|e| Predicted::of(&e, 2.0))
+                }
+                None => series.expected(i, j).map(|e| Predicted::of(e, 1.0)),
+            };
+            let path = path_name(&model.machine.fabric, row, col);
+            let figures = paths.entry((class, path)).or_default();
+            figures.push(Figure { class, measured: measured.value, predicted });
+            if measured.upto != measured.value {
+                figures.push(Figure { class, measured: measured.upto, predicted });
+            }
+        }
+    }
+    paths.into_values().filter_map(|figures| median(&figures)).collect()
+}
+
+/// One figure of several of a kind, of those with a prediction where there are any.
+fn median(figures: &[Figure]) -> Option<Figure> {
+    let class = figures.first()?.class;
+    let predicted: Vec<Predicted> = figures.iter().filter_map(|f| f.predicted).collect();
+    let of = |f: fn(&Predicted) -> f64| percentile(predicted.iter().map(f).collect(), 0.5);
+    let both = of(|p| p.value).zip(of(|p| p.low)).zip(of(|p| p.high));
+    let measured = figures.iter().filter(|f| predicted.is_empty() || f.predicted.is_some());
+    let measured = percentile(measured.map(|f| f.measured).filter(|m| *m > 0.0).collect(), 0.5)?;
+    Some(Figure { class, measured, predicted: both.map(|((value, low), high)| Predicted { value, low, high }) })
+}
+
+/// Rates of the transfers of a matrix that ran all at once, row by row, in its unit. Of matrices between GPUs programs do not
+/// agree how they are counted.
+fn all_at_once(model: &Model, series: &Series) -> Vec<Option<Predicted>> {
+    let (matrix, metric) = (series.matrix(), series.metric());
+    let n = matrix.rows.len() * matrix.cols.len();
+    let nothing = || vec![None; n];
+    let with_host = matrix.rows.iter().all(|r| is_host(r)) || matrix.cols.iter().all(|c| is_host(c));
+    let Some(per_unit) = metric.unit.rate(1.0).map(Rate::bytes_per_second) else { return nothing() };
+    if !with_host || n > MOST_AT_ONCE || metric.direction == Some(Direction::Bidirectional) {
+        return nothing();
+    }
+    let pairs = matrix.rows.iter().flat_map(|row| matrix.cols.iter().map(move |col| (row, col)));
+    let Some(mut transfers) = pairs.map(|(row, col)| ends(model, &metric, row, col)).collect::<Option<Vec<_>>>() else {
+        return nothing();
+    };
+    if metric.direction == Some(Direction::BidirectionalShare) {
+        let back = |t: &Transfer| Transfer { source: t.destination, destination: t.source, ..*t };
+        transfers.extend(transfers.iter().map(back).collect::<Vec<_>>());
+    }
+    let Ok(answers) = model.solve_with_interval(&transfers) else { return nothing() };
+    let predicted = |(answer, [low, high]): (SharedRate, [Rate; 2])| {
+        let [value, low, high] = [answer.rate, low, high].map(|rate| rate.bytes_per_second() / per_unit);
+        Some(Predicted { value, low, high })
+    };
+    answers.into_iter().take(n).map(predicted).collect()
+}
+
+/// What a cell of a matrix stands for.
+fn ends(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Transfer> {
+    let fabric = &model.machine.fabric;
+    let end = |name: &str, other: &str| match name {
+        "host" => fabric.nearest_host(fabric.find(other)?),
+        _ => fabric.find(name),
+    };
+    let (source, destination) = (end(row, col)?, end(col, row)?);
+    let engine = metric.engine.unwrap_or(Engine::Ce);
+    let peer = if metric.p2p == Some(false) { PeerAccess::Disabled } else { PeerAccess::Enabled };
+    let op = metric.op.unwrap_or(Operation::Write);
+    (source != destination).then_some(Transfer { source, destination, engine, op, peer })
+}
+
+/// What a cell of a matrix is of; `None` for quantities that no class is of, and names that the machine does not have.
+fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> {
+    match metric.quantity {
+        Quantity::Latency | Quantity::LoadLatency => return Some(Class::Latency),
+        Quantity::Bandwidth => {}
+        Quantity::EnqueueLatency | Quantity::SignalLatency | Quantity::BusBandwidth => return None,
+    }
+    let fabric = &model.machine.fabric;
+    let both = matches!(metric.direction, Some(Direction::Bidirectional | Direction::BidirectionalShare));
+    if row == col || col == ITSELF {
+        let of_gpu = fabric.find(row).is_some_and(|id| fabric.node(id).kind == NodeKind::Gpu);
+        // programs do not agree how both ways within one GPU are counted
+        return (of_gpu && !both).then_some(Class::Local);
+    }
+    let transfer = ends(model, metric, row, col)?;
+    let (a, b) = (transfer.source, transfer.destination);
+    let kinds = [a, b].map(|id| fabric.node(id).kind);
+    let has = |kind: NodeKind| kinds.contains(&kind);
+    if has(NodeKind::Nic) {
+        return Some(if has(NodeKind::Gpu) { Class::RdmaGpu } else { Class::RdmaHost });
+    }
+    if has(NodeKind::Host) {
+        let (host, gpu) = if kinds[0] == NodeKind::Host { (a, b) } else { (b, a) };
+        return with_host(fabric, metric, host, gpu, both);
+    }
+    if kinds != [NodeKind::Gpu; 2] {
+        return None;
+    }
+    let staged = metric.p2p == Some(false) || model.route(&transfer).is_ok_and(|route| route.staged);
+    Some(match fabric.class(a, b)? {
+        _ if staged && both => Class::StagedBothWays,
+        _ if staged => Class::StagedOneWay,
+        PathClass::Gpu(Interconnect::Xgmi, _) => Class::Xgmi,
+        PathClass::Gpu(..) if metric.engine == Some(Engine::Sm) => Class::NvlinkKernels,
+        PathClass::Gpu(..) => Class::NvlinkCopy,
+        PathClass::Sys => Class::P2pSockets,
+        _ => Class::P2pPcie,
+    })
+}
+
+fn with_host(fabric: &Fabric, metric: &Metric, host: NodeId, gpu: NodeId, both: bool) -> Option<Class> {
+    if fabric.node(gpu).kind != NodeKind::Gpu {
+        return None;
+    }
+    let is_c2c = |kind: &LinkKind| matches!(kind, LinkKind::Gpu(GpuLink { interconnect: Interconnect::C2c, .. }));
+    let up = fabric.upstream(gpu).map(|(link, _)| &fabric.link(link).kind);
+    Some(if fabric.package(host) != fabric.package(gpu) {
+        Class::OtherSocket
+    } else if up.is_some_and(is_c2c) {
+        Class::C2c
+    } else if metric.engine == Some(Engine::Sm) {
+        Class::HostByKernels
+    } else if both {
+        Class::HostBothWays
+    } else {
+        Class::HostOneWay
+    })
+}
+
+/// Sums of the sets of transfers that a run measured.
+fn of_sets(case: &Case, model: &Model) -> Vec<Figure> {
+    let Some(run) = case.run() else { return Vec::new() };
+    let of_set = |set: TransferSet| {
+        let measured = set.cell.value()?;
+        let per_unit = set.cell.unit.rate(1.0)?.bytes_per_second();
+        if !(2..=MOST_AT_ONCE).contains(&set.transfers.len()) {
+            return None;
+        }
+        let transfers: Option<Vec<Transfer>> =
+            set.transfers.iter().map(|t| resolve(&model.machine.fabric, t)).collect();
+        let predicted = transfers.and_then(|transfers| model.solve_with_interval(&transfers).ok()).map(|answers| {
+            let sum = |of: fn(&(SharedRate, [Rate; 2])) -> Rate| {
+                answers.iter().map(of).map(Rate::bytes_per_second).sum::<f64>() / per_unit
+            };
+            Predicted { value: sum(|(a, _)| a.rate), low: sum(|(_, [low, _])| *low), high: sum(|(_, [_, high])| *high) }
+        });
+        Some(Figure { class: Class::Concurrent, measured, predicted })
+    };
+    sets(&run.cells).into_iter().filter_map(of_set).collect()
+}
+
+/// Collectives among all GPUs of the machine, and half-bandwidth sizes of copies.
+fn of_curves(model: &Model) -> Vec<Figure> {
+    let machine = model.machine;
+    let gpus: Vec<NodeId> = machine.fabric.of_kind(NodeKind::Gpu).collect();
+    let rings = std::cell::OnceCell::new();
+    let bound = || *rings.get_or_init(|| (gpus.len() <= MOST_RINGS).then(|| bus_bandwidth(model)).flatten());
+    let mut all = Vec::new();
+    for (curve, _) in &machine.curves {
+        if is_collective(curve, gpus.len()) {
+            for at in curve.rates() {
+                let class = if at.size >= LARGE { Class::CollectiveLarge } else { Class::CollectiveSmall };
+                let predicted = (class == Class::CollectiveLarge).then(bound).flatten();
+                let predicted = predicted.map(|value| Predicted { value, low: value, high: value });
+                all.push(Figure { class, measured: at.rate.gb(), predicted });
+            }
+        } else if let Some(measured) = half_size(curve) {
+            let predicted = predicted_half_size(model, curve).map(|value| Predicted { value, low: value, high: value });
+            all.push(Figure { class: Class::HalfSize, measured, predicted });
+        }
+    }
+    all
+}
+
+/// Whether a table is of a collective of rings among so many GPUs of one host.
+fn is_collective(curve: &Curve, gpus: usize) -> bool {
+    let stated = |key: &str| curve.settings.get(key).and_then(|n| n.parse::<usize>().ok());
+    let named = ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "all-reduce"];
+    named.contains(&curve.what.as_str()) && stated("hosts") == Some(1) && stated("ranks") == Some(gpus)
+}
+
+/// Bytes at which a sweep between two ends first reaches half of its greatest rate, between its points by their logarithms.
+fn half_size(curve: &Curve) -> Option<f64> {
+    let rates = curve.rates();
+    let half = curve.best()?.rate.gb() / 2.0;
+    let (below, above) =
+        rates.iter().zip(rates.iter().skip(1)).find(|(a, b)| a.rate.gb() < half && b.rate.gb() >= half)?;
+    let share = (half - below.rate.gb()) / (above.rate.gb() - below.rate.gb());
+    let [low, high] = [below.size.0 as f64, above.size.0 as f64].map(f64::ln);
+    (curve.ends.len() == 2).then(|| (low + (high - low) * share).exp())
+}
+
+fn predicted_half_size(model: &Model, curve: &Curve) -> Option<f64> {
+    let [from, to] = curve.ends.as_slice() else { return None };
+    let transfer = ends(model, &Metric::COPIES, from, to)?;
+    // what a NIC moves starts by other means than a copy does
+    let by_nic = |id| model.machine.fabric.node(id).kind == NodeKind::Nic;
+    if by_nic(transfer.source) || by_nic(transfer.destination) {
+        return None;
+    }
+    Some(model.copy_time(&transfer)?.half_size().0 as f64).filter(|size| *size > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accuracy::{Accuracy, SinglePath, evaluate_cases};
+    use peerlane_read::catalogue::{Parts, read_system};
+
+    /// Two GPUs at one switch below a socket and a third at the other socket, with these published tables.
+    fn scored(published: &str) -> Accuracy {
+        let text = format!(
+            "name = \"m\"\n[nodes]\ncpu0 = {{ part = \"xeon-e5-v3\", numa = 0 }}\ncpu1 = {{ part = \"xeon-e5-v3\", numa = 1 }}\n\
+             GPU0 = {{ part = \"tesla-p100-pcie\" }}\nGPU1 = {{ part = \"tesla-p100-pcie\" }}\nGPU2 = {{ part = \"tesla-p100-pcie\" }}\n\
+             [[links]]\nbetween = [\"cpu0\", \"cpu1\"]\nsmp = \"qpi-haswell\"\n\
+             [[links]]\nbetween = [\"cpu0\", \"GPU0\"]\npcie = \"3.0 x16\"\n\
+             [[links]]\nbetween = [\"cpu0\", \"GPU1\"]\npcie = \"3.0 x16\"\n\
+             [[links]]\nbetween = [\"cpu1\", \"GPU2\"]\npcie = \"3.0 x16\"\n{published}"
+        );
+        let machine = read_system(&text, "m").unwrap_or_else(|e| panic!("{e}"));
+        evaluate_cases(&[Case::from(machine)], Parts::embedded())
+    }
+
+    fn table(keys: &str, row: &str, col: &str, value: f64) -> String {
+        format!(
+            "[[published]]\n{keys}\nquantity = \"bandwidth\"\nunit = \"GB/s\"\nrows = [\"{row}\"]\ncols = [\"{col}\"]\n\
+             matrix = \"\"\"\n{value}\n\"\"\"\n"
+        )
+    }
+
+    const ONE: &str = "direction = \"unidirectional\"\nengine = \"ce\"";
+    const SHARE: &str = "direction = \"bidirectional-share\"\nengine = \"ce\"";
+
+    #[test]
+    fn each_figure_has_the_class_of_its_ends_and_engine() {
+        let kernels = "direction = \"unidirectional\"\nengine = \"sm\"";
+        let off = "direction = \"unidirectional\"\np2p = false\nengine = \"ce\"";
+        let pageable = format!("title = \"bandwidthTest, PAGEABLE\"\n{ONE}");
+        for (keys, row, col, class) in [
+            (ONE, "host", "GPU0", Some(Class::HostOneWay)),
+            (SHARE, "GPU0", "host", Some(Class::HostBothWays)),
+            (kernels, "host", "GPU2", Some(Class::HostByKernels)),
+            (ONE, "GPU0", "GPU1", Some(Class::P2pPcie)),
+            (off, "GPU0", "GPU1", Some(Class::StagedOneWay)),
+            (ONE, "GPU1", "GPU1", Some(Class::Local)),
+            (SHARE, "GPU1", "GPU1", None),
+            (&pageable, "host", "GPU0", None),
+        ] {
+            let got: Vec<Class> = scored(&table(keys, row, col, 10.0)).classes.iter().map(|c| c.class).collect();
+            assert_eq!(got, class.into_iter().collect::<Vec<_>>(), "{keys} {row} {col}");
+        }
+        for class in Class::ALL {
+            assert_eq!(toml::Value::try_from(class).ok(), Some(class.name().into()));
+        }
+    }
+
+    #[test]
+    fn errors_bias_and_intervals_are_those_of_the_numbers() {
+        let exact = scored(&table(ONE, "host", "GPU0", 10.0)).targets[0].classes[0].median.map(|m| m + 1.0);
+        let predicted = exact.map(|ratio| ratio * 10.0).unwrap_or_default();
+        let two = table(ONE, "host", "GPU0", predicted) + &table(ONE, "host", "GPU1", predicted / 2.0);
+        let got = scored(&two);
+        let [class] = got.classes.as_slice() else { panic!("{:?}", got.classes) };
+        assert_eq!((class.n, class.inside, class.none), (2, Some(0.5), 0.0));
+        assert!((class.median.unwrap() - 0.5).abs() < 1e-9 && (class.bias.unwrap() - 0.5).abs() < 1e-9, "{class:?}");
+        assert!((class.p85.unwrap() - 0.85).abs() < 1e-9, "{class:?}");
+        assert_eq!((got.single_path.n, got.single_path.inside), (2, Some(0.5)));
+        assert!(got.single_path.half_width.is_some_and(|w| w > 0.0 && w < 0.5));
+    }
+
+    #[test]
+    fn a_number_without_prediction_counts_as_such() {
+        let unknown =
+            "quantity = \"bandwidth\"\ndirection = \"unidirectional\"\nunit = \"GB/s\"\ntitle = \"one_to_all\"\n";
+        let text =
+            format!("[[published]]\n{unknown}rows = [\"GPU0\"]\ncols = [\"GPU1\"]\nmatrix = \"\"\"\n5\n\"\"\"\n");
+        let got = scored(&text);
+        assert_eq!((got.classes[0].class, got.classes[0].none, got.classes[0].median), (Class::Concurrent, 1.0, None));
+        assert_eq!(got.single_path, SinglePath::default());
+    }
+
+    #[test]
+    fn a_sweep_reaches_half_between_its_points() {
+        let series = peerlane_machine::curve::Series {
+            name: "bandwidth".to_owned(),
+            unit: Some(peerlane_machine::matrix::Unit::GigabytesPerSecond),
+            values: vec![Some(1.0), Some(4.0), Some(8.0), Some(10.0)],
+        };
+        let curve = Curve {
+            what: "sweep".to_owned(),
+            ends: vec!["GPU0".to_owned(), "GPU1".to_owned()],
+            sizes: [1_u64 << 10, 1 << 12, 1 << 14, 1 << 16].map(Bytes).to_vec(),
+            series: vec![series],
+            settings: Default::default(),
+        };
+        // 5 of 10 lies a quarter of the way from 4 to 8: 2^12 × 4^(1/4)
+        let half = half_size(&curve).unwrap();
+        assert!((half / (4096.0 * 2_f64.sqrt()) - 1.0).abs() < 1e-9, "{half}");
+    }
+}
