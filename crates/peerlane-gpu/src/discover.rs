@@ -11,6 +11,7 @@ use peerlane::evidence::nvml::{Absent, Gpu, Modes, Now, Nvlink, P2p, Pair, Pcie,
 use peerlane::fabric::{PcieGeneration, PcieWidth};
 
 use crate::bindings::nvml as ffi;
+use crate::foreign;
 use crate::nvml::{Device, Problem, Session};
 
 /// What NVML reports about this machine's GPUs now.
@@ -192,9 +193,16 @@ fn modes(index: u32, device: Device, notes: &mut Notes) -> Modes {
 /// Its NVLinks, as far as it has any.
 fn nvlinks(index: u32, device: Device, notes: &mut Notes) -> Vec<Nvlink> {
     let counted = device.fields(&[(ffi::NVML_FI_DEV_NVLINK_LINK_COUNT, 0)]).and_then(|mut told| told.remove(0));
-    let count = counted.ok().and_then(|n| u32::try_from(n).ok()).unwrap_or(ffi::NVML_NVLINK_MAX_LINKS);
+    let count = match counted.map(|n| foreign::bounded("NVLinks", n, 0, u64::from(u8::MAX))) {
+        Ok(Ok(count)) => count as u32,
+        Ok(Err(what)) => {
+            notes.add("nvlinks", &Problem::Nonsense("nvmlDeviceGetFieldValues", what).to_string(), &[index]);
+            ffi::NVML_NVLINK_MAX_LINKS
+        }
+        Err(_) => ffi::NVML_NVLINK_MAX_LINKS,
+    };
     let mut links = Vec::new();
-    for link in 0..count.min(u32::from(u8::MAX)) {
+    for link in 0..count {
         let active = match device.link_active(link) {
             Ok(active) => active,
             Err(problem) => {

@@ -229,18 +229,31 @@ pub const KERNELS: [Kernel; 12] = [
     VERIFY_NUMBERS,
 ];
 
+/// The part of a module's text that declares an entry point: parameters, then what it demands of a launch.
+fn declaration<'t>(ptx: &'t str, name: &str) -> Option<&'t str> {
+    let start = ptx.find(&format!(".visible .entry {name}("))?;
+    let rest = &ptx[start..];
+    rest.find('{').map(|end| &rest[..end])
+}
+
+/// Bytes of each parameter of an entry point, by a module's text; `None` where it declares none of that name, or a parameter
+/// that is no number.
+#[must_use]
+pub fn signature(ptx: &str, name: &str) -> Option<Vec<u32>> {
+    let parameters = declaration(ptx, name)?.lines().filter_map(|line| line.trim().strip_prefix(".param ."));
+    let width = |parameter: &str| match parameter.split(' ').next()? {
+        "u64" => Some(8),
+        "u32" => Some(4),
+        _ => None,
+    };
+    parameters.map(width).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-
-    /// The part of a module's text that declares an entry point: parameters, then what it demands of a launch.
-    fn declaration(kernel: &Kernel) -> &'static str {
-        let text = kernel.module.ptx;
-        let start = text.find(&format!(".visible .entry {}(", kernel.name)).unwrap();
-        &text[start..start + text[start..].find('{').unwrap()]
-    }
 
     #[test]
     fn the_table_holds_every_module_and_every_entry_point() {
@@ -265,17 +278,7 @@ mod tests {
     /// The docs of each constant give the order of arguments; these are their widths in bytes.
     #[test]
     fn arguments_are_as_documented() {
-        let widths = |kernel: &Kernel| -> Vec<u32> {
-            declaration(kernel)
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix(".param ."))
-                .map(|parameter| match parameter.split(' ').next().unwrap() {
-                    "u64" => 8,
-                    "u32" => 4,
-                    other => panic!("{}: {other}", kernel.name),
-                })
-                .collect()
-        };
+        let widths = |kernel: &Kernel| signature(kernel.module.ptx, kernel.name).unwrap();
         assert_eq!(widths(&COPY), [8, 8, 8, 4]);
         assert_eq!(widths(&COPY_BULK), [8, 8, 8, 4]);
         assert_eq!(widths(&FILL), [8, 8, 4, 4]);
@@ -293,10 +296,10 @@ mod tests {
     #[test]
     fn launches_respect_what_the_kernels_were_compiled_for() {
         for kernel in &KERNELS {
-            let most = declaration(kernel)
-                .split(".maxntid ")
-                .nth(1)
-                .map_or(1024, |rest| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<u32>().unwrap());
+            let most =
+                declaration(kernel.module.ptx, kernel.name).unwrap().split(".maxntid ").nth(1).map_or(1024, |rest| {
+                    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse::<u32>().unwrap()
+                });
             assert!(kernel.threads <= most, "{}: {} threads of {most}", kernel.name, kernel.threads);
             let whole_warps = kernel.threads == 1 || kernel.threads % 32 == 0;
             assert!(whole_warps, "{}: touch_read adds up whole warps", kernel.name);

@@ -10,6 +10,7 @@
 pub mod bindings;
 mod cuda;
 pub mod discover;
+mod foreign;
 mod host;
 pub mod kernels;
 pub mod library;

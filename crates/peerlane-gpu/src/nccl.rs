@@ -1,18 +1,19 @@
 //! NCCL, where its library is here.
 
 use std::cell::RefCell;
-use std::ffi::CStr;
 use std::ptr;
 use std::sync::OnceLock;
 
 use crate::bindings::nccl::{Nccl, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use crate::cuda::{Part, Stream};
-use crate::library::{self, Opened};
+use crate::foreign;
+use crate::library;
 use crate::live::Problem;
 
 /// The library, opened.
 pub(crate) struct Loaded {
-    api: Opened<Nccl>,
+    /// Its functions. Its library is never closed.
+    api: Nccl,
     /// Which file.
     pub(crate) file: String,
 }
@@ -34,15 +35,39 @@ pub(crate) enum Operation {
     Receive(usize),
 }
 
+impl Operation {
+    /// Elements that a rank's buffers must hold, of those sent and of those received, for NCCL's `count`.
+    fn elements(self, count: usize, ranks: usize) -> (usize, usize) {
+        let of_all = count.saturating_mul(ranks);
+        match self {
+            Operation::AllReduce | Operation::Broadcast => (count, count),
+            Operation::AllGather => (count, of_all),
+            Operation::ReduceScatter => (of_all, count),
+            Operation::Send(_) => (count, 0),
+            Operation::Receive(_) => (0, count),
+        }
+    }
+}
+
+/// Bytes of an element.
+const ELEMENT: usize = 4;
+
+/// Places behind the last, for what a call may write beyond.
+const BEYOND: usize = 4;
+
+/// Calls a function of NCCL's by its name, and turns its result into one of ours. Each use is in an `unsafe` block whose
+/// comment states why the arguments are what the function needs.
 macro_rules! call {
     ($loaded:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $loaded.api.$name {
-            // SAFETY: the function has the signature that the vendor's header gives it; that its arguments are valid is
-            // for the place of the call to say.
-            Some(function) => $loaded.check(stringify!($name), unsafe { function($($argument),*) }),
+            Some(function) => $loaded.check(stringify!($name), function($($argument),*)),
             None => Err(Problem::NotApplicable(format!("this NCCL ({}) has no {}", $loaded.file, stringify!($name)))),
         }
     };
+}
+
+fn nonsense(call: &str, what: &str) -> Problem {
+    Problem::Failed(format!("NCCL's {call}: {what}"))
 }
 
 impl Loaded {
@@ -53,28 +78,33 @@ impl Loaded {
     }
 
     fn load() -> Result<Loaded, String> {
-        let api = library::nccl().map_err(|e| e.to_string())?;
-        let loaded = Loaded { file: api.library().file().display().to_string(), api };
-        Ok(loaded)
+        let opened = library::nccl().map_err(|e| e.to_string())?;
+        Ok(Loaded { api: *opened, file: opened.library().file().display().to_string() })
     }
 
     /// Its version, as it names it: `2.28.9`.
     pub(crate) fn version(&self) -> Option<String> {
         let mut version = 0;
-        call!(self, ncclGetVersion(&mut version)).ok()?;
+        // SAFETY: the place is one int, and outlives the call.
+        unsafe { call!(self, ncclGetVersion(&mut version)) }.ok()?;
         // from 2.9 on, major · 10000 + minor · 100 + patch
-        Some(format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
+        (1000..10_000_000)
+            .contains(&version)
+            .then(|| format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100))
     }
 
     fn check(&self, name: &str, code: ncclResult_t) -> Result<(), Problem> {
         if code == ncclResult_t::ncclSuccess || code == ncclResult_t::ncclInProgress {
             return Ok(());
         }
-        let text = self.api.ncclGetErrorString.map(|describe| {
-            // SAFETY: it gives a static, terminated string for any code.
-            unsafe { CStr::from_ptr(describe(code)) }.to_string_lossy().into_owned()
+        let text = self.api.ncclGetErrorString.and_then(|describe| {
+            // SAFETY: any number may be asked.
+            let words = unsafe { describe(code) };
+            // SAFETY: null, or a text of the library's own, which it terminates and never frees.
+            unsafe { foreign::text_at(words) }
         });
-        Err(Problem::Failed(format!("{name}: {} (NCCL error {})", text.unwrap_or_default(), code.0)))
+        let text = text.unwrap_or_else(|| "unknown error".to_owned());
+        Err(Problem::Failed(format!("{name}: {} (NCCL error {})", text, code.0)))
     }
 }
 
@@ -90,16 +120,34 @@ impl Communicators {
     /// Joins devices, by CUDA's ordinals. This takes seconds, and starts threads of NCCL's own.
     pub(crate) fn join(loaded: &'static Loaded, devices: &[i32]) -> Result<Self, Problem> {
         let count = i32::try_from(devices.len()).map_err(|_| Problem::Failed("too many ranks".to_owned()))?;
-        let mut all = vec![ptr::null_mut(); devices.len()];
-        call!(loaded, ncclCommInitAll(all.as_mut_ptr(), count, devices.as_ptr()))?;
-        Ok(Communicators { loaded, all: RefCell::new(all) })
+        let mut all = vec![ptr::null_mut(); devices.len() + BEYOND];
+        // SAFETY: there are `count` devices, and places for more communicators than that; both outlive the call.
+        unsafe { call!(loaded, ncclCommInitAll(all.as_mut_ptr(), count, devices.as_ptr())) }?;
+        let beyond = all.split_off(devices.len());
+        let broken = match (all.iter().position(|comm| comm.is_null()), beyond.iter().all(|comm| comm.is_null())) {
+            (None, true) => None,
+            (Some(rank), _) => Some(format!("success, and rank {rank} of {count} has no communicator (null)")),
+            (None, false) => Some(format!("it gave more than {count} communicators for {count} ranks; not relied on")),
+        };
+        all.retain(|comm| !comm.is_null());
+        let joined = Communicators { loaded, all: RefCell::new(all) };
+        match broken {
+            None => Ok(joined),
+            Some(what) => {
+                joined.abort();
+                Err(nonsense("ncclCommInitAll", &what))
+            }
+        }
     }
 
     /// Starts what `work` asks for as one operation of all ranks.
     pub(crate) fn grouped(&self, work: impl FnOnce(&Self) -> Result<(), Problem>) -> Result<(), Problem> {
-        call!(self.loaded, ncclGroupStart())?;
+        // SAFETY: takes nothing; groups may be nested.
+        unsafe { call!(self.loaded, ncclGroupStart()) }?;
         let outcome = work(self);
-        let ended = call!(self.loaded, ncclGroupEnd());
+        // SAFETY: takes nothing; it ends the group that was started above. What `work` asked for is alive until it is done:
+        // see `call`.
+        let ended = unsafe { call!(self.loaded, ncclGroupEnd()) };
         outcome.and(ended)
     }
 
@@ -113,22 +161,55 @@ impl Communicators {
         count: usize,
         stream: &Stream,
     ) -> Result<(), Problem> {
+        let ranks = self.all.borrow().len();
         let Some(comm) = self.all.borrow().get(rank).copied() else {
-            return Err(Problem::Failed(format!("no rank {rank}")));
+            return Err(Problem::Failed(format!("no rank {rank} of {ranks}")));
         };
+        let peer = match operation {
+            Operation::Send(peer) | Operation::Receive(peer) if peer >= ranks => {
+                return Err(Problem::Failed(format!("no peer {peer} of {ranks} ranks")));
+            }
+            Operation::Send(peer) | Operation::Receive(peer) => i32::try_from(peer).unwrap_or(0),
+            _ => 0,
+        };
+        let (sent, received) = operation.elements(count, ranks);
+        for (what, part, elements) in [("send", send, sent), ("receive", receive, received)] {
+            let bytes = elements.saturating_mul(ELEMENT);
+            if part.bytes() < bytes {
+                return Err(Problem::Failed(format!("{bytes} bytes to {what} in a buffer of {}", part.bytes())));
+            }
+        }
         let loaded = self.loaded;
         let stream = stream.handle();
         let (from, to) = (send.address() as *const _, receive.address() as *mut _);
-        let peer = |rank: usize| i32::try_from(rank).unwrap_or(i32::MAX);
+        // SAFETY, of all below: the communicator was given by NCCL and is not destroyed, the stream is alive and of the rank's
+        // device, and the buffers hold as much as the operation moves. NCCL uses them until the stream has done its work,
+        // for which their memory waits before it goes.
         match operation {
-            Operation::AllReduce => call!(loaded, ncclAllReduce(from, to, count, FLOAT, SUM, comm, stream)),
-            Operation::AllGather => call!(loaded, ncclAllGather(from, to, count, FLOAT, comm, stream)),
-            Operation::ReduceScatter => {
-                call!(loaded, ncclReduceScatter(from, to, count, FLOAT, SUM, comm, stream))
+            Operation::AllReduce => {
+                // SAFETY: as above; both buffers hold `count` elements.
+                unsafe { call!(loaded, ncclAllReduce(from, to, count, FLOAT, SUM, comm, stream)) }
             }
-            Operation::Broadcast => call!(loaded, ncclBroadcast(from, to, count, FLOAT, 0, comm, stream)),
-            Operation::Send(to) => call!(loaded, ncclSend(from, count, FLOAT, peer(to), comm, stream)),
-            Operation::Receive(from) => call!(loaded, ncclRecv(to, count, FLOAT, peer(from), comm, stream)),
+            Operation::AllGather => {
+                // SAFETY: as above; `to` holds `count` elements of each rank.
+                unsafe { call!(loaded, ncclAllGather(from, to, count, FLOAT, comm, stream)) }
+            }
+            Operation::ReduceScatter => {
+                // SAFETY: as above; `from` holds `count` elements for each rank.
+                unsafe { call!(loaded, ncclReduceScatter(from, to, count, FLOAT, SUM, comm, stream)) }
+            }
+            Operation::Broadcast => {
+                // SAFETY: as above; both buffers hold `count` elements, and rank 0 exists.
+                unsafe { call!(loaded, ncclBroadcast(from, to, count, FLOAT, 0, comm, stream)) }
+            }
+            Operation::Send(_) => {
+                // SAFETY: as above; `from` holds `count` elements, and the peer exists.
+                unsafe { call!(loaded, ncclSend(from, count, FLOAT, peer, comm, stream)) }
+            }
+            Operation::Receive(_) => {
+                // SAFETY: as above; `to` holds `count` elements, and the peer exists.
+                unsafe { call!(loaded, ncclRecv(to, count, FLOAT, peer, comm, stream)) }
+            }
         }
     }
 
@@ -136,7 +217,8 @@ impl Communicators {
     pub(crate) fn check(&self) -> Result<(), Problem> {
         for comm in self.all.borrow().iter() {
             let mut state = ncclResult_t::ncclSuccess;
-            call!(self.loaded, ncclCommGetAsyncError(*comm, &mut state))?;
+            // SAFETY: the communicator is not destroyed; the place is one result, and outlives the call.
+            unsafe { call!(self.loaded, ncclCommGetAsyncError(*comm, &mut state)) }?;
             self.loaded.check("NCCL", state)?;
         }
         Ok(())
@@ -147,7 +229,8 @@ impl Communicators {
     /// Gives them up after an error: kernels that wait for other ranks end, which nothing else makes them do.
     pub(crate) fn abort(&self) {
         for comm in self.all.take() {
-            let _ = call!(self.loaded, ncclCommAbort(comm));
+            // SAFETY: given by ncclCommInitAll, and taken out of the list, so that nobody uses it again.
+            let _ = unsafe { call!(self.loaded, ncclCommAbort(comm)) };
         }
     }
 
@@ -160,7 +243,8 @@ impl Communicators {
 impl Drop for Communicators {
     fn drop(&mut self) {
         for comm in self.all.take() {
-            let _ = call!(self.loaded, ncclCommDestroy(comm));
+            // SAFETY: given by ncclCommInitAll, and taken out of the list, so that nobody uses it again.
+            let _ = unsafe { call!(self.loaded, ncclCommDestroy(comm)) };
         }
     }
 }

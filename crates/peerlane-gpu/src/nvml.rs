@@ -14,12 +14,14 @@ pub use states::{NvmlStates, Tolerated};
 pub(crate) use device::Device;
 pub(crate) use words::WORDS_OF_P2P;
 
-use std::ffi::{CStr, CString, c_char, c_uint};
+use std::ffi::{CString, c_char, c_uint};
 use std::fmt;
+use std::ptr;
 
 use peerlane::fabric::PciAddress;
 
 use crate::bindings::nvml as ffi;
+use crate::foreign::{self, MOST_GPUS};
 use crate::library::{self, LibraryError};
 
 /// Why NVML returned no value.
@@ -29,6 +31,8 @@ pub(crate) enum Problem {
     Lacks(&'static str),
     /// It wrote more than its header says.
     Overran(&'static str),
+    /// It reported success, and what it gave cannot be: the function, and what.
+    Nonsense(&'static str, String),
     /// NVML's error code and message.
     Call(ffi::nvmlReturn_t, String),
 }
@@ -38,6 +42,7 @@ impl fmt::Display for Problem {
         match self {
             Problem::Lacks(function) => write!(f, "this driver has no {function}"),
             Problem::Overran(function) => write!(f, "{function} wrote more than the header says: not relied on"),
+            Problem::Nonsense(function, what) => write!(f, "NVML's {function}: {what}"),
             Problem::Call(_, words) => f.write_str(words),
         }
     }
@@ -69,6 +74,11 @@ impl<T> Room<T> {
         Room { value, beyond: [0; 64] }
     }
 
+    /// The address of the value. It is one of the whole, so that writing behind the value stays within what it may reach.
+    fn place(room: &mut Self) -> *mut T {
+        ptr::from_mut(room).cast()
+    }
+
     /// The value, unless the call wrote more than its header says: then nothing it wrote is to be relied on.
     fn checked(self, function: &'static str) -> Result<T, Problem> {
         // the array lies in memory that a foreign function has had the address of
@@ -76,21 +86,18 @@ impl<T> Room<T> {
     }
 }
 
-/// Calls a function whose last argument is where it puts the value, which begins as the one given.
+/// Calls a function whose last argument is where it puts the value, which begins as the one given and has the type that the
+/// header states. Each use is in an `unsafe` block whose comment states why the other arguments are what the function needs.
 macro_rules! ask {
     ($session:expr, $function:ident($($argument:expr),* $(,)?), $value:expr) => {{
         let session: &Session = $session;
         let mut room = $crate::nvml::Room::new($value);
-        // an address of the whole, so that writing behind the value stays within what it may reach
-        let place = (&raw mut room).cast();
+        let place = $crate::nvml::Room::place(&mut room);
         match session.functions.$function {
             None => Err(Problem::Lacks(stringify!($function))),
-            Some(function) => {
-                // SAFETY: the session is initialised, handles are its own, and NVML writes one value of this type,
-                // which is the first of the room
-                let code = unsafe { function($($argument,)* place) };
-                session.told(code).and_then(|()| room.checked(stringify!($function)))
-            }
+            Some(function) => session
+                .told(function($($argument,)* place))
+                .and_then(|()| room.checked(stringify!($function))),
         }
     }};
 }
@@ -110,7 +117,7 @@ impl Session {
     /// Initialises a library that was opened.
     pub(crate) fn start(functions: ffi::Nvml, file: Option<String>) -> Result<Self, String> {
         let session = Session { functions, file };
-        // SAFETY: takes nothing; a second initialisation only counts up
+        // SAFETY: takes nothing; a second initialisation only counts up.
         let code = session.functions.nvmlInit_v2.map(|init| unsafe { init() });
         match code.map(|code| session.told(code)) {
             Some(Ok(())) => Ok(session),
@@ -161,74 +168,94 @@ impl Session {
         if code == ffi::nvmlReturn_t::NVML_SUCCESS {
             return Ok(());
         }
-        // SAFETY: gives a text of the library's own for any number
-        let words = self.functions.nvmlErrorString.map(|words| unsafe { words(code) }).filter(|text| !text.is_null());
-        let words = words.map(|text| {
-            // SAFETY: it is not null, ends with a zero, and is never freed
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+        let words = self.functions.nvmlErrorString.and_then(|describe| {
+            // SAFETY: any number may be asked.
+            let words = unsafe { describe(code) };
+            // SAFETY: null, or a text of the library's own, which it terminates and never frees.
+            unsafe { foreign::text_at(words) }
         });
         Err(Problem::Call(code, words.unwrap_or_else(|| format!("NVML error {}", code.0))))
     }
 
     /// Version of the driver.
     pub(crate) fn driver(&self) -> Result<String, Problem> {
-        let function = self.functions.nvmlSystemGetDriverVersion.ok_or(Problem::Lacks("nvmlSystemGetDriverVersion"))?;
-        // SAFETY: NVML writes at most as much as it is told
-        self.text(|buffer, length| unsafe { function(buffer, length) })
+        const NAME: &str = "nvmlSystemGetDriverVersion";
+        let function = self.functions.nvmlSystemGetDriverVersion.ok_or(Problem::Lacks(NAME))?;
+        // SAFETY: the session is initialised, and `text` gives a buffer of the length that it states.
+        self.text(NAME, |buffer, length| unsafe { function(buffer, length) })
     }
 
     /// Version of NVML.
     pub(crate) fn version(&self) -> Result<String, Problem> {
-        let function = self.functions.nvmlSystemGetNVMLVersion.ok_or(Problem::Lacks("nvmlSystemGetNVMLVersion"))?;
-        // SAFETY: NVML writes at most as much as it is told
-        self.text(|buffer, length| unsafe { function(buffer, length) })
+        const NAME: &str = "nvmlSystemGetNVMLVersion";
+        let function = self.functions.nvmlSystemGetNVMLVersion.ok_or(Problem::Lacks(NAME))?;
+        // SAFETY: the session is initialised, and `text` gives a buffer of the length that it states.
+        self.text(NAME, |buffer, length| unsafe { function(buffer, length) })
     }
 
     /// Version of CUDA that the driver speaks: `13.0`.
     pub(crate) fn cuda(&self) -> Result<String, Problem> {
-        let number = ask!(self, nvmlSystemGetCudaDriverVersion_v2(), 0)?;
+        // SAFETY: takes nothing but the place of the value.
+        let number = unsafe { ask!(self, nvmlSystemGetCudaDriverVersion_v2(), 0) }?;
+        let number = foreign::bounded("as its version of CUDA", number, 1000, 999_999)
+            .map_err(|what| Problem::Nonsense("nvmlSystemGetCudaDriverVersion_v2", what))?;
         Ok(format!("{}.{}", number / 1000, number % 1000 / 10))
     }
 
     /// How many GPUs there are.
     pub(crate) fn count(&self) -> Result<u32, Problem> {
-        ask!(self, nvmlDeviceGetCount_v2(), 0)
+        // SAFETY: takes nothing but the place of the value.
+        let count = unsafe { ask!(self, nvmlDeviceGetCount_v2(), 0) }?;
+        foreign::bounded("GPUs", count, 0, MOST_GPUS).map_err(|what| Problem::Nonsense("nvmlDeviceGetCount_v2", what))
     }
 
     /// The GPU of that number.
     pub(crate) fn device(&self, index: u32) -> Result<Device<'_>, Problem> {
-        ask!(self, nvmlDeviceGetHandleByIndex_v2(index), std::ptr::null_mut()).map(|h| Device::new(self, h))
+        // SAFETY: any index may be asked.
+        let handle = unsafe { ask!(self, nvmlDeviceGetHandleByIndex_v2(index), ptr::null_mut()) }?;
+        Device::new(self, handle).ok_or_else(|| null("nvmlDeviceGetHandleByIndex_v2"))
     }
 
     /// The GPU at an address.
     pub(crate) fn device_at(&self, address: PciAddress) -> Result<Device<'_>, Problem> {
         let name = CString::new(address.to_string()).unwrap_or_default();
-        ask!(self, nvmlDeviceGetHandleByPciBusId_v2(name.as_ptr()), std::ptr::null_mut()).map(|h| Device::new(self, h))
+        // SAFETY: the name ends with a zero, and outlives the call.
+        let handle = unsafe { ask!(self, nvmlDeviceGetHandleByPciBusId_v2(name.as_ptr()), ptr::null_mut()) }?;
+        Device::new(self, handle).ok_or_else(|| null("nvmlDeviceGetHandleByPciBusId_v2"))
     }
 
     /// A text that a call writes into a buffer.
-    fn text(&self, call: impl FnOnce(*mut c_char, c_uint) -> ffi::nvmlReturn_t) -> Result<String, Problem> {
+    fn text(
+        &self,
+        function: &'static str,
+        call: impl FnOnce(*mut c_char, c_uint) -> ffi::nvmlReturn_t,
+    ) -> Result<String, Problem> {
         /// The longest that NVML has is 96.
         const LENGTH: usize = 128;
-        let mut buffer: [c_char; LENGTH] = [0; LENGTH];
-        self.told(call(buffer.as_mut_ptr(), LENGTH as c_uint))?;
-        Ok(text_of(&buffer))
+        let mut room = Room::new([0; LENGTH]);
+        self.told(call(Room::place(&mut room).cast(), LENGTH as c_uint))?;
+        text_in(function, &room.checked(function)?)
     }
+}
+
+/// A text up to its zero, which must be there.
+fn text_in(function: &'static str, buffer: &[c_char]) -> Result<String, Problem> {
+    let without_end = || Problem::Nonsense(function, format!("a text without an end in {} bytes", buffer.len()));
+    foreign::text_in(buffer).ok_or_else(without_end)
+}
+
+/// Success without a handle.
+fn null(function: &'static str) -> Problem {
+    Problem::Nonsense(function, "success without a result (null)".to_owned())
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(shutdown) = self.functions.nvmlShutdown {
-            // SAFETY: it was initialised; handles do not outlive the session. What it says helps nobody any more
+            // SAFETY: it was initialised; handles borrow the session, and so are gone. What it says helps nobody any more.
             let _ = unsafe { shutdown() };
         }
     }
-}
-
-/// A text up to its zero.
-fn text_of(buffer: &[c_char]) -> String {
-    let bytes: Vec<u8> = buffer.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
-    String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 //! looked up at run time (`cuMemAlloc_v2`, which the header calls `cuMemAlloc`). Enumerations are
 //! newtypes, since a newer library may answer with a value that the header does not know.
 
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod cuda;
 pub mod nccl;
+#[allow(clippy::multiple_unsafe_ops_per_block, reason = "the generator's own defaults")]
 pub mod nvml;
 
 /// What NVML wants in the `version` field of a structure that has one: its size and its number, the

@@ -1,12 +1,14 @@
 //! Devices and their primary contexts.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::ptr;
+use std::sync::Arc;
 
 use peerlane::fabric::PciAddress;
 
-use super::driver::{CudaError, Driver, call};
+use super::driver::{CudaError, Driver, call, present};
 use crate::bindings::cuda::{CUcontext, CUdevice, CUdevice_attribute};
+use crate::foreign::{self, MOST_GPUS, MOST_MULTIPROCESSORS};
 
 /// A GPU as CUDA sees it.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +27,15 @@ impl Device {
     /// All devices that the driver shows this process.
     pub(crate) fn all(driver: &'static Driver) -> Result<Vec<Device>, CudaError> {
         let mut count = 0;
-        call!(driver, cuDeviceGetCount(&mut count))?;
+        // SAFETY: the place is one int, and outlives the call.
+        unsafe { call!(driver, cuDeviceGetCount(&mut count)) }?;
+        let count = foreign::bounded("GPUs", count, 0, MOST_GPUS as i32)
+            .map_err(|what| CudaError::nonsense("cuDeviceGetCount", what))?;
         let mut devices = Vec::new();
         for ordinal in 0..count {
             let mut handle = 0;
-            call!(driver, cuDeviceGet(&mut handle, ordinal))?;
+            // SAFETY: the place is one device number, and outlives the call; any ordinal may be asked.
+            unsafe { call!(driver, cuDeviceGet(&mut handle, ordinal)) }?;
             devices.push(Device { driver, handle });
         }
         Ok(devices)
@@ -37,25 +43,28 @@ impl Device {
 
     /// Its PCI address.
     pub(crate) fn address(&self) -> Result<Option<PciAddress>, CudaError> {
-        let mut text: [c_char; 32] = [0; 32];
-        call!(self.driver, cuDeviceGetPCIBusId(text.as_mut_ptr(), 32, self.handle))?;
-        // SAFETY: the driver has written a terminated string into the array, which is one longer than any address.
-        let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
+        const LENGTH: usize = 32;
+        let mut text: [c_char; LENGTH] = [0; LENGTH];
+        // SAFETY: the buffer is as long as it is said to be, and outlives the call; the device is the driver's.
+        unsafe { call!(self.driver, cuDeviceGetPCIBusId(text.as_mut_ptr(), LENGTH as i32, self.handle)) }?;
+        let text = foreign::text_in(&text).ok_or_else(|| {
+            CudaError::nonsense("cuDeviceGetPCIBusId", format!("a text without an end in {LENGTH} bytes"))
+        })?;
         Ok(text.parse().ok())
     }
 
     /// An attribute; `None` where the driver does not know it.
     fn attribute(&self, which: CUdevice_attribute) -> Option<i32> {
         let mut value = 0;
-        call!(self.driver, cuDeviceGetAttribute(&mut value, which, self.handle)).ok().map(|()| value)
+        // SAFETY: the place is one int, and outlives the call; the driver refuses attributes that it does not know.
+        unsafe { call!(self.driver, cuDeviceGetAttribute(&mut value, which, self.handle)) }.ok().map(|()| value)
     }
 
     /// Multiprocessors.
-    pub(crate) fn multiprocessors(&self) -> u32 {
-        self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-            .and_then(|n| u32::try_from(n).ok())
-            .unwrap_or(1)
-            .max(1)
+    pub(crate) fn multiprocessors(&self) -> Result<u32, CudaError> {
+        let count = self.attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(1);
+        let count = foreign::bounded("multiprocessors", i64::from(count), 1, i64::from(MOST_MULTIPROCESSORS));
+        count.map(|n| n as u32).map_err(|what| CudaError::nonsense("cuDeviceGetAttribute", what))
     }
 
     /// Bytes of its L2.
@@ -81,26 +90,40 @@ impl Device {
     /// Whether it can read and write another's memory.
     pub(crate) fn can_access(&self, peer: &Device) -> bool {
         let mut can = 0;
-        call!(self.driver, cuDeviceCanAccessPeer(&mut can, self.handle, peer.handle)).is_ok() && can == 1
+        // SAFETY: the place is one int, and outlives the call; both devices are the driver's.
+        unsafe { call!(self.driver, cuDeviceCanAccessPeer(&mut can, self.handle, peer.handle)) }.is_ok() && can == 1
     }
 }
 
-/// A device's primary context, held until this goes.
-#[derive(Debug)]
+/// A device's primary context, held until this and all that was made in it goes.
+#[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) device: Device,
-    pub(crate) handle: CUcontext,
+    primary: Arc<Primary>,
+}
+
+/// The driver's own count of users of a device's primary context, raised by one.
+#[derive(Debug)]
+pub(super) struct Primary {
+    device: Device,
+    handle: CUcontext,
 }
 
 // SAFETY: a context may be used from any thread that makes it current (CUDA driver API, context management).
-unsafe impl Send for Context {}
+unsafe impl Send for Primary {}
+// SAFETY: the driver's calls may come from several threads at once (CUDA driver API, "thread safety").
+unsafe impl Sync for Primary {}
 
 impl Context {
     /// Takes the device's primary context, making it if need be, which takes some tenths of a second.
     pub(crate) fn retain(device: Device) -> Result<Context, CudaError> {
         let mut handle = ptr::null_mut();
-        call!(device.driver, cuDevicePrimaryCtxRetain(&mut handle, device.handle))?;
-        Ok(Context { device, handle })
+        // SAFETY: the place is one handle, and outlives the call; the device is the driver's.
+        unsafe { call!(device.driver, cuDevicePrimaryCtxRetain(&mut handle, device.handle)) }?;
+        let handle = present("cuDevicePrimaryCtxRetain", handle)?;
+        let primary = Arc::new(Primary { device, handle });
+        device.driver.remember(Arc::downgrade(&primary));
+        Ok(Context { device, primary })
     }
 
     /// The driver.
@@ -108,22 +131,28 @@ impl Context {
         self.device.driver
     }
 
+    /// The driver's handle, which is valid while this lives.
+    pub(super) fn handle(&self) -> CUcontext {
+        self.primary.handle
+    }
+
     /// Makes it the context of this thread's next calls.
     pub(crate) fn enter(&self) -> Result<(), CudaError> {
-        call!(self.driver(), cuCtxSetCurrent(self.handle))
+        self.primary.enter()
     }
 
     /// Waits until the device has done all that it was given.
     pub(crate) fn synchronize(&self) -> Result<(), CudaError> {
-        self.enter()?;
-        call!(self.driver(), cuCtxSynchronize())
+        self.primary.synchronize()
     }
 
     /// Free and total memory, in bytes.
     pub(crate) fn memory(&self) -> Result<(u64, u64), CudaError> {
         self.enter()?;
         let (mut free, mut total) = (0, 0);
-        call!(self.driver(), cuMemGetInfo_v2(&mut free, &mut total))?;
+        // SAFETY: both places are sizes, and outlive the call; a context is current.
+        unsafe { call!(self.driver(), cuMemGetInfo_v2(&mut free, &mut total)) }?;
+        foreign::bounded("bytes free", free, 0, total).map_err(|what| CudaError::nonsense("cuMemGetInfo_v2", what))?;
         Ok((free as u64, total as u64))
     }
 
@@ -133,19 +162,57 @@ impl Context {
         const NOT_ENABLED: u32 = 705;
         self.enter()?;
         let outcome = if on {
-            call!(self.driver(), cuCtxEnablePeerAccess(peer.handle, 0))
+            // SAFETY: the peer's context is held by `peer`; the flags are the 0 that the header requires.
+            unsafe { call!(self.driver(), cuCtxEnablePeerAccess(peer.handle(), 0)) }
         } else {
-            call!(self.driver(), cuCtxDisablePeerAccess(peer.handle))
+            // SAFETY: as above. Work that still reaches the peer's memory fails on the device.
+            unsafe { call!(self.driver(), cuCtxDisablePeerAccess(peer.handle())) }
         };
         match outcome {
-            Err(e) if matches!(e.code, Some(ALREADY_ENABLED | NOT_ENABLED)) => Ok(()),
+            Err(e) if matches!(e.code(), Some(ALREADY_ENABLED | NOT_ENABLED)) => Ok(()),
             other => other,
         }
     }
 }
 
-impl Drop for Context {
+impl Primary {
+    fn enter(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is retained until this goes.
+        unsafe { call!(self.device.driver, cuCtxSetCurrent(self.handle)) }
+    }
+
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+        self.enter()?;
+        // SAFETY: a context is current.
+        unsafe { call!(self.device.driver, cuCtxSynchronize()) }
+    }
+}
+
+/// What was this thread's current context, and is again when this goes.
+pub(super) struct Current {
+    driver: &'static Driver,
+    handle: CUcontext,
+}
+
+impl Current {
+    pub(super) fn of(driver: &'static Driver) -> Option<Self> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the place is one handle, and outlives the call.
+        unsafe { call!(driver, cuCtxGetCurrent(&mut handle)) }.ok()?;
+        (!handle.is_null()).then_some(Current { driver, handle })
+    }
+}
+
+impl Drop for Current {
     fn drop(&mut self) {
-        let _ = call!(self.driver(), cuDevicePrimaryCtxRelease_v2(self.device.handle));
+        // SAFETY: the driver gave it as current; it refuses a context that was destroyed since.
+        let _ = unsafe { call!(self.driver, cuCtxSetCurrent(self.handle)) };
+    }
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        // SAFETY: retained once, in `Context::retain`, and released once, here; what was made in it held this, and is gone.
+        let _ = unsafe { call!(self.device.driver, cuDevicePrimaryCtxRelease_v2(self.device.handle)) };
     }
 }

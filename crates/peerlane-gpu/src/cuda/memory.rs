@@ -1,13 +1,16 @@
 //! Memory that a GPU can reach: its own, pinned host memory, and managed memory.
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
 use std::ptr;
 
-use super::driver::{CudaError, Driver, call};
+use super::device::Current;
+use super::driver::{CudaError, call, present};
 use super::{Context, Stream};
-use crate::bindings::cuda::{
-    CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUcontext, CUdeviceptr, CUmemAttach_flags,
-};
+use crate::bindings::cuda::{CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr, CUmemAttach_flags};
+
+/// Bytes that the address of pinned memory must be a multiple of: a line of a cache, and more than any word.
+const ALIGNED: u64 = 64;
 
 /// Memory with an address that is valid on all GPUs that may reach it.
 pub(crate) trait Buffer {
@@ -21,29 +24,31 @@ pub(crate) trait Buffer {
     fn flush_caches(&self) {}
 
     /// A part of it; what lies beyond its end is left out.
-    fn part(&self, offset: usize, bytes: usize) -> Part {
+    fn part(&self, offset: usize, bytes: usize) -> Part<'_> {
         let offset = offset.min(self.bytes());
-        Part { address: self.address() + offset as u64, bytes: bytes.min(self.bytes() - offset) }
+        let (address, bytes) = (self.address() + offset as u64, bytes.min(self.bytes() - offset));
+        Part { address, bytes, buffer: PhantomData }
     }
 }
 
-/// A part of a buffer, which must outlive the work that uses it.
+/// A part of a buffer that is there. Work that was given it may outlive it, and not the memory: that waits for the work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Part<'b> {
     address: CUdeviceptr,
     bytes: usize,
+    buffer: PhantomData<&'b ()>,
 }
 
-impl Part {
+impl Part<'_> {
     /// Where it starts.
     pub(crate) fn address(&self) -> CUdeviceptr {
         self.address
     }
 
     /// A part of this part.
-    pub(crate) fn within(&self, offset: usize, bytes: usize) -> Part {
+    pub(crate) fn within(&self, offset: usize, bytes: usize) -> Self {
         let offset = offset.min(self.bytes);
-        Part { address: self.address + offset as u64, bytes: bytes.min(self.bytes - offset) }
+        Part { address: self.address + offset as u64, bytes: bytes.min(self.bytes - offset), ..*self }
     }
 
     /// How long it is.
@@ -52,11 +57,30 @@ impl Part {
     }
 }
 
+/// An address that an allocation gave: not null, and with room behind it for as much as was wanted.
+fn allocated(call: &'static str, address: CUdeviceptr, bytes: usize) -> Result<CUdeviceptr, CudaError> {
+    present(call, address as *mut c_void)?;
+    match address.checked_add(bytes as u64) {
+        Some(_) => Ok(address),
+        None => {
+            Err(CudaError::nonsense(call, format!("{bytes} bytes at {address:#x}, beyond the end of all addresses")))
+        }
+    }
+}
+
+/// Readies this thread to give memory back: nothing uses it any more, and its context is current, until what this returns
+/// goes.
+fn leave(context: &Context) -> Option<Current> {
+    let before = Current::of(context.driver());
+    context.driver().settle();
+    let _ = context.enter();
+    before
+}
+
 /// Memory of a GPU's own.
 #[derive(Debug)]
 pub(crate) struct DeviceBuffer {
-    driver: &'static Driver,
-    context: CUcontext,
+    context: Context,
     address: CUdeviceptr,
     bytes: usize,
 }
@@ -66,8 +90,10 @@ impl DeviceBuffer {
     pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self, CudaError> {
         context.enter()?;
         let mut address = 0;
-        call!(context.driver(), cuMemAlloc_v2(&mut address, bytes))?;
-        Ok(DeviceBuffer { driver: context.driver(), context: context.handle, address, bytes })
+        // SAFETY: the place is one address, and outlives the call; a context is current.
+        unsafe { call!(context.driver(), cuMemAlloc_v2(&mut address, bytes)) }?;
+        let address = allocated("cuMemAlloc_v2", address, bytes)?;
+        Ok(DeviceBuffer { context: context.clone(), address, bytes })
     }
 }
 
@@ -83,15 +109,16 @@ impl Buffer for DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let _ = call!(self.driver, cuCtxSetCurrent(self.context));
-        let _ = call!(self.driver, cuMemFree_v2(self.address));
+        let _before = leave(&self.context);
+        // SAFETY: allocated by cuMemAlloc_v2 in `new`, freed once, here, and no device has work in progress that uses it.
+        let _ = unsafe { call!(self.context.driver(), cuMemFree_v2(self.address)) };
     }
 }
 
 /// Page-locked host memory that all GPUs reach at its host address.
 #[derive(Debug)]
 pub(crate) struct PinnedBuffer {
-    driver: &'static Driver,
+    context: Context,
     start: *mut c_void,
     bytes: usize,
     /// Where the memory was not allocated by the driver but mapped by us, which gives it back.
@@ -103,16 +130,24 @@ impl PinnedBuffer {
     pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self, CudaError> {
         context.enter()?;
         let mut start = ptr::null_mut();
-        call!(context.driver(), cuMemHostAlloc(&mut start, bytes, CU_MEMHOSTALLOC_PORTABLE))?;
-        Ok(PinnedBuffer { driver: context.driver(), start, bytes, mapping: None })
+        // SAFETY: the place is one address, and outlives the call; a context is current.
+        unsafe { call!(context.driver(), cuMemHostAlloc(&mut start, bytes, CU_MEMHOSTALLOC_PORTABLE)) }?;
+        let address = allocated("cuMemHostAlloc", start as CUdeviceptr, bytes)?;
+        // words are read and written in it, and it is used as if it were in pages of its own
+        if !address.is_multiple_of(ALIGNED) {
+            let what = format!("host memory at {address:#x}, which does not begin at a multiple of {ALIGNED}");
+            return Err(CudaError::nonsense("cuMemHostAlloc", what));
+        }
+        Ok(PinnedBuffer { context: context.clone(), start, bytes, mapping: None })
     }
 
     /// Pins a mapping of ours.
     pub(crate) fn pin(context: &Context, mapping: crate::host::Mapping) -> Result<Self, CudaError> {
         context.enter()?;
         let (start, bytes) = (mapping.start(), mapping.bytes());
-        call!(context.driver(), cuMemHostRegister_v2(start, bytes, CU_MEMHOSTREGISTER_PORTABLE))?;
-        Ok(PinnedBuffer { driver: context.driver(), start, bytes, mapping: Some(mapping) })
+        // SAFETY: the range is the mapping, which stays mapped until `drop` has taken the registration back.
+        unsafe { call!(context.driver(), cuMemHostRegister_v2(start, bytes, CU_MEMHOSTREGISTER_PORTABLE)) }?;
+        Ok(PinnedBuffer { context: context.clone(), start, bytes, mapping: Some(mapping) })
     }
 
     /// Its double word `index`, as devices have left it; 0 beyond its end.
@@ -120,15 +155,17 @@ impl PinnedBuffer {
         if index >= self.bytes / 8 {
             return 0;
         }
-        // SAFETY: within the buffer, which is aligned to a page; devices may write it at any time, hence volatile.
-        unsafe { self.start.cast::<u64>().add(index).read_volatile() }
+        let word = self.start.cast::<u64>().wrapping_add(index);
+        // SAFETY: within the buffer, which begins at a multiple of 8; devices may write it at any time, hence volatile.
+        unsafe { word.read_volatile() }
     }
 
     /// Writes its double word `index`; beyond its end, nothing.
     pub(crate) fn write(&self, index: usize, value: u64) {
         if index < self.bytes / 8 {
-            // SAFETY: as for `read`.
-            unsafe { self.start.cast::<u64>().add(index).write_volatile(value) };
+            let word = self.start.cast::<u64>().wrapping_add(index);
+            // SAFETY: as for `read`; `PinnedBuffer` is not `Sync`, so that no other thread of the host writes it.
+            unsafe { word.write_volatile(value) };
         }
     }
 }
@@ -141,8 +178,9 @@ impl Buffer for PinnedBuffer {
     fn flush_caches(&self) {
         #[cfg(target_arch = "x86_64")]
         for offset in (0..self.bytes).step_by(64) {
-            // SAFETY: the address is within the buffer; the instruction changes no content.
-            unsafe { std::arch::x86_64::_mm_clflush(self.start.cast::<u8>().add(offset)) };
+            let line = self.start.cast::<u8>().wrapping_add(offset);
+            // SAFETY: every x86-64 has the instruction; the address is within the buffer, whose content it does not change.
+            unsafe { std::arch::x86_64::_mm_clflush(line) };
         }
     }
 
@@ -158,9 +196,13 @@ impl Buffer for PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
+        let _before = leave(&self.context);
+        let driver = self.context.driver();
         let _ = match self.mapping {
-            Some(_) => call!(self.driver, cuMemHostUnregister(self.start)),
-            None => call!(self.driver, cuMemFreeHost(self.start)),
+            // SAFETY: registered in `pin`, and taken back once, here, before the mapping goes; no work uses it any more.
+            Some(_) => unsafe { call!(driver, cuMemHostUnregister(self.start)) },
+            // SAFETY: allocated by cuMemHostAlloc in `new`, freed once, here, and no work uses it any more.
+            None => unsafe { call!(driver, cuMemFreeHost(self.start)) },
         };
     }
 }
@@ -168,7 +210,7 @@ impl Drop for PinnedBuffer {
 /// Memory that moves between host and GPUs by itself.
 #[derive(Debug)]
 pub(crate) struct ManagedBuffer {
-    driver: &'static Driver,
+    context: Context,
     address: CUdeviceptr,
     bytes: usize,
 }
@@ -178,8 +220,11 @@ impl ManagedBuffer {
     pub(crate) fn new(context: &Context, bytes: usize) -> Result<Self, CudaError> {
         context.enter()?;
         let mut address = 0;
-        call!(context.driver(), cuMemAllocManaged(&mut address, bytes, CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL.0))?;
-        Ok(ManagedBuffer { driver: context.driver(), address, bytes })
+        let flags = CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL.0;
+        // SAFETY: the place is one address, and outlives the call; a context is current.
+        unsafe { call!(context.driver(), cuMemAllocManaged(&mut address, bytes, flags)) }?;
+        let address = allocated("cuMemAllocManaged", address, bytes)?;
+        Ok(ManagedBuffer { context: context.clone(), address, bytes })
     }
 
     /// Moves it to the stream's GPU, or to the host, in the stream's order.
@@ -187,7 +232,8 @@ impl ManagedBuffer {
         const HOST: i32 = -1;
         let target = if to_host { HOST } else { stream.device() };
         stream.enter()?;
-        call!(self.driver, cuMemPrefetchAsync(self.address, self.bytes, target, stream.handle()))
+        // SAFETY: the range is this buffer's managed memory, which waits for its users before it is freed; the stream lives.
+        unsafe { call!(self.context.driver(), cuMemPrefetchAsync(self.address, self.bytes, target, stream.handle())) }
     }
 }
 
@@ -203,6 +249,8 @@ impl Buffer for ManagedBuffer {
 
 impl Drop for ManagedBuffer {
     fn drop(&mut self) {
-        let _ = call!(self.driver, cuMemFree_v2(self.address));
+        let _before = leave(&self.context);
+        // SAFETY: allocated by cuMemAllocManaged in `new`, freed once, here, and no work uses it any more.
+        let _ = unsafe { call!(self.context.driver(), cuMemFree_v2(self.address)) };
     }
 }

@@ -3,7 +3,7 @@
 use peerlane::measure::Failure;
 use peerlane::run::FlagKind;
 
-use crate::cuda::CudaError;
+use crate::cuda::{CudaError, Reason};
 
 /// What went wrong here, before it is the record's.
 #[derive(Debug)]
@@ -42,7 +42,9 @@ impl From<Problem> for Failure {
             Problem::NotApplicable(why) => (FlagKind::NotApplicable, why, false),
             Problem::Failed(why) => (FlagKind::Failed, why, false),
             Problem::Spoilt(why) => (FlagKind::Failed, why, true),
-            Problem::Cuda(error) if error.code.is_none() => (FlagKind::NotApplicable, error.to_string(), false),
+            Problem::Cuda(error) if error.reason == Reason::Absent => {
+                (FlagKind::NotApplicable, error.to_string(), false)
+            }
             Problem::Cuda(error) => (FlagKind::Failed, error.to_string(), error.is_sticky()),
         };
         Failure { kind, message, fatal }
@@ -56,8 +58,8 @@ mod tests {
     #[test]
     fn a_failed_step_is_fatal_only_where_a_context_is_spoilt() {
         let failed = || Problem::Failed("ncclAllReduce: unhandled cuda error (NCCL error 1)".to_owned());
-        let cuda =
-            |code, words: &str| CudaError { call: "cuCtxSynchronize", code: Some(code), words: words.to_owned() };
+        let refused = |code, words: &str| Reason::Refused(code, words.to_owned());
+        let cuda = |code, words: &str| CudaError { call: "cuCtxSynchronize", reason: refused(code, words) };
         let fine = Failure::from(failed().asked_of([Ok(()), Err(cuda(2, "out of memory"))]));
         assert!(!fine.fatal && fine.message.ends_with("(NCCL error 1)"), "{fine:?}");
         let spoilt = Failure::from(failed().asked_of([Ok(()), Err(cuda(700, "illegal address"))]));

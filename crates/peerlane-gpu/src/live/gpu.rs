@@ -93,9 +93,11 @@ impl Gpu {
         let words = part.bytes() / 4;
         Ok(match self.count(stream, |found| self.kernels.verify(stream, part, seed, found))? {
             None => Verdict::Intact,
-            Some((n, first)) => {
-                Verdict::Corrupt(format!("{}: {n} of {words} words differ, the first at byte {}", self.name, first * 4))
-            }
+            Some((n, first)) => Verdict::Corrupt(format!(
+                "{}: {n} of {words} words differ, the first at byte {}",
+                self.name,
+                first.saturating_mul(4)
+            )),
         })
     }
 

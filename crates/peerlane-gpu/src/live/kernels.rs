@@ -3,7 +3,7 @@
 use crate::cuda::{Argument, Buffer, Context, CudaError, Kernel, Launch, Module, Part, PinnedBuffer, Stream};
 use crate::kernels::{self, PLAIN, POISON};
 
-use Argument::{Half, Word};
+use Argument::{Half, Memory, Word};
 
 /// Time after which a kernel that waits for the host or for another GPU gives up, in ns.
 const PATIENCE: u64 = 5_000_000_000;
@@ -34,7 +34,20 @@ pub(super) struct Numbers {
 }
 
 /// Where a copy goes, and where it comes from.
-pub(super) type Ends = (Part, Part);
+pub(super) type Ends<'b> = (Part<'b>, Part<'b>);
+
+/// All of a small buffer, of which a kernel uses so many bytes.
+fn small(buffer: &dyn Buffer, bytes: usize) -> Argument<'_> {
+    Memory(buffer.part(0, bytes), bytes)
+}
+
+/// All of a part.
+fn all(part: Part<'_>) -> Argument<'_> {
+    Memory(part, part.bytes())
+}
+
+/// Bytes of what a kernel counts: how many, and the first.
+const FOUND: usize = 16;
 
 /// A compiled kernel with its launch.
 struct Ready {
@@ -68,7 +81,7 @@ pub(super) struct Kernels {
 impl Kernels {
     /// Compiles them for the context's device.
     pub(super) fn load(context: &Context) -> Result<Self, CudaError> {
-        let multiprocessors = context.device.multiprocessors();
+        let multiprocessors = context.device.multiprocessors()?;
         let mut modules: Vec<(&str, Module)> = Vec::new();
         let mut ready = |wanted: kernels::Kernel| {
             let file = wanted.module.file;
@@ -130,8 +143,8 @@ impl Kernels {
     }
 
     fn copy_with(&self, launch: Launch, stream: &Stream, (to, from): Ends, repeats: u32) -> Result<(), CudaError> {
-        let bytes = to.bytes().min(from.bytes()) as u64;
-        let arguments = [Word(to.address()), Word(from.address()), Word(bytes), Half(repeats)];
+        let bytes = to.bytes().min(from.bytes());
+        let arguments = [Memory(to, bytes), Memory(from, bytes), Word(bytes as u64), Half(repeats)];
         self.copy.kernel.launch(stream, launch, &arguments)
     }
 
@@ -139,20 +152,20 @@ impl Kernels {
     pub(super) fn fill(&self, stream: &Stream, part: Part, seed: u32, spoilt: bool) -> Result<(), CudaError> {
         let flip = if spoilt { POISON } else { PLAIN };
         let words = part.bytes() as u64 / 4;
-        self.fill.run(stream, &[Word(part.address()), Word(words), Half(seed), Half(flip)])
+        self.fill.run(stream, &[all(part), Word(words), Half(seed), Half(flip)])
     }
 
     /// Adds to the first word of `found` how many words are not the pattern's, and keeps the lowest one's complement
     /// in its second.
     pub(super) fn verify(&self, stream: &Stream, part: Part, seed: u32, found: &PinnedBuffer) -> Result<(), CudaError> {
         let words = part.bytes() as u64 / 4;
-        let arguments = [Word(part.address()), Word(words), Half(seed), Word(found.address())];
+        let arguments = [all(part), Word(words), Half(seed), small(found, FOUND)];
         self.verify.run(stream, &arguments)
     }
 
     /// Makes a ring of words, each the address of the next, `stride` bytes on.
     pub(super) fn build_ring(&self, stream: &Stream, ring: Part, stride: u64) -> Result<(), CudaError> {
-        let arguments = [Word(ring.address()), Word(ring.bytes() as u64), Word(stride)];
+        let arguments = [all(ring), Word(ring.bytes() as u64), Word(stride)];
         self.build_ring.run(stream, &arguments)
     }
 
@@ -165,7 +178,7 @@ impl Kernels {
         multiprocessor: u32,
     ) -> Result<(), CudaError> {
         let chosen = multiprocessor % self.multiprocessors;
-        self.chase.run(stream, &[Word(result.address()), Word(loads), Half(chosen)])
+        self.chase.run(stream, &[small(result, 24), Word(loads), Half(chosen)])
     }
 
     /// One side of a flag passed to and fro. `result`: rounds done, their ns, their cycles, 1 if given up.
@@ -173,14 +186,14 @@ impl Kernels {
         // ordered, as a program needs that sends data beside the flag
         const ORDERED: u32 = 1;
         let arguments = [
-            Word(game.mine.address()),
-            Word(game.theirs.address()),
+            small(game.mine, 4),
+            small(game.theirs, 4),
             Half(u32::from(game.first)),
             Half(ORDERED),
             Half(game.warm_up),
             Half(game.rounds),
             Word(PATIENCE),
-            Word(result.address()),
+            small(result, 32),
         ];
         self.pingpong.run(stream, &arguments)
     }
@@ -188,21 +201,21 @@ impl Kernels {
     /// Holds the stream until the first word of `gate` is at least `ticket`.
     pub(super) fn gate(&self, stream: &Stream, gate: &PinnedBuffer, ticket: u32) -> Result<(), CudaError> {
         // the second word is raised where it gave up; the rates then show it
-        let late = gate.part(4, 4).address();
-        self.gate.run(stream, &[Word(gate.address()), Half(ticket), Word(PATIENCE), Word(late)])
+        let late = Memory(gate.part(4, 4), 4);
+        self.gate.run(stream, &[small(gate, 4), Half(ticket), Word(PATIENCE), late])
     }
 
     /// Reads every word, and adds their sum to the first double word of `sum`.
     pub(super) fn touch(&self, stream: &Stream, part: Part, sum: &PinnedBuffer) -> Result<(), CudaError> {
         let words = part.bytes() as u64 / 4;
-        let arguments = [Word(part.address()), Word(words), Word(1), Word(sum.address())];
+        let arguments = [all(part), Word(words), Word(1), small(sum, 8)];
         self.touch.run(stream, &arguments)
     }
 
     /// Writes what a rank contributes to a collective: `i mod 64 + rank`.
     pub(super) fn numbers(&self, stream: &Stream, part: Part, rank: u32) -> Result<(), CudaError> {
         let count = part.bytes() as u64 / 4;
-        self.numbers.run(stream, &[Word(part.address()), Word(count), Half(rank)])
+        self.numbers.run(stream, &[all(part), Word(count), Half(rank)])
     }
 
     /// Counts what is not as it must be, as [`Self::verify`] does.
@@ -214,14 +227,14 @@ impl Kernels {
         found: &PinnedBuffer,
     ) -> Result<(), CudaError> {
         let arguments = [
-            Word(part.address()),
+            all(part),
             Word(part.bytes() as u64 / 4),
             Half(wanted.factor),
             Half(wanted.add),
             Word(wanted.part),
             Word(wanted.offset),
             Half(wanted.step),
-            Word(found.address()),
+            small(found, FOUND),
         ];
         self.verify_numbers.run(stream, &arguments)
     }

@@ -84,8 +84,8 @@ impl Loads {
         self.stream.synchronize()?;
         self.next = (self.next + 1) % multiprocessors;
         // the kernel's own time, so that its start does not count
-        let time: u64 = self.walkers.iter().map(|walker| walker.read(1)).sum();
-        Ok(time as f64 * 1e-9 / (loads * u64::from(Self::WALKERS)) as f64)
+        let time: f64 = self.walkers.iter().map(|walker| walker.read(1) as f64).sum();
+        Ok(time * 1e-9 / (loads * u64::from(Self::WALKERS)) as f64)
     }
 }
 

@@ -6,8 +6,9 @@ use peerlane::evidence::nvml::{Ancestor, FabricState, NvlinkErrors, Process, Rem
 use peerlane::fabric::{CpuList, PciAddress};
 use peerlane::units::Bytes;
 
-use super::{Problem, Session, WORDS_OF_P2P, ask, text_of, words};
+use super::{Problem, Room, Session, WORDS_OF_P2P, ask, text_in, words};
 use crate::bindings::{nvml as ffi, nvml_struct_version};
+use crate::foreign;
 
 /// Words of a mask of CPUs or NUMA nodes; 16 384 fit.
 const MASK_WORDS: usize = 256;
@@ -25,9 +26,9 @@ pub(crate) struct Device<'a> {
     handle: ffi::nvmlDevice_t,
 }
 
-// SAFETY: NVML may be called from several threads at once; a handle is a number of its own that it only compares
+// SAFETY: NVML may be called from several threads at once (its reference manual); a handle is no memory of this process's.
 unsafe impl Send for Device<'_> {}
-// SAFETY: as above
+// SAFETY: as for `Send`.
 unsafe impl Sync for Device<'_> {}
 
 /// A method that gives the text which a function writes.
@@ -35,9 +36,10 @@ macro_rules! texts {
     ($($(#[$about:meta])* $name:ident = $function:ident;)*) => {$(
         $(#[$about])*
         pub(crate) fn $name(self) -> Result<String, Problem> {
-            let function = self.session.functions.$function.ok_or(Problem::Lacks(stringify!($function)))?;
-            // SAFETY: the handle is the session's; NVML writes at most as much as it is told
-            self.session.text(|buffer, length| unsafe { function(self.handle, buffer, length) })
+            const NAME: &str = stringify!($function);
+            let function = self.session.functions.$function.ok_or(Problem::Lacks(NAME))?;
+            // SAFETY: the handle is the session's, and `text` gives a buffer of the length that it states.
+            self.session.text(NAME, |buffer, length| unsafe { function(self.handle, buffer, length) })
         }
     )*};
 }
@@ -47,14 +49,16 @@ macro_rules! numbers {
     ($($(#[$about:meta])* $name:ident = $function:ident($($argument:expr),*) -> $type:ty;)*) => {$(
         $(#[$about])*
         pub(crate) fn $name(self) -> Result<$type, Problem> {
-            ask!(self.session, $function(self.handle, $($argument),*), 0)
+            // SAFETY: the handle is the session's; what else is given is a number that the function may refuse.
+            unsafe { ask!(self.session, $function(self.handle, $($argument),*), 0) }
         }
     )*};
 }
 
 impl<'a> Device<'a> {
-    pub(super) fn new(session: &'a Session, handle: ffi::nvmlDevice_t) -> Self {
-        Device { session, handle }
+    /// `None` where the handle is null.
+    pub(super) fn new(session: &'a Session, handle: ffi::nvmlDevice_t) -> Option<Self> {
+        (!handle.is_null()).then_some(Device { session, handle })
     }
 
     texts! {
@@ -107,56 +111,78 @@ impl<'a> Device<'a> {
 
     /// Its PCI address.
     pub(crate) fn address(self) -> Result<PciAddress, Problem> {
-        let info = ask!(self.session, nvmlDeviceGetPciInfo_v3(self.handle), ffi::nvmlPciInfo_t::default())?;
-        let narrow = |n: c_uint| u8::try_from(n).unwrap_or_default();
-        Ok(PciAddress { domain: info.domain, bus: narrow(info.bus), device: narrow(info.device), function: 0 })
+        const NAME: &str = "nvmlDeviceGetPciInfo_v3";
+        let none = ffi::nvmlPciInfo_t::default();
+        // SAFETY: the handle is the session's.
+        let info = unsafe { ask!(self.session, nvmlDeviceGetPciInfo_v3(self.handle), none) }?;
+        let narrow = |what, n: c_uint, most| {
+            foreign::bounded(what, n, 0, most).map(|n| n as u8).map_err(|what| Problem::Nonsense(NAME, what))
+        };
+        let (bus, device) = (narrow("as a PCI bus", info.bus, 255)?, narrow("as a PCI device", info.device, 31)?);
+        Ok(PciAddress { domain: info.domain, bus, device, function: 0 })
     }
 
     /// Its architecture; `None` where it is newer than this program.
     pub(crate) fn architecture(self) -> Result<Option<String>, Problem> {
-        let number = ask!(self.session, nvmlDeviceGetArchitecture(self.handle), 0)?;
+        // SAFETY: the handle is the session's.
+        let number = unsafe { ask!(self.session, nvmlDeviceGetArchitecture(self.handle), 0) }?;
         Ok(words::architecture(number).map(str::to_owned))
     }
 
     /// Major and minor of its compute capability.
     pub(crate) fn compute_capability(self) -> Result<(u8, u8), Problem> {
         let mut major: c_int = 0;
-        let minor = ask!(self.session, nvmlDeviceGetCudaComputeCapability(self.handle, &raw mut major), 0)?;
-        Ok((u8::try_from(major).unwrap_or_default(), u8::try_from(minor).unwrap_or_default()))
+        // SAFETY: the handle is the session's; the place is one int, and outlives the call.
+        let minor = unsafe { ask!(self.session, nvmlDeviceGetCudaComputeCapability(self.handle, &raw mut major), 0) }?;
+        let number = |n: c_int| {
+            foreign::bounded("as a part of its compute capability", n, 0, 255)
+                .map(|n| n as u8)
+                .map_err(|what| Problem::Nonsense("nvmlDeviceGetCudaComputeCapability", what))
+        };
+        Ok((number(major)?, number(minor)?))
     }
 
     /// Its memory. What the driver keeps for itself is not counted as taken, where the driver tells it apart.
     pub(crate) fn memory(self) -> Result<Share, Problem> {
         let version = nvml_struct_version::<ffi::nvmlMemory_v2_t>(2);
         let wanted = ffi::nvmlMemory_v2_t { version, ..ffi::nvmlMemory_v2_t::default() };
-        if let Ok(told) = ask!(self.session, nvmlDeviceGetMemoryInfo_v2(self.handle), wanted) {
-            return Ok(Share { total: Bytes(told.total), used: Bytes(told.used) });
+        // SAFETY: the handle is the session's; the structure states its version, and with it its size.
+        if let Ok(told) = unsafe { ask!(self.session, nvmlDeviceGetMemoryInfo_v2(self.handle), wanted) } {
+            return share("nvmlDeviceGetMemoryInfo_v2", told.total, told.used);
         }
-        let told = ask!(self.session, nvmlDeviceGetMemoryInfo(self.handle), ffi::nvmlMemory_t::default())?;
-        Ok(Share { total: Bytes(told.total), used: Bytes(told.used) })
+        let none = ffi::nvmlMemory_t::default();
+        // SAFETY: the handle is the session's.
+        let told = unsafe { ask!(self.session, nvmlDeviceGetMemoryInfo(self.handle), none) }?;
+        share("nvmlDeviceGetMemoryInfo", told.total, told.used)
     }
 
     /// The window through which others reach its memory.
     pub(crate) fn bar1(self) -> Result<Share, Problem> {
-        let told = ask!(self.session, nvmlDeviceGetBAR1MemoryInfo(self.handle), ffi::nvmlBAR1Memory_t::default())?;
-        Ok(Share { total: Bytes(told.bar1Total), used: Bytes(told.bar1Used) })
+        let none = ffi::nvmlBAR1Memory_t::default();
+        // SAFETY: the handle is the session's.
+        let told = unsafe { ask!(self.session, nvmlDeviceGetBAR1MemoryInfo(self.handle), none) }?;
+        share("nvmlDeviceGetBAR1MemoryInfo", told.bar1Total, told.bar1Used)
     }
 
     /// Share of time in which a kernel ran, and in which memory was used, in %.
     pub(crate) fn utilization(self) -> Result<(u32, u32), Problem> {
         let none = ffi::nvmlUtilization_t::default();
-        let told = ask!(self.session, nvmlDeviceGetUtilizationRates(self.handle), none)?;
+        // SAFETY: the handle is the session's.
+        let told = unsafe { ask!(self.session, nvmlDeviceGetUtilizationRates(self.handle), none) }?;
         Ok((told.gpu, told.memory))
     }
 
     /// Reasons for its clocks being what they are.
     pub(crate) fn clock_event_reasons(self) -> Result<Vec<String>, Problem> {
         // the older name, where the driver is older
-        let mask = ask!(self.session, nvmlDeviceGetCurrentClocksEventReasons(self.handle), 0).or_else(|problem| {
+        // SAFETY: the handle is the session's.
+        let mask = unsafe { ask!(self.session, nvmlDeviceGetCurrentClocksEventReasons(self.handle), 0) };
+        let mask = mask.or_else(|problem| {
             if !matches!(problem, Problem::Lacks(_)) {
                 return Err(problem);
             }
-            ask!(self.session, nvmlDeviceGetCurrentClocksThrottleReasons(self.handle), 0)
+            // SAFETY: the handle is the session's.
+            unsafe { ask!(self.session, nvmlDeviceGetCurrentClocksThrottleReasons(self.handle), 0) }
         })?;
         Ok(words::clock_event_reasons(mask))
     }
@@ -164,27 +190,32 @@ impl<'a> Device<'a> {
     /// Its performance state: `P0` … `None` where the driver does not know.
     pub(crate) fn performance_state(self) -> Result<Option<String>, Problem> {
         let unknown = ffi::nvmlPstates_t::NVML_PSTATE_UNKNOWN;
-        let state = ask!(self.session, nvmlDeviceGetPerformanceState(self.handle), unknown)?;
+        // SAFETY: the handle is the session's.
+        let state = unsafe { ask!(self.session, nvmlDeviceGetPerformanceState(self.handle), unknown) }?;
         Ok((state != unknown).then(|| format!("P{}", state.0)))
     }
 
     /// Who may compute on it.
     pub(crate) fn compute_mode(self) -> Result<Option<String>, Problem> {
         let default = ffi::nvmlComputeMode_t::NVML_COMPUTEMODE_DEFAULT;
-        let mode = ask!(self.session, nvmlDeviceGetComputeMode(self.handle), default)?;
+        // SAFETY: the handle is the session's.
+        let mode = unsafe { ask!(self.session, nvmlDeviceGetComputeMode(self.handle), default) }?;
         Ok(words::compute_mode(mode).map(str::to_owned))
     }
 
     /// Whether the driver stays loaded without users.
     pub(crate) fn persistence(self) -> Result<bool, Problem> {
         let off = ffi::nvmlEnableState_t::NVML_FEATURE_DISABLED;
-        Ok(ask!(self.session, nvmlDeviceGetPersistenceMode(self.handle), off)? != off)
+        // SAFETY: the handle is the session's.
+        let mode = unsafe { ask!(self.session, nvmlDeviceGetPersistenceMode(self.handle), off) }?;
+        Ok(mode != off)
     }
 
     /// Whether it is divided into MIG instances.
     pub(crate) fn mig(self) -> Result<bool, Problem> {
         let mut current: c_uint = 0;
-        ask!(self.session, nvmlDeviceGetMigMode(self.handle, &raw mut current), 0)?;
+        // SAFETY: the handle is the session's; the place is one number, and outlives the call.
+        unsafe { ask!(self.session, nvmlDeviceGetMigMode(self.handle, &raw mut current), 0) }?;
         Ok(current == ffi::NVML_DEVICE_MIG_ENABLE)
     }
 
@@ -192,14 +223,16 @@ impl<'a> Device<'a> {
     pub(crate) fn ecc(self) -> Result<bool, Problem> {
         let off = ffi::nvmlEnableState_t::NVML_FEATURE_DISABLED;
         let mut current = off;
-        ask!(self.session, nvmlDeviceGetEccMode(self.handle, &raw mut current), off)?;
+        // SAFETY: the handle is the session's; the place is one state, and outlives the call.
+        unsafe { ask!(self.session, nvmlDeviceGetEccMode(self.handle, &raw mut current), off) }?;
         Ok(current != off)
     }
 
     /// How it is virtualised.
     pub(crate) fn virtualization(self) -> Result<Option<String>, Problem> {
         let none = ffi::nvmlGpuVirtualizationMode_t::NVML_GPU_VIRTUALIZATION_MODE_NONE;
-        let mode = ask!(self.session, nvmlDeviceGetVirtualizationMode(self.handle), none)?;
+        // SAFETY: the handle is the session's.
+        let mode = unsafe { ask!(self.session, nvmlDeviceGetVirtualizationMode(self.handle), none) }?;
         Ok(words::virtualization(mode).map(str::to_owned))
     }
 
@@ -207,32 +240,34 @@ impl<'a> Device<'a> {
     pub(crate) fn cpus(self) -> Result<CpuList, Problem> {
         let function = self.session.functions.nvmlDeviceGetCpuAffinity;
         let function = function.ok_or(Problem::Lacks("nvmlDeviceGetCpuAffinity"))?;
-        let mut mask: [c_ulong; MASK_WORDS] = [0; MASK_WORDS];
-        // SAFETY: NVML writes at most as many words as it is told
-        self.session.told(unsafe { function(self.handle, MASK_WORDS as c_uint, mask.as_mut_ptr()) })?;
-        Ok(members(&mask))
+        let mut mask = Room::new([0; MASK_WORDS]);
+        let place = Room::place(&mut mask).cast();
+        // SAFETY: the handle is the session's; the mask has as many words as it is said to have, and outlives the call.
+        self.session.told(unsafe { function(self.handle, MASK_WORDS as c_uint, place) })?;
+        Ok(members(&mask.checked("nvmlDeviceGetCpuAffinity")?))
     }
 
     /// NUMA nodes near it.
     pub(crate) fn numa(self) -> Result<CpuList, Problem> {
         let function = self.session.functions.nvmlDeviceGetMemoryAffinity;
         let function = function.ok_or(Problem::Lacks("nvmlDeviceGetMemoryAffinity"))?;
-        let mut mask: [c_ulong; MASK_WORDS] = [0; MASK_WORDS];
+        let mut mask = Room::new([0; MASK_WORDS]);
+        let place = Room::place(&mut mask).cast();
         let scope = ffi::NVML_AFFINITY_SCOPE_NODE;
-        // SAFETY: NVML writes at most as many words as it is told
-        self.session.told(unsafe { function(self.handle, MASK_WORDS as c_uint, mask.as_mut_ptr(), scope) })?;
-        Ok(members(&mask))
+        // SAFETY: the handle is the session's; the mask has as many words as it is said to have, and outlives the call.
+        self.session.told(unsafe { function(self.handle, MASK_WORDS as c_uint, place, scope) })?;
+        Ok(members(&mask.checked("nvmlDeviceGetMemoryAffinity")?))
     }
 
     /// Processes that compute on it.
     pub(crate) fn processes(self) -> Result<Vec<Process>, Problem> {
-        let function = self.session.functions.nvmlDeviceGetComputeRunningProcesses_v3;
-        let function = function.ok_or(Problem::Lacks("nvmlDeviceGetComputeRunningProcesses_v3"))?;
+        const NAME: &str = "nvmlDeviceGetComputeRunningProcesses_v3";
+        let function = self.session.functions.nvmlDeviceGetComputeRunningProcesses_v3.ok_or(Problem::Lacks(NAME))?;
         let mut room: c_uint = 32;
         loop {
             let mut list = vec![ffi::nvmlProcessInfo_t::default(); room as usize];
             let mut count = room;
-            // SAFETY: NVML writes at most `count` entries, and into `count` how many there are
+            // SAFETY: the handle is the session's; the list has `count` entries, and both outlive the call.
             let told = self.session.told(unsafe { function(self.handle, &raw mut count, list.as_mut_ptr()) });
             match told {
                 Err(problem) if problem.is(ffi::nvmlReturn_t::NVML_ERROR_INSUFFICIENT_SIZE) && room < MAX_PROCESSES => {
@@ -240,6 +275,8 @@ impl<'a> Device<'a> {
                 }
                 Err(problem) => return Err(problem),
                 Ok(()) => {
+                    let count =
+                        foreign::bounded("processes", count, 0, room).map_err(|what| Problem::Nonsense(NAME, what))?;
                     list.truncate(count as usize);
                     let memory = |bytes| Some(Bytes(bytes)).filter(|b| b.0 != NOT_AVAILABLE);
                     let process = |p: &ffi::nvmlProcessInfo_t| Process { pid: p.pid, memory: memory(p.usedGpuMemory) };
@@ -254,12 +291,14 @@ impl<'a> Device<'a> {
         let version = nvml_struct_version::<ffi::nvmlGpuFabricInfo_v3_t>(3);
         let wanted = ffi::nvmlGpuFabricInfo_v3_t { version, ..ffi::nvmlGpuFabricInfo_v3_t::default() };
         let (state, status, clique, cluster) =
-            match ask!(self.session, nvmlDeviceGetGpuFabricInfoV(self.handle), wanted) {
+            // SAFETY: the handle is the session's; the structure states its version, and with it its size.
+            match unsafe { ask!(self.session, nvmlDeviceGetGpuFabricInfoV(self.handle), wanted) } {
                 Ok(told) => (told.state, told.status, told.cliqueId, told.clusterUuid),
                 // drivers before 550 have only the first of these, later ones may not know its third version
                 Err(_) => {
                     let none = ffi::nvmlGpuFabricInfo_t::default();
-                    let told = ask!(self.session, nvmlDeviceGetGpuFabricInfo(self.handle), none)?;
+                    // SAFETY: the handle is the session's.
+                    let told = unsafe { ask!(self.session, nvmlDeviceGetGpuFabricInfo(self.handle), none) }?;
                     (told.state, told.status, told.cliqueId, told.clusterUuid)
                 }
             };
@@ -280,19 +319,24 @@ impl<'a> Device<'a> {
     /// Whether that NVLink is up.
     pub(crate) fn link_active(self, link: u32) -> Result<bool, Problem> {
         let off = ffi::nvmlEnableState_t::NVML_FEATURE_DISABLED;
-        Ok(ask!(self.session, nvmlDeviceGetNvLinkState(self.handle, link), off)? != off)
+        // SAFETY: the handle is the session's; a link that it does not have is refused.
+        let state = unsafe { ask!(self.session, nvmlDeviceGetNvLinkState(self.handle, link), off) }?;
+        Ok(state != off)
     }
 
     /// That NVLink's generation as NVML numbers it.
     pub(crate) fn link_version(self, link: u32) -> Result<u32, Problem> {
-        ask!(self.session, nvmlDeviceGetNvLinkVersion(self.handle, link), 0)
+        // SAFETY: the handle is the session's; a link that it does not have is refused.
+        unsafe { ask!(self.session, nvmlDeviceGetNvLinkVersion(self.handle, link), 0) }
     }
 
     /// What that NVLink can do.
     pub(crate) fn link_capabilities(self, link: u32) -> Result<Vec<String>, Problem> {
         let mut able = Vec::new();
         for (capability, word) in words::CAPABILITIES {
-            if ask!(self.session, nvmlDeviceGetNvLinkCapability(self.handle, link, capability), 0)? != 0 {
+            // SAFETY: the handle is the session's; a link that it does not have is refused.
+            let has = unsafe { ask!(self.session, nvmlDeviceGetNvLinkCapability(self.handle, link, capability), 0) }?;
+            if has != 0 {
                 able.push(word.to_owned());
             }
         }
@@ -302,20 +346,26 @@ impl<'a> Device<'a> {
     /// What is at the other end of that NVLink.
     pub(crate) fn link_remote(self, link: u32) -> Result<RemoteKind, Problem> {
         let unknown = ffi::nvmlIntNvLinkDeviceType_t::NVML_NVLINK_DEVICE_TYPE_UNKNOWN;
-        ask!(self.session, nvmlDeviceGetNvLinkRemoteDeviceType(self.handle, link), unknown).map(words::remote)
+        // SAFETY: the handle is the session's; a link that it does not have is refused.
+        let kind = unsafe { ask!(self.session, nvmlDeviceGetNvLinkRemoteDeviceType(self.handle, link), unknown) };
+        kind.map(words::remote)
     }
 
     /// Bus id of the other end of that NVLink.
     pub(crate) fn link_remote_bus_id(self, link: u32) -> Result<String, Problem> {
         let none = ffi::nvmlPciInfo_t::default();
-        let told = ask!(self.session, nvmlDeviceGetNvLinkRemotePciInfo_v2(self.handle, link), none)?;
-        Ok(text_of(&told.busId))
+        // SAFETY: the handle is the session's; a link that it does not have is refused.
+        let told = unsafe { ask!(self.session, nvmlDeviceGetNvLinkRemotePciInfo_v2(self.handle, link), none) }?;
+        text_in("nvmlDeviceGetNvLinkRemotePciInfo_v2", &told.busId)
     }
 
     /// Errors of that NVLink; the first one's problem where none can be read.
     pub(crate) fn link_errors(self, link: u32) -> Result<NvlinkErrors, Problem> {
         use ffi::nvmlNvLinkErrorCounter_t as Counter;
-        let read = |counter| ask!(self.session, nvmlDeviceGetNvLinkErrorCounter(self.handle, link, counter), 0);
+        let read = |counter| {
+            // SAFETY: the handle is the session's; a link that it does not have is refused.
+            unsafe { ask!(self.session, nvmlDeviceGetNvLinkErrorCounter(self.handle, link, counter), 0) }
+        };
         let replay = read(Counter::NVML_NVLINK_ERROR_DL_REPLAY);
         let errors = NvlinkErrors {
             replay: replay.as_ref().ok().copied(),
@@ -344,8 +394,11 @@ impl<'a> Device<'a> {
         let mut values: Vec<_> = wanted.iter().map(field).collect();
         let count = c_int::try_from(values.len()).unwrap_or_default();
         values.resize_with(wanted.len() + BEYOND, Default::default);
-        // SAFETY: NVML reads and writes that many entries, and there are more
+        // SAFETY: the handle is the session's; there are more entries than it is told, and they outlive the call.
         self.session.told(unsafe { function(self.handle, count, values.as_mut_ptr()) })?;
+        if values.iter().skip(wanted.len()).any(|v| v.fieldId != 0 || v.nvmlReturn.0 != 0) {
+            return Err(Problem::Overran("nvmlDeviceGetFieldValues"));
+        }
         values.truncate(wanted.len());
         Ok(values.iter().map(|v| self.session.told(v.nvmlReturn).map(|()| number(v))).collect())
     }
@@ -353,14 +406,18 @@ impl<'a> Device<'a> {
     /// Peer-to-peer status towards another, in the letters of `nvidia-smi topo -p2p`.
     pub(crate) fn p2p(self, other: Device, capability: ffi::nvmlGpuP2PCapsIndex_t) -> Result<String, Problem> {
         let unknown = ffi::nvmlGpuP2PStatus_t::NVML_P2P_STATUS_UNKNOWN;
-        let status = ask!(self.session, nvmlDeviceGetP2PStatus(self.handle, other.handle, capability), unknown)?;
+        // SAFETY: both handles are of sessions, and NVML has one state for all of them.
+        let status =
+            unsafe { ask!(self.session, nvmlDeviceGetP2PStatus(self.handle, other.handle, capability), unknown) }?;
         Ok(WORDS_OF_P2P.get(status.0 as usize).unwrap_or(&"U").to_string())
     }
 
     /// The lowest point above both; `None` where it is one that this program does not know.
     pub(crate) fn ancestor(self, other: Device) -> Result<Option<Ancestor>, Problem> {
         let system = ffi::nvmlGpuTopologyLevel_t::NVML_TOPOLOGY_SYSTEM;
-        let level = ask!(self.session, nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle), system)?;
+        // SAFETY: both handles are of sessions, and NVML has one state for all of them.
+        let level =
+            unsafe { ask!(self.session, nvmlDeviceGetTopologyCommonAncestor(self.handle, other.handle), system) }?;
         Ok(words::ancestor(level))
     }
 }
@@ -379,19 +436,44 @@ fn members(mask: &[c_ulong]) -> CpuList {
 fn number(field: &ffi::nvmlFieldValue_t) -> u64 {
     use ffi::nvmlValueType_t as Type;
     let value = &field.value;
-    // SAFETY: the type says which part of the union NVML wrote; all are plain numbers, and the union was zeroed
-    unsafe {
-        match field.valueType {
-            Type::NVML_VALUE_TYPE_DOUBLE => value.dVal.max(0.0) as u64,
-            Type::NVML_VALUE_TYPE_UNSIGNED_INT => value.uiVal.into(),
-            Type::NVML_VALUE_TYPE_UNSIGNED_LONG => value.ulVal,
-            Type::NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => value.ullVal,
-            Type::NVML_VALUE_TYPE_SIGNED_LONG_LONG => u64::try_from(value.sllVal).unwrap_or_default(),
-            Type::NVML_VALUE_TYPE_SIGNED_INT => u64::try_from(value.siVal).unwrap_or_default(),
-            Type::NVML_VALUE_TYPE_UNSIGNED_SHORT => value.usVal.into(),
-            _ => 0,
+    match field.valueType {
+        Type::NVML_VALUE_TYPE_DOUBLE => {
+            // SAFETY: the union was zeroed, and every bit pattern of every part is a number.
+            let number = unsafe { value.dVal };
+            number.max(0.0) as u64
         }
+        Type::NVML_VALUE_TYPE_UNSIGNED_INT => {
+            // SAFETY: as above.
+            unsafe { value.uiVal }.into()
+        }
+        Type::NVML_VALUE_TYPE_UNSIGNED_LONG => {
+            // SAFETY: as above.
+            unsafe { value.ulVal }
+        }
+        Type::NVML_VALUE_TYPE_UNSIGNED_LONG_LONG => {
+            // SAFETY: as above.
+            unsafe { value.ullVal }
+        }
+        Type::NVML_VALUE_TYPE_SIGNED_LONG_LONG => {
+            // SAFETY: as above.
+            u64::try_from(unsafe { value.sllVal }).unwrap_or_default()
+        }
+        Type::NVML_VALUE_TYPE_SIGNED_INT => {
+            // SAFETY: as above.
+            u64::try_from(unsafe { value.siVal }).unwrap_or_default()
+        }
+        Type::NVML_VALUE_TYPE_UNSIGNED_SHORT => {
+            // SAFETY: as above.
+            unsafe { value.usVal }.into()
+        }
+        _ => 0,
     }
+}
+
+/// Memory in all and in use, which cannot be more.
+fn share(function: &'static str, total: u64, used: u64) -> Result<Share, Problem> {
+    foreign::bounded("bytes in use", used, 0, total).map_err(|what| Problem::Nonsense(function, what))?;
+    Ok(Share { total: Bytes(total), used: Bytes(used) })
 }
 
 /// `00000000-0000-0000-0000-000000000000`.

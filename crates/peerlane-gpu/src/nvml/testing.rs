@@ -46,8 +46,8 @@ unsafe fn put<T>(place: *mut T, value: T) -> nvmlReturn_t {
 unsafe fn put_text(place: *mut c_char, length: c_uint, text: &str) -> nvmlReturn_t {
     assert!(text.len() < length as usize);
     for (i, byte) in text.bytes().chain([0]).enumerate() {
-        // SAFETY: it fits
-        unsafe { place.add(i).write(byte as c_char) };
+        // SAFETY: it fits.
+        unsafe { place.wrapping_add(i).write(byte as c_char) };
     }
     OK
 }
