@@ -170,10 +170,10 @@ fn with_host(fabric: &Fabric, metric: &Metric, host: NodeId, gpu: NodeId, both: 
         return None;
     }
     let is_c2c = |kind: &LinkKind| matches!(kind, LinkKind::Gpu(GpuLink { interconnect: Interconnect::C2c, .. }));
-    let up = fabric.upstream(gpu).map(|(link, _)| &fabric.link(link).kind);
+    let by_c2c = fabric.links_of(gpu).iter().any(|(link, _)| is_c2c(&fabric.link(*link).kind));
     Some(if fabric.package(host) != fabric.package(gpu) {
         Class::OtherSocket
-    } else if up.is_some_and(is_c2c) {
+    } else if by_c2c {
         Class::C2c
     } else if metric.engine == Some(Engine::Sm) {
         Class::HostByKernels
@@ -323,6 +323,15 @@ mod tests {
         assert!((class.p85.unwrap() - 0.85).abs() < 1e-9, "{class:?}");
         assert_eq!((got.single_path.n, got.single_path.inside), (2, Some(0.5)));
         assert!(got.single_path.half_width.is_some_and(|w| w > 0.0 && w < 0.5));
+    }
+
+    #[test]
+    fn memory_over_c2c_is_its_own_class() {
+        let text = "name = \"m\"\n[nodes]\ncpu0 = { part = \"grace\" }\nGPU0 = { part = \"gh200\" }\n\
+                    [[links]]\nbetween = [\"cpu0\", \"GPU0\"]\nc2c = true\n";
+        let machine = read_system(&(text.to_owned() + &table(SHARE, "host", "GPU0", 160.0)), "m").unwrap();
+        let got = evaluate_cases(&[Case::from(machine)], Parts::embedded());
+        assert_eq!(got.classes[0].class, Class::C2c);
     }
 
     #[test]
