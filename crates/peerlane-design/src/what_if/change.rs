@@ -224,10 +224,13 @@ impl<'p> Changing<'p> {
         }))
     }
 
-    fn part_key(&self, edit: &Edit, key: &str, kind: PartKind) -> Result<(), WhatIfError> {
+    /// The key of the part that a word means.
+    fn part_key(&self, edit: &Edit, key: &str, kind: PartKind) -> Result<String, WhatIfError> {
         let known = |p: &&peerlane_read::catalogue::Part| p.kind == kind;
-        if self.parts.get(key).as_ref().is_some_and(known) {
-            return Ok(());
+        // a link keeps the key as it is written
+        let part = if kind == PartKind::Smp { self.parts.get(key) } else { self.parts.meant(key) };
+        if let Some(part) = part.filter(known) {
+            return Ok(part.name.clone());
         }
         let fitting: Vec<&str> = self.parts.iter().filter(known).map(|p| p.name.as_str()).collect();
         Err(edit.refused(format!("no such part '{key}'; of this kind there are: {}", fitting.join(", "))))
@@ -247,10 +250,10 @@ impl<'p> Changing<'p> {
                 return Err(edit.refused(format!("'{}' is part of its CPU{}", node.name, of.unwrap_or_default())));
             }
         };
-        self.part_key(edit, &edit.to, kind)?;
+        let key = self.part_key(edit, &edit.to, kind)?;
         self.rebuild(edit, |builder| {
             let changed = builder.node_mut(id);
-            changed.part = Some(edit.to.clone());
+            changed.part = Some(key);
             (changed.product, changed.note, changed.assumed) = (None, Some(NOTE.to_owned()), false);
         })?;
         self.forget_peers(id);
@@ -262,7 +265,7 @@ impl<'p> Changing<'p> {
         if edit.to == "none" || name.contains(['.', '-', '=', ' ']) {
             return Err(grammar::missing(edit, name, self.fabric()));
         }
-        let Some(part) = self.parts.get(&edit.to) else {
+        let Some(part) = self.parts.meant(&edit.to) else {
             return Err(edit.refused(format!(
                 "'{name}' is no node here, and '{}' no part that a new one could be of; the nodes are: {}",
                 edit.to,

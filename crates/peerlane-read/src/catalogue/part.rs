@@ -298,6 +298,19 @@ impl Parts {
         self.by_name.get(name)
     }
 
+    /// The part that a person means: its key, or a product name that fits one part best: `RTX 4090`, `ConnectX-6 Dx`.
+    pub fn meant(&self, name: &str) -> Option<&Part> {
+        let by_key = || self.get(&name.trim().to_lowercase().replace([' ', '_'], "-"));
+        let by_product = || {
+            let fitting: Vec<_> = self.iter().filter_map(|p| Some((p.matching_words(name)?, p))).collect();
+            let most = fitting.iter().map(|(words, _)| *words).max()?;
+            let mut best = fitting.iter().filter(|(words, _)| *words == most);
+            // two that fit alike are two answers
+            best.next().filter(|_| best.next().is_none()).map(|(_, part)| *part)
+        };
+        self.get(name).or_else(by_key).or_else(by_product)
+    }
+
     /// All parts, by key.
     pub fn iter(&self) -> impl Iterator<Item = &Part> {
         self.by_name.values()
@@ -342,6 +355,27 @@ mod tests {
         }
         assert_eq!(parts.iter().count(), PARTS.len());
         assert_eq!(Parts::embedded().iter().count(), PARTS.len());
+    }
+
+    #[test]
+    fn parts_are_found_as_people_name_them() {
+        let meant = |name: &str| Parts::embedded().meant(name).map(|p| p.name.as_str());
+        for (name, key) in [
+            ("rtx-4090", "rtx-4090"),
+            ("RTX 4090", "rtx-4090"),
+            ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+            ("Tesla P100-PCIE-16GB", "tesla-p100-pcie"),
+            ("ConnectX-6 Dx", "connectx-6-dx"),
+            ("H100_NVL", "h100-nvl"),
+        ] {
+            assert_eq!(meant(name), Some(key), "{name}");
+        }
+        for name in ["", "GeForce", "RTX 4090 Laptop GPU", "abacus"] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+        for part in Parts::embedded().iter() {
+            assert_eq!(meant(&part.name), Some(part.name.as_str()));
+        }
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl<'a> Building<'a> {
     }
 
     fn part(&self, key: &Spanned<String>, kind: Option<NodeKind>) -> Result<&'a Part, SystemError> {
-        self.parts.get(key.get_ref()).ok_or_else(|| {
+        self.parts.meant(key.get_ref()).ok_or_else(|| {
             let fits = |p: &&Part| kind.is_none() || p.kind.node_kind() == kind;
             let fitting: Vec<&Part> = self.parts.iter().filter(fits).collect();
             let asked = key.get_ref();
