@@ -41,7 +41,7 @@ fn replay(target: &Target) -> usize {
     assert!(!seeds.is_empty(), "{} has no seed", target.name);
     let mut failed = 0;
     for seed in &seeds {
-        failed += usize::from(!passes(target, &seed.data, &seed.path.display().to_string()));
+        failed += usize::from(!passes(target, &seed.data, &seed.path.to_string_lossy()));
     }
     let small: Vec<&[u8]> = seeds.iter().map(|s| &s.data[..]).filter(|d| d.len() <= MOST_DAMAGED).collect();
     let mut random = Random::new(1, target.name);
@@ -59,7 +59,7 @@ fn passes(target: &Target, data: &[u8], what: &str) -> bool {
     if !passed {
         let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-failure", target.name));
         fs::write(&kept, data).expect("the folder for test output can be written");
-        eprintln!("{} fails on {what}; the input is in {}", target.name, kept.display());
+        eprintln!("{} fails on {what}; the input is in {}", target.name, kept.to_string_lossy());
     }
     passed
 }

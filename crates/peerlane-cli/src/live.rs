@@ -119,7 +119,7 @@ fn assembled(
 
 impl Look {
     fn warn(&mut self, message: &str) {
-        self.found.warnings.push(Warning { origin: None, message: format!("live: {message}") });
+        self.found.warnings.push(Warning::general(format!("live: {message}")));
     }
 
     fn take(&mut self, name: &str, text: String) {

@@ -16,13 +16,15 @@ mod program;
 mod render;
 mod target;
 
+use std::env;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Cli, Command};
-use printable::{Filter, printable};
+use peerlane::one_line::{escaped, is_hidden};
+use printable::Filter;
 
 /// The outcome of a command that ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,14 @@ impl From<io::Error> for Failure {
 }
 
 fn main() -> ExitCode {
+    // nothing has such a name, and messages quote arguments
+    if let Some(word) = env::args_os().map(|word| word.to_string_lossy().into_owned()).find(|w| w.contains(is_hidden)) {
+        say(&format!(
+            "an argument has a character that no terminal shows: '{}'; a file can be given as '-'",
+            escaped(&word)
+        ));
+        return ExitCode::from(2);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -125,7 +135,7 @@ fn say(message: &str) {
     let mut err = anstream::stderr().lock();
     for line in message.lines() {
         // errors are ignored: stderr may be closed
-        let _ = writeln!(err, "{PREFIX}{}", printable(line));
+        let _ = writeln!(err, "{PREFIX}{}", escaped(line));
     }
 }
 

@@ -4,6 +4,7 @@
 //! all ([`write`]), also when the disk is full or the process is killed; no symbolic link is followed; and a record that
 //! grows for minutes belongs to one process ([`Lock`]).
 
+use peerlane::one_line::shown;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -47,7 +48,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(format!("cannot write {}: {error}", path.display()))
+    Failure::new(format!("cannot write {}: {error}", shown(path)))
 }
 
 /// What a path names.
@@ -67,7 +68,7 @@ fn place(path: &Path) -> io::Result<Place> {
                 return Err(io::Error::other("the path names no file"));
             }
             if !folder.is_dir() {
-                return Err(io::Error::other(format!("no such folder: {}", folder.display())));
+                return Err(io::Error::other(format!("no such folder: {}", shown(folder))));
             }
             return Ok(Place::File(None));
         }
@@ -78,7 +79,7 @@ fn place(path: &Path) -> io::Result<Place> {
             return Ok(Place::Stream);
         }
         let to = fs::read_link(path).unwrap_or_default();
-        let why = format!("it is a symbolic link to {}, which is not followed; name the file itself", to.display());
+        let why = format!("it is a symbolic link to {}, which is not followed; name the file itself", shown(&to));
         return Err(io::Error::other(why));
     }
     if found.is_dir() {
@@ -288,11 +289,11 @@ impl Lock {
             return Err(io::Error::other("it is not a regular file"));
         }
         let at = beside(path, "lock");
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", at.display()));
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&at)));
         for _ in 0..TRIES {
             let mut file = match own_file().read(true).write(true).create(true).truncate(false).open(&at) {
                 Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                    return Err(io::Error::other(format!("{} is a symbolic link; remove it", at.display())));
+                    return Err(io::Error::other(format!("{} is a symbolic link; remove it", shown(&at))));
                 }
                 opened => opened.map_err(named)?,
             };
@@ -312,13 +313,13 @@ impl Lock {
                 return Ok(lock);
             }
         }
-        Err(io::Error::other(format!("{} is taken again and again", at.display())))
+        Err(io::Error::other(format!("{} is taken again and again", shown(&at))))
     }
 
     /// Where files cannot be locked, a lock file with content is a lock; who left it behind is for a person to judge.
     fn without(of: &Path, at: PathBuf, mut file: File) -> io::Result<Lock> {
         if file.metadata()?.len() > 0 {
-            let (who, at) = (holder(&mut file), at.display());
+            let (who, at) = (holder(&mut file), shown(&at));
             return Err(io::Error::other(format!(
                 "{who} may be writing it, and this file system has no locks to find out; if not, remove {at}"
             )));

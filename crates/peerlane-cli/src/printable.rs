@@ -1,49 +1,23 @@
-//! What may reach a terminal: printable text, line breaks, tabs, and the styles that this program uses. Text comes from
-//! strangers' captures, files and archives; this is the one place that all output passes.
+//! What may reach a terminal: printable text, line breaks, and the styles that this program uses. All output passes
+//! this filter, and needs it least: what strangers wrote is on one line and without hidden characters since it was read
+//! ([`peerlane::one_line`]). What a filter cannot see is whose a line break is.
 
-use std::borrow::Cow;
 use std::io::{self, Write};
+
+use peerlane::one_line::escaped;
 
 /// The most bytes of a style's sequence.
 const MOST_STYLE: usize = 12;
 
-/// A character that a terminal, or a reader, would not show as itself: controls but line break and tab, the second set of
-/// controls (U+0080 to U+009F), line and paragraph separators, and those that turn the direction of text.
-fn hidden(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        c => c.is_control(),
-    }
-}
-
-/// Writes `c` as `\u001b`: visible in text, and the same character in JSON and TOML.
-fn escape(c: char, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("\\u{:04x}", u32::from(c)).as_bytes());
-}
-
-/// A name for a message: on one line, with hidden characters escaped.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = Vec::with_capacity(text.len());
-    append(text, &mut out);
-    Cow::Owned(String::from_utf8_lossy(&out).into_owned())
-}
-
+/// Appends text, with hidden characters but line breaks escaped as `\u001b`: visible in text, and the same character in
+/// JSON and TOML. A tab, which this program never writes and values of captured tables may have, is a space.
 fn append(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text;
-    while let Some(at) = rest.find(hidden) {
-        let (plain, from) = rest.split_at(at);
-        out.extend_from_slice(plain.as_bytes());
-        let mut chars = from.chars();
-        if let Some(c) = chars.next() {
-            escape(c, out);
+    for (i, line) in text.split('\n').enumerate() {
+        if i > 0 {
+            out.push(b'\n');
         }
-        rest = chars.as_str();
+        out.extend_from_slice(escaped(&line.replace('\t', " ")).as_bytes());
     }
-    out.extend_from_slice(rest.as_bytes());
 }
 
 /// Whether the parameters of a style's sequence are among those of `render/style.rs`.
@@ -134,7 +108,7 @@ impl<W: Write> Filter<W> {
                 }
                 Style::Cut if !end => return Some(from.len()),
                 Style::Cut | Style::Foreign => {
-                    escape('\u{1b}', shown);
+                    append("\u{1b}", shown);
                     rest = &from[1..];
                 }
             }
@@ -172,7 +146,7 @@ mod tests {
     #[test]
     fn only_our_styles_and_printable_text_pass() {
         for (from, to) in [
-            ("a\tb\nGPU0–GPU1 µs", "a\tb\nGPU0–GPU1 µs"),
+            ("a\tb\nGPU0–GPU1 µs\n\n", "a b\nGPU0–GPU1 µs\n\n"),
             ("\u{1b}[1m\u{1b}[32mgood\u{1b}[0m", "\u{1b}[1m\u{1b}[32mgood\u{1b}[0m"),
             ("\u{1b}]52;c;cm0gLXJm\u{7}", "\\u001b]52;c;cm0gLXJm\\u0007"),
             ("\u{1b}[2J\u{1b}[8mx\u{1b}", "\\u001b[2J\\u001b[8mx\\u001b"),
@@ -185,7 +159,6 @@ mod tests {
             assert_eq!(filtered(&bytes), to);
         }
         assert_eq!(filtered(&[b"a\xff\xc3"]), "a\u{fffd}\u{fffd}");
-        assert_eq!(printable("x\u{1b}y"), "x\\u001by");
     }
 
     #[test]

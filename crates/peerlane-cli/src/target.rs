@@ -239,7 +239,7 @@ fn of_run(partial: Partial, name: &str) -> Result<Case, String> {
     if unreadable > 0 {
         let lines = if unreadable == 1 { "1 line" } else { &format!("{unreadable} lines") };
         let message = format!("{name}: ignored {lines}, truncated or unreadable");
-        case.machine.warnings.push(Warning { origin: None, message });
+        case.machine.warnings.push(Warning::general(message));
     }
     Ok(case)
 }

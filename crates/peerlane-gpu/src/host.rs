@@ -129,7 +129,7 @@ fn group(line: &str, read: impl Fn(&str) -> Option<String>) -> Option<u64> {
         _ => return None,
     };
     let left = |group: &Path| {
-        let read = |file: &str| read(&format!("{mount}{}/{file}", group.display().to_string().trim_end_matches('/')));
+        let read = |file: &str| read(&format!("{mount}{}/{file}", group.to_string_lossy().trim_end_matches('/')));
         let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
         // `max` is no number, and no limit
         let (limit, used) = (number(limit)?, number(usage)?);

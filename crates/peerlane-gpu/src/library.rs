@@ -30,6 +30,7 @@ use crate::bindings::nccl::Nccl;
 use crate::bindings::nvml::Nvml;
 use crate::search::{self, Distrust, Folders, Rule};
 
+use peerlane::one_line::shown;
 use places::{Place, Places};
 
 /// Why a library, or a function of one, is unavailable. Each is one line for the user.
@@ -185,7 +186,7 @@ impl Library {
         let file = std::fs::read_to_string("/proc/self/maps").ok().and_then(|maps| file_at(&maps, address));
         let file = file.unwrap_or_else(|| PathBuf::from(place));
         if file.components().any(|part| part.as_os_str() == "stubs") {
-            return Err(LibraryError::Stub { file: file.display().to_string() });
+            return Err(LibraryError::Stub { file: shown(&file) });
         }
         Ok(Some(Self { handle: ManuallyDrop::new(handle), identity, file }))
     }

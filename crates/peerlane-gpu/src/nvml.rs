@@ -19,6 +19,7 @@ use std::fmt;
 use std::ptr;
 
 use peerlane::fabric::PciAddress;
+use peerlane::one_line::shown;
 
 use crate::bindings::nvml as ffi;
 use crate::foreign::{self, MOST_GPUS};
@@ -109,7 +110,7 @@ impl Session {
     /// The error is one line for the user.
     pub(crate) fn open() -> Result<Self, String> {
         let opened = library::nvml().map_err(|e: LibraryError| e.to_string())?;
-        let file = opened.library().file().display().to_string();
+        let file = shown(opened.library().file());
         // the library stays open until the process ends, so that its functions outlive the guard
         Self::start(*opened, Some(file))
     }

@@ -5,6 +5,7 @@
 //! anybody's, so they are skipped. As root, what the environment names must belong to root alone: the environment may be
 //! that of the user who called `sudo`. `docs/security.md` gives the rule for users.
 
+use peerlane::one_line::shown;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
@@ -39,8 +40,8 @@ impl fmt::Display for Distrust {
         match self {
             Distrust::Empty => f.write_str("an empty element means the current directory"),
             Distrust::Relative => f.write_str("not an absolute path"),
-            Distrust::WritableByAll(path) => write!(f, "everybody can write {}", path.display()),
-            Distrust::WritableByOthers(path) => write!(f, "users other than root can write {}", path.display()),
+            Distrust::WritableByAll(path) => write!(f, "everybody can write {}", shown(path)),
+            Distrust::WritableByOthers(path) => write!(f, "users other than root can write {}", shown(path)),
         }
     }
 }
@@ -133,7 +134,7 @@ impl Folders {
             match rule.trusted(folder) {
                 Ok(found) => folders.trusted.extend(found),
                 Err(why) => {
-                    let ignored = Ignored { variable, element: folder.display().to_string(), why };
+                    let ignored = Ignored { variable, element: shown(folder), why };
                     if !folders.ignored.contains(&ignored) {
                         folders.ignored.push(ignored);
                     }
@@ -195,7 +196,7 @@ fn program(name: &str, path: &OsStr, rule: Rule) -> Result<PathBuf, Missing> {
         match rule.trusted(&file) {
             Ok(Some(_)) => return Ok(file),
             Ok(None) => {}
-            Err(why) => ignored.push(Ignored { variable: "PATH", element: folder.display().to_string(), why }),
+            Err(why) => ignored.push(Ignored { variable: "PATH", element: shown(&folder), why }),
         }
     }
     ignored.retain(|ignored| runs(&Path::new(&ignored.element).join(name)));
@@ -284,7 +285,7 @@ mod tests {
             let folders = list(text);
             assert!(folders.trusted.is_empty() && !folders.ignored.is_empty(), "{text}: {folders:?}");
         }
-        let folders = list(&format!(":{}:/no/such/folder:.", own.display()));
+        let folders = list(&format!(":{}:/no/such/folder:.", own.to_string_lossy()));
         assert_eq!(folders.trusted, [own]);
         let why: Vec<Distrust> = folders.ignored.into_iter().map(|ignored| ignored.why).collect();
         assert_eq!(why, [Distrust::Empty, Distrust::Relative]);
@@ -340,13 +341,13 @@ mod tests {
         let (open, own) = (place.folder("open", 0o777), place.folder("own", 0o755));
         place.file("open/nvidia-smi", 0o755);
         let in_path = |text: String| program("nvidia-smi", OsStr::new(&text), ANYONE);
-        assert_eq!(in_path(own.display().to_string()), Err(Missing { ignored: Vec::new() }));
-        let missing = in_path(format!("{}:{}", open.display(), own.display())).unwrap_err().to_string();
-        let why = format!("'{0}' of PATH: everybody can write {0}", open.display());
+        assert_eq!(in_path(own.to_string_lossy().into_owned()), Err(Missing { ignored: Vec::new() }));
+        let missing = in_path(format!("{}:{}", open.to_string_lossy(), own.to_string_lossy())).unwrap_err().to_string();
+        let why = format!("'{0}' of PATH: everybody can write {0}", open.to_string_lossy());
         assert_eq!(missing, format!("not installed in a folder that is trusted; not used: {why}"));
         let file = place.file("own/nvidia-smi", 0o644);
-        assert!(in_path(own.display().to_string()).is_err(), "not executable");
+        assert!(in_path(own.to_string_lossy().into_owned()).is_err(), "not executable");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-        assert_eq!(in_path(format!(":{}:{}", open.display(), own.display())), Ok(file));
+        assert_eq!(in_path(format!(":{}:{}", open.to_string_lossy(), own.to_string_lossy())), Ok(file));
     }
 }

@@ -13,6 +13,7 @@ pub mod gap;
 pub mod machine;
 pub mod matrix;
 pub mod names;
+pub mod one_line;
 pub mod origin;
 pub mod random;
 pub mod stats;

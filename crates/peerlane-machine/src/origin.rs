@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::one_line::escaped;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -45,14 +46,19 @@ pub struct Warning {
 }
 
 impl Warning {
+    /// On one line, whatever it quotes.
+    pub fn new(origin: Option<Origin>, message: impl Into<String>) -> Self {
+        Warning { origin, message: escaped(&message.into()).into_owned() }
+    }
+
     /// About something that stands there.
     pub fn at(origin: &Origin, message: impl Into<String>) -> Self {
-        Warning { origin: Some(origin.clone()), message: message.into() }
+        Warning::new(Some(origin.clone()), message)
     }
 
     /// About no place in particular.
     pub fn general(message: impl Into<String>) -> Self {
-        Warning { origin: None, message: message.into() }
+        Warning::new(None, message)
     }
 }
 

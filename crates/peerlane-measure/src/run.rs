@@ -30,6 +30,7 @@ use crate::plan::{Plan, Step, Test, Work};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::machine::description::MachineDescription;
 use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::one_line::{lines, lines_if_any};
 use peerlane_machine::units::{Bytes, Seconds};
 
 /// Names the format of [`Run`].
@@ -265,7 +266,7 @@ pub struct Subject {
     /// The TARGET as given: `live`, or the name of a simulated machine.
     pub target: String,
     /// A simulated machine's system file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "lines_if_any")]
     pub system: Option<String>,
     /// What a live machine reported: the texts that `assemble` rebuilds it from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -278,6 +279,7 @@ pub struct SourceText {
     /// What it is called.
     pub name: String,
     /// The text.
+    #[serde(deserialize_with = "lines")]
     pub text: String,
 }
 

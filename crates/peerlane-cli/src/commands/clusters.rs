@@ -1,5 +1,6 @@
 //! Clusters and jobs from the arguments of `simulate` and `sweep`.
 
+use peerlane::one_line::shown;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
@@ -45,7 +46,7 @@ fn clusters_of(targets: &[OsString]) -> Option<Result<Vec<Cluster>, Failure>> {
         Some(found) => found,
         None => Err(Failure::new(format!(
             "'{}' is not a cluster; clusters and machines cannot be simulated together",
-            target.display()
+            shown(target)
         ))),
     });
     Some(each.collect())

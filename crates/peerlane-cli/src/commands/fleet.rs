@@ -1,5 +1,6 @@
 //! `peerlane check runs/*.json`: many machines compared with each other.
 
+use peerlane::one_line::shown;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -48,7 +49,7 @@ fn is_run(target: &OsStr) -> bool {
 
 /// The text of a record.
 pub(super) fn text(file: &Path) -> Result<String, String> {
-    let name = file.display();
+    let name = shown(file);
     let refused = |e: std::io::Error| format!("{name}: {e}");
     if fs::metadata(file).map_err(refused)?.len() > MAX_RUN_BYTES as u64 {
         return Err(format!("{name}: not a recorded run: larger than {} MiB", MAX_RUN_BYTES >> 20));

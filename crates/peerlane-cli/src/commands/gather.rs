@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use peerlane::evidence::{self, Files, Item};
+use peerlane::one_line::shown;
 use peerlane_gpu::search;
 use serde::Serialize;
 
@@ -127,7 +128,7 @@ pub(crate) fn run(args: &GatherArgs, out: &mut dyn Write) -> Result<Outcome, Fai
 
 fn show(out: &mut dyn Write, output: &Path, manifest: &Manifest) -> io::Result<()> {
     let size = manifest.bytes.div_ceil(1024);
-    writeln!(out, "{}: {}, {size} KiB unpacked", output.display(), count(manifest.items, "file"))?;
+    writeln!(out, "{}: {}, {size} KiB unpacked", shown(output), count(manifest.items, "file"))?;
     for missing in &manifest.missing {
         for line in wrap(&format!("missing {}: {}", missing.what, missing.why), WIDTH - 2) {
             writeln!(out, "  {line}")?;
@@ -148,7 +149,7 @@ enum Target<'a> {
 impl<'a> Target<'a> {
     /// Rejects a path that cannot be written, before any query.
     fn of(path: &'a Path) -> Result<Self, Failure> {
-        let refused = |why: &str| Err(Failure::new(format!("{}: {why}", path.display())));
+        let refused = |why: &str| Err(Failure::new(format!("{}: {why}", shown(path))));
         let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
         if name.ends_with(".tar.zst") {
             return output_file::check(path).map(|()| Target::Archive(path));
@@ -163,7 +164,7 @@ impl<'a> Target<'a> {
         match self {
             Target::Archive(path) => {
                 let packed = evidence::pack(files, taken)
-                    .map_err(|e| Failure::new(format!("cannot pack {}: {e}", path.display())))?;
+                    .map_err(|e| Failure::new(format!("cannot pack {}: {e}", shown(path))))?;
                 output_file::write(path, packed)
             }
             Target::Folder(folder) => output_file::write_folder(folder, files),

@@ -12,6 +12,7 @@ use peerlane::assemble::assemble;
 use peerlane::catalogue;
 use peerlane::fabric::{Node, NodeKind};
 use peerlane::machine::Machine;
+use peerlane::one_line::shown;
 use peerlane::plan::{Method, Plan, Scope, Selection};
 use peerlane::run::{Cell, Conditions, FlagKind, Limits, Run, Subject};
 
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     let (mut keeper, mut run) = match &args.output {
         Some(path) if args.resume => {
             let (keeper, earlier) = Keeper::resume(path)?;
-            same(&earlier, &new).map_err(|why| Failure::new(format!("{}: {why}", path.display())))?;
+            same(&earlier, &new).map_err(|why| Failure::new(format!("{}: {why}", shown(path))))?;
             (keeper, resumed(earlier, &new))
         }
         Some(path) => (Keeper::new(path)?, new),
@@ -193,7 +194,7 @@ fn hint(keeper: &Keeper) -> String {
         return "record a run with -o FILE to be able to resume it".to_owned();
     }
     if let Some(path) = keeper.path().filter(|_| keeper.left_as_it_was()) {
-        return format!("nothing was measured, and {} is unchanged", path.display());
+        return format!("nothing was measured, and {} is unchanged", shown(path));
     }
     let mut words: Vec<String> = env::args_os().skip(1).map(|word| quoted(&word)).collect();
     if !words.iter().any(|word| word == "--resume") {

@@ -8,6 +8,7 @@ use peerlane::catalogue::Parts;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::machine::Machine;
 use peerlane::model::Assume;
+use peerlane::one_line::{is_hidden, shown};
 use peerlane::place::{self, Format, PlacementDocument, Request};
 
 use super::json;
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
         _ if args.detail.json => json(out, &document)?,
         None => placement::write(out, &document, args.detail.verbose)?,
         Some(format) => {
-            let topology = args.topology.as_ref().map(|file| absolute(file));
+            let topology = args.topology.as_deref().map(absolute).transpose()?;
             out.write_all(place::write(&document, &model, format, topology.as_deref()).as_bytes())?;
         }
     }
@@ -52,8 +53,11 @@ pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 }
 
 /// NCCL may run in another directory.
-fn absolute(file: &Path) -> String {
-    std::path::absolute(file).unwrap_or_else(|_| file.to_owned()).display().to_string()
+fn absolute(file: &Path) -> Result<String, Failure> {
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    // as it is, since a program opens it; so it must be readable
+    let name = path.to_str().filter(|name| !name.contains(is_hidden)).map(str::to_owned);
+    name.ok_or_else(|| Failure::new(format!("{}: a folder of it has a name that no script can hold", shown(&path))))
 }
 
 fn write_topology(file: &Path, machine: &Machine) -> Result<(), Failure> {

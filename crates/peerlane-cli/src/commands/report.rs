@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use peerlane::comparison::Comparison;
+use peerlane::one_line::shown;
 
 use super::check::{can_write_page, machines, models, write_page};
 use super::site::Site;
@@ -19,7 +20,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Outcome, Failure> {
     let checks = judged.collect::<Vec<_>>();
     write_page(&args.output, &loaded, &comparisons, &checks)?;
     if args.output != Path::new("-") {
-        crate::say(&format!("wrote {}", args.output.display()));
+        crate::say(&format!("wrote {}", shown(&args.output)));
     }
     Ok(Outcome { findings: false, incomplete: loaded.incomplete })
 }

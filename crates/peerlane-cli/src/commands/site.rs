@@ -9,6 +9,7 @@ use peerlane::check::{Context, Finding, Settings, check_with, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
+use peerlane::one_line::shown;
 use peerlane::run::Run;
 
 use super::fleet;
@@ -41,7 +42,7 @@ impl Site {
     /// The same, with the earlier run if one is named.
     pub(super) fn since(mut self, baseline: Option<&Path>) -> Result<Self, Failure> {
         if let Some(path) = baseline {
-            let name = path.display().to_string();
+            let name = shown(path);
             let text = fleet::text(path).map_err(Failure::new)?;
             let node = Node::read(&text, &name, &self.dictionary);
             self.before = Some(node.map_err(|e| Failure::new(format!("{name}: {e}")))?);
@@ -86,7 +87,7 @@ fn settings(named: Option<&Path>) -> Result<Settings, Failure> {
         None if Path::new(SITE).is_file() => PathBuf::from(SITE),
         None => return Ok(Settings::default()),
     };
-    let refused = |why: String| Failure::new(format!("{}: {why}", path.display()));
+    let refused = |why: String| Failure::new(format!("{}: {why}", shown(&path)));
     if fs::metadata(&path).map_err(|e| refused(e.to_string()))?.len() > MAX_SETTINGS {
         return Err(refused(format!("not a settings file: larger than {} MiB", MAX_SETTINGS >> 20)));
     }

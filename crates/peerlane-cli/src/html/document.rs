@@ -427,6 +427,6 @@ mod tests {
             std::fs::write(&path, &fresh).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == fresh, "{} is stale: run UPDATE_SCHEMA=1 cargo test schema", path.display());
+        assert!(written == fresh, "{} is stale: run UPDATE_SCHEMA=1 cargo test schema", path.to_string_lossy());
     }
 }

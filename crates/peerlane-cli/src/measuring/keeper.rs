@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use peerlane::one_line::shown;
 use peerlane::run::{Event, Partial, Run, looks_like_run};
 
 use super::progress::Progress;
@@ -59,13 +60,13 @@ impl Keeper {
         if partial.exists() {
             return Err(Failure::new(format!(
                 "{0} is an unfinished run: resume it with --resume, or remove it",
-                partial.display()
+                shown(&partial)
             )));
         }
         if path.exists() && !read(path).map_err(Failure::new)?.complete {
             return Err(Failure::new(format!(
                 "{0} is an incomplete run: resume it with --resume, or remove it",
-                path.display()
+                shown(path)
             )));
         }
         Ok(Keeper::at(path, lock))
@@ -80,7 +81,7 @@ impl Keeper {
         } else if path.exists() {
             read(path)
         } else {
-            Err(format!("nothing to resume: neither {} nor {} exists", partial.display(), path.display()))
+            Err(format!("nothing to resume: neither {} nor {} exists", shown(&partial), shown(path)))
         };
         run.map(|run| (Keeper::at(path, lock), run)).map_err(Failure::new)
     }
@@ -138,7 +139,7 @@ impl Keeper {
         match write(growing) {
             Ok(()) if self.failed && growing.file.is_whole() => {
                 self.failed = false;
-                progress.say(&format!("{} can be written again; nothing is lost", growing.file.path().display()));
+                progress.say(&format!("{} can be written again; nothing is lost", growing.file.path()shown()));
             }
             Ok(()) => {}
             Err(error) => {
@@ -158,11 +159,11 @@ impl Keeper {
         if let Err(error) = written {
             self.failed = true;
             let kept = self.growing.as_mut().map(|growing| match growing.file.retry() {
-                Ok(()) => format!("{} has everything; --resume completes it", growing.file.path().display()),
-                Err(_) => format!("{} has what was recorded before", growing.file.path().display()),
+                Ok(()) => format!("{} has everything; --resume completes it", growing.file.path()shown()),
+                Err(_) => format!("{} has what was recorded before", growing.file.path()shown()),
             });
             let kept = kept.unwrap_or_else(|| "nothing is recorded".to_owned());
-            progress.say(&format!("cannot record the run in {}: {error}; {kept}", path.display()));
+            progress.say(&format!("cannot record the run in {}: {error}; {kept}", shown(&path)));
             return false;
         }
         self.growing = None;
@@ -177,7 +178,7 @@ impl Keeper {
     /// Reports the first failure in a row.
     fn fail(&mut self, path: &Path, error: &io::Error, progress: &Progress) {
         if !self.failed {
-            progress.say(&format!("cannot record the run in {}: {error}; measuring continues", path.display()));
+            progress.say(&format!("cannot record the run in {}: {error}; measuring continues", shown(path)));
         }
         self.failed = true;
     }
@@ -215,7 +216,7 @@ fn write_whole(lock: &Lock, run: &Run) -> io::Result<()> {
 
 /// Locks the record's file. Only a run may exist there, since it will be replaced.
 fn lock(path: &Path) -> Result<Lock, Failure> {
-    let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", path.display()));
+    let refused = |why: &str| Failure::new(format!("cannot record the run in {}: {why}", shown(path)));
     let lock = Lock::of(path).map_err(|e| refused(&e.to_string()))?;
     match is_run(path) {
         Ok(false) => Err(refused("the file exists and is not a run; give another file, or remove it")),
@@ -232,14 +233,14 @@ pub(crate) fn is_run(path: &Path) -> io::Result<bool> {
 }
 
 fn read(path: &Path) -> Result<Run, String> {
-    let problem = |why: &str| format!("{}: {why}", path.display());
+    let problem = |why: &str| format!("{}: {why}", shown(path));
     let text = fs::read_to_string(path).map_err(|e| problem(&e.to_string()))?;
     Run::from_json(&text).map_err(|e| problem(&e.to_string()))
 }
 
 /// Reads a growing record. A truncated last line was being written when its writer died; its steps are run again.
 fn read_partial(path: &Path) -> Result<Run, String> {
-    let problem = |why: &str| format!("{}: {why}", path.display());
+    let problem = |why: &str| format!("{}: {why}", shown(path));
     let bytes = fs::read(path).map_err(|e| problem(&e.to_string()))?;
     let read = Partial::read(&String::from_utf8_lossy(&bytes)).map_err(|e| problem(&e.to_string()))?;
     Ok(read.run)

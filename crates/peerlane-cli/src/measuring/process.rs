@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use peerlane::one_line;
 use peerlane::plan::Plan;
 use peerlane::units::Seconds;
 use peerlane_gpu::search;
@@ -199,9 +200,14 @@ fn feed(mut stdin: ChildStdin, line: &[u8], more: &Receiver<Vec<u8>>) {
     }
 }
 
+/// What a worker writes: the names and messages of libraries, too, each on one line.
+fn message(line: &[u8]) -> Result<Message, serde_json::Error> {
+    one_line::read(&mut serde_json::Deserializer::from_slice(line))
+}
+
 fn listen(lines: impl BufRead, send: &Sender<Heard>) {
     for line in lines.split(b'\n') {
-        let heard = match line.as_deref().map(serde_json::from_slice::<Message>) {
+        let heard = match line.as_deref().map(message) {
             Ok(Ok(message)) => Heard::Message(Box::new(message)),
             Ok(Err(error)) => Heard::Garbled(error.to_string()),
             Err(_) => break,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use peerlane::matrix::{Engine, Operation};
+use peerlane::one_line::escaped;
 use peerlane::plan::{Size, Step, Work};
 use peerlane::run::{Run, ends};
 use peerlane::transfer::{Transfer, Via};
@@ -71,7 +72,7 @@ impl Progress {
                 format!("{seconds:.0} s left, {}", self.now)
             }
         };
-        bar.set_message(message);
+        bar.set_message(escaped(&message).into_owned());
         bar.set_position(self.done as u64);
     }
 

@@ -24,7 +24,7 @@ impl Place {
     }
 
     fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
+        self.path(name).to_string_lossy().into_owned()
     }
 
     fn script(&self, name: &str, text: &str) {

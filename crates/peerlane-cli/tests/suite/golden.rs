@@ -101,7 +101,7 @@ fn answers_are_those_recorded() {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(&path, &fresh).unwrap();
         } else {
-            stale.push(format!("{}:\n{fresh}", path.display()));
+            stale.push(format!("{}:\n{fresh}", path.to_string_lossy()));
         }
     }
     assert!(stale.is_empty(), "UPDATE_GOLDEN=1 cargo test golden:: rewrites what changed:\n{}", stale.join("\n"));

@@ -46,7 +46,7 @@ fn kept(path: &Path) -> Run {
     let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     if let Err(error) = schema.validate(&document) {
-        panic!("{}: {}: {error}", path.display(), error.instance_path());
+        panic!("{}: {}: {error}", path.to_string_lossy(), error.instance_path());
     }
     Run::from_json(&text).unwrap()
 }

@@ -14,7 +14,7 @@ fn compare(path: &Path, fresh: &str) {
     if std::env::var_os("UPDATE_README").is_some() {
         std::fs::write(path, fresh).unwrap();
     } else if stale {
-        panic!("{} is stale: UPDATE_README=1 cargo test readme::", path.display());
+        panic!("{} is stale: UPDATE_README=1 cargo test readme::", path.to_string_lossy());
     }
 }
 

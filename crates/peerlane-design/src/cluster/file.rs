@@ -8,6 +8,7 @@ use toml::Spanned;
 use super::network::{End, Explicit, MOST_PORTS, Shape};
 use super::{Cluster, ClusterError, Network, Wanted, line_rate, network_nics};
 use peerlane_machine::machine::Machine;
+use peerlane_machine::one_line;
 use peerlane_machine::units::{Rate, Seconds};
 use peerlane_read::catalogue;
 
@@ -102,7 +103,9 @@ pub fn read_cluster(
         file: file.to_owned(),
         message: span.map_or_else(|| message.clone(), |s| format!("line {}: {message}", line(s))),
     };
-    let read: File = toml::from_str(text).map_err(|e| refuse(e.span(), e.message().to_owned()))?;
+    let read: File = toml::Deserializer::parse(text)
+        .and_then(one_line::read)
+        .map_err(|e| refuse(e.span(), e.message().to_owned()))?;
     let at = |span: Range<usize>| move |e: ClusterError| refuse(Some(span.clone()), e.to_string());
     let node = read.node.get_ref();
     let machine = system(node).ok_or_else(|| {

@@ -2,6 +2,7 @@
 
 use super::document::{Inference, SCHEMA};
 use super::flows::FlowKind;
+use peerlane_read::evidence::from_json;
 
 /// The first version, which had two other names for fields; aliases read them.
 const FIRST_SCHEMA: &str = "peerlane/inference/1";
@@ -33,7 +34,7 @@ pub fn looks_like_inference(text: &str) -> bool {
 impl Inference {
     /// Reads a record.
     pub fn from_json(text: &str) -> Result<Self, RecordError> {
-        let mut found: Inference = serde_json::from_str(text).map_err(|e| RecordError::Format(e.to_string()))?;
+        let mut found: Inference = from_json(text).map_err(|e| RecordError::Format(e.to_string()))?;
         if found.schema == FIRST_SCHEMA {
             found.schema = SCHEMA.to_owned();
         }

@@ -1,6 +1,7 @@
 //! Where libraries are looked for: by the system's loader, where it searches only what may be trusted, and in the folders
 //! that it does not know.
 
+use peerlane::one_line::shown;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,7 @@ pub(super) fn of_nccl(
     let mut named = |variable: &'static str, path: PathBuf| match rule.trusted(&path) {
         Ok(found) => found.is_some(),
         Err(why) => {
-            places.ignored.push(Ignored { variable, element: path.display().to_string(), why });
+            places.ignored.push(Ignored { variable, element: shown(&path), why });
             false
         }
     };
@@ -168,7 +169,7 @@ mod tests {
         }
 
         fn shown(&self, places: Places) -> Vec<String> {
-            let inside = |path: &Path| path.strip_prefix(&self.0).unwrap_or(path).display().to_string();
+            let inside = |path: &Path| path.strip_prefix(&self.0).unwrap_or(path).to_string_lossy().into_owned();
             let shown = |place: &Place| match place {
                 Place::Loader(name) => (*name).to_owned(),
                 Place::File(file) => inside(file),
@@ -233,9 +234,11 @@ mod tests {
             let folders = Folders::of("LD_LIBRARY_PATH", OsStr::new(&text), Rule::SYSTEM);
             root.shown(of_driver(&["libnccl.so.2"], &folders))
         };
-        let own = root.0.join("own").display().to_string();
+        let own = root.0.join("own").to_string_lossy().into_owned();
         assert_eq!(list(own.clone())[0], "libnccl.so.2");
-        for bad in [format!(":{own}"), format!("{own}:"), format!(".:{own}"), format!("{}:{own}", open.display())] {
+        for bad in
+            [format!(":{own}"), format!("{own}:"), format!(".:{own}"), format!("{}:{own}", open.to_string_lossy())]
+        {
             let places = list(bad.clone());
             assert_eq!(places[0], "own/libnccl.so.2", "{bad}");
             assert!(!places.contains(&"libnccl.so.2".to_owned()), "{bad}");

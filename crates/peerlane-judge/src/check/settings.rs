@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::{Finding, OUTLIER, RULES_OF_RUNS, rule_ids};
+use peerlane_machine::one_line;
 use peerlane_machine::subject::Subject;
 
 /// What the rule `outlier` was called; waivers may still use the name.
@@ -178,7 +179,9 @@ fn all_rules() -> Vec<&'static str> {
 impl Settings {
     /// Reads the text of a settings file.
     pub fn read(text: &str) -> Result<Settings, SettingsError> {
-        let mut settings: Settings = toml::from_str(text).map_err(|e| SettingsError::Format(e.to_string()))?;
+        let mut settings: Settings = toml::Deserializer::parse(text)
+            .and_then(one_line::read)
+            .map_err(|e| SettingsError::Format(e.to_string()))?;
         for waiver in &mut settings.waive {
             if waiver.rule == OLD_OUTLIER {
                 OUTLIER.clone_into(&mut waiver.rule);

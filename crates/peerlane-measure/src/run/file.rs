@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::{Cell, Event, Run, SCHEMA};
 use crate::plan::Work;
 use peerlane_machine::matrix::Quantity;
-use peerlane_read::evidence::MAX_SOURCE_BYTES;
+use peerlane_read::evidence::{MAX_SOURCE_BYTES, from_json};
 
 /// The longest record that is read: as much as of any source, and some 50,000 cells with all their samples.
 pub const MAX_RUN_BYTES: usize = MAX_SOURCE_BYTES as usize;
@@ -81,11 +81,11 @@ impl Run {
             return Err(RunError::TooLarge);
         }
         let text = text.trim_start_matches('\u{feff}');
-        let head: Head = serde_json::from_str(text)?;
+        let head: Head = from_json(text)?;
         if head.schema != SCHEMA {
             return Err(RunError::Schema(head.schema));
         }
-        Ok(serde_json::from_str(text)?)
+        Ok(from_json(text)?)
     }
 
     /// Writes the record: a field a line, the steps of the plan and the cells each on its own line.
@@ -192,7 +192,7 @@ impl Partial {
         cells.extend(std::mem::take(&mut run.cells));
         let mut unreadable = 0;
         for line in lines.filter(|line| !line.trim().is_empty()) {
-            match serde_json::from_str(line) {
+            match from_json(line) {
                 Ok(Event::Cells(fresh)) => cells.extend(fresh),
                 Ok(event) => run.apply(event),
                 Err(_) => unreadable += 1,

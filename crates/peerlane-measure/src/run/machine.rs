@@ -41,7 +41,7 @@ impl Run {
         }
         machine.curves.extend(matrices::curves(&cells).into_iter().map(|curve| (curve, origin.clone())));
         machine.evidence.extend(self.states(&origin));
-        let warn = |message| Warning { origin: Some(origin.clone()), message };
+        let warn = |message: String| Warning::at(&origin, message);
         machine.warnings.extend(self.incomplete().map(warn));
         machine.warnings.extend(troubles(&cells).into_iter().map(warn));
         machine.warnings.extend(self.replays().map(warn));

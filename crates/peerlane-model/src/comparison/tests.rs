@@ -203,7 +203,11 @@ fn nobody_else_joins_expected_and_measured() {
             let text = std::fs::read_to_string(&path).unwrap();
             let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
             for word in ["Expectation::new", "expectation::predict", "expect_like"] {
-                assert!(name == "tests" || !code.contains(word), "{}: {word}; ask a Comparison", path.display());
+                assert!(
+                    name == "tests" || !code.contains(word),
+                    "{}: {word}; ask a Comparison",
+                    path.to_string_lossy()
+                );
             }
         }
     }

@@ -94,13 +94,14 @@ impl Inventory {
         let driver = self.devices.iter().filter(|d| d.gpu && d.name != name).flat_map(|d| &d.origins);
         let Some(by) = driver.map(|o| o.tool).find(|t| tool::numbers_as_the_driver(t)) else { return };
         let Some(address) = pci.address else { return };
-        self.warnings.push(Warning {
-            origin: Some(Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() }),
-            message: format!(
+        let origin = Origin { lines: (pci.line > 0).then_some((pci.line, pci.line)), ..origin.clone() };
+        self.warnings.push(Warning::at(
+            &origin,
+            format!(
                 "the GPU at {address} is on the bus, and {by} does not show it; it is called {name} here: check whether its \
                  driver is loaded, another guest has it, or it has fallen off (dmesg, Xid 79)"
             ),
-        });
+        ));
     }
 
     /// Warns that GPUs without addresses cannot be matched with more, or fewer, that have them.
@@ -108,14 +109,14 @@ impl Inventory {
         if lost.is_empty() {
             return;
         }
-        self.warnings.push(Warning {
-            origin: Some(origin.clone()),
-            message: format!(
+        self.warnings.push(Warning::at(
+            origin,
+            format!(
                 "{} GPUs are listed here and {named} by the driver, so they cannot be matched; add bus ids \
                  (nvidia-smi, nvidia-smi -q)",
                 listed
             ),
-        });
+        ));
     }
 
     /// `nvidia-smi` numbers GPUs by PCI address, so a listing of as many GPUs, or of as many of NVIDIA's,

@@ -103,7 +103,7 @@ fn machine(mut cluster: Cluster) -> Machine {
     let cpu_vendor = all.host.cpu_ids.as_ref().and_then(|(vendor, ..)| CpuVendor::of_id(vendor));
     machine.doubted = all.doubted;
     machine.doubted.extend(built.doubted);
-    let doubts = machine.doubted.iter().map(|d| Warning { origin: d.origin.clone(), message: d.to_string() });
+    let doubts = machine.doubted.iter().map(|d| Warning::new(d.origin.clone(), d.to_string()));
     machine.warnings.extend(doubts.collect::<Vec<_>>());
     let cpu = machine.fabric.of_kind(NodeKind::Cpu).next();
     let vendor = cpu.and_then(|cpu| vendor_of(&machine.fabric, Parts::embedded(), cpu)).or(cpu_vendor);

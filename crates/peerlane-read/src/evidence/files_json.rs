@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use peerlane_machine::one_line::Lines;
 use serde::{Deserialize, Serialize};
 
 use super::json;
-use super::json::Strings;
 use super::read::read_files;
 use super::tree::{Files, Item};
 use super::{Found, Text};
@@ -26,7 +26,7 @@ const TOOL: &str = "files";
 #[serde(default)]
 struct Document {
     schema: String,
-    text: BTreeMap<String, String>,
+    text: BTreeMap<String, Lines>,
     hex: BTreeMap<String, String>,
     links: BTreeMap<String, String>,
 }
@@ -38,12 +38,12 @@ impl Files {
         for (path, item) in self.iter() {
             let path = path.to_owned();
             match item {
-                Item::Link(target) => document.links.insert(path, target.clone()),
+                Item::Link(target) => drop(document.links.insert(path, target.clone())),
                 Item::File(bytes) => match std::str::from_utf8(bytes) {
-                    Ok(text) if !text.contains('\0') => document.text.insert(path, text.to_owned()),
-                    _ => document.hex.insert(path, hex(bytes)),
+                    Ok(text) if !text.contains('\0') => drop(document.text.insert(path, Lines(text.to_owned()))),
+                    _ => drop(document.hex.insert(path, hex(bytes))),
                 },
-            };
+            }
         }
         // a map of texts always can be written
         serde_json::to_string(&document).unwrap_or_default()
@@ -51,7 +51,7 @@ impl Files {
 }
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    json::documents(text, "schema", NAMES_IT, Strings::Text, |lines, read: Result<Document, _>| match read {
+    json::documents(text, "schema", NAMES_IT, |lines, read: Result<Document, _>| match read {
         Ok(document) if document.schema == SCHEMA => {
             found.append(read_files(text.source(), &document.into_files()));
         }
@@ -66,7 +66,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 impl Document {
     fn into_files(self) -> Files {
         let mut files = Files::default();
-        for (path, text) in self.text {
+        for (path, Lines(text)) in self.text {
             // a document within a document would be read without end
             if !text.contains(NAMES_IT) {
                 files.insert(&path, Item::File(text.into_bytes()));

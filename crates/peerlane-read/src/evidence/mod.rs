@@ -70,6 +70,7 @@ pub use p2pmark::{ALL_READERS, ONE_READER};
 pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
+pub use json::from_json;
 pub use limits::MAX_STATEMENTS;
 pub use read::{
     MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, read_files, read_path, read_stream, scan_text,
@@ -137,7 +138,7 @@ impl Found {
     pub fn warn(&mut self, text: &Text, tool: &'static str, lines: (u32, u32), message: impl Into<String>) {
         if self.warnings.len() < limits::MAX_WARNINGS {
             let origin = Some(Origin { source: text.source().clone(), tool, lines: Some(lines) });
-            self.warnings.push(Warning { origin, message: message.into() });
+            self.warnings.push(Warning::new(origin, message));
         }
     }
 

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::json::Strings;
 use super::nvbandwidth::named_device;
 use super::nvbandwidth_tests::TestTable;
 use super::{Fact, Found, Text, grid, json};
@@ -14,7 +13,7 @@ const TOOL: &str = super::tool::NVBANDWIDTH_JSON;
 const MAX_COLUMNS: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    json::documents(text, "nvbandwidth", "", Strings::OneLine, |lines, read: Result<Output, _>| match read {
+    json::documents(text, "nvbandwidth", "", |lines, read: Result<Output, _>| match read {
         Ok(output) => take(text, lines, output.nvbandwidth, found),
         Err(error) => found.warn(text, TOOL, lines, format!("the JSON cannot be read: {error}")),
     });

@@ -12,7 +12,6 @@ pub use snapshot::{
 };
 
 use super::json;
-use super::json::Strings;
 use super::limits::MAX_DEVICES;
 use super::nvidia_smi_nvlink::far_end;
 use super::nvidia_smi_topo_p2p::status;
@@ -30,7 +29,7 @@ const NVSWITCH_CLASS: u32 = 0x06_8000;
 const NPU_CLASS: u32 = 0x06_8001;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    json::documents(text, "schema", NAMES_IT, Strings::OneLine, |lines, read| match read {
+    json::documents(text, "schema", NAMES_IT, |lines, read| match read {
         Ok(snapshot) => take(text, lines, snapshot, found),
         Err(error) => found.warn(text, TOOL, lines, format!("the snapshot cannot be read: {error}")),
     });

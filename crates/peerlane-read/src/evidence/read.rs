@@ -9,6 +9,7 @@ use super::archive;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Heading, MAX_STATEMENTS, Text, Warning, text::decode};
+use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
 pub const MAX_SOURCE_BYTES: u64 = 64 << 20;
@@ -210,7 +211,7 @@ fn scan_bytes(name: &str, bytes: Vec<u8>) -> Result<Found, ReadError> {
 ///
 /// In a folder, a file that cannot be read is a warning and not an error.
 pub fn read_path(path: &Path) -> Result<Found, ReadError> {
-    let name = path.display().to_string();
+    let name = shown(path);
     let meta = fs::metadata(path).map_err(|cause| ReadError::Io(name.clone(), cause))?;
     if !meta.is_dir() {
         return scan_bytes(&name, file_bytes(path)?);
@@ -234,14 +235,14 @@ pub fn read_path(path: &Path) -> Result<Found, ReadError> {
         let bytes = file_bytes(&file);
         let size = bytes.as_ref().map_or(0, Vec::len);
         if size > room {
-            let last = file.display();
+            let last = shown(&file);
             let message =
                 format!("{name}: more than {} MiB; {last} and the files after it are not read", MAX_FOLDER_BYTES >> 20);
             found.warnings.push(Warning::general(message));
             break;
         }
         room -= size;
-        match bytes.and_then(|bytes| scan_bytes(&file.display().to_string(), bytes)) {
+        match bytes.and_then(|bytes| scan_bytes(&shown(&file), bytes)) {
             Ok(one) => found.append(one),
             Err(error) => found.warnings.push(Warning::general(error.to_string())),
         }
@@ -295,7 +296,7 @@ pub fn read_files(name: &str, files: &Files) -> Found {
 
 /// What a file or pipe holds, if it is text or an archive.
 fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
-    let name = path.display().to_string();
+    let name = shown(path);
     let io = |cause| ReadError::Io(name.clone(), cause);
     let file = File::open(path).map_err(io)?;
     // its size is known before 64 MiB of it are read
@@ -316,12 +317,12 @@ struct Listing {
 }
 
 fn list(folder: &Path, depth: usize, listing: &mut Listing) -> Result<(), ReadError> {
-    let io = |cause| ReadError::Io(folder.display().to_string(), cause);
+    let io = |cause| ReadError::Io(shown(folder), cause);
     for entry in fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
         listing.left = listing.left.saturating_sub(1);
         if listing.files.len() >= MAX_FILES || listing.left == 0 {
-            return Err(ReadError::TooManyFiles(folder.display().to_string()));
+            return Err(ReadError::TooManyFiles(shown(folder)));
         }
         let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
         if hidden {

@@ -14,6 +14,7 @@ use super::tree::{Below, Disk, Files, Item, MAX_ENTRIES, Recorder, Tree};
 use super::words::{hex, pci_id, pcie_width};
 use super::{Evidence, Fact, Found, HostFacts, NumaNode, Origin, OsDevice, PciDevice, PciRole, PciTree, Text, Warning};
 use peerlane_machine::fabric::{CpuList, PciAddress};
+use peerlane_machine::one_line::{one_line, shown};
 use peerlane_machine::units::Bytes;
 
 const TOOL: &str = super::tool::SYSFS;
@@ -40,7 +41,7 @@ pub(super) fn is_root_of(tree: &dyn Tree) -> bool {
 /// Reads the machine below `root`.
 pub(super) fn read(root: &Path) -> Found {
     let disk = Disk(root);
-    let name = root.display().to_string();
+    let name = shown(root);
     if disk.is_folder("sys/bus/pci/devices") {
         return read_tree(&name, &disk);
     }
@@ -117,8 +118,13 @@ fn read_parts(name: &str, sys: &dyn Tree, proc: &dyn Tree) -> Found {
     found
 }
 
-/// A short attribute, trimmed.
+/// A short attribute, trimmed, on one line.
 fn attribute(tree: &dyn Tree, folder: &str, name: &str) -> Option<String> {
+    table(tree, folder, name).map(|text| one_line(&text).into_owned())
+}
+
+/// An attribute of several lines, trimmed.
+fn table(tree: &dyn Tree, folder: &str, name: &str) -> Option<String> {
     let bytes = tree.bytes(&format!("{folder}/{name}"), MAX_ATTRIBUTE_BYTES)?;
     let text = String::from_utf8_lossy(&bytes).trim().to_owned();
     Some(text).filter(|t| !t.is_empty())
@@ -166,7 +172,7 @@ fn device(sys: &dyn Tree, entry: &str, address: PciAddress, config: &[u8]) -> Pc
         max_payload: control.map(|c| c.max_payload),
         max_read_request: control.map(|c| c.max_read_request),
         relaxed_ordering: control.map(|c| c.relaxed_ordering),
-        bar_bytes: largest_prefetchable(&text("resource")),
+        bar_bytes: largest_prefetchable(&table(sys, entry, "resource").unwrap_or_default()),
         ..PciDevice::new(PciRole::Endpoint)
     }
 }
@@ -208,7 +214,7 @@ fn owner(sys: &dyn Tree, entry: &str) -> Option<PciAddress> {
     let device = format!("{entry}/device");
     let links = [sys.link(entry), sys.link(&device)];
     links.iter().flatten().find_map(|l| function_of(l)).or_else(|| {
-        let uevent = attribute(sys, &device, "uevent")?;
+        let uevent = table(sys, &device, "uevent")?;
         uevent.lines().find_map(|l| l.strip_prefix("PCI_SLOT_NAME=")).and_then(address)
     })
 }
@@ -258,9 +264,9 @@ fn gpu_names(proc: &dyn Tree, functions: &mut [(Function, bool)]) {
     for (function, _) in functions.iter_mut().filter(|f| f.0.device.is_gpu()) {
         let Some(address) = function.device.address else { continue };
         let folder = format!("driver/nvidia/gpus/{address}");
-        let information = attribute(proc, &folder, "information").unwrap_or_default();
+        let information = table(proc, &folder, "information").unwrap_or_default();
         let model = information.lines().find_map(|l| l.strip_prefix("Model:"));
-        function.device.name = model.map(|m| m.trim().to_owned());
+        function.device.name = model.map(|m| one_line(m.trim()).into_owned());
     }
 }
 
@@ -284,7 +290,7 @@ fn host(sys: &dyn Tree, proc: &dyn Tree) -> HostFacts {
         host.numa.push(NumaNode {
             id,
             cpus,
-            memory: attribute(sys, &node, "meminfo").as_deref().and_then(mem_total),
+            memory: table(sys, &node, "meminfo").as_deref().and_then(mem_total),
             package: first.and_then(|c| attribute(sys, &topology(c), "physical_package_id")?.parse().ok()),
         });
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::markup;
 use super::words::indent;
+use peerlane_machine::one_line::is_hidden;
 
 /// Lines of one source, numbered from 1, free of ANSI escapes, carriage returns and byte-order marks.
 #[derive(Clone, Debug)]
@@ -187,7 +188,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_terminator(end).map(move |line| if end == '\n' { line.strip_suffix('\r').unwrap_or(line) } else { line })
 }
 
-/// Adds a line without ANSI escape sequences (`ESC [ … letter`, `ESC ] … BEL`) and control characters
+/// Adds a line without ANSI escape sequences (`ESC [ … letter`, `ESC ] … BEL`) and hidden characters
 /// but the tab.
 fn clean(line: &str, out: &mut String) {
     // most lines are plain
@@ -209,7 +210,7 @@ fn clean(line: &str, out: &mut String) {
             },
             '\t' => out.push(c),
             '\u{a0}' => out.push(' '),
-            c if c.is_control() => {}
+            c if is_hidden(c) => {}
             c => out.push(c),
         }
     }

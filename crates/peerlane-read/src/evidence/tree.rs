@@ -9,6 +9,8 @@ use std::io::Read;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
+use peerlane_machine::one_line::is_hidden;
+
 /// The most entries that are read of one folder: more than the functions of the largest machines.
 pub(super) const MAX_ENTRIES: usize = 16_384;
 
@@ -56,6 +58,7 @@ impl Tree for Disk<'_> {
         let entries = fs::read_dir(self.at(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.take(MAX_ENTRIES).filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.retain(|name| !name.contains(is_hidden));
         names.sort();
         names
     }
@@ -86,14 +89,15 @@ pub struct Files(BTreeMap<String, Item>);
 
 impl Files {
     /// Adds a file or a link in place of what was at that path. False, and nothing is added, where the path is
-    /// absolute, holds `..` or is otherwise none that stays within a folder.
+    /// absolute, holds `..` or characters that no terminal shows, or is otherwise none that stays within a folder.
     pub fn insert(&mut self, path: &str, item: Item) -> bool {
         if path.len() > MAX_PATH_BYTES {
             return false;
         }
         let clean: Vec<&str> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
         let stays = !path.starts_with('/')
-            && !path.contains(['\0', '\\'])
+            && !path.contains('\\')
+            && !path.contains(is_hidden)
             && !clean.is_empty()
             && clean.len() <= MAX_DEPTH
             && !clean.contains(&"..");

@@ -6,6 +6,7 @@
 
 use std::str::FromStr;
 
+use peerlane_machine::one_line::one_line;
 use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
@@ -230,7 +231,7 @@ fn element(tag: &BytesStart<'_>, line: u32) -> Element {
         // a value with an unknown entity stays as it is written
         let value = unescape(&attribute.value).map_or_else(|_| attribute.value.to_string(), |v| v.into_owned());
         // a reference such as `&#10;` or `&#27;` must not add a line or move a terminal's cursor
-        let value = value.replace(char::is_control, " ");
+        let value = one_line(&value).into_owned();
         attributes.push((key.to_owned(), value));
     }
     let name: &str = tag.name().0;

@@ -95,7 +95,7 @@ impl Folder {
 }
 
 fn absent(path: &Path, why: &dyn std::fmt::Display) {
-    eprintln!("{}: {why}", path.display());
+    eprintln!("{}: {why}", path.to_string_lossy());
 }
 
 /// The matrices, without the shares between GPUs, whose sums stand beside them.

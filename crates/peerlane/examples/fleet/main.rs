@@ -32,7 +32,7 @@ fn main() -> Result<(), Error> {
     writeln!(
         std::io::stdout(),
         "{runs} runs in {}, {} of them sick:\n{}",
-        folder.display(),
+        folder.to_string_lossy(),
         sick.len(),
         sick.join("\n")
     )

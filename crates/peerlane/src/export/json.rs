@@ -449,7 +449,7 @@ mod tests {
                 std::fs::write(&path, &fresh).unwrap();
             }
             let written = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(written == fresh, "{} is stale: run UPDATE_SCHEMA=1 cargo test schemas", path.display());
+            assert!(written == fresh, "{} is stale: run UPDATE_SCHEMA=1 cargo test schemas", path.to_string_lossy());
         }
     }
 }

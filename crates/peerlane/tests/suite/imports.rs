@@ -8,7 +8,7 @@ use std::path::Path;
 const ORDER: [(&str, &str); 8] = [
     (
         "peerlane-machine",
-        "units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine",
+        "one_line units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
     ("peerlane-model", "solve model assumptions flows collectives expectation comparison"),

@@ -16,6 +16,7 @@ use super::super::program::{Program, Round, Step};
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::Parts;
+use peerlane_read::evidence::from_json;
 
 /// A trace that has been read.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +64,7 @@ pub fn read_trace(text: &str, cluster: &Cluster) -> Result<Trace, SimulateError>
         if written.is_empty() || written.starts_with('#') {
             continue;
         }
-        let line: Line = serde_json::from_str(written).map_err(|e| refuse(number, e.to_string()))?;
+        let line: Line = from_json(written).map_err(|e| refuse(number, e.to_string()))?;
         let find = |name: &str| cluster.find(name).map_err(|e| refuse(number, e.to_string()));
         let positive = |what: &str, n: f64| match n {
             n if !n.is_finite() || n < 0.0 => {

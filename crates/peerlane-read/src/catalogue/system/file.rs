@@ -10,6 +10,7 @@ use peerlane_machine::fabric::{CpuList, CpuVendor, Interconnect, NodeKind, PciAd
 use peerlane_machine::gap::Gap;
 use peerlane_machine::machine::{Facts, Slot};
 use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity, Unit};
+use peerlane_machine::one_line::Lines;
 
 /// A system file.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -133,7 +134,7 @@ impl LinkEntry {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Topology {
-    pub(super) matrix: Spanned<String>,
+    pub(super) matrix: Spanned<Lines>,
 }
 
 /// Whether peer-to-peer works, as a source states it.
@@ -171,7 +172,7 @@ pub(super) struct PublishedEntry {
     /// All GPUs where it is not given; `cols` too.
     pub(super) rows: Option<Vec<Spanned<String>>>,
     pub(super) cols: Option<Vec<Spanned<String>>>,
-    pub(super) matrix: Spanned<String>,
+    pub(super) matrix: Spanned<Lines>,
 }
 
 /// `[[statements]]`: a figure stated in words.

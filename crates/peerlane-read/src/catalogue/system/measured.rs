@@ -61,7 +61,7 @@ impl Reading<'_> {
 
     fn topology(&self, topology: &Topology) -> (Classes, Vec<Evidence>, Vec<Warning>) {
         let at = topology.matrix.span();
-        let mut found = scan_text(&self.source.excerpt(topology.matrix.get_ref(), at.clone()));
+        let mut found = scan_text(&self.source.excerpt(&topology.matrix.get_ref().0, at.clone()));
         found.evidence.retain(|e| matches!(e.fact, Fact::Classes(_)));
         let classes = found.evidence.first().and_then(|e| match &e.fact {
             Fact::Classes(classes) => Some((classes.clone(), e.origin.clone())),
@@ -81,7 +81,7 @@ impl Reading<'_> {
             None => Ok(self.gpus().map(|id| self.fabric.node(id).name.clone()).collect::<Vec<_>>()),
         };
         let (rows, cols) = (names(&entry.rows)?, names(&entry.cols)?);
-        let values = self.cells(entry.matrix.get_ref(), at.clone(), &rows, cols.len())?;
+        let values = self.cells(&entry.matrix.get_ref().0, at.clone(), &rows, cols.len())?;
         let matrix = Matrix {
             quantity: entry.quantity,
             direction: entry.direction,

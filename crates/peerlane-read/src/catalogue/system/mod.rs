@@ -22,6 +22,7 @@ use crate::catalogue::Parts;
 use file::SystemFile;
 use peerlane_machine::fault::Planted;
 use peerlane_machine::machine::{Machine, MachineKind};
+use peerlane_machine::one_line;
 use source::Source;
 
 /// The tool that a file's nodes and links name as their origin.
@@ -63,7 +64,7 @@ pub fn read_system(text: &str, file: &str) -> Result<Machine, SystemError> {
 
 pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, SystemError> {
     let source = Source::new(file, text);
-    let system: SystemFile = toml::from_str(text).map_err(|e| match e.span() {
+    let system: SystemFile = toml::Deserializer::parse(text).and_then(one_line::read).map_err(|e| match e.span() {
         Some(span) => source.error(span, e.message()),
         None => source.refuse(e.message().to_owned()),
     })?;

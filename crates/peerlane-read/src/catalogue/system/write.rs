@@ -19,6 +19,7 @@ use peerlane_machine::fact::{P2pStatus, RateRow, RateTable};
 use peerlane_machine::gap::Gap;
 use peerlane_machine::machine::{Facts, Machine, SourcedMatrix, Statement};
 use peerlane_machine::matrix::{Matrix, Unit};
+use peerlane_machine::one_line::Lines;
 
 /// The machine as the TOML of a system file.
 ///
@@ -104,10 +105,9 @@ impl Writer<'_> {
         SystemFile {
             slots: machine.slots.iter().cloned().map(spanned).collect(),
             links: self.links(),
-            topology: machine
-                .stated_classes
-                .as_ref()
-                .map(|(classes, _)| Topology { matrix: spanned(format!("{}\n", classes.to_topo_text().trim_end())) }),
+            topology: machine.stated_classes.as_ref().map(|(classes, _)| Topology {
+                matrix: spanned(Lines(format!("{}\n", classes.to_topo_text().trim_end()))),
+            }),
             p2p: self.peers(),
             published: machine.matrices.iter().filter_map(|measured| self.matrix(measured)).collect(),
             statements: machine.statements.iter().filter_map(|s| self.statement(s)).map(spanned).collect(),
@@ -304,7 +304,7 @@ impl Writer<'_> {
             known_cause: measured.known_cause.clone(),
             rows: named(rows),
             cols: named(cols),
-            matrix: spanned(text),
+            matrix: spanned(Lines(text)),
         })
     }
 

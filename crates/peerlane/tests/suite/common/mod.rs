@@ -12,7 +12,7 @@ pub(crate) fn corpus_file(name: &str) -> Option<PathBuf> {
     };
     let found = [folder.join(name), folder.join("public").join(name)].into_iter().find(|p| p.is_file());
     if found.is_none() {
-        eprintln!("skipped: {} has no {name}", folder.display());
+        eprintln!("skipped: {} has no {name}", folder.to_string_lossy());
     }
     found
 }
