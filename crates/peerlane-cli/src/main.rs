@@ -68,8 +68,12 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let text = error.render().ansi().to_string();
             // an error while printing an error is ignored
-            let _ = error.print();
+            let _ = match error.use_stderr() {
+                true => Filter::new(anstream::stderr().lock()).write_all(text.as_bytes()),
+                false => Filter::new(anstream::stdout().lock()).write_all(text.as_bytes()),
+            };
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };

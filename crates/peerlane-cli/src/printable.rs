@@ -20,9 +20,9 @@ fn append(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the parameters of a style's sequence are among those of `render/style.rs`.
+/// Whether the parameters of a style's sequence are among those of `render/style.rs`, and of clap's help.
 fn is_style(parameters: &str) -> bool {
-    matches!(parameters, "0" | "1" | "2" | "31" | "32" | "33" | "36" | "38;5;16")
+    matches!(parameters, "0" | "1" | "2" | "4" | "31" | "32" | "33" | "36" | "38;5;16")
         || parameters.strip_prefix("48;5;").is_some_and(|n| matches!(n, "153" | "208" | "215" | "223"))
 }
 

@@ -28,3 +28,4 @@ mod report;
 mod runs;
 mod schemas;
 mod simulate;
+mod terminal;
