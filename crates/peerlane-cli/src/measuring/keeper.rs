@@ -139,7 +139,7 @@ impl Keeper {
         match write(growing) {
             Ok(()) if self.failed && growing.file.is_whole() => {
                 self.failed = false;
-                progress.say(&format!("{} can be written again; nothing is lost", growing.file.path()shown()));
+                progress.say(&format!("{} can be written again; nothing is lost", shown(growing.file.path())));
             }
             Ok(()) => {}
             Err(error) => {
@@ -159,8 +159,8 @@ impl Keeper {
         if let Err(error) = written {
             self.failed = true;
             let kept = self.growing.as_mut().map(|growing| match growing.file.retry() {
-                Ok(()) => format!("{} has everything; --resume completes it", growing.file.path()shown()),
-                Err(_) => format!("{} has what was recorded before", growing.file.path()shown()),
+                Ok(()) => format!("{} has everything; --resume completes it", shown(growing.file.path())),
+                Err(_) => format!("{} has what was recorded before", shown(growing.file.path())),
             });
             let kept = kept.unwrap_or_else(|| "nothing is recorded".to_owned());
             progress.say(&format!("cannot record the run in {}: {error}; {kept}", shown(&path)));
