@@ -9,6 +9,7 @@ use crate::cuda::{Part, Stream};
 use crate::foreign;
 use crate::library;
 use crate::live::Problem;
+use peerlane::one_line::shown;
 
 /// The library, opened.
 pub(crate) struct Loaded {
@@ -79,7 +80,7 @@ impl Loaded {
 
     fn load() -> Result<Loaded, String> {
         let opened = library::nccl().map_err(|e| e.to_string())?;
-        Ok(Loaded { api: *opened, file: opened.library().file().display().to_string() })
+        Ok(Loaded { api: *opened, file: shown(opened.library().file()) })
     }
 
     /// Its version, as it names it: `2.28.9`.

@@ -8,6 +8,7 @@ use super::device::Primary;
 use crate::bindings::cuda::{CUresult, Cuda};
 use crate::foreign;
 use crate::library;
+use peerlane::one_line::shown;
 
 /// A call of the driver's that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ impl Driver {
 
     fn load() -> Result<Driver, String> {
         let opened = library::cuda().map_err(|e| e.to_string())?;
-        Self::start(*opened, opened.library().file().display().to_string())
+        Self::start(*opened, shown(opened.library().file()))
     }
 
     /// Initialises a driver that was opened.
