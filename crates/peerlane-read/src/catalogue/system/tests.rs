@@ -229,7 +229,10 @@ fn refusals_name_the_line_and_the_mend() {
             "line 15: no node 'GPU7'; there are: GPU0, GPU1, cpu0",
         ),
         (SMALL.replace("pex8747", "pex9999"), "line 5: no part 'pex9999' is known; the nearest are pex9797; leave"),
-        (SMALL.replace("pex8747", "PEX 874"), "no part 'PEX 874' is known; the nearest are pex8647, pex8747, pex8780; leave"),
+        (
+            SMALL.replace("pex8747", "PEX 874"),
+            "no part 'PEX 874' is known; the nearest are pex8647, pex8747, pex8780; leave",
+        ),
         (SMALL.replace("pex8747", "zzz"), "no part 'zzz' is known; leave `part` out"),
         (SMALL.replace("GPU1 =", "GPU0 ="), "line 7"),
         (SMALL.replace("3.0 x8", "3.0 x7"), "line 16: '3.0 x7' is no PCIe link"),
