@@ -265,6 +265,10 @@ pub trait Table: Sized {
 
     /// The functions that are missing.
     fn absent(&self) -> Vec<&'static str>;
+
+    /// Every function, of a library that does nothing but give the answer that a test has set: see `fakes`.
+    #[cfg(test)]
+    fn answering() -> Self;
 }
 
 /// A library and its functions.
@@ -397,6 +401,19 @@ macro_rules! table {
                 }
             }
 
+            #[cfg(test)]
+            fn answering() -> Self {
+                Self {
+                    $($($name: {
+                        unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                            $(let _ = $argument;)*
+                            $crate::library::fakes::Answer::answer(stringify!($name))
+                        }
+                        Some($name)
+                    },)*)*
+                }
+            }
+
             fn absent(&self) -> Vec<&'static str> {
                 let all = [$($((stringify!($name), self.$name.is_none()),)*)*];
                 all.into_iter().filter_map(|(name, absent)| absent.then_some(name)).collect()
@@ -406,5 +423,7 @@ macro_rules! table {
 }
 pub(crate) use table;
 
+#[cfg(test)]
+pub(crate) mod fakes;
 #[cfg(test)]
 mod tests;

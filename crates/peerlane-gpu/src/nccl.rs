@@ -249,3 +249,87 @@ impl Drop for Communicators {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::c_int;
+
+    use super::*;
+    use crate::library::{Table, fakes};
+
+    const OK: ncclResult_t = ncclResult_t::ncclSuccess;
+
+    fn loaded(api: Nccl) -> &'static Loaded {
+        fakes::keep(Loaded { api, file: "libnccl.so.2".to_owned() })
+    }
+
+    fn why(joined: Result<Communicators, Problem>) -> String {
+        match joined {
+            Err(Problem::Failed(why)) => why,
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("joined"),
+        }
+    }
+
+    /// Gives communicators from number 1 on: as many as are asked for, and so many more or fewer.
+    fn giving<const MORE: isize>() -> Nccl {
+        unsafe extern "C" fn init<const MORE: isize>(all: *mut ncclComm_t, n: c_int, _: *const c_int) -> ncclResult_t {
+            for i in 0..n as isize + MORE {
+                // SAFETY: within the places, or in the room behind them where more are given than asked for.
+                unsafe { all.wrapping_offset(i).write((i + 1) as ncclComm_t) };
+            }
+            OK
+        }
+        fakes::set(0);
+        Nccl { ncclCommInitAll: Some(init::<MORE>), ..Nccl::answering() }
+    }
+
+    #[test]
+    fn success_without_communicators_is_an_error() {
+        fakes::set(0);
+        let none = why(Communicators::join(loaded(Nccl::answering()), &[0, 1]));
+        assert_eq!(none, "NCCL's ncclCommInitAll: success, and rank 0 of 2 has no communicator (null)");
+        let api = giving::<-1>();
+        assert!(why(Communicators::join(loaded(api), &[0, 1, 2])).contains("rank 2 of 3 has no communicator"));
+        assert_eq!(fakes::called(), ["ncclCommAbort"; 2], "what was given is given back, and null is not");
+        let api = giving::<1>();
+        assert!(why(Communicators::join(loaded(api), &[0, 1])).contains("more than 2 communicators for 2 ranks"));
+    }
+
+    #[test]
+    fn every_code_of_every_call_is_an_error_and_the_group_is_ended() {
+        for code in [1, 2, 3, 5, 6, 99, u32::MAX] {
+            let joined = Communicators::join(loaded(giving::<0>()), &[0, 1]).unwrap();
+            fakes::set(code);
+            assert!(joined.check().is_err() && joined.loaded.version().is_none());
+            assert!(joined.grouped(|_| Ok(())).is_err());
+            assert!(
+                why(Communicators::join(loaded(Nccl::answering()), &[0]))
+                    .ends_with(&format!("unknown error (NCCL error {code})"))
+            );
+            fakes::set(0);
+            assert!(joined.grouped(|_| Err(Problem::Failed("no".to_owned()))).is_err());
+            assert_eq!(fakes::called(), ["ncclGroupStart", "ncclGroupEnd"]);
+        }
+    }
+
+    #[test]
+    fn communicators_are_destroyed_or_aborted_once() {
+        drop(Communicators::join(loaded(giving::<0>()), &[0, 1]).unwrap());
+        assert_eq!(fakes::called(), ["ncclCommDestroy"; 2]);
+        let joined = Communicators::join(loaded(giving::<0>()), &[0, 1]).unwrap();
+        joined.abort();
+        assert!(joined.aborted());
+        drop(joined);
+        assert_eq!(fakes::called(), ["ncclCommAbort"; 2]);
+    }
+
+    #[test]
+    fn buffers_hold_what_an_operation_moves() {
+        assert_eq!(Operation::AllReduce.elements(10, 4), (10, 10));
+        assert_eq!(Operation::AllGather.elements(10, 4), (10, 40));
+        assert_eq!(Operation::ReduceScatter.elements(10, 4), (40, 10));
+        assert_eq!(Operation::Send(1).elements(10, 4), (10, 0));
+        assert_eq!(Operation::AllGather.elements(usize::MAX, 4), (usize::MAX, usize::MAX));
+    }
+}

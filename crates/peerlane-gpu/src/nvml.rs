@@ -61,6 +61,8 @@ impl Problem {
 pub(crate) struct Session {
     functions: ffi::Nvml,
     file: Option<String>,
+    /// What was not initialised must not be shut down.
+    initialised: bool,
 }
 
 /// Room for a value, and behind it for what a call writes beyond: that must not reach anything else of ours.
@@ -117,21 +119,16 @@ impl Session {
 
     /// Initialises a library that was opened.
     pub(crate) fn start(functions: ffi::Nvml, file: Option<String>) -> Result<Self, String> {
-        let session = Session { functions, file };
+        let mut session = Session { functions, file, initialised: false };
         // SAFETY: takes nothing; a second initialisation only counts up.
         let code = session.functions.nvmlInit_v2.map(|init| unsafe { init() });
         match code.map(|code| session.told(code)) {
-            Some(Ok(())) => Ok(session),
-            Some(Err(problem)) => {
-                let line = session.meaning(&problem);
-                // what was not initialised must not be shut down
-                std::mem::forget(session);
-                Err(line)
+            Some(Ok(())) => {
+                session.initialised = true;
+                Ok(session)
             }
-            None => {
-                std::mem::forget(session);
-                Err("NVML: this library has no nvmlInit_v2".to_owned())
-            }
+            Some(Err(problem)) => Err(session.meaning(&problem)),
+            None => Err("NVML: this library has no nvmlInit_v2".to_owned()),
         }
     }
 
@@ -252,12 +249,15 @@ fn null(function: &'static str) -> Problem {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(shutdown) = self.functions.nvmlShutdown {
+        if let Some(shutdown) = self.functions.nvmlShutdown.filter(|_| self.initialised) {
             // SAFETY: it was initialised; handles borrow the session, and so are gone. What it says helps nobody any more.
             let _ = unsafe { shutdown() };
         }
     }
 }
+
+#[cfg(test)]
+mod lies;
 
 #[cfg(test)]
 mod tests {

@@ -129,3 +129,13 @@ fn no_program_of_the_current_folder_is_run() {
     let said = gather(":/no/such/folder").1;
     assert!(said.contains("not installed"), "{said}");
 }
+
+#[test]
+fn a_library_that_crashes_costs_its_values_only() {
+    let place = Place::new("crash");
+    if !compiled("crash.c", &place.path("own").join(NVML)) {
+        return;
+    }
+    let said = asked(&place, &["map", "live"], &place.text("own")).1;
+    assert!(said.contains("NVML: the query ended with signal: 6"), "{said}");
+}

@@ -16,3 +16,6 @@ pub(crate) use driver::{CudaError, Driver, Reason};
 pub(crate) use memory::{Buffer, DeviceBuffer, ManagedBuffer, Part, PinnedBuffer};
 pub(crate) use module::{Argument, Kernel, Launch, Module};
 pub(crate) use stream::{Event, Stream};
+
+#[cfg(test)]
+mod tests;

@@ -280,7 +280,8 @@ impl<'a> Device<'a> {
                     list.truncate(count as usize);
                     let memory = |bytes| Some(Bytes(bytes)).filter(|b| b.0 != NOT_AVAILABLE);
                     let process = |p: &ffi::nvmlProcessInfo_t| Process { pid: p.pid, memory: memory(p.usedGpuMemory) };
-                    return Ok(list.iter().map(process).collect());
+                    // number 0 is no process, but an entry that was not written
+                    return Ok(list.iter().filter(|p| p.pid != 0).map(process).collect());
                 }
             }
         }

@@ -365,7 +365,7 @@ mod tests {
                 let machine = run.machine().unwrap();
                 let flagged = Limits::of(&machine).flagged(&run.cells);
                 let flagged: Vec<&Flag> = flagged.iter().filter_map(|cell| cell.flag(FlagKind::Implausible)).collect();
-                assert_eq!(flagged, [&Flag::new(FlagKind::Implausible, ""); 0], "{:?}", file.path());
+                assert!(flagged.is_empty(), "{:?}: {flagged:?}", file.path());
                 numbers += run.cells.len();
             }
         }

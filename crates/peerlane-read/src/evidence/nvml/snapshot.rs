@@ -365,3 +365,6 @@ pub struct P2p {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prop: Option<String>,
 }
+
+#[cfg(test)]
+mod tests;
