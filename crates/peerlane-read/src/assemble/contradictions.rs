@@ -6,8 +6,8 @@ use peerlane_machine::machine::Contradiction;
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 
-use super::from_classes::Stated;
 use super::inventory::Inventory;
+use super::stated::ByName;
 
 /// A pair for which a fabric's class is not the stated one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +22,10 @@ pub(super) struct Mismatch {
 
 /// Cells of the matrix that the fabric does not give back.
 pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> Vec<Mismatch> {
-    let Some((matrix, _)) = &all.classes else { return Vec::new() };
-    let stated = Stated::of(matrix, &all.devices);
     let mut wrong = Vec::new();
     for a in 0..all.devices.len() {
         for b in a + 1..all.devices.len() {
-            let Some(class) = stated.class(a, b) else { continue };
+            let Some(class) = all.stated.class(a, b) else { continue };
             let built = fabric.class(nodes[a], nodes[b]);
             if built != Some(class) {
                 let pair = (all.devices[a].name.clone(), all.devices[b].name.clone());
@@ -41,9 +39,10 @@ pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> 
 /// Cells that differ from their mirrors.
 pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
     let mut uneven = Vec::new();
+    let cells = ByName::of(matrix);
     for (i, a) in matrix.cols.iter().enumerate() {
         for b in &matrix.cols[i + 1..] {
-            if let (Some(x), Some(y)) = (matrix.cell(a, b), matrix.cell(b, a))
+            if let (Some(x), Some(y)) = (cells.cell(a, b), cells.cell(b, a))
                 && x != y
             {
                 uneven.push((a.clone(), b.clone(), x, y));

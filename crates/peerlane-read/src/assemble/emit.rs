@@ -7,9 +7,9 @@ use peerlane_machine::origin::Origin;
 
 use peerlane_machine::units::Rate;
 
-use super::from_classes::Stated;
 use super::inventory::{Device, Inventory};
 use super::skeleton::{Branch, Domain, Skeleton, Uplink};
+use super::stated::Stated;
 
 /// The most CPU packages of one machine: each is joined to each other, and more than any machine has.
 const MAX_PACKAGES: usize = 256;
@@ -233,7 +233,6 @@ impl Packages {
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
         let facts = SocketFacts::of(all);
-        let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
         for domain in domains {
             let members = domain.devices();
             let cpus = members.iter().find_map(|&d| all.devices[d].cpus.clone());
@@ -262,7 +261,7 @@ impl Packages {
                     packages.add(Package { placed: true, assumed, ..Package::default() });
                 }
                 Some(0)
-            } else if stated.as_ref().is_some_and(|stated| states_sys(stated, domain, domains)) {
+            } else if states_sys(&all.stated, domain, domains) {
                 let stand_in = packages.list.iter().position(|p| !p.placed);
                 let new = Package { joined: true, assumed: true, ..Package::default() };
                 Some(stand_in.unwrap_or_else(|| packages.add(new)))

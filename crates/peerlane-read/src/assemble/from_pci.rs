@@ -7,7 +7,7 @@ use peerlane_machine::fabric::{PathClass, PciAddress, PcieWidth};
 use peerlane_machine::fact::{PciDevice, PciRole, PciTree};
 use peerlane_machine::origin::Origin;
 
-use super::from_classes::{Stated, uplink};
+use super::from_classes::uplink;
 use super::inventory::Inventory;
 use super::skeleton::{Branch, Domain, Root, Skeleton, Switch, Uplink};
 
@@ -60,13 +60,11 @@ fn join_domains(all: &Inventory, domains: Vec<Domain>) -> Vec<Domain> {
         [one] => Some(one.id),
         _ => None,
     };
-    let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
     let near = |a: &Domain, b: &Domain| {
-        let Some(stated) = &stated else { return false };
         let (left, right) = (a.devices(), b.devices());
         left.iter().any(|&x| {
             right.iter().any(|&y| {
-                let class = stated.class(x, y);
+                let class = all.stated.class(x, y);
                 class.is_some_and(|c| c.is_pcie() && c != PathClass::Sys)
             })
         })

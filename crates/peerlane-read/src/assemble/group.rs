@@ -16,6 +16,7 @@ use peerlane_machine::matrix::Matrix;
 use peerlane_machine::names::gpu_number;
 
 use super::platforms;
+use super::stated::ByName;
 
 /// Statements of one machine.
 #[derive(Debug, Default)]
@@ -181,10 +182,11 @@ fn same_classes(a: &ClassMatrix, b: &ClassMatrix) -> bool {
 
 /// Whether the classes that both know are the same, or differ as those of `topo -m` and `topo -mp` do.
 fn agree(a: &ClassMatrix, b: &ClassMatrix) -> bool {
+    let others = ByName::of(b);
     a.rows.iter().enumerate().all(|(i, row)| {
         a.cols.iter().enumerate().all(|(j, col)| {
             let own = a.cells.get(i).and_then(|r| r.get(j)).copied().flatten();
-            let both = own.zip(b.cell(row, col));
+            let both = own.zip(others.cell(row, col));
             both.is_none_or(|(x, y)| x == y || x.is_nvlink() != y.is_nvlink())
         })
     })

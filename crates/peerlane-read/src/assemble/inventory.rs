@@ -16,6 +16,7 @@ use peerlane_machine::units::Rate;
 
 use super::group::{is_gpu_label, two_views};
 use super::merge::{complete, merge_gpu, merge_host};
+use super::stated::Stated;
 
 /// The most GPUs and NICs of one machine: more than any has, virtual functions included. Pairs of more
 /// would be of no use to anybody.
@@ -52,6 +53,35 @@ pub(super) struct Device {
     pub(super) origins: Vec<Origin>,
 }
 
+/// Where devices stand in the list. What several share leads to the first of them.
+#[derive(Debug, Default)]
+struct Index {
+    by_name: HashMap<String, usize>,
+    by_address: HashMap<PciAddress, usize>,
+    /// GPUs by the address of their first function.
+    gpus_by_address: HashMap<PciAddress, usize>,
+}
+
+impl Index {
+    /// Adds what is known of a device; what it is known by already may be given again.
+    fn add(&mut self, at: usize, device: &Device) {
+        for name in device.aliases.iter().chain([&device.name]) {
+            match self.by_name.get_mut(name) {
+                Some(first) => *first = at.min(*first),
+                None => drop(self.by_name.insert(name.clone(), at)),
+            }
+        }
+        let first = |first: &mut usize| *first = at.min(*first);
+        if let Some(address) = device.facts.address {
+            self.by_address.entry(address).and_modify(first).or_insert(at);
+            if device.gpu {
+                let address = PciAddress { function: 0, ..address };
+                self.gpus_by_address.entry(address).and_modify(first).or_insert(at);
+            }
+        }
+    }
+}
+
 /// Everything about one machine, sorted by what it is about.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
@@ -73,8 +103,11 @@ pub(super) struct Inventory {
     pub(super) warnings: Vec<Warning>,
     /// Readings of devices that cannot be so.
     pub(super) doubted: Vec<Doubted>,
+    /// The classes that `classes` states between the devices.
+    pub(super) stated: Stated,
     /// True once a device had no room.
     overfull: bool,
+    index: Index,
 }
 
 impl Inventory {
@@ -99,6 +132,9 @@ impl Inventory {
         all.join_gpu_facts(evidence);
         all.join_pci();
         all.find_parts();
+        if let Some((matrix, _)) = &all.classes {
+            all.stated = Stated::of(matrix, &all.devices);
+        }
         all.doubted = super::standing::line_rates(&mut all, evidence);
         all
     }
@@ -144,16 +180,13 @@ impl Inventory {
 
     /// Index of the device with that name or alias.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.devices.iter().position(|d| d.name == name || d.aliases.iter().any(|a| a == name))
+        self.index.by_name.get(name).copied()
     }
 
     /// Index of the device at that address; functions of a GPU count as one.
     pub(super) fn at(&self, address: PciAddress) -> Option<usize> {
-        let exact = self.devices.iter().position(|d| d.facts.address == Some(address));
-        exact.or_else(|| {
-            let same = |d: &Device| d.gpu && d.facts.address.is_some_and(|a| a.same_device(address));
-            self.devices.iter().position(same)
-        })
+        let exact = self.index.by_address.get(&address);
+        exact.or_else(|| self.index.gpus_by_address.get(&PciAddress { function: 0, ..address })).copied()
     }
 
     pub(super) fn add(&mut self, name: &str, origin: &Origin) -> usize {
@@ -172,7 +205,9 @@ impl Inventory {
             origins: vec![origin.clone()],
             ..Device::default()
         });
-        self.devices.len() - 1
+        let at = self.devices.len() - 1;
+        self.index.add(at, &self.devices[at]);
+        at
     }
 
     /// Devices by the names that matrices give them.
@@ -184,6 +219,7 @@ impl Inventory {
                     && self.find(real).is_none()
                 {
                     self.devices[at].aliases.push(real.clone());
+                    self.index.add(at, &self.devices[at]);
                 }
                 if !self.devices[at].gpu {
                     // the driver lists RDMA devices only
@@ -234,13 +270,32 @@ impl Inventory {
                 let device = &mut self.devices[at];
                 merge_gpu(&mut device.facts, facts);
                 device.numa = device.numa.or(facts.numa);
+                self.index.add(at, device);
                 if !device.origins.contains(&one.origin) {
                     device.origins.push(one.origin.clone());
                 }
             }
         }
         // GPUs first, by number; a matrix may list NICs between
+        self.sort_devices();
+    }
+
+    pub(super) fn sort_devices(&mut self) {
         self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+        self.index_all();
+    }
+
+    /// Indexes all devices anew, after their order, names or addresses have changed.
+    pub(super) fn index_all(&mut self) {
+        self.index = Index::default();
+        self.devices.iter().enumerate().for_each(|(at, device)| self.index.add(at, device));
+    }
+
+    /// Indexes a device that has got a name or an address.
+    pub(super) fn index_one(&mut self, at: usize) {
+        if let Some(device) = self.devices.get(at) {
+            self.index.add(at, device);
+        }
     }
 
     /// Whether there is no room for another device; warns once.
@@ -280,6 +335,7 @@ impl Inventory {
         for device in &mut self.devices {
             device.aliases.retain(|a| uses.get(a) == Some(&1));
         }
+        self.index_all();
     }
 }
 

@@ -63,7 +63,7 @@ impl Inventory {
                 self.join_one(at, pci, &origin);
             }
         }
-        self.devices.sort_by_key(|d| (!d.gpu, d.facts.index.filter(|_| d.gpu)));
+        self.sort_devices();
     }
 
     /// A name that no device has, numbered from `next` on.
@@ -132,6 +132,7 @@ impl Inventory {
         for (device, pci) in self.devices.iter_mut().filter(|d| d.gpu).zip(listed) {
             device.facts.address = pci.address;
         }
+        self.index_all();
     }
 
     /// The kernel numbers `mlx5_0` … in the order it probes PCI, so as many NVIDIA (Mellanox) functions
@@ -158,6 +159,7 @@ impl Inventory {
         for (device, pci) in named.into_iter().zip(listed) {
             device.facts.address = pci.address;
         }
+        self.index_all();
     }
 
     fn join_one(&mut self, at: usize, pci: &PciDevice, origin: &Origin) {
@@ -185,6 +187,7 @@ impl Inventory {
         if !device.origins.contains(origin) {
             device.origins.push(origin.clone());
         }
+        self.index_one(at);
     }
 }
 

@@ -24,6 +24,7 @@ mod platforms;
 mod renumber;
 mod skeleton;
 pub mod standing;
+mod stated;
 mod unknown;
 
 pub use places::assume_places;
@@ -161,7 +162,7 @@ fn choose_tree(all: &Inventory, contradicted: &mut Vec<Contradiction>, warnings:
         }
     }
     let implied = match &all.classes {
-        Some((matrix, origin)) => from_classes::from_classes(all, matrix, origin),
+        Some((_, origin)) => from_classes::from_classes(all, origin),
         None => Skeleton::default(),
     };
     let built = build(all, &implied).unwrap_or_else(|message| {
@@ -196,8 +197,8 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     let nvlink = nvlink::add(all, &nodes, &mut builder);
     let fabric = builder.build().map_err(|e| e.to_string())?;
     let (mut fabric, doubted) = standing::without_doubted(fabric).map_err(|e| e.to_string())?;
-    if let (true, Some((matrix, _))) = (skeleton.of_classes, &all.classes) {
-        fabric.set_unknown_paths(gaps::unstated(all, matrix, &nodes));
+    if skeleton.of_classes && all.classes.is_some() {
+        fabric.set_unknown_paths(gaps::unstated(all, &nodes));
     }
     let wrong = contradictions::mismatches(all, &fabric, &nodes);
     Ok(Built { fabric, nvlink, wrong, doubted })

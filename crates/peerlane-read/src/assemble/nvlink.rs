@@ -1,5 +1,7 @@
 //! NVLink, xGMI and what else joins GPUs apart from PCIe.
 
+use std::collections::{BTreeMap, HashMap};
+
 use crate::catalogue::Parts;
 use peerlane_machine::fabric::{
     FabricBuilder, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PathClass,
@@ -8,10 +10,13 @@ use peerlane_machine::fact::{NvlinkEnd, NvlinkPort};
 use peerlane_machine::machine::Contradiction;
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
+use peerlane_machine::units::Rate;
 
-use super::from_classes::Stated;
 use super::inventory::Inventory;
 use super::nvlink_mesh::{Mesh, nvlink_mesh};
+
+/// The class of the bridge by which a POWER processor joins NVLink.
+const POWER_BRIDGE: u32 = 0x06_8001;
 
 /// What was added, for the lists of what is unknown and what cannot be.
 #[derive(Debug, Default)]
@@ -26,8 +31,7 @@ pub(super) struct Outcome {
 pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder) -> Outcome {
     let mut outcome = Outcome::default();
     let ports = Ports::of(all);
-    let stated = all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &all.devices));
-    let class = |a: usize, b: usize| stated.as_ref()?.class(a, b);
+    let class = |a: usize, b: usize| all.stated.class(a, b);
     let by_matrix = |a: usize, b: usize| -> Option<u8> {
         match class(a, b)? {
             PathClass::Gpu(Interconnect::Nvlink, n) => Some(n),
@@ -57,7 +61,7 @@ pub(super) fn add(all: &Inventory, nodes: &[NodeId], builder: &mut FabricBuilder
     add.c2c(builder);
     let name = |d: &usize| all.devices[*d].name.clone();
     outcome.undecided = mesh.undecided.iter().map(|g| g.iter().map(name).collect()).collect();
-    if ports.to_switch_any() {
+    if ports.to_switch.values().any(|bricks| *bricks > 0) {
         outcome.undecided.clear();
     }
     if !mesh.impossible.is_empty() {
@@ -112,8 +116,9 @@ impl Add<'_> {
 
     /// GPUs of one module with their CPU.
     fn c2c(&self, builder: &mut FabricBuilder) {
+        let packages = Packages::of(builder);
         for (device, &node) in self.all.devices.iter().zip(self.nodes).filter(|(d, _)| d.gpu) {
-            let Some((rate, cpu)) = device.c2c.zip(cpu_above(builder, node)) else { continue };
+            let Some((rate, cpu)) = device.c2c.zip(packages.above(node)) else { continue };
             let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(Some(rate))));
             link.origins.clone_from(&device.origins);
             builder.link(link);
@@ -123,10 +128,9 @@ impl Add<'_> {
     /// xGMI from ports, else from `XGMI` cells.
     fn xgmi(&self, ports: &Ports, builder: &mut FabricBuilder) {
         let count = self.all.devices.iter().filter(|d| d.gpu).count();
-        let stated = self.all.classes.as_ref().map(|(matrix, _)| Stated::of(matrix, &self.all.devices));
         for a in 0..count {
             for b in a + 1..count {
-                let cell = stated.as_ref().and_then(|stated| stated.class(a, b));
+                let cell = self.all.stated.class(a, b);
                 let links = ports.between(a, b, true);
                 if links > 0 || cell == Some(PathClass::XGMI) {
                     let kind = LinkKind::Gpu(GpuLink::xgmi((links > 0).then_some(links)));
@@ -137,62 +141,68 @@ impl Add<'_> {
     }
 }
 
-/// NVLink ports, with both ends found in the inventory where they can be.
-struct Ports<'a> {
-    all: &'a Inventory,
-    /// GPU index, port.
-    list: Vec<(usize, &'a NvlinkPort)>,
+/// NVLink ports, with both ends found in the inventory where they can be, counted by what they join.
+#[derive(Default)]
+struct Ports {
+    /// Links of NVLink from one device to another, by the ports of the first; the second map has those of xGMI.
+    between: [HashMap<(usize, usize), u8>; 2],
+    /// Bricks of each GPU that end in an NVSwitch, visible or hidden.
+    to_switch: HashMap<usize, u8>,
+    /// Bricks of each GPU that end in a CPU, as on POWER.
+    to_cpu: BTreeMap<usize, u8>,
+    /// The rate of one brick of each GPU.
+    rates: HashMap<usize, Rate>,
 }
 
-impl<'a> Ports<'a> {
-    fn of(all: &'a Inventory) -> Self {
+impl Ports {
+    fn of(all: &Inventory) -> Self {
         // one statement is enough: `-s` and `-R` list the same ports. Rates and far ends may differ in which has them.
         let far_ends = |ports: &Vec<NvlinkPort>| ports.iter().filter(|p| p.remote.is_some()).count();
         let best = all.nvlinks.iter().max_by_key(|(ports, _)| (far_ends(ports), ports.len()));
-        let mut list = Vec::new();
-        for port in best.iter().flat_map(|(ports, _)| ports) {
-            let by_index = port.gpu.and_then(|n| all.find(&format!("GPU{n}")));
-            let gpu = port.address.and_then(|a| all.at(a)).or(by_index);
-            if let Some(gpu) = gpu.filter(|_| port.active) {
-                list.push((gpu, port));
+        let numbered = |number: u32| all.find(&format!("GPU{number}"));
+        let mut counts = Ports::default();
+        for (gpu, rate) in all.nvlinks.iter().flat_map(|(ports, _)| ports).filter_map(|p| p.gpu.zip(p.rate)) {
+            if let Some(gpu) = numbered(gpu) {
+                counts.rates.entry(gpu).or_insert(rate);
             }
         }
-        Ports { all, list }
-    }
-
-    /// Links of a GPU's ports for which that holds.
-    fn count(&self, gpu: usize, is: impl Fn(&NvlinkPort) -> bool) -> u8 {
-        let ports = self.list.iter().filter(|(g, port)| *g == gpu && is(port));
-        ports.fold(0, |n, (_, port)| n.saturating_add(port.count))
-    }
-
-    fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
-        let towards = |from: usize, to: usize| {
-            self.count(from, |port| {
-                let far = match port.remote {
-                    Some(NvlinkEnd::Device(at)) => self.all.at(at),
-                    Some(NvlinkEnd::Gpu(n)) => self.all.find(&format!("GPU{n}")),
-                    Some(NvlinkEnd::Hidden) | None => None,
-                };
-                port.xgmi == xgmi && far == Some(to)
-            })
-        };
-        towards(a, b).max(towards(b, a))
-    }
-
-    /// Bricks of a GPU that end in an NVSwitch, visible or hidden.
-    fn to_switch(&self, gpu: usize) -> u8 {
-        self.count(gpu, |port| match (&port.remote, port.remote_class) {
-            (Some(NvlinkEnd::Hidden), class) => class != Some(0x068001),
-            (Some(NvlinkEnd::Device(at)), class) => {
-                self.all.at(*at).is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != 0x068001)
+        for port in best.iter().flat_map(|(ports, _)| ports).filter(|port| port.active) {
+            let by_address = port.address.and_then(|a| all.at(a));
+            let Some(gpu) = by_address.or_else(|| port.gpu.and_then(numbered)) else { continue };
+            let add = |count: &mut u8| *count = count.saturating_add(port.count);
+            let far = match port.remote {
+                Some(NvlinkEnd::Device(at)) => all.at(at),
+                Some(NvlinkEnd::Gpu(n)) => numbered(n),
+                Some(NvlinkEnd::Hidden) | None => None,
+            };
+            if let Some(far) = far {
+                add(counts.between[usize::from(port.xgmi)].entry((gpu, far)).or_default());
             }
-            (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
-        })
+            let to_switch = match (&port.remote, port.remote_class) {
+                (Some(NvlinkEnd::Hidden), class) => class != Some(POWER_BRIDGE),
+                (Some(NvlinkEnd::Device(_)), class) => {
+                    far.is_none() && class.is_none_or(|c| c >> 8 == 0x0680 && c != POWER_BRIDGE)
+                }
+                (Some(NvlinkEnd::Gpu(_)) | None, _) => false,
+            };
+            if to_switch {
+                add(counts.to_switch.entry(gpu).or_default());
+            }
+            if port.remote_class == Some(POWER_BRIDGE) {
+                add(counts.to_cpu.entry(gpu).or_default());
+            }
+        }
+        counts
     }
 
-    fn to_switch_any(&self) -> bool {
-        (0..self.all.devices.len()).any(|d| self.to_switch(d) > 0)
+    /// Links between two devices, by the ports of the one that has more; for NVLink or xGMI.
+    fn between(&self, a: usize, b: usize, xgmi: bool) -> u8 {
+        let towards = |pair: (usize, usize)| self.between[usize::from(xgmi)].get(&pair).copied().unwrap_or(0);
+        towards((a, b)).max(towards((b, a)))
+    }
+
+    fn to_switch(&self, gpu: usize) -> u8 {
+        self.to_switch.get(&gpu).copied().unwrap_or(0)
     }
 
     fn mesh(&self, count: usize) -> Mesh {
@@ -215,12 +225,11 @@ impl<'a> Ports<'a> {
 
     /// POWER: bricks that end in a CPU.
     fn to_cpus(&self, nodes: &[NodeId], builder: &mut FabricBuilder, origin: Option<&Origin>) {
-        for (gpu, &node) in nodes.iter().enumerate() {
-            let bricks = self.count(gpu, |port| port.remote_class == Some(0x068001));
-            if bricks == 0 {
+        let packages = Packages::of(builder);
+        for (&gpu, &bricks) in self.to_cpu.iter().filter(|(_, bricks)| **bricks > 0) {
+            let Some((&node, cpu)) = nodes.get(gpu).and_then(|node| Some((node, packages.above(*node)?))) else {
                 continue;
-            }
-            let Some(cpu) = cpu_above(builder, node) else { continue };
+            };
             let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::nvlink(self.generation(gpu), bricks)));
             link.origins.extend(origin.cloned());
             builder.link(link);
@@ -229,22 +238,36 @@ impl<'a> Ports<'a> {
 
     /// From the rate of one brick, in GB/s and direction.
     fn generation(&self, gpu: usize) -> Option<u8> {
-        let rates = self.all.nvlinks.iter().flat_map(|(ports, _)| ports);
-        let own = |p: &&NvlinkPort| p.gpu.and_then(|n| self.all.find(&format!("GPU{n}"))) == Some(gpu);
-        Interconnect::Nvlink.generation_of_rate(rates.filter(own).find_map(|p| p.rate)?)
+        Interconnect::Nvlink.generation_of_rate(*self.rates.get(&gpu)?)
     }
 }
 
-/// The package above a device, in a fabric that is still being built.
-fn cpu_above(builder: &FabricBuilder, device: NodeId) -> Option<NodeId> {
-    let mut at = device;
-    // no tree is deeper than its nodes are many
-    for _ in 0..builder.nodes().len() {
-        let up = builder.links().iter().find(|l| l.b == at && (l.kind.is_tree() || l.kind == LinkKind::OnDie))?;
-        at = up.a;
-        if builder.nodes()[at.index()].kind == NodeKind::Cpu {
-            return Some(at);
+/// The packages above devices, in a fabric that is still being built.
+struct Packages {
+    /// What is just above each node, and whether that is a CPU.
+    above: HashMap<NodeId, (NodeId, bool)>,
+}
+
+impl Packages {
+    fn of(builder: &FabricBuilder) -> Self {
+        let mut above = HashMap::new();
+        for link in builder.links().iter().filter(|l| l.kind.is_tree() || l.kind == LinkKind::OnDie) {
+            let is_cpu = builder.nodes()[link.a.index()].kind == NodeKind::Cpu;
+            above.entry(link.b).or_insert((link.a, is_cpu));
         }
+        Packages { above }
     }
-    None
+
+    fn above(&self, device: NodeId) -> Option<NodeId> {
+        let mut at = device;
+        // no tree is deeper than its nodes are many
+        for _ in 0..=self.above.len() {
+            let (up, is_cpu) = *self.above.get(&at)?;
+            if is_cpu {
+                return Some(up);
+            }
+            at = up;
+        }
+        None
+    }
 }

@@ -5,7 +5,6 @@ use crate::evidence::tool;
 use peerlane_machine::fabric::{Fabric, Interconnect, LinkKind, NodeKind, PathClass};
 use peerlane_machine::gap::Gap;
 
-use super::from_classes::Stated;
 use super::inventory::Inventory;
 use super::nvlink::Outcome;
 
@@ -91,8 +90,7 @@ fn guessed_cards(fabric: &Fabric) -> Vec<Gap> {
 fn hidden_by_nvlink(all: &Inventory, fabric: &Fabric) -> Option<Gap> {
     let (matrix, origin) = all.classes.as_ref()?;
     let gpus: Vec<usize> = (0..all.devices.len()).filter(|&d| all.devices[d].gpu).collect();
-    let stated = Stated::of(matrix, &all.devices);
-    let hidden = |i: usize, j: usize| stated.class(gpus[i], gpus[j]).is_some_and(PathClass::is_gpu_link);
+    let hidden = |i: usize, j: usize| all.stated.class(gpus[i], gpus[j]).is_some_and(PathClass::is_gpu_link);
     let any = (0..gpus.len()).any(|i| (i + 1..gpus.len()).any(|j| hidden(i, j)));
     let by_matrix = fabric.of_kind(NodeKind::RootComplex).all(|rc| fabric.node(rc).assumed);
     let xgmi = matrix.cells.iter().flatten().flatten().any(|c| *c == PathClass::XGMI);
