@@ -1,6 +1,7 @@
 //! GPU pairs whose path leads between NUMA nodes: the design, as built.
 
 use super::prelude::*;
+use std::collections::HashMap;
 
 pub(super) const RULE: Rule = Rule { id: "crosses-sockets", breaks: false, run: One(run) };
 
@@ -17,7 +18,7 @@ fn run(view: &View) -> Option<Raised> {
     let refused = across.iter().filter(|(a, b)| view.p2p_works(*a, *b) == Some(false)).count();
     let costly = view.settings.crosses_sockets.costly;
     let slow = slowest(view).filter(|s| s.share() < costly);
-    let ends: Vec<NodeId> = across.iter().flat_map(|(a, b)| [*a, *b]).collect();
+    let ends: Vec<NodeId> = distinct(across.iter().flat_map(|(a, b)| [*a, *b]));
     let mut origins: Vec<&Origin> = view.class_origins(&ends);
     if refused > 0 {
         origins.extend(view.peer_access().map(|(_, origin)| origin));
@@ -97,18 +98,15 @@ fn boards(view: &View) -> Vec<Vec<NodeId>> {
 
 /// GPUs joined by pairs that do not cross.
 fn groups(gpus: &[NodeId], near: &[(NodeId, NodeId)]) -> Vec<Vec<NodeId>> {
-    let mut groups: Vec<Vec<NodeId>> = gpus.iter().map(|gpu| vec![*gpu]).collect();
+    // each GPU with the first of its group
+    let mut first: HashMap<NodeId, NodeId> = gpus.iter().map(|gpu| (*gpu, *gpu)).collect();
+    let order: HashMap<NodeId, usize> = gpus.iter().enumerate().map(|(i, gpu)| (*gpu, i)).collect();
     for (a, b) in near {
-        let at = |id: &NodeId| groups.iter().position(|g| g.contains(id));
-        let Some((x, y)) = at(a).zip(at(b)).filter(|(x, y)| x != y) else { continue };
-        let joined = groups.remove(x.max(y));
-        if let Some(group) = groups.get_mut(x.min(y)) {
-            group.extend(joined);
-        }
+        let Some((x, y)) = first.get(a).copied().zip(first.get(b).copied()).filter(|(x, y)| x != y) else { continue };
+        let (kept, joined) = if order.get(&x) < order.get(&y) { (x, y) } else { (y, x) };
+        first.values_mut().filter(|of| **of == joined).for_each(|of| *of = kept);
     }
-    let order = |id: &NodeId| gpus.iter().position(|gpu| gpu == id);
-    groups.iter_mut().for_each(|group| group.sort_by_key(order));
-    groups
+    grouped(gpus.iter().filter_map(|gpu| Some((*first.get(gpu)?, *gpu)))).into_iter().map(|(_, group)| group).collect()
 }
 
 struct Slowest<'a> {

@@ -4,6 +4,7 @@
 use super::culprit::blame;
 use super::prelude::*;
 use peerlane_machine::matrix::Operation;
+use std::collections::HashMap;
 
 pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run: Many(run) };
 
@@ -103,10 +104,11 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
         if counterpart(view, on).is_some() || on.matrix.direction != Some(Direction::Unidirectional) {
             continue;
         }
+        let hosts = host_rates(view, on);
         for cell in view.gpu_cells(&on.matrix) {
             let Some((a, b)) = cell.nodes() else { continue };
             let (source, target) = if on.matrix.op == Some(Operation::Read) { (b, a) } else { (a, b) };
-            let host = [host_rate(view, on, source, false), host_rate(view, on, target, true)];
+            let host = [hosts.get(&(source, false)), hosts.get(&(target, true))].map(Option::<&f64>::copied);
             let least = lowest(host.into_iter().flatten(), |rate| *rate);
             let Some(least) = least.filter(|_| view.expected_rate(at, &cell).is_none()) else { continue };
             if cell.rate.gb() < FAR_SLOWER * least {
@@ -139,13 +141,14 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
     Some(raised)
 }
 
-/// What a GPU's copies into it or out of it reach with the host, in the same source; the median, in GB/s.
-fn host_rate(view: &View, like: &SourcedMatrix, gpu: NodeId, into: bool) -> Option<f64> {
+/// What copies into each GPU (true) or out of it reach with the host, in the same source; the median, in GB/s.
+fn host_rates(view: &View, like: &SourcedMatrix) -> HashMap<(NodeId, bool), f64> {
     let same = view.bandwidths().filter(|(_, o)| {
         o.origin.source == like.origin.source && o.matrix.direction == Some(Direction::Unidirectional)
     });
     let cells = same.flat_map(|(_, o)| view.cells(&o.matrix));
-    median(cells.filter(|cell| cell.with_host() == Some((gpu, into))).map(|cell| cell.rate.gb()))
+    let rates = words::grouped(cells.filter_map(|cell| Some((cell.with_host()?, cell.rate.gb()))));
+    rates.into_iter().filter_map(|(end, rates)| Some((end, median(rates)?))).collect()
 }
 
 /// The P2P-off matrix to compare with: of the same source, direction and engine, the nearest in the text.

@@ -1,6 +1,7 @@
 //! What rules need of a machine again and again: its pairs, the cells of its matrices with the links
 //! they use, and the expected values of those cells.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use super::words::{distinct, lines, pairs};
@@ -88,6 +89,10 @@ pub(super) struct View<'a> {
     pub(super) comparison: &'a Comparison<'a>,
     /// The most that any measurement moved one way over a PCIe link.
     carried: HashMap<LinkId, Rate>,
+    /// Rows and columns of the matrix of classes by name.
+    stated: [HashMap<&'a str, usize>; 2],
+    /// Classes that were asked for: many rules ask for every pair's.
+    classes: RefCell<HashMap<(NodeId, NodeId), Option<PathClass>>>,
 }
 
 impl<'a> View<'a> {
@@ -95,7 +100,18 @@ impl<'a> View<'a> {
     pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
         let Context { case, model, comparison } = *context;
         let machine = &case.machine;
-        let mut view = View { settings: settings.clone(), case, machine, model, comparison, carried: HashMap::new() };
+        let index = |names: &'a [String]| names.iter().enumerate().rev().map(|(i, name)| (name.as_str(), i)).collect();
+        let stated = machine.stated_classes.as_ref().map(|(m, _)| [index(&m.rows), index(&m.cols)]);
+        let mut view = View {
+            settings: settings.clone(),
+            case,
+            machine,
+            model,
+            comparison,
+            carried: HashMap::new(),
+            stated: stated.unwrap_or_default(),
+            classes: RefCell::default(),
+        };
         view.carried = view.most_carried();
         view
     }
@@ -189,10 +205,20 @@ impl<'a> View<'a> {
 
     /// The class of the path between two nodes: the fabric's, or the one a matrix states.
     pub(super) fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
-        self.fabric().class(a, b).or_else(|| {
-            let (stated, _) = self.machine.stated_classes.as_ref()?;
-            stated.between(self.name(a), self.name(b))
+        let known = self.classes.borrow().get(&(a, b)).copied();
+        known.unwrap_or_else(|| {
+            let class = self.fabric().class(a, b).or_else(|| self.stated(a, b)).or_else(|| self.stated(b, a));
+            self.classes.borrow_mut().insert((a, b), class);
+            class
         })
+    }
+
+    /// The class that a matrix states in the row of `a` and the column of `b`.
+    fn stated(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
+        let (matrix, _) = self.machine.stated_classes.as_ref()?;
+        let [rows, cols] = &self.stated;
+        let row = matrix.cells.get(*rows.get(self.name(a))?)?;
+        row.get(*cols.get(self.name(b))?).copied().flatten()
     }
 
     /// Names of both ends of pairs, each pair once, whichever end is first.

@@ -233,7 +233,8 @@ impl Packages {
     fn of(all: &Inventory, domains: &[Domain]) -> Self {
         let mut packages = Packages::default();
         let facts = SocketFacts::of(all);
-        for domain in domains {
+        let domain_of = domain_of(all.devices.len(), domains);
+        for (number, domain) in domains.iter().enumerate() {
             let members = domain.devices();
             let cpus = members.iter().find_map(|&d| all.devices[d].cpus.clone());
             // CPUs of several NUMA nodes, as of an I/O hub between two sockets, name no socket
@@ -261,7 +262,7 @@ impl Packages {
                     packages.add(Package { placed: true, assumed, ..Package::default() });
                 }
                 Some(0)
-            } else if states_sys(&all.stated, domain, domains) {
+            } else if states_sys(&all.stated, number, &members, &domain_of) {
                 let stand_in = packages.list.iter().position(|p| !p.placed);
                 let new = Package { joined: true, assumed: true, ..Package::default() };
                 Some(stand_in.unwrap_or_else(|| packages.add(new)))
@@ -312,13 +313,18 @@ fn nodes_of(cpus: &CpuList, nodes: &[NumaNode]) -> Vec<u32> {
 }
 
 /// Whether the matrix has `SYS` between a domain and any other.
-fn states_sys(stated: &Stated, domain: &Domain, domains: &[Domain]) -> bool {
-    let mine = domain.devices();
-    domains
-        .iter()
-        .filter(|d| *d != domain)
-        .flat_map(Domain::devices)
-        .any(|other| mine.iter().any(|&d| stated.class(d, other) == Some(PathClass::Sys)))
+fn states_sys(stated: &Stated, domain: usize, members: &[usize], domain_of: &[Option<usize>]) -> bool {
+    let others = || domain_of.iter().enumerate().filter(|(_, of)| of.is_some_and(|of| of != domain));
+    members.iter().any(|&d| others().any(|(other, _)| stated.class(d, other) == Some(PathClass::Sys)))
+}
+
+/// The domain of each device that is in one.
+fn domain_of(devices: usize, domains: &[Domain]) -> Vec<Option<usize>> {
+    let mut domain_of = vec![None; devices];
+    for (number, domain) in domains.iter().enumerate() {
+        domain.devices().into_iter().for_each(|d| domain_of[d] = Some(number));
+    }
+    domain_of
 }
 
 /// What the host's facts show of sockets.

@@ -5,13 +5,13 @@
 //! twice). Each run goes to the machine that it positively matches (same addresses, NIC names, host
 //! name, or the very same numbers), else to the nearest earlier one that it does not contradict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::evidence::{LINE_PREFIX, tool};
 use peerlane_machine::curve::Curve;
 use peerlane_machine::fabric::{PathClass, PciAddress};
-use peerlane_machine::fact::{ClassMatrix, Evidence, Fact, GpuFacts};
+use peerlane_machine::fact::{ClassMatrix, Evidence, Fact, GpuFacts, P2pCapability};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::names::gpu_number;
 
@@ -87,31 +87,72 @@ fn labelled_sources(evidence: &[Evidence]) -> BTreeMap<Arc<str>, String> {
 /// Consecutive statements of one source and tool, split where a statement of one kind comes again.
 fn runs(evidence: Vec<Evidence>) -> Vec<Vec<Evidence>> {
     let mut runs: Vec<Vec<Evidence>> = Vec::new();
+    let mut printed = Printed::default();
     for one in evidence {
-        let same_tool = |run: &Vec<Evidence>| {
+        let same_tool = |run: &&mut Vec<Evidence>| {
             run.last().is_some_and(|e| e.origin.source == one.origin.source && e.origin.tool == one.origin.tool)
-                && !run.iter().any(|e| same_subject(&e.fact, &one.fact))
         };
-        match runs.last_mut().filter(|run| same_tool(run)) {
-            Some(run) => run.push(one),
-            None => runs.push(vec![one]),
+        match runs.last_mut().filter(same_tool) {
+            Some(run) if printed.add(&one.fact) => run.push(one),
+            _ => {
+                printed = Printed::default();
+                printed.add(&one.fact);
+                runs.push(vec![one]);
+            }
         }
     }
     runs
 }
 
-/// Whether two statements would answer one question, so that one run does not print both.
-fn same_subject(a: &Fact, b: &Fact) -> bool {
-    match (a, b) {
-        // pair matrices of differing GPUs are of two machines
-        (Fact::Matrix(a), Fact::Matrix(b)) => {
-            same_measure(a, b) || (a.rows.len() > 1 && b.rows.len() > 1 && a.rows != b.rows)
+/// What a run has printed so far, as far as it shows that a further statement is another run's.
+#[derive(Default)]
+struct Printed {
+    classes: bool,
+    gpus: bool,
+    p2p: Vec<P2pCapability>,
+    /// Matrices by title.
+    matrices: HashMap<String, Vec<Matrix>>,
+    /// The rows of matrices of several.
+    rows: Option<Vec<String>>,
+    /// The machine that curves, and that tables of rates, name.
+    curves: Option<Option<String>>,
+    rates: Option<Option<String>>,
+}
+
+impl Printed {
+    /// Adds a statement, unless it answers a question that was answered before, so that one run does not print both.
+    fn add(&mut self, fact: &Fact) -> bool {
+        let first = |known: &mut Option<Option<String>>, name: Option<&String>| {
+            known.get_or_insert_with(|| name.cloned()).as_ref() == name
+        };
+        match fact {
+            Fact::Matrix(matrix) => {
+                // pair matrices of differing GPUs are of two machines
+                let several = matrix.rows.len() > 1;
+                if several && self.rows.as_ref().is_some_and(|rows| *rows != matrix.rows) {
+                    return false;
+                }
+                let alike = self.matrices.entry(matrix.title.clone()).or_default();
+                if alike.iter().any(|other| same_measure(other, matrix)) {
+                    return false;
+                }
+                alike.push(Matrix { values: Vec::new(), ..matrix.clone() });
+                if several {
+                    self.rows.get_or_insert_with(|| matrix.rows.clone());
+                }
+                true
+            }
+            Fact::Curve(curve) => first(&mut self.curves, curve_label(curve)),
+            Fact::Rates(table) => first(&mut self.rates, platforms::machine_name(table)),
+            Fact::Classes(_) => !std::mem::replace(&mut self.classes, true),
+            Fact::Gpus(_) => !std::mem::replace(&mut self.gpus, true),
+            Fact::P2p(matrix) => {
+                let again = self.p2p.contains(&matrix.capability);
+                self.p2p.push(matrix.capability);
+                !again
+            }
+            _ => true,
         }
-        (Fact::Curve(a), Fact::Curve(b)) => curve_label(a) != curve_label(b),
-        (Fact::Rates(a), Fact::Rates(b)) => platforms::machine_name(a) != platforms::machine_name(b),
-        (Fact::Classes(_), Fact::Classes(_)) | (Fact::Gpus(_), Fact::Gpus(_)) => true,
-        (Fact::P2p(a), Fact::P2p(b)) => a.capability == b.capability,
-        _ => false,
     }
 }
 

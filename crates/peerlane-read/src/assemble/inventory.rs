@@ -53,6 +53,17 @@ pub(super) struct Device {
     pub(super) origins: Vec<Origin>,
 }
 
+impl Device {
+    /// Adds a statement about it, once.
+    pub(super) fn rests_on(&mut self, origin: &Origin) {
+        // lines differ first, and what was added last is the likeliest to come again
+        let same = |known: &Origin| known.lines == origin.lines && known == origin;
+        if !self.origins.iter().rev().any(same) {
+            self.origins.push(origin.clone());
+        }
+    }
+}
+
 /// Where devices stand in the list. What several share leads to the first of them.
 #[derive(Debug, Default)]
 struct Index {
@@ -191,9 +202,7 @@ impl Inventory {
 
     pub(super) fn add(&mut self, name: &str, origin: &Origin) -> usize {
         if let Some(at) = self.find(name) {
-            if !self.devices[at].origins.contains(origin) {
-                self.devices[at].origins.push(origin.clone());
-            }
+            self.devices[at].rests_on(origin);
             return at;
         }
         let gpu = is_gpu_label(name);
@@ -271,9 +280,7 @@ impl Inventory {
                 merge_gpu(&mut device.facts, facts);
                 device.numa = device.numa.or(facts.numa);
                 self.index.add(at, device);
-                if !device.origins.contains(&one.origin) {
-                    device.origins.push(one.origin.clone());
-                }
+                device.rests_on(&one.origin);
             }
         }
         // GPUs first, by number; a matrix may list NICs between

@@ -184,9 +184,7 @@ impl Inventory {
                 }
             }
         }
-        if !device.origins.contains(origin) {
-            device.origins.push(origin.clone());
-        }
+        device.rests_on(origin);
         self.index_one(at);
     }
 }

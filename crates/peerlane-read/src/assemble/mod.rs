@@ -28,7 +28,9 @@ mod stated;
 mod unknown;
 
 pub use places::assume_places;
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use crate::catalogue::{Parts, vendor_of};
@@ -39,6 +41,7 @@ use peerlane_machine::machine::reading::Doubted;
 use peerlane_machine::machine::{Contradiction, Machine, MachineKind, SourcedMatrix};
 use peerlane_machine::matrix::Matrix;
 use peerlane_machine::origin::{Origin, Warning};
+use peerlane_machine::units::Rate;
 
 use group::Cluster;
 use inventory::Inventory;
@@ -206,33 +209,67 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
 
 /// Matrices, curves, tables and peer-to-peer states, each once.
 fn keep_numbers(machine: &mut Machine, evidence: Vec<Evidence>) {
+    // where those of one digest are kept, so that each is compared with few
+    let (mut matrices, mut curves, mut rates) = (Twins::default(), Twins::default(), Twins::default());
     for one in &evidence {
         match &one.fact {
             Fact::Matrix(matrix) => {
-                let twin = machine.matrices.iter_mut().find(|o| o.matrix == *matrix);
-                match twin {
-                    Some(twin) => twin.also.push(one.origin.clone()),
-                    None => machine.matrices.push(SourcedMatrix {
-                        matrix: matrix.clone(),
-                        origin: one.origin.clone(),
-                        also: Vec::new(),
-                        published: false,
-                        known_cause: None,
-                        spread: Vec::new(),
-                    }),
+                let numbers = matrix.values.iter().flatten().copied();
+                let known = matrices.of(matrix.rows.iter().chain(&matrix.cols), numbers);
+                match known.iter().copied().find(|&at| machine.matrices[at].matrix == *matrix) {
+                    Some(twin) => machine.matrices[twin].also.push(one.origin.clone()),
+                    None => {
+                        known.push(machine.matrices.len());
+                        machine.matrices.push(SourcedMatrix {
+                            matrix: matrix.clone(),
+                            origin: one.origin.clone(),
+                            also: Vec::new(),
+                            published: false,
+                            known_cause: None,
+                            spread: Vec::new(),
+                        });
+                    }
                 }
             }
-            Fact::Curve(curve) if !machine.curves.iter().any(|(c, _)| c == curve) => {
-                machine.curves.push((curve.clone(), one.origin.clone()));
+            Fact::Curve(curve) => {
+                let numbers = curve.series.iter().flat_map(|s| s.values.iter().copied());
+                let known = curves.of(&curve.ends, numbers);
+                if !known.iter().any(|&at| machine.curves[at].0 == *curve) {
+                    known.push(machine.curves.len());
+                    machine.curves.push((curve.clone(), one.origin.clone()));
+                }
             }
-            Fact::Rates(table) if !machine.rates.iter().any(|(t, _)| t == table) => {
-                machine.rates.push((table.clone(), one.origin.clone()));
+            Fact::Rates(table) => {
+                let numbers = table.rows.iter().flat_map(|r| r.rates.iter().map(|rate| rate.map(Rate::gb)));
+                let known = rates.of(table.rows.iter().flat_map(|r| &r.words), numbers);
+                if !known.iter().any(|&at| machine.rates[at].0 == *table) {
+                    known.push(machine.rates.len());
+                    machine.rates.push((table.clone(), one.origin.clone()));
+                }
             }
             Fact::P2p(matrix) if matrix.capability.is_access() => keep_p2p(machine, matrix),
             _ => {}
         }
     }
     machine.evidence = evidence;
+}
+
+/// Indices of statements by a digest of their words and numbers.
+#[derive(Default)]
+struct Twins(HashMap<u64, Vec<usize>>);
+
+impl Twins {
+    fn of<'a>(
+        &mut self,
+        words: impl IntoIterator<Item = &'a String>,
+        numbers: impl IntoIterator<Item = Option<f64>>,
+    ) -> &mut Vec<usize> {
+        let mut digest = DefaultHasher::new();
+        words.into_iter().for_each(|word| word.hash(&mut digest));
+        // zero of either sign is one number
+        numbers.into_iter().for_each(|n| n.map(|n| (n + 0.0).to_bits()).hash(&mut digest));
+        self.0.entry(digest.finish()).or_default()
+    }
 }
 
 /// The first answer for each pair; "unknown" is replaced by a later answer.

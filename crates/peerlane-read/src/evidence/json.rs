@@ -35,6 +35,10 @@ pub(super) fn documents<T: DeserializeOwned>(
         let mut documents = Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         let whole = documents.next()?;
         let document = rest.get(..documents.byte_offset()).unwrap_or_default();
+        // what cannot be read was looked at all the same
+        let to_fault = |e: &Error| text.offset(text.line_at(start) as usize - 1 + e.line()).saturating_sub(start);
+        let looked_at = whole.as_ref().err().map_or(document.len(), to_fault);
+        text.spend(i, looked_at).then_some(())?;
         let read = whole.and_then(|_| from_json(document));
         let first = text.line_at(start) as usize - 1;
         let (last, next) = match &read {

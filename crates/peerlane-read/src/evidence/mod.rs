@@ -6,6 +6,7 @@
 //! among prose. No scanner panics, and none invents what is missing.
 
 mod archive;
+mod budget;
 mod grid;
 mod json;
 mod limits;
@@ -114,6 +115,8 @@ pub struct Found {
     pub headings: Vec<Heading>,
     /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
     pub left_out: usize,
+    /// The work of reading, in steps: a line that a reader looks at, with up to 64 bytes of it.
+    pub steps: u64,
 }
 
 impl Found {
@@ -146,6 +149,7 @@ impl Found {
     pub fn append(&mut self, mut other: Found) {
         let room = MAX_STATEMENTS.saturating_sub(self.evidence.len()).min(other.evidence.len());
         self.left_out += other.left_out + (other.evidence.len() - room);
+        self.steps += other.steps;
         self.evidence.extend(other.evidence.drain(..room));
         let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
         self.warnings.extend(other.warnings.drain(..room));

@@ -57,14 +57,21 @@ pub enum ReadError {
 pub struct Reader {
     /// Its name, which is that of its source file.
     pub name: &'static str,
-    scan: fn(&Text, &mut Found),
+    pub(super) scan: fn(&Text, &mut Found),
 }
 
 impl Reader {
-    /// What this reader alone finds in a text.
+    /// What this reader alone finds in a text, within a budget of work.
     pub fn read(&self, text: &Text) -> Found {
         let mut found = Found::default();
+        text.begin();
         (self.scan)(text, &mut found);
+        found.steps = text.steps();
+        if let Some(at) = text.stopped_at() {
+            let message = "reading stopped here: it would take far more work than any capture does; what precedes is used; cut \
+                           out the part that matters";
+            found.warn(text, self.name, text.numbers(at, at), message);
+        }
         found
     }
 }
@@ -124,6 +131,7 @@ pub fn scan_text(text: &Text) -> Found {
     // the first knows prefixes itself: ranks of one job are one log
     let (of_whole, of_streams) = READERS.split_at(1);
     scan_with(of_whole, text, &mut found, &mut evidence);
+    text.begin();
     match streams(text) {
         None => scan_with(of_streams, text, &mut found, &mut evidence),
         Some(streams) => {
@@ -141,6 +149,7 @@ pub fn scan_text(text: &Text) -> Found {
     evidence.sort_by_key(|e| e.origin.lines);
     found.left_out += evidence.len().saturating_sub(MAX_STATEMENTS);
     evidence.truncate(MAX_STATEMENTS);
+    text.begin();
     found.headings = headings(text, &evidence);
     found.evidence = evidence;
     found

@@ -4,7 +4,7 @@
 //! Lines of one label become a text of their own that keeps the original line numbers, so that interleaved
 //! output of several hosts comes apart. A form of prefix is believed only where several lines have it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{Fact, Found, HostFacts, Text};
 
@@ -89,7 +89,8 @@ pub(super) fn streams(text: &Text) -> Option<Vec<Stream>> {
     if lines.is_empty() {
         return None;
     }
-    let taken: BTreeSet<usize> = lines.values().flatten().map(|(i, _)| *i).collect();
+    let mut taken = vec![false; text.len()];
+    lines.values().flatten().for_each(|(i, _)| taken[*i] = true);
     let names: Vec<&String> = lines.keys().filter_map(host_name).collect();
     let several = names.len() > 1;
     let mut all: Vec<Stream> = lines

@@ -1,9 +1,9 @@
 //! A text as scanners read it: numbered lines, without terminal escapes.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::budget::{self, Budget};
 use super::markup;
 use super::words::indent;
 use peerlane_machine::one_line::is_hidden;
@@ -18,6 +18,8 @@ pub struct Text {
     starts: Vec<u32>,
     /// The number of each line, from 1, where they are some lines of a longer text.
     picked: Option<Vec<u32>>,
+    /// The work that the reader of now may do.
+    budget: Budget,
 }
 
 impl Text {
@@ -45,7 +47,8 @@ impl Text {
     }
 
     fn empty(source: Arc<str>, bytes: usize, picked: Option<Vec<u32>>) -> Self {
-        Text { source, joined: String::with_capacity(bytes + 1), starts: Vec::new(), picked }
+        let joined = String::with_capacity(bytes + 1);
+        Text { source, joined, starts: Vec::new(), picked, budget: Budget::default() }
     }
 
     /// Adds a line, which `write` appends without its newline.
@@ -68,11 +71,11 @@ impl Text {
         part
     }
 
-    /// The text with some lines empty.
-    pub(super) fn without(&self, lines: &BTreeSet<usize>) -> Self {
+    /// The text with those lines empty for which `gone` holds.
+    pub(super) fn without(&self, gone: &[bool]) -> Self {
         let mut rest = Text::empty(self.source.clone(), self.joined.len(), self.picked.clone());
         for (i, line) in self.iter() {
-            rest.add(|joined| joined.push_str(if lines.contains(&i) { "" } else { line }));
+            rest.add(|joined| joined.push_str(if gone.get(i).copied().unwrap_or(false) { "" } else { line }));
         }
         rest
     }
@@ -107,20 +110,41 @@ impl Text {
         &self.joined
     }
 
-    /// The line at index `i` (from 0), or `""` past the end.
+    /// The line at index `i` (from 0), or `""` past the end; so is every line for a reader that has spent its budget.
     pub fn line(&self, i: usize) -> &str {
-        self.joined.get(self.offset(i)..self.offset(i + 1).saturating_sub(1)).unwrap_or_default()
+        let line = self.joined.get(self.offset(i)..self.offset(i + 1).saturating_sub(1)).unwrap_or_default();
+        if self.budget.spend(i, budget::steps(1, line.len())) { line } else { "" }
     }
 
-    /// All lines with their index from 0.
+    /// All lines with their index from 0, as far as the budget goes.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &str)> {
-        (0..self.len()).map(|i| (i, self.line(i)))
+        (0..self.len()).map(|i| (i, self.line(i))).take_while(|_| self.stopped_at().is_none())
+    }
+
+    /// A reader begins, with a budget of its own.
+    pub(super) fn begin(&self) {
+        self.budget.begin(budget::steps(self.len(), self.joined.len()));
+    }
+
+    /// Counts a look at so many bytes from line `i` on, other than by [`Text::line`]. False where the budget does not allow it.
+    pub(super) fn spend(&self, i: usize, bytes: usize) -> bool {
+        self.budget.spend(i, budget::steps(1, bytes))
+    }
+
+    /// The steps that the reader has taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.budget.spent()
+    }
+
+    /// The line at which the reader had spent its budget.
+    pub(super) fn stopped_at(&self) -> Option<usize> {
+        self.budget.stopped_at()
     }
 
     /// Goes through the lines: `read` is given an index and returns the one to go on with, `None` for the next line.
     pub(super) fn walk(&self, mut read: impl FnMut(usize) -> Option<usize>) {
         let mut i = 0;
-        while i < self.len() {
+        while i < self.len() && self.stopped_at().is_none() {
             i = read(i).unwrap_or(i + 1);
         }
     }
@@ -142,7 +166,9 @@ impl Text {
 
     /// Lines `first ..= last` joined again.
     pub fn join(&self, first: usize, last: usize) -> &str {
-        self.joined.get(self.offset(first)..self.offset(last.saturating_add(1)).saturating_sub(1)).unwrap_or_default()
+        let all = self.offset(first)..self.offset(last.saturating_add(1)).saturating_sub(1);
+        let joined = self.joined.get(all).unwrap_or_default();
+        if self.spend(first, joined.len()) { joined } else { "" }
     }
 }
 

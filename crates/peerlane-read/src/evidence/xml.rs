@@ -217,6 +217,7 @@ fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
             break (start + reader.buffer_position() as usize).saturating_sub(1);
         }
     };
+    let _ = text.spend(line, end.saturating_sub(start));
     let last = text.line_at(end.min(text.joined().len().saturating_sub(1)));
     for at in open {
         elements[at].last_line = last;
