@@ -80,11 +80,15 @@ impl Format {
     pub(crate) fn matrix(&self, n: usize) -> String {
         let Shape::Matrix { title, corner, names, cells } = self.shape else { return String::new() };
         let mut text = format!("{title}{corner}");
-        (0..n).for_each(|j| drop(write!(text, "\t{}{j}", names[0])));
+        for j in 0..n {
+            let _ = write!(text, "\t{}{j}", names[0]);
+        }
         text.push('\n');
         for i in 0..n {
             let _ = write!(text, "{}{i}", names[1]);
-            (0..n).for_each(|j| drop(write!(text, "\t{}", cells[usize::from(i != j)])));
+            for j in 0..n {
+                let _ = write!(text, "\t{}", cells[usize::from(i != j)]);
+            }
             text.push('\n');
         }
         text
