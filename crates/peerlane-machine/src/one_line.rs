@@ -11,10 +11,12 @@ use std::path::Path;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// A character that a terminal, or a reader, does not see as itself: controls of both sets (U+0000 to U+001F, U+007F to
-/// U+009F), line and paragraph separators, and those that turn the direction of text.
+/// U+009F), line and paragraph separators, those that turn the direction of text, and the two that are no characters,
+/// which XML cannot hold.
 pub fn is_hidden(c: char) -> bool {
     match c {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{fffe}' | '\u{ffff}' => true,
         c => c.is_control(),
     }
 }

@@ -28,7 +28,7 @@ use serde::Serialize;
 
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
-use crate::render::text::{hang, wrap};
+use crate::render::text::{hang, headline};
 
 /// How many unknowns, assumptions and warnings are shown by default.
 const FEW: usize = 4;
@@ -45,7 +45,7 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
         Some(title) if *title != machine.name => format!("{}: {title}", machine.name),
         _ => machine.name.clone(),
     };
-    for line in wrap(&title, WIDTH) {
+    for line in headline(&title) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     Ok(())

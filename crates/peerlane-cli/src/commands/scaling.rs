@@ -9,10 +9,11 @@ use peerlane::units::Bytes;
 use super::clusters::clusters;
 use super::json;
 use crate::args::SimulateArgs;
+use crate::formats::csv::words;
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
-use crate::render::text::{hang, number, wrap};
+use crate::render::text::{hang, headline, number};
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
 
 fn show(out: &mut dyn Write, document: &ScalingDocument, sized: bool, verbose: bool) -> io::Result<()> {
     let ScalingDocument { target, workload, scaling, points, .. } = document;
-    for line in wrap(&format!("{target}: {workload}, {scaling} scaling"), WIDTH) {
+    for line in headline(&format!("{target}: {workload}, {scaling} scaling")) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     writeln!(out)?;
@@ -159,11 +160,10 @@ fn short(value: f64) -> String {
 
 fn csv(documents: &[ScalingDocument]) -> String {
     let mut text = "target,workload,scaling,nodes,gpus,size,time_s,speedup,efficiency,held_by,exact\n".to_owned();
-    let quoted = |s: &str| format!("\"{}\"", s.replace('"', "\"\""));
     for d in documents {
         for p in &d.points {
-            let (target, workload) = (quoted(&d.target), quoted(&d.workload));
-            let held = quoted(p.held_by.as_deref().unwrap_or_default());
+            let (target, workload) = (words(&d.target), words(&d.workload));
+            let held = words(p.held_by.as_deref().unwrap_or_default());
             let ScalingPoint { nodes, gpus, size, time, speedup, efficiency, exact, .. } = p;
             text.push_str(&format!(
                 "{target},{workload},{},{nodes},{gpus},{size},{time},{speedup},{efficiency},{held},{exact}\n",

@@ -11,10 +11,9 @@ use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simul
 use super::clusters::{clusters, job};
 use super::json;
 use crate::args::SimulateArgs;
-use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
-use crate::render::text::{hang, number, wrap};
+use crate::render::text::{hang, headline, number};
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -55,7 +54,7 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         Some(title) => format!("{}: {title}", cluster.name),
         None => cluster.name.clone(),
     };
-    for line in wrap(&title, WIDTH) {
+    for line in headline(&title) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     writeln!(out, "\n{} on {}", document.workload, crate::render::text::count(document.gpus, "GPU"))?;

@@ -13,6 +13,7 @@ use peerlane::units::Bytes;
 use super::clusters::{cluster_of, grow, job, take};
 use super::json;
 use crate::args::SweepArgs;
+use crate::formats::csv::words;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent};
 use crate::render::text::{fit, number};
@@ -183,21 +184,20 @@ fn rank(out: &mut dyn Write, documents: &[SimulationDocument]) -> io::Result<()>
 
 fn csv(documents: &[SimulationDocument]) -> String {
     let mut text = "target,workload,gpus,size,time_s,algbw_gb_s,busbw_gb_s,efficiency,held_by,exact\n".to_owned();
-    let quoted = |s: &str| format!("\"{}\"", s.replace('"', "\"\""));
     for d in documents {
         for p in &d.points {
             let bus = p.busbw.map_or_else(String::new, |b| b.to_string());
             let held = p.binding.first().map_or("", |b| b.resource.as_str());
             text.push_str(&format!(
                 "{},{},{},{},{},{},{bus},{},{},{}\n",
-                quoted(&d.target),
-                quoted(&d.workload),
+                words(&d.target),
+                words(&d.workload),
                 d.gpus,
                 p.size,
                 p.time,
                 p.algbw,
                 p.efficiency,
-                quoted(held),
+                words(held),
                 d.exact
             ));
         }

@@ -12,7 +12,7 @@ use peerlane::units::{Bytes, Rate};
 use super::{heading, json};
 use crate::args::{SystemsAction, SystemsArgs};
 use crate::render::style::{self, paint};
-use crate::render::text::{self, fit, hang, width, wrap};
+use crate::render::text::{self, fit, hang, headline, width, wrap};
 use crate::render::{WIDTH, comparison, findings, label, matrix, tree};
 use crate::target::system;
 use crate::{Failure, Outcome};
@@ -69,7 +69,7 @@ fn list(out: &mut dyn Write, entries: &[(String, String)]) -> Result<(), Failure
 
 fn show_cluster(out: &mut dyn Write, cluster: &ClusterSummary) -> Result<(), Failure> {
     let ClusterSummary { name, title, source, node, nodes, gpus, network, link_rate, assumptions, notes } = cluster;
-    for line in wrap(&format!("{name}: {}", title.as_deref().unwrap_or_default()), WIDTH) {
+    for line in headline(&format!("{name}: {}", title.as_deref().unwrap_or_default())) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     if let Some(source) = source {

@@ -96,8 +96,31 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
     text
 }
 
-/// A single line with all markup escaped.
+/// A single line with all markup escaped. GitHub looks for people, issues, commits and addresses after it has removed the
+/// backslashes, and passes over code alone; so words that may be one are code.
 fn inline(text: &str) -> String {
+    // neither can stand inside code in a table
+    let text = text.replace('`', "'");
+    let words = text.split_inclusive(|c: char| c.is_whitespace() || c == '|').map(|word| {
+        let bare = word.trim_end_matches(|c: char| c.is_whitespace() || c == '|');
+        if acts(bare) { format!("`{bare}`{}", escaped(&word[bare.len()..])) } else { escaped(word) }
+    });
+    words.collect()
+}
+
+/// Whether GitHub may link a word: `@name`, `#12`, `GH-12`, `owner/name#12`, the hash of a commit, an address.
+fn acts(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    let hashes = || word.split(|c: char| !c.is_ascii_alphanumeric()).any(is_hash);
+    word.contains(['@', '#']) || lower.contains("gh-") || lower.contains("://") || lower.contains("www.") || hashes()
+}
+
+fn is_hash(word: &str) -> bool {
+    let hex = word.bytes().all(|b| b.is_ascii_hexdigit());
+    hex && (7..=40).contains(&word.len()) && word.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
+fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';
     let mut chars = text.chars().peekable();
@@ -106,7 +129,7 @@ fn inline(text: &str) -> String {
         match c {
             c if c.is_control() => out.push(' '),
             '_' if inside_word => out.push(c),
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '&' | '~' => out.extend(['\\', c]),
+            '\\' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '&' | '~' | '$' => out.extend(['\\', c]),
             c => out.push(c),
         }
         before = c;
@@ -127,6 +150,11 @@ mod tests {
     #[test]
     fn names_are_escaped() {
         assert_eq!(inline("mlx5_0 a_ <b>x</b> [l](u) |\nc"), "mlx5_0 a\\_ \\<b\\>x\\</b\\> \\[l\\](u) \\| c");
+        assert_eq!(
+            inline("ask @admin about #12, o/r#3, GH-4 or https://x.y/?a_b|www.z; `rm` $x$ 0123abc 0000:05:00.0"),
+            "ask `@admin` about `#12,` `o/r#3,` `GH-4` or `https://x.y/?a_b`\\|`www.z;` 'rm' \\$x\\$ `0123abc` 0000:05:00.0"
+        );
+        assert_eq!(inline("`@a`b"), "`'@a'b`");
         assert_eq!((fence("a``` b"), fence("plain")), ("````".to_owned(), "```".to_owned()));
     }
 }

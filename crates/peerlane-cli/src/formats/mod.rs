@@ -1,5 +1,6 @@
-//! The result of `check` in other formats: Markdown for tickets, Prometheus' text format, JUnit XML.
+//! Results in other formats: Markdown for tickets, Prometheus' text format, JUnit XML, cells of CSV.
 
+pub(crate) mod csv;
 pub(crate) mod junit;
 pub(crate) mod markdown;
 pub(crate) mod prometheus;

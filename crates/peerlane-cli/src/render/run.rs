@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use peerlane::run::{self, Cell, Run};
 
 use super::style::{self, paint};
-use super::text::{width, wrap};
+use super::text::{headline, width};
 use super::{WIDTH, matrix};
 
 /// Writes a run; `verbose` adds every cell with its number of samples and interval.
@@ -81,7 +81,7 @@ fn list(out: &mut dyn Write, of: &[&Cell]) -> io::Result<()> {
 fn heading(out: &mut dyn Write, text: &str, family: &str) -> io::Result<()> {
     writeln!(out)?;
     let family = format!("[{family}]");
-    let mut lines = wrap(text, WIDTH);
+    let mut lines = headline(text);
     let last = lines.pop().unwrap_or_default();
     for line in &lines {
         writeln!(out, "{}", paint(style::HEADING, line))?;

@@ -46,6 +46,16 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// A title on lines, of which only the first begins at the margin: no word of it can be mistaken for another title.
+pub(crate) fn headline(text: &str) -> Vec<String> {
+    let whole = wrap(text, WIDTH);
+    if whole.len() < 2 {
+        return whole;
+    }
+    let lines = wrap(text, WIDTH - 2).into_iter().enumerate();
+    lines.map(|(i, line)| if i == 0 { line } else { format!("  {line}") }).collect()
+}
+
 /// Writes `label` and then `text`, wrapped with a hanging indent.
 pub(crate) fn hang(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     let indent = width(label);

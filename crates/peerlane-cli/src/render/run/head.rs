@@ -8,17 +8,16 @@ use peerlane::run::{Cell, FlagKind, GpuState, Run};
 use peerlane::units::Seconds;
 
 use super::remarks;
-use crate::render::WIDTH;
 use crate::render::findings::sentences;
 use crate::render::style::{self, paint};
-use crate::render::text::{count, hang, wrap};
+use crate::render::text::{count, hang, headline};
 
 /// Writes the machine's name and, in a few lines, the conditions of the run.
 pub(super) fn write(out: &mut dyn Write, run: &Run) -> io::Result<()> {
     let kind = if run.machine.system.is_some() { "simulated machine" } else { run.machine.target.as_str() };
     let name = &run.machine.name;
     let title = if kind == name { name.clone() } else { format!("{name} ({kind})") };
-    for line in wrap(&title, WIDTH) {
+    for line in headline(&title) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
     hang(out, "", &when(run))?;
