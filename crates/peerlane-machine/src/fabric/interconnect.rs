@@ -76,6 +76,8 @@ pub struct Generation {
     pub kernels: [f64; 3],
     /// What both directions at once leave of twice one direction.
     pub both_ways: f64,
+    /// What goes from a GPU to a CPU gets of that share.
+    pub toward_cpu: [f64; 3],
     /// Where these are from.
     pub source: &'static str,
 }
@@ -121,6 +123,7 @@ const fn plain(
         copies: share,
         kernels: share,
         both_ways: 1.0,
+        toward_cpu: exact(1.0),
         source,
     }
 }
@@ -237,13 +240,20 @@ pub const FAMILIES: [Family; 4] = [
         link: "link",
         example: "c2c 450",
         request: 0.0,
-        usual: Some(plain(
-            0,
-            "",
-            exact(450.0),
-            exact(1.0),
-            "450 GB/s a direction by the vendor (NVIDIA Grace Hopper Superchip whitepaper: 900 in all)",
-        )),
+        usual: Some(Generation {
+            kernels: [0.72, 0.76, 0.93],
+            both_ways: 0.485,
+            toward_cpu: [0.8, 0.867, 0.9],
+            ..plain(
+                0,
+                "",
+                exact(450.0),
+                [0.74, 0.75, 0.84],
+                "450 GB/s a direction by the vendor (NVIDIA Grace Hopper Superchip whitepaper: 900 in all); copies from host memory \
+                 335 to 346, to it 273 to 300, 160 each at once; kernels 342 (GH200: microsoft/superbenchmark, nvbandwidth; \
+                 NVIDIA/nvbandwidth, issues 23 and 41)",
+            )
+        }),
         generations: &[],
     },
     Family {

@@ -24,6 +24,8 @@ pub(super) struct Bundle {
     shares: [f64; 4],
     /// What both directions at once leave of twice one direction.
     bidirectional_factor: f64,
+    /// What goes from a GPU to a CPU gets of its share.
+    toward_cpu: f64,
     /// Bytes a byte that a kernel's requests take of the other direction.
     requests: f64,
     /// Where the constants are from.
@@ -33,21 +35,23 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// Share of the raw rate that is payload. A NIC is counted as a copy engine.
-    pub(super) fn efficiency(&self, engine: Engine, op: Operation) -> f64 {
+    /// Share of the raw rate that is payload, to a CPU or not. A NIC is counted as a copy engine.
+    pub(super) fn efficiency(&self, engine: Engine, op: Operation, to_cpu: bool) -> f64 {
         let [write, read, kernel_write, kernel_read] = self.shares;
-        match (engine == Engine::Sm, op) {
-            (false, Operation::Write) => write,
-            (false, Operation::Read) => read,
-            (true, Operation::Write) => kernel_write,
-            (true, Operation::Read) => kernel_read,
-        }
+        let toward = if to_cpu { self.toward_cpu } else { 1.0 };
+        toward
+            * match (engine == Engine::Sm, op) {
+                (false, Operation::Write) => write,
+                (false, Operation::Read) => read,
+                (true, Operation::Write) => kernel_write,
+                (true, Operation::Read) => kernel_read,
+            }
     }
 
     /// Bytes of the raw rate that a byte takes of the other direction: a kernel asks for each line that it reads; all
     /// else costs what both directions at once were seen to lose, x/e + o·x = raw with x = factor · e · raw.
-    pub(super) fn overhead(&self, engine: Engine, op: Operation) -> f64 {
-        let lost = (1.0 / self.bidirectional_factor - 1.0) / self.efficiency(engine, op);
+    pub(super) fn overhead(&self, engine: Engine, op: Operation, to_cpu: bool) -> f64 {
+        let lost = (1.0 / self.bidirectional_factor - 1.0) / self.efficiency(engine, op, to_cpu);
         if engine == Engine::Sm && op == Operation::Read { lost.max(self.requests) } else { lost }
     }
 }
@@ -148,7 +152,13 @@ fn carried(fabric: &Fabric, parts: &Parts, link: &Link, bundle: GpuLink) -> Resu
         (None, None) if bundle.interconnect.is_single() => each().map(|each| (each.value, each.why))?,
         (None, None) => whole.map(|(rate, why)| (rate, why.to_owned())).ok_or(Missing::Links)?,
     };
-    let shares = [copies.value, copies_read.value, kernels.value, kernels_read.value].map(|share| share.min(1.0));
+    let toward = known.map_or([1.0; 3], |g| g.toward_cpu);
+    let mut shares = [copies.value, copies_read.value, kernels.value, kernels_read.value].map(|share| share.min(1.0));
+    let mut toward_cpu = parts.end().of(toward[0], toward[1], toward[2]);
+    // the rate that somebody states of a C2C link is what copies reach
+    if bundle.interconnect == Interconnect::C2c && bundle.rate.is_some() {
+        (shares, toward_cpu) = ([1.0; 4], 1.0);
+    }
     let mut why = vec![raw_why];
     why.extend([copies, copies_read, kernels, kernels_read, both.clone()].map(|known| known.why));
     why.dedup();
@@ -157,6 +167,7 @@ fn carried(fabric: &Fabric, parts: &Parts, link: &Link, bundle: GpuLink) -> Resu
         raw: raw * GB,
         shares,
         bidirectional_factor: both.value.min(1.0),
+        toward_cpu,
         requests: family.request,
         why: why.join("; "),
         assumed: None,

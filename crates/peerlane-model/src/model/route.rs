@@ -345,10 +345,11 @@ impl<'m, 'a> Laying<'m, 'a> {
                 }
                 Carriage::Pcie { .. } => slowest = slowest.min(self.pcie_hop(hop, link, &mut traffic)),
                 Carriage::Bundle(bundle) => {
-                    let efficiency = bundle.efficiency(traffic.engine, traffic.op);
+                    let to_cpu = model.machine.fabric.node(hop.to).kind == NodeKind::Cpu;
+                    let efficiency = bundle.efficiency(traffic.engine, traffic.op, to_cpu);
                     let label = self.say(|| format!("{}, {}", model.name_of(hop.link), bundle.words));
                     self.channel(hop, link, 1.0 / efficiency, label);
-                    self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op));
+                    self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op, to_cpu));
                     let rate = bundle.raw * efficiency;
                     slowest = slowest.min(rate);
                     let driver = if traffic.engine == Engine::Sm { "SM copies" } else { "copy engine" };
