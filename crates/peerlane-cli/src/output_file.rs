@@ -7,11 +7,12 @@
 use peerlane::one_line::shown;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use peerlane::evidence::{Files, Item};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -29,7 +30,10 @@ const STICKY: u32 = 0o1000;
 const TRIES: u32 = 16;
 
 /// How much of a lock file is read.
-const HOLDER_BYTES: u64 = 256;
+const HOLDER_BYTES: usize = 256;
+
+/// How long each wait is for the holder of a lock to write its name.
+const WRITING: Duration = Duration::from_millis(10);
 
 /// Makes a write beyond the limit of `ulimit -f` an error like that of a full disk, not the end of the process.
 pub(crate) fn outlive_size_limit() {
@@ -291,7 +295,7 @@ impl Lock {
         let at = beside(path, "lock");
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", shown(&at)));
         for _ in 0..TRIES {
-            let mut file = match own_file().read(true).write(true).create(true).truncate(false).open(&at) {
+            let file = match own_file().read(true).write(true).create(true).truncate(false).open(&at) {
                 Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                     return Err(io::Error::other(format!("{} is a symbolic link; remove it", shown(&at))));
                 }
@@ -300,7 +304,7 @@ impl Lock {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    return Err(io::Error::other(format!("{} is writing it", holder(&mut file))));
+                    return Err(io::Error::other(format!("{} is writing it", holder(&file))));
                 }
                 // some network file systems have no locks
                 Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Lock::without(path, at, file),
@@ -317,9 +321,9 @@ impl Lock {
     }
 
     /// Where files cannot be locked, a lock file with content is a lock; who left it behind is for a person to judge.
-    fn without(of: &Path, at: PathBuf, mut file: File) -> io::Result<Lock> {
+    fn without(of: &Path, at: PathBuf, file: File) -> io::Result<Lock> {
         if file.metadata()?.len() > 0 {
-            let (who, at) = (holder(&mut file), shown(&at));
+            let (who, at) = (holder(&file), shown(&at));
             return Err(io::Error::other(format!(
                 "{who} may be writing it, and this file system has no locks to find out; if not, remove {at}"
             )));
@@ -382,15 +386,18 @@ fn same(file: &File, path: &Path) -> bool {
     open.is_ok_and(|open| named.is_ok_and(|named| open == named))
 }
 
-/// `process 4711 on node7`, as the lock's holder has written it.
-fn holder(file: &mut File) -> String {
-    let mut text = Vec::new();
-    let read = file.take(HOLDER_BYTES).read_to_end(&mut text);
-    let text = String::from_utf8_lossy(&text);
-    match text.lines().next() {
-        Some(line) if read.is_ok() && !line.trim().is_empty() => line.trim().to_owned(),
-        _ => "another process".to_owned(),
+/// `process 4711 on node7`, as the lock's holder writes it right after it has taken the lock.
+fn holder(file: &File) -> String {
+    let mut text = [0; HOLDER_BYTES];
+    for _ in 0..TRIES {
+        let read = file.read_at(&mut text, 0).unwrap_or(0);
+        let text = String::from_utf8_lossy(&text[..read]);
+        if let Some((line, _)) = text.split_once('\n') {
+            return line.to_owned();
+        }
+        thread::sleep(WRITING);
     }
+    "another process".to_owned()
 }
 
 /// A file that grows by whole records. One that cannot be written is kept in memory, and tried again with the next.
