@@ -13,6 +13,7 @@ mod measuring;
 mod output_file;
 mod printable;
 mod program;
+mod redact;
 mod render;
 mod target;
 

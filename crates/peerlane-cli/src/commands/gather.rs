@@ -3,8 +3,6 @@
 //! The result is a TARGET. `root/` has the files of sysfs and `/proc` that the target `live` reads; the output of
 //! programs is next to it. `manifest.json` lists the contents, and what is missing.
 
-mod redact;
-
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -19,6 +17,7 @@ use serde::Serialize;
 use super::json;
 use crate::args::GatherArgs;
 use crate::program::ask;
+use crate::redact::{PARAMETERS, Redactor};
 use crate::render::WIDTH;
 use crate::render::text::{count, wrap};
 use crate::{Failure, Outcome, live, output_file};
@@ -51,24 +50,6 @@ const LSPCI: [&str; 3] = ["-D", "-nn", "-vvv"];
 /// Files about the system for human readers.
 const TEXTS: [&str; 4] =
     ["etc/os-release", "proc/sys/kernel/osrelease", "proc/driver/nvidia/version", "proc/driver/nvidia/params"];
-
-/// Kernel parameters that matter to paths. Others may reveal disks, networks and passwords.
-const PARAMETERS: [&str; 14] = [
-    "iommu",
-    "intel_iommu",
-    "amd_iommu",
-    "pci",
-    "pcie",
-    "nvidia",
-    "nouveau",
-    "numa",
-    "hugepage",
-    "isolcpus",
-    "mem_encrypt",
-    "acs",
-    "vfio",
-    "transparent_hugepage",
-];
 
 /// The list of what was saved.
 #[derive(Debug, Serialize)]
@@ -331,7 +312,13 @@ impl Gathered {
 
     /// All files with their manifest.
     fn finish(self, taken: u64, redacted: bool) -> (Files, Manifest) {
-        let mut files = if redacted { redact::redact(&self.files, self.host.as_deref()) } else { self.files };
+        let mut files = self.files;
+        if redacted {
+            let mut redactor = Redactor::default();
+            redactor.learn_host(self.host.as_deref().unwrap_or_default());
+            redactor.learn_files(&files);
+            files = redactor.files(&files);
+        }
         let manifest = Manifest {
             schema: SCHEMA,
             peerlane: env!("CARGO_PKG_VERSION"),

@@ -1,0 +1,303 @@
+//! `--redact`: takes out of texts, files and records what identifies a machine, its site and its users.
+//!
+//! It works on the sources, before they are read: so whatever a command makes of them (text, JSON, a page with the record
+//! in it, an archive) holds nothing that they do not, and a new format needs no thought. Redacted sources are still what
+//! the tools print, so they are read into the same machine.
+//!
+//! Names of devices, files, paths, variables, parameters of the kernel, lines of its log and fields of a device's product
+//! data stay only if they are of a kind that says nothing about whose machine it is ([`allowed`]). What has a form of its
+//! own (UUIDs, addresses, keys) or stands where tools print names is found by patterns ([`rules`]). All of it is replaced
+//! by stand-ins, the same everywhere ([`pseudonyms`]).
+
+mod allowed;
+mod lines;
+mod pseudonyms;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use peerlane::evidence::{Files, Item, decode};
+use serde_json::Value;
+
+pub(crate) use allowed::PARAMETERS;
+use pseudonyms::{Kind, Pseudonyms};
+
+/// Fields of JSON documents that identify, in lower case, with what they are.
+const FIELDS: &[(&str, Kind)] = &[
+    ("host", Kind::Host),
+    ("hostname", Kind::Host),
+    ("user", Kind::User),
+    ("username", Kind::User),
+    ("serial", Kind::Other),
+    ("serial_number", Kind::Other),
+    ("uuid", Kind::Digits),
+    ("guid", Kind::Digits),
+    ("node_guid", Kind::Digits),
+    ("port_guid", Kind::Digits),
+    ("sys_image_guid", Kind::Digits),
+    ("pdi", Kind::Digits),
+    ("cluster", Kind::Digits),
+    ("board_id", Kind::Digits),
+    ("asset_tag", Kind::Other),
+    ("pid", Kind::Number),
+    ("lid", Kind::Number),
+];
+
+/// Extended capability of PCI Express that holds a device's serial number, and where extended ones begin.
+const SERIAL_CAPABILITY: u16 = 0x0003;
+const EXTENDED: usize = 0x100;
+
+/// The most levels of JSON within strings of JSON.
+const MAX_DEPTH: usize = 8;
+
+/// Replaces what identifies, and remembers by what.
+#[derive(Debug, Default)]
+pub(crate) struct Redactor {
+    names: Pseudonyms,
+}
+
+impl Redactor {
+    /// Learns the names in a text, so that they are found wherever else they stand. All sources are shown to it before
+    /// the first is replaced.
+    pub(crate) fn learn(&mut self, text: &str) {
+        let _ = self.text(text);
+    }
+
+    /// Learns the name of this host.
+    pub(crate) fn learn_host(&mut self, name: &str) {
+        let _ = self.text(&format!("hostname: {}\n", name.trim()));
+    }
+
+    /// The same for files, with their names.
+    pub(crate) fn learn_files(&mut self, files: &Files) {
+        let _ = self.files(files);
+    }
+
+    /// A text without what identifies: what a tool printed, JSON, lines of JSON, or a system file.
+    pub(crate) fn text(&mut self, text: &str) -> String {
+        self.nested(text, 0)
+    }
+
+    fn nested(&mut self, text: &str, depth: usize) -> String {
+        let start = text.trim_start_matches('\u{feff}').trim_start();
+        if depth < MAX_DEPTH && start.starts_with(['{', '[']) {
+            if let Ok(mut value) = serde_json::from_str::<Value>(start) {
+                self.value(&mut value, depth + 1);
+                // a value that was read always can be written
+                return serde_json::to_string(&value).unwrap_or_default() + "\n";
+            }
+            let mut documents = start.lines().map(serde_json::from_str::<Value>);
+            if matches!(documents.next(), Some(Ok(Value::Object(_)))) {
+                return start.split_inclusive('\n').map(|line| self.json_line(line, depth)).collect();
+            }
+        }
+        lines::redact(text, &mut self.names)
+    }
+
+    /// A line of a growing record, which may be cut.
+    fn json_line(&mut self, line: &str, depth: usize) -> String {
+        match serde_json::from_str::<Value>(line) {
+            Ok(mut value) => {
+                self.value(&mut value, depth + 1);
+                serde_json::to_string(&value).unwrap_or_default() + "\n"
+            }
+            // half a line is read by nobody
+            Err(_) => String::new(),
+        }
+    }
+
+    /// Replaces in all strings of a value, and in its keys.
+    fn value(&mut self, value: &mut Value, depth: usize) {
+        match value {
+            Value::String(text) => *text = self.string(text, depth),
+            Value::Array(all) => all.iter_mut().for_each(|one| self.value(one, depth)),
+            Value::Object(fields) if fields.get("schema").is_some_and(|s| s == "peerlane/files/1") => {
+                self.tree(fields, depth);
+            }
+            Value::Object(fields) => {
+                let process = fields.contains_key("pid");
+                for (key, mut field) in std::mem::take(fields) {
+                    let lower = key.to_ascii_lowercase();
+                    let kind = FIELDS.iter().find(|(name, _)| *name == lower).map(|(_, kind)| *kind);
+                    let kind = kind.or_else(|| (process && lower == "name").then_some(Kind::Process));
+                    match (&mut field, kind) {
+                        (Value::String(text), Some(kind)) => *text = self.field(kind, text),
+                        (Value::Number(number), Some(Kind::Number)) => {
+                            let new = self.names.of(Kind::Number, &number.to_string());
+                            field = new.parse::<u64>().map_or(Value::Null, Value::from);
+                        }
+                        (field, _) => self.value(field, depth),
+                    }
+                    let key = if key.len() > 2 { self.line(&key) } else { key };
+                    fields.insert(key, field);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    fn string(&mut self, text: &str, depth: usize) -> String {
+        let document = text.contains('\n') || text.starts_with("{\"") || text.starts_with("[{");
+        if document { self.nested(text, depth) } else { self.line(text) }
+    }
+
+    fn field(&mut self, kind: Kind, text: &str) -> String {
+        match kind {
+            // shapes first, so that it is the same as in other texts
+            Kind::Digits => {
+                let done = self.line(text);
+                if done == text { self.names.of(Kind::Digits, text) } else { done }
+            }
+            Kind::Host | Kind::User | Kind::Other => self.names.word(kind, text),
+            kind => self.names.of(kind, text),
+        }
+    }
+
+    /// One line, or a short text such as a name.
+    pub(crate) fn line(&mut self, text: &str) -> String {
+        lines::plain(text, &mut self.names)
+    }
+
+    /// A `peerlane/files/1` document: its paths and contents are those of files.
+    fn tree(&mut self, fields: &mut serde_json::Map<String, Value>, depth: usize) {
+        for part in ["text", "hex", "links"] {
+            let Some(Value::Object(entries)) = fields.get_mut(part) else { continue };
+            for (path, mut entry) in std::mem::take(entries) {
+                if let Value::String(text) = &mut entry {
+                    *text = match part {
+                        "text" => self.tree_file(&path, text),
+                        "hex" => hex_without_serial(text),
+                        _ => self.tree_path(text),
+                    };
+                } else {
+                    self.value(&mut entry, depth + 1);
+                }
+                entries.insert(self.tree_path(&path), entry);
+            }
+        }
+    }
+
+    /// A path in a tree of sysfs and `/proc`, or the target of a link there: names of network devices are replaced.
+    fn tree_path(&mut self, path: &str) -> String {
+        self.line(path)
+    }
+
+    /// A file there: numbers and fixed words, which may equal somebody's name, so only what has a form is replaced.
+    fn tree_file(&mut self, path: &str, text: &str) -> String {
+        if path.ends_with("sys/kernel/hostname") {
+            return self.names.word(Kind::Host, text.trim()) + "\n";
+        }
+        if path.ends_with("proc/cmdline") {
+            return lines::command_line(text) + "\n";
+        }
+        if path.ends_with("/resource") || path.ends_with("cpuinfo") || path.ends_with("modules") {
+            return text.to_owned();
+        }
+        text.split_inclusive('\n').map(|line| rules::apply(line, &mut self.names)).collect()
+    }
+
+    /// Files and links: their contents, their names, and where links lead.
+    pub(crate) fn files(&mut self, files: &Files) -> Files {
+        let roots: BTreeSet<String> = files.iter().filter_map(|(path, _)| root_of(path)).collect();
+        let below = |path: &str| {
+            let of = |root: &&String| {
+                root.is_empty() || path.strip_prefix(root.as_str()).is_some_and(|p| p.starts_with('/'))
+            };
+            let root = roots.iter().filter(of).max_by_key(|root| root.len())?;
+            let rest = path.get(root.len()..)?.trim_start_matches('/');
+            let first = rest.split('/').next().unwrap_or_default();
+            ["sys", "proc", "etc", "bus", "class", "devices"].contains(&first).then(|| (root.clone(), rest.to_owned()))
+        };
+        let mut done = Files::default();
+        for (path, item) in files.iter() {
+            let in_tree = below(path);
+            let item = match item {
+                Item::Link(target) => Item::Link(self.tree_path(target)),
+                Item::File(bytes) => match (text_of(bytes), &in_tree) {
+                    (Some(text), Some((_, rest))) => Item::File(self.tree_file(rest, &text).into_bytes()),
+                    (Some(text), None) if path.ends_with("proc/cmdline") => {
+                        Item::File((lines::command_line(&text) + "\n").into_bytes())
+                    }
+                    (Some(text), None) => Item::File(self.text(&text).into_bytes()),
+                    (None, _) if path.ends_with("/config") => Item::File(without_serial(bytes)),
+                    // nothing reads other binary data, and nothing is known about it
+                    (None, _) => continue,
+                },
+            };
+            let path = match in_tree {
+                Some((root, rest)) if root.is_empty() => self.tree_path(&rest),
+                Some((root, rest)) => format!("{}/{}", self.entry(&root), self.tree_path(&rest)),
+                None => self.entry(path),
+            };
+            done.insert(&path, item);
+        }
+        done
+    }
+
+    /// The path of an entry of an archive or folder.
+    fn entry(&mut self, path: &str) -> String {
+        let parts: Vec<String> = path.split('/').map(|part| self.file_name(part)).collect();
+        parts.join("/")
+    }
+
+    /// What a source is called instead of its path: the file's own name, if it consists of words that name tools and
+    /// formats.
+    pub(crate) fn source(&mut self, path: &str) -> String {
+        let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+        self.file_name(name)
+    }
+
+    fn file_name(&mut self, name: &str) -> String {
+        if allowed::is_file_name(name) || name.is_empty() {
+            return name.to_owned();
+        }
+        // what it ends in decides how it is read
+        let endings = ["tar.zst", "tar", "toml", "json", "xml", "txt", "log", "md", "partial"];
+        let ending = endings.into_iter().find(|e| name.to_ascii_lowercase().ends_with(&format!(".{e}")));
+        let new = self.names.of(Kind::Source, name);
+        ending.filter(|_| new != name).map_or(new.clone(), |ending| format!("{new}.{ending}"))
+    }
+}
+
+/// The folder of a tree that holds PCI devices, if this is one of its files.
+fn root_of(path: &str) -> Option<String> {
+    let at = ["sys/bus/pci/devices/", "bus/pci/devices/"].into_iter().filter_map(|devices| path.find(devices)).min()?;
+    let before = path.get(..at)?;
+    (before.is_empty() || before.ends_with('/')).then(|| before.trim_end_matches('/').to_owned())
+}
+
+/// A file's text; `None` for binary data.
+fn text_of(bytes: &[u8]) -> Option<String> {
+    let text = decode(bytes);
+    (!text.contains('\0') && !text.contains(char::REPLACEMENT_CHARACTER)).then(|| text.into_owned())
+}
+
+/// Configuration space with the serial number zeroed.
+fn without_serial(config: &[u8]) -> Vec<u8> {
+    let mut config = config.to_vec();
+    let word = |c: &[u8], at: usize| Some(u16::from_le_bytes([*c.get(at)?, *c.get(at + 1)?]));
+    let mut at = EXTENDED;
+    // bounded, so that a circular list ends
+    for _ in 0..config.len() / 4 {
+        let Some((id, next)) = word(&config, at).zip(word(&config, at + 2)) else { break };
+        if id == SERIAL_CAPABILITY
+            && let Some(serial) = config.get_mut(at + 4..at + 12)
+        {
+            serial.fill(0);
+        }
+        at = usize::from(next >> 4);
+        if at < EXTENDED {
+            break;
+        }
+    }
+    config
+}
+
+/// The same in hexadecimal digits, as `peerlane/files/1` holds bytes; nothing of what is none.
+fn hex_without_serial(text: &str) -> String {
+    let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    bytes.map_or_else(String::new, |bytes| without_serial(&bytes).iter().map(|b| format!("{b:02x}")).collect())
+}

@@ -1,0 +1,238 @@
+//! The table of patterns: where something that identifies a machine stands, and what it is.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::allowed;
+use super::pseudonyms::Kind::{self, Digits, Host, Ipv4, Ipv6, Number, Other, Process, User};
+use super::pseudonyms::{Pseudonyms, adjoins};
+
+/// What is done with the text of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// It is replaced where it stands.
+    Replace(Kind),
+    /// It is replaced where it stands, and as a word wherever else.
+    Learn(Kind),
+    /// It is the name of a network interface or RDMA device, replaced unless the name may stay.
+    Device,
+    /// It is a path, replaced unless it may stay.
+    Path,
+}
+
+use Act::{Learn, Replace};
+
+/// Patterns with what their groups are, in the order in which they run. A match counts only where no letter, digit or
+/// underscore adjoins it, if the pattern begins or ends with one.
+const RULES: &[(&str, &[Act])] = &[
+    // a device and the one that it belongs to, before both are taken for an address of mail
+    (r"^\d+: ([^\s:@]+)(?:@([^\s:]+))?: <", &[Act::Device, Act::Device]),
+    // keys and tokens, by their known beginnings and by what they are called
+    (
+        r"\b((?:hf_|ghp_|gho_|ghs_|github_pat_|glpat-|sk-|xox[bp]-|AKIA|ASIA|nvapi-|eyJ)[A-Za-z0-9_.-]{8,})",
+        &[Replace(Other)],
+    ),
+    (
+        r#"(?i)(?:bearer|token|password|passwd|passphrase|secret|api[_-]?key|credentials?)["']?(?:\s*[=:]\s*|\s+)["']?([^\s"',;|]{4,})"#,
+        &[Replace(Other)],
+    ),
+    // cloud resources
+    (r"\b((?:i|ami|vol|eni|subnet|vpc|sg)-[0-9a-f]{8,17})\b", &[Replace(Other)]),
+    (r"\b((?:ocid1|arn:aws)[.:][^\s,;]+)", &[Replace(Other)]),
+    (
+        r"(?i)\b(?:instance|vm|container|pod|account|subscription|project)[_-]?id[\x22']?\s*[=:]\s*[\x22']?([^\s\x22',;]{4,})",
+        &[Replace(Other)],
+    ),
+    (r"\b(?:docker|crio|cri-containerd|containerd|libpod)[-/:]+([0-9a-f]{12,64})\b", &[Replace(Digits)]),
+    // job schedulers
+    (
+        r"\b(?:JobId|JobName|UserId|GroupId|Account|NodeList|BatchHost|WorkDir|StdOut|StdErr|StdIn|Command|Reservation|QOS|Partition|Comment)=(\S+)",
+        &[Replace(Other)],
+    ),
+    // addresses of people and machines
+    (r"(?i)\bhttps?://([^\s\x22'<>|)]+)", &[Replace(Other)]),
+    (r"\b([A-Za-z0-9._%+-]+)@([A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*)", &[Learn(User), Learn(Host)]),
+    (r"(?i)\b([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", &[Replace(Digits)]),
+    (r"(?i)\bGID:?\s+(?:\[\d+\]\s*)?:?\s*([0-9a-f]{1,4}(?::[0-9a-f]{0,4}){3,})", &[Replace(Digits)]),
+    (r"(?i)\b([0-9a-f]{2}(?:[-:][0-9a-f]{2}){5,})\b", &[Replace(Digits)]),
+    (r"(?i)\b([0-9a-f]{4}(?::[0-9a-f]{4}){3,})\b", &[Replace(Digits)]),
+    (r"\b((?:[0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4})\b", &[Replace(Ipv6)]),
+    (r"([0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{1,4}){0,6}::[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{1,4}){0,6})", &[Replace(Ipv6)]),
+    (r"((?:\d{1,3}\.){3}\d{1,3})", &[Replace(Ipv4)]),
+    // numbers of hardware, and addresses in memory
+    (r"(?i)\b(?:roce|en|wl|ww|ib|sl)x([0-9a-f]{12,16})", &[Replace(Digits)]),
+    (r"\b(0x[0-9a-fA-F]{16})\b", &[Replace(Digits)]),
+    (r"\b(0x(?:7f|55|56)[0-9a-f]{10})\b", &[Replace(Digits)]),
+    (r"\b(ffff[0-9a-f]{12})\b", &[Replace(Digits)]),
+    (r"(?i)\b([0-9a-f]{24,})\b", &[Replace(Digits)]),
+    // hosts, where tools name theirs
+    (r"(?:^|[\s>])([A-Za-z0-9][\w.-]*):(\d+):(\d+) \[\w+\] NCCL", &[Learn(Host), Replace(Number), Replace(Number)]),
+    (r"\bPid\s+(\d+) on\s+(\S+) device", &[Replace(Number), Learn(Host)]),
+    (r"^Linux (\S+) \d+\.\d+", &[Learn(Host)]),
+    (
+        r#"(?i)^[\s#"*/|>-]*(?:static |transient |pretty )?(?:host ?name|host|node ?name|nodelist|fqdn|domain ?name|server name)["']?\s*[:=]\s+["']?([A-Za-z0-9][\w.-]+)"#,
+        &[Learn(Host)],
+    ),
+    (r#"name="HostName" value="([^"]+)""#, &[Learn(Host)]),
+    (r#"\bhost(?:name)?=["']?([A-Za-z0-9][\w.-]+)"#, &[Learn(Host)]),
+    (r"^(?:[A-Z][a-z]{2}\s+\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT\S+) ([\w.-]+) [\w./-]+(?:\[\d+\])?:", &[Learn(Host)]),
+    (
+        r"(?i)\b((?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?:com|org|net|edu|gov|mil|io|ai|dev|cloud|local|internal|lan|intranet|corp|cluster|example|test|invalid|localdomain|de|uk|fr|eu|ch|it|es|nl|se|jp|cn|kr|in|au|ca|us))\b",
+        &[Learn(Host)],
+    ),
+    // users
+    (
+        r#"(?i)^[\s#"*/|>-]*(?:user ?name|user|login|owner|logname)["']?\s*[:=]\s+["']?([A-Za-z_][\w.-]*)"#,
+        &[Learn(User)],
+    ),
+    (r"(?:/home|/Users)/([A-Za-z_][\w.-]*)", &[Learn(User)]),
+    // processes
+    (r"(?i)\b(?:pid|ppid|tid|tgid|process id)['\x22]?\s*[:= ]\s*'?(\d+)", &[Replace(Number)]),
+    (r"\b(?:pid=\S+ name=|pid=\S+, name=|[Cc]omm(?:and)?[:=] ?|comm )'?([\w./+-]+)", &[Replace(Process)]),
+    (r"^\s*Name\s+: (/?\S+)\s*$", &[Replace(Process)]),
+    (r"\bTask:?\s?([\w./+-]+):(\d+)", &[Replace(Process), Replace(Number)]),
+    // network devices, where tools name them
+    (r"^\s+altname (\S+)", &[Act::Device]),
+    (r"\bmaster (\S+)", &[Act::Device]),
+    (r"^\s*NIC\d+: (\S+)", &[Act::Device]),
+    (r"\bCA '([^']+)'", &[Act::Device]),
+    (r"\bInfiniband device '([^']+)'", &[Act::Device]),
+    (r"\bhca_id:\s+(\S+)", &[Act::Device]),
+    (r#"<(?:net|nic)\b[^>]*? name="([^"]+)""#, &[Act::Device]),
+    (r#"\bname="([^"]+)"[^>]* osdev_type="(?:2|3|Network|OpenFabrics)""#, &[Act::Device]),
+    (r#"\bosdev_type="(?:2|3|Network|OpenFabrics)"[^>]* name="([^"]+)""#, &[Act::Device]),
+    (r#"\b(?:Net|OpenFabrics)(?:\(\w+\))? (?:L#\d+ )?"([^"]+)""#, &[Act::Device]),
+    (r"\bIFNAME(?: set (?:by environment )?to |=)[\^=]?([\w.-]+)", &[Act::Device]),
+    (r"\bNCCL_(?:IB_HCA|SOCKET_IFNAME)(?: set (?:by environment )?to |=)[\^=]?([\w.-]+)", &[Act::Device]),
+    (r"\b(?:Using|OOB) ([A-Za-z][\w.-]*):", &[Act::Device]),
+    (r"\[\d+\]([A-Za-z][\w.-]*):\d+/(?:IB|RoCE)", &[Act::Device]),
+    (r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ([a-z][\w.-]*): ", &[Act::Device]),
+    (r"\brenamed from (\S+)", &[Act::Device]),
+    (r"(?:^|/)(?:net|infiniband|infiniband_verbs)/([^/\s]+)", &[Act::Device]),
+    (r"^\s*Device\s+: (\S+)", &[Act::Device]),
+    // numbers of an InfiniBand fabric
+    (r"(?i)\b(?:base |sm |port_|sm_)?lid:?\s+(0x[0-9a-f]+|\d+)", &[Replace(Number)]),
+    (r"\b(?:QPN|PSN|RKey|VAddr) (0x[0-9a-fA-F]+)", &[Replace(Digits)]),
+    // paths of people and sites
+    (r#"(?:^|[\s"'=:(,\[<>|@;])(~?/[A-Za-z0-9._+@%~][A-Za-z0-9._+@%~/:-]*|~[A-Za-z0-9._-]*/[^\s"']*)"#, &[Act::Path]),
+];
+
+struct Rule {
+    pattern: Regex,
+    acts: &'static [Act],
+}
+
+static COMPILED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let compile = |(pattern, acts): &(&str, &'static [Act])| Some(Rule { pattern: Regex::new(pattern).ok()?, acts });
+    RULES.iter().filter_map(compile).collect()
+});
+
+/// A line with everything replaced that a rule finds.
+pub(super) fn apply(line: &str, names: &mut Pseudonyms) -> String {
+    let mut line = line.to_owned();
+    for rule in COMPILED.iter() {
+        if let Some(done) = one(rule, &line, names) {
+            line = done;
+        }
+    }
+    line
+}
+
+fn one(rule: &Rule, line: &str, names: &mut Pseudonyms) -> Option<String> {
+    let mut done = String::new();
+    let mut from = 0;
+    for captures in rule.pattern.captures_iter(line) {
+        for (group, act) in captures.iter().skip(1).zip(rule.acts) {
+            let Some(group) = group else { continue };
+            let Some(new) = stand_in(*act, group.as_str(), line, group.range(), names) else { continue };
+            done.push_str(&line[from..group.start()]);
+            done.push_str(&new);
+            from = group.end();
+        }
+    }
+    (from > 0).then(|| done + &line[from..])
+}
+
+fn stand_in(act: Act, text: &str, line: &str, at: std::ops::Range<usize>, names: &mut Pseudonyms) -> Option<String> {
+    let (before, after) = (line[..at.start].chars().next_back(), line[at.end..].chars().next());
+    match act {
+        Replace(Ipv4) => ipv4(text, before, after).then(|| names.of(Ipv4, text)),
+        Replace(Ipv6) => (!adjoins(before) && !adjoins(after) && before != Some(':')).then(|| names.of(Ipv6, text)),
+        Replace(Other) if public(text) => None,
+        Replace(kind) => Some(names.of(kind, text)),
+        // the short name of a host is its name too
+        Learn(Host) if allowed::is_device(text) || text == "NONE" => None,
+        Learn(Host) => host(text, names),
+        // `veth1@if2`
+        Learn(User) if text == "root" || linked(&line[at.end..]) => None,
+        Learn(kind) => Some(names.word(kind, text)),
+        Act::Device => {
+            let stays = allowed::is_device(text) || text == "NONE" || text.len() < 2;
+            (!stays).then(|| names.word(Kind::Net, text))
+        }
+        Act::Path => {
+            let path = text.trim_end_matches([':', '.']);
+            (path.len() > 2 && !allowed::is_path(path)).then(|| names.of(Kind::Path, path) + &text[path.len()..])
+        }
+    }
+}
+
+/// `@if2`, `@NONE` or `@eth0`: a device that belongs to another, and no user.
+fn linked(after: &str) -> bool {
+    let other = after.strip_prefix('@').and_then(|rest| rest.split([':', ' ']).next());
+    other.is_some_and(|other| allowed::is_device(other) || other == "NONE")
+}
+
+/// Four numbers that are no version of more parts, and no address that everybody has.
+fn ipv4(text: &str, before: Option<char>, after: Option<char>) -> bool {
+    let part = |part: &str| part.parse::<u8>().is_ok() && (part == "0" || !part.starts_with('0'));
+    let apart = |c: Option<char>| !adjoins(c) && c != Some('.') && c != Some('-');
+    apart(before)
+        && !adjoins(after)
+        && text.split('.').all(part)
+        && !["0.", "127.", "255."].iter().any(|p| text.starts_with(p))
+}
+
+/// A page that everybody can read, which says nothing about a machine.
+fn public(address: &str) -> bool {
+    const SITES: [&str; 10] = [
+        "nvidia.com",
+        "kernel.org",
+        "github.com",
+        "amd.com",
+        "intel.com",
+        "readthedocs.io",
+        "open-mpi.org",
+        "arxiv.org",
+        "linux.dev",
+        "supermicro.com",
+    ];
+    let host = address.split(['/', '?', '#']).next().unwrap_or_default();
+    SITES.iter().any(|site| host == *site || host.strip_suffix(site).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// Learns the name of a host in full and in short.
+fn host(name: &str, names: &mut Pseudonyms) -> Option<String> {
+    let name = name.trim_end_matches(['.', ':', '-']);
+    let number = name.bytes().all(|b| b.is_ascii_digit());
+    // libraries have dots too, and public sites are nobody's
+    if number || name.len() < 2 || name == "localhost" || name.contains(".so") || public(name) {
+        return None;
+    }
+    let short = name.split('.').next().unwrap_or(name);
+    let new = names.word(Kind::Host, short);
+    if short != name {
+        names.alias(name, &new);
+    }
+    Some(new)
+}
+
+/// All patterns compile, and have a group for each act.
+#[cfg(test)]
+pub(super) fn sound() {
+    for (pattern, acts) in RULES {
+        let compiled = Regex::new(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+        assert_eq!(compiled.captures_len() - 1, acts.len(), "{pattern}");
+    }
+}
