@@ -154,6 +154,9 @@ pub(crate) struct CheckArgs {
     /// Check this machine by what it reports about itself; measure nothing
     #[arg(long)]
     pub(crate) passive: bool,
+    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
+    #[arg(long)]
+    pub(crate) redact: bool,
     /// Also measure GPUs that other processes are using
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
@@ -188,6 +191,9 @@ pub(crate) struct ReportArgs {
     /// Report on this machine by what it reports about itself; measure nothing
     #[arg(long)]
     pub(crate) passive: bool,
+    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
+    #[arg(long)]
+    pub(crate) redact: bool,
     /// Also measure GPUs that other processes are using
     #[arg(long, conflicts_with = "passive")]
     pub(crate) force: bool,
@@ -359,7 +365,7 @@ pub(crate) struct GatherArgs {
     /// A new folder, or a file named *.tar.zst
     #[arg(short, long, value_name = "FOLDER|FILE.tar.zst")]
     pub(crate) output: PathBuf,
-    /// Replace serial numbers, UUIDs, MAC addresses, GUIDs and the host name with consistent placeholders
+    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
     #[arg(long)]
     pub(crate) redact: bool,
     /// Write the manifest as JSON

@@ -17,6 +17,7 @@ use peerlane::run::SourceText;
 use peerlane_gpu::search;
 
 use crate::program::{Silent, ask};
+use crate::redact::Redactor;
 use crate::{Failure, Outcome};
 
 /// Where Linux lists its PCI devices.
@@ -32,6 +33,9 @@ const NVML_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time limit of other programs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The text of what NVML reports.
+const NVML: &str = "nvml.json";
 
 /// Limit of a program's output in bytes, far above that of any query.
 pub(crate) const MOST_OUTPUT: u64 = 16 << 20;
@@ -94,7 +98,7 @@ fn assembled(
     match nvml {
         Ok(text) => {
             look.snapshot = serde_json::from_str(&text).ok();
-            look.take("nvml.json", text);
+            look.take(NVML, text);
             if look.snapshot.as_ref().is_some_and(|s| s.gpus.is_empty()) {
                 let none = "NVML reports no GPU: there is none, or this user or container has no access";
                 why = Some(none.to_owned());
@@ -118,6 +122,28 @@ fn assembled(
 }
 
 impl Look {
+    /// Shows its texts to what will redact them.
+    pub(crate) fn learn(&self, redactor: &mut Redactor) {
+        self.texts.iter().for_each(|source| redactor.learn(&source.text));
+    }
+
+    /// The same, read again from redacted texts.
+    pub(crate) fn redacted(self, redactor: &mut Redactor) -> Look {
+        let mut look = Look { snapshot: None, ..Look::default() };
+        for mut warning in self.found.warnings.into_iter().filter(|w| w.origin.is_none()) {
+            warning.message = redactor.line(&warning.message);
+            look.found.warnings.push(warning);
+        }
+        for SourceText { name, text } in self.texts {
+            let text = redactor.text(&text);
+            if name == NVML {
+                look.snapshot = serde_json::from_str(&text).ok();
+            }
+            look.take(&name, text);
+        }
+        look
+    }
+
     fn warn(&mut self, message: &str) {
         self.found.warnings.push(Warning::general(format!("live: {message}")));
     }

@@ -1,5 +1,8 @@
 //! From TARGET to machines: a catalogue name, a system file, what a machine printed, a recorded run, or this machine.
 
+mod redacted;
+
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Read};
@@ -70,25 +73,42 @@ impl Loaded {
 
 /// Reads targets; without any, this machine or the showcase. `only` picks one of several machines.
 pub(crate) fn load(targets: &[OsString], only: Option<&str>) -> Result<Loaded, Failure> {
-    let default;
-    let targets = if targets.is_empty() {
-        default = [default_target().into()];
-        &default
-    } else {
-        targets
+    let read = |path: &OsString| {
+        // what messages and origins call it
+        let name = path.to_string_lossy().into_owned();
+        let source = read(path, &name);
+        (name, source)
     };
+    join_all(named(targets)?.iter().map(read), only)
+}
+
+/// The same, with what identifies machines taken out of all that is read.
+pub(crate) fn load_redacted(targets: &[OsString], only: Option<&str>) -> Result<Loaded, Failure> {
+    join_all(redacted::read(&named(targets)?), only)
+}
+
+/// The targets, or what stands for none.
+fn named(targets: &[OsString]) -> Result<Cow<'_, [OsString]>, Failure> {
+    if targets.is_empty() {
+        return Ok(vec![default_target().into()].into());
+    }
     if targets.iter().filter(|t| *t == "-").count() > 1 {
         return Err(Failure::new("'-' is given twice; standard input can only be read once"));
     }
+    Ok(targets.into())
+}
+
+fn join_all(
+    sources: impl IntoIterator<Item = (String, Result<Source, String>)>,
+    only: Option<&str>,
+) -> Result<Loaded, Failure> {
     let mut cases = Vec::new();
     let mut inferred: Vec<(Inference, String)> = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
-    for target in targets {
-        let path = target;
-        // what messages and origins call it
-        let target = &*path.to_string_lossy();
-        match read(path, target) {
+    for (target, source) in sources {
+        let target = target.as_str();
+        match source {
             Ok(Source::Case(case)) => cases.push(*case),
             Ok(Source::Run(partial)) => match of_run(*partial, target) {
                 Ok(case) => cases.push(case),
@@ -135,7 +155,11 @@ pub(crate) fn load(targets: &[OsString], only: Option<&str>) -> Result<Loaded, F
 
 /// The same, with edits applied. Measurements of a machine are not carried over to the changed one.
 pub(crate) fn load_changed(targets: &[OsString], only: Option<&str>, edits: &[Edit]) -> Result<Loaded, Failure> {
-    let mut loaded = load(targets, only)?;
+    change(load(targets, only)?, edits)
+}
+
+/// Applies edits. Measurements of a machine are not carried over to the changed one.
+pub(crate) fn change(mut loaded: Loaded, edits: &[Edit]) -> Result<Loaded, Failure> {
     known_names(edits, loaded.machines())?;
     for case in &mut loaded.cases {
         if let Some(changed) = changed(&case.machine, edits)? {
@@ -222,14 +246,19 @@ fn read_stream(name: &str, mut stream: impl Read) -> Result<Source, String> {
         return found.map(Source::Text).map_err(|e| e.to_string());
     }
     stream.take(MAX_RUN_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(refused)?;
-    let text = evidence::decode(&bytes);
+    read_document(name, &bytes)
+}
+
+/// The same of all of it.
+fn read_document(name: &str, bytes: &[u8]) -> Result<Source, String> {
+    let text = evidence::decode(bytes);
     if looks_like_run(&text) {
         return Partial::read(&text).map(|p| Source::Run(Box::new(p))).map_err(|e| format!("{name}: {e}"));
     }
     if looks_like_inference(&text) {
         return Inference::from_json(&text).map(|i| Source::Inference(Box::new(i))).map_err(|e| format!("{name}: {e}"));
     }
-    evidence::read_stream(name, bytes.as_slice()).map(Source::Text).map_err(|e| e.to_string())
+    evidence::read_stream(name, bytes).map(Source::Text).map_err(|e| e.to_string())
 }
 
 /// The machine of a run, with a warning if part of the record is unreadable.

@@ -52,6 +52,9 @@ pub(crate) struct MeasureArgs {
     /// Resume the run in that file
     #[arg(long, requires = "output")]
     pub(crate) resume: bool,
+    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
+    #[arg(long)]
+    pub(crate) redact: bool,
     /// Also measure GPUs that other processes are using
     #[arg(long)]
     pub(crate) force: bool,

@@ -21,7 +21,7 @@ use crate::render::comparison::{self, Section};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, curves, findings, label, matrix, tree};
-use crate::target::{Loaded, load_changed};
+use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome, html, live, output_file};
 
 pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
@@ -30,8 +30,8 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     if args.baseline.is_none() && args.machines.machine.is_none() && fleet::is_fleet(&args.machines.targets) {
         return fleet::run(args, &site.settings, out);
     }
-    let site = site.since(args.baseline.as_deref())?;
-    let loaded = machines(&args.machines, &args.what_if, args.passive, args.force)?;
+    let site = site.since(args.baseline.as_deref(), args.redact)?;
+    let loaded = machines(&args.machines, &args.what_if, (args.passive, args.force, args.redact))?;
     site.fits(&loaded)?;
     let models = models(&loaded);
     let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
@@ -77,11 +77,17 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
 }
 
 /// The machines to check. This machine is measured, unless `passive`.
-pub(super) fn machines(wanted: &Machines, what_if: &WhatIf, passive: bool, force: bool) -> Result<Loaded, Failure> {
+pub(super) fn machines(
+    wanted: &Machines,
+    what_if: &WhatIf,
+    (passive, force, redact): (bool, bool, bool),
+) -> Result<Loaded, Failure> {
     // a changed design cannot be measured
-    match measured(wanted, passive || !what_if.edits.is_empty(), force)? {
+    let only = wanted.machine.as_deref();
+    match measured(wanted, passive || !what_if.edits.is_empty(), force, redact)? {
         Some(loaded) => Ok(loaded),
-        None => load_changed(&wanted.targets, wanted.machine.as_deref(), &what_if.edits),
+        None if redact => change(load_redacted(&wanted.targets, only)?, &what_if.edits),
+        None => load_changed(&wanted.targets, only, &what_if.edits),
     }
 }
 
@@ -122,7 +128,7 @@ pub(super) fn write_document(file: &Path, document: &html::ReportDocument) -> Re
 
 /// This machine, measured now, if it is the TARGET; `None` if it should not be measured, or cannot be, which is
 /// reported on stderr.
-fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Loaded>, Failure> {
+fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Result<Option<Loaded>, Failure> {
     let meant = match wanted.targets.as_slice() {
         [] => true,
         [only] => only == "live",
@@ -131,7 +137,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool) -> Result<Option<Load
     if passive || !meant || !live::has_nvidia_gpu() {
         return Ok(None);
     }
-    match measure::take_live(force) {
+    match measure::take_live(force, redact) {
         Ok(Taken { run, incomplete }) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
             Ok(Some(Loaded { cases: vec![case], incomplete }))

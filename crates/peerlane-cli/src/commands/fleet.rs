@@ -1,6 +1,7 @@
 //! `peerlane check runs/*.json`: many machines compared with each other.
 
 use peerlane::one_line::shown;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -22,6 +23,7 @@ use peerlane::subject::join;
 
 use super::json;
 use crate::args::CheckArgs;
+use crate::redact::Redactor;
 use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, wrap};
@@ -59,7 +61,8 @@ pub(super) fn text(file: &Path) -> Result<String, String> {
 
 pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let dictionary = Dictionary::default();
-    let (nodes, problems) = read(&args.machines.targets, &dictionary);
+    let records = Records::of(&args.machines.targets, args.redact);
+    let (nodes, problems) = read(&records, &dictionary);
     if !problems.is_empty() {
         crate::say(&problems.join("\n"));
     }
@@ -71,23 +74,54 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) ->
     if args.detail.json {
         json(out, &fleet)?;
     } else {
-        show(out, &fleet, settings, args.detail.verbose)?;
+        show(out, &fleet, &records, settings, args.detail.verbose)?;
     }
     let fails = fleet.outliers.iter().any(|outlier| args.fail_on.includes(outlier.finding.severity));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }
 
+/// The records by the names that are shown.
+struct Records<'a> {
+    files: &'a [OsString],
+    names: Vec<String>,
+    /// Their redacted texts, which are held together since a name in one is replaced in all.
+    redacted: Option<Vec<Result<String, String>>>,
+}
+
+impl<'a> Records<'a> {
+    fn of(files: &'a [OsString], redact: bool) -> Self {
+        let names: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        if !redact {
+            return Records { files, names, redacted: None };
+        }
+        let mut redactor = Redactor::default();
+        let texts: Vec<Result<String, String>> = files.iter().map(|file| text(Path::new(file))).collect();
+        texts.iter().flatten().for_each(|text| redactor.learn(text));
+        let names = names.iter().map(|name| redactor.source(name)).collect();
+        let texts = texts.into_iter().map(|read| read.map(|text| redactor.text(&text))).collect();
+        Records { files, names, redacted: Some(texts) }
+    }
+
+    /// The name and the text of one.
+    fn get(&self, at: usize) -> Option<(&str, Result<Cow<'_, str>, String>)> {
+        let (name, file) = (self.names.get(at)?, self.files.get(at)?);
+        let text = match self.redacted.as_ref().and_then(|texts| texts.get(at)) {
+            Some(read) => read.as_deref().map(Cow::Borrowed).map_err(Clone::clone),
+            None => text(Path::new(file)).map(Cow::Owned),
+        };
+        Some((name, text))
+    }
+}
+
 /// The runs in the order of their files, and what could not be read.
-fn read(files: &[OsString], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
+fn read(records: &Records, dictionary: &Dictionary) -> (Vec<Node>, Vec<String>) {
     let next = AtomicUsize::new(0);
     let done: Mutex<BTreeMap<usize, Result<Node, String>>> = Mutex::new(BTreeMap::new());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(file) = files.get(at) else { break };
-            let name = &*file.to_string_lossy();
-            let node = text(Path::new(file))
-                .and_then(|text| Node::read(&text, name, dictionary).map_err(|e| format!("{name}: {e}")));
+            let Some((name, text)) = records.get(at) else { break };
+            let node = text.and_then(|text| Node::read(&text, name, dictionary).map_err(|e| format!("{name}: {e}")));
             done.lock().unwrap_or_else(PoisonError::into_inner).insert(at, node);
         }
     };
@@ -103,7 +137,13 @@ fn read(files: &[OsString], dictionary: &Dictionary) -> (Vec<Node>, Vec<String>)
     (nodes, problems)
 }
 
-fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) -> Result<(), Failure> {
+fn show(
+    out: &mut dyn Write,
+    fleet: &Fleet,
+    records: &Records,
+    settings: &Settings,
+    verbose: bool,
+) -> Result<(), Failure> {
     let verdict = match fleet.outliers.len() {
         0 => "no outliers".to_owned(),
         n => count(n, "outlier"),
@@ -119,7 +159,7 @@ fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) 
         writeln!(out, "  {:<40} {machines:>8} {gpus:>6} {spread:>20}  {}", fit(&name, 40), fit(example, 20))?;
     }
     for outlier in fleet.outliers.iter().take(if verbose { usize::MAX } else { SHOWN }) {
-        one(out, outlier, settings)?;
+        one(out, outlier, records, settings)?;
     }
     if fleet.outliers.len() > SHOWN && !verbose {
         writeln!(
@@ -131,7 +171,7 @@ fn show(out: &mut dyn Write, fleet: &Fleet, settings: &Settings, verbose: bool) 
     Ok(())
 }
 
-fn one(out: &mut dyn Write, outlier: &Outlier, settings: &Settings) -> Result<(), Failure> {
+fn one(out: &mut dyn Write, outlier: &Outlier, records: &Records, settings: &Settings) -> Result<(), Failure> {
     let Finding { severity, summary, subjects, measured, .. } = &outlier.finding;
     let label = if *severity == Severity::Error { "error" } else { "warning" };
     writeln!(out)?;
@@ -141,7 +181,7 @@ fn one(out: &mut dyn Write, outlier: &Outlier, settings: &Settings) -> Result<()
         writeln!(out, "{} {line}", paint(style::of_severity(*severity), &label))?;
     }
     let mut lines = vec![("measured", measured.clone())];
-    lines.extend(why(&outlier.file, settings).into_iter().map(|why| ("rules", why)));
+    lines.extend(why(&outlier.file, records, settings).into_iter().map(|why| ("rules", why)));
     lines.push(("run", outlier.file.clone()));
     for (label, text) in lines {
         for (i, line) in wrap(&text, WIDTH - 19).iter().enumerate() {
@@ -153,8 +193,10 @@ fn one(out: &mut dyn Write, outlier: &Outlier, settings: &Settings) -> Result<()
 }
 
 /// The faults that the rules find on one machine.
-fn why(file: &str, settings: &Settings) -> Vec<String> {
-    let case = text(Path::new(file)).ok().and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
+fn why(file: &str, records: &Records, settings: &Settings) -> Vec<String> {
+    let at = records.names.iter().position(|name| name == file);
+    let case =
+        at.and_then(|at| records.get(at)?.1.ok()).and_then(|text| Case::of_run(Run::from_json(&text).ok()?, file).ok());
     let Some(case) = case else { return Vec::new() };
     let model = Model::new(&case.machine, Parts::embedded());
     let found = check_with(&Context::of(&case, &Comparison::of(&model)), settings).findings;

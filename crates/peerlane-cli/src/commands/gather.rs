@@ -311,13 +311,16 @@ impl Gathered {
     }
 
     /// All files with their manifest.
-    fn finish(self, taken: u64, redacted: bool) -> (Files, Manifest) {
-        let mut files = self.files;
+    fn finish(mut self, taken: u64, redacted: bool) -> (Files, Manifest) {
+        let mut files = std::mem::take(&mut self.files);
         if redacted {
             let mut redactor = Redactor::default();
             redactor.learn_host(self.host.as_deref().unwrap_or_default());
             redactor.learn_files(&files);
             files = redactor.files(&files);
+            for missing in &mut self.missing {
+                missing.why = redactor.line(&missing.why);
+            }
         }
         let manifest = Manifest {
             schema: SCHEMA,

@@ -24,6 +24,7 @@ use crate::measuring::keeper::{Keeper, is_run};
 use crate::measuring::progress::Progress;
 use crate::measuring::protocol::Device;
 use crate::measuring::supervisor::{Ending, Supervisor};
+use crate::redact::Redactor;
 use crate::target::{system_file, unknown};
 use crate::{Failure, Outcome, live, render};
 
@@ -40,7 +41,8 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let measured = resolve(args.target.as_deref(), "measure")?;
+    let mut redactor = args.redact.then(Redactor::default);
+    let measured = resolve_redacted(args.target.as_deref(), "measure", redactor.as_mut())?;
     let selection = Selection { tests: args.tests.clone(), pairs: args.pairs.clone() };
     let mut method = args.scope().method(gpus(&measured.machine));
     method.precision = args.precision.unwrap_or(method.precision);
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<Outcome, Fa
     };
     let to_a_pipe = args.detail.json && !io::stdout().is_terminal();
     let shown = io::stderr().is_terminal() && !to_a_pipe;
-    let ending = supervise(&measured, args.force, &mut run, &mut keeper, shown, &interrupt)?;
+    let ending = supervise(&measured, (args.force, redactor), &mut run, &mut keeper, shown, &interrupt)?;
     if args.detail.json {
         out.write_all(run.to_json().map_err(|e| Failure::new(e.to_string()))?.as_bytes())?;
     } else {
@@ -89,19 +91,20 @@ pub(crate) struct Taken {
 }
 
 /// Measures this machine by the default plan, without recording it.
-pub(crate) fn take_live(force: bool) -> Result<Taken, Failure> {
-    let measured = this_machine("measure")?;
+pub(crate) fn take_live(force: bool, redact: bool) -> Result<Taken, Failure> {
+    let mut redactor = redact.then(Redactor::default);
+    let measured = this_machine("measure", redactor.as_mut())?;
     let method = Scope::Default.method(gpus(&measured.machine));
     let mut run = begin(&measured, plan(&measured, Scope::Default, &Selection::default(), method)?);
     let shown = io::stderr().is_terminal();
-    let ending = supervise(&measured, force, &mut run, &mut Keeper::none(), shown, &listen()?)?;
+    let ending = supervise(&measured, (force, redactor), &mut run, &mut Keeper::none(), shown, &listen()?)?;
     let incomplete = ending != Ending::Complete || missing(&run);
     Ok(Taken { run, incomplete })
 }
 
 fn supervise(
     measured: &Measured,
-    force: bool,
+    (force, redactor): (bool, Option<Redactor>),
     run: &mut Run,
     keeper: &mut Keeper,
     shown: bool,
@@ -109,8 +112,9 @@ fn supervise(
 ) -> Result<Ending, Failure> {
     let mut progress = Progress::new(shown, run);
     let device = measured.device.clone();
-    let ending =
-        Supervisor::new(device, force, Limits::of(&measured.machine), run, keeper, &mut progress, interrupt).run();
+    let limits = Limits::of(&measured.machine);
+    let supervisor = Supervisor::new(device, force, limits, run, keeper, &mut progress, interrupt);
+    let ending = supervisor.redacting(redactor).run();
     progress.end();
     if let Ending::Refused(reason) = ending {
         return Err(Failure::Message(reason));
@@ -233,15 +237,22 @@ fn missing(run: &Run) -> bool {
 }
 
 /// This machine and its GPUs.
-fn this_machine(command: &str) -> Result<Measured, Failure> {
+fn this_machine(command: &str, redactor: Option<&mut Redactor>) -> Result<Measured, Failure> {
     if !live::has_nvidia_gpu() {
         return Err(Failure::new(format!(
             "no NVIDIA GPU found on this machine; try a simulated machine: peerlane {command} {EXAMPLE}"
         )));
     }
-    let look = live::look().map_err(Failure::Message)?;
+    let mut look = live::look().map_err(Failure::Message)?;
+    let mut conditions = here();
+    if let Some(redactor) = redactor {
+        redactor.learn_host(conditions.host.as_deref().unwrap_or_default());
+        look.learn(redactor);
+        look = look.redacted(redactor);
+        redactor.serialised(&mut conditions);
+    }
     let driver = look.snapshot.as_ref().and_then(|snapshot| snapshot.driver.clone());
-    let conditions = Conditions { driver, ..here() };
+    let conditions = Conditions { driver, ..conditions };
     let Some(machine) = assemble(look.found).into_iter().next() else {
         return Err(Failure::new("live: no GPU found on this machine"));
     };
@@ -253,12 +264,32 @@ fn this_machine(command: &str) -> Result<Measured, Failure> {
 
 /// The machine that TARGET names, for a command that measures it.
 pub(crate) fn resolve(target: Option<&OsStr>, command: &str) -> Result<Measured, Failure> {
-    let Some(path) = target.filter(|t| *t != "live") else { return this_machine(command) };
-    let name = &*path.to_string_lossy();
-    let text = match catalogue::system_text(name) {
+    resolve_redacted(target, command, None)
+}
+
+/// The same, with what identifies the machine taken out of what describes it.
+fn resolve_redacted(
+    target: Option<&OsStr>,
+    command: &str,
+    redactor: Option<&mut Redactor>,
+) -> Result<Measured, Failure> {
+    let Some(path) = target.filter(|t| *t != "live") else { return this_machine(command, redactor) };
+    let mut name = path.to_string_lossy().into_owned();
+    let text = match catalogue::system_text(&name) {
         Some(text) => text.to_owned(),
-        None => described(Path::new(path), name)?,
+        None => {
+            let text = described(Path::new(path), &name)?;
+            match redactor {
+                Some(redactor) => {
+                    redactor.learn(&text);
+                    name = redactor.source(&name);
+                    redactor.text(&text)
+                }
+                None => text,
+            }
+        }
     };
+    let name = name.as_str();
     let machine = catalogue::read_system(&text, name).map_err(|e| Failure::new(e.to_string()))?;
     let subject = Subject {
         name: machine.name.clone(),

@@ -14,6 +14,7 @@ use peerlane::run::Run;
 
 use super::fleet;
 use crate::Failure;
+use crate::redact::Redactor;
 use crate::target::Loaded;
 
 /// The default file of a site's settings.
@@ -40,10 +41,15 @@ impl Site {
     }
 
     /// The same, with the earlier run if one is named.
-    pub(super) fn since(mut self, baseline: Option<&Path>) -> Result<Self, Failure> {
+    pub(super) fn since(mut self, baseline: Option<&Path>, redact: bool) -> Result<Self, Failure> {
         if let Some(path) = baseline {
-            let name = shown(path);
-            let text = fleet::text(path).map_err(Failure::new)?;
+            let mut name = shown(path);
+            let mut text = fleet::text(path).map_err(Failure::new)?;
+            if redact {
+                let mut redactor = Redactor::default();
+                redactor.learn(&text);
+                (name, text) = (redactor.source(&name), redactor.text(&text));
+            }
             let node = Node::read(&text, &name, &self.dictionary);
             self.before = Some(node.map_err(|e| Failure::new(format!("{name}: {e}")))?);
         }

@@ -13,6 +13,7 @@ use super::process::{Heard, Silence, TICK, Worker};
 use super::progress::{Progress, describe};
 use super::protocol::{Device, Message, Refused, Request};
 use super::retries::{Accident, Remaining};
+use crate::redact::Redactor;
 
 /// How a plan ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub(crate) struct Supervisor<'a> {
     opened: bool,
     /// Workers that could not be killed.
     left_behind: Vec<u32>,
+    /// Replaces what identifies the machine.
+    redactor: Option<Redactor>,
 }
 
 /// How a worker ended.
@@ -93,7 +96,14 @@ impl<'a> Supervisor<'a> {
             interrupt,
             opened: false,
             left_behind: Vec::new(),
+            redactor: None,
         }
+    }
+
+    /// Takes out of what workers report what identifies the machine.
+    pub(crate) fn redacting(mut self, redactor: Option<Redactor>) -> Self {
+        self.redactor = redactor;
+        self
     }
 
     /// Runs the plan as far as possible.
@@ -285,7 +295,10 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The first worker's conditions are the run's; later ones add what they know.
-    fn open(&mut self, conditions: Conditions) {
+    fn open(&mut self, mut conditions: Conditions) {
+        if let Some(redactor) = &mut self.redactor {
+            redactor.serialised(&mut conditions);
+        }
         join(&mut self.run.conditions, conditions);
         if !self.opened {
             self.opened = true;
@@ -307,6 +320,9 @@ impl<'a> Supervisor<'a> {
                 return;
             }
             self.limits.flag(cells);
+        }
+        if let Some(redactor) = &mut self.redactor {
+            redactor.serialised(&mut event);
         }
         self.keeper.append(&event, self.progress);
         self.run.apply(event);

@@ -101,7 +101,7 @@ pub(super) fn is_device(name: &str) -> bool {
 pub(super) fn is_path(path: &str) -> bool {
     static ALLOWED: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(PATHS));
     static NOT: LazyLock<Option<Regex>> = LazyLock::new(|| pattern(NOT_IN_PATHS));
-    matches(&ALLOWED, path) && !matches(&NOT, path)
+    matches(&ALLOWED, path) && NOT.as_ref().is_some_and(|not| !not.is_match(path))
 }
 
 /// Whether a variable of the environment may keep its value.

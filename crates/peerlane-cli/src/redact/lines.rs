@@ -41,7 +41,7 @@ const NOTHING: [&str; 8] = ["", "n/a", "none", "unknown", "not specified", "0", 
 const PRODUCT: [&str; 2] = ["PN", "EC"];
 
 /// What `hwloc` knows that describes the product.
-const INFOS: [&str; 24] = [
+const INFOS: [&str; 26] = [
     "Address",
     "Architecture",
     "Backend",
@@ -65,6 +65,8 @@ const INFOS: [&str; 24] = [
     "OSName",
     "PCIDevice",
     "PCIVendor",
+    "PlatformModel",
+    "PlatformName",
     "hwlocVersion",
 ];
 

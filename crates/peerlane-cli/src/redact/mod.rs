@@ -19,6 +19,8 @@ mod tests;
 use std::collections::BTreeSet;
 
 use peerlane::evidence::{Files, Item, decode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(crate) use allowed::PARAMETERS;
@@ -85,8 +87,7 @@ impl Redactor {
         if depth < MAX_DEPTH && start.starts_with(['{', '[']) {
             if let Ok(mut value) = serde_json::from_str::<Value>(start) {
                 self.value(&mut value, depth + 1);
-                // a value that was read always can be written
-                return serde_json::to_string(&value).unwrap_or_default() + "\n";
+                return document(value);
             }
             let mut documents = start.lines().map(serde_json::from_str::<Value>);
             if matches!(documents.next(), Some(Ok(Value::Object(_)))) {
@@ -101,7 +102,7 @@ impl Redactor {
         match serde_json::from_str::<Value>(line) {
             Ok(mut value) => {
                 self.value(&mut value, depth + 1);
-                serde_json::to_string(&value).unwrap_or_default() + "\n"
+                document(value)
             }
             // half a line is read by nobody
             Err(_) => String::new(),
@@ -152,6 +153,16 @@ impl Redactor {
             }
             Kind::Host | Kind::User | Kind::Other => self.names.word(kind, text),
             kind => self.names.of(kind, text),
+        }
+    }
+
+    /// The same for a value that is written as JSON.
+    pub(crate) fn serialised<T: Serialize + DeserializeOwned>(&mut self, of: &mut T) {
+        if let Ok(mut value) = serde_json::to_value(&*of) {
+            self.value(&mut value, 0);
+            if let Ok(redacted) = serde_json::from_value(value) {
+                *of = redacted;
+            }
         }
     }
 
@@ -258,6 +269,18 @@ impl Redactor {
         let ending = endings.into_iter().find(|e| name.to_ascii_lowercase().ends_with(&format!(".{e}")));
         let new = self.names.of(Kind::Source, name);
         ending.filter(|_| new != name).map_or(new.clone(), |ending| format!("{new}.{ending}"))
+    }
+}
+
+/// A document as text, the field that names its format first, by which readers find it.
+fn document(mut value: Value) -> String {
+    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    // a value that was read always can be written
+    let text = serde_json::to_string(&value).unwrap_or_default() + "\n";
+    match (schema, text.strip_prefix('{')) {
+        (Some(schema), Some(rest)) if rest.starts_with('}') => format!("{{\"schema\":{schema}{rest}"),
+        (Some(schema), Some(rest)) => format!("{{\"schema\":{schema},{rest}"),
+        _ => text,
     }
 }
 

@@ -115,7 +115,7 @@ const RULES: &[(&str, &[Act])] = &[
     (r"(?i)\b(?:base |sm |port_|sm_)?lid:?\s+(0x[0-9a-f]+|\d+)", &[Replace(Number)]),
     (r"\b(?:QPN|PSN|RKey|VAddr) (0x[0-9a-fA-F]+)", &[Replace(Digits)]),
     // paths of people and sites
-    (r#"(?:^|[\s"'=:(,\[<>|@;])(~?/[A-Za-z0-9._+@%~][A-Za-z0-9._+@%~/:-]*|~[A-Za-z0-9._-]*/[^\s"']*)"#, &[Act::Path]),
+    (r#"(?:^|[\s"'=:(,\[>|@;])(~?/[A-Za-z0-9._+@%~][A-Za-z0-9._+@%~/:-]*|~[A-Za-z0-9._-]*/[^\s"']*)"#, &[Act::Path]),
 ];
 
 struct Rule {
@@ -123,15 +123,17 @@ struct Rule {
     acts: &'static [Act],
 }
 
-static COMPILED: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+/// All or none: text of which a part would not be redacted is not let through.
+static COMPILED: LazyLock<Option<Vec<Rule>>> = LazyLock::new(|| {
     let compile = |(pattern, acts): &(&str, &'static [Act])| Some(Rule { pattern: Regex::new(pattern).ok()?, acts });
-    RULES.iter().filter_map(compile).collect()
+    RULES.iter().map(compile).collect()
 });
 
 /// A line with everything replaced that a rule finds.
 pub(super) fn apply(line: &str, names: &mut Pseudonyms) -> String {
+    let Some(rules) = COMPILED.as_ref() else { return String::new() };
     let mut line = line.to_owned();
-    for rule in COMPILED.iter() {
+    for rule in rules {
         if let Some(done) = one(rule, &line, names) {
             line = done;
         }
@@ -196,7 +198,7 @@ fn ipv4(text: &str, before: Option<char>, after: Option<char>) -> bool {
 
 /// A page that everybody can read, which says nothing about a machine.
 fn public(address: &str) -> bool {
-    const SITES: [&str; 10] = [
+    const SITES: [&str; 13] = [
         "nvidia.com",
         "kernel.org",
         "github.com",
@@ -207,9 +209,12 @@ fn public(address: &str) -> bool {
         "arxiv.org",
         "linux.dev",
         "supermicro.com",
+        "amazon.com",
+        "microsoft.com",
+        "mellanox.com",
     ];
-    let host = address.split(['/', '?', '#']).next().unwrap_or_default();
-    SITES.iter().any(|site| host == *site || host.strip_suffix(site).is_some_and(|rest| rest.ends_with('.')))
+    let host = address.split(['/', '?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+    SITES.iter().any(|site| host == *site || host.strip_suffix(*site).is_some_and(|rest| rest.ends_with('.')))
 }
 
 /// Learns the name of a host in full and in short.

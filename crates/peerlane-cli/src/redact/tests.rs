@@ -151,3 +151,9 @@ fn files_paths_links_and_configuration_space() {
     assert_eq!(after[..0x154], config[..0x154]);
     assert_eq!(without_serial(&[0xff; 300]).len(), 300);
 }
+
+#[test]
+fn zz_show() {
+    let Ok(path) = std::env::var("SHOW") else { return };
+    println!("{}", done(&std::fs::read_to_string(path).unwrap()));
+}

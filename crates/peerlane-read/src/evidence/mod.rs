@@ -74,7 +74,8 @@ pub use archive::pack;
 pub use json::from_json;
 pub use limits::MAX_STATEMENTS;
 pub use read::{
-    MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, read_files, read_path, read_stream, scan_text,
+    MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, collect, read_files, read_path, read_stream, scan_text,
+    unpack,
 };
 pub use sysfs::{record, record_what_matters};
 pub use text::{Text, decode};

@@ -303,6 +303,51 @@ pub fn read_files(name: &str, files: &Files) -> Found {
     found
 }
 
+/// The files that [`read_path`] would read of a folder or an archive, unread, so that they can be changed first. A file that
+/// is no archive is the only one, by its own name.
+pub fn collect(path: &Path) -> Result<Files, ReadError> {
+    let name = path.file_name().map_or_else(|| "file".to_owned(), |n| n.to_string_lossy().into_owned());
+    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(path.display().to_string(), cause))?;
+    if !meta.is_dir() {
+        return unpack(&name, file_bytes(path)?);
+    }
+    if super::sysfs::is_root(path) {
+        return Ok(super::sysfs::record(path));
+    }
+    let mut listing = Listing { files: Vec::new(), refused: Vec::new(), left: MAX_ENTRIES };
+    list(path, 0, &mut listing)?;
+    listing.files.sort();
+    let mut files = Files::default();
+    for file in listing.files {
+        let below = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
+        if file.is_dir() {
+            files.append(&below, super::sysfs::record(&file));
+        } else if let Ok(bytes) = file_bytes(&file) {
+            if files.size() + bytes.len() > MAX_FOLDER_BYTES {
+                break;
+            }
+            let one = unpack(&below, bytes)?;
+            let whole = one.len() == 1 && one.iter().all(|(path, _)| path == below);
+            files.append(if whole { "." } else { &below }, one);
+        }
+    }
+    Ok(files)
+}
+
+/// The same for what a pipe or a file holds.
+pub fn unpack(name: &str, bytes: Vec<u8>) -> Result<Files, ReadError> {
+    let bytes = if archive::is_zstd(&bytes) { archive::decompress(&bytes).0 } else { bytes };
+    if archive::is_tar(&bytes) {
+        return Ok(archive::untar(&bytes).0);
+    }
+    if is_binary(&bytes) || archive::is_zstd(&bytes) {
+        return Err(ReadError::Binary(name.to_owned()));
+    }
+    let mut files = Files::default();
+    files.insert(name, Item::File(bytes));
+    Ok(files)
+}
+
 /// What a file or pipe holds, if it is text or an archive.
 fn file_bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let name = shown(path);
