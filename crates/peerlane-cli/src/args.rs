@@ -255,6 +255,9 @@ pub(crate) struct MapArgs {
     pub(crate) what_if: WhatIf,
     #[command(flatten)]
     pub(crate) detail: Detail,
+    /// Replace what identifies the machine, its site and its users by stand-ins (docs/security.md)
+    #[arg(long)]
+    pub(crate) redact: bool,
     /// Output format; default: tree, path classes, and a list of what else was found
     #[arg(short, long, value_name = "FORMAT", conflicts_with = "json")]
     pub(crate) format: Option<Format>,

@@ -20,11 +20,15 @@ use crate::args::{Format, MapArgs};
 use crate::render::style::{self, paint};
 use crate::render::text::{count, fit, hang};
 use crate::render::{WIDTH, dot, inference, label, matrix, run, svg, tree};
-use crate::target::{Loaded, load_changed};
+use crate::target::{Loaded, change, load_changed, load_redacted};
 use crate::{Failure, Outcome};
 
 pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
+    let (targets, only, edits) = (&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits);
+    let loaded = match args.redact {
+        true => change(load_redacted(targets, only)?, edits)?,
+        false => load_changed(targets, only, edits)?,
+    };
     let one = || loaded.the_only("this format holds one machine");
     let format = if args.detail.json { Some(Format::Json) } else { args.format };
     match format {

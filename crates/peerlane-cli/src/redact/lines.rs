@@ -85,6 +85,12 @@ struct Patterns {
     variable: Regex,
     /// `user@host:~/place$ `
     prompt: Regex,
+    /// `note = "…"` in a system file.
+    prose: Regex,
+    /// `notes = [`, the beginning of a list of sentences.
+    sentences: Regex,
+    /// A string.
+    quoted: Regex,
 }
 
 static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
@@ -94,10 +100,13 @@ static PATTERNS: LazyLock<Option<Patterns>> = LazyLock::new(|| {
         info: Regex::new(r#"(<info name="([^"]*)" value=")([^"]*)"#).ok()?,
         process: Regex::new(r"^(\|\s+\d+\s+(?:\S+\s+\S+\s+)?)(\d+)(\s+[CGM+]+\s+)(\S.*?)(\s+(?:\d+MiB|N/A)\s*\|)").ok()?,
         stamp: Regex::new(
-            r"^((?:<\d+>)?\[\s*\d+\.\d+\](?:\[\s*[TC]\d+\])?|(?:[A-Z][a-z]{2}\s+\d+ [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+ kernel:)(.*)$",
+            r"^(?:((?:<\d+>)?\[\s*\d+\.\d+\](?:\[\s*[TC]\d+\])?)( .*)|((?:[A-Z][a-z]{2}\s+\d+ [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+)( (?:[\w./@-]+\[\d+\]|kernel):.*))$",
         )
         .ok()?,
         variable: Regex::new(r#"(^|[\s;"'(,])([A-Z][A-Z0-9]*_[A-Z0-9_]*|PATH|HOME|USER|LOGNAME|HOSTNAME|PWD|MAIL|SHELL|LS_COLORS)=("[^"]*"|'[^']*'|[^\s;,"')]+)"#).ok()?,
+        prose: Regex::new(r#"(\b(?:note|title|source|comment|description|why)\s*=\s*)"((?:[^"\\]|\\.)*)""#).ok()?,
+        sentences: Regex::new(r"^\s*(?:notes|unknown|sources|comments)\s*=\s*\[").ok()?,
+        quoted: Regex::new(r#"()"((?:[^"\\]|\\.)*)""#).ok()?,
         prompt: Regex::new(r"^(\s*(?:[$#>] )?(?:\([\w.-]+\) ?)?\[?)([A-Za-z_][\w.-]*)@([A-Za-z0-9][\w.-]*)([: ])([^$#\]]*)(\]?[$#])").ok()?,
     })
 });
@@ -108,11 +117,15 @@ pub(super) fn redact(text: &str, names: &mut Pseudonyms) -> String {
     let system_file = is_system_file(text);
     // within the list of processes of nvidia-smi
     let mut processes = false;
+    let mut prose = false;
     for whole in text.split_inclusive('\n') {
         let line = whole.trim_end_matches(['\n', '\r']);
         let end = &whole[line.len()..];
         processes = line.contains("Processes:") || (processes && line.starts_with(['|', '+', ' ']));
-        let line = if system_file { of_system_file(line, names) } else { line.to_owned() };
+        let line = match PATTERNS.as_ref().filter(|_| system_file) {
+            Some(patterns) => of_system_file(line, &mut prose, patterns, names),
+            None => line.to_owned(),
+        };
         done.push_str(&of_line(&line, processes, names));
         done.push_str(end);
     }
@@ -127,10 +140,11 @@ pub(super) fn plain(line: &str, names: &mut Pseudonyms) -> String {
 fn of_line(line: &str, processes: bool, names: &mut Pseudonyms) -> String {
     let Some(patterns) = PATTERNS.as_ref() else { return String::new() };
     let mut line = line.to_owned();
-    if let Some(stamped) = patterns.stamp.captures(&line)
-        && !allowed::is_kernel_line(&stamped[2])
+    let stamped = patterns.stamp.captures(&line);
+    if let Some((stamp, rest)) = stamped.and_then(|c| c.get(1).or(c.get(3)).zip(c.get(2).or(c.get(4))))
+        && !allowed::is_kernel_line(rest.as_str())
     {
-        let stamp = rules::apply(&stamped[1], names);
+        let stamp = rules::apply(stamp.as_str(), names);
         return format!("{} (removed)", names.replace_words(&stamp).unwrap_or(stamp));
     }
     if let Some(at) = line.find("ommand line: ").map(|at| at + "ommand line: ".len()) {
@@ -223,21 +237,25 @@ fn is_system_file(text: &str) -> bool {
     has("name = ") && (has("[nodes]") || has("[topology]") || has("[[links]]"))
 }
 
-/// A line of a system file: comments go, names and titles are replaced.
-fn of_system_file(line: &str, names: &mut Pseudonyms) -> String {
+/// A line of a system file: its comments go, and what a person writes in sentences, which may say anything, is replaced
+/// whole. `prose`: the line is within a list of sentences.
+fn of_system_file(line: &str, prose: &mut bool, patterns: &Patterns, names: &mut Pseudonyms) -> String {
     if line.trim_start().starts_with('#') {
         return String::new();
     }
-    for (key, kind) in [("name = \"", Kind::Host), ("title = \"", Kind::Other), ("source = \"", Kind::Other)] {
-        if let Some(value) = line.strip_prefix(key).and_then(|rest| rest.split('"').next()) {
-            return format!("{key}{}\"", names.word(kind, value));
-        }
+    if let Some(value) = line.strip_prefix("name = \"").and_then(|rest| rest.split('"').next()) {
+        return format!("name = \"{}\"", names.word(Kind::Host, value));
     }
     // a comment after a value
-    match line.find(" #") {
-        Some(at) if line.contains('=') && line[..at].matches('"').count() % 2 == 0 => line[..at].to_owned(),
-        _ => line.to_owned(),
-    }
+    let line = match line.find(" #") {
+        Some(at) if line.contains('=') && line[..at].matches('"').count() % 2 == 0 => &line[..at],
+        _ => line,
+    };
+    *prose |= patterns.sentences.is_match(line);
+    let pattern = if *prose { &patterns.quoted } else { &patterns.prose };
+    let done = pattern.replace_all(line, |c: &Captures<'_>| format!("{}\"{}\"", &c[1], names.of(Kind::Other, &c[2])));
+    *prose &= !line.trim_end().ends_with(']');
+    done.into_owned()
 }
 
 /// All patterns compile.

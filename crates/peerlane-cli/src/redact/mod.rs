@@ -43,6 +43,10 @@ const FIELDS: &[(&str, Kind)] = &[
     ("cluster", Kind::Digits),
     ("board_id", Kind::Digits),
     ("asset_tag", Kind::Other),
+    // what a person writes in sentences may say anything
+    ("title", Kind::Other),
+    ("note", Kind::Other),
+    ("comment", Kind::Other),
     ("pid", Kind::Number),
     ("lid", Kind::Number),
 ];
@@ -203,7 +207,7 @@ impl Redactor {
         if path.ends_with("proc/cmdline") {
             return lines::command_line(text) + "\n";
         }
-        if path.ends_with("/resource") || path.ends_with("cpuinfo") || path.ends_with("modules") {
+        if path.ends_with("/resource") || path.ends_with("cpuinfo") {
             return text.to_owned();
         }
         text.split_inclusive('\n').map(|line| rules::apply(line, &mut self.names)).collect()

@@ -88,6 +88,8 @@ const RULES: &[(&str, &[Act])] = &[
     ),
     (r"(?:/home|/Users)/([A-Za-z_][\w.-]*)", &[Learn(User)]),
     // processes
+    (r"^(?:[A-Z][a-z]{2}\s+\d+ [\d:]{8}|\d{4}-\d\d-\d\dT\S+) \S+ [\w./@-]+\[(\d+)\]: ", &[Replace(Number)]),
+    (r"(?i)\bpid[ :=]+\d+ \(([^)]+)\)", &[Replace(Process)]),
     (r"(?i)\b(?:pid|ppid|tid|tgid|process id)['\x22]?\s*[:= ]\s*'?(\d+)", &[Replace(Number)]),
     (r"\b(?:pid=\S+ name=|pid=\S+, name=|[Cc]omm(?:and)?[:=] ?|comm )'?([\w./+-]+)", &[Replace(Process)]),
     (r"^\s*Name\s+: (/?\S+)\s*$", &[Replace(Process)]),
@@ -110,7 +112,7 @@ const RULES: &[(&str, &[Act])] = &[
     (r"\b[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ([a-z][\w.-]*): ", &[Act::Device]),
     (r"\brenamed from (\S+)", &[Act::Device]),
     (r"(?:^|/)(?:net|infiniband|infiniband_verbs)/([^/\s]+)", &[Act::Device]),
-    (r"^\s*Device\s+: (\S+)", &[Act::Device]),
+    (r"\bDevice\s+: (\S+)", &[Act::Device]),
     // numbers of an InfiniBand fabric
     (r"(?i)\b(?:base |sm |port_|sm_)?lid:?\s+(0x[0-9a-f]+|\d+)", &[Replace(Number)]),
     (r"\b(?:QPN|PSN|RKey|VAddr) (0x[0-9a-fA-F]+)", &[Replace(Digits)]),

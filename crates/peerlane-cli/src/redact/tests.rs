@@ -96,6 +96,13 @@ fn only_known_kinds_of_names_stay() {
         "[    1.000000] (removed)\n[    2.000000] NVRM: Xid (PCI:0000:3b:00): 31, pid=1, name=process-1, Ch 8\n\
          [    0.000000] Command line: iommu=pt"
     );
+    let syslog = "Nov 22 15:00:00 n7-x sshd[12]: annabel\nNov 22 15:00:01 n7-x kernel: NVRM: Xid (PCI:0000:3b:00): 79\n\
+                  2024-01-01T00:00:00Z GPU0 X NV18";
+    assert_eq!(
+        done(syslog),
+        "Nov 22 15:00:00 host-1 (removed)\nNov 22 15:00:01 host-1 kernel: NVRM: Xid (PCI:0000:3b:00): 79\n\
+         2024-01-01T00:00:00Z GPU0 X NV18"
+    );
     assert_eq!(
         done("SLURM_JOB_NAME=acme-train HOME=/home/anna NCCL_DEBUG=INFO"),
         "SLURM_JOB_NAME=redacted-1 HOME=redacted-2 NCCL_DEBUG=INFO"
@@ -150,10 +157,4 @@ fn files_paths_links_and_configuration_space() {
     assert_eq!((after[0x154..0x15c].to_vec(), after.len()), (vec![0; 8], 512));
     assert_eq!(after[..0x154], config[..0x154]);
     assert_eq!(without_serial(&[0xff; 300]).len(), 300);
-}
-
-#[test]
-fn zz_show() {
-    let Ok(path) = std::env::var("SHOW") else { return };
-    println!("{}", done(&std::fs::read_to_string(path).unwrap()));
 }

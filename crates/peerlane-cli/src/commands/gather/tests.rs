@@ -213,3 +213,57 @@ fn an_unusable_output_is_rejected_before_any_query() {
     assert!(matches!(Target::of(&root.0.join("new")), Ok(Target::Folder(_))));
     assert!(matches!(Target::of(&root.0.join("new.tar.zst")), Ok(Target::Archive(_))));
 }
+
+#[path = "../../../tests/suite/planted.rs"]
+#[allow(dead_code, reason = "shared with the tests of the program")]
+mod planted;
+
+#[test]
+fn a_redacted_archive_identifies_nothing() {
+    let root = Scratch::new("planted");
+    for (path, text) in planted::TREE {
+        match text.strip_prefix("-> ") {
+            Some(target) => {
+                fs::create_dir_all(root.0.join(path).parent().unwrap()).unwrap();
+                symlink(target, root.0.join(path)).unwrap();
+            }
+            None => root.write(path, text),
+        }
+    }
+    let failed = Output {
+        path: "x".to_owned(),
+        command: "nvidia-smi topo -m".to_owned(),
+        said: Err("/home/annabel/secret-project/nvidia-smi: not found on gpuhost-acme17".to_owned()),
+    };
+    let printed = planted::sources().into_iter().map(|(name, text)| Output {
+        path: name.to_owned(),
+        command: name.to_owned(),
+        said: Ok(text),
+    });
+    let answers: Vec<Output> = printed.chain([failed]).collect();
+    let leaks = |redacted: bool| -> Vec<String> {
+        let mut gathered = Gathered::default();
+        gathered.machine(&root.0);
+        gathered.programs(&answers);
+        let (files, _) = gathered.finish(7, redacted);
+        let archive = root.0.join("machine.tar.zst");
+        Target::Archive(&archive).write(&files, 7).unwrap();
+        let unpacked = evidence::unpack("machine.tar.zst", fs::read(&archive).unwrap()).unwrap();
+        assert_eq!(unpacked.len(), files.len());
+        let mut found = Vec::new();
+        for (path, item) in unpacked.iter() {
+            let content = match item {
+                Item::File(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+                Item::Link(target) => target.clone(),
+            };
+            let text = format!("{path}\n{content}").to_lowercase();
+            let there = planted::SECRETS.iter().filter(|(_, secret)| text.contains(&secret.to_lowercase()));
+            found.extend(there.map(|(kind, secret)| format!("{path}: {kind} {secret}")));
+        }
+        found
+    };
+    let redacted = leaks(true);
+    assert!(redacted.is_empty(), "{} leaks\n{}", redacted.len(), redacted.join("\n"));
+    let plain = leaks(false);
+    assert!(plain.len() > 100, "the test sees only {}: {}", plain.len(), plain.join("\n"));
+}
