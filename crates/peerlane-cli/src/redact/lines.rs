@@ -248,7 +248,7 @@ fn of_system_file(line: &str, prose: &mut bool, patterns: &Patterns, names: &mut
     }
     // a comment after a value
     let line = match line.find(" #") {
-        Some(at) if line.contains('=') && line[..at].matches('"').count() % 2 == 0 => &line[..at],
+        Some(at) if line.contains('=') && line[..at].matches('"').count().is_multiple_of(2) => &line[..at],
         _ => line,
     };
     *prose |= patterns.sentences.is_match(line);

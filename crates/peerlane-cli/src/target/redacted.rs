@@ -15,7 +15,7 @@ use crate::redact::Redactor;
 /// What a target holds, unread.
 enum Raw {
     /// A system of the catalogue, which is public.
-    Public(Source),
+    Public(Box<Source>),
     /// A system file.
     System(String),
     /// A file of text or JSON.
@@ -23,7 +23,7 @@ enum Raw {
     /// An archive or a folder.
     Files(Files),
     /// This machine.
-    Live(live::Look),
+    Live(Box<live::Look>),
 }
 
 /// Each target, by the name that may be shown. All are learned from before the first is read, so that a name that one
@@ -46,7 +46,7 @@ fn redacted(target: &OsStr, source: Result<Raw, String>, redactor: &mut Redactor
     let path = target.to_string_lossy().into_owned();
     let name = redactor.source(&path);
     match source {
-        Ok(Raw::Public(source)) => (path, Ok(source)),
+        Ok(Raw::Public(source)) => (path, Ok(*source)),
         Ok(Raw::Live(look)) => (path, Ok(Source::Text(look.redacted(redactor).found))),
         Ok(Raw::System(text)) => {
             let text = redactor.text(&text);
@@ -69,7 +69,7 @@ fn redacted(target: &OsStr, source: Result<Raw, String>, redactor: &mut Redactor
 fn open(target: &OsStr) -> Result<Raw, String> {
     let name = &*target.to_string_lossy();
     if name == "live" {
-        return live::look().map(Raw::Live);
+        return live::look().map(|look| Raw::Live(Box::new(look)));
     }
     if name == "-" {
         let mut bytes = Vec::new();
@@ -77,7 +77,7 @@ fn open(target: &OsStr) -> Result<Raw, String> {
         return evidence::unpack("-", bytes).map(of_files).map_err(|e| e.to_string());
     }
     if let Some(system) = catalogue::system(name) {
-        return system.map(|m| Raw::Public(Source::Case(Box::new(m.into())))).map_err(|e| e.to_string());
+        return system.map(|m| Raw::Public(Box::new(Source::Case(Box::new(m.into()))))).map_err(|e| e.to_string());
     }
     let path = Path::new(target);
     match path.try_exists() {

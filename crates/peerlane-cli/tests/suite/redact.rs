@@ -48,9 +48,9 @@ fn leaks(what: &str, bytes: &[u8]) -> Vec<String> {
         let secret = secret.to_lowercase();
         texts.iter().find_map(|text| {
             let at = text.find(&secret)?;
-            let start = text.floor_char_boundary(at.saturating_sub(40));
-            let end = text.ceil_char_boundary((at + secret.len() + 20).min(text.len()));
-            Some(text[start..end].replace('\n', "⏎"))
+            let before: Vec<char> = text[..at].chars().rev().take(40).collect();
+            let after: String = text[at..].chars().take(secret.len() + 20).collect();
+            Some((before.into_iter().rev().collect::<String>() + &after).replace('\n', "⏎"))
         })
     };
     SECRETS.iter().filter_map(|(kind, secret)| Some(format!("{what}: {kind}: …{}…", shown(secret)?))).collect()

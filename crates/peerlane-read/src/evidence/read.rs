@@ -307,7 +307,7 @@ pub fn read_files(name: &str, files: &Files) -> Found {
 /// is no archive is the only one, by its own name.
 pub fn collect(path: &Path) -> Result<Files, ReadError> {
     let name = path.file_name().map_or_else(|| "file".to_owned(), |n| n.to_string_lossy().into_owned());
-    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(path.display().to_string(), cause))?;
+    let meta = fs::metadata(path).map_err(|cause| ReadError::Io(shown(path), cause))?;
     if !meta.is_dir() {
         return unpack(&name, file_bytes(path)?);
     }
