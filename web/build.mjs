@@ -1,5 +1,6 @@
 // Builds dist/report.html, the page that the program fills: types from the JSON Schema, one script, one style sheet,
-// and a policy that allows these two by their hashes and nothing else.
+// and a policy that allows these two by their hashes and nothing else; and dist/licences.txt, the notices of the libraries
+// that the script contains, which the page carries too.
 //
 // `--check` builds and compares with what is committed; `--tests` bundles the tests into .build/.
 
@@ -30,14 +31,39 @@ async function bundle(entry) {
     format: "iife",
     target: ["es2022", "chrome111", "firefox115", "safari16.4"],
     charset: "utf8",
+    // dist/licences.txt has all of them
     legalComments: "none",
+    metafile: true,
   });
   // nothing in a script may end its element
-  return result.outputFiles[0].text.trimEnd().replaceAll("</script", "<\\/script");
+  const text = result.outputFiles[0].text.trimEnd().replaceAll("</script", "<\\/script");
+  return { text, files: Object.keys(result.metafile.inputs) };
+}
+
+/** The notices of the packages that files belong to: each licence once, below who holds the rights in what. */
+async function licences(files) {
+  const names = files.map((file) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1]).filter(Boolean);
+  const holders = new Map();
+  for (const name of [...new Set(names)].sort()) {
+    const { version } = JSON.parse(await readFile(here(`node_modules/${name}/package.json`), "utf8"));
+    const [first, ...rest] = (await readFile(here(`node_modules/${name}/LICENSE`), "utf8")).trim().split("\n");
+    if (!first.startsWith("Copyright")) throw new Error(`${name}: its licence begins with ${first}`);
+    const terms = rest.join("\n").trim();
+    const of = holders.get(terms) ?? new Map();
+    of.set(first, [...(of.get(first) ?? []), `${name} ${version}`]);
+    holders.set(terms, of);
+  }
+  const parts = [...holders].map(([terms, of]) => {
+    const lines = [...of].map(([holder, packages]) => `${packages.join(", ")}:\n${holder}`);
+    return `${lines.join("\n\n")}\n\n${terms}\n`;
+  });
+  return parts.join("\n\n");
 }
 
 async function page() {
-  const [script, style] = await Promise.all([bundle("src/main.ts"), bundle("src/style.css")]);
+  const [{ text: script, files }, { text: style }] = await Promise.all([bundle("src/main.ts"), bundle("src/style.css")]);
+  const notices = await licences(files);
+  if (/[<&]/.test(notices)) throw new Error("a licence has markup");
   const policy = [
     "default-src 'none'",
     `script-src ${sha256(script)}`,
@@ -49,8 +75,8 @@ async function page() {
     "trusted-types 'none'",
   ].join("; ");
   const template = await readFile(here("src/page.html"), "utf8");
-  const fill = { POLICY: policy, STYLE: style, SCRIPT: script };
-  return template.replace(/\{\{(POLICY|STYLE|SCRIPT)\}\}/g, (_, name) => fill[name]);
+  const fill = { POLICY: policy, STYLE: style, SCRIPT: script, LICENCES: notices };
+  return { page: template.replace(/\{\{(POLICY|STYLE|SCRIPT|LICENCES)\}\}/g, (_, name) => fill[name]), notices };
 }
 
 async function tests() {
@@ -83,6 +109,8 @@ if (process.argv.includes("--tests")) {
   await tests();
 } else {
   await mkdir(here("dist"), { recursive: true });
-  const fresh = (await written("src/document.ts", await types())) && (await written("dist/report.html", await page()));
-  process.exitCode = fresh ? 0 : 1;
+  const typed = await written("src/document.ts", await types());
+  const made = await page();
+  const fresh = [typed, await written("dist/report.html", made.page), await written("dist/licences.txt", made.notices)];
+  process.exitCode = fresh.every(Boolean) ? 0 : 1;
 }

@@ -91,7 +91,14 @@ function sections(parts: [string, string, Child[]][]): HTMLElement[] {
 }
 
 function footer(report: ReportDocument): HTMLElement {
-  return h("footer", {}, `Written by peerlane ${report.peerlane}. This file makes no network requests.`);
+  const licences = document.getElementById("licences")?.textContent ?? "";
+  return h("footer", {},
+    h("p", {}, `Written by peerlane ${report.peerlane}. This file makes no network requests.`),
+    h("details", { class: "plain screen" },
+      h("summary", {}, "Licences of the libraries in this page"),
+      h("pre", {}, licences),
+    ),
+  );
 }
 
 /** A button that copies a text, and confirms it. */

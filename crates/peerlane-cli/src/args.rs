@@ -37,10 +37,14 @@ Exit status: 0 healthy or done, 1 check found something at or above --fail-on,
 /// deliver, what it does deliver, and what to do about the difference.
 #[derive(Debug, Parser)]
 #[command(name = "peerlane", version, after_help = TARGETS, max_term_width = 100)]
+#[command(override_usage = "peerlane <COMMAND>", arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
-    /// The command to run.
+    /// The command to run; none only with `--licenses`.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+    /// Print the licences of this program and of the software in it
+    #[arg(long, exclusive = true)]
+    pub(crate) licenses: bool,
 }
 
 /// The commands.

@@ -93,7 +93,12 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<Outcome, Failure> {
     let mut out = BufWriter::new(Filter::new(anstream::stdout().lock()));
-    let outcome = match &cli.command {
+    let Some(command) = &cli.command else {
+        commands::shell::licences(&mut out)?;
+        out.flush()?;
+        return Ok(Outcome::default());
+    };
+    let outcome = match command {
         Command::Check(args) => commands::check::run(args, &mut out),
         Command::Map(args) => commands::map::run(args, &mut out),
         Command::Predict(args) => commands::predict::run(args, &mut out),

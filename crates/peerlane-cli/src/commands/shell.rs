@@ -1,6 +1,6 @@
 //! `peerlane completions` and `peerlane man`: shell completions and manual pages.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
@@ -39,6 +39,14 @@ pub(crate) fn man(args: &ManArgs, out: &mut dyn Write) -> Result<Outcome, Failur
         }
     }
     Ok(Outcome::default())
+}
+
+/// Prints the licences of the program, and of what it contains.
+pub(crate) fn licences(out: &mut dyn Write) -> io::Result<()> {
+    for text in [include_str!("../../LICENSE-MIT"), include_str!("../../LICENSE-APACHE")] {
+        writeln!(out, "{}\n\n{}\n", text.trim(), "=".repeat(80))?;
+    }
+    out.write_all(include_str!("../../THIRD-PARTY.txt").as_bytes())
 }
 
 fn shown(cli: &Command) -> impl Iterator<Item = &Command> {

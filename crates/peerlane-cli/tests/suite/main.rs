@@ -20,6 +20,7 @@ mod foreign;
 mod gather;
 mod golden;
 mod infer;
+mod licences;
 mod measure;
 mod one_answer;
 mod place;
