@@ -57,6 +57,7 @@ fn all_commands(target: &str) {
             &["check", target, "--all", "--fail-on", "never"][..],
             &["map", target, "-v"],
             &["map", target, "-f", "matrix"],
+            &["check", target, "--redact", "--fail-on", "never"],
             &["predict", target, "-v", "--sizes=4K,1M"],
             &["explain", target, a, b, "-v"],
             &["compare", target, "exxact-devbox", "-v"],
