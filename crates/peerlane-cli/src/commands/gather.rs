@@ -12,6 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use peerlane::evidence::{self, Files, Item};
 use peerlane::one_line::shown;
 use peerlane_gpu::search;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::json;
@@ -52,8 +53,10 @@ const TEXTS: [&str; 4] =
     ["etc/os-release", "proc/sys/kernel/osrelease", "proc/driver/nvidia/version", "proc/driver/nvidia/params"];
 
 /// The list of what was saved.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Manifest {
+    /// Names this format.
+    #[schemars(extend("const" = SCHEMA))]
     schema: &'static str,
     /// Version of peerlane that saved it.
     peerlane: &'static str,
@@ -72,7 +75,7 @@ struct Manifest {
 }
 
 /// One file of the manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 struct Saved {
     /// Its path.
     path: String,
@@ -83,7 +86,7 @@ struct Saved {
 }
 
 /// Something that was not saved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 struct Missing {
     /// What.
     what: String,

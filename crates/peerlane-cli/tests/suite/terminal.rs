@@ -224,7 +224,7 @@ fn names_of_files_and_entries() {
 
 #[test]
 fn settings_traces_and_inferences() {
-    let rules = "[[waive]]\nrule = \"narrow-link\"\nmachine = \"7gforce\"\nuntil = \"x\"\nreason = \"y\"\n";
+    let rules = "[[waive]]\nrule = \"narrow-link\"\nmachines = [\"7gforce\"]\nsubjects = [\"GPU0\"]\nreason = \"y\"\n";
     for site in toml_strings(rules) {
         let mut planted = rules.to_owned();
         planted.insert_str(site.at, ESCAPED);

@@ -62,6 +62,7 @@ pub struct Case {
     pub fault: Option<String>,
     /// Description of what was planted; empty where nothing is wrong.
     #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(default)]
     pub planted: String,
     /// The seed of noise and effects.
     pub seed: u64,
@@ -70,9 +71,11 @@ pub struct Case {
     pub found: Option<bool>,
     /// Rules that found it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub by: Vec<String>,
     /// Faults reported on sound parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
     pub false_alarms: Vec<Alarm>,
 }
 

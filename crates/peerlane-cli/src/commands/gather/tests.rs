@@ -267,3 +267,13 @@ fn a_redacted_archive_identifies_nothing() {
     let plain = leaks(false);
     assert!(plain.len() > 100, "the test sees only {}: {}", plain.len(), plain.join("\n"));
 }
+
+#[test]
+fn schema_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema/gather-1.json");
+    let fresh = serde_json::to_string_pretty(&schemars::schema_for!(Manifest)).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        fs::write(&path, &fresh).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap_or_default() == fresh, "stale: run UPDATE_SCHEMA=1 cargo test schema");
+}
