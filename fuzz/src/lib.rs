@@ -16,7 +16,7 @@ enum Act {
     /// A reader of texts, by its number in [`peerlane::evidence::READERS`].
     Read(usize),
     /// Any other function.
-    Call(fn(&[u8])),
+    Call(Call),
 }
 
 /// A target: its name, and what it does.
@@ -45,7 +45,10 @@ impl Target {
     }
 }
 
-const OTHERS: &[(&str, fn(&[u8]))] = &[
+/// What is done with an input.
+type Call = fn(&[u8]);
+
+const OTHERS: &[(&str, Call)] = &[
     ("text", readers::text),
     ("archive", readers::archive),
     ("sysfs", readers::sysfs),
