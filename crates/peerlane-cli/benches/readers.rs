@@ -6,7 +6,8 @@
     clippy::print_stdout,
     clippy::expect_used,
     clippy::panic,
-    reason = "a benchmark prints, and stops where it cannot go on"
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, starts the program beside it, and stops where it cannot go on"
 )]
 
 use std::fs;

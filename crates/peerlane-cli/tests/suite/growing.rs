@@ -51,7 +51,7 @@ impl Format {
             Shape::Pattern(pattern) => pattern.repeat(bytes / pattern.len()),
             Shape::Noise => noise(bytes),
         };
-        text.truncate(text.floor_char_boundary(bytes));
+        cut(&mut text, bytes);
         text
     }
 
@@ -72,7 +72,7 @@ impl Format {
             text.push('\n');
             i += 1;
         }
-        text.truncate(text.floor_char_boundary(bytes));
+        cut(&mut text, bytes);
         text
     }
 
@@ -407,3 +407,9 @@ pub(crate) const FORMATS: &[Format] = &[
     pattern("letters", "ä€😀"),
     Format { name: "base64", shape: Shape::Noise },
 ];
+
+/// Shortens a text to so many bytes, or to the whole character before.
+fn cut(text: &mut String, bytes: usize) {
+    let at = (0..=bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    text.truncate(at.unwrap_or_default());
+}
