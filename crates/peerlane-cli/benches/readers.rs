@@ -70,7 +70,7 @@ fn main() {
             _ => chosen.push(argument),
         }
     }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("readers-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");
     let heads: Vec<&str> = sizes.iter().map(|(_, name)| name.as_str()).collect();
     println!("| format | {} |\n| --- |{}", heads.join(" | "), " --- |".repeat(sizes.len()));

@@ -1,7 +1,7 @@
 //! What rules need of a machine again and again: its pairs, the cells of its matrices with the links
 //! they use, and the expected values of those cells.
 
-use std::cell::RefCell;
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use super::words::{distinct, lines, pairs};
@@ -75,6 +75,9 @@ impl Cell {
     }
 }
 
+/// A row of classes for each GPU.
+type Classes = Vec<Vec<Option<PathClass>>>;
+
 /// The machine as rules see it.
 pub(super) struct View<'a> {
     /// The site's settings.
@@ -91,8 +94,9 @@ pub(super) struct View<'a> {
     carried: HashMap<LinkId, Rate>,
     /// Rows and columns of the matrix of classes by name.
     stated: [HashMap<&'a str, usize>; 2],
-    /// Classes that were asked for: many rules ask for every pair's.
-    classes: RefCell<HashMap<(NodeId, NodeId), Option<PathClass>>>,
+    /// For each node its place among the GPUs, and the classes between these: many rules ask for every pair's.
+    gpus: Vec<Option<usize>>,
+    classes: OnceCell<Classes>,
 }
 
 impl<'a> View<'a> {
@@ -110,8 +114,12 @@ impl<'a> View<'a> {
             comparison,
             carried: HashMap::new(),
             stated: stated.unwrap_or_default(),
-            classes: RefCell::default(),
+            gpus: vec![None; machine.fabric.nodes().len()],
+            classes: OnceCell::new(),
         };
+        for (place, id) in view.of_kind(NodeKind::Gpu).into_iter().enumerate() {
+            view.gpus[id.index()] = Some(place);
+        }
         view.carried = view.most_carried();
         view
     }
@@ -205,12 +213,27 @@ impl<'a> View<'a> {
 
     /// The class of the path between two nodes: the fabric's, or the one a matrix states.
     pub(super) fn class(&self, a: NodeId, b: NodeId) -> Option<PathClass> {
-        let known = self.classes.borrow().get(&(a, b)).copied();
-        known.unwrap_or_else(|| {
-            let class = self.fabric().class(a, b).or_else(|| self.stated(a, b)).or_else(|| self.stated(b, a));
-            self.classes.borrow_mut().insert((a, b), class);
-            class
-        })
+        let place = |id: NodeId| self.gpus.get(id.index()).copied().flatten();
+        match place(a).zip(place(b)) {
+            Some((i, j)) => *self.classes.get_or_init(|| self.gpu_classes()).get(i)?.get(j)?,
+            None => self.fabric().class(a, b).or_else(|| self.stated(a, b)).or_else(|| self.stated(b, a)),
+        }
+    }
+
+    /// The classes between all GPUs, a row a GPU.
+    fn gpu_classes(&self) -> Classes {
+        let gpus = self.of_kind(NodeKind::Gpu);
+        let mut classes = vec![vec![None; gpus.len()]; gpus.len()];
+        for (i, &a) in gpus.iter().enumerate() {
+            for (j, &b) in gpus.iter().enumerate().skip(i) {
+                let class = self.fabric().class(a, b);
+                let stated = || [self.stated(a, b), self.stated(b, a)];
+                let [there, back] = if class.is_some() { [class; 2] } else { stated() };
+                classes[i][j] = there.or(back);
+                classes[j][i] = back.or(there);
+            }
+        }
+        classes
     }
 
     /// The class that a matrix states in the row of `a` and the column of `b`.

@@ -1,6 +1,6 @@
 //! The graph itself, its builder, and the index that makes queries quick.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 
@@ -15,8 +15,9 @@ pub struct Fabric {
     upstream: Vec<Option<(LinkId, NodeId)>>,
     /// Distance to the top of the PCIe tree.
     depth: Vec<u32>,
-    /// Ordered pairs of devices whose path is unknown although both have a place.
-    unknown_paths: HashSet<(NodeId, NodeId)>,
+    /// Pairs of devices whose path is unknown although both have a place: a row of bits for each node, the lower of the two; none
+    /// where there are no such pairs.
+    unknown_paths: Vec<u64>,
 }
 
 /// Why nodes and links make no fabric.
@@ -116,12 +117,27 @@ pub(super) fn is_root(kind: NodeKind) -> bool {
 impl Fabric {
     /// Marks the PCIe path between these pairs as unknown, whatever the (assumed) tree shows.
     pub fn set_unknown_paths(&mut self, pairs: impl IntoIterator<Item = (NodeId, NodeId)>) {
-        self.unknown_paths = pairs.into_iter().map(|(a, b)| (a.min(b), a.max(b))).collect();
+        self.unknown_paths.clear();
+        for (a, b) in pairs {
+            // pairs are many, and are asked for again and again
+            self.unknown_paths.resize(self.nodes.len() * self.nodes.len().div_ceil(64), 0);
+            let (word, bit) = self.pair_bit(a, b);
+            if let Some(bits) = self.unknown_paths.get_mut(word) {
+                *bits |= bit;
+            }
+        }
     }
 
     /// Whether the PCIe path between two devices is unknown.
     pub fn is_path_unknown(&self, a: NodeId, b: NodeId) -> bool {
-        !self.unknown_paths.is_empty() && self.unknown_paths.contains(&(a.min(b), a.max(b)))
+        let (word, bit) = self.pair_bit(a, b);
+        self.unknown_paths.get(word).is_some_and(|bits| bits & bit != 0)
+    }
+
+    /// The word and the bit of a pair.
+    fn pair_bit(&self, a: NodeId, b: NodeId) -> (usize, u64) {
+        let (low, high) = (a.min(b).index(), a.max(b).index());
+        (low * self.nodes.len().div_ceil(64) + high / 64, 1 << (high % 64))
     }
 
     fn new(nodes: Vec<Node>, links: Vec<Link>) -> Result<Self, FabricError> {
@@ -149,7 +165,7 @@ impl Fabric {
             links,
             by_name,
             adjacent,
-            unknown_paths: HashSet::new(),
+            unknown_paths: Vec::new(),
         };
         fabric.root_the_forest()?;
         Ok(fabric)

@@ -40,12 +40,13 @@ pub(super) fn mismatches(all: &Inventory, fabric: &Fabric, nodes: &[NodeId]) -> 
 pub(super) fn asymmetric(matrix: &ClassMatrix, origin: &Origin) -> Option<Contradiction> {
     let mut uneven = Vec::new();
     let cells = ByName::of(matrix);
-    for (i, a) in matrix.cols.iter().enumerate() {
-        for b in &matrix.cols[i + 1..] {
-            if let (Some(x), Some(y)) = (cells.cell(a, b), cells.cell(b, a))
+    let places: Vec<_> = matrix.cols.iter().map(|name| (name, cells.place(name))).collect();
+    for (i, (a, at_a)) in places.iter().enumerate() {
+        for (b, at_b) in &places[i + 1..] {
+            if let (Some(x), Some(y)) = (cells.at(at_a.0, at_b.1), cells.at(at_b.0, at_a.1))
                 && x != y
             {
-                uneven.push((a.clone(), b.clone(), x, y));
+                uneven.push(((*a).clone(), (*b).clone(), x, y));
             }
         }
     }

@@ -190,6 +190,11 @@ fn home(clusters: &[Cluster], run: &[Evidence], identity: &Identity, source: Opt
 }
 
 impl Cluster {
+    /// GPUs, as far as statements give their number.
+    pub(super) fn gpus(&self) -> usize {
+        self.identity.size().unwrap_or(self.identity.at_least)
+    }
+
     fn take(&mut self, run: Vec<Evidence>, identity: &Identity) {
         self.evidence.extend(run);
         self.identity.merge(identity);

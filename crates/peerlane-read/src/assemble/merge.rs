@@ -1,7 +1,12 @@
 //! Two statements about one thing become one: what the first lacks is taken from the second.
 
+use std::collections::HashMap;
+
 use peerlane_machine::fabric::PcieWidth;
 use peerlane_machine::fact::{GpuFacts, HostFacts, PciDevice};
+
+/// The most NUMA nodes of one machine, by all statements together: more than any has.
+const MAX_NUMA_NODES: usize = 1024;
 
 /// Takes over the fields that are not known yet.
 macro_rules! keep_known {
@@ -68,14 +73,20 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
 /// Takes over what is not known yet of the host.
 pub(super) fn merge_host(into: &mut HostFacts, from: &HostFacts) {
     keep_known!(into, from: name, product, arch, cpu_model, cpu_ids, sockets, hypervisor);
+    let mut places: HashMap<u32, usize> = into.numa.iter().enumerate().rev().map(|(at, node)| (node.id, at)).collect();
     for node in &from.numa {
-        match into.numa.iter_mut().find(|n| n.id == node.id) {
-            Some(known) => {
+        match places.get(&node.id) {
+            Some(&at) => {
+                let known = &mut into.numa[at];
                 known.cpus = known.cpus.take().or_else(|| node.cpus.clone());
                 known.memory = known.memory.or(node.memory);
                 known.package = known.package.or(node.package);
             }
-            None => into.numa.push(node.clone()),
+            None if into.numa.len() < MAX_NUMA_NODES => {
+                places.insert(node.id, into.numa.len());
+                into.numa.push(node.clone());
+            }
+            None => {}
         }
     }
 }

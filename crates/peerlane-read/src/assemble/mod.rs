@@ -34,7 +34,7 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use crate::catalogue::{Parts, vendor_of};
-use crate::evidence::{Found, Heading, MAX_STATEMENTS};
+use crate::evidence::{Found, Heading, MAX_PAIRS, MAX_STATEMENTS};
 use peerlane_machine::fabric::{CpuVendor, Fabric, FabricBuilder, NodeKind, PathClass};
 use peerlane_machine::fact::{Evidence, Fact, P2pMatrix, P2pStatus};
 use peerlane_machine::machine::reading::Doubted;
@@ -50,8 +50,25 @@ use skeleton::Skeleton;
 /// The machines that the evidence describes, in the order of their first statement. Warnings of the
 /// scan go to the machine whose source they are about, or to the first.
 pub fn assemble(found: Found) -> Vec<Machine> {
-    let mut machines: Vec<Machine> = group::group(found.evidence).into_iter().map(machine).collect();
+    let mut machines: Vec<Machine> = Vec::new();
+    let (mut room, mut left_out) = (MAX_PAIRS, 0);
+    for cluster in group::group(found.evidence) {
+        // one machine is always read
+        let most = if machines.is_empty() { usize::MAX } else { room };
+        match machine(cluster, most) {
+            Ok((machine, pairs)) => {
+                room = room.saturating_sub(pairs);
+                machines.push(machine);
+            }
+            Err(TooManyPairs) => left_out += 1,
+        }
+    }
     name(&mut machines, &found.headings);
+    if let Some(first) = machines.first_mut().filter(|_| left_out > 0) {
+        let message =
+            format!("{left_out} machines of very many devices are left out; name fewer files, or cut the text");
+        first.warnings.push(Warning::general(message));
+    }
     if let Some(first) = machines.first_mut().filter(|_| found.left_out > 0) {
         let message =
             format!("more than {MAX_STATEMENTS} statements: {} are left out; name fewer files", found.left_out);
@@ -93,9 +110,20 @@ struct Built {
     doubted: Vec<Doubted>,
 }
 
-fn machine(mut cluster: Cluster) -> Machine {
+/// A machine has more pairs of devices than there is room for.
+struct TooManyPairs;
+
+/// The machine of a cluster, with its pairs of devices, if these are `most`.
+fn machine(mut cluster: Cluster, most: usize) -> Result<(Machine, usize), TooManyPairs> {
+    if cluster.gpus().saturating_mul(cluster.gpus()) > most {
+        return Err(TooManyPairs);
+    }
     let mut warnings = renumber::renumber(&mut cluster.evidence);
     let all = Inventory::of(&cluster.evidence);
+    let pairs = all.devices.len() * all.devices.len();
+    if pairs > most {
+        return Err(TooManyPairs);
+    }
     let mut contradicted: Vec<Contradiction> = Vec::new();
     let built = choose_tree(&all, &mut contradicted, &mut warnings);
     let mut machine = Machine::new(String::new(), MachineKind::Captured, built.fabric);
@@ -115,7 +143,7 @@ fn machine(mut cluster: Cluster) -> Machine {
     machine.stated_classes = all.classes;
     keep_numbers(&mut machine, cluster.evidence);
     machine.warnings.extend(measured_again(&machine));
-    machine
+    Ok((machine, pairs))
 }
 
 /// Warns that a text shows two runs of a program with other results (before and after a change): their matrices

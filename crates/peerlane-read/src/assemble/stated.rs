@@ -25,11 +25,12 @@ impl<'m> ByName<'m> {
     }
 
     /// The row and the column of a name.
-    fn place(&self, name: &str) -> (Option<usize>, Option<usize>) {
+    pub(super) fn place(&self, name: &str) -> (Option<usize>, Option<usize>) {
         (self.rows.get(name).copied(), self.cols.get(name).copied())
     }
 
-    fn at(&self, row: Option<usize>, col: Option<usize>) -> Option<PathClass> {
+    /// The class in the row and column of these indices.
+    pub(super) fn at(&self, row: Option<usize>, col: Option<usize>) -> Option<PathClass> {
         self.matrix.cells.get(row?)?.get(col?).copied().flatten()
     }
 

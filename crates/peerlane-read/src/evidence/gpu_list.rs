@@ -1,6 +1,8 @@
 //! Lists of GPUs by number and product: `nvidia-smi -L`, and the same lines as PyTorch, vLLM and SGLang print them in
 //! descriptions of their environment.
 
+use std::collections::HashSet;
+
 use super::text::Span;
 use super::words::numbered;
 use super::{Fact, Found, GpuFacts, Text};
@@ -15,6 +17,7 @@ const BRANDS: [&str; 9] = ["NVIDIA ", "Tesla ", "GeForce ", "Quadro ", "TITAN ",
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list: Vec<GpuFacts> = Vec::new();
+    let mut listed: HashSet<u32> = HashSet::new();
     let mut lines = Span::default();
     for (i, line) in text.iter() {
         let line = line.trim_start_matches(['>', ' ', '\t']);
@@ -26,12 +29,15 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         let Some((numbers, name, uuid)) = gpus(line).filter(|_| !lists_links(text, i)) else {
             push(text, found, &mut list, &mut lines);
+            listed.clear();
             continue;
         };
         // a number again begins another list
-        if list.iter().any(|g| g.index.is_some_and(|n| numbers.contains(&n))) {
+        if numbers.iter().any(|n| listed.contains(n)) {
             push(text, found, &mut list, &mut lines);
+            listed.clear();
         }
+        listed.extend(&numbers);
         let uuid = uuid.map(str::to_owned);
         list.extend(numbers.into_iter().map(|n| GpuFacts { uuid: uuid.clone(), ..GpuFacts::listed(n, name) }));
         lines.add(i);

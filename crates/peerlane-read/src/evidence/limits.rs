@@ -21,6 +21,10 @@ const MAX_OS_DEVICES: usize = 64;
 /// The most NVLink ports of one statement: 18 on each of 512 GPUs.
 pub(super) const MAX_PORTS: usize = 18 * MAX_DEVICES;
 
+/// The most pairs of devices of all machines of one source together: those of sixteen machines of 512 devices. All that is
+/// computed of a machine grows with its pairs.
+pub(crate) const MAX_PAIRS: usize = 16 * MAX_DEVICES * MAX_DEVICES;
+
 /// The most rows of a table in a document.
 pub(super) const MAX_ROWS: usize = 4096;
 

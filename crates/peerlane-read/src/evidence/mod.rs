@@ -72,6 +72,7 @@ pub(crate) use streams::LINE_PREFIX;
 
 pub use archive::pack;
 pub use json::from_json;
+pub(crate) use limits::MAX_PAIRS;
 pub use limits::MAX_STATEMENTS;
 pub use read::{
     MAX_FILES, MAX_SOURCE_BYTES, READERS, ReadError, Reader, collect, read_files, read_path, read_stream, scan_text,

@@ -1,5 +1,7 @@
 //! `nvidia-smi nvlink -s` (rate of each link) and `-R` (its far end); `-c` (capabilities) is passed over.
 
+use std::collections::HashSet;
+
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
@@ -83,7 +85,8 @@ impl Output {
         let Some(lines) = output.lines.numbers(text) else { return };
         let tool = output.tool.unwrap_or(STATUS);
         // a run that goes on under another tool's name has already listed its names
-        let named = |g: &GpuFacts| output.ports.iter().any(|p| p.gpu == g.index);
+        let with_ports: HashSet<Option<u32>> = output.ports.iter().map(|p| p.gpu).collect();
+        let named = |g: &GpuFacts| with_ports.contains(&g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
         // inactive links are printed too, so that missing lines are not missing links
         let count = |gpu| output.ports.iter().filter(|p| p.gpu == gpu && p.port.is_some()).count();
