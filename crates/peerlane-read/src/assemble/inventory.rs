@@ -226,6 +226,7 @@ impl Inventory {
                 let at = self.add(name, &origin);
                 if let Some(real) = matrix.nic_names.get(name)
                     && self.find(real).is_none()
+                    && names_a_node(real)
                 {
                     self.devices[at].aliases.push(real.clone());
                     self.index.add(at, &self.devices[at]);
@@ -256,7 +257,7 @@ impl Inventory {
             };
             // other ends are `host`, `self`, `others`, ranks; only RDMA programs name NICs
             let rdma = one.origin.tool == tool::PERFTEST;
-            for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && *n != "host")) {
+            for name in names.into_iter().filter(|n| is_gpu_label(n) || (rdma && names_a_node(n))) {
                 let known = self.find(name).is_some();
                 let at = self.add(name, &one.origin);
                 if !known && !self.devices[at].gpu {
@@ -344,6 +345,11 @@ impl Inventory {
         }
         self.index_all();
     }
+}
+
+/// Whether a node may have that name: `host` means all host memory.
+pub(super) fn names_a_node(name: &str) -> bool {
+    !name.trim().is_empty() && !name.eq_ignore_ascii_case("host")
 }
 
 /// Order of trust among PCI trees: those that show every port first.

@@ -6,7 +6,7 @@ use peerlane_machine::fact::{PciDevice, PciTree};
 use peerlane_machine::origin::{Origin, Warning};
 use peerlane_machine::units::{Bytes, Rate};
 
-use super::inventory::{Device, Inventory};
+use super::inventory::{Device, Inventory, names_a_node};
 use super::merge::known_or;
 
 impl Inventory {
@@ -179,7 +179,7 @@ impl Inventory {
         if !device.gpu {
             device.rdma = device.rdma.or_else(|| does_rdma(pci));
             for os in &pci.os_devices {
-                if device.name != os.name && !device.aliases.contains(&os.name) {
+                if names_a_node(&os.name) && device.name != os.name && !device.aliases.contains(&os.name) {
                     device.aliases.push(os.name.clone());
                 }
             }
@@ -200,8 +200,8 @@ fn in_address_order<'a>(devices: impl Iterator<Item = &'a PciDevice>) -> Vec<&'a
 
 /// The name a NIC goes by: its RDMA device, else its network interface.
 fn nic_name(pci: &PciDevice) -> Option<&str> {
-    let rdma = pci.os_devices.iter().find(|o| o.rdma);
-    rdma.or_else(|| pci.os_devices.first()).map(|os| os.name.as_str())
+    let mut named = pci.os_devices.iter().filter(|os| names_a_node(&os.name));
+    named.clone().find(|o| o.rdma).or_else(|| named.next()).map(|os| os.name.as_str())
 }
 
 /// PCI vendor number of virtio devices.

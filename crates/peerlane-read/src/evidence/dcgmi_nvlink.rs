@@ -1,5 +1,6 @@
 //! `dcgmi nvlink --link-status`: a letter a link, GPU by GPU. NVSwitches' own links are passed over.
 
+use super::limits::MAX_PORTS;
 use super::{Fact, Found, NvlinkPort, Text};
 
 const TOOL: &str = "dcgmi nvlink";
@@ -24,7 +25,8 @@ fn status(text: &Text, title: usize, found: &mut Found) -> usize {
         } else if let Some(gpu) = gpu.take_if(|_| is_links(line)) {
             // disabled links (X) and those that the product lacks (_) are none
             let letters = line.split_whitespace().enumerate().filter(|(_, letter)| matches!(*letter, "U" | "D"));
-            ports.extend(letters.map(|(n, letter)| NvlinkPort {
+            let room = (MAX_PORTS + 1).saturating_sub(ports.len());
+            ports.extend(letters.take(room).map(|(n, letter)| NvlinkPort {
                 gpu: Some(gpu),
                 port: u8::try_from(n).ok(),
                 active: letter == "U",

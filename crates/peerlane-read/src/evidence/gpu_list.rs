@@ -39,7 +39,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         listed.extend(&numbers);
         let uuid = uuid.map(str::to_owned);
-        list.extend(numbers.into_iter().map(|n| GpuFacts { uuid: uuid.clone(), ..GpuFacts::listed(n, name) }));
+        // one more than is kept, so that the cut is noticed
+        let room = (MAX_GPUS + 1).saturating_sub(list.len());
+        list.extend(
+            numbers.into_iter().take(room).map(|n| GpuFacts { uuid: uuid.clone(), ..GpuFacts::listed(n, name) }),
+        );
         lines.add(i);
     }
     push(text, found, &mut list, &mut lines);

@@ -1,10 +1,11 @@
 //! JSON documents among other text, recognised by the first key of their object.
 
 use peerlane_machine::one_line;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{DeserializeOwned, Error as _, IgnoredAny};
 use serde_json::{Deserializer, Error};
 
 use super::Text;
+use super::limits::MAX_JSON_BYTES;
 
 /// Lines between an object's opening brace and its first key.
 const KEY_GAP: usize = 3;
@@ -32,6 +33,7 @@ pub(super) fn documents<T: DeserializeOwned>(
     text.walk(|i| {
         let start = opening(text, i, &key, value)?;
         let rest = text.joined().get(start..)?;
+        let rest = rest.get(..rest.floor_char_boundary(MAX_JSON_BYTES)).unwrap_or(rest);
         let mut documents = Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         let whole = documents.next()?;
         let document = rest.get(..documents.byte_offset()).unwrap_or_default();
@@ -39,6 +41,9 @@ pub(super) fn documents<T: DeserializeOwned>(
         let to_fault = |e: &Error| text.offset(text.line_at(start) as usize - 1 + e.line()).saturating_sub(start);
         let looked_at = whole.as_ref().err().map_or(document.len(), to_fault);
         text.spend(i, looked_at).then_some(())?;
+        let cut = rest.len() >= MAX_JSON_BYTES;
+        let too_long = || Error::custom(format!("it is longer than {} MiB", MAX_JSON_BYTES >> 20));
+        let whole = whole.map_err(|e| if e.is_eof() && cut { too_long() } else { e });
         let read = whole.and_then(|_| from_json(document));
         let first = text.line_at(start) as usize - 1;
         let (last, next) = match &read {

@@ -13,10 +13,25 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 /// Words of a command line that matter to paths between devices, by how they start.
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
+/// What a text holds if any of its lines matters here.
+const HALLMARKS: [&str; 8] = [
+    "NVRM: ",
+    "PCIe Bus Error",
+    "PCIe bandwidth",
+    "iommu",
+    "IOMMU",
+    "ommand line: ",
+    "BOOT_IMAGE=",
+    "allen off the bus",
+];
+
 /// The most devices of one log; a machine has fewer.
 const MOST: usize = 512;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    if !text.holds(&HALLMARKS) {
+        return;
+    }
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
     let mut command_line_only = true;
@@ -155,11 +170,13 @@ fn command_line(line: &str, alone: bool) -> Option<Vec<&str>> {
     if let Some(rest) = rest {
         return Some(rest.split_whitespace().filter(matters).collect());
     }
+    if !alone {
+        return None;
+    }
     let plain =
         |word: &str| word.contains('=') && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.,:=/-".contains(&b));
     let words: Vec<&str> = line.split_whitespace().collect();
-    let is_one =
-        alone && words.iter().all(|word| plain(word)) && words.iter().any(|w| matters(w) && w.contains("iommu"));
+    let is_one = words.iter().all(|word| plain(word)) && words.iter().any(|w| matters(w) && w.contains("iommu"));
     is_one.then(|| words.into_iter().filter(matters).collect())
 }
 

@@ -1,10 +1,25 @@
-//! Limits on the number of statements, so that later steps take bounded time whatever a text holds.
+//! Limits on what is kept of a source, so that later steps take bounded time and memory whatever a text holds.
+//!
+//! What reading itself may take is limited by [`super::budget`], and what is read at all in [`super::read`].
 
-use super::Fact;
+use std::mem::size_of;
+
+use super::{Fact, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort};
+use peerlane_machine::fabric::PathClass;
 
 /// The most statements that are kept of one text, or of all sources together. A long issue thread has
 /// a hundred, a folder for a cluster of a thousand machines some thousands.
 pub const MAX_STATEMENTS: usize = 8192;
+
+/// The most memory, roughly, of the statements of one text, or of all sources together: a cluster of a thousand machines
+/// takes a tenth.
+pub(super) const MAX_FOUND_BYTES: usize = 128 << 20;
+
+/// The longest JSON document that is read: values take ten times their text. Those of the largest machines have some MB.
+pub(super) const MAX_JSON_BYTES: usize = 24 << 20;
+
+/// The most memory, roughly, of the elements of all XML documents of one text.
+pub(super) const MAX_XML_BYTES: usize = 128 << 20;
 
 /// The most warnings that are kept; nobody reads more.
 pub(super) const MAX_WARNINGS: usize = 1024;
@@ -49,6 +64,40 @@ pub(super) fn cut(fact: &mut Fact) -> Option<String> {
     }
 }
 
+/// The memory that a statement takes, roughly: what may be long of it.
+pub(super) fn bytes(fact: &Fact) -> usize {
+    /// A short name: the string and what it points to.
+    const NAME: usize = size_of::<String>() + 16;
+    /// A row of a matrix: its name, its affinities, and the list of its cells.
+    const ROW: usize = 4 * NAME;
+    let table = |rows: usize, cols: usize, cell: usize| rows * ROW + cols * NAME + rows * cols * cell;
+    let long = match fact {
+        Fact::Classes(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<PathClass>>()),
+        Fact::P2p(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<P2pStatus>>()),
+        Fact::Matrix(m) => table(m.rows.len(), m.cols.len(), size_of::<Option<f64>>()),
+        Fact::Gpus(gpus) => gpus.len() * (size_of::<GpuFacts>() + 3 * NAME),
+        Fact::Nvlink(ports) => ports.len() * size_of::<NvlinkPort>(),
+        Fact::Curve(curve) => table(curve.series.len(), curve.sizes.len(), size_of::<Option<f64>>()),
+        Fact::Pci(tree) => {
+            let named = tree.devices.iter().map(|d| d.os_devices.len()).sum::<usize>();
+            tree.devices.len() * (size_of::<PciDevice>() + 2 * NAME) + named * (size_of::<OsDevice>() + NAME)
+        }
+        Fact::Host(host) => host.numa.len() * (size_of::<NumaNode>() + NAME),
+        Fact::RdmaPorts(ports) => ports.len() * (size_of::<RdmaPort>() + 4 * NAME),
+        Fact::Rates(table) => table.rows.iter().map(|row| ROW + row.words.len() * NAME + row.rates.len() * 16).sum(),
+        Fact::NcclGraph(graph) => graph.channels.iter().map(|channel| NAME + channel.len() * 4).sum(),
+        Fact::NcclLog(log) => {
+            let rings = log.rings.iter().map(|ring| NAME + ring.len() * 4).sum::<usize>();
+            let warnings = log.warnings.iter().map(|warning| NAME + warning.len()).sum::<usize>();
+            rings + warnings + (log.ranks.len() + log.transports.len()) * 3 * NAME
+        }
+        Fact::Sensors(readings) => readings.len() * 4 * NAME,
+        Fact::Modules(modules) => modules.loaded.len() * 2 * NAME,
+        Fact::Kernel(_) | Fact::Acs(_) | Fact::Corrupt(_) => 0,
+    };
+    size_of::<Fact>() + long
+}
+
 fn cut_to<T>(list: &mut Vec<T>, most: usize, what: &str) -> Option<String> {
     let all = list.len();
     list.truncate(most);
@@ -57,8 +106,23 @@ fn cut_to<T>(list: &mut Vec<T>, most: usize, what: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{GpuFacts, OsDevice, PciDevice, PciRole, PciTree};
+    use super::super::{Found, PciRole, PciTree, Text};
     use super::*;
+
+    #[test]
+    fn statements_of_more_memory_than_any_cluster_has_are_left_out() {
+        let (mut found, text) = (Found::default(), Text::new("x", b""));
+        let gpus = vec![GpuFacts::default(); MAX_DEVICES];
+        let fits = MAX_FOUND_BYTES / bytes(&Fact::Gpus(gpus.clone()));
+        for _ in 0..fits + 3 {
+            found.push(&text, "tool", (1, 1), Fact::Gpus(gpus.clone()));
+        }
+        assert_eq!((found.evidence.len(), found.left_out), (fits, 3));
+        let mut all = Found::default();
+        all.push(&text, "tool", (1, 1), Fact::Gpus(gpus));
+        all.append(found);
+        assert_eq!((all.evidence.len(), all.left_out), (fits, 4));
+    }
 
     #[test]
     fn what_no_machine_has_is_cut_with_a_word() {

@@ -13,6 +13,7 @@
 //!
 //! Sizes are rounded there and so not used. Bridges have no address, and devices no vendor.
 
+use super::limits::{MAX_DEVICES, MAX_FUNCTIONS};
 use super::words::{hex, indent, pci_id};
 use super::{Fact, Found, HostFacts, NumaNode, OsDevice, PciDevice, PciRole, PciTree, Text};
 use peerlane_machine::fabric::{CpuList, PciAddress};
@@ -136,6 +137,9 @@ impl Reader {
     /// In hwloc 2 a node stands next to the cores it belongs to, in hwloc 1 around them.
     fn numa_node(&mut self, object: &str) {
         let Some(id) = index(object, "P#").or_else(|| index(object, "L#")) else { return };
+        if self.host.numa.len() > MAX_DEVICES {
+            return;
+        }
         let package = self.open.last().and_then(|s| s.package);
         let memory = value(object, "local").and_then(|v| v.strip_suffix("KB")?.parse::<u64>().ok());
         let memory = memory.and_then(|kib| kib.checked_mul(1024)).map(Bytes);
@@ -156,6 +160,10 @@ impl Reader {
     }
 
     fn pci(&mut self, kind: &str, object: &str, line: u32) {
+        // one more than is kept, so that the cut is noticed
+        if self.tree.devices.len() > MAX_FUNCTIONS {
+            return;
+        }
         let parent = self.open.last().and_then(|s| s.device);
         let mut device = match kind {
             "HostBridge" => {

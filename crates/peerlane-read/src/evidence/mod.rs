@@ -119,6 +119,8 @@ pub struct Found {
     pub left_out: usize,
     /// The work of reading, in steps: a line that a reader looks at, with up to 64 bytes of it.
     pub steps: u64,
+    /// The memory of the statements, roughly.
+    pub bytes: usize,
 }
 
 impl Found {
@@ -128,15 +130,26 @@ impl Found {
         if fact.is_empty() {
             return;
         }
-        if self.evidence.len() >= MAX_STATEMENTS {
-            self.left_out += 1;
-            return;
-        }
-        if let Some(message) = limits::cut(&mut fact) {
+        let cut = limits::cut(&mut fact);
+        let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
+        if self.keep(Evidence { origin, fact })
+            && let Some(message) = cut
+        {
             self.warn(text, tool, lines, message);
         }
-        let origin = Origin { source: text.source().clone(), tool, lines: Some(lines) };
-        self.evidence.push(Evidence { origin, fact });
+    }
+
+    /// Adds a statement while there is room; else it is only counted.
+    pub(crate) fn keep(&mut self, one: Evidence) -> bool {
+        let bytes = self.bytes + limits::bytes(&one.fact);
+        let fits = self.evidence.len() < MAX_STATEMENTS && bytes <= limits::MAX_FOUND_BYTES;
+        if fits {
+            self.bytes = bytes;
+            self.evidence.push(one);
+        } else {
+            self.left_out += 1;
+        }
+        fits
     }
 
     /// Adds a warning about `lines` of `text`. So many that nobody reads them all are not kept.
@@ -149,10 +162,11 @@ impl Found {
 
     /// Takes over everything another scan found, within the same limits.
     pub fn append(&mut self, mut other: Found) {
-        let room = MAX_STATEMENTS.saturating_sub(self.evidence.len()).min(other.evidence.len());
-        self.left_out += other.left_out + (other.evidence.len() - room);
+        self.left_out += other.left_out;
         self.steps += other.steps;
-        self.evidence.extend(other.evidence.drain(..room));
+        for one in other.evidence.drain(..) {
+            self.keep(one);
+        }
         let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
         self.warnings.extend(other.warnings.drain(..room));
         self.headings.append(&mut other.headings);

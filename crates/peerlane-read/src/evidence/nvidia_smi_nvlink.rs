@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::limits::{MAX_DEVICES, MAX_PORTS};
 use super::text::Span;
 use super::words::{number_and_unit, numbered};
 use super::{Fact, Found, GpuFacts, NvlinkEnd, NvlinkPort, Text};
@@ -24,7 +25,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
                 output.finish(text, found);
             }
             (gpu, output.gpu) = (Some(number), Some(number));
-            output.names.push(GpuFacts::listed(number, name));
+            if output.names.len() <= MAX_DEVICES {
+                output.names.push(GpuFacts::listed(number, name));
+            }
             continue;
         }
         let Some(gpu) = gpu.filter(|_| output.gpu.is_some()) else { continue };
@@ -70,6 +73,9 @@ impl Output {
         }
         self.tool = tool;
         self.lines.add(i);
+        if self.ports.len() > MAX_PORTS {
+            return;
+        }
         let port = NvlinkPort { gpu: Some(gpu), ..NvlinkPort::default() };
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::grid::{self, Grid};
+use super::limits::MAX_DEVICES as MAX_LISTED;
 use super::text::Span;
 use super::words::meaning;
 use super::{
@@ -90,8 +91,15 @@ fn device(line: &str) -> Option<GpuFacts> {
 }
 
 fn devices(text: &Text, first: usize, found: &mut Found) -> usize {
-    let gpus: Vec<GpuFacts> = (first..text.len()).map_while(|i| device(text.line(i).trim())).collect();
-    let end = first + gpus.len();
+    let mut gpus: Vec<GpuFacts> = Vec::new();
+    let mut end = first;
+    while let Some(gpu) = device(text.line(end).trim()) {
+        // one more than is kept, so that the cut is noticed
+        if gpus.len() <= MAX_LISTED {
+            gpus.push(gpu);
+        }
+        end += 1;
+    }
     found.push(text, TOOL, text.numbers(first, end - 1), Fact::Gpus(gpus));
     end
 }

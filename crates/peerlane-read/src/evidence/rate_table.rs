@@ -19,6 +19,10 @@ const MAX_COLUMNS: usize = 64;
 const MIN_ROWS: usize = 2;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    // no unit of a rate is without these
+    if !text.holds(&["/s", "Gbps"]) {
+        return;
+    }
     let mut block = Block::default();
     for (i, line) in text.iter() {
         match cells(line) {

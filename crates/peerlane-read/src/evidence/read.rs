@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::archive;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, MAX_STATEMENTS, Text, Warning, text::decode};
+use super::{Evidence, Found, Heading, Text, Warning, text::decode};
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -124,7 +124,7 @@ pub const READERS: &[Reader] = readers![
     rate_table,
 ];
 
-/// Runs every scanner over one text. At most [`MAX_STATEMENTS`] statements are kept, the first ones.
+/// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
     let mut evidence = Vec::new();
@@ -147,11 +147,11 @@ pub fn scan_text(text: &Text) -> Found {
         }
     }
     evidence.sort_by_key(|e| e.origin.lines);
-    found.left_out += evidence.len().saturating_sub(MAX_STATEMENTS);
-    evidence.truncate(MAX_STATEMENTS);
+    for one in evidence {
+        found.keep(one);
+    }
     text.begin();
-    found.headings = headings(text, &evidence);
-    found.evidence = evidence;
+    found.headings = headings(text, &found.evidence);
     found
 }
 

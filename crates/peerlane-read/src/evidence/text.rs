@@ -141,6 +141,11 @@ impl Text {
         self.budget.stopped_at()
     }
 
+    /// Whether any of these stands anywhere; far faster than a look for them in each line.
+    pub(super) fn holds(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.spend(0, self.joined.len()) && self.joined.contains(word))
+    }
+
     /// Goes through the lines: `read` is given an index and returns the one to go on with, `None` for the next line.
     pub(super) fn walk(&self, mut read: impl FnMut(usize) -> Option<usize>) {
         let mut i = 0;

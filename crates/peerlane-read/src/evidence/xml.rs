@@ -11,13 +11,11 @@ use quick_xml::Reader;
 use quick_xml::escape::unescape;
 use quick_xml::events::{BytesStart, Event};
 
+use super::limits::MAX_XML_BYTES;
 use super::{Found, Text};
 
 /// The most levels of nesting that are followed; real topologies stay below 30.
 const MAX_DEPTH: usize = 256;
-
-/// The most elements of all trees in a text; the largest real topologies have some ten thousand.
-const MAX_ELEMENTS: usize = 1_000_000;
 
 /// The most attributes of an element that are kept; hwloc writes fewer than twenty.
 const MAX_ATTRIBUTES: usize = 64;
@@ -46,6 +44,13 @@ pub(super) struct Element {
 }
 
 impl Element {
+    /// The memory that it takes, roughly, but for its own text.
+    fn bytes(&self) -> usize {
+        let attributes =
+            self.attributes.iter().map(|(name, value)| 2 * size_of::<String>() + 32 + name.len() + value.len());
+        size_of::<Element>() + 32 + attributes.sum::<usize>()
+    }
+
     /// The value of an attribute, unescaped.
     pub(super) fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
@@ -108,13 +113,13 @@ pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
     }
     let mut free_from = 0;
     let mut broken = 0;
-    let mut room = MAX_ELEMENTS;
+    let mut room = MAX_XML_BYTES;
     for (i, at) in starts {
         if i < free_from || broken >= MAX_BROKEN || room == 0 {
             continue;
         }
         let document = parse(text, i, at, room);
-        room -= document.elements.len();
+        room = room.saturating_sub(document.elements.iter().map(Element::bytes).sum());
         free_from = document.lines.1 as usize;
         broken += usize::from(document.broken.is_some());
         if document.broken.as_ref().is_some_and(|(line, _)| *line as usize == free_from) {
@@ -150,13 +155,14 @@ fn root_lines(text: &Text, tag: &str) -> Vec<(usize, usize)> {
     starts
 }
 
-/// Reads one tree of at most `room` elements, whose root tag opens in the line of index `line` at byte `at`.
+/// Reads one tree of at most `room` bytes of memory, whose root tag opens in the line of index `line` at byte `at`.
 fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
     let start = text.offset(line) + at;
     let mut reader = Reader::from_str(text.joined().get(start..).unwrap_or_default());
     let mut elements: Vec<Element> = Vec::new();
     let mut open: Vec<usize> = Vec::new();
     let mut broken = None;
+    let mut taken = 0;
     let end = loop {
         let offset = start + reader.buffer_position() as usize;
         let event = reader.read_event();
@@ -168,11 +174,12 @@ fn parse(text: &Text, line: usize, at: usize, room: usize) -> Document {
                     stop("nested too deeply");
                     break offset;
                 }
-                if elements.len() >= room {
+                let mut element = element(tag, text.line_at(offset));
+                taken += element.bytes();
+                if taken > room {
                     stop("too many elements");
                     break offset;
                 }
-                let mut element = element(tag, text.line_at(offset));
                 if elements.first().is_some_and(|root| root.name == element.name) {
                     stop("the next one starts before this one ends");
                     break offset;
