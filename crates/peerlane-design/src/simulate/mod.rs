@@ -11,6 +11,7 @@ mod bulk;
 mod bulk_sets;
 pub mod flows;
 mod heap;
+pub mod memory;
 pub mod outcome;
 pub mod picture;
 pub mod play;
@@ -39,6 +40,21 @@ pub enum SimulateError {
     /// Steps wait for each other in a circle; their indices.
     #[error("{} steps wait for each other in a circle, step {} among them", .0.len(), .0.first().copied().unwrap_or(0))]
     Circle(Vec<usize>),
+    /// It would take more memory than a simulation may.
+    #[error(
+        "{what} on {gpus} GPUs would take about {needed:.1} GB of memory, more than the {most:.1} GB that a simulation may: take \
+         fewer GPUs (--use-nodes), or write a sample of the transfers as a trace"
+    )]
+    Memory {
+        /// The workload.
+        what: String,
+        /// On how many GPUs.
+        gpus: usize,
+        /// Its estimate in GB of 10⁹ bytes.
+        needed: f64,
+        /// The limit in GB.
+        most: f64,
+    },
     /// Transfers that never end.
     #[error("{0} transfers never end: a resource on their path carries nothing")]
     Stalled(usize),

@@ -4,10 +4,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::SimulateError;
 use super::outcome::{Outcome, STARTING, run};
 use super::program::Program;
 use super::workload::{NodeRings, Workload};
+use super::{SimulateError, memory};
 use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::Bytes;
@@ -117,6 +117,7 @@ impl Job {
         if workload.is_sized() {
             return Ok(Job::Workload(workload, sizes));
         }
+        refuse(cluster, &workload)?;
         let router = Router::new(cluster, Parts::embedded());
         let program = workload.program(cluster, &router, 0.0)?;
         let bytes = program.bytes() as u64;
@@ -130,6 +131,12 @@ impl Job {
 
 /// Simulates a job, and where `helps` is set what would make it faster. Returns the last size's outcome, too.
 pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(SimulationDocument, Outcome), SimulateError> {
+    match job {
+        Job::Workload(workload, _) => refuse(cluster, workload)?,
+        Job::Program(name, program, _) => {
+            memory::refuse_beyond(memory::of_program(program), || name.clone(), cluster.places().len())?;
+        }
+    }
     let sizes: Vec<u64> = match job {
         Job::Workload(_, sizes) => sizes.iter().map(|s| s.0).collect(),
         Job::Program(_, _, bytes) => vec![*bytes],
@@ -169,6 +176,11 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         assumptions: cluster.assumptions.clone(),
     };
     Ok((document, last))
+}
+
+/// Refuses a workload that takes too much memory, before anything of it is made.
+fn refuse(cluster: &Cluster, workload: &Workload) -> Result<(), SimulateError> {
+    memory::refuse_beyond(memory::of_workload(cluster, workload), || workload.to_string(), cluster.places().len())
 }
 
 /// One size.
