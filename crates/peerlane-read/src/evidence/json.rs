@@ -33,7 +33,8 @@ pub(super) fn documents<T: DeserializeOwned>(
     text.walk(|i| {
         let start = opening(text, i, &key, value)?;
         let rest = text.joined().get(start..)?;
-        let rest = rest.get(..rest.floor_char_boundary(MAX_JSON_BYTES)).unwrap_or(rest);
+        let end = (0..=rest.len().min(MAX_JSON_BYTES)).rev().find(|at| rest.is_char_boundary(*at))?;
+        let (rest, cut) = (rest.get(..end)?, end < rest.len());
         let mut documents = Deserializer::from_str(rest).into_iter::<IgnoredAny>();
         let whole = documents.next()?;
         let document = rest.get(..documents.byte_offset()).unwrap_or_default();
@@ -41,7 +42,6 @@ pub(super) fn documents<T: DeserializeOwned>(
         let to_fault = |e: &Error| text.offset(text.line_at(start) as usize - 1 + e.line()).saturating_sub(start);
         let looked_at = whole.as_ref().err().map_or(document.len(), to_fault);
         text.spend(i, looked_at).then_some(())?;
-        let cut = rest.len() >= MAX_JSON_BYTES;
         let too_long = || Error::custom(format!("it is longer than {} MiB", MAX_JSON_BYTES >> 20));
         let whole = whole.map_err(|e| if e.is_eof() && cut { too_long() } else { e });
         let read = whole.and_then(|_| from_json(document));
