@@ -16,7 +16,7 @@ const ORDER: [(&str, &str); 8] = [
     ("peerlane-design", "cluster simulate infer case what_if upgrades compare place"),
     ("peerlane-judge", "check fleet selftest accuracy"),
     ("peerlane", "export"),
-    ("peerlane-cli", "output_file printable program args live render target formats html measuring commands"),
+    ("peerlane-cli", "output_file printable program args redact live render target formats html measuring commands"),
 ];
 
 /// What paths that begin with `crate::` name first, outside comments and tests; of a list in braces, every word.
