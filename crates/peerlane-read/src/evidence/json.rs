@@ -30,6 +30,9 @@ pub(super) fn documents<T: DeserializeOwned>(
     mut pass: impl FnMut((u32, u32), Result<T, Error>),
 ) {
     let key = format!("\"{key}\"");
+    if !text.holds(&[&key]) {
+        return;
+    }
     text.walk(|i| {
         let start = opening(text, i, &key, value)?;
         let rest = text.joined().get(start..)?;

@@ -23,6 +23,9 @@ const MAX_VARIABLES: usize = 128;
 const NO_MULTICAST: &str = "Failed to bind NVLink SHARP (NVLS)";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    if !text.holds(&["CCL "]) {
+        return;
+    }
     let mut log = Log::default();
     for (i, line) in text.iter() {
         if let Some(version) = version(line) {

@@ -104,7 +104,7 @@ fn command(line: &str) -> Option<&str> {
         "sendrecv_perf",
     ];
     let name = |word: &'_ str| PROGRAMS.into_iter().find(|p| word.rsplit('/').next() == Some(p));
-    line.split_whitespace().find_map(name)
+    line.split_whitespace().filter(|word| word.ends_with("_perf")).find_map(name)
 }
 
 /// The columns of a table.
@@ -118,9 +118,14 @@ struct Columns {
 /// `#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong`; older tables
 /// lack `redop` and `root` or say `error`, newer ones may add columns.
 fn columns(line: &str) -> Option<Columns> {
-    let mut words: Vec<&str> = line.trim().trim_start_matches('#').split_whitespace().collect();
+    let titles = line.trim().trim_start_matches('#').split_whitespace();
+    // most lines are none
+    if titles.clone().next() != Some("size") {
+        return None;
+    }
+    let mut words: Vec<&str> = titles.collect();
     let lead = words.iter().position(|w| *w == "time" || *w == "cputime")?;
-    let is_header = words.first() == Some(&"size") && words.contains(&"algbw") && words.contains(&"busbw");
+    let is_header = words.contains(&"algbw") && words.contains(&"busbw");
     words.retain(|w| *w != "timestamp");
     let metrics = words.get(lead..)?.iter().map(|w| (*w).to_owned()).collect();
     is_header.then_some(Columns { lead, metrics })
@@ -139,6 +144,10 @@ fn is_bare_row(line: &str) -> bool {
         "int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3",
         "f8e5m2", "fp8_e4m3", "fp8_e5m2", "char", "int",
     ];
+    // most lines are none
+    if !line.trim_start().starts_with(|c: char| c.is_ascii_digit() || c == '[') {
+        return false;
+    }
     let line = untagged(line);
     let words: Vec<&str> = line.split_whitespace().collect();
     let [size, count, kind, redop, root, ..] = words.as_slice() else { return false };

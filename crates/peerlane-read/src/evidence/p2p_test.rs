@@ -26,6 +26,9 @@ const TITLE_GAP: usize = 4;
 pub(super) const MAX_DEVICES: u32 = 256;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    if !text.holds(&["Device: ", "Device=", "P2P"]) {
+        return;
+    }
     let mut access = Access::default();
     text.walk(|i| {
         let line = text.line(i).trim();

@@ -107,6 +107,9 @@ impl Document {
 pub(super) fn documents(text: &Text, root: &str) -> Vec<Document> {
     let mut all = Vec::new();
     let tag = format!("<{root}");
+    if !text.holds(&[&tag]) {
+        return all;
+    }
     let starts = root_lines(text, &tag);
     if starts.is_empty() {
         return all;
