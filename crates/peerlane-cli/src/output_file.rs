@@ -1,7 +1,7 @@
 //! The only place that writes files.
 //!
 //! Output often goes to folders that several people and jobs write to. So a file appears whole under its name or not at
-//! all ([`write`]), also when the disk is full or the process is killed; no symbolic link is followed; and a record that
+//! all ([`write()`]), also when the disk is full or the process is killed; no symbolic link is followed; and a record that
 //! grows for minutes belongs to one process ([`Lock`]).
 
 use peerlane::one_line::shown;
@@ -46,7 +46,7 @@ pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failur
     replace(path, content.as_ref()).map_err(|error| refused(path, &error))
 }
 
-/// Fails if [`write`] would: to be called before long work. Creates and removes a file in the folder.
+/// Fails if [`write()`] would: to be called before long work. Creates and removes a file in the folder.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     can_replace(path).map_err(|error| refused(path, &error))
 }
