@@ -131,8 +131,10 @@ fn add<'m>(
 /// The one GPU all of whose pairs are low, where the pairs of all others agree: of four GPUs its pairs are half of all, and
 /// no median shows which half is low. With the level of the others.
 fn one_below_all(view: &View, members: &[(Cell, f64)]) -> Option<(NodeId, f64)> {
+    // all of its pairs are below all others, so that the lowest is one of them
+    let (lowest, _) = lowest(members, |(_, value)| *value)?;
     let mut found = None;
-    for gpu in view.of_kind(NodeKind::Gpu) {
+    for gpu in view.of_kind(NodeKind::Gpu).into_iter().filter(|gpu| lowest.is_of(*gpu)) {
         let (mine, others): (Vec<_>, Vec<_>) = members.iter().partition(|(c, _)| c.is_of(gpu));
         let Some(usual) = median(others.iter().map(|(_, v)| *v)) else { continue };
         if others.len() < FEWEST || mine.len() < FEWEST {
