@@ -16,23 +16,31 @@ use peerlane_model::flows::{Flows, Pair, interchangeable};
 /// Equal but for rounding.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// How many GPUs a search may place, and how many transfers it may solve: about half a second. For the pace first, then
-/// for the difference between placements of one pace.
-const BUDGETS: [Budget; 2] = [Budget { steps: 1_500_000, solved: 150_000 }, Budget { steps: 150_000, solved: 40_000 }];
+/// How many GPUs a search may place, how many transfers it may add to the load for that, and how many it may solve: about
+/// half a second, and a second where jobs are large. For the pace first, then for the difference between placements of one pace.
+const BUDGETS: [Budget; 2] = [
+    Budget { steps: 1_500_000, added: 10_000_000, solved: 150_000 },
+    Budget { steps: 150_000, added: 1_000_000, solved: 40_000 },
+];
 
 /// How many transfers may be solved to know the worst placement, too.
-const WORST: Budget = Budget { steps: 100_000, solved: 30_000 };
+const WORST: Budget = Budget { steps: 100_000, added: usize::MAX, solved: 30_000 };
+
+/// What it may take, as [`RingsOf::cost`] counts it, to find the rings of the placements that a search begins with: about a
+/// second.
+const FIRST: usize = 20_000_000;
 
 /// What is left to be spent.
 #[derive(Clone, Copy)]
 struct Budget {
     steps: usize,
+    added: usize,
     solved: usize,
 }
 
 impl Budget {
     fn is_spent(&self) -> bool {
-        self.steps == 0 || self.solved == 0
+        self.steps == 0 || self.added == 0 || self.solved == 0
     }
 }
 
@@ -207,8 +215,14 @@ impl<'f, 'm, 'a> Problem<'f, 'm, 'a> {
     pub(super) fn best(&self) -> Found {
         let jobs = self.by_number();
         let mut found = Found { score: self.score(&jobs), jobs, exact: true };
+        let mut left = FIRST;
         for kind in self.free.iter().filter(|g| self.kinds[**g] == **g) {
-            found.improve(self, self.greedy(*kind));
+            let jobs = self.greedy(*kind);
+            left = left.saturating_sub(self.cost(&jobs));
+            found.improve(self, jobs);
+            if left == 0 {
+                break;
+            }
         }
         for (ties, budget) in [false, true].into_iter().zip(BUDGETS) {
             let mut search = Search { problem: self, load: Load::new(self.flows), best: found, ties, left: budget };
@@ -350,6 +364,7 @@ impl Search<'_, '_, '_, '_> {
                 // an all-reduce goes around rings that are known when its GPUs are
                 let by_rings = self.problem.workload.of(size) == Workload::AllReduce;
                 let added = if by_rings { Vec::new() } else { self.problem.push(&mut self.load, order, size) };
+                self.left.added = self.left.added.saturating_sub(added.len());
                 if self.may_be_better(jobs) {
                     self.descend(jobs);
                 }
