@@ -1,6 +1,6 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
 use std::io::{self, Write};
 
 use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
@@ -207,25 +207,18 @@ impl Line {
 
 /// Ordered pairs in words: `GPU0–GPU3 among themselves`, `GPU0, GPU1 ↔ GPU2, GPU3`, `host → GPU0–GPU5`.
 pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
-    let mut once = BTreeSet::new();
+    let mut once = HashSet::new();
     let pairs: Vec<(&str, &str)> = pairs.iter().copied().filter(|pair| once.insert(*pair)).collect();
-    let mut far: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut names: Vec<&str> = Vec::new();
-    for &(a, b) in &pairs {
-        far.entry(a).or_default().push(b);
-        for name in [a, b] {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let has = |a: &str, b: &str| far.get(a).is_some_and(|bs| bs.contains(&b));
+    let (from, to): (HashSet<&str>, HashSet<&str>) = pairs.iter().copied().unzip();
+    let mut named = HashSet::new();
+    let names: Vec<&str> = pairs.iter().flat_map(|(a, b)| [*a, *b]).filter(|name| named.insert(*name)).collect();
+    let has = |a: &str, b: &str| once.contains(&(a, b));
     let in_order = |wanted: &dyn Fn(&str) -> bool| {
         let mut chosen: Vec<&str> = names.iter().copied().filter(|n| wanted(n)).collect();
         chosen.sort_by_key(|n| natural(n));
         chosen
     };
-    let (sources, sinks) = (in_order(&|n| far.contains_key(n)), in_order(&|n| pairs.iter().any(|(_, b)| *b == n)));
+    let (sources, sinks) = (in_order(&|n| from.contains(n)), in_order(&|n| to.contains(n)));
     let symmetric = pairs.iter().all(|(a, b)| has(b, a));
     let (two_way, one_way): (Vec<_>, Vec<_>) = pairs.iter().partition(|(a, b)| has(b, a));
     if !symmetric && !two_way.is_empty() {
