@@ -136,3 +136,25 @@ fn a_c2c_rate_survives() {
     assert!(read_system(&text("c2c = true\nc2c_rate = 0.0"), "m").is_err());
     assert!(read_system(&text("nvlink = 1\nc2c_rate = 3.0"), "m").is_err());
 }
+
+#[test]
+fn names_that_no_node_may_have_are_left_out() {
+    use crate::assemble::assemble;
+    use crate::evidence::{Text, scan_text};
+
+    for name in ["", "host", " "] {
+        let text = format!(
+            "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:41:00.0\" class=\"0x020000\"><nic><net name=\"{name}\" \
+             dev=\"0\"/></nic></pci></cpu></system>"
+        );
+        let machines = assemble(scan_text(&Text::new("made-up.xml", text.as_bytes())));
+        let written = write_system(&machines[0]).unwrap();
+        let read = read_system(&written, "written").unwrap();
+        assert_eq!(
+            (classes(&read), nodes(&read).len()),
+            (classes(&machines[0]), nodes(&machines[0]).len()),
+            "{written}"
+        );
+        assert!(read.fabric.nodes().iter().all(|n| n.kind != NodeKind::Nic || n.name == "NIC0"), "{written}");
+    }
+}
