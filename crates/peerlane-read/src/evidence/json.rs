@@ -45,8 +45,9 @@ pub(super) fn documents<T: DeserializeOwned>(
         let to_fault = |e: &Error| text.offset(text.line_at(start) as usize - 1 + e.line()).saturating_sub(start);
         let looked_at = whole.as_ref().err().map_or(document.len(), to_fault);
         text.spend(i, looked_at).then_some(())?;
-        let too_long = || Error::custom(format!("it is longer than {} MiB", MAX_JSON_BYTES >> 20));
-        let whole = whole.map_err(|e| if e.is_eof() && cut { too_long() } else { e });
+        let too_long = cut && whole.as_ref().is_err_and(Error::is_eof);
+        let message = || Error::custom(format!("it is longer than {} MiB", MAX_JSON_BYTES >> 20));
+        let whole = whole.map_err(|error| if too_long { message() } else { error });
         let read = whole.and_then(|_| from_json(document));
         let first = text.line_at(start) as usize - 1;
         let (last, next) = match &read {
@@ -54,7 +55,7 @@ pub(super) fn documents<T: DeserializeOwned>(
                 let last = text.line_at(start + documents.byte_offset().saturating_sub(1)) as usize - 1;
                 (last, last.max(i) + 1)
             }
-            Err(error) if error.is_eof() => (text.len() - 1, text.len()),
+            Err(error) if too_long || error.is_eof() => (text.len() - 1, text.len()),
             Err(error) => (first + error.line().saturating_sub(1), i + 1),
         };
         pass(text.numbers(first, last), read);
