@@ -256,7 +256,8 @@ mod tests {
                 let points: Vec<_> = (3..=30).step_by(stride).enumerate().map(noisy).collect();
                 let fit = Fit::of_times(&points).unwrap();
                 let ratio = fit.copies.half_size().0 as f64 / copies.half_size().0 as f64;
-                prop_assert!((ratio - 1.0).abs() < 0.05, "{copies:?} {fit:?}");
+                // a floor just above the start-up shows in few of ten points, of which noise moves every other one
+                prop_assert!((ratio - 1.0).abs() < 0.1, "{copies:?} {fit:?}");
                 prop_assert!((fit.copies.rate.gb() / gb - 1.0).abs() < 0.01, "{copies:?} {fit:?}");
             }
         }
