@@ -135,6 +135,7 @@ impl<'a> Building<'a> {
         }
         node.line_rate = entry.line_rate.map(Rate::from_gbit);
         node.assumed = entry.assumed;
+        node.stand_in = entry.stand_in;
         node.note.clone_from(&entry.note);
         node.origins.push(self.source.origin(TOOL, at.clone()));
         self.add(node, at)?;
@@ -232,7 +233,7 @@ impl<'a> Building<'a> {
         let given: BTreeSet<NodeId> =
             self.of_kind(NodeKind::Host).iter().filter_map(|h| self.package.get(h)).copied().collect();
         for cpu in self.of_kind(NodeKind::Cpu) {
-            if !given.contains(&cpu) {
+            if !given.contains(&cpu) && !self.builder.nodes()[cpu.index()].stand_in {
                 self.of_cpu("host", NodeKind::Host, cpu, 0..0)?;
             }
         }

@@ -35,6 +35,9 @@ pub(super) struct SystemFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) slots: Vec<Spanned<Slot>>,
     pub(super) topology: Option<Topology>,
+    /// A device → the others whose PCIe path to it nothing states.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) unknown_paths: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) p2p: Vec<PeerEntry>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -74,6 +77,9 @@ pub(super) struct NodeEntry {
     pub(super) line_rate: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
+    /// Of a CPU: it stands for sockets that nothing names, so that it has no memory of which anything is known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) stand_in: bool,
     pub(super) note: Option<String>,
 }
 

@@ -32,6 +32,8 @@ pub(super) fn add(system: &SystemFile, source: &Source, machine: &mut Machine) -
     machine.rates = system.rates.iter().map(|e| reading.rates(e)).collect::<Result<_, _>>()?;
     machine.curves = system.curves.iter().map(|e| reading.curve(e)).collect::<Result<_, _>>()?;
     machine.p2p = reading.p2p(&system.p2p)?;
+    let unknown_paths = reading.unknown_paths(&system.unknown_paths)?;
+    machine.fabric.set_unknown_paths(unknown_paths);
     Ok(())
 }
 
@@ -53,6 +55,14 @@ impl Reading<'_> {
             self.find(name)?;
         }
         Ok(name.get_ref().clone())
+    }
+
+    fn unknown_paths(
+        &self,
+        rows: &BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
+    ) -> Result<Vec<(NodeId, NodeId)>, SystemError> {
+        let pairs = rows.iter().flat_map(|(a, others)| others.iter().map(move |b| (a, b)));
+        pairs.map(|(a, b)| Ok((self.find(a)?, self.find(b)?))).collect()
     }
 
     fn gpus(&self) -> impl Iterator<Item = NodeId> {

@@ -108,6 +108,7 @@ impl Writer<'_> {
             topology: machine.stated_classes.as_ref().map(|(classes, _)| Topology {
                 matrix: spanned(Lines(format!("{}\n", classes.to_topo_text().trim_end()))),
             }),
+            unknown_paths: self.unknown_paths(),
             p2p: self.peers(),
             published: machine.matrices.iter().filter_map(|measured| self.matrix(measured)).collect(),
             statements: machine.statements.iter().filter_map(|s| self.statement(s)).map(spanned).collect(),
@@ -165,6 +166,7 @@ impl Writer<'_> {
             domain: node.domain,
             line_rate,
             assumed: node.assumed,
+            stand_in: node.stand_in,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
         }
     }
@@ -246,6 +248,16 @@ impl Writer<'_> {
         entry.pcie = Some(spanned(running.to_string()));
         entry.allowed = (implied != allowed).then(|| spanned(allowed.to_string()));
         entry.slot = slot.map(|s| spanned(s.to_owned()));
+    }
+
+    fn unknown_paths(&self) -> BTreeMap<Spanned<String>, Vec<Spanned<String>>> {
+        let devices = self.fabric.devices();
+        let others = |i: usize, a: NodeId| {
+            let unknown = devices[i + 1..].iter().filter(|b| self.fabric.is_path_unknown(a, **b));
+            unknown.map(|b| self.end(*b)).collect::<Vec<_>>()
+        };
+        let rows = devices.iter().enumerate().map(|(i, a)| (self.end(*a), others(i, *a)));
+        rows.filter(|(_, others)| !others.is_empty()).collect()
     }
 
     fn peers(&self) -> Vec<PeerEntry> {

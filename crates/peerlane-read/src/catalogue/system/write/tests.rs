@@ -138,6 +138,22 @@ fn a_c2c_rate_survives() {
 }
 
 #[test]
+fn paths_that_nothing_states_stay_unknown() {
+    use crate::assemble::assemble;
+    use crate::evidence::{Text, scan_text};
+
+    // cut off after two of its four rows
+    let text = "\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\nGPU0\t X \tPHB\tSYS\tSYS\t0-7\nGPU1\tPHB\t X \tSYS\tSYS\t0-7\n";
+    let machine = assemble(scan_text(&Text::new("cut.txt", text.as_bytes()))).remove(0);
+    let open = classes(&machine).iter().filter(|(_, _, class)| class.is_none()).count();
+    assert!(open > 0, "{:?}", classes(&machine));
+    let text = written(&machine);
+    assert!(text.contains("\n[unknown_paths]\n"), "{text}");
+    let refused = read_system(&text.replace("[unknown_paths]\n", "[unknown_paths]\nGPU9 = [\"GPU0\"]\n"), "m");
+    assert!(refused.unwrap_err().message.contains("GPU9"));
+}
+
+#[test]
 fn names_that_no_node_may_have_are_left_out() {
     use crate::assemble::assemble;
     use crate::evidence::{Text, scan_text};
