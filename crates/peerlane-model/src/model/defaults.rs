@@ -121,7 +121,7 @@ pub(super) struct Known {
     pub value: f64,
     /// Where it is from.
     pub why: String,
-    /// Whether no part says it.
+    /// Whether the part itself does not say it, but its family or nobody.
     pub assumed: bool,
 }
 
@@ -129,8 +129,9 @@ pub(super) struct Known {
 pub(super) fn constant(part: Option<&Part>, name: &str) -> Option<Known> {
     let part = part?;
     let constant = part.constants.get(name).filter(|c| c.value.is_finite() && c.value > 0.0)?;
-    let why = format!("{name} of {}: {}", part.name, constant.source);
-    Some(Known { value: constant.value, why, assumed: false })
+    let of = constant.family.as_deref().unwrap_or(&part.name);
+    let why = format!("{name} of {of}: {}", constant.source);
+    Some(Known { value: constant.value, why, assumed: constant.family.is_some() })
 }
 
 /// The value alone of a constant that [`constant`] would give.
@@ -150,8 +151,8 @@ pub(super) struct Setting {
 impl Fallback {
     /// What a part says, if it does.
     pub(super) fn stated(&self, part: Option<&Part>) -> Option<Setting> {
-        let value = part?.constant(self.name).filter(|v| v.is_finite() && *v > 0.0)?;
-        Some(Setting { value, assumed: false })
+        let constant = part?.constants.get(self.name).filter(|c| c.value.is_finite() && c.value > 0.0)?;
+        Some(Setting { value: constant.value, assumed: constant.family.is_some() })
     }
 
     /// What a part says, else this at the same end of its range.

@@ -39,6 +39,9 @@ pub struct Constant {
     pub fitted_to: Vec<String>,
     /// What other sources alone give, which stands in where those systems are left out.
     pub elsewhere: Option<Elsewhere>,
+    /// The family that it is taken from, where the part states none of its own.
+    #[serde(skip)]
+    pub family: Option<String>,
     /// Whether it describes hardware that no other source describes, so that without those systems the model knows no
     /// limit there.
     #[serde(default)]

@@ -26,10 +26,12 @@ pub enum PartKind {
     Cpu,
     /// An inter-socket link.
     Smp,
+    /// What parts of one design have in common: GPUs of an architecture. No machine has one.
+    Family,
 }
 
 impl PartKind {
-    /// The kind of node that is made of such a part; an inter-socket link is no node.
+    /// The kind of node that is made of such a part; an inter-socket link is no node, nor is a family.
     pub fn node_kind(self) -> Option<NodeKind> {
         match self {
             Self::Gpu => Some(NodeKind::Gpu),
@@ -37,7 +39,7 @@ impl PartKind {
             Self::Switch => Some(NodeKind::Switch),
             Self::NvSwitch => Some(NodeKind::NvSwitch),
             Self::Cpu => Some(NodeKind::Cpu),
-            Self::Smp => None,
+            Self::Smp | Self::Family => None,
         }
     }
 }
@@ -77,7 +79,7 @@ pub struct Part {
     pub vendor: Option<CpuVendor>,
     /// The generation of a CPU, where constants go by it.
     pub generation: Option<CpuGeneration>,
-    /// Key of a part, earlier in the alphabet, whose width, lanes and constants hold where this one states none.
+    /// Key of a part or family whose width, lanes and constants hold where this one states none.
     pub extends: Option<String>,
     /// Words that must all occur in a product name for this part to be taken, any of the lists.
     #[serde(default)]
@@ -166,6 +168,10 @@ pub struct PartError {
     pub message: String,
 }
 
+fn parse(file: &str, text: &str) -> Result<Part, PartError> {
+    toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })
+}
+
 /// A set of parts by key.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
@@ -202,19 +208,32 @@ impl Parts {
     pub fn embedded() -> &'static Parts {
         static PARTS: std::sync::OnceLock<Parts> = std::sync::OnceLock::new();
         PARTS.get_or_init(|| {
-            let mut parts = Parts::default();
-            for (file, text) in super::embedded::PARTS {
-                // a test reads every one; here nobody would read the error
-                let _ = parts.add(file, text);
-            }
-            parts
+            // a test reads every one; here nobody would read the error
+            Parts::read(super::embedded::PARTS).unwrap_or_default()
         })
+    }
+
+    /// Reads part files, `(name, text)`, in any order.
+    pub fn read<'t>(files: impl IntoIterator<Item = &'t (&'t str, &'t str)>) -> Result<Parts, PartError> {
+        let mut parts = Parts::default();
+        let mut waiting: Vec<(&str, Part)> =
+            files.into_iter().map(|(file, text)| Ok((*file, parse(file, text)?))).collect::<Result<_, _>>()?;
+        while !waiting.is_empty() {
+            let is_ready = |part: &Part| part.extends.as_ref().is_none_or(|key| parts.by_name.contains_key(key));
+            let (ready, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, part)| is_ready(part));
+            // what waits for a part that never comes is inserted for its error
+            let (ready, later) = if ready.is_empty() { (later, ready) } else { (ready, later) };
+            for (file, part) in ready {
+                parts.insert(file, part)?;
+            }
+            waiting = later;
+        }
+        Ok(parts)
     }
 
     /// Adds a part from its TOML text.
     pub fn add(&mut self, file: &str, text: &str) -> Result<(), PartError> {
-        let part = toml::from_str(text).map_err(|e| PartError { file: file.to_owned(), message: e.to_string() })?;
-        self.insert(file, part)
+        self.insert(file, parse(file, text)?)
     }
 
     /// Adds a part; `file` names it in errors.
@@ -226,8 +245,10 @@ impl Parts {
             part.generation = part.generation.or(base.generation);
             part.pcie = part.pcie.or(base.pcie);
             part.lanes = part.lanes.or(base.lanes);
+            let family = (base.kind == PartKind::Family).then(|| base.name.clone());
             for (name, constant) in &base.constants {
-                part.constants.entry(name.clone()).or_insert_with(|| constant.clone());
+                let inherited = || Constant { family: constant.family.clone().or(family.clone()), ..constant.clone() };
+                part.constants.entry(name.clone()).or_insert_with(inherited);
             }
         }
         if part.kind != PartKind::Cpu && (part.vendor.is_some() || part.generation.is_some()) {
@@ -289,7 +310,7 @@ impl Parts {
     /// Constants that were taken from this system's numbers, each with its name: `peer_rate of xeon-e5-v2`.
     pub fn fitted_to(&self, system: &str) -> impl Iterator<Item = (String, &Constant)> {
         let all = self.iter().flat_map(|p| p.constants.iter().map(move |(name, c)| (p, name, c)));
-        let fitted = all.filter(move |(_, _, c)| c.fitted_to.iter().any(|s| s == system));
+        let fitted = all.filter(move |(_, _, c)| c.family.is_none() && c.fitted_to.iter().any(|s| s == system));
         fitted.map(|(part, name, c)| (format!("{name} of {}", part.name), c))
     }
 
@@ -348,9 +369,8 @@ mod tests {
 
     #[test]
     fn every_embedded_part_parses() {
-        let mut parts = Parts::default();
-        for (file, text) in PARTS {
-            parts.add(file, text).unwrap_or_else(|e| panic!("{e}"));
+        let parts = Parts::read(PARTS).unwrap_or_else(|e| panic!("{e}"));
+        for (file, _) in PARTS {
             assert_eq!(parts.get(file).map(|p| p.name.as_str()), Some(*file), "key and file name differ");
         }
         assert_eq!(parts.iter().count(), PARTS.len());
