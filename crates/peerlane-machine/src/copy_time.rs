@@ -5,7 +5,8 @@
 //!
 //! > time(s) = max(t₁, t₀ + s ÷ r∞)
 //!
-//! where r∞ is the rate of a copy without end. Where nothing is hidden, t₁ = t₀, and this is Hockney's line ("The communication
+//! where r∞ is the rate of a copy without end. A copy that goes in pieces through two stages at once has one stage to itself
+//! until its first piece is through; that adds t₂ · min(1, s ÷ piece) to t₀. Where nothing is hidden, t₁ = t₀, and this is Hockney's line ("The communication
 //! challenge for MPP: Intel Paragon and Meiko CS-2", Parallel Computing 20, 1994; in the terms of LogGP, Alexandrov and others,
 //! SPAA 1995, t₀ is L + 2o and r∞ is 1 ÷ G). The model predicts such curves (`model::Model::copy_time`), the simulated
 //! machine answers by them, and [`crate::fit`] finds them in measured sweeps.
@@ -22,28 +23,55 @@ pub struct Startup {
     pub least: Seconds,
     /// Time that each copy of a full queue adds to its moving, t₀.
     pub each: Seconds,
+    /// What the first piece adds of a copy in pieces, t₂; a smaller copy has its share of it.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub fill: Seconds,
+    /// The size of a piece.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub piece: Bytes,
+}
+
+fn is_none(time: &Seconds) -> bool {
+    time.seconds() == 0.0
+}
+
+fn is_empty(piece: &Bytes) -> bool {
+    piece.0 == 0
 }
 
 impl Startup {
     /// From t₁, and what a full queue leaves of it, t₀, which is at most as much.
     pub fn new(least: Seconds, each: Seconds) -> Self {
-        Startup { least, each: Seconds::new(each.seconds().min(least.seconds())) }
+        let each = Seconds::new(each.seconds().min(least.seconds()));
+        Startup { least, each, fill: Seconds::new(0.0), piece: Bytes(0) }
     }
 
     /// Where a queue hides nothing: t₁ = t₀.
     pub fn unhidden(time: Seconds) -> Self {
-        Startup { least: time, each: time }
+        Startup::new(time, time)
+    }
+
+    /// The same of copies in pieces, of which the first adds `fill`.
+    pub fn in_pieces(self, fill: Seconds, piece: Bytes) -> Self {
+        Startup { fill, piece, ..self }
     }
 
     /// The same, all times multiplied.
     pub fn times(self, factor: f64) -> Self {
-        let [least, each] = [self.least, self.each].map(|t| Seconds::new(t.seconds() * factor));
-        Startup { least, each }
+        let [least, each, fill] = [self.least, self.each, self.fill].map(|t| Seconds::new(t.seconds() * factor));
+        Startup { least, each, fill, ..self }
     }
 
     /// Seconds of a copy that are not the moving of its bytes, where that takes `moving` seconds.
-    pub fn overhead(self, moving: f64) -> f64 {
-        self.each.seconds().max(self.least.seconds() - moving)
+    pub fn overhead(self, bytes: f64, moving: f64) -> f64 {
+        self.before(bytes).max(self.least.seconds() - moving)
+    }
+
+    /// Seconds that a copy of a full queue adds to its moving.
+    fn before(self, bytes: f64) -> f64 {
+        let piece = self.piece.0 as f64;
+        let share = if bytes < piece { bytes / piece } else { 1.0 };
+        self.each.seconds() + share * self.fill.seconds()
     }
 }
 
@@ -59,9 +87,9 @@ pub struct CopyTime {
 impl CopyTime {
     /// Time of a copy of this size, in a queue of such.
     pub fn time(&self, size: Bytes) -> Seconds {
-        let moving = size.0 as f64 / self.rate.bytes_per_second();
-        let Startup { least, each } = self.startup;
-        Seconds::new((each.seconds() + moving).max(least.seconds()))
+        let bytes = size.0 as f64;
+        let moving = bytes / self.rate.bytes_per_second();
+        Seconds::new((self.startup.before(bytes) + moving).max(self.startup.least.seconds()))
     }
 
     /// Rate of copies of this size; none of 0 bytes.
@@ -71,8 +99,13 @@ impl CopyTime {
 
     /// Bytes at which half of the asymptotic rate is reached, n½.
     pub fn half_size(&self) -> Bytes {
-        let Startup { least, each } = self.startup;
-        let ramp = each.seconds().max(least.seconds() / 2.0) * self.rate.bytes_per_second();
+        let Startup { least, each, fill, piece } = self.startup;
+        let [least, each, fill] = [least, each, fill].map(Seconds::seconds);
+        let (rate, piece) = (self.rate.bytes_per_second(), piece.0 as f64);
+        let whole = (each + fill) * rate;
+        // half of it is reached where what is lost equals the moving
+        let ramp = if whole >= piece { whole } else { each * rate / (1.0 - fill * rate / piece).max(0.1) };
+        let ramp = ramp.max(least / 2.0 * rate);
         // what the conversion makes of any float is in range
         Bytes(ramp.round() as u64)
     }

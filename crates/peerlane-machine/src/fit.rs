@@ -102,7 +102,7 @@ fn floored(points: &[(Bytes, f64)]) -> Option<CopyTime> {
         points.iter().map(|point| off(point).powi(2)).sum()
     };
     let of_line = |(each, per_byte): (f64, f64), least: f64| {
-        let startup = Startup { least: Seconds::new(least.max(each)), each: Seconds::new(each) };
+        let startup = Startup::new(Seconds::new(least.max(each)), Seconds::new(each));
         CopyTime { startup, rate: Rate::from_bytes_per_second(1.0 / per_byte) }
     };
     let whole = line(points)?;
@@ -245,7 +245,7 @@ mod tests {
         #[test]
         fn a_floor_is_found(each in 0.5_f64..5.0, times in 1.5_f64..8.0, gb in 1.0_f64..500.0, noise in 0.0_f64..0.004) {
             let [least, each] = [each * times, each].map(Seconds::from_us);
-            let copies = CopyTime { startup: Startup { least, each }, rate: Rate::from_gb(gb) };
+            let copies = CopyTime { startup: Startup::new(least, each), rate: Rate::from_gb(gb) };
             // every power of two, and every eighth as a run by default has them
             for stride in [1, 3] {
                 let noisy = |(i, k): (usize, u32)| {

@@ -338,7 +338,7 @@ impl<'a> Router<'a> {
         lone: f64,
     ) -> f64 {
         if let Some(startup) = copy {
-            return latency + startup.overhead(bytes / lone);
+            return latency + startup.overhead(bytes, bytes / lone);
         }
         let Some(message) = message.and_then(|m| self.messages.get(m as usize)) else { return latency };
         let [fill, busy] = message.bytes_time(Bytes(bytes.round() as u64)).map(Seconds::seconds);
@@ -569,7 +569,7 @@ mod tests {
             let [a, b] = [source, destination].map(|device| Place { node: 0, device });
             let way = router.way_by(a, b, Engine::Ce, via).unwrap();
             for bytes in [16.0, 65_536.0, 1e6, 1e9] {
-                let expected = startup.overhead(bytes / way.lone);
+                let expected = startup.overhead(bytes, bytes / way.lone);
                 assert!((router.start_of(&way, bytes) / expected - 1.0).abs() < 1e-12, "{from} {to} {bytes}");
             }
             // NCCL's kernels have its protocol's times

@@ -18,6 +18,7 @@ use std::str::FromStr;
 
 use peerlane_machine::fabric::NodeId;
 use peerlane_machine::machine::Machine;
+use peerlane_machine::one_line::one_line;
 use peerlane_read::catalogue::Parts;
 
 /// One change, as a person writes it: `WHAT=TO`. That it can be made is known when it is made.
@@ -53,6 +54,8 @@ impl FromStr for Edit {
 
     /// Reads `WHAT=TO`, and `MACHINE:WHAT=TO`.
     fn from_str(text: &str) -> Result<Self, WhatIfError> {
+        // a system file of what comes of it holds names without hidden characters
+        let text = &*one_line(text);
         let refused = |why: &str| WhatIfError::Edit { edit: text.to_owned(), why: why.to_owned() };
         let (what, to) = text.split_once('=').ok_or_else(|| {
             refused("write what is changed, '=' and into what, as in GPU0.link=pcie 3.0 x16 or GPU3=none")

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::percentile;
 use peerlane_model::expectation::Expected;
+use peerlane_model::model::Kind;
 
 /// What a figure is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -50,6 +51,30 @@ pub enum Class {
     CollectiveSmall,
     /// Size at which half of a sweep's greatest rate is reached.
     HalfSize,
+}
+
+impl From<Kind> for Class {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::HostOneWay => Self::HostOneWay,
+            Kind::HostBothWays => Self::HostBothWays,
+            Kind::HostByKernels => Self::HostByKernels,
+            Kind::OtherSocket => Self::OtherSocket,
+            Kind::P2pPcie => Self::P2pPcie,
+            Kind::P2pSockets => Self::P2pSockets,
+            Kind::NvlinkCopy => Self::NvlinkCopy,
+            Kind::NvlinkKernels => Self::NvlinkKernels,
+            Kind::Xgmi => Self::Xgmi,
+            Kind::C2c => Self::C2c,
+            Kind::StagedOneWay => Self::StagedOneWay,
+            Kind::StagedBothWays => Self::StagedBothWays,
+            Kind::RdmaGpu => Self::RdmaGpu,
+            Kind::RdmaHost => Self::RdmaHost,
+            Kind::Local => Self::Local,
+            Kind::Latency => Self::Latency,
+            Kind::Concurrent => Self::Concurrent,
+        }
+    }
 }
 
 impl Class {
@@ -118,21 +143,27 @@ impl Class {
 }
 
 /// A figure, and what the model predicts in its place. A table's numbers of one class and path are one figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
-    pub(super) class: Class,
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is of.
+    pub class: Class,
+    /// What it is of in words: metric and path.
+    pub label: String,
     /// What was measured or published; above 0.
-    pub(super) measured: f64,
+    pub measured: f64,
     /// The prediction with its interval, in the same unit; `None` where there is none.
-    pub(super) predicted: Option<Predicted>,
+    pub predicted: Option<Predicted>,
 }
 
 /// A prediction, and the least and most that it may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Predicted {
-    pub(super) value: f64,
-    pub(super) low: f64,
-    pub(super) high: f64,
+pub struct Predicted {
+    /// The most likely.
+    pub value: f64,
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
 }
 
 impl Predicted {

@@ -7,7 +7,7 @@ use super::classes::{Class, Figure, Predicted};
 use super::percentile;
 use peerlane_design::case::Case;
 use peerlane_machine::curve::Curve;
-use peerlane_machine::fabric::{Fabric, GpuLink, Interconnect, LinkKind, NodeId, NodeKind, PathClass};
+use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity};
 use peerlane_machine::names::is_host;
 use peerlane_machine::units::{Bytes, Rate};
@@ -22,6 +22,9 @@ const LARGE: Bytes = Bytes(256 << 20);
 
 /// More GPUs than rings are searched for.
 const MOST_RINGS: usize = 16;
+
+/// What sweeps of this project's own runs are called: copies in a queue that is never empty.
+const QUEUED: &str = "copies";
 
 /// More transfers at once than are solved for a figure.
 const MOST_AT_ONCE: usize = 64;
@@ -48,7 +51,7 @@ fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
     let model = comparison.model();
     let metric = series.metric();
     let at_once = (!series.is_of_pairs()).then(|| all_at_once(model, series));
-    let mut paths: BTreeMap<(Class, String), Vec<Figure>> = BTreeMap::new();
+    let mut paths: BTreeMap<(Class, String), Vec<(f64, Option<Predicted>)>> = BTreeMap::new();
     for (i, row) in matrix.rows.iter().enumerate() {
         for (j, col) in matrix.cols.iter().enumerate() {
             let Some(measured) = series.measured(i, j) else { continue };
@@ -64,24 +67,28 @@ fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
             };
             let path = path_name(&model.machine.fabric, row, col);
             let figures = paths.entry((class, path)).or_default();
-            figures.push(Figure { class, measured: measured.value, predicted });
+            figures.push((measured.value, predicted));
             if measured.upto != measured.value {
-                figures.push(Figure { class, measured: measured.upto, predicted });
+                figures.push((measured.upto, predicted));
             }
         }
     }
-    paths.into_values().filter_map(|figures| median(&figures)).collect()
+    let metric = metric.describe();
+    let figure = |((class, path), figures): ((Class, String), Vec<_>)| {
+        let (measured, predicted) = median(&figures)?;
+        Some(Figure { class, label: format!("{metric}, {path}"), measured, predicted })
+    };
+    paths.into_iter().filter_map(figure).collect()
 }
 
 /// One figure of several of a kind, of those with a prediction where there are any.
-fn median(figures: &[Figure]) -> Option<Figure> {
-    let class = figures.first()?.class;
-    let predicted: Vec<Predicted> = figures.iter().filter_map(|f| f.predicted).collect();
+fn median(figures: &[(f64, Option<Predicted>)]) -> Option<(f64, Option<Predicted>)> {
+    let predicted: Vec<Predicted> = figures.iter().filter_map(|f| f.1).collect();
     let of = |f: fn(&Predicted) -> f64| percentile(predicted.iter().map(f).collect(), 0.5);
     let both = of(|p| p.value).zip(of(|p| p.low)).zip(of(|p| p.high));
-    let measured = figures.iter().filter(|f| predicted.is_empty() || f.predicted.is_some());
-    let measured = percentile(measured.map(|f| f.measured).filter(|m| *m > 0.0).collect(), 0.5)?;
-    Some(Figure { class, measured, predicted: both.map(|((value, low), high)| Predicted { value, low, high }) })
+    let measured = figures.iter().filter(|f| predicted.is_empty() || f.1.is_some());
+    let measured = percentile(measured.map(|f| f.0).filter(|m| *m > 0.0).collect(), 0.5)?;
+    Some((measured, both.map(|((value, low), high)| Predicted { value, low, high })))
 }
 
 /// Rates of the transfers of a matrix that ran all at once, row by row, in its unit. Of matrices between GPUs programs do not
@@ -139,49 +146,7 @@ fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> 
         // programs do not agree how both ways within one GPU are counted
         return (of_gpu && !both).then_some(Class::Local);
     }
-    let transfer = ends(model, metric, row, col)?;
-    let (a, b) = (transfer.source, transfer.destination);
-    let kinds = [a, b].map(|id| fabric.node(id).kind);
-    let has = |kind: NodeKind| kinds.contains(&kind);
-    if has(NodeKind::Nic) {
-        return Some(if has(NodeKind::Gpu) { Class::RdmaGpu } else { Class::RdmaHost });
-    }
-    if has(NodeKind::Host) {
-        let (host, gpu) = if kinds[0] == NodeKind::Host { (a, b) } else { (b, a) };
-        return with_host(fabric, metric, host, gpu, both);
-    }
-    if kinds != [NodeKind::Gpu; 2] {
-        return None;
-    }
-    let staged = metric.p2p == Some(false) || model.route(&transfer).is_ok_and(|route| route.staged);
-    Some(match fabric.class(a, b)? {
-        _ if staged && both => Class::StagedBothWays,
-        _ if staged => Class::StagedOneWay,
-        PathClass::Gpu(Interconnect::Xgmi, _) => Class::Xgmi,
-        PathClass::Gpu(..) if metric.engine == Some(Engine::Sm) => Class::NvlinkKernels,
-        PathClass::Gpu(..) => Class::NvlinkCopy,
-        PathClass::Sys => Class::P2pSockets,
-        _ => Class::P2pPcie,
-    })
-}
-
-fn with_host(fabric: &Fabric, metric: &Metric, host: NodeId, gpu: NodeId, both: bool) -> Option<Class> {
-    if fabric.node(gpu).kind != NodeKind::Gpu {
-        return None;
-    }
-    let is_c2c = |kind: &LinkKind| matches!(kind, LinkKind::Gpu(GpuLink { interconnect: Interconnect::C2c, .. }));
-    let by_c2c = fabric.links_of(gpu).iter().any(|(link, _)| is_c2c(&fabric.link(*link).kind));
-    Some(if fabric.package(host) != fabric.package(gpu) {
-        Class::OtherSocket
-    } else if by_c2c {
-        Class::C2c
-    } else if metric.engine == Some(Engine::Sm) {
-        Class::HostByKernels
-    } else if both {
-        Class::HostBothWays
-    } else {
-        Class::HostOneWay
-    })
+    model.kind_of(&ends(model, metric, row, col)?, both).map(Class::from)
 }
 
 /// Sums of the sets of transfers that a run measured.
@@ -201,7 +166,8 @@ fn of_sets(case: &Case, model: &Model) -> Vec<Figure> {
             };
             Predicted { value: sum(|(a, _)| a.rate), low: sum(|(_, [low, _])| *low), high: sum(|(_, [_, high])| *high) }
         });
-        Some(Figure { class: Class::Concurrent, measured, predicted })
+        let label = format!("{} transfers at once", set.transfers.len());
+        Some(Figure { class: Class::Concurrent, label, measured, predicted })
     };
     sets(&run.cells).into_iter().filter_map(of_set).collect()
 }
@@ -219,11 +185,13 @@ fn of_curves(model: &Model) -> Vec<Figure> {
                 let class = if at.size >= LARGE { Class::CollectiveLarge } else { Class::CollectiveSmall };
                 let predicted = (class == Class::CollectiveLarge).then(bound).flatten();
                 let predicted = predicted.map(|value| Predicted { value, low: value, high: value });
-                all.push(Figure { class, measured: at.rate.gb(), predicted });
+                let label = format!("{}, {}", curve.what, at.size);
+                all.push(Figure { class, label, measured: at.rate.gb(), predicted });
             }
         } else if let Some(measured) = half_size(curve) {
             let predicted = predicted_half_size(model, curve).map(|value| Predicted { value, low: value, high: value });
-            all.push(Figure { class: Class::HalfSize, measured, predicted });
+            let label = format!("{}, {}", curve.what, curve.ends.join(" to "));
+            all.push(Figure { class: Class::HalfSize, label, measured, predicted });
         }
     }
     all
@@ -255,7 +223,9 @@ fn predicted_half_size(model: &Model, curve: &Curve) -> Option<f64> {
     if by_nic(transfer.source) || by_nic(transfer.destination) {
         return None;
     }
-    Some(model.copy_time(&transfer)?.half_size().0 as f64).filter(|size| *size > 0.0)
+    // sweeps of other programs wait for each copy
+    let time = if curve.what == QUEUED { model.copy_time(&transfer)? } else { model.awaited_copy_time(&transfer)? };
+    Some(time.half_size().0 as f64).filter(|size| *size > 0.0)
 }
 
 #[cfg(test)]

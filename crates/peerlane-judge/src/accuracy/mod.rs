@@ -20,8 +20,7 @@ use serde::Serialize;
 
 pub use baseline::Baseline;
 use cells::{Cell, Observation, observations};
-use classes::Figure;
-pub use classes::{Class, ClassScore, SinglePath, TargetScore};
+pub use classes::{Class, ClassScore, Figure, Predicted, SinglePath, TargetScore};
 use figures::figures;
 pub use page::page;
 use peerlane_design::case::Case;
@@ -292,6 +291,16 @@ pub fn evaluate_cases(cases: &[Case], parts: &Parts) -> Accuracy {
         left_out,
         far,
     }
+}
+
+/// Every figure of a case with its prediction by these parts.
+pub fn figures_of(case: &Case, parts: &Parts) -> Vec<Figure> {
+    figures(case, &Comparison::of(&Model::new(&case.machine, parts)))
+}
+
+/// Scores of figures: by class, and of the bandwidths of single paths.
+pub fn scores(figures: &[Figure]) -> (Vec<ClassScore>, SinglePath) {
+    (classes::classes(figures), classes::single_path(figures))
 }
 
 /// Whether a system's numbers are this project's own, by its citation.

@@ -74,7 +74,7 @@ fn judge<'m>(view: &View<'m>, gpu: NodeId) -> Option<Low<'m>> {
     let mut conclusive = false;
     let mut with_peers = false;
     for (at, measured) in view.bandwidths().filter(|(_, o)| is_of_large_copies(&o.matrix)) {
-        for cell in view.cells(&measured.matrix).into_iter().filter(|cell| cell.is_of(gpu)) {
+        for cell in view.cells_of(&measured.matrix, gpu) {
             // slow-path checks what has an expectation
             if view.expected_rate(at, &cell).is_some() {
                 return None;

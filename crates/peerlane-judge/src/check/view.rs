@@ -283,6 +283,16 @@ impl<'a> View<'a> {
 
     /// The numbers of a bandwidth matrix between two known, different ends.
     pub(super) fn cells(&self, matrix: &Matrix) -> Vec<Cell> {
+        self.cells_between(matrix, |_, _| true)
+    }
+
+    /// Those of [`View::cells`] in a node's rows and columns.
+    pub(super) fn cells_of(&self, matrix: &Matrix, node: NodeId) -> Vec<Cell> {
+        let node = End::Node(node);
+        self.cells_between(matrix, |from, to| from == node || to == node)
+    }
+
+    fn cells_between(&self, matrix: &Matrix, wanted: impl Fn(End, End) -> bool) -> Vec<Cell> {
         let end = |name: &String| match self.fabric().find(name) {
             Some(id) => Some(End::Node(id)),
             None => name.eq_ignore_ascii_case("host").then_some(End::Host),
@@ -295,7 +305,7 @@ impl<'a> View<'a> {
         for (i, row) in matrix.rows.iter().enumerate() {
             let Some(from) = end(row) else { continue };
             for (j, to) in cols.iter().enumerate() {
-                let Some(to) = to.filter(|to| *to != from) else { continue };
+                let Some(to) = to.filter(|to| *to != from && wanted(from, *to)) else { continue };
                 let rate = matrix.rate(i, j).filter(|r| r.bytes_per_second().is_finite() && *r > Rate::ZERO);
                 cells.extend(rate.map(|rate| Cell { i, j, from, to, rate }));
             }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::class::PathClass;
 use super::graph::{Fabric, is_root};
-use super::interconnect::Label;
+use super::interconnect::{Interconnect, Label};
 use super::node::{LinkId, LinkKind, NodeId, NodeKind};
 
 /// One link of a path, in the direction it is travelled.
@@ -64,19 +64,55 @@ impl Fabric {
         self.path(a, b).map(|p| p.class)
     }
 
-    /// The path from `a` to `b` over NVLink, xGMI or C2C alone: directly, or through an NVSwitch.
+    /// The path from `a` to `b` over NVLink, xGMI or C2C alone: directly, through an NVSwitch, or over xGMI from GPU to GPU.
     pub fn gpu_fabric_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
         let own = |n: NodeId| self.links_of(n).iter().copied().filter(|(l, _)| self.link(*l).kind.is_gpu_fabric());
         if let Some((link, _)) = own(a).find(|(_, next)| *next == b) {
             let class = label_of(&[&self.link(link).kind]);
             return Some(Path { class, hops: vec![Hop { from: a, link, to: b }] });
         }
-        own(a).filter(|(_, mid)| self.node(*mid).kind == NodeKind::NvSwitch).find_map(|(up, mid)| {
+        let switched = own(a).filter(|(_, mid)| self.node(*mid).kind == NodeKind::NvSwitch).find_map(|(up, mid)| {
             let (down, _) = own(b).find(|(_, next)| *next == mid)?;
             let class = label_of(&[up, down].map(|l| &self.link(l).kind));
             let hops = vec![Hop { from: a, link: up, to: mid }, Hop { from: mid, link: down, to: b }];
             Some(Path { class, hops })
-        })
+        });
+        switched.or_else(|| self.xgmi_path(a, b))
+    }
+
+    /// The shortest path from GPU to GPU over xGMI, which GPUs forward; of several, the one whose narrowest bundle is widest.
+    fn xgmi_path(&self, a: NodeId, b: NodeId) -> Option<Path> {
+        let bundle = |link: LinkId| match self.link(link).kind {
+            LinkKind::Gpu(bundle) if bundle.interconnect == Interconnect::Xgmi => Some(bundle.links.unwrap_or(1)),
+            _ => None,
+        };
+        let own = |n: NodeId| self.links_of(n).iter().filter_map(move |(l, next)| Some((*l, *next, bundle(*l)?)));
+        own(b).next()?;
+        let mut paths: Vec<(Vec<Hop>, u8)> = vec![(Vec::new(), u8::MAX)];
+        let mut reached = vec![a];
+        while !paths.is_empty() {
+            let mut longer: Vec<(Vec<Hop>, u8)> = Vec::new();
+            for (hops, width) in &paths {
+                let from = hops.last().map_or(a, |hop| hop.to);
+                for (link, to, links) in own(from).filter(|(_, to, _)| !reached.contains(to)) {
+                    let width = links.min(*width);
+                    let same = longer.iter().position(|(hops, _)| hops.last().is_some_and(|hop| hop.to == to));
+                    let hops = hops.iter().copied().chain([Hop { from, link, to }]).collect();
+                    match same {
+                        Some(at) if longer[at].1 >= width => {}
+                        Some(at) => longer[at] = (hops, width),
+                        None => longer.push((hops, width)),
+                    }
+                }
+            }
+            if let Some((hops, _)) = longer.iter().find(|(hops, _)| hops.last().is_some_and(|hop| hop.to == b)) {
+                let kinds: Vec<&LinkKind> = hops.iter().map(|hop| &self.link(hop.link).kind).collect();
+                return Some(Path { class: label_of(&kinds), hops: hops.clone() });
+            }
+            reached.extend(longer.iter().filter_map(|(hops, _)| hops.last().map(|hop| hop.to)));
+            paths = longer;
+        }
+        None
     }
 
     /// The path from `a` to `b` over PCIe and the CPUs, as if there were no NVLink between GPUs. A GPU

@@ -59,7 +59,7 @@ fn no_ring_is_faster_than_the_first_and_no_two_carry_more() {
             (boxes, several) = (boxes + 1, several + usize::from(found.rings.len() > 1));
         });
     }
-    assert!(boxes > 20 && several > 2, "{boxes} {several}");
+    assert!(boxes > 20 && several >= 2, "{boxes} {several}");
 }
 
 #[test]

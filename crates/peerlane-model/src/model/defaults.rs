@@ -1,6 +1,7 @@
 //! What is taken where no part states a constant, each with its source.
 
 use peerlane_machine::fabric::PcieGeneration;
+use peerlane_machine::units::Bytes;
 use peerlane_read::catalogue::{End, Part, Parts};
 
 /// A constant to fall back on.
@@ -34,6 +35,16 @@ pub(super) const INTEL_PEER_PACKET: Fallback = Fallback { name: "peer_packet", v
 /// would take, lose 9.0; 22.3 between RTX 6000 Ada of 26.1 lose 6.8; 10.8 between P100 of 12.3 lose 11.6.
 pub(super) const STAGED_COST: Fallback = Fallback { name: "staged_cost", value: 9.0, slow: 14.0, fast: 6.5 };
 
+/// The pieces in which CUDA's driver stages copies: between two H200 a copy of 1 MiB takes both stages one after the other, 55.7
+/// us, and each further MiB 27 (captures/h200x2-vm-staging); with two streams the step is between 1 MiB and 1.25 MiB.
+pub(super) const STAGED_PIECE: Bytes = Bytes(1 << 20);
+
+/// Share of a staged copy's time that it waits for each other staged copy of its GPUs, the one the other way among them: 1
+/// where one engine of a GPU serves them in turn. Both ways ÷ one way is 1.00 between Titan RTX (11.44 of 11.4 GB/s, PHB), 1.39
+/// between H200 (53.2 of 38.2; 1.73 on another host), 1.38 between H100 PCIe (35.2 of 25.6), 1.32 and 1.41 between RTX 4090 and
+/// RTX 6000 Ada (29.3 of 22.2; 31.4 of 22.3).
+pub(super) const STAGED_TURN: Fallback = Fallback { name: "staged_turn_cost", value: 0.45, slow: 1.0, fast: 0.15 };
+
 /// Answers of the data-link layer for each packet, as a share of one acknowledgement and one update of flow control: a
 /// port may join them, or send more. Both ways at once, 26.12 GB/s through one PEX 8747 are 0.75 and 25.30 another's 1.2
 /// (Exxact, 2016). Over PCIe 5.0 between root ports of EPYC, 112.3 where one way is 57.2 leave 0.3 (voipmonitor/rtx6kpro,
@@ -44,7 +55,8 @@ pub(super) fn acknowledgements(parts: &Parts, generation: PcieGeneration) -> f64
 }
 
 /// Share of a GPU's memory rate that a local copy gets, bytes read and bytes written together.
-pub(super) const LOCAL_COPY_EFFICIENCY: f64 = 0.8;
+pub(super) const LOCAL_COPY_EFFICIENCY: Fallback =
+    Fallback { name: "local_copy_efficiency", value: 0.8, slow: 0.68, fast: 0.92 };
 
 /// Microseconds of a 16-byte copy within a GPU, one after another, where the program counts no launch: H200 1.8 to 1.9, RTX
 /// 6000 Ada 1.4, RTX 4090 1.3.
@@ -83,6 +95,11 @@ pub(super) const PEER_STARTUP: Fallback = Fallback { name: "peer_startup_cost", 
 /// The same out of it. H200: 2.2 to 2.4, by 385.5 and 393.9.
 pub(super) const PEER_READ_STARTUP: Fallback =
     Fallback { name: "peer_read_startup_cost", value: 2.3, slow: 13.3, fast: 1.0 };
+
+/// Microseconds that a program loses with each copy that it waits for before it asks for the next one: the call, the start and
+/// the wait. Sweeps of `hipMemcpyAsync` with MI250X reach half of their rate where 11 to 16 are lost, of `cudaMemcpy` with P100
+/// where 9 to 16 are, and with V100 where 15 to 50 are.
+pub(super) const AWAITED_COPY: Fallback = Fallback { name: "awaited_copy_cost", value: 13.0, slow: 40.0, fast: 7.0 };
 
 /// Microseconds of CPU time in which a copy is put into a queue, by the calls of H200's drivers on Emerald Rapids: within the GPU
 /// 3.4, into another's memory 1.2 to 1.3, out of it 2.9, through host memory 3.9 to 4.5, from or to it 0.9 to 2.1.

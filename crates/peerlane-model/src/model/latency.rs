@@ -5,10 +5,10 @@
 //! complexes take. How the times and a rate make a curve is [`CopyTime`].
 
 use super::defaults::{
-    COPY_ENQUEUE, COPY_LATENCY, COPY_STARTUP, FROM_HOST_LATENCY, Fallback, HOST_ENQUEUE, KERNEL_READ_STARTUP,
-    KERNEL_STARTUP, LOAD_PER_SWITCH, OLD_COPY_LATENCY, OLD_PEER_LATENCY, OLD_STAGED_LATENCY, PEER_ENQUEUE,
-    PEER_LATENCY, PEER_READ_ENQUEUE, PEER_READ_LATENCY, PEER_READ_STARTUP, PEER_STARTUP, ROOT_LATENCY, STAGED_ENQUEUE,
-    STAGED_LATENCY, SWITCH_LATENCY, Setting, TO_HOST_LATENCY, constant,
+    AWAITED_COPY, COPY_ENQUEUE, COPY_LATENCY, COPY_STARTUP, FROM_HOST_LATENCY, Fallback, HOST_ENQUEUE,
+    KERNEL_READ_STARTUP, KERNEL_STARTUP, LOAD_PER_SWITCH, OLD_COPY_LATENCY, OLD_PEER_LATENCY, OLD_STAGED_LATENCY,
+    PEER_ENQUEUE, PEER_LATENCY, PEER_READ_ENQUEUE, PEER_READ_LATENCY, PEER_READ_STARTUP, PEER_STARTUP, ROOT_LATENCY,
+    STAGED_ENQUEUE, STAGED_LATENCY, STAGED_PIECE, SWITCH_LATENCY, Setting, TO_HOST_LATENCY, constant,
 };
 use super::resources::part_of;
 use super::{Model, Route, Transfer};
@@ -86,6 +86,8 @@ struct Started {
     on_path: f64,
     /// What a full queue leaves of it, in microseconds.
     queued: Option<f64>,
+    /// What a staged copy's first piece adds.
+    fill: Seconds,
 }
 
 impl Model<'_> {
@@ -113,6 +115,13 @@ impl Model<'_> {
         Some(CopyTime { startup: self.startup(transfer)?, rate })
     }
 
+    /// How long copies take that a program asks for one at a time, and waits for; `None` as of [`Model::copy_time`].
+    pub fn awaited_copy_time(&self, transfer: &Transfer) -> Option<CopyTime> {
+        let CopyTime { rate, .. } = self.copy_time(transfer)?;
+        let lost = AWAITED_COPY.or_of(self.driving_part(transfer), self.parts.end()).value;
+        Some(CopyTime { startup: Startup::unhidden(Seconds::from_us(lost)), rate })
+    }
+
     /// CPU time of the call that puts a copy into a queue; `None` where no GPU drives it or no path is known.
     pub fn enqueue(&self, transfer: &Transfer) -> Option<Latency> {
         let kind = self.started(transfer)?.kind;
@@ -132,7 +141,8 @@ impl Model<'_> {
         Some(Started {
             kind,
             own: kind.latency[usize::from(launched)].or_of(part, end),
-            on_path: route.map_or(0.0, |route| self.on_path(&route)),
+            on_path: route.as_ref().map_or(0.0, |route| self.on_path(route)),
+            fill: route.map_or(Seconds::new(0.0), |route| route.fill),
             queued: kind.startup.map(|queued| queued.or_of(part, end).value),
         })
     }
@@ -208,7 +218,9 @@ impl Model<'_> {
 impl Started {
     fn startup(&self) -> Startup {
         let least = Seconds::from_us(self.own.value + self.on_path);
-        self.queued.map_or(Startup::unhidden(least), |queued| Startup::new(least, Seconds::from_us(queued)))
+        let queued = |queued| Startup::new(least, Seconds::from_us(queued));
+        let whole = self.queued.map_or(Startup::unhidden(least), queued);
+        if self.fill.seconds() > 0.0 { whole.in_pieces(self.fill, STAGED_PIECE) } else { whole }
     }
 }
 

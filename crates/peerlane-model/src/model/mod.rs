@@ -6,6 +6,7 @@
 mod access;
 mod assumptions;
 mod defaults;
+mod kind;
 mod latency;
 pub mod nccl;
 mod nvlink;
@@ -22,12 +23,13 @@ use std::cell::OnceCell;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::NoPeerAccess;
 pub use assumptions::Assume;
+pub use kind::Kind;
 pub use latency::Latency;
-use peerlane_machine::fabric::{LinkId, NodeId, PathClass};
+use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::units::Rate;
-use peerlane_read::catalogue::Parts;
+use peerlane_machine::units::{Rate, Seconds};
+use peerlane_read::catalogue::{Parts, Spread};
 use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
 
@@ -94,6 +96,8 @@ pub struct Route {
     pub cap: Option<(Rate, String)>,
     /// True where it goes through host memory.
     pub staged: bool,
+    /// Of a staged one: what its first piece adds, since the other stage waits for it.
+    pub fill: Seconds,
     /// Why it is staged, where peer access was asked for.
     pub staged_because: Option<NoPeerAccess>,
     /// Class of the path.
@@ -130,6 +134,9 @@ pub enum ModelError {
         why: String,
     },
 }
+
+/// What framing, headers and clock compensation leave of a link's rate at best.
+const MOST_OF_LINE: f64 = 0.995;
 
 /// Routes of transfers, their rates in bytes a second, and what binds each.
 type Solved = (Vec<Planned>, Vec<f64>, Vec<Binding>);
@@ -265,11 +272,44 @@ impl<'a> Model<'a> {
     fn around(&self, transfers: &[Transfer], rates: &[f64]) -> Result<Vec<[Rate; 2]>, ModelError> {
         let [fast, slow] = self.ends();
         let (slow, fast) = (slow.rates(transfers)?, fast.rates(transfers)?);
-        let around = |(rate, (slow, fast)): (&f64, (&f64, &f64))| {
+        let spread = self.spread_of(transfers);
+        let around = |((transfer, rate), (slow, fast)): ((&Transfer, &f64), (&f64, &f64))| {
             let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
-            [low, high].map(Rate::from_bytes_per_second)
+            let [least, most] = spread.around(*rate, [low, high]);
+            // no spread carries a transfer beyond what its links signal
+            [least, most.min(high.max(MOST_OF_LINE * self.line_rate_of(transfer)))].map(Rate::from_bytes_per_second)
         };
-        Ok(rates.iter().zip(slow.iter().zip(&fast)).map(around).collect())
+        let rates = transfers.iter().zip(rates);
+        Ok(rates.zip(slow.iter().zip(&fast)).map(around).collect())
+    }
+
+    /// How far measured numbers of such transfers at once lie from predictions.
+    fn spread_of(&self, transfers: &[Transfer]) -> Spread {
+        let kind = match transfers {
+            [one] => self.kind_of(one, false),
+            [one, other] if one.source == other.destination && one.destination == other.source => {
+                self.kind_of(one, true)
+            }
+            _ => Some(Kind::Concurrent),
+        };
+        let spread = kind.map_or_else(Spread::default, |kind| self.parts.spreads().of(kind.name()));
+        // spreads are of machines whose links and parts are known
+        let node = |id: NodeId| self.machine.fabric.node(id);
+        let known = |id: NodeId| node(id).kind != NodeKind::Gpu || node(id).part.is_some();
+        let known = transfers.iter().all(|t| known(t.source) && known(t.destination));
+        let assumed = self.links.iter().any(|link| match &link.carriage {
+            Carriage::Pcie { assumed, .. } => assumed.is_some(),
+            Carriage::Bundle(bundle) => bundle.assumed.is_some(),
+            _ => false,
+        });
+        if known && !assumed { spread } else { spread.at_least_whole() }
+    }
+
+    /// Bytes a second of the slowest thing that a transfer uses, before any loss; none where that is not known.
+    fn line_rate_of(&self, transfer: &Transfer) -> f64 {
+        let Ok(planned) = route::plan(self, transfer, false) else { return 0.0 };
+        let used = planned.route.demand.uses.iter().filter_map(|(resource, _)| self.capacities.get(*resource));
+        used.copied().reduce(f64::min).unwrap_or(0.0)
     }
 
     fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> SharedRate {

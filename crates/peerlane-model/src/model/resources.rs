@@ -65,8 +65,6 @@ pub(super) struct NodeModel {
     /// A GPU's room for requests to host memory on their way: of reads and of writes by its copy engines, and of its
     /// kernels.
     pub windows: [Option<Window>; 3],
-    /// What staged traffic of all directions within the package shares.
-    pub staged_both: Option<usize>,
     /// What a GPU's own port sends over PCIe at most.
     pub port: Option<usize>,
     /// A NIC's line, from the network.
@@ -206,7 +204,7 @@ impl Built {
         match node.kind {
             NodeKind::Gpu => {
                 let rate = constant(part, "memory_rate");
-                let share = constant(part, "local_copy_efficiency").map_or(LOCAL_COPY_EFFICIENCY, |known| known.value);
+                let share = LOCAL_COPY_EFFICIENCY.or_of(part, parts.end()).value;
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
                 let sends = constant(part, "pcie_send_rate");
                 model.port = add(format!("{}, sending over PCIe", node.name), sends, 1.0);
@@ -220,8 +218,6 @@ impl Built {
                 });
                 model.memory = add(format!("{} memory", node.name), rate, 1.0 / siblings.max(1) as f64);
                 let part = cpu.and_then(|c| part_of(fabric, parts, c));
-                let both = constant(part, "staged_within_rate");
-                model.staged_both = add(format!("{}, staged traffic both ways", node.name), both, 1.0);
                 model.write_cost = number(part, "write_cost").unwrap_or(1.0);
                 let queue = number(part, "queue_latency").zip(model.memory);
                 if let (Some((service, memory)), [Some(read), Some(write)]) =

@@ -1,16 +1,18 @@
 //! From a transfer to the resources it uses, hop by hop.
 
 use super::access::{Access, access};
-use super::defaults::{MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, acknowledgements, number};
+use super::defaults::{
+    MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, STAGED_PIECE, acknowledgements, constant, number,
+};
 use super::pcie::{ENGINE_BYTES, Origin, Packets};
 use super::rdma::{self, Method};
 use super::resources::{Carriage, LinkModel, part_of};
-use super::staging::{peer_packet, staged_cost};
+use super::staging::{peer_packet, staged_cost, staged_turn};
 use super::{HopLimit, Model, ModelError, PeerAccess, Route, Transfer};
 use crate::solve::{Demand, Turns, Wait};
 use peerlane_machine::fabric::{Hop, NodeId, NodeKind, Path, PathClass};
 use peerlane_machine::matrix::{Engine, Operation};
-use peerlane_machine::units::Rate;
+use peerlane_machine::units::{Rate, Seconds};
 
 /// A route, and for each of its uses what to call it where it binds.
 pub(super) struct Planned {
@@ -29,6 +31,8 @@ struct Traffic {
     request: f64,
     /// What its engine's packets of writes cost beyond their bytes, where a part states it.
     engine_bytes: Option<f64>,
+    /// How many answers packets get, where a GPU's part states it.
+    answers: Option<f64>,
     /// Whether a size of packets is a default.
     assumed: bool,
     /// A root complex on the way has split its packets.
@@ -116,6 +120,8 @@ struct Laying<'m, 'a> {
     cap: Option<(Rate, String)>,
     /// Whether it goes through host memory at a known rate.
     staged: bool,
+    /// Seconds that a staged transfer's first piece adds.
+    fill: f64,
     /// Whether it is to be put in words.
     words: bool,
 }
@@ -123,12 +129,12 @@ struct Laying<'m, 'a> {
 impl<'m, 'a> Laying<'m, 'a> {
     fn new(model: &'m Model<'a>, method: Option<Method>, words: bool) -> Self {
         let (labels, hops) = (Vec::new(), Vec::new());
-        Laying { model, method, demand: Demand::default(), labels, hops, cap: None, staged: false, words }
+        Laying { model, method, demand: Demand::default(), labels, hops, cap: None, staged: false, fill: 0.0, words }
     }
 
     fn finish(self, class: PathClass) -> Planned {
-        let Laying { demand, labels, hops, cap, staged, .. } = self;
-        let route = Route { demand, cap, staged, staged_because: None, class, hops };
+        let Laying { demand, labels, hops, cap, staged, fill, .. } = self;
+        let route = Route { demand, cap, staged, fill: Seconds::new(fill), staged_because: None, class, hops };
         Planned { route, labels }
     }
 
@@ -182,6 +188,7 @@ impl<'m, 'a> Laying<'m, 'a> {
         traffic.across = across;
         self.stage(path, traffic)?;
         self.outstanding(path, source, destination);
+        self.kernel_reads(path, source, destination, engine);
         self.host_memory(source, destination, engine, false);
         self.host_memory(destination, source, engine, true);
         self.nic(source, destination, true, path);
@@ -215,20 +222,18 @@ impl<'m, 'a> Laying<'m, 'a> {
             if limits[0] < limits[1] { (limits[0], "device→host") } else { (limits[1], "host→device") };
         let assumed = if cost.assumed { ", assumed" } else { "" };
         if slower.is_finite() {
-            // the driver attends to all staged transfers of a GPU piece by piece
-            let turns = Turns {
-                rate: slower,
-                seconds: cost.value * 1e-6 / 1_048_576.0,
-                places: [source, destination].map(|gpu| gpu.index() as u64),
-            };
+            let alone = 1.0 / (1.0 / slower + cost.value * 1e-6 / 1_048_576.0);
+            let waits = staged_turn(fabric, self.model.parts, [source, destination]);
+            let places = [source, destination].map(|gpu| gpu.index() as u64);
+            let turns = Turns { rate: alone, seconds: waits.value / alone, places };
             let words =
                 self.say(|| format!("staging through host memory ({words}, and {} us a MiB{assumed})", cost.value));
             self.cap = Some((Rate::from_bytes_per_second(turns.cap(1)), words));
             self.demand.turns = Some(turns);
             self.staged = true;
+            let both = limits.iter().map(|limit| 1.0 / limit).sum::<f64>();
+            self.fill = (STAGED_PIECE.0 as f64 * (both - 1.0 / alone)).max(0.0);
         }
-        let within = fabric.package(source).is_some() && fabric.package(source) == fabric.package(destination);
-        self.consume_named(self.model.nodes[host.index()].staged_both.filter(|_| within), 1.0);
         Ok(())
     }
 
@@ -254,6 +259,22 @@ impl<'m, 'a> Laying<'m, 'a> {
             let known = self.reads_outstanding(source, destination);
             self.demand.cap = known.as_ref().map_or(f64::INFINITY, |(rate, _)| *rate);
             self.cap = known.map(|(rate, words)| (Rate::from_bytes_per_second(rate), words));
+        }
+    }
+
+    /// Holds a GPU's kernels to what they read of host memory over PCIe, where the GPU's part states it.
+    fn kernel_reads(&mut self, path: &Path, source: NodeId, destination: NodeId, engine: Engine) {
+        let Model { machine, parts, links, .. } = self.model;
+        let fabric = &machine.fabric;
+        let pcie = path.hops.iter().any(|h| matches!(links[h.link.index()].carriage, Carriage::Pcie { .. }));
+        if engine != Engine::Sm || !pcie || fabric.node(source).kind != NodeKind::Host {
+            return;
+        }
+        let Some(most) = constant(part_of(fabric, parts, destination), "kernel_read_rate") else { return };
+        let rate = most.value * 1e9;
+        if self.cap.as_ref().is_none_or(|(cap, _)| rate < cap.bytes_per_second()) {
+            self.demand.cap = self.demand.cap.min(rate);
+            self.cap = Some((Rate::from_gb(most.value), format!("what kernels read of host memory; {}", most.why)));
         }
     }
 
@@ -321,6 +342,7 @@ impl<'m, 'a> Laying<'m, 'a> {
             packets: Packets { completions: reading, payload: size, maximum },
             request: READ_REQUEST.or_of(part_of(fabric, parts, destination), end).value,
             engine_bytes: number(part_of(fabric, parts, source), "copy_packet_cost"),
+            answers: [destination, source].into_iter().find_map(|n| number(part_of(fabric, parts, n), "answers_cost")),
             assumed,
             split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
@@ -350,7 +372,14 @@ impl<'m, 'a> Laying<'m, 'a> {
                     let label = self.say(|| format!("{}, {}", model.name_of(hop.link), bundle.words));
                     self.channel(hop, link, 1.0 / efficiency, label);
                     self.opposite(hop, link, bundle.overhead(traffic.engine, traffic.op, to_cpu));
-                    let rate = bundle.raw * efficiency;
+                    let mut rate = bundle.raw * efficiency;
+                    if let Some((most, why)) = self.engine_rate(hop, &traffic).filter(|(most, _)| *most < rate) {
+                        rate = most;
+                        if self.cap.as_ref().is_none_or(|(cap, _)| most < cap.bytes_per_second()) {
+                            self.demand.cap = most;
+                            self.cap = Some((Rate::from_bytes_per_second(most), why));
+                        }
+                    }
                     slowest = slowest.min(rate);
                     let driver = if traffic.engine == Engine::Sm { "SM copies" } else { "copy engine" };
                     self.limit(hop, rate, &bundle.words, || {
@@ -374,6 +403,15 @@ impl<'m, 'a> Laying<'m, 'a> {
             }
         }
         Ok(slowest)
+    }
+
+    /// What one copy engine of the GPUs at a hop moves over their own links, where a part states it.
+    fn engine_rate(&self, hop: &Hop, traffic: &Traffic) -> Option<(f64, String)> {
+        let Model { machine, parts, .. } = self.model;
+        let known = |node| constant(part_of(&machine.fabric, parts, node), "copy_engine_rate");
+        let rates = [hop.from, hop.to].into_iter().filter_map(known);
+        let least = rates.min_by(|a, b| a.value.total_cmp(&b.value)).filter(|_| traffic.engine == Engine::Ce)?;
+        Some((least.value * 1e9, self.say(|| format!("what one copy engine moves; {}", least.why))))
     }
 
     fn pcie_hop(&mut self, hop: &Hop, link: &LinkModel, traffic: &mut Traffic) -> f64 {
@@ -403,10 +441,11 @@ impl<'m, 'a> Laying<'m, 'a> {
             remark.push_str(", assumed");
         }
         let fabric = &machine.fabric;
-        let answers = acknowledgements(parts, *generation);
+        let usual = acknowledgements(parts, *generation);
+        let answers = traffic.answers.unwrap_or(usual);
         let engine = match traffic.engine {
             Engine::Sm => 0.0,
-            _ => traffic.engine_bytes.unwrap_or(ENGINE_BYTES * answers),
+            _ => traffic.engine_bytes.unwrap_or(ENGINE_BYTES * usual),
         };
         let origin = Origin { engine, split: traffic.split, request: traffic.request, answers };
         let load = traffic.packets.load(*generation, *lanes, origin);

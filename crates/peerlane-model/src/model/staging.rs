@@ -1,6 +1,6 @@
 //! What sockets and host memory allow transfers that go through host memory.
 
-use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, Setting, constant};
+use super::defaults::{INTEL_PEER_PACKET, Known, STAGED_COST, STAGED_TURN, Setting, constant};
 use super::nccl::smp_rate;
 use super::resources::{link_name, part_of, root_part};
 use peerlane_machine::fabric::{CpuVendor, Fabric, Link, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
@@ -33,7 +33,8 @@ impl Smp {
     }
 }
 
-/// The rates of a link between packages: its part's `rate` and `staged_rate`, else NCCL's constant for the CPU.
+/// The rates of a link between packages: for peers the CPU's `peer_smp_rate`, else its part's `rate`; with host memory its part's
+/// `staged_rate`, else the CPU's `host_smp_rate`; else NCCL's constant for the CPU.
 pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let link = fabric.link(id);
     let part = link.part.as_deref().and_then(|key| parts.get(key));
@@ -43,7 +44,8 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
         let value = value * parts.end().of(1.0 - SMP_RANGE[0], 1.0, 1.0 + SMP_RANGE[1]);
         Known { value, why: format!("no part for {}; {source}", link_name(fabric, id)), assumed: true }
     });
-    let host = constant(part, "staged_rate").unwrap_or_else(|| rate.clone());
+    let host = constant(part, "staged_rate").or_else(|| constant(part_of(fabric, parts, link.a), "host_smp_rate"));
+    let host = host.unwrap_or_else(|| rate.clone());
     let why = if host.why == rate.why { rate.why } else { format!("{}; {}", rate.why, host.why) };
     let (peer_rate, host_rate) = (rate.value * GB, host.value * GB);
     Smp { words: smp_words(link).to_owned(), peer_rate, host_rate, why, assumed: rate.assumed }
@@ -61,6 +63,12 @@ pub(super) fn staged_both(fabric: &Fabric, parts: &Parts, id: LinkId) -> Option<
 /// Microseconds that a staged transfer through this host memory loses with each MiB.
 pub(super) fn staged_cost(fabric: &Fabric, parts: &Parts, host: NodeId) -> Setting {
     STAGED_COST.or_of(fabric.package(host).and_then(|c| part_of(fabric, parts, c)), parts.end())
+}
+
+/// Share of a staged copy's time that it waits for another of these GPUs: the greater of theirs.
+pub(super) fn staged_turn(fabric: &Fabric, parts: &Parts, gpus: [NodeId; 2]) -> Setting {
+    let [a, b] = gpus.map(|gpu| STAGED_TURN.or_of(part_of(fabric, parts, gpu), parts.end()));
+    if a.value < b.value { b } else { a }
 }
 
 /// Bytes of the packets into which a root complex splits peer-to-peer traffic, if it is known to.

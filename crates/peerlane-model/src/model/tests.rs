@@ -280,7 +280,9 @@ fn a_copy_within_a_gpu_gets_the_share_that_its_part_states() {
     // each byte is read and written
     assert!((rate("microway-p100-pcie") - 732.0 * 0.618 / 2.0).abs() < 1e-6);
     assert!((rate("az-2x-m60") - 160.0 * 0.8325 / 2.0).abs() < 1e-6);
-    assert!((rate("exxact-devbox") - 336.5 * 0.8 / 2.0).abs() < 1e-6, "no part says");
+    // of a part that states none, its family's or the usual share
+    let usual = rate("exxact-devbox") / (336.5 / 2.0);
+    assert!((0.7..0.95).contains(&usual), "{usual}");
 }
 
 #[test]
@@ -292,7 +294,8 @@ fn leaving_a_system_out_forgets_what_was_taken_from_it() {
     // what others saw of the same part stands in
     let ce = |parts: &Parts| parts.get("h200").unwrap().constant("nvlink_ce_efficiency");
     assert_eq!((ce(embedded), ce(&embedded.leaving_out("h200x4-vm"))), (Some(0.8285), Some(0.7877)));
-    let fitted: Vec<String> = embedded.fitted_to("exxact-txr550").map(|(name, _)| name).collect();
+    let by_hand = embedded.fitted_to("exxact-txr550").filter(|(_, constant)| constant.figures.is_none());
+    let fitted: Vec<String> = by_hand.map(|(name, _)| name).collect();
     assert_eq!(fitted, ["peer_rate of xeon-e5-v2"]);
     let rate = |parts: &Parts| parts.get("xeon-e5-v2").unwrap().constant("peer_rate").unwrap();
     assert_eq!((rate(embedded.slow()), rate(embedded.fast())), (7.34, 8.01));

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-/// A cap that falls with the number of flows that are attended to at the same two places: 1 ÷ (1 ÷ rate + n · seconds).
+/// A cap that falls with the number n of flows that are attended to at the same two places:
+/// 1 ÷ (1 ÷ rate + (n − 1) · seconds).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turns {
-    /// The rate at which its pieces go.
+    /// The rate of a flow that is attended to alone.
     pub rate: f64,
-    /// Seconds that are lost with each unit of what moves, for each flow that is attended to.
+    /// Seconds that each unit of what moves waits for each other flow that is attended to.
     pub seconds: f64,
     /// Where it is attended to; two flows wait for each other's pieces where they have one of these in common.
     pub places: [u64; 2],
@@ -16,7 +17,7 @@ pub struct Turns {
 impl Turns {
     /// The cap while so many flows are attended to, this one among them.
     pub fn cap(&self, flows: u32) -> f64 {
-        1.0 / (1.0 / self.rate + self.seconds * f64::from(flows.max(1)))
+        1.0 / (1.0 / self.rate + self.seconds * f64::from(flows.max(1) - 1))
     }
 
     fn pair(&self) -> [u64; 2] {
@@ -77,7 +78,7 @@ mod tests {
         let turns = |places| Turns { rate: 12e9, seconds: 9e-6 / 1_048_576.0, places };
         let all = [turns([0, 1]), turns([1, 0]), turns([2, 3])];
         let mut attended = Attended::of(all.iter());
-        let with = |n: f64| 1.0 / (1.0 / 12e9 + n * 9e-6 / 1_048_576.0);
+        let with = |n: f64| 1.0 / (1.0 / 12e9 + (n - 1.0) * 9e-6 / 1_048_576.0);
         let caps = |attended: &Attended| all.map(|t| attended.cap(&t).round());
         assert_eq!(caps(&attended), [with(2.0).round(), with(2.0).round(), with(1.0).round()]);
         // one more between the pairs is beside all of them

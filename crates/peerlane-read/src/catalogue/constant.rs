@@ -39,6 +39,8 @@ pub struct Constant {
     pub fitted_to: Vec<String>,
     /// What other sources alone give, which stands in where those systems are left out.
     pub elsewhere: Option<Elsewhere>,
+    /// Of how many figures it is the best fit, where `peerlane-fit` wrote it.
+    pub figures: Option<u32>,
     /// The family that it is taken from, where the part states none of its own.
     #[serde(skip)]
     pub family: Option<String>,

@@ -6,6 +6,9 @@ pub(super) const SYSTEMS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/
 /// Parts, sorted by name.
 pub(super) const PARTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/parts.rs"));
 
+/// How far measured numbers lie from predictions, as `peerlane-fit --write` found it.
+pub(super) const SPREADS: &str = include_str!("spreads.toml");
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,12 +3,14 @@
 mod constant;
 mod embedded;
 mod part;
+mod spread;
 mod system;
 mod vendor;
 
 pub use constant::{Basis, Constant, Elsewhere};
 pub use part::without_peer_access;
 pub use part::{CpuGeneration, End, Part, PartError, PartKind, Parts};
+pub use spread::{Spread, Spreads};
 pub(crate) use system::exceeds;
 pub use system::{System, SystemError, read_design, read_system, write_system};
 pub use system::{common_nvlink, common_width};

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use super::constant::Constant;
+use super::spread::Spreads;
 use peerlane_machine::fabric::{CpuVendor, NodeKind, PcieWidth};
 
 /// What kind of component a part describes.
@@ -31,6 +32,13 @@ pub enum PartKind {
 }
 
 impl PartKind {
+    /// The kind of part that a node of this kind is made of.
+    pub fn of_node(kind: NodeKind) -> Option<Self> {
+        [Self::Gpu, Self::Nic, Self::Switch, Self::NvSwitch, Self::Cpu]
+            .into_iter()
+            .find(|k| k.node_kind() == Some(kind))
+    }
+
     /// The kind of node that is made of such a part; an inter-socket link is no node, nor is a family.
     pub fn node_kind(self) -> Option<NodeKind> {
         match self {
@@ -176,6 +184,7 @@ fn parse(file: &str, text: &str) -> Result<Part, PartError> {
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     by_name: BTreeMap<String, Part>,
+    spreads: Spreads,
     end: End,
     ends: OnceLock<Box<[Parts; 2]>>,
 }
@@ -208,8 +217,9 @@ impl Parts {
     pub fn embedded() -> &'static Parts {
         static PARTS: std::sync::OnceLock<Parts> = std::sync::OnceLock::new();
         PARTS.get_or_init(|| {
-            // a test reads every one; here nobody would read the error
-            Parts::read(super::embedded::PARTS).unwrap_or_default()
+            // tests read all of it; here nobody would read the error
+            let parts = Parts::read(super::embedded::PARTS).unwrap_or_default();
+            parts.with_spreads(toml::from_str(super::embedded::SPREADS).unwrap_or_default())
         })
     }
 
@@ -229,6 +239,16 @@ impl Parts {
             waiting = later;
         }
         Ok(parts)
+    }
+
+    /// The same parts with other spreads.
+    pub fn with_spreads(self, spreads: Spreads) -> Parts {
+        Parts { spreads, ends: OnceLock::new(), ..self }
+    }
+
+    /// How far measured numbers lie from predictions, by kind of transfer.
+    pub fn spreads(&self) -> &Spreads {
+        &self.spreads
     }
 
     /// Adds a part from its TOML text.
@@ -258,10 +278,18 @@ impl Parts {
         Ok(())
     }
 
+    /// Gives a part a constant of its own; nothing where there is no such part.
+    pub fn set_constant(&mut self, part: &str, name: &str, constant: Constant) {
+        if let Some(part) = self.by_name.get_mut(part) {
+            part.constants.insert(name.to_owned(), constant);
+        }
+        self.ends = OnceLock::new();
+    }
+
     /// The same parts without what was taken from this system's numbers: such constants are what other sources give,
     /// or absent.
     pub fn leaving_out(&self, system: &str) -> Parts {
-        let mut parts = Parts { by_name: self.by_name.clone(), end: self.end, ends: OnceLock::new() };
+        let mut parts = Parts { ends: OnceLock::new(), ..self.clone() };
         for part in parts.by_name.values_mut() {
             part.constants.retain(|_, constant| {
                 let fitted = constant.fitted_to.iter().any(|s| s == system);
@@ -296,7 +324,7 @@ impl Parts {
     }
 
     fn at(&self, end: End) -> Parts {
-        let mut parts = Parts { by_name: self.by_name.clone(), end, ends: OnceLock::new() };
+        let mut parts = Parts { end, ends: OnceLock::new(), ..self.clone() };
         for part in parts.by_name.values_mut() {
             for (name, constant) in &mut part.constants {
                 let [low, high] = constant.range();
@@ -342,6 +370,11 @@ impl Parts {
         let fitting = self.iter().filter(|p| p.kind == kind);
         let ranked = fitting.filter_map(|p| p.matching_words(product).map(|words| (words, p)));
         ranked.max_by_key(|(words, _)| *words).map(|(_, p)| p)
+    }
+
+    /// The part of that product of a node of this kind.
+    pub fn of_node(&self, kind: NodeKind, product: Option<&str>) -> Option<&Part> {
+        self.for_product(PartKind::of_node(kind)?, product?)
     }
 
     /// The CPU part of that CPUID vendor, family and model.

@@ -39,3 +39,4 @@ mod renamed;
 mod share_properties;
 mod simulate;
 mod simulate_apenet;
+mod staging;

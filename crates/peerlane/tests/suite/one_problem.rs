@@ -52,7 +52,7 @@ fn holds(demands: &[Demand], resource: impl Fn(usize) -> Resource, rates: &[f64]
             demands.iter().filter_map(|d| d.turns.as_ref()).filter(|t| shares(t)).count()
         };
         let turned =
-            demand.turns.as_ref().map_or(f64::INFINITY, |t| 1.0 / (1.0 / t.rate + t.seconds * beside(t) as f64));
+            demand.turns.as_ref().map_or(f64::INFINITY, |t| 1.0 / (1.0 / t.rate + t.seconds * (beside(t) - 1) as f64));
         let cap = demand.cap.min(turned);
         let most =
             |r: usize| all().filter(|(d, _)| sum(&d.uses, r) > 0.0).all(|(_, other)| *other <= rate * (1.0 + near));

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::file::{BundleEntry, LinkEntry, NodeEntry, SystemFile};
 use super::source::Source;
 use super::widths::{common_nvlink, common_width, exceeds};
-use super::{SystemError, TOOL};
+use super::{NO_PART, SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use peerlane_machine::fabric::{
     FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId, NodeKind,
@@ -99,7 +99,11 @@ impl<'a> Building<'a> {
         if name.get_ref().trim().is_empty() || name.get_ref() == "host" {
             return Err(self.source.error(at, "a node needs a name, other than 'host', which means all host memory"));
         }
-        let part = entry.part.as_ref().map(|key| self.part(key, entry.kind)).transpose()?;
+        let part = match (&entry.part, entry.kind) {
+            (Some(key), _) if key.get_ref() == NO_PART => None,
+            (Some(key), kind) => Some(self.part(key, kind)?),
+            (None, kind) => kind.and_then(|kind| self.parts.of_node(kind, entry.product.as_deref())),
+        };
         let kind = match (entry.kind, part.and_then(|p| p.kind.node_kind())) {
             (Some(kind), Some(by_part)) if kind != by_part && kind != NodeKind::Card => {
                 let message = format!(

@@ -28,6 +28,9 @@ use source::Source;
 /// The tool that a file's nodes and links name as their origin.
 const TOOL: &str = "system file";
 
+/// A node with this part has none, whatever its product.
+const NO_PART: &str = "none";
+
 /// Why a system file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("system {file}: {message}")]
@@ -68,6 +71,9 @@ pub(super) fn read(text: &str, file: &str, kind: MachineKind) -> Result<System, 
         Some(span) => source.error(span, e.message()),
         None => source.refuse(e.message().to_owned()),
     })?;
+    if system.name.trim().is_empty() {
+        return Err(source.refuse("`name` is empty; name the machine, as in name = \"node1\"".to_owned()));
+    }
     let parts = Parts::embedded();
     let fabric = fabric::build(&system, &source, parts)?;
     lanes::check(&fabric, &system.slots, &source, parts)?;

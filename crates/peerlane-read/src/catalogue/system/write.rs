@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use serde::Serialize;
 use toml::Spanned;
 
-use super::SystemError;
 use super::file::{
     BundleEntry, LinkEntry, NodeEntry, PeerAnswer, PeerEntry, PublishedEntry, RatesEntry, RatesRow, StatementEntry,
     SystemFile, Topology,
 };
 use super::widths::{common_nvlink, common_width};
+use super::{NO_PART, SystemError};
 use crate::catalogue::{Part, PartKind, Parts};
 use peerlane_machine::fabric::{
     Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth, lane_budgets,
@@ -148,13 +148,17 @@ impl Writer<'_> {
         .collect();
         let of_product = self.own_part(id).and_then(|part| part.constant("line_rate"));
         let line_rate = node.line_rate.map(|rate| rate.gb() * 8.0).filter(|gigabits| of_product != Some(*gigabits));
+        let written = part.map(|p| p.name.as_str());
+        // where nothing is written, the product decides
+        let by_product = self.parts.of_node(node.kind, node.product.as_deref()).map(|p| p.name.as_str());
+        let none = || by_product.map(|_| NO_PART);
         let left_out = node.part.as_ref().filter(|_| self.overfull.contains(&id));
         let left_out =
             left_out.map(|p| format!("part '{p}' is left out: it has fewer lanes or bricks than are linked here"));
         let notes: Vec<String> = node.note.iter().cloned().chain(left_out).collect();
         NodeEntry {
             kind: Some(node.kind).filter(|kind| part.is_none() || by_part != Some(*kind)),
-            part: part.map(|p| spanned(p.name.clone())),
+            part: written.or_else(none).map(|p| spanned(p.to_owned())),
             of: cpu.map(|c| self.end(c)),
             card: card.map(|c| self.end(c)),
             aliases: node.aliases.clone(),

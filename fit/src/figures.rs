@@ -1,0 +1,65 @@
+//! The machines whose figures the model is fitted to.
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use peerlane::accuracy::{Figure, figures_of};
+use peerlane::case::Case;
+use peerlane::catalogue::{Parts, read_system, system, system_names};
+
+/// A machine with its figures.
+pub(crate) struct Measured {
+    pub(crate) case: Case,
+    /// Parts of its nodes and links.
+    pub(crate) parts: Vec<String>,
+    /// Whether it is one of the catalogue.
+    pub(crate) of_catalogue: bool,
+}
+
+impl Measured {
+    fn new(case: Case, of_catalogue: bool) -> Self {
+        let fabric = &case.machine.fabric;
+        let of_nodes = fabric.nodes().iter().filter_map(|node| node.part.clone());
+        let of_links = fabric.links().iter().filter_map(|link| link.part.clone());
+        let mut parts: Vec<String> = of_nodes.chain(of_links).collect();
+        parts.sort_unstable();
+        parts.dedup();
+        Measured { case, parts, of_catalogue }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.case.machine.name
+    }
+
+    /// Its figures with their predictions.
+    pub(crate) fn predicted(&self, parts: &Parts) -> Vec<Figure> {
+        figures_of(&self.case, parts)
+    }
+}
+
+/// The catalogue's systems, then those of the folders, each in order of their names.
+pub(crate) fn read(folders: &[PathBuf]) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let mut all = Vec::new();
+    for name in system_names() {
+        if let Some(machine) = system(name) {
+            all.push(Measured::new(Case::from(machine?), true));
+        }
+    }
+    for folder in folders {
+        for file in files(folder)? {
+            let text = fs::read_to_string(&file).map_err(|e| format!("{file:?}: {e}"))?;
+            let name = file.file_stem().unwrap_or_default().to_string_lossy();
+            all.push(Measured::new(Case::from(read_system(&text, &name)?), false));
+        }
+    }
+    Ok(all)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{folder:?}: {e}"))?;
+    let mut files: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
+    files.retain(|file| file.extension().is_some_and(|e| e == "toml"));
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,101 @@
+//! Fits the model's constants to the figures of the catalogue and of published machines.
+//!
+//! `cargo run --release -p peerlane-fit -- FOLDER…` prints what it finds, `--leave-one-out` how well each machine is predicted
+//! by a fit to all others. docs/fit.md describes the method.
+
+#![allow(clippy::print_stdout)] // a program that prints its result
+
+mod figures;
+mod report;
+mod solve;
+mod spreads;
+mod tree;
+mod write;
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser;
+use peerlane::accuracy::Figure;
+use peerlane::catalogue::{Parts, Spreads};
+use serde::Deserialize;
+
+use solve::Fitting;
+use tree::{Spec, Tree};
+
+#[derive(Parser)]
+#[command(about = "Fits the model's constants to published figures")]
+struct Arguments {
+    /// Folders of system files with figures, besides the catalogue
+    folders: Vec<PathBuf>,
+    /// Predict each machine by a fit to all others
+    #[arg(long)]
+    leave_one_out: bool,
+    /// Folders of system files that are predicted and never fitted to
+    #[arg(long, value_name = "FOLDER")]
+    held_out: Vec<PathBuf>,
+    /// Write constants into the part files of this folder
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+    /// Write the spreads of predictions into this file
+    #[arg(long, value_name = "FILE", requires = "leave_one_out")]
+    spreads: Option<PathBuf>,
+    /// Print each figure
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// The constants that are fitted.
+#[derive(Deserialize)]
+struct Constants {
+    constant: Vec<Spec>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let Constants { constant: specs } = toml::from_str(include_str!("../constants.toml"))?;
+    let machines = figures::read(&arguments.folders)?;
+    let base = &Parts::embedded().clone().with_spreads(Spreads::default());
+    let tree = Tree::new(specs, base, &machines);
+    let fitting = Fitting::new(&tree, &machines, base);
+    let fit = fitting.fit();
+    report::constants(&tree, &fit);
+    let score = |title: &str, predicted: &[(usize, Vec<Figure>)]| {
+        report::scores(title, &machines, predicted, arguments.verbose);
+    };
+    let all = |fit_of: &dyn Fn(usize) -> solve::Fit| -> Vec<_> {
+        let predicted = |number: usize| {
+            let machine = &machines[number];
+            let base = base.leaving_out(machine.name());
+            (number, machine.predicted(&fit_of(number).parts(&tree, &base, number)))
+        };
+        (0..machines.len()).map(predicted).collect()
+    };
+    score("fitted", &all(&|_| fit.clone()));
+    if arguments.leave_one_out {
+        let left = all(&|number| fitting.fit_without(number, &fit));
+        let figures: Vec<spreads::Left> = left.iter().flat_map(|(m, all)| all.iter().map(move |f| (*m, f))).collect();
+        // of a machine, by the spreads that all others show
+        let widened = |(machine, own): &(usize, Vec<Figure>)| {
+            let others: Vec<spreads::Left> = figures.iter().filter(|(m, _)| m != machine).copied().collect();
+            let spreads = spreads::spreads(&others);
+            (*machine, own.iter().map(|figure| spreads::widened(figure, &spreads)).collect())
+        };
+        score("each machine left out", &left.iter().map(widened).collect::<Vec<_>>());
+        let spreads = toml::to_string(&spreads::spreads(&figures))?;
+        println!("\n{spreads}");
+        if let Some(file) = &arguments.spreads {
+            fs::write(
+                file,
+                format!(
+                    "# Written by peerlane-fit: how far figures of machines that were left out lie from predictions.\n\n{spreads}"
+                ),
+            )?;
+        }
+    }
+    if let Some(folder) = &arguments.write {
+        write::write(folder, &tree, &fit, &machines, base)?;
+    }
+    Ok(())
+}
