@@ -54,6 +54,15 @@ pub(crate) struct Fit {
     seen: Vec<Vec<Seen>>,
 }
 
+/// A step of those unknowns that figures or statements are of.
+struct Step {
+    /// The place of each in the matrix.
+    places: BTreeMap<usize, usize>,
+    /// The lower factor of the Hessian, row by row.
+    factor: Vec<f64>,
+    step: Vec<f64>,
+}
+
 /// Covariances of those unknowns that figures or statements are of.
 #[derive(Clone, Default)]
 struct Covariance {
@@ -119,7 +128,7 @@ impl<'a> Fitting<'a> {
         let mut seen = look(&at);
         let mut last = None;
         for _ in 0..STEPS {
-            let Some((places, factor, step)) = self.step(&at, &machines, &seen) else { break };
+            let Some(Step { places, factor, step }) = self.step(&at, &machines, &seen) else { break };
             let longest = longest(&step);
             let share = (LONGEST / longest).min(1.0);
             places.iter().for_each(|(unknown, place)| at[*unknown] += share * step[*place]);
@@ -139,7 +148,7 @@ impl<'a> Fitting<'a> {
         let Fit { mut at, covariance, mut seen } = all.clone();
         let mut last = None;
         for _ in 0..STEPS {
-            let Some((places, factor, step)) = self.step(&at, &machines, &seen) else { break };
+            let Some(Step { places, factor, step }) = self.step(&at, &machines, &seen) else { break };
             places.iter().for_each(|(unknown, place)| at[*unknown] += step[*place]);
             let moved = |leaf: &usize| -> f64 {
                 let chain = &self.tree.leaves[*leaf].chain;
@@ -156,18 +165,13 @@ impl<'a> Fitting<'a> {
         Fit { at, covariance: last.map_or(covariance, Covariance::new), seen }
     }
 
-    /// The places of unknowns, the factor of the Hessian, and one step.
-    fn step(
-        &self,
-        at: &[f64],
-        machines: &[usize],
-        seen: &[Vec<Seen>],
-    ) -> Option<(BTreeMap<usize, usize>, Vec<f64>, Vec<f64>)> {
+    /// One step from these constants; `None` where the Hessian is not positive.
+    fn step(&self, at: &[f64], machines: &[usize], seen: &[Vec<Seen>]) -> Option<Step> {
         let places = self.places(machines, seen);
         let (hessian, gradient) = self.normal(at, machines, seen, &places);
         let factor = cholesky(hessian, places.len())?;
         let step = solve(&factor, &gradient);
-        Some((places, factor, step))
+        Some(Step { places, factor, step })
     }
 
     /// The unknowns that figures of these machines or statements are of; all others stay where they are.

@@ -25,35 +25,45 @@ const EXACT: f64 = 0.005;
 /// A figure with its machine.
 pub(crate) type Left<'f> = (usize, &'f Figure);
 
-/// ln (measured ÷ predicted), and the logarithms of the range's sides; `None` without a prediction or for classes without spread.
-fn miss(figure: &Figure) -> Option<(f64, [f64; 2])> {
-    let Predicted { value, low, high } = figure.predicted?;
-    let sides = [(value / low).ln(), (high / value).ln()].map(|side| side.max(0.0));
-    Some(((figure.measured / value).ln(), sides))
-        .filter(|(miss, sides)| miss.is_finite() && sides.iter().all(|s| s.is_finite()))
+/// What a prediction misses.
+struct Missed {
+    machine: usize,
+    /// ln (measured ÷ predicted).
+    miss: f64,
+    /// ln of the sides of its range: predicted ÷ least, and most ÷ predicted.
+    sides: [f64; 2],
+}
+
+impl Missed {
+    /// `None` without a prediction.
+    fn new(machine: usize, figure: &Figure) -> Option<Self> {
+        let Predicted { value, low, high } = figure.predicted?;
+        let sides = [(value / low).ln(), (high / value).ln()].map(|side| side.max(0.0));
+        let miss = (figure.measured / value).ln();
+        (miss.is_finite() && sides.iter().all(|s| s.is_finite())).then_some(Missed { machine, miss, sides })
+    }
 }
 
 /// The spreads that figures of these machines show.
 pub(crate) fn spreads(figures: &[Left]) -> Spreads {
-    let mut classes: BTreeMap<Class, Vec<(usize, f64, [f64; 2])>> = BTreeMap::new();
+    let mut classes: BTreeMap<Class, Vec<Missed>> = BTreeMap::new();
     // too few figures of several transfers at once, which differ in kind, are known
     for (machine, figure) in figures.iter().filter(|(_, figure)| figure.class != Class::Concurrent) {
-        if let Some((miss, sides)) = miss(figure) {
-            classes.entry(figure.class).or_default().push((*machine, miss, sides));
-        }
+        classes.entry(figure.class).or_default().extend(Missed::new(*machine, figure));
     }
+    classes.retain(|_, all| !all.is_empty());
     let floors: BTreeMap<Class, f64> = classes.iter().map(|(class, all)| (*class, floor(all))).collect();
-    let scores = |class: &Class, all: &[(usize, f64, [f64; 2])]| -> Vec<(f64, f64)> {
-        let of_machine = |machine: usize| all.iter().filter(|(m, ..)| *m == machine).count() as f64;
-        let score = |(machine, miss, sides): &(usize, f64, [f64; 2])| {
+    let scores = |class: &Class, all: &[Missed]| -> Vec<(f64, f64)> {
+        let of_machine = |machine: usize| all.iter().filter(|m| m.machine == machine).count() as f64;
+        let score = |Missed { machine, miss, sides }: &Missed| {
             let side = sides[usize::from(*miss > 0.0)] + floors[class];
             (miss / side, 1.0 / of_machine(*machine))
         };
         all.iter().map(score).collect()
     };
     let pooled: Vec<(f64, f64)> = classes.iter().flat_map(|(class, all)| scores(class, all)).collect();
-    let spread = |(class, all): (&Class, &Vec<(usize, f64, [f64; 2])>)| {
-        let mut machines: Vec<usize> = all.iter().map(|(machine, ..)| *machine).collect();
+    let spread = |(class, all): (&Class, &Vec<Missed>)| {
+        let mut machines: Vec<usize> = all.iter().map(|missed| missed.machine).collect();
         machines.dedup();
         let own = scores(class, all);
         let scores = if machines.len() < FEWEST { &pooled } else { &own };
@@ -71,8 +81,8 @@ fn rounded(Spread { below, above, floor }: Spread) -> Spread {
 }
 
 /// The median of what is missed.
-fn floor(all: &[(usize, f64, [f64; 2])]) -> f64 {
-    let misses: Vec<(f64, f64)> = all.iter().map(|(_, miss, _)| (miss.abs(), 1.0)).collect();
+fn floor(all: &[Missed]) -> f64 {
+    let misses: Vec<(f64, f64)> = all.iter().map(|missed| (missed.miss.abs(), 1.0)).collect();
     quantile(&misses, 0.5).max(EXACT)
 }
 

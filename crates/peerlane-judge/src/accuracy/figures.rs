@@ -29,6 +29,9 @@ const QUEUED: &str = "copies";
 /// More transfers at once than are solved for a figure.
 const MOST_AT_ONCE: usize = 64;
 
+/// What was measured, and what is predicted in its place.
+type Pair = (f64, Option<Predicted>);
+
 /// Every figure of a case: matrices, statements, sweeps and sets of a run. Pageable and managed memory, and quantities that
 /// no class is of, are left out.
 pub(super) fn figures(case: &Case, comparison: &Comparison) -> Vec<Figure> {
@@ -51,7 +54,7 @@ fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
     let model = comparison.model();
     let metric = series.metric();
     let at_once = (!series.is_of_pairs()).then(|| all_at_once(model, series));
-    let mut paths: BTreeMap<(Class, String), Vec<(f64, Option<Predicted>)>> = BTreeMap::new();
+    let mut paths: BTreeMap<(Class, String), Vec<Pair>> = BTreeMap::new();
     for (i, row) in matrix.rows.iter().enumerate() {
         for (j, col) in matrix.cols.iter().enumerate() {
             let Some(measured) = series.measured(i, j) else { continue };
@@ -82,7 +85,7 @@ fn of_series(comparison: &Comparison, series: &Series) -> Vec<Figure> {
 }
 
 /// One figure of several of a kind, of those with a prediction where there are any.
-fn median(figures: &[(f64, Option<Predicted>)]) -> Option<(f64, Option<Predicted>)> {
+fn median(figures: &[Pair]) -> Option<Pair> {
     let predicted: Vec<Predicted> = figures.iter().filter_map(|f| f.1).collect();
     let of = |f: fn(&Predicted) -> f64| percentile(predicted.iter().map(f).collect(), 0.5);
     let both = of(|p| p.value).zip(of(|p| p.low)).zip(of(|p| p.high));

@@ -146,7 +146,11 @@ fn what_can_be_told_of_every_system_is_found() {
     }
     sum.errors.sort_by(f64::total_cmp);
     let median = sum.errors[sum.errors.len() / 2];
-    assert!(judged.len() >= 18 && sum.identifiable >= 55 && other.len() <= 7, "{} {judged:?} {other:?}", sum.identifiable);
+    assert!(
+        judged.len() >= 18 && sum.identifiable >= 55 && other.len() <= 7,
+        "{} {judged:?} {other:?}",
+        sum.identifiable
+    );
     assert!(sum.found as f64 >= 0.98 * sum.identifiable as f64, "{wrong:?}");
     assert!(sum.invented as f64 <= 0.02 * sum.groups as f64, "{wrong:?}");
     assert!(median <= 0.03);
