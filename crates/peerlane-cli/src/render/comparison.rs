@@ -1,6 +1,6 @@
 //! Expected and measured numbers, one line per group of similar cells.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
 use peerlane::comparison::{Comparison, ExpectedMatrix, Series, Source};
@@ -207,21 +207,35 @@ impl Line {
 
 /// Ordered pairs in words: `GPU0–GPU3 among themselves`, `GPU0, GPU1 ↔ GPU2, GPU3`, `host → GPU0–GPU5`.
 pub(crate) fn between(pairs: &[(&str, &str)]) -> String {
+    // pairs may be hundreds of thousands, and names are long: each is looked up once
+    let (mut numbers, mut names) = (HashMap::new(), Vec::new());
+    let mut number = |name| {
+        *numbers.entry(name).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        })
+    };
     let mut once = HashSet::new();
-    let pairs: Vec<(&str, &str)> = pairs.iter().copied().filter(|pair| once.insert(*pair)).collect();
-    let (from, to): (HashSet<&str>, HashSet<&str>) = pairs.iter().copied().unzip();
-    let mut named = HashSet::new();
-    let names: Vec<&str> = pairs.iter().flat_map(|(a, b)| [*a, *b]).filter(|name| named.insert(*name)).collect();
-    let has = |a: &str, b: &str| once.contains(&(a, b));
+    let mut numbered: Vec<(usize, usize)> = pairs.iter().map(|(a, b)| (number(*a), number(*b))).collect();
+    numbered.retain(|pair| once.insert(*pair));
+    let named = |(a, b): &(usize, usize)| (names[*a], names[*b]);
+    let pairs: Vec<(&str, &str)> = numbered.iter().map(named).collect();
+    let (from, to): (HashSet<usize>, HashSet<usize>) = numbered.iter().copied().unzip();
+    let has = |a: &str, b: &str| {
+        let pair = numbers.get(a).copied().zip(numbers.get(b).copied());
+        pair.is_some_and(|pair| once.contains(&pair))
+    };
     let in_order = |wanted: &dyn Fn(&str) -> bool| {
         let mut chosen: Vec<&str> = names.iter().copied().filter(|n| wanted(n)).collect();
         chosen.sort_by_key(|n| natural(n));
         chosen
     };
-    let (sources, sinks) = (in_order(&|n| from.contains(n)), in_order(&|n| to.contains(n)));
-    let symmetric = pairs.iter().all(|(a, b)| has(b, a));
-    let (two_way, one_way): (Vec<_>, Vec<_>) = pairs.iter().partition(|(a, b)| has(b, a));
+    let is_of = |set: &HashSet<usize>, name: &str| numbers.get(name).is_some_and(|number| set.contains(number));
+    let (sources, sinks) = (in_order(&|n| is_of(&from, n)), in_order(&|n| is_of(&to, n)));
+    let (two_way, one_way): (Vec<_>, Vec<_>) = numbered.iter().partition(|(a, b)| once.contains(&(*b, *a)));
+    let symmetric = one_way.is_empty();
     if !symmetric && !two_way.is_empty() {
+        let [two_way, one_way] = [two_way, one_way].map(|some| some.iter().map(named).collect::<Vec<_>>());
         return format!("{}; {}", between(&two_way), between(&one_way));
     }
     if !symmetric {
