@@ -63,3 +63,31 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     files.sort();
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_published_machine_is_read_and_none_is_on_both_sides() {
+        let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../published").join(name);
+        let [fit, held_out] = ["fit", "held-out"].map(|name| read(&[folder(name)]).unwrap());
+        let names = |all: &[Measured]| -> Vec<String> {
+            all.iter().filter(|m| !m.of_catalogue).map(|m| m.name().to_owned()).collect()
+        };
+        let (fit, held_out) = (names(&fit), names(&held_out));
+        assert!(fit.len() >= 50 && held_out.len() >= 30, "{} {}", fit.len(), held_out.len());
+        assert!(fit.iter().all(|name| !held_out.contains(name)));
+    }
+
+    #[test]
+    fn nothing_is_fitted_to_a_machine_that_is_held_out() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../published/held-out");
+        let held_out = read(&[folder]).unwrap();
+        let names: Vec<&str> = held_out.iter().filter(|m| !m.of_catalogue).map(Measured::name).collect();
+        let constants = Parts::embedded().iter().flat_map(|part| part.constants.values());
+        let fitted = constants.flat_map(|constant| constant.fitted_to.iter());
+        assert_eq!(fitted.filter(|system| names.contains(&system.as_str())).count(), 0);
+        assert!(!Parts::embedded().spreads().0.is_empty());
+    }
+}
