@@ -126,12 +126,20 @@ pub struct Bottleneck {
 pub struct Expected {
     /// The number, in its metric's unit.
     pub value: f64,
-    /// The least that it may be, by the ranges of the model's constants.
+    /// The least that it may be: about 5 % of measured numbers lie below.
     pub low: f64,
-    /// The most.
+    /// The most: about 5 % lie above.
     pub high: f64,
     /// What binds it.
     pub binding: Bottleneck,
+}
+
+impl Expected {
+    /// Below this a number is slow by any account: twice as far from the value as `low` is, in logarithms. A machine has tens of
+    /// numbers, so that one of them lies below `low` on nearly every sound one.
+    pub fn least(&self) -> f64 {
+        if self.value > 0.0 { self.low * self.low / self.value } else { 0.0 }
+    }
 }
 
 /// The most GPUs and NICs of one machine whose pairs are all predicted: more than any machine has, and

@@ -11,7 +11,7 @@ use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
 use peerlane_machine::machine::Statement;
 use peerlane_machine::matrix::Operation;
 use peerlane_machine::units::Rate;
-use peerlane_model::comparison::Series;
+use peerlane_model::comparison::{Expected, Series};
 
 pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run: Many(run) };
 
@@ -148,7 +148,7 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
             let Some((rate, expected)) = expected_rate(series, &cell).zip(series.expected(cell.i, cell.j)) else {
                 continue;
             };
-            let low = as_rate(series, expected, |e| e.low).is_none_or(|least| cell.rate < least);
+            let low = as_rate(series, expected, Expected::least).is_none_or(|least| cell.rate < least);
             let is_slow = low && is_slow(view, matrix, &cell, cell.rate, rate) && !explained(matrix, &cell);
             let bottleneck = expected.binding.words.as_str();
             let slow = Slow { matrix, measured: Some(measured), cell, expected: rate, bottleneck };
@@ -339,7 +339,7 @@ mod tests {
     use crate::check::Finding;
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;
-    use peerlane_model::comparison::{Bottleneck, Expected};
+    use peerlane_model::comparison::Bottleneck;
     use peerlane_read::catalogue::Parts;
 
     /// What is found where `value` is expected everywhere.
