@@ -65,8 +65,12 @@ impl FromStr for Edit {
             return Err(refused("there is nothing on one side of '='"));
         }
         // PCI addresses have colons, too; nobody calls a machine by digits and letters up to f alone
-        let named = what.split_once(':').filter(|(name, _)| !name.chars().all(|c| c.is_ascii_hexdigit()));
-        let (machine, what) = named.map_or((None, what), |(name, what)| (Some(name.trim().to_owned()), what.trim()));
+        let named = what.split_once(':').map(|(name, what)| (name.trim(), what.trim()));
+        let named = named.filter(|(name, _)| !name.chars().all(|c| c.is_ascii_hexdigit()));
+        let (machine, what) = named.map_or((None, what), |(name, what)| (Some(name.to_owned()), what));
+        if what.is_empty() {
+            return Err(refused("there is nothing between the machine's name and '='"));
+        }
         Ok(Edit { machine, what: what.to_owned(), to: to.to_owned() })
     }
 }
