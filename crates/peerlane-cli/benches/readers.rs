@@ -25,7 +25,7 @@ const SIZES: [(usize, &str); 5] =
 /// No format takes longer; what does is ended and shown as more.
 const MOST: Duration = Duration::from_secs(100);
 
-/// Seconds of a core and peak MB of one run of the program; endless where it had to be killed.
+/// Seconds of a core and peak MB of one run of the program; infinite where it had to be killed.
 fn measure(command: &str, file: &Path) -> (f64, f64) {
     let started = Instant::now();
     let mut program = Command::new(env!("CARGO_BIN_EXE_peerlane"));

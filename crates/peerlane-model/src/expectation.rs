@@ -11,7 +11,7 @@ pub use curve::ExpectedCurve;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Kind, Latency, Model, PeerAccess, SharedRate, Transfer};
+use crate::model::{Class, Latency, Model, PeerAccess, SharedRate, Transfer};
 use peerlane_machine::copy_time::CopyTime;
 use peerlane_machine::fabric::{Fabric, LinkId, NodeId, NodeKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
@@ -402,7 +402,7 @@ impl<'a> Expectation<'a> {
         let [fast, slow] = self.model.ends().map(|model| {
             self.latency(model, metric, row, col).map_or(value, |latency| latency.time.seconds() / per_unit)
         });
-        let spread = self.model.parts.spreads().of(Kind::Latency.name());
+        let spread = self.model.parts.spreads().of(Class::Latency.name());
         let [low, high] = spread.around(value, [fast.min(slow).min(value), fast.max(slow).max(value)]);
         let binding = Bottleneck { words: expected.why, link: None };
         Some(Expected { value, low, high, binding })

@@ -240,16 +240,13 @@ impl<'p> Changing<'p> {
     fn set_part(&mut self, edit: &Edit, id: NodeId) -> Result<String, WhatIfError> {
         let node = self.fabric().node(id).clone();
         let kind = match node.kind {
-            NodeKind::Gpu => PartKind::Gpu,
-            NodeKind::Nic | NodeKind::Card => PartKind::Nic,
-            NodeKind::Switch => PartKind::Switch,
-            NodeKind::NvSwitch => PartKind::NvSwitch,
-            NodeKind::Cpu => PartKind::Cpu,
-            NodeKind::RootComplex | NodeKind::Host => {
-                let of = self.fabric().package(id).map(|cpu| format!("; change {}.part", self.name(cpu)));
-                return Err(edit.refused(format!("'{}' is part of its CPU{}", node.name, of.unwrap_or_default())));
-            }
+            NodeKind::Card => Some(PartKind::Nic),
+            kind => PartKind::of_node(kind),
         };
+        let kind = kind.ok_or_else(|| {
+            let of = self.fabric().package(id).map(|cpu| format!("; change {}.part", self.name(cpu)));
+            edit.refused(format!("'{}' is part of its CPU{}", node.name, of.unwrap_or_default()))
+        })?;
         let key = self.part_key(edit, &edit.to, kind)?;
         self.rebuild(edit, |builder| {
             let changed = builder.node_mut(id);

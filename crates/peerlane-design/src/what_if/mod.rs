@@ -161,14 +161,8 @@ pub fn apply(machine: &Machine, edits: &[Edit], parts: &Parts) -> Result<Machine
 
 /// What a cut-off matrix left open is open still.
 fn keep_unknown(before: &Machine, after: &mut Machine) {
-    let devices = before.fabric.devices();
-    let name = |id: NodeId| before.fabric.node(id).name.as_str();
-    let mut unknown = Vec::new();
-    for (i, &a) in devices.iter().enumerate() {
-        for &b in devices.iter().skip(i + 1).filter(|b| before.fabric.is_path_unknown(a, **b)) {
-            unknown.extend(after.fabric.find(name(a)).zip(after.fabric.find(name(b))));
-        }
-    }
+    let same = |id: NodeId| after.fabric.find(&before.fabric.node(id).name);
+    let unknown: Vec<_> = before.fabric.unknown_paths().filter_map(|(a, b)| same(a).zip(same(b))).collect();
     after.fabric.set_unknown_paths(unknown);
 }
 

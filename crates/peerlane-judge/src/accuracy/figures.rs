@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cells::path_name;
-use super::classes::{Class, Figure, Predicted};
+use super::classes::{Figure, Predicted};
 use super::percentile;
 use peerlane_design::case::Case;
 use peerlane_machine::curve::Curve;
@@ -15,7 +15,7 @@ use peerlane_measure::run::{TransferSet, sets};
 use peerlane_model::collectives::bus_bandwidth;
 use peerlane_model::comparison::{Comparison, Series};
 use peerlane_model::expectation::{ITSELF, Metric, resolve};
-use peerlane_model::model::{Model, PeerAccess, SharedRate, Transfer};
+use peerlane_model::model::{Class, Model, PeerAccess, SharedRate, Transfer};
 
 /// From this size on, a collective counts as large.
 const LARGE: Bytes = Bytes(256 << 20);
@@ -149,7 +149,7 @@ fn class(model: &Model, metric: &Metric, row: &str, col: &str) -> Option<Class> 
         // programs do not agree how both ways within one GPU are counted
         return (of_gpu && !both).then_some(Class::Local);
     }
-    model.kind_of(&ends(model, metric, row, col)?, both).map(Class::from)
+    model.class_of(&ends(model, metric, row, col)?, both)
 }
 
 /// Sums of the sets of transfers that a run measured.

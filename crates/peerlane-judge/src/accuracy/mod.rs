@@ -20,13 +20,14 @@ use serde::Serialize;
 
 pub use baseline::Baseline;
 use cells::{Cell, Observation, observations};
-pub use classes::{Class, ClassScore, Figure, Predicted, SinglePath, TargetScore};
+pub use classes::{ClassScore, Figure, Predicted, SinglePath, TargetScore};
 use figures::figures;
 pub use page::page;
 use peerlane_design::case::Case;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Unit;
 use peerlane_model::comparison::Comparison;
+pub use peerlane_model::model::Class;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::{Constant, Parts, system, system_names};
 

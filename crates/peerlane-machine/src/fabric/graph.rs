@@ -128,6 +128,16 @@ impl Fabric {
         }
     }
 
+    /// The pairs of devices of which [`Fabric::is_path_unknown`] holds, each once, in the order of the devices.
+    pub fn unknown_paths(&self) -> impl Iterator<Item = (NodeId, NodeId)> {
+        let devices = self.devices();
+        let pairs = (0..devices.len()).flat_map(move |i| {
+            let a = devices[i];
+            devices[i + 1..].iter().map(|b| (a, *b)).collect::<Vec<_>>()
+        });
+        pairs.filter(|(a, b)| self.is_path_unknown(*a, *b))
+    }
+
     /// Whether the PCIe path between two devices is unknown.
     pub fn is_path_unknown(&self, a: NodeId, b: NodeId) -> bool {
         let (word, bit) = self.pair_bit(a, b);

@@ -5,8 +5,8 @@
 
 mod access;
 mod assumptions;
+mod class;
 mod defaults;
-mod kind;
 mod latency;
 pub mod nccl;
 mod nvlink;
@@ -23,7 +23,7 @@ use std::cell::OnceCell;
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::NoPeerAccess;
 pub use assumptions::Assume;
-pub use kind::Kind;
+pub use class::Class;
 pub use latency::Latency;
 use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
@@ -155,6 +155,8 @@ pub struct Model<'a> {
     nodes: Vec<NodeModel>,
     /// What is taken of links that no source tells.
     assume: Assume,
+    /// Whether it was taken of any.
+    assumes: bool,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
     ends: OnceCell<Box<[Model<'a>; 2]>>,
 }
@@ -174,7 +176,12 @@ impl<'a> Model<'a> {
     fn build(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
         let Built { resources, links, nodes } = resources::build(machine, parts, assume);
         let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
-        Model { machine, parts, resources, capacities, links, nodes, assume, ends: OnceCell::new() }
+        let assumes = links.iter().any(|link| match &link.carriage {
+            Carriage::Pcie { assumed, .. } => assumed.is_some(),
+            Carriage::Bundle(bundle) => bundle.assumed.is_some(),
+            _ => false,
+        });
+        Model { machine, parts, resources, capacities, links, nodes, assume, assumes, ends: OnceCell::new() }
     }
 
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
@@ -277,7 +284,9 @@ impl<'a> Model<'a> {
             let [low, high] = [rate.min(slow.min(*fast)), rate.max(slow.max(*fast))];
             let [least, most] = spread.around(*rate, [low, high]);
             // no spread carries a transfer beyond what its links signal
-            [least, most.min(high.max(MOST_OF_LINE * self.line_rate_of(transfer)))].map(Rate::from_bytes_per_second)
+            let wider = most > high;
+            let most = if wider { most.min(high.max(MOST_OF_LINE * self.line_rate_of(transfer))) } else { most };
+            [least, most].map(Rate::from_bytes_per_second)
         };
         let rates = transfers.iter().zip(rates);
         Ok(rates.zip(slow.iter().zip(&fast)).map(around).collect())
@@ -285,24 +294,19 @@ impl<'a> Model<'a> {
 
     /// How far measured numbers of such transfers at once lie from predictions.
     fn spread_of(&self, transfers: &[Transfer]) -> Spread {
-        let kind = match transfers {
-            [one] => self.kind_of(one, false),
+        let class = match transfers {
+            [one] => self.class_of(one, false),
             [one, other] if one.source == other.destination && one.destination == other.source => {
-                self.kind_of(one, true)
+                self.class_of(one, true)
             }
-            _ => Some(Kind::Concurrent),
+            _ => Some(Class::Concurrent),
         };
-        let spread = kind.map_or_else(Spread::default, |kind| self.parts.spreads().of(kind.name()));
+        let spread = class.map_or_else(Spread::default, |class| self.parts.spreads().of(class.name()));
         // spreads are of machines whose links and parts are known
         let node = |id: NodeId| self.machine.fabric.node(id);
         let known = |id: NodeId| node(id).kind != NodeKind::Gpu || node(id).part.is_some();
         let known = transfers.iter().all(|t| known(t.source) && known(t.destination));
-        let assumed = self.links.iter().any(|link| match &link.carriage {
-            Carriage::Pcie { assumed, .. } => assumed.is_some(),
-            Carriage::Bundle(bundle) => bundle.assumed.is_some(),
-            _ => false,
-        });
-        if known && !assumed { spread } else { spread.at_least_whole() }
+        if known && !self.assumes { spread } else { spread.at_least_whole() }
     }
 
     /// Bytes a second of the slowest thing that a transfer uses, before any loss; none where that is not known.

@@ -255,13 +255,11 @@ impl Writer<'_> {
     }
 
     fn unknown_paths(&self) -> BTreeMap<Spanned<String>, Vec<Spanned<String>>> {
-        let devices = self.fabric.devices();
-        let others = |i: usize, a: NodeId| {
-            let unknown = devices[i + 1..].iter().filter(|b| self.fabric.is_path_unknown(a, **b));
-            unknown.map(|b| self.end(*b)).collect::<Vec<_>>()
-        };
-        let rows = devices.iter().enumerate().map(|(i, a)| (self.end(*a), others(i, *a)));
-        rows.filter(|(_, others)| !others.is_empty()).collect()
+        let mut rows: BTreeMap<Spanned<String>, Vec<Spanned<String>>> = BTreeMap::new();
+        for (a, b) in self.fabric.unknown_paths() {
+            rows.entry(self.end(a)).or_default().push(self.end(b));
+        }
+        rows
     }
 
     fn peers(&self) -> Vec<PeerEntry> {

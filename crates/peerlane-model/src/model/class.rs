@@ -1,12 +1,17 @@
-//! What a transfer is of, by which the spread of predictions is known.
+//! What a figure is of, by which the spread of predictions is known and their errors are scored.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::route::plan;
 use super::{Model, PeerAccess, Transfer};
 use peerlane_machine::fabric::{GpuLink, Interconnect, LinkKind, NodeId, NodeKind, PathClass};
 use peerlane_machine::matrix::Engine;
 
-/// What a rate or time is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+/// What a figure is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Class {
     /// Pinned memory of the host, nearest to the GPU, one way.
     HostOneWay,
     /// The same, both ways at once.
@@ -41,9 +46,39 @@ pub enum Kind {
     Latency,
     /// Several transfers at once, other than a pair of opposite ones.
     Concurrent,
+    /// Bus bandwidth of a collective from 256 MiB on.
+    CollectiveLarge,
+    /// Bus bandwidth of a collective of smaller size.
+    CollectiveSmall,
+    /// Size at which half of a sweep's greatest rate is reached.
+    HalfSize,
 }
 
-impl Kind {
+impl Class {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Class; 20] = [
+        Self::HostOneWay,
+        Self::HostBothWays,
+        Self::HostByKernels,
+        Self::OtherSocket,
+        Self::P2pPcie,
+        Self::P2pSockets,
+        Self::NvlinkCopy,
+        Self::NvlinkKernels,
+        Self::Xgmi,
+        Self::C2c,
+        Self::StagedOneWay,
+        Self::StagedBothWays,
+        Self::RdmaGpu,
+        Self::RdmaHost,
+        Self::Local,
+        Self::Latency,
+        Self::Concurrent,
+        Self::CollectiveLarge,
+        Self::CollectiveSmall,
+        Self::HalfSize,
+    ];
+
     /// Its name in JSON and text.
     pub fn name(self) -> &'static str {
         match self {
@@ -64,43 +99,60 @@ impl Kind {
             Self::Local => "local",
             Self::Latency => "latency",
             Self::Concurrent => "concurrent",
+            Self::CollectiveLarge => "collective-large",
+            Self::CollectiveSmall => "collective-small",
+            Self::HalfSize => "half-size",
         }
+    }
+
+    /// Whether it is the bandwidth of one path between two devices, alone or against its opposite.
+    pub fn is_single_path(self) -> bool {
+        !matches!(
+            self,
+            Self::Local
+                | Self::Latency
+                | Self::Concurrent
+                | Self::CollectiveLarge
+                | Self::CollectiveSmall
+                | Self::HalfSize
+        )
     }
 }
 
 impl Model<'_> {
     /// What a transfer is of, alone or (`both`) against its opposite; `None` where its ends are none, or no path joins them.
-    pub fn kind_of(&self, transfer: &Transfer, both: bool) -> Option<Kind> {
+    pub fn class_of(&self, transfer: &Transfer, both: bool) -> Option<Class> {
         let &Transfer { source: a, destination: b, engine, peer, .. } = transfer;
         let fabric = &self.machine.fabric;
         let kinds = [a, b].map(|id| fabric.node(id).kind);
         let has = |kind: NodeKind| kinds.contains(&kind);
         if a == b {
-            return Some(Kind::Local);
+            return Some(Class::Local);
         }
         if has(NodeKind::Nic) {
-            return Some(if has(NodeKind::Gpu) { Kind::RdmaGpu } else { Kind::RdmaHost });
+            return Some(if has(NodeKind::Gpu) { Class::RdmaGpu } else { Class::RdmaHost });
         }
         if has(NodeKind::Host) {
             let (host, gpu) = if kinds[0] == NodeKind::Host { (a, b) } else { (b, a) };
-            return self.kind_with_host(engine, host, gpu, both);
+            return self.class_with_host(engine, host, gpu, both);
         }
         if kinds != [NodeKind::Gpu; 2] {
             return None;
         }
-        let staged = peer == PeerAccess::Disabled || self.route(transfer).is_ok_and(|route| route.staged);
+        let staged =
+            peer == PeerAccess::Disabled || plan(self, transfer, false).is_ok_and(|planned| planned.route.staged);
         Some(match fabric.class(a, b)? {
-            _ if staged && both => Kind::StagedBothWays,
-            _ if staged => Kind::StagedOneWay,
-            PathClass::Gpu(Interconnect::Xgmi, _) => Kind::Xgmi,
-            PathClass::Gpu(..) if engine == Engine::Sm => Kind::NvlinkKernels,
-            PathClass::Gpu(..) => Kind::NvlinkCopy,
-            PathClass::Sys => Kind::P2pSockets,
-            _ => Kind::P2pPcie,
+            _ if staged && both => Class::StagedBothWays,
+            _ if staged => Class::StagedOneWay,
+            PathClass::Gpu(Interconnect::Xgmi, _) => Class::Xgmi,
+            PathClass::Gpu(..) if engine == Engine::Sm => Class::NvlinkKernels,
+            PathClass::Gpu(..) => Class::NvlinkCopy,
+            PathClass::Sys => Class::P2pSockets,
+            _ => Class::P2pPcie,
         })
     }
 
-    fn kind_with_host(&self, engine: Engine, host: NodeId, gpu: NodeId, both: bool) -> Option<Kind> {
+    fn class_with_host(&self, engine: Engine, host: NodeId, gpu: NodeId, both: bool) -> Option<Class> {
         let fabric = &self.machine.fabric;
         if fabric.node(gpu).kind != NodeKind::Gpu {
             return None;
@@ -108,15 +160,15 @@ impl Model<'_> {
         let is_c2c = |kind: &LinkKind| matches!(kind, LinkKind::Gpu(GpuLink { interconnect: Interconnect::C2c, .. }));
         let by_c2c = fabric.links_of(gpu).iter().any(|(link, _)| is_c2c(&fabric.link(*link).kind));
         Some(if fabric.package(host) != fabric.package(gpu) {
-            Kind::OtherSocket
+            Class::OtherSocket
         } else if by_c2c {
-            Kind::C2c
+            Class::C2c
         } else if engine == Engine::Sm {
-            Kind::HostByKernels
+            Class::HostByKernels
         } else if both {
-            Kind::HostBothWays
+            Class::HostBothWays
         } else {
-            Kind::HostOneWay
+            Class::HostOneWay
         })
     }
 }
