@@ -41,6 +41,9 @@ struct Arguments {
     /// Write the spreads of predictions into this file
     #[arg(long, value_name = "FILE", requires = "leave_one_out")]
     spreads: Option<PathBuf>,
+    /// Write the scores of machines that were left out into this file, as a table of Markdown
+    #[arg(long, value_name = "FILE", requires = "leave_one_out")]
+    scores: Option<PathBuf>,
     /// Print each figure
     #[arg(short, long)]
     verbose: bool,
@@ -75,6 +78,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     score("fitted", &all(&|_| fit.clone()));
     if arguments.leave_one_out {
         let left = all(&|number| fitting.fit_without(number, &fit));
+        if arguments.verbose {
+            score("each machine left out, by the ranges of constants alone", &left);
+        }
         let figures: Vec<spreads::Left> = left.iter().flat_map(|(m, all)| all.iter().map(move |f| (*m, f))).collect();
         // of a machine, by the spreads that all others show
         let widened = |(machine, own): &(usize, Vec<Figure>)| {
@@ -82,7 +88,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             let spreads = spreads::spreads(&others);
             (*machine, own.iter().map(|figure| spreads::widened(figure, &spreads)).collect())
         };
-        score("each machine left out", &left.iter().map(widened).collect::<Vec<_>>());
+        let widened: Vec<_> = left.iter().map(widened).collect();
+        score("each machine left out", &widened);
+        if let Some(file) = &arguments.scores {
+            fs::write(file, report::page(machines.len(), &widened))?;
+        }
         let spreads = toml::to_string(&spreads::spreads(&figures))?;
         println!("\n{spreads}");
         if let Some(file) = &arguments.spreads {

@@ -63,6 +63,28 @@ pub(crate) fn scores(title: &str, machines: &[Measured], predicted: &[(usize, Ve
     part("others", &|m| !m.of_catalogue);
 }
 
+/// The scores of all machines as a table of Markdown: what `docs/accuracy.md` begins with.
+pub(crate) fn page(machines: usize, predicted: &[(usize, Vec<Figure>)]) -> String {
+    let figures: Vec<Figure> = predicted.iter().flat_map(|(_, figures)| figures.iter().cloned()).collect();
+    let (classes, single) = by_class(&figures);
+    let percent = |share: Option<f64>| share.map_or("—".to_owned(), |s| format!("{:.1} %", 100.0 * s));
+    let SinglePath { n, median, p85, inside, half_width } = single;
+    let [median, p85, inside, half_width] = [median, p85, inside, half_width].map(percent);
+    let mut out = format!(
+        "Of {n} bandwidths of single paths on {machines} machines, each predicted without itself: median error {median}, 85th \
+         percentile {p85}, {inside} inside their intervals, whose median half-width is {half_width}.\n\n\
+         | class | figures | median | 85th percentile | bias | inside the interval | no prediction |\n\
+         |---|---|---|---|---|---|---|\n"
+    );
+    for ClassScore { class, n, median, p85, bias, inside, none } in classes {
+        let none = Some(none).filter(|share| *share > 0.0);
+        let [median, p85, bias, inside, none] = [median, p85, bias, inside, none].map(percent);
+        let name = Class::name(class);
+        out += &format!("| {name} | {n} | {median} | {p85} | {bias} | {inside} | {none} |\n");
+    }
+    out
+}
+
 fn table(title: &str, figures: &[Figure]) {
     let (classes, single) = by_class(figures);
     let percent = |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));

@@ -1,7 +1,7 @@
 //! The spread of predictions, from machines that were left out.
 //!
 //! A figure's *score* is how far it lies above (or, negative, below) its prediction, as a multiple of the range that constants
-//! leave it on that side; of the scores of a class, the quantiles at 5 % and 95 % become the multiples of its spread: split
+//! leave it on that side; of the scores of a class, the quantiles at 4 % and 96 % become the multiples of its spread: split
 //! conformal prediction (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005) with a machine's figures of
 //! a class counted as one.
 
@@ -11,7 +11,7 @@ use peerlane::accuracy::{Class, Figure, Predicted};
 use peerlane::catalogue::{Spread, Spreads};
 
 /// The share of figures that may lie outside on each side.
-const OUTSIDE: f64 = 0.05;
+const OUTSIDE: f64 = 0.04;
 
 /// Fewer machines than this do not make a spread of their own: the scores of all classes count.
 const FEWEST: usize = 4;
@@ -47,8 +47,7 @@ impl Missed {
 /// The spreads that figures of these machines show.
 pub(crate) fn spreads(figures: &[Left]) -> Spreads {
     let mut classes: BTreeMap<Class, Vec<Missed>> = BTreeMap::new();
-    // too few figures of several transfers at once, which differ in kind, are known
-    for (machine, figure) in figures.iter().filter(|(_, figure)| figure.class != Class::Concurrent) {
+    for (machine, figure) in figures {
         classes.entry(figure.class).or_default().extend(Missed::new(*machine, figure));
     }
     classes.retain(|_, all| !all.is_empty());

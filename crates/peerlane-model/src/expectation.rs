@@ -368,12 +368,9 @@ impl<'a> Expectation<'a> {
             return Some(Transfer { source: of, destination: of, engine, op, peer });
         }
         let (a, b) = (end(fabric, row, col)?, end(fabric, col, row)?);
-        let is_memory = |node| fabric.node(node).kind == NodeKind::Host;
-        // what is lost hangs on the kernels (docs/model.md, section 8)
-        let by_kernels = both && engine == Engine::Sm && (is_memory(a) || is_memory(b));
         // a path that no source shows is none through host memory
         let unknown = peer == PeerAccess::Enabled && fabric.is_path_unknown(a, b) && fabric.path(a, b).is_none();
-        if a == b || by_kernels || unknown {
+        if a == b || unknown {
             return None;
         }
         let host = row == HOST || col == HOST;

@@ -178,7 +178,8 @@ impl Fabric {
     fn ascend(&self, start: NodeId, to_memory: bool) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut at = start;
-        if to_memory
+        // a GPU without PCIe of its own reaches everything through its CPU
+        if (to_memory || self.upstream(start).is_none())
             && self.node(start).kind == NodeKind::Gpu
             && let Some((link, cpu)) = self.joined_cpu(start, LinkKind::is_gpu_fabric)
         {

@@ -118,6 +118,9 @@ pub(super) const HOST_ENQUEUE: Fallback = Fallback { name: "host_enqueue_cost", 
 pub(super) const SWITCH_LATENCY: Fallback = Fallback { name: "forward_latency", value: 100.0, slow: 150.0, fast: 80.0 };
 /// Nanoseconds that a root complex adds between two of its ports.
 pub(super) const ROOT_LATENCY: Fallback = Fallback { name: "root_latency", value: 100.0, slow: 400.0, fast: 50.0 };
+/// Microseconds that the other socket's memory adds to a load, there and back: 618 to 624 ns and 987 to 991 on a machine of two
+/// GH200 (dnhkng/GH200_benchmarking).
+pub(super) const LOAD_PER_SOCKET: Fallback = Fallback { name: "load_per_socket", value: 0.37, slow: 0.6, fast: 0.1 };
 /// Microseconds that a PCIe switch adds to a load: there and back.
 pub(super) const LOAD_PER_SWITCH: Fallback = Fallback { name: "load_per_switch", value: 0.2, slow: 0.3, fast: 0.16 };
 

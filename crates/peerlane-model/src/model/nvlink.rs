@@ -24,8 +24,8 @@ pub(super) struct Bundle {
     shares: [f64; 4],
     /// What both directions at once leave of twice one direction.
     bidirectional_factor: f64,
-    /// What goes from a GPU to a CPU gets of its share.
-    toward_cpu: f64,
+    /// What goes from a GPU to a CPU gets of its share, by copy engines and by kernels.
+    toward_cpu: [f64; 2],
     /// Bytes a byte that a kernel's requests take of the other direction.
     requests: f64,
     /// Where the constants are from.
@@ -38,7 +38,7 @@ impl Bundle {
     /// Share of the raw rate that is payload, to a CPU or not. A NIC is counted as a copy engine.
     pub(super) fn efficiency(&self, engine: Engine, op: Operation, to_cpu: bool) -> f64 {
         let [write, read, kernel_write, kernel_read] = self.shares;
-        let toward = if to_cpu { self.toward_cpu } else { 1.0 };
+        let toward = if to_cpu { self.toward_cpu[usize::from(engine == Engine::Sm)] } else { 1.0 };
         toward
             * match (engine == Engine::Sm, op) {
                 (false, Operation::Write) => write,
@@ -152,12 +152,13 @@ fn carried(fabric: &Fabric, parts: &Parts, link: &Link, bundle: GpuLink) -> Resu
         (None, None) if bundle.interconnect.is_single() => each().map(|each| (each.value, each.why))?,
         (None, None) => whole.map(|(rate, why)| (rate, why.to_owned())).ok_or(Missing::Links)?,
     };
-    let toward = known.map_or([1.0; 3], |g| g.toward_cpu);
+    let [slow, value, fast] = known.map_or([1.0; 3], |g| g.toward_cpu);
+    let usual = parts.end().of(slow, value, fast);
+    let mut toward_cpu = ["ce_toward_cpu", "sm_toward_cpu"].map(|name| least(name).map_or(usual, |known| known.value));
     let mut shares = [copies.value, copies_read.value, kernels.value, kernels_read.value].map(|share| share.min(1.0));
-    let mut toward_cpu = parts.end().of(toward[0], toward[1], toward[2]);
     // the rate that somebody states of a C2C link is what copies reach
     if bundle.interconnect == Interconnect::C2c && bundle.rate.is_some() {
-        (shares, toward_cpu) = ([1.0; 4], 1.0);
+        (shares, toward_cpu) = ([1.0; 4], [1.0; 2]);
     }
     let mut why = vec![raw_why];
     why.extend([copies, copies_read, kernels, kernels_read, both.clone()].map(|known| known.why));

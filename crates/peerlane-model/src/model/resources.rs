@@ -212,6 +212,7 @@ impl Built {
             NodeKind::Host => {
                 let cpu = fabric.package(id);
                 let rate = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "memory_rate");
+                let rate = module_memory(fabric, parts, cpu).or(rate);
                 // a package's memory rate is spread over its NUMA nodes
                 let siblings = cpu.map_or(1, |c| {
                     fabric.links_of(c).iter().filter(|(_, n)| fabric.node(*n).kind == NodeKind::Host).count()
@@ -268,6 +269,15 @@ impl Built {
             Some(Window { resource, round_trip })
         });
     }
+}
+
+/// Rate of the memory of a CPU that shares a module with GPUs, where their product's name decides it: GH200 modules of
+/// 120 and of 480 GB have the same CPU.
+fn module_memory(fabric: &Fabric, parts: &Parts, cpu: Option<NodeId>) -> Option<super::defaults::Known> {
+    let joined = fabric.links_of(cpu?).iter();
+    let on_module = joined.filter(|(link, _)| fabric.link(*link).kind.is_gpu_fabric());
+    let rates = on_module.filter_map(|(_, gpu)| constant(part_of(fabric, parts, *gpu), "module_memory_rate"));
+    rates.min_by(|a, b| a.value.total_cmp(&b.value))
 }
 
 /// The part that holds a root complex's constants: its CPU's, else its own.
