@@ -168,6 +168,7 @@ pub(crate) fn usual(model: &Model) -> Vec<Requested> {
     let pairs = |on| Metric { p2p: Some(on), op: Some(Operation::Write), ..Metric::COPIES };
     let both = Metric { direction: Some(Direction::Bidirectional), ..pairs(true) };
     let network = Metric { engine: Some(Engine::Nic), ..Metric::COPIES };
+    let host_small = Metric { op: None, p2p: None, ..small_copies() };
     let Ends { gpus, nics, host, .. } = &ends;
     let asked = [
         (pairs(true), gpus, gpus),
@@ -177,8 +178,23 @@ pub(crate) fn usual(model: &Model) -> Vec<Requested> {
         (Metric::COPIES, gpus, host),
         (network, gpus, nics),
         (network, nics, gpus),
+        (small_copies(), gpus, gpus),
+        (host_small, host, gpus),
+        (host_small, gpus, host),
     ];
     ends.possible(asked)
+}
+
+/// How long small copies into another memory take, with peer access requested.
+fn small_copies() -> Metric {
+    Metric {
+        quantity: Quantity::Latency,
+        direction: None,
+        p2p: Some(true),
+        op: Some(Operation::Write),
+        unit: Unit::Microseconds,
+        ..Metric::COPIES
+    }
 }
 
 /// What can be predicted beside that: the other quantities, directions, engines and operations.
@@ -187,11 +203,9 @@ pub(crate) fn further(model: &Model) -> Vec<Requested> {
     let (write, read) = (Some(Operation::Write), Some(Operation::Read));
     let both = Some(Direction::Bidirectional);
     let pairs = |on, op, engine| Metric { p2p: Some(on), op, engine: Some(engine), ..Metric::COPIES };
-    let small =
-        Metric { quantity: Quantity::Latency, direction: None, op: write, unit: Unit::Microseconds, ..Metric::COPIES };
+    let small = small_copies();
     let loads = Metric { quantity: Quantity::LoadLatency, engine: Some(Engine::Sm), op: None, ..small };
     let loads = Metric { unit: Unit::Nanoseconds, ..loads };
-    let host_small = Metric { op: None, ..small };
     let kernels = Metric { engine: Some(Engine::Sm), ..Metric::COPIES };
     let Ends { gpus, host, itself, .. } = &ends;
     let asked = [
@@ -203,14 +217,11 @@ pub(crate) fn further(model: &Model) -> Vec<Requested> {
         (kernels, host, gpus),
         (kernels, gpus, host),
         (Metric::COPIES, gpus, itself),
-        (Metric { p2p: Some(true), ..small }, gpus, gpus),
-        (Metric { p2p: Some(true), op: read, ..small }, gpus, gpus),
+        (Metric { op: read, ..small }, gpus, gpus),
         (Metric { p2p: Some(false), ..small }, gpus, gpus),
-        (host_small, host, gpus),
-        (host_small, gpus, host),
-        (host_small, gpus, itself),
-        (Metric { p2p: Some(true), ..loads }, gpus, gpus),
-        (loads, gpus, host),
+        (Metric { p2p: None, op: None, ..small }, gpus, itself),
+        (loads, gpus, gpus),
+        (Metric { p2p: None, ..loads }, gpus, host),
     ];
     ends.possible(asked)
 }
@@ -257,9 +268,10 @@ impl Ends {
 }
 
 /// The matrices that `predict` shows by default: GPU pairs one way and both ways with P2P on, one way
-/// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any.
+/// with P2P off, host to each GPU, each GPU to the host, and GPUs with NICs where there are any, in GB/s; and the times of small
+/// copies between GPUs and with the host, in µs.
 ///
-/// All in GB/s. A matrix of which no cell can be told is left out. Of a machine with more than
+/// A matrix of which no cell can be told is left out. Of a machine with more than
 /// [`MOST_PREDICTED`] GPUs and NICs, only transfers with host memory are predicted; of one that may have NVLinks which nothing
 /// shows (a note says so), no direct ones between GPUs.
 pub fn predict<'a>(model: &'a Model<'a>) -> Vec<ExpectedMatrix> {

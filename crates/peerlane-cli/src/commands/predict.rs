@@ -1,4 +1,4 @@
-//! `peerlane predict`: the rates that a machine should reach, and what limits them.
+//! `peerlane predict`: the rates that a machine should reach and what limits them, and the times of small copies.
 
 use std::io::{self, Write};
 
@@ -9,6 +9,7 @@ use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocumen
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
+use peerlane::names::ranges;
 use peerlane::units::Bytes;
 
 use super::{between, heading, json, on_assumptions};
@@ -39,6 +40,8 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             heading(out, machine)?;
             if matrices.is_empty() {
                 writeln!(out, "Too little is known about the links to predict anything.")?;
+            } else if matrices.iter().all(|matrix| matrix.unit.rate(1.0).is_none()) {
+                writeln!(out, "Too little is known about the links to predict rates.")?;
             }
             on_assumptions(out, &assumptions)?;
             for expected in matrices.iter().filter(|_| curves.is_empty()) {
@@ -115,11 +118,15 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
     matrix::numbers(out, &expected.rows, &expected.cols, &expected.values)?;
     let groups = by_bottleneck(expected, |what| if verbose { what.to_owned() } else { alike(fabric, what) });
     let most = if verbose { usize::MAX } else { BOTTLENECKS };
+    let label = if expected.unit.rate(1.0).is_some() { "bound by" } else { "time of" };
     for Bound { what, pairs, interval: [below, above] } in groups.iter().take(most) {
         let [below, above] = [below, above].map(|share| share.round());
-        let text = format!("{}: {what}; interval −{below} to +{above} %", pairs_in_words(pairs));
+        let within = pairs.iter().all(|(a, b)| a == b);
+        let names = || ranges(&pairs.iter().map(|(gpu, _)| *gpu).collect::<Vec<&str>>());
+        let ends = if within { format!("within {}", names()) } else { pairs_in_words(pairs) };
+        let text = format!("{ends}: {what}; interval −{below} to +{above} %", pairs_in_words(pairs));
         for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
-            writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { "bound by" } else { "" })))?;
+            writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { label } else { "" })))?;
         }
     }
     if groups.len() > most {

@@ -58,7 +58,9 @@ struct Cell {
 /// where devices are.
 pub(crate) fn sections(comparison: &Comparison, known: &Fabric, apart: bool) -> Vec<Section> {
     let mut sections = Sections { fabric: known, apart, all: Vec::new() };
-    for series in comparison.series().iter().filter(|s| s.is_predicted_rate()) {
+    let (rates, times): (Vec<&Series>, Vec<&Series>) =
+        comparison.series().iter().filter(|s| s.is_predicted()).partition(|s| s.is_predicted_rate());
+    for series in rates.into_iter().chain(times) {
         let source = match series.source() {
             Source::Matrix(measured) if apart => label::origin(&measured.origin),
             Source::Matrix(measured) if measured.published => "published".to_owned(),

@@ -13,6 +13,8 @@ fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let nics = view.rdma_nics();
     let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<NodeId>)>> = BTreeMap::new();
+    // GPUs that have a NIC below their switches
+    let mut near: Vec<NodeId> = Vec::new();
     for gpu in gpus.iter().copied() {
         // a NIC whose path is unknown may be the near one
         let classes: Option<Vec<(PathClass, NodeId)>> =
@@ -22,10 +24,12 @@ fn run(view: &View) -> Vec<Raised> {
         if best > PathClass::Pxb {
             let nearest = classes.iter().filter(|(class, _)| *class == best).map(|(_, nic)| *nic).collect();
             apart.entry(best).or_default().push((gpu, nearest));
+        } else {
+            near.push(gpu);
         }
     }
     let coarse = labels_are_coarse(view, &gpus, &nics);
-    apart.into_iter().map(|(class, gpus)| report(view, class, gpus, coarse)).collect()
+    apart.into_iter().map(|(class, gpus)| report(view, class, gpus, &near, coarse)).collect()
 }
 
 /// Whether SYS means nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
@@ -39,7 +43,7 @@ fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
     all_alone || gpus.iter().all(|gpu| nics.iter().all(|nic| sys(gpu, nic))) && (among(gpus) || among(nics))
 }
 
-fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, coarse: bool) -> Raised {
+fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, near: &[NodeId], coarse: bool) -> Raised {
     let gpus: Vec<NodeId> = apart.iter().map(|(gpu, _)| *gpu).collect();
     let names = view.names_of(&gpus);
     let named = |ids: &[NodeId]| list(&view.names_of(ids));
@@ -62,6 +66,7 @@ fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, coar
         "If the board has a slot below the GPUs' switch, put the NIC there. Otherwise measure `ib_write_bw --use_cuda`: root \
          complexes differ widely in how fast they forward reads of GPU memory."
     };
+    let better = if near.is_empty() { String::new() } else { format!("; {} {} one at PIX or PXB", named(near), if near.len() == 1 { "reaches" } else { "reach" }) };
     RULE.raise(Design, if far && !coarse && !guest { Warning } else { Info }, if guest { Possible } else { Likely })
         .summary(format!(
             "No NIC is below the same switch as {}; the nearest path is {class}, {}",
@@ -69,7 +74,7 @@ fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, coar
             class.meaning()
         ))
         .expected("a NIC at PIX or PXB, for GPUDirect RDMA at full rate")
-        .measured(format!("nearest NIC of {}", nearest.join("; ")))
+        .measured(format!("nearest NIC of {}{better}", nearest.join("; ")))
         .evidence(view.cite(view.class_origins(&gpus)))
         .fix(fix)
         .confirm("`ib_write_bw --use_cuda=N` from each GPU with each NIC")
@@ -97,7 +102,7 @@ mod tests {
         let found = findings(&with_nic("switch0"), run);
         assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert_eq!(found[0].subjects, ["GPU1"]);
-        assert!(found[0].measured.contains("GPU1: mlx5_0 (SYS)"));
+        assert!(found[0].measured.ends_with("GPU1: mlx5_0 (SYS); GPU0 reaches one at PIX or PXB"), "{}", found[0].measured);
     }
 
     #[test]
@@ -121,6 +126,22 @@ mod tests {
         let mut b = with_nic("rc0").fabric.into_builder();
         let nic = b.find("mlx5_0").unwrap();
         b.node_mut(nic).rdma = Some(false);
+        assert!(findings(&captured(b), run).is_empty());
+    }
+
+    #[test]
+    fn a_described_nic_needs_no_part() {
+        let found = |name: &str| findings(&peerlane_read::catalogue::system(name).unwrap().unwrap(), run);
+        let phb = found("hpcac-phb");
+        assert_eq!((phb.len(), phb[0].severity, phb[0].measured.as_str()), (1, Info, "nearest NIC of GPU0: mlx5_0, mlx5_1 (PHB)"));
+        let sys = found("hpcac-sys");
+        assert_eq!((sys.len(), sys[0].severity), (1, Warning));
+        assert!(found("hpcac-tessa").is_empty());
+        // in a capture, a NIC of no known part may be for the office network
+        let mut b = with_nic("rc0").fabric.into_builder();
+        let nic = b.find("mlx5_0").unwrap();
+        b.node_mut(nic).rdma = None;
+        b.node_mut(nic).part = None;
         assert!(findings(&captured(b), run).is_empty());
     }
 

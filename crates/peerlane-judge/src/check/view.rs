@@ -184,11 +184,12 @@ impl<'a> View<'a> {
     }
 
     /// NICs that do RDMA: those a source shows to, and those of a product that the catalogue knows
-    /// (all its adapters do).
+    /// (all its adapters do); and in a description all that it does not except.
     pub(super) fn rdma_nics(&self) -> Vec<NodeId> {
         let does = |id: &NodeId| {
             let node = self.fabric().node(*id);
-            node.rdma.unwrap_or(node.part.is_some())
+            // in a description a NIC is there for RDMA; in a capture one of no known part may be for the office network
+            node.rdma.unwrap_or(node.part.is_some() || !self.is_captured())
         };
         self.of_kind(NodeKind::Nic).into_iter().filter(does).collect()
     }

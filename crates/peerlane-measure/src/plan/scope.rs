@@ -2,7 +2,7 @@
 
 use super::rounds::pack;
 use super::selection::Selection;
-use super::steps::{Site, steps};
+use super::steps::{Site, staged_copies, steps};
 use super::{Method, Plan, Skipped, Test};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Seconds;
@@ -88,7 +88,7 @@ impl Plan {
     ///
     /// Families without a step on this machine are in [`Plan::skipped`], each with the reason; a plan may be empty.
     pub fn of(machine: &Machine, scope: Scope, selection: &Selection, method: Method) -> Result<Plan, PlanError> {
-        let site = Site::new(&machine.fabric, scope);
+        let site = Site::new(machine, scope);
         if site.gpus.is_empty() {
             return Err(PlanError::NoGpu { machine: machine.name.clone() });
         }
@@ -96,7 +96,14 @@ impl Plan {
         let mut plan = Plan { method, rounds: Vec::new(), skipped: Vec::new() };
         let tests = if selection.tests.is_empty() { scope.tests() } else { selection.tests.clone() };
         for test in Test::ALL.into_iter().filter(|t| tests.contains(t)) {
-            let mut asked = match steps(test, &site) {
+            let asked = steps(test, &site).map(|mut asked| {
+                // of pairs without peer access the time of a small copy is that through host memory
+                if test == Test::CopyLatency && !tests.contains(&Test::Staged) {
+                    asked.extend(staged_copies(&site));
+                }
+                asked
+            });
+            let mut asked = match asked {
                 Ok(asked) => asked,
                 Err(why) => {
                     plan.skipped.push(Skipped { test, why });

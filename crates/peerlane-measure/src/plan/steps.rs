@@ -9,9 +9,12 @@ mod pairs;
 mod sets;
 mod sweeps;
 
+pub(super) use latency::staged_copies;
+
 use super::rounds::round_robin;
 use super::{Scope, Size, Step, Test, Transfer, Work};
 use peerlane_machine::fabric::{Fabric, NodeKind};
+use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Bytes;
 
@@ -57,6 +60,7 @@ const KINDS: [(Engine, Operation); 4] = [
 
 /// What a plan is made for.
 pub(super) struct Site<'a> {
+    machine: &'a Machine,
     fabric: &'a Fabric,
     scope: Scope,
     /// GPUs, in the order of the machine's own lists.
@@ -67,9 +71,10 @@ pub(super) struct Site<'a> {
 
 impl<'a> Site<'a> {
     /// A machine's GPUs and host memory.
-    pub(super) fn new(fabric: &'a Fabric, scope: Scope) -> Self {
+    pub(super) fn new(machine: &'a Machine, scope: Scope) -> Self {
+        let fabric = &machine.fabric;
         let names = |kind| fabric.of_kind(kind).map(|id| fabric.node(id).name.clone()).collect();
-        Site { fabric, scope, gpus: names(NodeKind::Gpu), hosts: names(NodeKind::Host) }
+        Site { machine, fabric, scope, gpus: names(NodeKind::Gpu), hosts: names(NodeKind::Host) }
     }
 
     /// Pairs of GPUs, each once.

@@ -21,7 +21,7 @@ pub use tables::{Cell, MOST_COMPARED, Measurement, Table};
 use crate::expectation::Expectation;
 use crate::model::Model;
 use peerlane_machine::machine::{SourcedMatrix, Statement};
-use peerlane_machine::matrix::Matrix;
+use peerlane_machine::matrix::{Matrix, Quantity};
 use peerlane_machine::origin::Origin;
 
 /// Nothing is expected of matrices with more rows or columns: no machine has so many devices, and pairs grow with
@@ -170,6 +170,12 @@ impl<'a> Series<'a> {
     /// Whether its numbers are rates that the model predicts, where it knows the links.
     pub fn is_predicted_rate(&self) -> bool {
         self.is_of_pairs() && self.metric().is_bandwidth()
+    }
+
+    /// Whether its numbers are such rates, or times of single copies and loads, which the model predicts.
+    pub fn is_predicted(&self) -> bool {
+        let times = matches!(self.matrix.quantity, Quantity::Latency | Quantity::LoadLatency);
+        self.is_predicted_rate() || times && self.is_of_pairs()
     }
 
     /// What should stand in a place; `None` where the model cannot say.

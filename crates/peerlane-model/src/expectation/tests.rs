@@ -75,8 +75,10 @@ fn pairs_of_very_many_devices_are_left_out() {
         let machine = with_gpus(&vec!["3.0 x16"; gpus]);
         predict(&Model::new(&machine, Parts::embedded())).iter().map(|m| (m.rows.len(), m.cols.len())).collect()
     };
-    assert_eq!(shapes(3), [(3, 3), (3, 3), (3, 3), (1, 3), (3, 1)]);
-    assert_eq!(shapes(MOST_PREDICTED + 1), [(1, MOST_PREDICTED + 1), (MOST_PREDICTED + 1, 1)]);
+    let rates = [(3, 3), (3, 3), (3, 3), (1, 3), (3, 1)];
+    assert_eq!(shapes(3), [&rates[..], &[(3, 3), (1, 3), (3, 1)]].concat(), "then latencies");
+    let with_host = [(1, MOST_PREDICTED + 1), (MOST_PREDICTED + 1, 1)];
+    assert_eq!(shapes(MOST_PREDICTED + 1), with_host.repeat(2));
 }
 
 #[test]
@@ -157,7 +159,10 @@ fn predict_shows_pairs_and_host_copies_and_leaves_out_what_is_not_there() {
     let (one, both) = (Some(Direction::Unidirectional), Some(Direction::Bidirectional));
     let pairs = [(one, Some(true), 2, 2), (both, Some(true), 2, 2), (one, Some(false), 2, 2)];
     assert_eq!(shapes[..3], pairs);
-    assert_eq!(shapes[3..], [(one, None, 1, 2), (one, None, 2, 1)]);
+    assert_eq!(shapes[3..5], [(one, None, 1, 2), (one, None, 2, 1)]);
+    // times of small copies
+    assert_eq!(shapes[5..], [(None, Some(true), 2, 2), (None, None, 1, 2), (None, None, 2, 1)]);
+    assert!(shown[5..].iter().all(|m| m.quantity == Quantity::Latency && m.unit == Unit::Microseconds));
     assert_eq!(shown[3].bottlenecks[0][1], told("GPU1–rc0, PCIe 3.0 x16"));
 }
 

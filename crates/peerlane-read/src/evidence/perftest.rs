@@ -13,6 +13,12 @@ const TOOL: &str = super::tool::PERFTEST;
 /// Lines above a table that may hold its settings and the command.
 const HEAD_LINES: usize = 60;
 
+/// What a server prints before a client connects.
+const WAITING: &str = "Waiting for client to connect";
+
+/// The most lines between that and the rest of its output.
+const BANNER: usize = 3;
+
 /// More words than the longest header has; the rest of a line is not searched for its end.
 const MAX_HEADER_WORDS: usize = 40;
 
@@ -124,9 +130,8 @@ fn table(text: &Text, from: &Position, header: &Position, columns: &Columns, fou
     }
     let gpu = gpu(&head);
     let settings = settings(&head, gpu.as_ref());
-    let mut ends: Vec<String> = setting(&head, "Device").into_iter().collect();
-    ends.extend(gpu.as_ref().and_then(|g| g.index).map(|n| format!("GPU{n}")));
     let what = test(&head).unwrap_or_else(|| TOOL.to_owned());
+    let ends = ends(&head, &what, gpu.as_ref());
     let Rows { sizes, series, .. } = rows;
     found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
     let mut gpus = listed_gpus(&head);
@@ -138,6 +143,16 @@ fn table(text: &Text, from: &Position, header: &Position, columns: &Columns, fou
     }
     found.push(text, TOOL, text.numbers(first, header.line), Fact::Gpus(gpus));
     end
+}
+
+/// The GPU and the adapter, that which the data comes from first. A client writes or sends what its own GPU's memory holds, and
+/// reads into it; its server has the other end of the same transfers.
+fn ends(head: &str, what: &str, gpu: Option<&GpuFacts>) -> Vec<String> {
+    let adapter = setting(head, "Device");
+    let gpu = gpu.and_then(|g| g.index).map(|n| format!("GPU{n}"));
+    let is_server = head.contains(WAITING);
+    let arrives = what.contains("_read_") != is_server;
+    if arrives { [adapter, gpu] } else { [gpu, adapter] }.into_iter().flatten().collect()
 }
 
 /// Where in line `i` the first `read` bytes of its rest `line` end.
@@ -207,7 +222,9 @@ fn head(text: &Text, from: &Position, header: &Position) -> (usize, String) {
     let begin = last(&|line| command(line).is_some())
         .or_else(|| last(&|line| line.trim() == "initializing CUDA"))
         .or_else(|| last(&|line| title(line).is_some()));
-    let begin = begin.unwrap_or(0);
+    // a server's banner stands between its command and the rest
+    let waits = |at: &usize| lines.get(*at).is_some_and(|line| line.contains(WAITING));
+    let begin = begin.map(|begin| (begin.saturating_sub(BANNER)..begin).find(waits).unwrap_or(begin)).unwrap_or(0);
     first += begin;
     (first, lines.get(begin..).unwrap_or_default().join("\n"))
 }
@@ -318,9 +335,9 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
     fn a_table_of_lines() {
         let found = scanned(scan, BW);
         let c = curves(&found)[0];
-        assert_eq!((c.what.as_str(), c.ends.join(" ")), ("ib_write_bw", "mlx5_9 GPU3".to_owned()));
+        assert_eq!((c.what.as_str(), c.ends.join(" ")), ("ib_write_bw", "GPU3 mlx5_9".to_owned()));
         let no_command = scanned(scan, BW.split_once("host\n").unwrap().1);
-        assert_eq!(curves(&no_command)[0].ends.join(" "), "mlx5_9 GPU3");
+        assert_eq!(curves(&no_command)[0].ends.join(" "), "GPU3 mlx5_9");
         assert_eq!(c.sizes, [Bytes(2), Bytes(65536)]);
         assert_eq!(c.series[1].name, "BW average");
         assert_eq!((c.series[1].unit, c.series[1].values[1]), (Some(Unit::MebibytesPerSecond), Some(10900.0)));
@@ -330,6 +347,15 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
         assert_eq!(found.evidence[0].origin.lines, Some((1, 16)));
         let Fact::Gpus(gpus) = &found.evidence[1].fact else { panic!() };
         assert_eq!((gpus.len(), gpus[0].address.unwrap().to_string().as_str()), (1, "0000:81:00.0"));
+    }
+
+    #[test]
+    fn a_client_sends_from_its_gpu_and_reads_into_it() {
+        let ends = |text: &str| curves(&scanned(scan, text))[0].ends.join(" ");
+        let reads = BW.replace("ib_write_bw", "ib_read_bw").replace("RDMA_Write", "RDMA_Read");
+        let waiting = |text: &str| text.replace("initializing CUDA", "* Waiting for client to connect... *\ninitializing CUDA");
+        assert_eq!((ends(BW).as_str(), ends(&reads).as_str()), ("GPU3 mlx5_9", "mlx5_9 GPU3"));
+        assert_eq!((ends(&waiting(BW)).as_str(), ends(&waiting(&reads)).as_str()), ("mlx5_9 GPU3", "GPU3 mlx5_9"));
     }
 
     #[test]

@@ -51,6 +51,23 @@ fn ends(plan: &Plan) -> Vec<Vec<String>> {
 }
 
 #[test]
+fn small_copies_of_pairs_without_peer_access_go_through_host_memory() {
+    let vias = |tests: &[Test]| {
+        let plan = plan(&system("exxact-traditional"), Scope::Quick, tests, &[]).unwrap();
+        let copies = plan.steps().filter(|step| step.test == Test::CopyLatency);
+        let via = copies.map(|step| match &step.work {
+            Work::SmallCopies(t) => t.via,
+            other => panic!("{other:?}"),
+        });
+        let (direct, staged): (Vec<Via>, Vec<Via>) = via.partition(|via| *via == Via::Direct);
+        (direct.len(), staged.len())
+    };
+    // two pairs on a socket each go directly, and eight ordered pairs cross
+    assert_eq!(vias(&[Test::CopyLatency]), (12, 8));
+    assert_eq!(vias(&[Test::CopyLatency, Test::Staged]), (12, 0), "that test has them");
+}
+
+#[test]
 fn a_usual_plan_of_four_gpus() {
     let machine = system("h200x4-vm");
     let quick = plan(&machine, Scope::Quick, &[], &[]).unwrap();
