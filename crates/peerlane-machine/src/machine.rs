@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
-use crate::fabric::{Fabric, NodeId};
+use crate::fabric::{Fabric, NodeId, NodeKind};
 use crate::fact::{ClassMatrix, Evidence, IommuDomain, P2pStatus, RateTable};
 use crate::gap::Gap;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
@@ -208,6 +208,17 @@ impl Machine {
     /// Whether its GPUs may be joined by NVLinks that no source shows.
     pub fn nvlinks_unknown(&self) -> bool {
         self.unknown.iter().any(Gap::is_of_nvlinks)
+    }
+
+    /// NICs that do RDMA: those of which a source shows it, and those of a product that the catalogue knows (all its adapters
+    /// do). In a description a NIC is there for it; in a capture, one of an unknown product may be for the office network.
+    pub fn rdma_nics(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let described = self.kind != MachineKind::Captured;
+        let does = move |id: &NodeId| {
+            let node = self.fabric.node(*id);
+            node.rdma.unwrap_or(node.part.is_some() || described)
+        };
+        self.fabric.of_kind(NodeKind::Nic).filter(does)
     }
 
     /// A machine of which only a fabric is known.

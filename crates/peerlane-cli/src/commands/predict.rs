@@ -124,7 +124,7 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
         let within = pairs.iter().all(|(a, b)| a == b);
         let names = || ranges(&pairs.iter().map(|(gpu, _)| *gpu).collect::<Vec<&str>>());
         let ends = if within { format!("within {}", names()) } else { pairs_in_words(pairs) };
-        let text = format!("{ends}: {what}; interval −{below} to +{above} %", pairs_in_words(pairs));
+        let text = format!("{ends}: {what}; interval −{below} to +{above} %");
         for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
             writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { label } else { "" })))?;
         }

@@ -183,15 +183,10 @@ impl<'a> View<'a> {
         self.model.parts.get(self.fabric().node(id).part.as_deref()?)
     }
 
-    /// NICs that do RDMA: those a source shows to, and those of a product that the catalogue knows
-    /// (all its adapters do); and in a description all that it does not except.
+    /// [`Machine::rdma_nics`]; none where there are more than any machine has.
     pub(super) fn rdma_nics(&self) -> Vec<NodeId> {
-        let does = |id: &NodeId| {
-            let node = self.fabric().node(*id);
-            // in a description a NIC is there for RDMA; in a capture one of no known part may be for the office network
-            node.rdma.unwrap_or(node.part.is_some() || !self.is_captured())
-        };
-        self.of_kind(NodeKind::Nic).into_iter().filter(does).collect()
+        let nics: Vec<NodeId> = self.machine.rdma_nics().take(MOST_DEVICES + 1).collect();
+        if nics.len() > MOST_DEVICES { Vec::new() } else { nics }
     }
 
     /// The nodes of a kind, in order; none where there are more than any machine has.
