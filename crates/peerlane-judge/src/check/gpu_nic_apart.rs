@@ -66,7 +66,11 @@ fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, near
         "If the board has a slot below the GPUs' switch, put the NIC there. Otherwise measure `ib_write_bw --use_cuda`: root \
          complexes differ widely in how fast they forward reads of GPU memory."
     };
-    let better = if near.is_empty() { String::new() } else { format!("; {} {} one at PIX or PXB", named(near), if near.len() == 1 { "reaches" } else { "reach" }) };
+    let better = if near.is_empty() {
+        String::new()
+    } else {
+        format!("; {} {} one at PIX or PXB", named(near), if near.len() == 1 { "reaches" } else { "reach" })
+    };
     RULE.raise(Design, if far && !coarse && !guest { Warning } else { Info }, if guest { Possible } else { Likely })
         .summary(format!(
             "No NIC is below the same switch as {}; the nearest path is {class}, {}",
@@ -102,7 +106,11 @@ mod tests {
         let found = findings(&with_nic("switch0"), run);
         assert_eq!((found.len(), found[0].severity), (1, Warning));
         assert_eq!(found[0].subjects, ["GPU1"]);
-        assert!(found[0].measured.ends_with("GPU1: mlx5_0 (SYS); GPU0 reaches one at PIX or PXB"), "{}", found[0].measured);
+        assert!(
+            found[0].measured.ends_with("GPU1: mlx5_0 (SYS); GPU0 reaches one at PIX or PXB"),
+            "{}",
+            found[0].measured
+        );
     }
 
     #[test]
@@ -133,7 +141,10 @@ mod tests {
     fn a_described_nic_needs_no_part() {
         let found = |name: &str| findings(&peerlane_read::catalogue::system(name).unwrap().unwrap(), run);
         let phb = found("hpcac-phb");
-        assert_eq!((phb.len(), phb[0].severity, phb[0].measured.as_str()), (1, Info, "nearest NIC of GPU0: mlx5_0, mlx5_1 (PHB)"));
+        assert_eq!(
+            (phb.len(), phb[0].severity, phb[0].measured.as_str()),
+            (1, Info, "nearest NIC of GPU0: mlx5_0, mlx5_1 (PHB)")
+        );
         let sys = found("hpcac-sys");
         assert_eq!((sys.len(), sys[0].severity), (1, Warning));
         assert!(found("hpcac-tessa").is_empty());

@@ -353,7 +353,8 @@ Conflicting CPU frequency values detected: 1 != 2. CPU Frequency is not max.
     fn a_client_sends_from_its_gpu_and_reads_into_it() {
         let ends = |text: &str| curves(&scanned(scan, text))[0].ends.join(" ");
         let reads = BW.replace("ib_write_bw", "ib_read_bw").replace("RDMA_Write", "RDMA_Read");
-        let waiting = |text: &str| text.replace("initializing CUDA", "* Waiting for client to connect... *\ninitializing CUDA");
+        let waiting =
+            |text: &str| text.replace("initializing CUDA", "* Waiting for client to connect... *\ninitializing CUDA");
         assert_eq!((ends(BW).as_str(), ends(&reads).as_str()), ("GPU3 mlx5_9", "mlx5_9 GPU3"));
         assert_eq!((ends(&waiting(BW)).as_str(), ends(&waiting(&reads)).as_str()), ("mlx5_9 GPU3", "GPU3 mlx5_9"));
     }
