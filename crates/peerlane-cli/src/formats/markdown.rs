@@ -91,7 +91,7 @@ pub(crate) fn comparison(names: &[&str], rows: &[Row], conclusion: &[String]) ->
             format!("{}{}", inline(&cell.text), measured.unwrap_or_default())
         };
         let cells: Vec<String> = row.cells.iter().map(cell).collect();
-        let _ = writeln!(text, "| {} | {} |", inline(row.label), cells.join(" | "));
+        let _ = writeln!(text, "| {} | {} |", inline(&row.label), cells.join(" | "));
     }
     text
 }

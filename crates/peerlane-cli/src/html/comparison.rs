@@ -38,7 +38,7 @@ fn figure(row: &Row) -> FigureView {
         measured: cell.measured.as_ref().map(seen),
     };
     FigureView {
-        what: row.label,
+        what: row.label.to_string(),
         better: match row.better {
             Better::More => "more",
             Better::Less => "less",

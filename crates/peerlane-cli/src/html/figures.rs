@@ -22,7 +22,7 @@ pub(crate) struct ComparisonView {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(crate) struct FigureView {
     /// What it is; in GB/s unless it names another unit.
-    pub(crate) what: &'static str,
+    pub(crate) what: String,
     /// Which of two values is better: `more`, `less`, or `neither` for a fact.
     pub(crate) better: &'static str,
     /// In the order of the machines; null if unknown.

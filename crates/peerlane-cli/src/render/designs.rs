@@ -21,7 +21,7 @@ const NAMES: usize = 160;
 
 /// One row: its label and one cell per design.
 struct Row {
-    label: &'static str,
+    label: String,
     cells: Vec<String>,
     /// Measured values, shown below if there are any.
     measured: Vec<String>,
@@ -111,7 +111,7 @@ fn block(
                 .collect();
             format!("{:LABEL$}{cells}", fit(label, LABEL))
         };
-        writeln!(out, "{}", line(row.label, &row.cells).trim_end())?;
+        writeln!(out, "{}", line(&row.label, &row.cells).trim_end())?;
         if shown.clone().any(|at| row.measured.get(at).is_some_and(|s| !s.is_empty())) {
             writeln!(out, "{}", paint(style::DIM, line("    measured", &row.measured).trim_end()))?;
         }
@@ -126,7 +126,7 @@ fn row(row: &figures::Row) -> Row {
         measured.map_or_else(String::new, |s| span(s.low, s.high))
     };
     Row {
-        label: row.label,
+        label: row.label.to_string(),
         cells: row.cells.iter().map(text).collect(),
         measured: row.cells.iter().map(measured).collect(),
     }

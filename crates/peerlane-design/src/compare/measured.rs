@@ -1,16 +1,18 @@
 //! What was measured or published in the place of a predicted figure.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use peerlane_machine::fabric::{NodeId, NodeKind};
-use peerlane_machine::machine::Machine;
+use peerlane_machine::machine::{Machine, MachineKind};
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::is_host;
 use peerlane_measure::plan::Test;
 use peerlane_measure::run::{Run, sets};
+use peerlane_model::expectation::ITSELF;
 use peerlane_model::flows::{Flows, Pair};
 
 /// A number, or the range that a source states.
@@ -24,6 +26,48 @@ pub struct MeasuredValue {
     pub published: bool,
     /// Where it stands.
     pub evidence: String,
+}
+
+/// What was measured or published of transfers that each run alone, whether a rate is predicted for them or not.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredAlone {
+    /// The slowest.
+    pub worst: MeasuredValue,
+    /// Its ends.
+    pub worst_pair: [String; 2],
+    /// The mean over all.
+    pub mean: MeasuredValue,
+    /// The fastest.
+    pub best: MeasuredValue,
+    /// Its ends.
+    pub best_pair: [String; 2],
+}
+
+/// What was measured alone, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct MeasuredRates {
+    /// One GPU to another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pair: Option<MeasuredAlone>,
+    /// Two GPUs both ways at once, summed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pair_both_ways: Option<MeasuredAlone>,
+    /// Host memory to a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from_host: Option<MeasuredAlone>,
+    /// A GPU to host memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_host: Option<MeasuredAlone>,
+    /// Within a GPU's own memory; each byte counts twice, once read and once written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local: Option<MeasuredAlone>,
+}
+
+/// A number of a source in one place: its low and its high end, in GB/s.
+struct Number {
+    low: f64,
+    high: f64,
+    ends: [String; 2],
 }
 
 /// A matrix, or a statement as one, of which this is the low end, and where it stands.
@@ -60,16 +104,17 @@ fn is_of_pairs(matrix: &Matrix) -> bool {
     !["_to_all", "all_to_", "pageable", "managed"].iter().any(|word| title.contains(word))
 }
 
-/// What a cell of a matrix is of: its value from a source's low and high end, in GB/s.
+/// The numbers of each source that are wanted, by the nodes of their row and column.
 fn cells<'s>(
     machine: &'s Machine,
     direction: Direction,
+    engine: Engine,
     wanted: impl Fn(&Matrix, Option<NodeId>, Option<NodeId>) -> bool + 's,
-) -> impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)> + 's {
+) -> impl Iterator<Item = (Source<'s>, Vec<Number>)> + 's {
     let fits = move |m: &Matrix| {
         m.quantity == Quantity::Bandwidth
             && m.direction == Some(direction)
-            && matches!(m.engine, None | Some(Engine::Ce))
+            && m.engine.is_none_or(|by| by == engine)
             && matches!(m.op, None | Some(Operation::Write))
             && is_of_pairs(m)
     };
@@ -78,10 +123,10 @@ fn cells<'s>(
         let mut values = Vec::new();
         for (i, row) in source.low.rows.iter().enumerate() {
             for (j, col) in source.low.cols.iter().enumerate() {
-                let known = wanted(&source.low, node(row), node(col)) && row != col;
+                let known = wanted(&source.low, node(row), node(col));
                 let Some(low) = source.low.rate(i, j).filter(|_| known) else { continue };
                 let high = source.high.and_then(|high| source.low.unit.rate(high)).unwrap_or(low);
-                values.push((low.gb(), high.gb()));
+                values.push(Number { low: low.gb(), high: high.gb(), ends: [row.clone(), col.clone()] });
             }
         }
         (source, values)
@@ -89,9 +134,7 @@ fn cells<'s>(
 }
 
 /// Of the sources that show any of it, the first; a statement's neighbours of the same kind are taken together.
-///
-/// Its worst value, and the mean.
-fn of_sources<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) -> Option<[MeasuredValue; 2]> {
+fn of_sources<'s>(found: impl Iterator<Item = (Source<'s>, Vec<Number>)>) -> Option<MeasuredAlone> {
     let mut found = found.filter(|(_, values)| !values.is_empty());
     let (first, mut values) = found.next()?;
     if first.high.is_some() {
@@ -99,29 +142,79 @@ fn of_sources<'s>(found: impl Iterator<Item = (Source<'s>, Vec<(f64, f64)>)>) ->
     }
     let Source { published, evidence, .. } = first;
     let value = |low: f64, high: f64| MeasuredValue { low, high, published, evidence: evidence.clone() };
-    let (lows, highs): (Vec<f64>, Vec<f64>) = values.into_iter().unzip();
-    let worst = lows.iter().copied().fold(f64::INFINITY, f64::min);
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-    Some([value(worst, worst), value(mean(&lows), mean(&highs))])
+    let worst = values.iter().min_by(|a, b| a.low.total_cmp(&b.low))?;
+    // the last of equal ones is taken, hence the order
+    let best = values.iter().rev().max_by(|a, b| a.high.total_cmp(&b.high))?;
+    let mean = |of: fn(&Number) -> f64| values.iter().map(of).sum::<f64>() / values.len() as f64;
+    Some(MeasuredAlone {
+        worst: value(worst.low, worst.low),
+        worst_pair: worst.ends.clone(),
+        mean: value(mean(|n| n.low), mean(|n| n.high)),
+        best: value(best.high, best.high),
+        best_pair: best.ends.clone(),
+    })
 }
 
 /// Between GPUs, one way or both ways summed. Numbers of peer access off count where pairs are staged anyway.
-pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<[MeasuredValue; 2]> {
+pub(super) fn pairs(flows: &Flows, direction: Direction) -> Option<MeasuredAlone> {
     let place = |id: Option<NodeId>| flows.ends.iter().position(|g| Some(*g) == id);
-    of_sources(cells(flows.model.machine, direction, |matrix, row, col| {
-        let Some(pair) = place(row).zip(place(col)) else { return false };
+    of_sources(cells(flows.model.machine, direction, Engine::Ce, |matrix, row, col| {
+        let Some(pair) = place(row).zip(place(col)).filter(|(a, b)| a != b) else { return false };
         let staged = |pair: Pair| flows.flow(pair).is_some_and(|f| f.staged);
         matrix.p2p != Some(false) || staged(pair)
     }))
 }
 
 /// Between GPUs and host memory, one way.
-pub(super) fn host(machine: &Machine, from_host: bool) -> Option<[MeasuredValue; 2]> {
+pub(super) fn host(machine: &Machine, from_host: bool) -> Option<MeasuredAlone> {
     let gpu = move |id: Option<NodeId>| id.is_some_and(|id| machine.fabric.node(id).kind == NodeKind::Gpu);
-    of_sources(cells(machine, Direction::Unidirectional, move |matrix, row, col| {
+    of_sources(cells(machine, Direction::Unidirectional, Engine::Ce, move |matrix, row, col| {
         let hosts = |names: &[String]| names.iter().all(|n| is_host(n));
         if from_host { hosts(&matrix.rows) && gpu(col) } else { hosts(&matrix.cols) && gpu(row) }
     }))
+}
+
+/// Within GPUs' own memories, the best that each reached, in bytes read and bytes written, as the CUDA samples count them.
+pub(super) fn local(machine: &Machine) -> Option<MeasuredAlone> {
+    let is_gpu = |id: NodeId| machine.fabric.node(id).kind == NodeKind::Gpu;
+    let rates = cells(machine, Direction::Unidirectional, Engine::Ce, move |matrix, row, col| {
+        let once = matrix.cols.iter().all(|col| col == ITSELF);
+        row.is_some_and(is_gpu) && (once || row == col)
+    });
+    // each GPU's best of all tests, since a clock that was low in one says nothing of the memory
+    let mut by_gpu: BTreeMap<String, (Source, Number)> = BTreeMap::new();
+    for (source, values) in rates {
+        for Number { low, high, ends: [gpu, column] } in values {
+            // a column of that name counts each byte once
+            let times = if column == ITSELF { 2.0 } else { 1.0 };
+            let number = Number { low: low * times, high: high * times, ends: [gpu.clone(), gpu.clone()] };
+            if by_gpu.get(&gpu).is_none_or(|(_, known)| known.low < number.low) {
+                let (published, evidence) = (source.published, source.evidence.clone());
+                // several tests are taken together, as statements are
+                let (low, high) = (Cow::Owned(Matrix::default()), Some(number.high));
+                by_gpu.insert(gpu, (Source { low, high, published, evidence }, number));
+            }
+        }
+    }
+    of_sources(by_gpu.into_values().map(|(source, number)| (source, vec![number])))
+}
+
+/// From one node to another that a NIC moves data between: the lowest of what a matrix, a statement or a table by message size shows
+/// of any of these pairs.
+pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]]) -> Option<MeasuredAlone> {
+    let has = |row: Option<NodeId>, col: Option<NodeId>| row.zip(col).is_some_and(|(a, b)| pairs.contains(&[a, b]));
+    let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| has(row, col));
+    let published = machine.kind != MachineKind::Captured;
+    let curves = machine.curves.iter().filter(|(curve, _)| curve.settings.get("direction").is_none());
+    let curves = curves.filter_map(|(curve, origin)| {
+        let [from, to] = curve.ends.as_slice() else { return None };
+        let best = curve.best().filter(|_| has(machine.fabric.find(from), machine.fabric.find(to)))?.rate.gb();
+        let number = Number { low: best, high: best, ends: [from.clone(), to.clone()] };
+        // several tables are taken together, as statements are
+        let (low, high) = (Cow::Owned(Matrix::default()), Some(best));
+        Some((Source { low, high, published, evidence: origin.to_string() }, vec![number]))
+    });
+    of_sources(rates.chain(curves))
 }
 
 fn of_run(values: impl Iterator<Item = (f64, Unit)>) -> Option<MeasuredValue> {

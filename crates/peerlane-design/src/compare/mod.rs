@@ -9,6 +9,8 @@ mod full_width;
 mod lanes;
 mod latency;
 mod measured;
+mod memory;
+mod nic;
 mod pairs;
 mod ring;
 #[cfg(test)]
@@ -21,8 +23,10 @@ use serde::Serialize;
 pub use bisection::Bisection;
 pub use full_width::FullWidth;
 pub use lanes::Lanes;
-pub use latency::Latency;
-pub use measured::MeasuredValue;
+pub use latency::{ClassLatency, Latency, PredictedLatency};
+pub use measured::{MeasuredAlone, MeasuredRates, MeasuredValue};
+pub use memory::GpuMemory;
+pub use nic::{GpuNic, NicClass, NicMessage, NicRates};
 pub use pairs::{Alone, Reach};
 pub use ring::AllReduce;
 pub use together::{AllToAll, AllToOne, Figure, Together};
@@ -91,8 +95,18 @@ pub struct Design {
     pub host_feed: Option<Together>,
     /// Every GPU to host memory at once.
     pub host_drain: Option<Together>,
-    /// Latencies between GPUs.
+    /// Latencies between GPUs that were measured or published.
     pub latency: Option<Latency>,
+    /// The same, predicted.
+    pub predicted_latency: Option<PredictedLatency>,
+    /// Both by path class, the nearest first.
+    pub latency_by_class: Vec<ClassLatency>,
+    /// GPUs' own memories.
+    pub gpu_memory: Option<GpuMemory>,
+    /// GPUs and RDMA NICs.
+    pub gpu_nic: Option<GpuNic>,
+    /// What was measured or published of single transfers, also where nothing is predicted.
+    pub measured: MeasuredRates,
     /// Which GPUs reach which directly.
     pub reach: Option<Reach>,
     /// PCIe lanes.
@@ -138,8 +152,11 @@ fn design(subject: &Subject, parts: &Parts) -> Design {
         design.unknown.push(format!("{gpus} GPUs: what is among more than {MOST_COMPARED} is not looked at"));
     }
     design.with_host(&model, gpus);
+    design.measured.local = measured::local(machine);
+    design.gpu_memory = memory::gpu_memory(&model, &design.measured.local);
+    design.gpu_nic = nic::gpu_nic(&model);
     if let Some(run) = run {
-        design.measured(run);
+        design.measured_sets(run);
     }
     design
 }
@@ -148,10 +165,12 @@ impl Design {
     fn among_gpus(&mut self, model: &Model) {
         let flows = Flows::new(model, Engine::Ce);
         self.unknown.extend(flows.unknown.clone());
-        let pairs =
-            |direction| Some(pairs::among(&flows, direction)?.with_measured(measured::pairs(&flows, direction)));
-        self.pair = pairs(Direction::Unidirectional);
-        self.pair_both_ways = pairs(Direction::Bidirectional);
+        let measured = |direction| measured::pairs(&flows, direction);
+        self.measured.pair = measured(Direction::Unidirectional);
+        self.measured.pair_both_ways = measured(Direction::Bidirectional);
+        let pairs = |direction, measured| Some(pairs::among(&flows, direction)?.with_measured(measured));
+        self.pair = pairs(Direction::Unidirectional, &self.measured.pair);
+        self.pair_both_ways = pairs(Direction::Bidirectional, &self.measured.pair_both_ways);
         self.bisection = bisection::bisection(&flows);
         self.all_to_all = together::all_to_all(&flows);
         self.all_to_one = together::all_to_one(&flows);
@@ -160,7 +179,10 @@ impl Design {
         if let Some(ring) = &mut self.ring_all_reduce {
             ring.figure.measured = measured::all_reduce(model.machine, flows.gpus());
         }
-        self.latency = latency::latency(&flows);
+        let latencies = latency::latencies(&flows);
+        self.latency = latencies.measured;
+        self.predicted_latency = latencies.predicted;
+        self.latency_by_class = latencies.by_class;
         self.reach = pairs::reach(&flows);
         if let Some(worst) = &self.pair {
             let find = |name: &String| model.machine.fabric.find(name);
@@ -173,9 +195,11 @@ impl Design {
     }
 
     fn with_host(&mut self, model: &Model, gpus: usize) {
-        let host =
-            |from_host| Some(pairs::host(model, from_host)?.with_measured(measured::host(model.machine, from_host)));
-        (self.from_host, self.to_host) = (host(true), host(false));
+        self.measured.from_host = measured::host(model.machine, true);
+        self.measured.to_host = measured::host(model.machine, false);
+        let host = |from_host, measured| Some(pairs::host(model, from_host)?.with_measured(measured));
+        self.from_host = host(true, &self.measured.from_host);
+        self.to_host = host(false, &self.measured.to_host);
         self.host_feed = together::host_feed(model, true);
         self.host_drain = together::host_feed(model, false);
         if self.from_host.is_none() && gpus > 0 {
@@ -184,7 +208,7 @@ impl Design {
     }
 
     /// Sets that a run measured.
-    fn measured(&mut self, run: &Run) {
+    fn measured_sets(&mut self, run: &Run) {
         if let Some(all_to_one) = &mut self.all_to_one {
             all_to_one.worst.measured = measured::all_to_one(run, self.gpus);
         }
@@ -198,8 +222,11 @@ impl Design {
 
 impl Alone {
     /// With what was measured or published of the same.
-    fn with_measured(mut self, measured: Option<[MeasuredValue; 2]>) -> Self {
-        [self.worst.measured, self.mean.measured] = measured.map_or([None, None], |values| values.map(Some));
+    fn with_measured(mut self, measured: &Option<MeasuredAlone>) -> Self {
+        if let Some(MeasuredAlone { worst, mean, .. }) = measured {
+            self.worst.measured = Some(worst.clone());
+            self.mean.measured = Some(mean.clone());
+        }
         self
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::together::{Figure, solved, with_host};
+use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::matrix::Direction;
 use peerlane_model::flows::{Flows, Pair};
 use peerlane_model::model::{Model, Transfer};
@@ -77,10 +78,17 @@ fn summary(model: &Model, sums: Vec<Option<f64>>, transfers: impl Fn(usize) -> O
     })
 }
 
-/// Which pairs go directly; `None` below two GPUs.
+/// Which pairs go directly, by their paths or else as a source states it; `None` below two GPUs, and where nothing is known of any.
 pub(super) fn reach(flows: &Flows) -> Option<Reach> {
     let n = flows.gpus();
-    let direct = |pair: Pair| usize::from(flows.flow(pair).is_some_and(|f| !f.staged));
+    let goes = |(i, j): Pair| {
+        let stated = || Some(*flows.model.machine.p2p.get(&(flows.ends[i], flows.ends[j]))? == P2pStatus::Ok);
+        flows.flow((i, j)).map(|flow| !flow.staged).or_else(stated)
+    };
+    let direct = |pair: Pair| usize::from(goes(pair) == Some(true));
+    if !flows.pairs().any(|pair| goes(pair).is_some()) {
+        return None;
+    }
     let reached: Vec<usize> = (0..n).map(|i| (0..n).filter(|j| i != *j).map(|j| direct((i, j))).sum()).collect();
     (n > 1).then(|| Reach {
         direct: reached.iter().sum(),

@@ -167,6 +167,119 @@ fn what_was_seen_stands_beside_what_is_predicted() {
     assert_eq!((riser.lanes.gpus, riser.lanes.slots, riser.lanes.cpus_used), (14, Some(64), Some(32)));
 }
 
+fn compared(names: &[&str]) -> ComparisonDocument {
+    let machines: Vec<Machine> = names.iter().map(|name| machine(name)).collect();
+    let subjects: Vec<Subject> = machines.iter().map(|m| Subject { name: &m.name, machine: m, run: None }).collect();
+    compare(&subjects, Parts::embedded())
+}
+
+#[test]
+fn a_nic_below_the_gpus_switch_is_ahead_of_one_across_sockets() {
+    let document = compared(&["hpcac-sys", "hpcac-phb", "hpcac-tessa"]);
+    let nics: Vec<&GpuNic> = document.designs.iter().map(|d| d.gpu_nic.as_ref().unwrap()).collect();
+    assert_eq!([0, 1, 2].map(|at| nics[at].class.as_str()), ["SYS", "PHB", "PIX"]);
+    let direct = |at: usize| nics[at].to_nic.direct.as_ref().unwrap().rate;
+    assert!(direct(2) > direct(1) && direct(1) > direct(0), "{nics:?}");
+    // the far adapter of the first machine counts in its class alone
+    let classes: Vec<(&str, usize)> = nics[2].by_class.iter().map(|c| (c.class.as_str(), c.pairs)).collect();
+    assert_eq!(classes, [("PIX", 8), ("NODE", 8)]);
+    assert!(nics[2].by_class[1].to_nic < nics[2].by_class[0].to_nic);
+    let measured = nics[2].measured_to_nic.as_ref().unwrap();
+    assert!(close(measured.worst.low, 96.77 / 8.0) && nics[2].measured_from_nic.is_none(), "a client sends: {measured:?}");
+    let told = &document.conclusion;
+    assert!(told[0].starts_with("hpcac-tessa is ahead") && !told[0].contains("hosts feed all"), "{told:#?}");
+    let order = "PIX in hpcac-tessa (GPU0, mlx5_2), PHB in hpcac-phb (GPU0, mlx5_0), SYS in hpcac-sys (GPU0, mlx5_0)";
+    assert!(told.iter().any(|s| s.contains(order)), "{told:#?}");
+}
+
+#[test]
+fn cards_that_read_gpus_by_their_own_protocol_have_rows_of_nics() {
+    let document = compared(&["apenet-i7-plx", "apenet-x56xx", "quong-node"]);
+    for (design, published) in document.designs.iter().zip([Some(1.6), Some(1.5), None]) {
+        let nic = design.gpu_nic.as_ref().unwrap();
+        let direct = nic.to_nic.direct.as_ref().unwrap();
+        assert_eq!(direct.measured.as_ref().map(|m| m.low), published, "{}", design.name);
+        // the source: staging moves more, and takes about twice as long
+        assert!(nic.to_nic.staged.as_ref().unwrap().rate > direct.rate);
+        let message = nic.message.as_ref().unwrap();
+        assert!(message.staged.unwrap() > 1.5 * message.direct.unwrap(), "{message:?}");
+    }
+}
+
+#[test]
+fn what_was_measured_stays_where_nothing_is_predicted() {
+    let machine = |name: &str, rates: [f64; 3], status: &str| {
+        let [near, far, us] = rates;
+        let nodes: String = (0..3).map(|i| format!("GPU{i} = {{ kind = \"gpu\" }}\n")).collect();
+        let published = |quantity: &str, unit: &str, near: f64, far: f64| {
+            format!(
+                "[[published]]\n{quantity}\np2p = true\nengine = \"ce\"\nunit = \"{unit}\"\n\
+                 matrix = \"\"\"\n X {near} {far}\n{near} X {far}\n{far} {far} X\n\"\"\"\n"
+            )
+        };
+        let rates = published("quantity = \"bandwidth\"\ndirection = \"unidirectional\"", "GB/s", near, far);
+        let times = published("quantity = \"latency\"", "us", us, us + 1.0);
+        read_system(&format!("name = \"{name}\"\n[nodes]\n{nodes}{status}{rates}{times}"), name).unwrap()
+    };
+    let stated = "[[p2p]]\nstatus = \"no\"\n[[p2p]]\nstatus = \"yes\"\npairs = [[\"GPU0\", \"GPU1\"]]\n";
+    let machines = [machine("slow", [10.2, 9.0, 16.5], ""), machine("fast", [35.3, 20.0, 15.0], stated)];
+    let subjects: Vec<Subject> = machines.iter().map(|m| Subject { name: &m.name, machine: m, run: None }).collect();
+    let document = compare(&subjects, Parts::embedded());
+    let [slow, fast] = document.designs.as_slice() else { panic!() };
+    assert!(slow.pair.is_none() && fast.pair.is_none() && fast.predicted_latency.is_none(), "{fast:#?}");
+    let rates = fast.measured.pair.as_ref().unwrap();
+    assert_eq!((rates.worst.low, rates.best.high, &rates.best_pair[1][..]), (20.0, 35.3, "GPU1"));
+    // what is known of no pair is not none
+    assert_eq!((slow.reach, fast.reach.map(|r| (r.direct, r.of))), (None, Some((2, 6))));
+    let told = &document.conclusion;
+    assert!(told[0].contains("They differ most in fastest pair one way (3.46 times)"), "{told:#?}");
+    assert!(told[1].contains("fast has 35.3 GB/s published (GPU0 → GPU1); slow has 10.2 GB/s published"), "{told:#?}");
+}
+
+#[test]
+fn latencies_are_predicted_by_class_and_stand_beside_those_published() {
+    let design = of("exxact-traditional");
+    let classes: Vec<(&str, usize, bool)> =
+        design.latency_by_class.iter().map(|c| (c.class.as_str(), c.pairs, c.staged)).collect();
+    assert_eq!(classes, [("PHB", 4, false), ("SYS", 8, true)]);
+    for class in &design.latency_by_class {
+        let ([low, high], measured) = (class.predicted.unwrap(), class.measured.as_ref().unwrap());
+        assert!(low > 0.7 * measured.low && high < 1.3 * measured.high, "{class:?}");
+    }
+    let predicted = design.predicted_latency.unwrap();
+    assert!(predicted.most > 2.0 * predicted.least && predicted.why.contains("through host memory"), "{predicted:?}");
+    // published of one, predicted of the other: both by what is predicted
+    let told = compared(&["exxact-traditional", "exxact-txr414"]).conclusion;
+    assert!(told.iter().any(|s| s.contains("longest latency between GPUs")), "{told:#?}");
+}
+
+#[test]
+fn copies_within_gpus_are_shares_of_the_data_sheet() {
+    let memory = of("7gforce").gpu_memory.unwrap();
+    assert_eq!(memory.data_sheet, Some([256.0, 320.0]));
+    // the source: 195 of 256, 76 %, and 256 of 320, 80 %
+    let share = memory.measured_share.unwrap();
+    assert!((share.low - 0.76).abs() < 0.005 && (share.high - 0.80).abs() < 0.005, "{share:?}");
+    assert_eq!(memory.copy.unwrap().measured.map(|m| m.low), Some(195.0));
+    // by the name of the product: 16 GB
+    assert_eq!(of("microway-s822lc").gpu_memory.unwrap().size_gib, Some([16.0, 16.0]));
+}
+
+#[test]
+fn the_conclusion_begins_with_the_figures_that_differ_most() {
+    for names in [["microway-s822lc", "microway-p100-pcie"], ["7gforce", "az-2x-m60"], ["exxact-devbox", "exxact-txr550"]] {
+        let told = compared(&names).conclusion;
+        let factor = |sentence: &String| -> Option<f64> {
+            let words = sentence.trim_end_matches('.');
+            let less = words.rsplit_once("a factor of ").and_then(|(_, rest)| rest.strip_suffix(" less")?.parse().ok());
+            less.or_else(|| words.strip_suffix(" times as long")?.rsplit(' ').next()?.parse().ok())
+        };
+        let factors: Vec<f64> = told.iter().filter_map(factor).collect();
+        assert!(factors.len() > 1 && factors.is_sorted_by(|a, b| a >= b), "{told:#?}");
+        assert!(told[0].contains(&format!("({:.2} times)", factors[0])), "{told:#?}");
+    }
+}
+
 #[test]
 fn the_conclusion_names_who_is_ahead_and_cites_numbers() {
     let machines = ["7gforce", "az-2x-m60", "az-4x-m60"].map(machine);
