@@ -8,6 +8,9 @@ use peerlane_machine::names::ranges;
 /// Designs are alike in a figure where the best is less than this above the worst.
 const ALIKE: f64 = 1.05;
 
+/// A prediction holds where what was measured is within this factor of it.
+const HELD: f64 = 1.25;
+
 /// A figure by which designs are ranked.
 struct Measure {
     /// Where it stands in a sentence: `worst pair one way`.
@@ -207,7 +210,12 @@ pub(super) fn sentences(designs: &[Design]) -> Vec<String> {
 /// The designs by one figure: in what they differ, or in what they are alike; `None` where fewer than two have it.
 fn compared(measure: &Measure, designs: &[Design]) -> Option<Result<Difference, String>> {
     let values: Vec<(&Design, Value)> = designs.iter().filter_map(|d| Some((d, (measure.of)(d)?))).collect();
-    let by_measured = values.iter().all(|(_, v)| v.measured.is_some() || v.predicted.is_none());
+    let both = || values.iter().filter_map(|(_, v)| v.ranked(true).zip(v.ranked(false)));
+    let off = || both().any(|(measured, predicted)| !(1.0 / HELD..=HELD).contains(&(measured / predicted)));
+    let measured = values.iter().filter(|(_, v)| v.measured.is_some()).count();
+    // predictions that do not hold where they were tried rank nobody, as long as two designs were measured
+    let by_measured =
+        values.iter().all(|(_, v)| v.measured.is_some() || v.predicted.is_none()) || measured > 1 && off();
     let ranked = values.into_iter().filter_map(|(d, v)| v.ranked(by_measured).map(|r| (d, v, r)));
     let mut known: Vec<(&Design, Value, f64)> = ranked.collect();
     let better = |a: &f64, b: &f64| if measure.less { a.total_cmp(b) } else { b.total_cmp(a) };

@@ -266,6 +266,39 @@ fn copies_within_gpus_are_shares_of_the_data_sheet() {
 }
 
 #[test]
+fn predictions_that_do_not_hold_rank_nobody() {
+    let value = |predicted: f64, measured: Option<f64>| {
+        let measured = measured.map(|us| Latency {
+            least: us,
+            median: us,
+            most: us,
+            most_pair: ["GPU0".to_owned(), "GPU1".to_owned()],
+            published: false,
+            evidence: String::new(),
+        });
+        let [least, most] = [predicted; 2];
+        let most_pair = ["GPU0".to_owned(), "GPU1".to_owned()];
+        (measured, Some(PredictedLatency { least, most, most_pair, why: String::new() }))
+    };
+    let told = |all: [(f64, Option<f64>); 3]| {
+        let designs: Vec<Design> = all
+            .iter()
+            .zip(["a", "b", "c"])
+            .map(|((predicted, measured), name)| {
+                let (latency, predicted_latency) = value(*predicted, *measured);
+                Design { name: name.to_owned(), latency, predicted_latency, ..Design::default() }
+            })
+            .collect();
+        conclusion::sentences(&designs)
+    };
+    let held = told([(2.0, Some(2.1)), (6.0, Some(6.0)), (4.0, None)]);
+    assert!(held[1].contains("a has 2.00 us predicted, 2.10 measured (GPU0 → GPU1); b has 6.00"), "{held:#?}");
+    // predicted alike, and not so: the third, of which nothing was measured, is not ranked
+    let off = told([(2.0, Some(16.9)), (2.0, Some(6.3)), (1.0, None)]);
+    assert!(off[0].starts_with("b is ahead") && off[1].contains("2.68 times as long"), "{off:#?}");
+}
+
+#[test]
 fn the_conclusion_begins_with_the_figures_that_differ_most() {
     for names in [["microway-s822lc", "microway-p100-pcie"], ["7gforce", "az-2x-m60"], ["exxact-devbox", "exxact-txr550"]] {
         let told = compared(&names).conclusion;
