@@ -148,9 +148,7 @@ fn between_gpus(rows: &mut Rows) {
         Some(Cell::of(&cut.figure, halves).or(cut.exact, '≤'))
     });
     rows.add(more, "all to all, equal messages", |d| Some(Cell::of(&d.all_to_all.as_ref()?.equal, String::new())));
-    rows.add(more, "all to all, sum of rates", |d| {
-        Some(Cell::of(&d.all_to_all.as_ref()?.together.sum, String::new()))
-    });
+    rows.add(more, "all to all, sum of rates", |d| Some(Cell::of(&d.all_to_all.as_ref()?.together.sum, String::new())));
     rows.add(more, "all to all, slowest transfer", |d| {
         let together = &d.all_to_all.as_ref()?.together;
         Some(Cell::of(&together.slowest, from_to(&together.slowest_pair)))

@@ -153,13 +153,18 @@ const MEASURES: [Measure; 17] = [
         let [a, b] = d.latency.as_ref().map(|l| &l.most_pair).or(predicted.map(|p| &p.most_pair))?;
         Some(Value { predicted: predicted.map(|p| p.most), measured, detail: format!("{a} → {b}") })
     }),
-    Measure { unit: "GB/s per 1000 US$", ..Measure::rate("rate for the price", |d| {
-        all_to_all_per(d, d.facts.price_usd.map(|usd| usd / 1000.0))
-    }) },
-    Measure { unit: "GB/s per rack unit", ..Measure::rate("rate for the space", |d| all_to_all_per(d, d.facts.rack_units)) },
-    Measure { unit: "GB/s per kW", ..Measure::rate("rate for the power", |d| {
-        all_to_all_per(d, d.facts.power_w.map(|watts| watts / 1000.0))
-    }) },
+    Measure {
+        unit: "GB/s per 1000 US$",
+        ..Measure::rate("rate for the price", |d| all_to_all_per(d, d.facts.price_usd.map(|usd| usd / 1000.0)))
+    },
+    Measure {
+        unit: "GB/s per rack unit",
+        ..Measure::rate("rate for the space", |d| all_to_all_per(d, d.facts.rack_units))
+    },
+    Measure {
+        unit: "GB/s per kW",
+        ..Measure::rate("rate for the power", |d| all_to_all_per(d, d.facts.power_w.map(|watts| watts / 1000.0)))
+    },
 ];
 
 /// So many of the figures that differ most are told in full.

@@ -43,7 +43,8 @@ pub(super) fn gpu_memory(model: &Model, measured: &Option<MeasuredAlone>) -> Opt
         size_gib: span(sizes(model.machine).into_iter()),
         data_sheet: span(gpus.iter().filter_map(|gpu| sheet(*gpu))),
         copy_gpu: worst.map(|(gpu, _)| fabric.node(*gpu).name.clone()),
-        copy: worst.map(|(_, figure)| Figure { measured: measured.as_ref().map(|m| m.worst.clone()), ..figure.clone() }),
+        copy: worst
+            .map(|(_, figure)| Figure { measured: measured.as_ref().map(|m| m.worst.clone()), ..figure.clone() }),
         share,
         measured_share: measured.as_ref().and_then(|measured| {
             // a share can be told of the GPUs whose number it is

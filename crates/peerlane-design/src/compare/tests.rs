@@ -185,7 +185,10 @@ fn a_nic_below_the_gpus_switch_is_ahead_of_one_across_sockets() {
     assert_eq!(classes, [("PIX", 8), ("NODE", 8)]);
     assert!(nics[2].by_class[1].to_nic < nics[2].by_class[0].to_nic);
     let measured = nics[2].measured_to_nic.as_ref().unwrap();
-    assert!(close(measured.worst.low, 96.77 / 8.0) && nics[2].measured_from_nic.is_none(), "a client sends: {measured:?}");
+    assert!(
+        close(measured.worst.low, 96.77 / 8.0) && nics[2].measured_from_nic.is_none(),
+        "a client sends: {measured:?}"
+    );
     let told = &document.conclusion;
     assert!(told[0].starts_with("hpcac-tessa is ahead") && !told[0].contains("hosts feed all"), "{told:#?}");
     let order = "PIX in hpcac-tessa (GPU0, mlx5_2), PHB in hpcac-phb (GPU0, mlx5_0), SYS in hpcac-sys (GPU0, mlx5_0)";
@@ -300,7 +303,9 @@ fn predictions_that_do_not_hold_rank_nobody() {
 
 #[test]
 fn the_conclusion_begins_with_the_figures_that_differ_most() {
-    for names in [["microway-s822lc", "microway-p100-pcie"], ["7gforce", "az-2x-m60"], ["exxact-devbox", "exxact-txr550"]] {
+    for names in
+        [["microway-s822lc", "microway-p100-pcie"], ["7gforce", "az-2x-m60"], ["exxact-devbox", "exxact-txr550"]]
+    {
         let told = compared(&names).conclusion;
         let factor = |sentence: &String| -> Option<f64> {
             let words = sentence.trim_end_matches('.');
