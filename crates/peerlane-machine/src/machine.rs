@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
-use crate::fabric::{Fabric, NodeId, NodeKind};
+use crate::fabric::{Fabric, NodeId};
 use crate::fact::{ClassMatrix, Evidence, IommuDomain, P2pStatus, RateTable};
 use crate::gap::Gap;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
@@ -218,7 +218,7 @@ impl Machine {
             let node = self.fabric.node(*id);
             node.rdma.unwrap_or(node.part.is_some() || described)
         };
-        self.fabric.of_kind(NodeKind::Nic).filter(does)
+        self.fabric.of_kind(crate::fabric::NodeKind::Nic).filter(does)
     }
 
     /// A machine of which only a fabric is known.
