@@ -18,7 +18,7 @@ use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, U
 use peerlane_machine::transfer::{self, HostMemory, Via};
 use peerlane_machine::units::{Bytes, Rate};
 
-/// A matrix of expected rates; the `matrices` of `predict --json`.
+/// A matrix of expected rates or times; the `matrices` of `predict --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExpectedMatrix {
     /// What is predicted.

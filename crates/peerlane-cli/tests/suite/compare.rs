@@ -1,6 +1,6 @@
 //! `compare` and `--what-if` as a user meets them.
 
-use crate::common::{json, out, refused};
+use crate::common::{file, json, out, refused};
 use serde_json::Value;
 
 #[test]
@@ -101,4 +101,41 @@ fn runs_are_compared_with_what_they_measured() {
     assert_eq!(run["latency"]["published"], false);
     // the design beside it has what its source publishes
     assert_eq!(document["designs"][1]["pair_both_ways"]["worst"]["measured"]["published"], true);
+}
+
+/// The line of a text that begins with these words, after its indentation.
+fn line<'t>(text: &'t str, words: &str) -> &'t str {
+    text.lines().find(|l| l.trim_start().starts_with(words)).unwrap_or_else(|| panic!("no line '{words}' in\n{text}"))
+}
+
+#[test]
+fn latencies_stand_where_rates_do() {
+    let predicted = out(&["predict", "exxact-traditional"]);
+    assert!(line(&predicted, "latency, P2P on").ends_with("us"));
+    assert!(predicted.contains("time of     within GPU0–GPU3: a copy within the GPU"), "{predicted}");
+    let checked = out(&["check", "exxact-devbox"]);
+    let after = checked.split("latency, P2P on, copy engine").nth(1).unwrap();
+    assert!(line(after, "PHB").contains("6.22   5.96–6.31"), "{after}");
+    let compared = out(&["compare", "exxact-traditional", "exxact-devbox"]);
+    assert!(line(&compared, "GPU–GPU latency, SYS, us").ends_with("16.20             -"), "{compared}");
+    // through host memory, as `explain` has it
+    let explained = json(&["explain", "--json", "exxact-traditional", "GPU0", "GPU2"]);
+    let time = explained["curve"]["latency"].as_f64().unwrap();
+    let measured = out(&["measure", "exxact-traditional", "--quick", "--tests", "copy-latency"]);
+    assert!(!measured.contains("does not predict"), "{measured}");
+    let staged = measured.split("latency, P2P off").nth(1).unwrap();
+    let shown: f64 = line(staged, "GPU1").split_whitespace().last().unwrap().parse().unwrap();
+    assert!((shown / time - 1.0).abs() < 0.05, "{shown} {time}");
+}
+
+#[test]
+fn what_is_measured_alone_stands_in_its_row() {
+    let system = "name = \"bare\"\n[nodes]\nGPU0 = { kind = \"gpu\" }\nGPU1 = { kind = \"gpu\" }\n[[published]]\n\
+                  quantity = \"bandwidth\"\ndirection = \"unidirectional\"\np2p = true\nengine = \"ce\"\nunit = \"GB/s\"\n\
+                  matrix = \"\"\"\nX 35.3\n20.1 X\n\"\"\"\n";
+    let bare = file("compare", "bare.toml", system);
+    let compared = out(&["compare", &bare, "exxact-devbox"]);
+    let rows = compared.lines().skip_while(|l| !l.starts_with("worst pair, one way")).take(2);
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().collect()).collect();
+    assert_eq!((&rows[0][4..], &rows[1][..]), (&["-", "10.15"][..], &["measured", "20.10"][..]), "{compared}");
 }
