@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
 use crate::fabric::{Fabric, NodeId};
-use crate::fact::{ClassMatrix, Evidence, IommuDomain, P2pStatus, RateTable};
+use crate::fact::{ClassMatrix, Evidence, IommuDomain, P2pStatus, RateTable, Remark};
 use crate::gap::Gap;
 use crate::matrix::{Direction, Matrix, Quantity, Unit};
 use crate::origin::{Origin, Warning};
@@ -190,6 +190,8 @@ pub struct Machine {
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
+    /// What the prose around the evidence states.
+    pub remarks: Vec<Remark>,
     /// What the evidence leaves unknown.
     pub unknown: Vec<Gap>,
     /// What is assumed, in sentences.

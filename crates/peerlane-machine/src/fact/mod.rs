@@ -3,6 +3,7 @@
 mod kernel;
 mod nccl;
 mod pci;
+mod remark;
 mod topo_text;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use serde::{Serialize, Serializer};
 pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
+pub use remark::{Claim, Remark};
 
 use crate::curve::Curve;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};

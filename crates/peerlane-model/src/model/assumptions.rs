@@ -32,8 +32,22 @@ pub enum Assume {
 pub(super) struct AssumedWidth {
     /// The width.
     pub width: PcieWidth,
-    /// Whether it is what the parts at the link can do at most, and not only usual.
-    pub of_parts: bool,
+    /// Why it is taken.
+    pub basis: Basis,
+}
+
+/// Why a width is taken that no source states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// It is the likeliest by what was measured, or by what dates the source.
+    Fitted {
+        /// Whether anything was measured.
+        measured: bool,
+    },
+    /// It is what the parts at the link can do at most.
+    Parts,
+    /// It is usual.
+    Usual,
 }
 
 /// What no source tells of links between GPUs.
@@ -65,7 +79,7 @@ pub(super) fn width(machine: &Machine, parts: &Parts, id: LinkId) -> Option<Assu
         generation: running.generation.or(allowed.generation).or(generations.into_iter().flatten().min()),
         lanes: running.lanes.or(allowed.lanes).or(below.lanes),
     };
-    Some(AssumedWidth { width, of_parts: able.is_some() })
+    Some(AssumedWidth { width, basis: if able.is_some() { Basis::Parts } else { Basis::Usual } })
 }
 
 /// The links of a machine of which not even the GPUs' product is known: those of the time of its NVLinks, else what has been sold
@@ -140,6 +154,8 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
     for (id, model) in fabric.link_ids().zip(links).filter(|(id, _)| matters(*id)) {
         let link = fabric.link(id);
         match &model.carriage {
+            // the fit says itself what it took
+            Carriage::Pcie { assumed: Some(AssumedWidth { basis: Basis::Fitted { .. }, .. }), .. } => {}
             Carriage::Pcie { assumed: Some(width), .. } => {
                 note(&mut widths, *width, if is_above(fabric, id, link.a) { link.b } else { link.a });
             }
@@ -150,11 +166,11 @@ pub(super) fn sentences(fabric: &Fabric, links: &[LinkModel], matters: impl Fn(L
             _ => {}
         }
     }
-    let widths = widths.iter().map(|(AssumedWidth { width, of_parts }, nodes)| {
+    let widths = widths.iter().map(|(AssumedWidth { width, basis }, nodes)| {
         let (they, widths) = if nodes.len() == 1 { ("it", "its width") } else { ("they", "their widths") };
-        let why = match of_parts {
-            true => format!("the most that can be done there: no source tells {widths}"),
-            false => format!("as is usual: no source tells {widths}, nor what {they} can do"),
+        let why = match basis {
+            Basis::Fitted { .. } | Basis::Parts => format!("the most that can be done there: no source tells {widths}"),
+            Basis::Usual => format!("as is usual: no source tells {widths}, nor what {they} can do"),
         };
         format!("{} at PCIe {width}, {why}", named(fabric, nodes))
     });

@@ -137,7 +137,9 @@ impl Model<'_> {
         let part = self.driving_part(transfer);
         let route = if transfer.source == transfer.destination { None } else { Some(self.route(transfer).ok()?) };
         let kind = self.kind(transfer, route.as_ref());
-        let launched = part.and_then(|p| p.pcie).and_then(|w| w.generation).is_some_and(|g| g <= PcieGeneration::Gen3);
+        // of a GPU that no source names, what its link runs at dates it
+        let generation = part.map_or_else(|| self.link_above(transfer), |p| p.pcie.and_then(|w| w.generation));
+        let launched = generation.is_some_and(|g| g <= PcieGeneration::Gen3);
         let end = self.parts.end();
         Some(Started {
             kind,
@@ -210,6 +212,12 @@ impl Model<'_> {
     /// The part of the GPU that drives, where it is known.
     fn driving_part(&self, transfer: &Transfer) -> Option<&Part> {
         part_of(&self.machine.fabric, self.parts, self.driver(transfer)?)
+    }
+
+    /// The generation of the PCIe link above the GPU that drives, where it is fitted to what was measured.
+    fn link_above(&self, transfer: &Transfer) -> Option<PcieGeneration> {
+        let (link, _) = self.machine.fabric.upstream(self.driver(transfer)?)?;
+        self.fitted.get(&link)?.width.generation
     }
 
     /// Microseconds that the switches and root complexes of a route add.

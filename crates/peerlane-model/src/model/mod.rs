@@ -19,13 +19,15 @@ mod staging;
 mod tests;
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::solve::{self, Binding, Demand, Problem, ShareError, Solution};
 pub use access::NoPeerAccess;
 pub use assumptions::Assume;
 pub use class::Class;
 pub use latency::Latency;
-use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass};
+use peerlane_machine::fabric::{LinkId, NodeId, NodeKind, PathClass, PcieWidth};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::{Rate, Seconds};
@@ -141,6 +143,18 @@ const MOST_OF_LINE: f64 = 0.995;
 /// Routes of transfers, their rates in bytes a second, and what binds each.
 type Solved = (Vec<Planned>, Vec<f64>, Vec<Binding>);
 
+/// A width that no source states, by what else a source shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FittedWidth {
+    /// The width.
+    pub width: PcieWidth,
+    /// Whether it explains rates or latencies that were measured, and not only what was usual at the time.
+    pub measured: bool,
+}
+
+/// Those of a machine's links.
+pub type FittedWidths = BTreeMap<LinkId, FittedWidth>;
+
 /// Resources of one machine, and how transfers use them.
 pub struct Model<'a> {
     /// The machine.
@@ -157,6 +171,8 @@ pub struct Model<'a> {
     assume: Assume,
     /// Whether it was taken of any.
     assumes: bool,
+    /// Widths that what was measured suggests of links that no source states.
+    fitted: Arc<FittedWidths>,
     /// The same machine with all constants at the fast and the slow ends of their ranges.
     ends: OnceCell<Box<[Model<'a>; 2]>>,
 }
@@ -164,24 +180,29 @@ pub struct Model<'a> {
 impl<'a> Model<'a> {
     /// Builds the resources of a machine.
     pub fn new(machine: &'a Machine, parts: &'a Parts) -> Self {
-        Self::build(machine, parts, Assume::Nothing)
+        Self::build(machine, parts, Assume::Nothing, Arc::default())
     }
 
     /// The same, where links of which no source tells the width or generation are taken to be so wide and fast.
     /// [`Model::assumptions`] says which.
     pub fn assuming(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
-        Self::build(machine, parts, assume)
+        Self::build(machine, parts, assume, Arc::default())
     }
 
-    fn build(machine: &'a Machine, parts: &'a Parts, assume: Assume) -> Self {
-        let Built { resources, links, nodes } = resources::build(machine, parts, assume);
+    /// [`Model::assuming`], where these links have these widths; a width that a source states is used all the same.
+    pub fn fitted(machine: &'a Machine, parts: &'a Parts, assume: Assume, widths: Arc<FittedWidths>) -> Self {
+        Self::build(machine, parts, assume, widths)
+    }
+
+    fn build(machine: &'a Machine, parts: &'a Parts, assume: Assume, fitted: Arc<FittedWidths>) -> Self {
+        let Built { resources, links, nodes } = resources::build(machine, parts, assume, &fitted);
         let capacities = resources.iter().map(|r| r.capacity.bytes_per_second()).collect();
         let assumes = links.iter().any(|link| match &link.carriage {
             Carriage::Pcie { assumed, .. } => assumed.is_some(),
             Carriage::Bundle(bundle) => bundle.assumed.is_some(),
             _ => false,
         });
-        Model { machine, parts, resources, capacities, links, nodes, assume, assumes, ends: OnceCell::new() }
+        Model { machine, parts, resources, capacities, links, nodes, assume, assumes, fitted, ends: OnceCell::new() }
     }
 
     /// What was taken to be so in place of links' widths that no source tells, in sentences; none unless
@@ -256,7 +277,7 @@ impl<'a> Model<'a> {
     pub fn ends(&self) -> [&Model<'a>; 2] {
         let ends = self.ends.get_or_init(|| {
             let [fast, slow] = [self.parts.fast(), self.parts.slow()];
-            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assume)))
+            Box::new([fast, slow].map(|parts| Model::build(self.machine, parts, self.assume, Arc::clone(&self.fitted))))
         });
         [&ends[0], &ends[1]]
     }
@@ -328,6 +349,16 @@ impl<'a> Model<'a> {
             Binding::Nothing => (String::new(), None),
         };
         SharedRate { rate: Rate::from_bytes_per_second(rate), bottleneck, link }
+    }
+
+    /// What a PCIe link runs at, and whether that is assumed; `None` where it is not known, and of other links.
+    pub fn width_of(&self, link: LinkId) -> Option<(PcieWidth, bool)> {
+        match &self.links.get(link.index())?.carriage {
+            Carriage::Pcie { generation, lanes, assumed, .. } => {
+                Some((PcieWidth::new(*generation, *lanes), assumed.is_some()))
+            }
+            _ => None,
+        }
     }
 
     /// A link with what it is: `GPU0–plx0, PCIe 3.0 x16`.

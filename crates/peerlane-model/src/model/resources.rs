@@ -1,13 +1,13 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
-use super::Resource;
-use super::assumptions::{self, Assume, AssumedWidth};
+use super::{FittedWidths, Resource};
+use super::assumptions::{self, Assume, AssumedWidth, Basis};
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
 use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
-use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration};
+use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Rate;
 use peerlane_read::catalogue::{Part, Parts};
@@ -118,11 +118,11 @@ pub(super) fn is_above(fabric: &Fabric, id: LinkId, node: NodeId) -> bool {
 }
 
 /// Builds the resources of a machine, with what may be assumed of links that no source tells.
-pub(super) fn build(machine: &Machine, parts: &Parts, assume: Assume) -> Built {
+pub(super) fn build(machine: &Machine, parts: &Parts, assume: Assume, fitted: &FittedWidths) -> Built {
     let mut built = Built { resources: Vec::new(), links: Vec::new(), nodes: Vec::new() };
     let fabric = &machine.fabric;
     for id in fabric.link_ids() {
-        built.add_link(machine, parts, id, assume);
+        built.add_link(machine, parts, id, assume, fitted);
     }
     for id in fabric.ids() {
         built.add_node(fabric, parts, id);
@@ -139,11 +139,11 @@ impl Built {
         self.resources.len() - 1
     }
 
-    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) {
+    fn add_link(&mut self, machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted: &FittedWidths) {
         let fabric = &machine.fabric;
         let link = fabric.link(id);
         let name = link_name(fabric, id);
-        let carriage = carriage(machine, parts, id, assume);
+        let carriage = carriage(machine, parts, id, assume, fitted);
         let per_channel = match &carriage {
             Carriage::Pcie { raw, words, .. } => {
                 Some((*raw, words.clone(), "transfer rate × lanes × line code".to_owned()))
@@ -285,7 +285,7 @@ pub(super) fn root_part<'p>(fabric: &Fabric, parts: &'p Parts, root: NodeId) -> 
     fabric.package(root).and_then(|c| part_of(fabric, parts, c)).or_else(|| part_of(fabric, parts, root))
 }
 
-fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) -> Carriage {
+fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted: &FittedWidths) -> Carriage {
     let fabric = &machine.fabric;
     let link = fabric.link(id);
     if let Some(found) = bundle(fabric, parts, id, assume) {
@@ -295,13 +295,22 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume) -> Car
         LinkKind::Pcie { .. } => {
             let (known, note) = width_under_load(&link.kind, machine.kind);
             let open = assume != Assume::Nothing && known.raw_rate().is_none();
-            let assumed = open.then(|| assumptions::width(machine, parts, id)).flatten();
-            let assumed = assumed.filter(|width| width.of_parts || assume == Assume::Usual);
-            let width = assumed.map_or(known, |assumed| assumed.width);
+            let by_fit = || fitted.get(&id).map(|fit| AssumedWidth { width: fit.width, basis: Basis::Fitted { measured: fit.measured } });
+            let assumed = open.then(|| by_fit().or_else(|| assumptions::width(machine, parts, id))).flatten();
+            let assumed = assumed.filter(|width| width.basis != Basis::Usual || assume == Assume::Usual);
+            // the half of it that a source states stays
+            let width = assumed.map_or(known, |AssumedWidth { width, .. }| PcieWidth {
+                generation: known.generation.or(width.generation),
+                lanes: known.lanes.or(width.lanes),
+            });
             let note = if assumed.is_some() { Some("assumed".to_owned()) } else { note };
             let note = note.map_or(String::new(), |n| format!(" ({n})"));
             // what nothing tells may be half as fast: half the lanes, or a generation less; or else a generation more
-            let share = assumed.map_or(1.0, |a| parts.end().of(0.5, 1.0, if a.of_parts { 1.0 } else { 2.0 }));
+            let share = assumed.map_or(1.0, |a| match a.basis {
+                Basis::Fitted { measured: true } => 1.0,
+                Basis::Parts => parts.end().of(0.5, 1.0, 1.0),
+                Basis::Fitted { measured: false } | Basis::Usual => parts.end().of(0.5, 1.0, 2.0),
+            });
             match (width.generation, width.lanes, width.raw_rate()) {
                 (Some(generation), Some(lanes), Some(raw)) => Carriage::Pcie {
                     generation,

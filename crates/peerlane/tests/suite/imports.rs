@@ -11,7 +11,7 @@ const ORDER: [(&str, &str); 8] = [
         "one_line units names subject gap stats copy_time fit random origin fabric matrix curve fact transfer fault machine",
     ),
     ("peerlane-read", "evidence catalogue assemble"),
-    ("peerlane-model", "solve model assumptions flows collectives expectation comparison"),
+    ("peerlane-model", "solve model flows collectives expectation comparison assumptions"),
     ("peerlane-measure", "plan run measure simulated_machine"),
     ("peerlane-design", "cluster simulate infer case what_if upgrades compare place"),
     ("peerlane-judge", "check fleet selftest accuracy"),

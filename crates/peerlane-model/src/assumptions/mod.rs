@@ -1,0 +1,75 @@
+//! A machine of which something can be expected, although sources leave open where its devices are, how wide its links are, or
+//! whether its GPUs reach each other directly.
+//!
+//! What a source leaves open is fitted to what the same source measured ([`fit`]): sets of assumptions are scored by how likely
+//! they make the measured values, each within the model's own interval, and the likeliest set is used, named and rated. Where
+//! nothing was measured, what is usual is assumed ([`Assume`]). Nothing that a source states is overridden.
+
+mod candidates;
+mod clues;
+mod fit;
+mod likelihood;
+mod observed;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use fit::{Fit, Rating, Unexplained};
+
+use crate::model::{Assume, FittedWidths, Model, Route};
+use peerlane_machine::machine::Machine;
+use peerlane_read::assemble::assume_places;
+use peerlane_read::catalogue::Parts;
+
+/// A machine with what has to be taken to be so before anything can be expected of it.
+#[derive(Clone, Debug)]
+pub struct Assumptions<'m> {
+    machine: &'m Machine,
+    /// The machine with the places, CPUs and peer access that are assumed, where any is.
+    assumed: Option<Machine>,
+    places: Option<String>,
+    widths: Arc<FittedWidths>,
+    fit: Option<Fit>,
+}
+
+impl<'m> Assumptions<'m> {
+    /// Places the GPUs of a machine, where no source does and their parts are known ([`assume_places`]), and fits what else is
+    /// open to what was measured.
+    pub fn of(machine: &'m Machine, parts: &Parts) -> Self {
+        let (placed, places) = assume_places(machine, parts).unzip();
+        let fitted = fit::fit(placed.as_ref().unwrap_or(machine), parts);
+        match fitted {
+            Some(fit::Fitted { machine: assumed, widths, fit }) => {
+                Assumptions { machine, assumed: Some(assumed), places, widths: Arc::new(widths), fit: Some(fit) }
+            }
+            None => Assumptions { machine, assumed: placed, places, widths: Arc::default(), fit: None },
+        }
+    }
+
+    /// The model of it, with widths and generations that no source tells ([`Model::assuming`]).
+    pub fn model<'a>(&'a self, parts: &'a Parts, assume: Assume) -> Model<'a> {
+        Model::fitted(self.assumed.as_ref().unwrap_or(self.machine), parts, assume, Arc::clone(&self.widths))
+    }
+
+    /// What was fitted to measured values, or to what dates the source; `None` where sources state all of it, or show nothing
+    /// that it could be fitted to.
+    pub fn fit(&self) -> Option<&Fit> {
+        self.fit.as_ref()
+    }
+
+    /// What was taken to be so, in sentences; none where sources tell all that matters.
+    pub fn sentences(&self, model: &Model) -> Vec<String> {
+        self.with_places(model.assumptions())
+    }
+
+    /// The same of what a route goes over.
+    pub fn sentences_of(&self, model: &Model, route: &Route) -> Vec<String> {
+        self.with_places(model.assumptions_of(route))
+    }
+
+    fn with_places(&self, others: Vec<String>) -> Vec<String> {
+        let fitted = self.fit.iter().flat_map(Fit::sentences);
+        self.places.iter().cloned().chain(fitted).chain(others).collect()
+    }
+}
