@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
-pub use remark::{Claim, Remark};
+pub use remark::{Between, Claim, Remark};
 
 use crate::curve::Curve;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};

@@ -50,8 +50,8 @@ const DRIVERS: [(u32, u16); 13] = [
     (550, 2024),
 ];
 
-/// The last year of drivers that print `SOC`.
-const LAST_SOC: u16 = 2016;
+/// The last year of drivers that print `SOC`: 384.69, of August 2017, still does.
+const LAST_SOC: u16 = 2017;
 
 /// What products of a later year than the source weigh: nothing measured by an honest source is so unlikely.
 const ANACHRONISM: f64 = -25.0;
@@ -59,10 +59,13 @@ const ANACHRONISM: f64 = -25.0;
 /// What a remark in prose weighs against a set of assumptions that contradicts it.
 const DENIED: f64 = -5.0;
 
+/// What it counts for a CPU that the prose names it.
+const NAMED: f64 = 1.5;
+
 /// A width in words, of GPUs of some product or of all.
 struct Stated {
-    /// In lower case.
-    about: Option<String>,
+    /// The products, in lower case.
+    about: Vec<String>,
     width: PcieWidth,
 }
 
@@ -73,7 +76,12 @@ pub(super) struct Clues {
     /// What that rests on.
     pub(super) dated_by: Option<&'static str>,
     widths: Vec<Stated>,
-    peer_access: Option<bool>,
+    /// Whether GPUs of different sockets reach each other directly.
+    sockets: Option<bool>,
+    /// Whether GPUs of one do.
+    within: Option<bool>,
+    /// The key of a CPU that the prose names.
+    cpu: Option<&'static str>,
 }
 
 impl Clues {
@@ -95,19 +103,34 @@ impl Clues {
         ];
         let latest = dates.into_iter().filter_map(|(year, by)| Some((year?, by))).min_by_key(|(year, _)| *year);
         let widths = machine.remarks.iter().filter_map(|remark| match remark.claim {
-            Claim::Width(width) => Some(Stated { about: remark.about.as_ref().map(|a| a.to_lowercase()), width }),
+            Claim::Width(width) => {
+                Some(Stated { about: remark.about.iter().map(|word| word.to_lowercase()).collect(), width })
+            }
             _ => None,
         });
-        let peer_access = machine.remarks.iter().rev().find_map(|remark| match remark.claim {
-            Claim::PeerAccess(direct) => Some(direct),
+        let peer_access = |of: bool| {
+            machine.remarks.iter().rev().find_map(|remark| match remark.claim {
+                Claim::PeerAccess { direct, across } if of || !across => Some(direct),
+                _ => None,
+            })
+        };
+        let cpu = machine.remarks.iter().find_map(|remark| match remark.claim {
+            Claim::Cpu(key) => Some(key),
             _ => None,
         });
-        Clues { latest: latest.map(|l| l.0), dated_by: latest.map(|l| l.1), widths: widths.collect(), peer_access }
+        Clues {
+            latest: latest.map(|l| l.0),
+            dated_by: latest.map(|l| l.1),
+            widths: widths.collect(),
+            sockets: peer_access(true),
+            within: peer_access(false),
+            cpu,
+        }
     }
 
     /// Whether prose states a width or peer access.
     pub(super) fn states(&self) -> bool {
-        !self.widths.is_empty() || self.peer_access.is_some()
+        !self.widths.is_empty() || self.sockets.is_some()
     }
 
     /// Whether a product of that year was there when the source was written.
@@ -132,12 +155,14 @@ impl Clues {
             _ => 0.0,
         };
         let of_within = if candidate.within == Some(Access::Staged) { -2.5 } else { 0.0 };
-        let stated = self.peer_access.map_or(0.0, |direct| {
-            let wanted = if direct { Access::Direct } else { Access::Staged };
-            let denies = |access: Option<Access>| access.is_some_and(|access| access != wanted);
-            [candidate.sockets, candidate.within].into_iter().filter(|access| denies(*access)).count() as f64 * DENIED
-        });
-        widths.sum::<f64>() + of_cpu + of_parts + of_sockets + of_within + stated
+        let denied = |stated: Option<bool>, access: Option<Access>| {
+            stated.zip(access).is_some_and(|(direct, access)| direct != (access == Access::Direct))
+        };
+        let denied = [denied(self.sockets, candidate.sockets), denied(self.within, candidate.within)];
+        let stated = denied.into_iter().filter(|denied| *denied).count() as f64 * DENIED;
+        let is_named = |part: &Part| self.cpu.is_some_and(|key| key == part.name);
+        let of_name = if cpu.is_some_and(|(part, _)| is_named(part)) { NAMED } else { 0.0 };
+        widths.sum::<f64>() + of_cpu + of_name + of_parts + of_sockets + of_within + stated
     }
 
     fn of_width(&self, group: &super::candidates::Group, width: PcieWidth) -> f64 {
@@ -159,15 +184,17 @@ impl Clues {
                 if generation > usual { -1.0 } else { -0.7 * behind(usual) }
             }
         };
-        let about = |stated: &&Stated| stated.about.as_ref().is_none_or(|about| group.product.to_lowercase().contains(about));
+        let product = group.product.to_lowercase();
+        let named = |about: &String| product.split_whitespace().any(|word| word == about);
+        let about = |stated: &&Stated| stated.about.is_empty() || stated.about.iter().any(named);
         let denied = |stated: &Stated| {
             stated.width.lanes.is_some_and(|stated| stated != lanes)
                 || stated.width.generation.is_some_and(|stated| stated != generation)
         };
         // what names the product counts, else what names none
         let mut stated: Vec<&Stated> = self.widths.iter().filter(about).collect();
-        if stated.iter().any(|stated| stated.about.is_some()) {
-            stated.retain(|stated| stated.about.is_some());
+        if stated.iter().any(|stated| !stated.about.is_empty()) {
+            stated.retain(|stated| !stated.about.is_empty());
         }
         let (against, of_all) = (stated.iter().filter(|stated| denied(stated)).count(), stated.len().max(1));
         // a stated width is not rare for being narrow

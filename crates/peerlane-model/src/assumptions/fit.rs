@@ -143,7 +143,6 @@ pub(super) fn fit(machine: &Machine, parts: &Parts) -> Option<Fitted> {
         measured: !observed.is_empty(),
     };
     let best = search.best()?;
-    if std::env::var("DEBUGFIT").is_ok() { let mut v: Vec<_> = search.known.iter().collect(); v.sort_by(|a,b| b.1.value.total_cmp(&a.1.value)); for (c, s) in v.iter().take(14) { eprintln!("{:.2} prior {:.2} {:?} {:?} {:?} {:?} {:?}", s.value, clues.prior(&open, c), in_words(machine,&open,c), c.sockets, c.within, c.cpu, s.expected.iter().map(|e| e.as_ref().map(|e| (e.low, e.value,e.high))).collect::<Vec<_>>()); } }
     let Search { known, .. } = search;
     let fit = describe(machine, &open, &clues, &observed, &known, &best)?;
     let measured = !observed.is_empty();
@@ -260,10 +259,10 @@ fn describe(
         let each = worth.iter().filter_map(|score| expected(score));
         let allowed = each.map(|e| allowed(&e)).reduce(|a, b| [a[0].min(b[0]), a[1].max(b[1])]);
         let Some(allowed) = allowed else { continue };
-        unexplained.extend(of_kind.outside(allowed).map(|(value, row, col)| Unexplained {
+        unexplained.extend(of_kind.outside(allowed).map(|number| Unexplained {
             metric: of_kind.metric(),
-            ends: [row.clone(), col.clone()],
-            measured: *value,
+            ends: [number.row.clone(), number.col.clone()],
+            measured: number.value,
             allowed,
             origin: of_kind.origin().clone(),
         }));

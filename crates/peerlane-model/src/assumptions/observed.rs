@@ -1,7 +1,7 @@
 //! What a source measured, one number for each kind of path: pairs that are alike measure alike, so that a median stands for all
 //! of them and a matrix of a hundred cells does not weigh a hundred times.
 
-use crate::comparison::Comparison;
+use crate::comparison::{Comparison, Source};
 use crate::expectation::Metric;
 use peerlane_machine::fabric::{Fabric, PathClass};
 use peerlane_machine::machine::{Machine, SourcedMatrix};
@@ -20,10 +20,18 @@ pub(super) struct Observed {
     metric: Metric,
     class: Option<PathClass>,
     ends: [String; 2],
-    /// The numbers, each with its ends.
-    cells: Vec<(f64, String, String)>,
+    cells: Vec<Number>,
     title: String,
     origin: Origin,
+}
+
+/// A measured number, or the middle of a stated range, with its ends.
+#[derive(Debug)]
+pub(super) struct Number {
+    pub(super) value: f64,
+    range: [f64; 2],
+    pub(super) row: String,
+    pub(super) col: String,
 }
 
 /// All that a machine's sources measured of paths between GPUs and host memory.
@@ -34,18 +42,24 @@ pub(super) fn of(machine: &Machine, comparison: &Comparison) -> Vec<Observed> {
     let mut room = MOST_NUMBERS;
     for series in comparison.series().iter().filter(|series| series.is_of_pairs()) {
         let (metric, matrix) = (series.metric(), series.matrix());
+        // a figure in words is one number, of however many paths
+        let in_words = matches!(series.source(), Source::Statement(_));
+        let before = all.len();
         if !matches!(metric.quantity, Quantity::Bandwidth | Quantity::Latency) {
             continue;
         }
         for (i, row) in matrix.rows.iter().enumerate() {
             for (j, col) in matrix.cols.iter().enumerate() {
-                let value = series.measured(i, j).map(|m| (m.value * m.upto).sqrt());
-                let Some(value) = value.filter(|v| *v > 0.0 && row != col && room > 0) else { continue };
+                let range = series.measured(i, j).map(|m| [m.value, m.upto]);
+                let Some(range) = range.filter(|r| r[0] > 0.0 && row != col && room > 0) else { continue };
                 room -= 1;
                 let ends = [row, col].map(|name| kind(fabric, name));
                 let class = fabric.find(row).zip(fabric.find(col)).and_then(|(a, b)| fabric.class(a, b));
-                let cell = (value, row.clone(), col.clone());
-                match all.iter().position(|o| o.metric == metric && o.class == class && o.ends == ends) {
+                let value = (range[0] * range[1]).sqrt();
+                let cell = Number { value, range, row: row.clone(), col: col.clone() };
+                let alike = |o: &Observed| o.metric == metric && (in_words || (o.class == class && o.ends == ends));
+                let from = if in_words { before } else { 0 };
+                match all.iter().skip(from).position(alike).map(|at| at + from) {
                     Some(known) => all[known].cells.push(cell),
                     None if all.len() < MOST_KINDS => {
                         let title = matrix.title.clone();
@@ -58,7 +72,7 @@ pub(super) fn of(machine: &Machine, comparison: &Comparison) -> Vec<Observed> {
         }
     }
     for observed in &mut all {
-        observed.cells.sort_by(|a, b| a.0.total_cmp(&b.0));
+        observed.cells.sort_by(|a, b| a.value.total_cmp(&b.value));
     }
     all
 }
@@ -79,7 +93,7 @@ impl Observed {
 
     /// The number in the middle, as a matrix of its own.
     pub(super) fn median(&self) -> Option<SourcedMatrix> {
-        let (value, row, col) = self.cells.get(self.cells.len().saturating_sub(1) / 2)?;
+        let Number { value, row, col, .. } = self.cells.get(self.cells.len().saturating_sub(1) / 2)?;
         let matrix = Matrix {
             values: vec![vec![Some(*value)]],
             title: self.title.clone(),
@@ -90,9 +104,9 @@ impl Observed {
         Some(SourcedMatrix { matrix, origin, also, published: false, known_cause: None, spread })
     }
 
-    /// Those of its numbers that lie outside an interval, with their ends.
-    pub(super) fn outside(&self, [least, most]: [f64; 2]) -> impl Iterator<Item = &(f64, String, String)> {
-        self.cells.iter().filter(move |(value, ..)| !(least..=most).contains(value))
+    /// Those of its numbers that lie outside an interval; of a range, if all of it does.
+    pub(super) fn outside(&self, [least, most]: [f64; 2]) -> impl Iterator<Item = &Number> {
+        self.cells.iter().filter(move |number| number.range[1] < least || number.range[0] > most)
     }
 
     /// What its numbers are of.

@@ -21,6 +21,7 @@ mod nvlink;
 mod nvlink_mesh;
 mod places;
 mod platforms;
+mod remarks;
 mod renumber;
 mod skeleton;
 pub mod standing;
@@ -64,6 +65,7 @@ pub fn assemble(found: Found) -> Vec<Machine> {
         }
     }
     name(&mut machines, &found.headings);
+    remarks::attribute(&mut machines, found.remarks, &found.sections);
     if let Some(first) = machines.first_mut().filter(|_| left_out > 0) {
         let message =
             format!("{left_out} machines of very many devices are left out; name fewer files, or cut the text");

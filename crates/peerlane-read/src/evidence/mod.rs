@@ -55,6 +55,7 @@ mod osu;
 mod p2p_test;
 mod p2pmark;
 mod perftest;
+mod prose;
 mod rate_table;
 mod rdma_ports;
 mod rocm_bandwidth_test;
@@ -89,7 +90,7 @@ use peerlane_machine::fact::{
     Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
     LimitedLink, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd, NvlinkPort,
     OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind, RateRow,
-    RateTable, RdmaPort, SensorReading, Xid,
+    RateTable, RdmaPort, Remark, SensorReading, Xid,
 };
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::gpu_number;
@@ -115,6 +116,10 @@ pub struct Found {
     pub warnings: Vec<Warning>,
     /// The headings just above statements.
     pub headings: Vec<Heading>,
+    /// What sentences around the statements state.
+    pub remarks: Vec<Remark>,
+    /// Lines that may name a machine: headings, and labels such as `name:`.
+    pub sections: Vec<Heading>,
     /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
     pub left_out: usize,
     /// The work of reading, in steps: a line that a reader looks at, with up to 64 bytes of it.
@@ -170,6 +175,8 @@ impl Found {
         let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
         self.warnings.extend(other.warnings.drain(..room));
         self.headings.append(&mut other.headings);
+        self.remarks.append(&mut other.remarks);
+        self.sections.append(&mut other.sections);
     }
 }
 

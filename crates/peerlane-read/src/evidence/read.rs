@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::archive;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, Text, Warning, text::decode};
+use super::{Evidence, Found, Heading, Text, Warning, prose, text::decode};
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -152,6 +152,12 @@ pub fn scan_text(text: &Text) -> Found {
     }
     text.begin();
     found.headings = headings(text, &found.evidence);
+    // prose is about machines that a tool shows
+    if !found.evidence.is_empty() {
+        text.begin();
+        let printed: Vec<(u32, u32)> = found.evidence.iter().filter_map(|e| e.origin.lines).collect();
+        prose::scan(text, &printed, &mut found);
+    }
     found
 }
 
