@@ -157,6 +157,37 @@ pub struct Contradiction {
     pub origins: Vec<Origin>,
 }
 
+/// A catalogue system that a machine equals.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Recognized {
+    /// Its name: `exxact-txr430`.
+    pub system: String,
+    /// By what.
+    pub by: RecognizedBy,
+}
+
+/// By what a machine was recognized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RecognizedBy {
+    /// Its numbers are those of the system.
+    Numbers,
+    /// Its GPUs and their paths are those of the system.
+    Design,
+}
+
+impl std::fmt::Display for Recognized {
+    /// `this is exxact-txr430: peerlane check exxact-txr430`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Recognized { system, by } = self;
+        let is = match by {
+            RecognizedBy::Numbers => "this is",
+            RecognizedBy::Design => "this has the GPUs and paths of",
+        };
+        write!(f, "{is} {system}: peerlane check {system}")
+    }
+}
+
 /// A machine as far as it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
@@ -190,6 +221,8 @@ pub struct Machine {
     pub p2p: BTreeMap<(NodeId, NodeId), P2pStatus>,
     /// All statements that the machine rests on.
     pub evidence: Vec<Evidence>,
+    /// The catalogue system that it is, where it equals one.
+    pub recognized: Option<Recognized>,
     /// What the prose around the evidence states.
     pub remarks: Vec<Remark>,
     /// What the evidence leaves unknown.

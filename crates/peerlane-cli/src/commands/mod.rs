@@ -48,7 +48,10 @@ fn heading(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
     for line in headline(&title) {
         writeln!(out, "{}", paint(style::HEADING, &line))?;
     }
-    Ok(())
+    match &machine.recognized {
+        Some(recognized) => hang(out, "", &recognized.to_string()),
+        None => Ok(()),
+    }
 }
 
 /// Writes the assumptions behind predictions, which no source states.

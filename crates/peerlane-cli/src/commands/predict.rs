@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
-use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison};
+use peerlane::comparison::{Comparison, ExpectedMatrix, MachineComparison, Metric};
 use peerlane::export::json::{ExpectedCurve, MachinePrediction, PredictionDocument};
 use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::matrix::{Engine, Operation};
@@ -46,6 +46,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
             on_assumptions(out, &assumptions)?;
             for expected in matrices.iter().filter(|_| curves.is_empty()) {
                 show(out, &model.machine.fabric, expected, args.detail.verbose)?;
+                beside(out, &comparison, expected)?;
             }
             by_size(out, &curves)?;
         }
@@ -135,6 +136,51 @@ fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose
             "  {}",
             paint(style::DIM, &format!("and {} more bottlenecks (-v shows them)", groups.len() - most))
         )?;
+    }
+    Ok(())
+}
+
+/// What was measured of the same paths, and which of it lies outside the interval: no prediction passes over it.
+fn beside(out: &mut dyn Write, comparison: &Comparison, expected: &ExpectedMatrix) -> io::Result<()> {
+    let metric = expected.metric();
+    // a program that copies with peer access says nothing of writes, nor of what drives it
+    let same = |of: Metric| {
+        (of.quantity, of.direction, of.unit) == (metric.quantity, metric.direction, metric.unit)
+            && of.p2p.unwrap_or(true) == metric.p2p.unwrap_or(true)
+            && (of.engine.is_none() || of.engine == metric.engine)
+    };
+    let (mut ratios, mut outside) = (Vec::new(), Vec::new());
+    for table in comparison.tables().iter().filter(|table| same(table.metric) && table.title.is_none()) {
+        for cell in &table.cells {
+            let [row, col] = [table.rows.get(cell.row), table.cols.get(cell.col)];
+            let Some((row, col)) = row.zip(col).filter(|(r, c)| expected.rows.contains(r) && expected.cols.contains(c)) else {
+                continue;
+            };
+            for (measured, expected) in cell.measured.iter().filter_map(|m| Some((m, cell.expected.as_ref()?))) {
+                ratios.push(measured.value / expected.value);
+                if measured.upto < expected.low || measured.value > expected.high {
+                    outside.push(format!("{row} → {col} {}", number(measured.value)));
+                }
+            }
+        }
+    }
+    if ratios.is_empty() {
+        return Ok(());
+    }
+    ratios.sort_by(f64::total_cmp);
+    let ends = [ratios.first(), ratios.get(ratios.len() / 2), ratios.last()].map(|r| r.copied().unwrap_or_default());
+    let mut text =
+        format!("{} values, {:.2} to {:.2} of these, {:.2} in the middle", ratios.len(), ends[0], ends[2], ends[1]);
+    if !outside.is_empty() {
+        let more = outside.len().saturating_sub(BOTTLENECKS);
+        outside.truncate(BOTTLENECKS);
+        text.push_str(&format!("; outside the interval: {}", outside.join(", ")));
+        if more > 0 {
+            text.push_str(&format!(" and {more} more"));
+        }
+    }
+    for (i, line) in wrap(&text, WIDTH - 14).iter().enumerate() {
+        writeln!(out, "  {} {line}", paint(style::DIM, &format!("{:11}", if i == 0 { "measured" } else { "" })))?;
     }
     Ok(())
 }

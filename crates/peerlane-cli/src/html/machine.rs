@@ -12,6 +12,7 @@ use peerlane::compare::ComparisonDocument;
 use peerlane::comparison::Comparison;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
+use peerlane::assumptions::Assumptions;
 use peerlane::model::{Assume, Model};
 use peerlane::run::{Cell, Run};
 
@@ -59,7 +60,8 @@ fn machine(subject: &Subject) -> MachineReport {
     let Model { machine, parts, .. } = subject.comparison.model();
     // where nothing of what was measured can be expected otherwise, it stands beside what parts can do
     if only_measured(&sections(subject.comparison, &machine.fabric, false)) {
-        let assuming = Model::assuming(machine, parts, Assume::Parts);
+        let assumed = Assumptions::of(machine, parts);
+        let assuming = assumed.model(parts, Assume::Parts);
         return beside(subject, &Comparison::of(&assuming));
     }
     beside(subject, subject.comparison)

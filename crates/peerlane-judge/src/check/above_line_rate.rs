@@ -10,6 +10,15 @@ pub(super) const RULE: Rule = Rule { id: "above-line-rate", breaks: false, run: 
 /// Allowance for clocks, rounding and MB against MiB.
 const ALLOWANCE: f64 = 1.05;
 
+/// What may carry more than the links that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Carrier {
+    /// NVLink between the two GPUs.
+    Nvlink,
+    /// NVLink between each of them and its CPU: a source denies them peer access, so that the data goes through host memory.
+    NvlinkToHost,
+}
+
 /// A number with the limit that it exceeds.
 struct Excess<'m> {
     /// How many times the limit it is.
@@ -25,8 +34,8 @@ struct Excess<'m> {
 struct Above<'m> {
     /// The pairs, by the nodes at their ends, that they are between.
     ends: Vec<(End, End)>,
-    /// Whether NVLink may be what carries them.
-    nvlink: bool,
+    /// What else than the known links may carry them.
+    by: Option<Carrier>,
     /// Numbers by matrix.
     matrices: Vec<Vec<Excess<'m>>>,
     evidence: Vec<String>,
@@ -46,20 +55,28 @@ fn run(view: &View) -> Vec<Raised> {
 /// Adds what exceeds a limit in one matrix to what the same pairs show in others.
 fn add<'m>(all: &mut Vec<Above<'m>>, view: &View, matrix: &'m Matrix, evidence: Vec<String>) {
     let excesses: Vec<Excess> = view.cells(matrix).into_iter().filter_map(|cell| judge(view, matrix, cell)).collect();
-    if excesses.is_empty() {
-        return;
+    let by_carrier = grouped(excesses.into_iter().map(|e| (carrier(view, &e.cell), e)));
+    // one number that nothing else may carry makes the whole matrix suspect
+    if by_carrier.iter().any(|(by, _)| by.is_none()) {
+        let all_of_it = by_carrier.into_iter().flat_map(|(_, excesses)| excesses).collect();
+        return note(all, None, all_of_it, evidence);
     }
-    let nvlink = excesses.iter().all(|e| may_have_nvlink(view, &e.cell));
+    for (by, excesses) in by_carrier {
+        note(all, by, excesses, evidence.clone());
+    }
+}
+
+fn note<'m>(all: &mut Vec<Above<'m>>, by: Option<Carrier>, excesses: Vec<Excess<'m>>, evidence: Vec<String>) {
     let ordered = |c: &Cell| (c.from.min(c.to), c.from.max(c.to));
     let mut ends: Vec<(End, End)> = excesses.iter().map(|e| ordered(&e.cell)).collect();
     ends.sort_unstable();
     ends.dedup();
-    match all.iter_mut().find(|a| a.ends == ends && a.nvlink == nvlink) {
+    match all.iter_mut().find(|a| a.ends == ends && a.by == by) {
         Some(known) => {
             known.matrices.push(excesses);
             known.evidence = distinct(std::mem::take(&mut known.evidence).into_iter().chain(evidence));
         }
-        None => all.push(Above { ends, nvlink, matrices: vec![excesses], evidence }),
+        None => all.push(Above { ends, by, matrices: vec![excesses], evidence }),
     }
 }
 
@@ -69,6 +86,12 @@ fn may_have_nvlink(view: &View, cell: &Cell) -> bool {
     let has = |id| view.part(id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0);
     let unknown = !view.has_nvlink() && view.machine.stated_classes.is_none();
     unknown && cell.nodes().is_some_and(|(a, b)| has(a) && has(b))
+}
+
+/// What may carry a number, if NVLink may.
+fn carrier(view: &View, cell: &Cell) -> Option<Carrier> {
+    let (a, b) = cell.nodes().filter(|_| may_have_nvlink(view, cell))?;
+    Some(if view.p2p_works(a, b) == Some(false) { Carrier::NvlinkToHost } else { Carrier::Nvlink })
 }
 
 /// What one link carries each way at most, where that is certain.
@@ -118,9 +141,15 @@ fn report(view: &View, above: &Above) -> Option<Raised> {
     let Excess { times, matrix, cell, limit, link } = highest(above.matrices.iter().flatten(), |e| e.times)?;
     let first = above.matrices.first()?;
     let between = view.between(first.first()?.matrix, first.iter().map(|e| &e.cell));
-    let raised = if above.nvlink {
+    let raised = if let Some(by) = above.by {
+        let summary = match by {
+            Carrier::Nvlink => format!("Rates between {between} are those of NVLink, which no input shows"),
+            Carrier::NvlinkToHost => format!(
+                "Rates through host memory between {between} are those of NVLink to the CPUs, which no input shows"
+            ),
+        };
         RULE.raise(Measurement, Info, Likely)
-            .summary(format!("Rates between {between} are those of NVLink, which no input shows"))
+            .summary(summary)
             .fix(
                 "Add `nvidia-smi topo -m` or `nvidia-smi nvlink -s` of this machine; these rates cannot be checked without \
                  its NVLinks.",
@@ -189,6 +218,32 @@ mod tests {
         assert!(found[0].summary.contains("NVLink"), "{}", found[0].summary);
         assert_eq!(with(25.0, "a100-sxm4"), vec![]);
         assert_eq!(with(240.0, "rtx-4090"), vec![], "a product without NVLink");
+    }
+
+    #[test]
+    fn pairs_without_peer_access_have_no_nvlink_between_them() {
+        let mut b = peerlane_machine::fabric::FabricBuilder::new();
+        for name in ["GPU0", "GPU1", "GPU2"] {
+            let mut node = peerlane_machine::fabric::Node::new(name, peerlane_machine::fabric::NodeKind::Gpu);
+            node.part = Some("tesla-p100-sxm2".to_owned());
+            b.node(node);
+        }
+        let mut machine = super::super::testing::captured(b);
+        machine.matrices.push(uniform(3, 20.0, &[(0, 1, 35.0), (1, 0, 35.0)]));
+        let gpus = ["GPU0", "GPU1", "GPU2"].map(|name| machine.fabric.find(name).unwrap());
+        for (a, b) in [(0, 2), (1, 2)] {
+            machine.p2p.insert((gpus[a], gpus[b]), peerlane_machine::fact::P2pStatus::NotSupported);
+        }
+        let found =
+            see_with(&machine, Parts::embedded(), |view| run(view).into_iter().map(|r| r.finding).collect::<Vec<_>>());
+        let summaries: Vec<&str> = found.iter().map(|f| f.summary.as_str()).collect();
+        assert_eq!(
+            summaries,
+            [
+                "Rates between GPU0 and GPU1 are those of NVLink, which no input shows",
+                "Rates through host memory between GPU0, GPU1 and GPU2 are those of NVLink to the CPUs, which no input shows",
+            ]
+        );
     }
 
     #[test]

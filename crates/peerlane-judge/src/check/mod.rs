@@ -65,6 +65,7 @@ mod small_bar1;
 mod small_packets;
 mod uneven_host_copies;
 mod uneven_local_copies;
+mod unexplained_value;
 mod uneven_path_class;
 mod unsteady_rate;
 mod unsupported_peer_access;
@@ -75,11 +76,14 @@ mod testing;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use std::cell::OnceCell;
+
 use peerlane_design::case::Case;
 use peerlane_machine::fabric::{LinkKind, NodeKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
+use peerlane_model::assumptions::{Assumptions, Fit, Rating};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
@@ -197,12 +201,19 @@ pub struct Context<'a> {
     pub model: &'a Model<'a>,
     /// What was measured on it, compared with what should be.
     pub comparison: &'a Comparison<'a>,
+    fit: OnceCell<Option<Fit>>,
 }
 
 impl<'a> Context<'a> {
     /// A case with the comparison of its machine.
     pub fn of(case: &'a Case, comparison: &'a Comparison<'a>) -> Self {
-        Context { case, model: comparison.model(), comparison }
+        Context { case, model: comparison.model(), comparison, fit: OnceCell::new() }
+    }
+
+    /// What was assumed of links and peer access that sources leave open, by what was measured ([`Assumptions::fit`]).
+    fn fit(&self) -> Option<&Fit> {
+        let fit = || Assumptions::of(&self.case.machine, self.model.parts).fit().cloned();
+        self.fit.get_or_init(fit).as_ref()
     }
 }
 
@@ -235,7 +246,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 51] = [
+const RULES: [Rule; 52] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -248,6 +259,7 @@ const RULES: [Rule; 51] = [
     lane_budget::RULE,
     slow_path::RULE,
     above_line_rate::RULE,
+    unexplained_value::RULE,
     p2p_slower_than_staged::RULE,
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,
@@ -352,7 +364,8 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
 ///
 /// Broken: an error of a rule about things that do not work, unless the design does not support them.
 /// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
-/// something to check: a link's widths, a rate that can be compared, or a peer-to-peer status where there are no rates.
+/// something to check: a link's widths, a rate that can be compared, a peer-to-peer status where there are no rates, or measured
+/// values that assumptions about unknown links explain.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
     let breaks = |f: &Finding| {
         f.severity == Severity::Error
@@ -391,7 +404,12 @@ fn can_judge(context: &Context) -> bool {
     };
     // rates without an expectation may be bad; that peer access is granted says nothing about them
     let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
-    width_known || (access_known() && !has_rates) || rate_comparable()
+    // most of what was measured fits one set of assumptions far better than any other
+    let fits = || {
+        let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
+        fit.is_some_and(|fit| fit.rating >= Rating::Likely)
+    };
+    width_known || (access_known() && !has_rates) || rate_comparable() || fits()
 }
 
 #[cfg(test)]

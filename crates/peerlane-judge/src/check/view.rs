@@ -16,6 +16,7 @@ use peerlane_machine::matrix::{Direction, Matrix, Quantity};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
 use peerlane_machine::units::Rate;
+use peerlane_model::assumptions::Fit;
 use peerlane_model::comparison::{Comparison, Expected, Series};
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Part;
@@ -97,12 +98,14 @@ pub(super) struct View<'a> {
     /// For each node its place among the GPUs, and the classes between these: many rules ask for every pair's.
     gpus: Vec<Option<usize>>,
     classes: OnceCell<Classes>,
+    /// What was assumed of links and peer access that sources leave open.
+    pub(super) fit: Option<Fit>,
 }
 
 impl<'a> View<'a> {
     /// Looks at a machine through its model.
     pub(super) fn new(context: &Context<'a>, settings: &Settings) -> Self {
-        let Context { case, model, comparison } = *context;
+        let Context { case, model, comparison, .. } = *context;
         let machine = &case.machine;
         let index = |names: &'a [String]| names.iter().enumerate().rev().map(|(i, name)| (name.as_str(), i)).collect();
         let stated = machine.stated_classes.as_ref().map(|(m, _)| [index(&m.rows), index(&m.cols)]);
@@ -116,6 +119,7 @@ impl<'a> View<'a> {
             stated: stated.unwrap_or_default(),
             gpus: vec![None; machine.fabric.nodes().len()],
             classes: OnceCell::new(),
+            fit: context.fit().cloned(),
         };
         for (place, id) in view.of_kind(NodeKind::Gpu).into_iter().enumerate() {
             view.gpus[id.index()] = Some(place);

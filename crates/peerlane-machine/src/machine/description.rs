@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Contradiction, Facts, Machine, MachineKind, Slot, SourcedMatrix, Spread, Statement};
+use super::{Contradiction, Facts, Machine, MachineKind, Recognized, Slot, SourcedMatrix, Spread, Statement};
 use crate::curve::Curve;
 use crate::fabric::{Fabric, GpuLink, Interconnect, Link, LinkKind, Node, NodeId, PathClass, PcieWidth};
 use crate::fact::RateTable;
@@ -24,6 +24,9 @@ pub struct MachineDescription {
     /// Citation, for catalogue entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The catalogue system that it is, where it equals one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recognized: Option<Recognized>,
     /// Its nodes.
     pub nodes: Vec<Node>,
     /// Its links.
@@ -65,6 +68,7 @@ impl MachineDescription {
             title: machine.title.clone(),
             description: machine.kind,
             source: machine.source.clone(),
+            recognized: machine.recognized.clone(),
             nodes: fabric.nodes().to_vec(),
             links: fabric.links().iter().map(|link| LinkDescription::of(fabric, link)).collect(),
             classes: Classes::of(fabric),

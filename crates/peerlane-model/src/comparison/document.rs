@@ -5,12 +5,16 @@ use serde::Serialize;
 
 use super::{Bottleneck, Cell, Comparison, Measurement, Table};
 use peerlane_machine::fabric::Fabric;
+use peerlane_machine::machine::Recognized;
 use peerlane_machine::matrix::{Direction, Engine, Operation, Quantity, Unit};
 use peerlane_machine::units::Bytes;
 
 /// What a machine should deliver beside what was measured on it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MachineComparison {
+    /// The catalogue system that the machine is, where it equals one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recognized: Option<Recognized>,
     /// A table for each metric and kind of ends, those that were measured first.
     pub tables: Vec<ComparedTable>,
 }
@@ -107,8 +111,9 @@ pub struct ComparedMeasurement {
 impl MachineComparison {
     /// All of a comparison.
     pub fn of(comparison: &Comparison) -> Self {
-        let fabric = &comparison.model().machine.fabric;
-        MachineComparison { tables: comparison.tables().iter().map(|table| ComparedTable::of(fabric, table)).collect() }
+        let machine = comparison.model().machine;
+        let tables = comparison.tables().iter().map(|table| ComparedTable::of(&machine.fabric, table)).collect();
+        MachineComparison { recognized: machine.recognized.clone(), tables }
     }
 }
 

@@ -21,6 +21,7 @@ mod nvlink;
 mod nvlink_mesh;
 mod places;
 mod platforms;
+mod recognized;
 mod remarks;
 mod renumber;
 mod skeleton;
@@ -66,6 +67,9 @@ pub fn assemble(found: Found) -> Vec<Machine> {
     }
     name(&mut machines, &found.headings);
     remarks::attribute(&mut machines, found.remarks, &found.sections);
+    for machine in &mut machines {
+        machine.recognized = recognized::recognized(machine);
+    }
     if let Some(first) = machines.first_mut().filter(|_| left_out > 0) {
         let message =
             format!("{left_out} machines of very many devices are left out; name fewer files, or cut the text");

@@ -1,0 +1,120 @@
+//! Whether a machine that a text shows is one that the catalogue has.
+//!
+//! Numbers printed with two decimals are a fingerprint: where a matrix is cell for cell that of a catalogue system, the text shows
+//! that system. Without numbers, the same products at the same paths show its design.
+
+use std::sync::OnceLock;
+
+use peerlane_machine::fabric::{NodeKind, PathClass};
+use peerlane_machine::machine::{Machine, MachineKind, Recognized, RecognizedBy};
+use peerlane_machine::matrix::Matrix;
+
+use crate::catalogue::{Parts, system, system_names};
+
+/// Cells of a matrix that agree by chance, at most.
+const FEW: usize = 6;
+
+/// Share of a matrix's cells that agree: a document may round, or misprint one.
+const SHARE: f64 = 0.95;
+
+/// How far two prints of one number differ.
+const ROUNDING: f64 = 0.002;
+
+/// The catalogue system that a machine is, if it is one.
+pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
+    if machine.kind != MachineKind::Captured || (machine.matrices.is_empty() && machine.stated_classes.is_none()) {
+        return None;
+    }
+    let by_numbers = systems().iter().map(|system| (agreeing(machine, system), system));
+    if let Some((_, system)) = by_numbers.max_by_key(|(cells, _)| *cells).filter(|(cells, _)| *cells > FEW) {
+        return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
+    }
+    let mut alike = systems().iter().filter(|system| is_alike(machine, system));
+    let only = alike.next().filter(|_| alike.next().is_none())?;
+    Some(Recognized { system: only.name.clone(), by: RecognizedBy::Design })
+}
+
+/// The catalogue, read once.
+fn systems() -> &'static [Machine] {
+    static SYSTEMS: OnceLock<Vec<Machine>> = OnceLock::new();
+    SYSTEMS.get_or_init(|| system_names().filter_map(|name| system(name)?.ok()).collect())
+}
+
+/// How many cells of a machine's matrices are those of a system's, in matrices that agree as a whole.
+fn agreeing(machine: &Machine, system: &Machine) -> usize {
+    let of = |matrix: &Matrix| {
+        let same = system.matrices.iter().map(|other| agree(matrix, &other.matrix));
+        same.max().unwrap_or(0)
+    };
+    machine.matrices.iter().map(|measured| of(&measured.matrix)).sum()
+}
+
+/// The cells that two matrices of one kind share; 0 where they are others. Diagonals may be left out.
+fn agree(a: &Matrix, b: &Matrix) -> usize {
+    let kind = |m: &Matrix| (m.quantity, m.direction, m.p2p.unwrap_or(true), m.unit, m.rows.len(), m.cols.len());
+    if kind(a) != kind(b) {
+        return 0;
+    }
+    let pairs = a.values.iter().flatten().zip(b.values.iter().flatten());
+    let (mut same, mut all) = (0_usize, 0_usize);
+    for (x, y) in pairs.filter_map(|(x, y)| x.zip(*y)) {
+        all += 1;
+        same += usize::from((x - y).abs() <= ROUNDING * x.abs().max(y.abs()));
+    }
+    if same as f64 >= SHARE * all as f64 { same } else { 0 }
+}
+
+/// Whether all products are known to be those of a system, and all paths between them too.
+fn is_alike(machine: &Machine, system: &Machine) -> bool {
+    let parts = |m: &Machine| {
+        let gpus = m.fabric.of_kind(NodeKind::Gpu).map(|gpu| {
+            let node = m.fabric.node(gpu);
+            let part = node.part.clone();
+            part.or_else(|| Some(Parts::embedded().of_node(NodeKind::Gpu, node.product.as_deref())?.name.clone()))
+        });
+        gpus.collect::<Option<Vec<String>>>()
+    };
+    let classes = |m: &Machine| -> Option<Vec<Option<PathClass>>> {
+        m.stated_classes.as_ref()?;
+        let gpus: Vec<_> = m.fabric.of_kind(NodeKind::Gpu).collect();
+        Some(gpus.iter().flat_map(|a| gpus.iter().map(|b| m.fabric.class(*a, *b)).collect::<Vec<_>>()).collect())
+    };
+    let gpus = machine.fabric.of_kind(NodeKind::Gpu).count();
+    let nics = |m: &Machine| m.fabric.of_kind(NodeKind::Nic).count();
+    let known = parts(machine).filter(|_| gpus > 1 && nics(machine) == nics(system));
+    known.is_some_and(|parts_of| Some(parts_of) == parts(system))
+        && classes(machine).is_some_and(|classes_of| Some(classes_of) == classes(system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::assemble;
+    use super::*;
+    use crate::evidence::{Text, scan_text};
+
+    fn of(text: &str) -> Option<Recognized> {
+        assemble(scan_text(&Text::new("post.txt", text.as_bytes()))).remove(0).recognized
+    }
+
+    /// A matrix of a catalogue system as a program prints it, each number times `factor`.
+    fn printed(name: &str, factor: f64) -> String {
+        let machine = system(name).unwrap().unwrap();
+        let matrix = &machine.matrices[0].matrix;
+        let mut text = "Bidirectional P2P=Enabled Bandwidth Matrix (GB/s)\n   D\\D".to_owned();
+        (0..matrix.cols.len()).for_each(|j| text.push_str(&format!(" {j:>6}")));
+        for (i, row) in matrix.values.iter().enumerate() {
+            text.push_str(&format!("\n {i:>5}"));
+            row.iter().for_each(|v| text.push_str(&v.map_or("      X".to_owned(), |v| format!(" {:>6.2}", v * factor))));
+        }
+        text + "\n"
+    }
+
+    #[test]
+    fn a_matrix_of_the_catalogue_names_its_system() {
+        for name in ["exxact-devbox", "exxact-txr430"] {
+            let found = of(&printed(name, 1.0)).unwrap();
+            assert_eq!((found.system.as_str(), found.by), (name, RecognizedBy::Numbers));
+        }
+        assert_eq!(of(&printed("exxact-devbox", 1.01)), None, "another run of another machine");
+    }
+}
