@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use peerlane_machine::fabric::{NodeKind, PathClass};
+use peerlane_machine::fabric::{LinkKind, NodeKind, PathClass};
 use peerlane_machine::machine::{Machine, MachineKind, Recognized, RecognizedBy};
 use peerlane_machine::matrix::Matrix;
 
@@ -29,9 +29,19 @@ pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
     if let Some((_, system)) = by_numbers.max_by_key(|(cells, _)| *cells).filter(|(cells, _)| *cells > FEW) {
         return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
     }
+    // what states its links needs no catalogue
+    if !has_open_links(machine) {
+        return None;
+    }
     let mut alike = systems().iter().filter(|system| is_alike(machine, system));
     let only = alike.next().filter(|_| alike.next().is_none())?;
     Some(Recognized { system: only.name.clone(), by: RecognizedBy::Design })
+}
+
+/// Whether the width of a PCIe link is not known.
+fn has_open_links(machine: &Machine) -> bool {
+    let open = |kind: &LinkKind| matches!(kind, LinkKind::Pcie { running, .. } if running.raw_rate().is_none());
+    machine.fabric.links().iter().any(|link| open(&link.kind))
 }
 
 /// The catalogue, read once.
