@@ -153,7 +153,8 @@ fn beside(out: &mut dyn Write, comparison: &Comparison, expected: &ExpectedMatri
     for table in comparison.tables().iter().filter(|table| same(table.metric) && table.title.is_none()) {
         for cell in &table.cells {
             let [row, col] = [table.rows.get(cell.row), table.cols.get(cell.col)];
-            let Some((row, col)) = row.zip(col).filter(|(r, c)| expected.rows.contains(r) && expected.cols.contains(c)) else {
+            let Some((row, col)) = row.zip(col).filter(|(r, c)| expected.rows.contains(r) && expected.cols.contains(c))
+            else {
                 continue;
             };
             for (measured, expected) in cell.measured.iter().filter_map(|m| Some((m, cell.expected.as_ref()?))) {

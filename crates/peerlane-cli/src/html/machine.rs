@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
 use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
 use peerlane::comparison::Comparison;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
-use peerlane::assumptions::Assumptions;
 use peerlane::model::{Assume, Model};
 use peerlane::run::{Cell, Run};
 

@@ -65,8 +65,8 @@ mod small_bar1;
 mod small_packets;
 mod uneven_host_copies;
 mod uneven_local_copies;
-mod unexplained_value;
 mod uneven_path_class;
+mod unexplained_value;
 mod unsteady_rate;
 mod unsupported_peer_access;
 

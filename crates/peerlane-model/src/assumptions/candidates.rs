@@ -67,9 +67,8 @@ impl<'p> Open<'p> {
     pub(super) fn of(machine: &Machine, parts: &'p Parts) -> Self {
         let fabric = &machine.fabric;
         let stated = Model::new(machine, parts);
-        let is_open = |id: LinkId| {
-            matches!(fabric.link(id).kind, LinkKind::Pcie { .. }) && stated.width_of(id).is_none()
-        };
+        let is_open =
+            |id: LinkId| matches!(fabric.link(id).kind, LinkKind::Pcie { .. }) && stated.width_of(id).is_none();
         let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
         let mut groups: Vec<Group> = Vec::new();
         let mut above_gpus = Vec::new();
@@ -169,7 +168,13 @@ impl<'p> Open<'p> {
 
     /// The widths of all open links: those of GPUs as a candidate has them, those of switches as wide as the widest below them,
     /// those of other devices as new as the GPUs'.
-    pub(super) fn links(&self, machine: &Machine, parts: &Parts, candidate: &Candidate, measured: bool) -> FittedWidths {
+    pub(super) fn links(
+        &self,
+        machine: &Machine,
+        parts: &Parts,
+        candidate: &Candidate,
+        measured: bool,
+    ) -> FittedWidths {
         let fabric = &machine.fabric;
         let mut fitted = FittedWidths::new();
         for (group, width) in self.groups.iter().zip(&candidate.widths) {
@@ -195,7 +200,10 @@ impl<'p> Open<'p> {
         for _ in 0..LEVELS {
             for (id, switch) in &switches {
                 let below = fabric.downstream(*switch).filter_map(|(link, _)| {
-                    fitted.get(&link).map(|fit| fit.width).or_else(|| usual.width_of(link).filter(|w| !w.1).map(|w| w.0))
+                    fitted
+                        .get(&link)
+                        .map(|fit| fit.width)
+                        .or_else(|| usual.width_of(link).filter(|w| !w.1).map(|w| w.0))
                 });
                 let rate = |width: &PcieWidth| width.raw_rate().map_or(0.0, |rate| rate.bytes_per_second());
                 // a board's slots behind one switch mostly share an uplink of full width

@@ -180,7 +180,8 @@ impl Clues {
             Some(able) => -1.2 * behind(able),
             None if !self.allows(year) => ANACHRONISM,
             None => {
-                let usual = self.latest.map_or(PcieGeneration::Gen4, |latest| newest_of(latest).min(PcieGeneration::Gen4));
+                let usual =
+                    self.latest.map_or(PcieGeneration::Gen4, |latest| newest_of(latest).min(PcieGeneration::Gen4));
                 if generation > usual { -1.0 } else { -0.7 * behind(usual) }
             }
         };

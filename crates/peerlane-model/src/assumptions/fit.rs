@@ -268,9 +268,8 @@ fn describe(
         }));
     }
     // another CPU with the same links is no other set of assumptions to a reader
-    let differs = |other: &&Candidate| {
-        (&other.widths, other.sockets, other.within) != (&best.widths, best.sockets, best.within)
-    };
+    let differs =
+        |other: &&Candidate| (&other.widths, other.sockets, other.within) != (&best.widths, best.sockets, best.within);
     let others = known.iter().filter(|(other, _)| differs(other));
     let next = others.max_by(|a, b| a.1.value.total_cmp(&b.1.value));
     let distance = next.map_or(f64::INFINITY, |(_, other)| score.value - other.value);

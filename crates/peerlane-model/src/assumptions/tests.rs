@@ -13,14 +13,30 @@ fn post(sockets: &str, rates: [f64; 2], latencies: [f64; 2], prose: &str) -> Mac
     let mut text = format!("{prose}\n\n        GPU0    GPU1    GPU2    GPU3    CPU Affinity\n");
     let near = |i: usize, j: usize| i / 2 == j / 2;
     for i in 0..4 {
-        let class = |j: usize| if i == j { "X" } else if near(i, j) { "PHB" } else { sockets };
+        let class = |j: usize| {
+            if i == j {
+                "X"
+            } else if near(i, j) {
+                "PHB"
+            } else {
+                sockets
+            }
+        };
         let cells: String = (0..4).map(|j| format!("{:<8}", class(j))).collect();
         text.push_str(&format!("GPU{i}    {cells}{}\n", if i < 2 { "0-7" } else { "8-15" }));
     }
     let mut matrix = |title: &str, own: f64, [within, across]: [f64; 2]| {
         text.push_str(&format!("\n{title}\n   D\\D     0      1      2      3\n"));
         for i in 0..4 {
-            let value = |j: usize| if i == j { own } else if near(i, j) { within } else { across };
+            let value = |j: usize| {
+                if i == j {
+                    own
+                } else if near(i, j) {
+                    within
+                } else {
+                    across
+                }
+            };
             text.push_str(&format!("     {i}{}\n", (0..4).map(|j| format!(" {:>6.2}", value(j))).collect::<String>()));
         }
     };
@@ -68,7 +84,8 @@ fn gpus_of_no_place_reach_what_their_slots_can() {
 
 #[test]
 fn rates_tell_generations_and_lanes() {
-    for (rate, expected) in [(25.5, "4.0 x16"), (12.6, "3.0 x16"), (6.3, "3.0 x8"), (52.0, "5.0 x16"), (0.8, "3.0 x1")] {
+    for (rate, expected) in [(25.5, "4.0 x16"), (12.6, "3.0 x16"), (6.3, "3.0 x8"), (52.0, "5.0 x16"), (0.8, "3.0 x1")]
+    {
         let machine = post("SYS", [rate, 0.8 * rate], [0.0; 2], "");
         let assumed = width(&machine);
         // 4.0 x8 carries what 3.0 x16 carries, and nothing else that was measured tells them apart

@@ -1,12 +1,12 @@
 //! The resources of a machine: what each link, memory, host bridge and NIC can carry, and why.
 
-use super::{FittedWidths, Resource};
 use super::assumptions::{self, Assume, AssumedWidth, Basis};
 use super::defaults::{INFINIBAND_EFFICIENCY, LOCAL_COPY_EFFICIENCY, constant, number};
 use super::nvlink::{Bundle, bundle};
 use super::pcie::width_under_load;
 use super::rdma::{Engines, engines};
 use super::staging::{Smp, smp, staged_both};
+use super::{FittedWidths, Resource};
 use peerlane_machine::fabric::{Fabric, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::units::Rate;
@@ -295,7 +295,11 @@ fn carriage(machine: &Machine, parts: &Parts, id: LinkId, assume: Assume, fitted
         LinkKind::Pcie { .. } => {
             let (known, note) = width_under_load(&link.kind, machine.kind);
             let open = assume != Assume::Nothing && known.raw_rate().is_none();
-            let by_fit = || fitted.get(&id).map(|fit| AssumedWidth { width: fit.width, basis: Basis::Fitted { measured: fit.measured } });
+            let by_fit = || {
+                fitted
+                    .get(&id)
+                    .map(|fit| AssumedWidth { width: fit.width, basis: Basis::Fitted { measured: fit.measured } })
+            };
             let assumed = open.then(|| by_fit().or_else(|| assumptions::width(machine, parts, id))).flatten();
             let assumed = assumed.filter(|width| width.basis != Basis::Usual || assume == Assume::Usual);
             // the half of it that a source states stays

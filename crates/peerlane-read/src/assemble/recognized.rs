@@ -114,7 +114,8 @@ mod tests {
         (0..matrix.cols.len()).for_each(|j| text.push_str(&format!(" {j:>6}")));
         for (i, row) in matrix.values.iter().enumerate() {
             text.push_str(&format!("\n {i:>5}"));
-            row.iter().for_each(|v| text.push_str(&v.map_or("      X".to_owned(), |v| format!(" {:>6.2}", v * factor))));
+            row.iter()
+                .for_each(|v| text.push_str(&v.map_or("      X".to_owned(), |v| format!(" {:>6.2}", v * factor))));
         }
         text + "\n"
     }

@@ -50,7 +50,8 @@ fn section(machines: &[&mut Machine], remark: &Remark, sections: &[Heading]) -> 
 fn names(heading: &str, machine: &str) -> bool {
     let [heading, machine] = [heading, machine].map(str::to_lowercase);
     let word = machine.split_whitespace().next().unwrap_or_default();
-    let own = word.len() >= 5 && word.bytes().any(|b| b.is_ascii_digit()) && word.bytes().any(|b| b.is_ascii_alphabetic());
+    let own =
+        word.len() >= 5 && word.bytes().any(|b| b.is_ascii_digit()) && word.bytes().any(|b| b.is_ascii_alphabetic());
     let mut words = heading.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '_'));
     let bare = heading.trim_matches(|c: char| "#`* :".contains(c));
     let is_label = heading.starts_with(['#', '`', '*']) || heading.ends_with(':');
@@ -59,7 +60,8 @@ fn names(heading: &str, machine: &str) -> bool {
 
 /// Whether two words differ by two neighbouring letters in the other order.
 fn swapped(a: &str, b: &str) -> bool {
-    let differing: Vec<usize> = a.bytes().zip(b.bytes()).enumerate().filter(|(_, (x, y))| x != y).map(|(i, _)| i).collect();
+    let differing: Vec<usize> =
+        a.bytes().zip(b.bytes()).enumerate().filter(|(_, (x, y))| x != y).map(|(i, _)| i).collect();
     let [i, j] = differing[..] else { return false };
     let (a, b) = (a.as_bytes(), b.as_bytes());
     a.len() == b.len() && j == i + 1 && a.get(i) == b.get(j) && a.get(j) == b.get(i)

@@ -22,13 +22,46 @@ const MOST_DEPTH: usize = 16;
 
 /// Words after which a clause says what may be, not what is.
 const DOUBT: [&str; 23] = [
-    "if", "would", "could", "can", "may", "might", "should", "best", "max", "maximum", "ideally", "another", "other", "maybe",
-    "supports", "supported", "configuration", "configurations", "per", "than", "expected", "up", "allegedly",
+    "if",
+    "would",
+    "could",
+    "can",
+    "may",
+    "might",
+    "should",
+    "best",
+    "max",
+    "maximum",
+    "ideally",
+    "another",
+    "other",
+    "maybe",
+    "supports",
+    "supported",
+    "configuration",
+    "configurations",
+    "per",
+    "than",
+    "expected",
+    "up",
+    "allegedly",
 ];
 
 /// What a link is called in a clause that states its lanes.
 const LINKS: [&str; 13] = [
-    "riser", "risers", "extender", "extenders", "connection", "connections", "slot", "slots", "pcie", "pci-e", "link", "links", "lanes",
+    "riser",
+    "risers",
+    "extender",
+    "extenders",
+    "connection",
+    "connections",
+    "slot",
+    "slots",
+    "pcie",
+    "pci-e",
+    "link",
+    "links",
+    "lanes",
 ];
 
 /// Generations of CPUs by the words that name nothing else.
@@ -126,12 +159,20 @@ fn claims(line: &str) -> Vec<Claim> {
 
 /// A line's clauses, without what they compare with.
 fn clauses(line: &str) -> impl Iterator<Item = &str> {
-    let of_sentence = line.split([',', ';', '(', ')']).flat_map(|part| part.split(" - ")).flat_map(|part| part.split(" but ")).flat_map(|part| part.split(". "));
-    of_sentence.map(|clause| ["instead of", "rather than"].iter().fold(clause, |c, cut| c.split(cut).next().unwrap_or(c)))
+    let of_sentence = line
+        .split([',', ';', '(', ')'])
+        .flat_map(|part| part.split(" - "))
+        .flat_map(|part| part.split(" but "))
+        .flat_map(|part| part.split(". "));
+    of_sentence
+        .map(|clause| ["instead of", "rather than"].iter().fold(clause, |c, cut| c.split(cut).next().unwrap_or(c)))
 }
 
 fn words(clause: &str) -> impl Iterator<Item = &str> {
-    clause.split(|c: char| !(c.is_alphanumeric() || "-.<>".contains(c))).map(|w| w.trim_matches('.')).filter(|w| !w.is_empty())
+    clause
+        .split(|c: char| !(c.is_alphanumeric() || "-.<>".contains(c)))
+        .map(|w| w.trim_matches('.'))
+        .filter(|w| !w.is_empty())
 }
 
 fn is_doubtful(clause: &str) -> bool {
@@ -186,7 +227,8 @@ fn peer_access(sentence: &str) -> Option<Claim> {
     let denied = denied.iter().any(|words| sentence.contains(words));
     let granted = ["are allowed", "is allowed", "is possible", "is supported", "are supported"];
     let granted = granted.iter().any(|words| sentence.contains(words));
-    let across = ["different", "across", "bank", "socket", "domain", "remote"].iter().any(|word| sentence.contains(word));
+    let across =
+        ["different", "across", "bank", "socket", "domain", "remote"].iter().any(|word| sentence.contains(word));
     (about && (denied || granted)).then_some(Claim::PeerAccess { direct: !denied, across })
 }
 
@@ -210,7 +252,9 @@ fn adapter(line: &str) -> Option<String> {
     }
     let mut product = words(line.get(at..)?).take(3);
     let mut name = product.next()?.to_owned();
-    for word in product.take_while(|w| ["hdr", "hdr100", "edr", "fdr", "ndr", "dx", "lx", "ex", "vpi", "100"].contains(w)) {
+    for word in
+        product.take_while(|w| ["hdr", "hdr100", "edr", "fdr", "ndr", "dx", "lx", "ex", "vpi", "100"].contains(w))
+    {
         name.push(' ');
         name.push_str(word);
     }
@@ -322,7 +366,8 @@ mod tests {
 
     #[test]
     fn rates_in_words_have_ends_and_a_unit() {
-        let rate = |text| of(text).into_iter().find_map(|(c, _)| if let Claim::Rate { .. } = c { Some(c) } else { None });
+        let rate =
+            |text| of(text).into_iter().find_map(|(c, _)| if let Claim::Rate { .. } = c { Some(c) } else { None });
         let between = Between::Gpus;
         assert_eq!(rate("P2P speed: ~1.5-2 GB/s"), Some(Claim::Rate { between, low: 1.5, high: 2.0 }));
         let between = Between::HostToGpu;
