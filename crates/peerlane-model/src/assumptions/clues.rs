@@ -8,7 +8,7 @@ use peerlane_machine::machine::Machine;
 use peerlane_read::catalogue::Part;
 
 /// CPUs that stand for their generation, with the year of its first product: those whose constants differ.
-pub(super) const CPUS: [(&str, u16); 13] = [
+pub(super) const CPUS: [(&str, u16); 17] = [
     ("xeon-x56xx-tylersburg", 2010),
     ("xeon-e5-v1", 2012),
     ("xeon-e5-v2", 2013),
@@ -19,9 +19,13 @@ pub(super) const CPUS: [(&str, u16); 13] = [
     ("epyc-naples", 2017),
     ("power9", 2017),
     ("epyc-rome", 2019),
+    ("epyc-milan", 2021),
     ("ice-lake", 2021),
     ("epyc-genoa", 2022),
     ("sapphire-rapids", 2023),
+    ("emerald-rapids", 2023),
+    ("epyc-turin", 2024),
+    ("granite-rapids", 2024),
 ];
 
 /// The year from which servers with GPUs of a PCIe generation were sold: Kepler, A100, H100.
@@ -52,6 +56,9 @@ const DRIVERS: [(u32, u16); 13] = [
 
 /// The last year of drivers that print `SOC`: 384.69, of August 2017, still does.
 const LAST_SOC: u16 = 2017;
+
+/// The year that is taken of a source without a date.
+const NO_DATE: u16 = 2022;
 
 /// What products of a later year than the source weigh: nothing measured by an honest source is so unlikely.
 const ANACHRONISM: f64 = -25.0;
@@ -142,7 +149,7 @@ impl Clues {
     pub(super) fn prior(&self, open: &Open, candidate: &Candidate) -> f64 {
         let widths = open.groups.iter().zip(&candidate.widths).map(|(group, width)| self.of_width(group, *width));
         let cpu = candidate.cpu.and_then(|cpu| open.cpus.get(cpu));
-        let age = |year: u16| f64::from(self.latest.unwrap_or(2022).saturating_sub(year));
+        let age = |year: u16| f64::from(self.latest.unwrap_or(NO_DATE).saturating_sub(year));
         let of_cpu = cpu.map_or(0.0, |(_, year)| match self.allows(*year) {
             true => -1.0 - 0.1 * age(*year),
             false => ANACHRONISM,

@@ -113,6 +113,8 @@ impl Fit {
 
 /// A fit, with the machine and the widths that it assumes.
 pub(super) struct Fitted {
+    /// The logarithm of its likelihood with its prior, up to a constant.
+    pub(super) likelihood: f64,
     pub(super) machine: Machine,
     pub(super) widths: FittedWidths,
     pub(super) fit: Fit,
@@ -148,7 +150,8 @@ pub(super) fn fit(machine: &Machine, parts: &Parts) -> Option<Fitted> {
     let measured = !observed.is_empty();
     let machine = open.machine(machine, &best);
     let widths = open.links(&machine, parts, &best, measured);
-    Some(Fitted { machine, widths, fit })
+    let likelihood = known.get(&best)?.value;
+    Some(Fitted { likelihood, machine, widths, fit })
 }
 
 /// Sets of assumptions with their scores; a score's value has the prior in it.

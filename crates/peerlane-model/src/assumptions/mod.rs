@@ -19,7 +19,7 @@ pub use fit::{Fit, Rating, Unexplained};
 
 use crate::model::{Assume, FittedWidths, Model, Route};
 use peerlane_machine::machine::Machine;
-use peerlane_read::assemble::assume_places;
+use peerlane_read::assemble::{assume_places, placements};
 use peerlane_read::catalogue::Parts;
 
 /// A machine with what has to be taken to be so before anything can be expected of it.
@@ -34,13 +34,20 @@ pub struct Assumptions<'m> {
 }
 
 impl<'m> Assumptions<'m> {
-    /// Places the GPUs of a machine, where no source does and their parts are known ([`assume_places`]), and fits what else is
-    /// open to what was measured.
+    /// Places the GPUs of a machine, where no source does: by what was measured between them ([`placements`]), else where their
+    /// parts are known at one CPU ([`assume_places`]). Fits what else is open to what was measured.
     pub fn of(machine: &'m Machine, parts: &Parts) -> Self {
-        let (placed, places) = assume_places(machine, parts).unzip();
-        let fitted = fit::fit(placed.as_ref().unwrap_or(machine), parts);
-        match fitted {
-            Some(fit::Fitted { machine: assumed, widths, fit }) => {
+        let fitted = |of: &Machine, places: Option<String>, prior: f64| {
+            let fitted = fit::fit(of, parts)?;
+            Some((fitted.likelihood + prior, fitted, places))
+        };
+        // what was measured between GPUs shows where they are as well as how wide their links are
+        let placed = placements(machine).into_iter().filter_map(|p| fitted(&p.machine, Some(p.sentence), p.prior));
+        let best = placed.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        let (placed, places) = if best.is_none() { assume_places(machine, parts).unzip() } else { (None, None) };
+        let best = best.or_else(|| fitted(placed.as_ref().unwrap_or(machine), places.clone(), 0.0));
+        match best {
+            Some((_, fit::Fitted { machine: assumed, widths, fit, .. }, places)) => {
                 Assumptions { machine, assumed: Some(assumed), places, widths: Arc::new(widths), fit: Some(fit) }
             }
             None => Assumptions { machine, assumed: placed, places, widths: Arc::default(), fit: None },

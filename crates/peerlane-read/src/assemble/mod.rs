@@ -19,6 +19,7 @@ mod join_pci;
 mod merge;
 mod nvlink;
 mod nvlink_mesh;
+mod placements;
 mod places;
 mod platforms;
 mod recognized;
@@ -29,6 +30,7 @@ pub mod standing;
 mod stated;
 mod unknown;
 
+pub use placements::{Placement, placements};
 pub use places::assume_places;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};

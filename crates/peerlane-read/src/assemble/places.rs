@@ -50,7 +50,7 @@ pub fn assume_places(machine: &Machine, parts: &Parts) -> Option<(Machine, Strin
 }
 
 /// Whether copies between two GPUs go faster than a link of so many GB/s a direction lets them.
-fn outruns(machine: &Machine, fastest: f64) -> bool {
+pub(super) fn outruns(machine: &Machine, fastest: f64) -> bool {
     let mut matrices = machine.matrices.iter().map(|measured| &measured.matrix);
     matrices.any(|m| {
         let ways = if m.direction == Some(Direction::Bidirectional) { 2.0 } else { 1.0 };
