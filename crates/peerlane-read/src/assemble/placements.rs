@@ -69,10 +69,12 @@ pub fn placements(machine: &Machine) -> Vec<Placement> {
 
 /// Whether rates or latencies were measured between two GPUs.
 fn measured_between(machine: &Machine) -> bool {
-    let is_gpu = |name: &String| {
-        machine.fabric.find(name).is_some_and(|id| machine.fabric.node(id).kind == NodeKind::Gpu)
-    };
-    machine.matrices.iter().any(|measured| measured.matrix.rows.iter().chain(&measured.matrix.cols).filter(|n| is_gpu(n)).count() > 2)
+    let is_gpu =
+        |name: &String| machine.fabric.find(name).is_some_and(|id| machine.fabric.node(id).kind == NodeKind::Gpu);
+    machine
+        .matrices
+        .iter()
+        .any(|measured| measured.matrix.rows.iter().chain(&measured.matrix.cols).filter(|n| is_gpu(n)).count() > 2)
 }
 
 /// Groups of GPUs that are near to each other and far from all others: by peer access, else by latency, else by rate.
@@ -132,7 +134,8 @@ fn place(machine: &Machine, groups: &[Vec<NodeId>], switch: bool) -> Option<Mach
     let mut builder = std::mem::take(&mut machine.fabric).into_builder();
     let mut cpus: Vec<NodeId> = Vec::new();
     for (i, group) in groups.iter().enumerate() {
-        let [cpu, root, host] = [0, 1, 2].map(|k| known[k].get(i).copied().unwrap_or_else(|| add(&mut builder, kinds[k].1, kinds[k].0)));
+        let [cpu, root, host] =
+            [0, 1, 2].map(|k| known[k].get(i).copied().unwrap_or_else(|| add(&mut builder, kinds[k].1, kinds[k].0)));
         for (a, b) in [(root, cpu), (host, cpu)] {
             let joined = builder.links().iter().any(|l| (l.a, l.b) == (a, b) || (l.b, l.a) == (a, b));
             if !joined {
