@@ -323,7 +323,7 @@ pub(crate) fn write(out: &mut dyn Write, sections: &[Section], assuming: bool, m
     let any_measured = sections.iter().any(|s| s.cells.iter().any(|c| c.measured.is_some()));
     let any_expected = sections.iter().any(|s| s.cells.iter().any(|c| c.expected.is_some()));
     let head = match (any_expected, any_measured) {
-        (true, true) if assuming => "Measured, and expected at full link width",
+        (true, true) if assuming => "Measured, and expected as assumed below",
         (true, true) => "Expected and measured",
         (true, false) => "Expected (nothing was measured)",
         (false, _) => "Measured (too little is known to predict)",

@@ -1,9 +1,9 @@
 //! What a machine's sources leave open, and sets of assumptions that would close it.
 
-use super::clues::CPUS;
+use super::clues::{CPUS, Cpu};
 use crate::model::{Assume, FittedWidth, FittedWidths, Model};
 use peerlane_machine::fabric::{LinkId, LinkKind, NodeId, NodeKind, PathClass, PcieGeneration, PcieWidth};
-use peerlane_machine::fact::P2pStatus;
+use peerlane_machine::fact::{Claim, P2pStatus};
 use peerlane_machine::machine::Machine;
 use peerlane_read::catalogue::{Part, Parts, vendor_of};
 
@@ -33,11 +33,15 @@ pub(super) struct Open<'p> {
     /// CPU packages of no known part.
     packages: Vec<NodeId>,
     /// What these may be.
-    pub(super) cpus: Vec<(&'p Part, u16)>,
+    pub(super) cpus: Vec<(&'p Part, &'static Cpu)>,
     /// Pairs of GPUs across sockets of which no source states whether they have peer access.
     sockets: Vec<(NodeId, NodeId)>,
     /// The same of pairs within one.
     within: Vec<(NodeId, NodeId)>,
+    /// Network adapters of no known part.
+    nics: Vec<NodeId>,
+    /// What the prose says that they are.
+    pub(super) adapter: Option<&'p Part>,
 }
 
 /// How two GPUs copy.
@@ -89,9 +93,18 @@ impl<'p> Open<'p> {
             fabric.of_kind(NodeKind::Cpu).filter(|cpu| fabric.node(*cpu).part.is_none()).collect();
         let vendor = packages.first().and_then(|cpu| vendor_of(fabric, parts, *cpu));
         let fits = |part: &&Part| vendor.is_none() || part.vendor == vendor;
-        let cpus = CPUS.iter().filter_map(|(key, year)| Some((parts.get(key).filter(fits)?, *year)));
+        let cpus = CPUS.iter().filter_map(|cpu| Some((parts.get(cpu.part).filter(fits)?, cpu)));
         let cpus = if packages.is_empty() { Vec::new() } else { cpus.collect() };
-        let mut open = Open { groups, others, packages, cpus, sockets: Vec::new(), within: Vec::new() };
+        let nics: Vec<NodeId> = fabric.of_kind(NodeKind::Nic).filter(|nic| fabric.node(*nic).part.is_none()).collect();
+        let named = machine.remarks.iter().find_map(|remark| match &remark.claim {
+            Claim::Nic(product) => {
+                let key = product.replace("hdr 100", "hdr100").replace(' ', "-");
+                parts.get(&key).or_else(|| parts.of_node(NodeKind::Nic, Some(product)))
+            }
+            _ => None,
+        });
+        let adapter = named.filter(|_| !nics.is_empty());
+        let mut open = Open { groups, others, packages, cpus, sockets: Vec::new(), within: Vec::new(), nics, adapter };
         let unstated = |a: NodeId, b: NodeId| {
             let stated = [(a, b), (b, a)].into_iter().filter_map(|pair| machine.p2p.get(&pair));
             stated.copied().all(|status| status == P2pStatus::Unknown)
@@ -145,15 +158,32 @@ impl<'p> Open<'p> {
     /// The machine with the CPUs and the peer access of a candidate.
     pub(super) fn machine(&self, machine: &Machine, candidate: &Candidate) -> Machine {
         let mut machine = machine.clone();
-        if let Some((part, _)) = candidate.cpu.and_then(|cpu| self.cpus.get(cpu)) {
+        if let Some((part, known)) = candidate.cpu.and_then(|cpu| self.cpus.get(cpu)) {
             let unknown: Vec<_> = machine.fabric.unknown_paths().collect();
+            let sockets: Vec<LinkId> = machine.fabric.link_ids().collect();
             let mut builder = std::mem::take(&mut machine.fabric).into_builder();
             for cpu in &self.packages {
                 builder.node_mut(*cpu).part = Some(part.name.clone());
             }
+            for link in sockets {
+                let link = builder.link_mut(link);
+                if link.kind == LinkKind::Smp && link.part.is_none() {
+                    link.part = known.between.map(str::to_owned);
+                }
+            }
             // nodes and links are those that were built before
             machine.fabric = builder.build().unwrap_or_default();
             machine.fabric.set_unknown_paths(unknown);
+        }
+        if let Some(part) = self.adapter {
+            machine.fabric = self.nics.iter().fold(std::mem::take(&mut machine.fabric), |fabric, nic| {
+                let unknown: Vec<_> = fabric.unknown_paths().collect();
+                let mut builder = fabric.into_builder();
+                builder.node_mut(*nic).part = Some(part.name.clone());
+                let mut fabric = builder.build().unwrap_or_default();
+                fabric.set_unknown_paths(unknown);
+                fabric
+            });
         }
         for (pairs, access) in [(&self.sockets, candidate.sockets), (&self.within, candidate.within)] {
             let status = match access {

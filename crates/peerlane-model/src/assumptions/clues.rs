@@ -5,27 +5,43 @@ use super::candidates::{Access, Candidate, Open};
 use peerlane_machine::fabric::{PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Claim, Fact};
 use peerlane_machine::machine::Machine;
+use peerlane_machine::names::list;
 use peerlane_read::catalogue::Part;
 
-/// CPUs that stand for their generation, with the year of its first product: those whose constants differ.
-pub(super) const CPUS: [(&str, u16); 17] = [
-    ("xeon-x56xx-tylersburg", 2010),
-    ("xeon-e5-v1", 2012),
-    ("xeon-e5-v2", 2013),
-    ("power8", 2014),
-    ("xeon-e5-v3", 2014),
-    ("xeon-e5-v4", 2016),
-    ("xeon-scalable", 2017),
-    ("epyc-naples", 2017),
-    ("power9", 2017),
-    ("epyc-rome", 2019),
-    ("epyc-milan", 2021),
-    ("ice-lake", 2021),
-    ("epyc-genoa", 2022),
-    ("sapphire-rapids", 2023),
-    ("emerald-rapids", 2023),
-    ("epyc-turin", 2024),
-    ("granite-rapids", 2024),
+/// A CPU that stands for its generation.
+pub(super) struct Cpu {
+    /// Key of its part.
+    pub(super) part: &'static str,
+    /// The year of its first product.
+    pub(super) year: u16,
+    /// Key of the part of the link between two of them, where the catalogue has one.
+    pub(super) between: Option<&'static str>,
+}
+
+const fn cpu(part: &'static str, year: u16, between: &'static str) -> Cpu {
+    let between = if between.is_empty() { None } else { Some(between) };
+    Cpu { part, year, between }
+}
+
+/// CPUs whose constants differ, the oldest first.
+pub(super) const CPUS: [Cpu; 17] = [
+    cpu("xeon-x56xx-tylersburg", 2010, "qpi-nehalem"),
+    cpu("xeon-e5-v1", 2012, "qpi-snb"),
+    cpu("xeon-e5-v2", 2013, ""),
+    cpu("power8", 2014, "xbus-power8"),
+    cpu("xeon-e5-v3", 2014, "qpi-haswell"),
+    cpu("xeon-e5-v4", 2016, "qpi-broadwell"),
+    cpu("xeon-scalable", 2017, "upi-skylake"),
+    cpu("epyc-naples", 2017, ""),
+    cpu("power9", 2017, "xbus-power9"),
+    cpu("epyc-rome", 2019, ""),
+    cpu("epyc-milan", 2021, ""),
+    cpu("ice-lake", 2021, "upi-ice-lake"),
+    cpu("epyc-genoa", 2022, ""),
+    cpu("sapphire-rapids", 2023, "upi-sapphire-rapids"),
+    cpu("emerald-rapids", 2023, "upi-emerald-rapids"),
+    cpu("epyc-turin", 2024, ""),
+    cpu("granite-rapids", 2024, "upi-granite-rapids"),
 ];
 
 /// The year from which servers with GPUs of a PCIe generation were sold: Kepler, A100, H100.
@@ -89,6 +105,8 @@ pub(super) struct Clues {
     within: Option<bool>,
     /// The key of a CPU that the prose names.
     cpu: Option<&'static str>,
+    /// Lines of prose that count: `lines 12 and 30`.
+    pub(super) lines: Vec<String>,
 }
 
 impl Clues {
@@ -132,6 +150,7 @@ impl Clues {
             sockets: peer_access(true),
             within: peer_access(false),
             cpu,
+            lines: lines(machine),
         }
     }
 
@@ -148,10 +167,10 @@ impl Clues {
     /// The logarithm of how likely a set of assumptions is, up to a constant.
     pub(super) fn prior(&self, open: &Open, candidate: &Candidate) -> f64 {
         let widths = open.groups.iter().zip(&candidate.widths).map(|(group, width)| self.of_width(group, *width));
-        let cpu = candidate.cpu.and_then(|cpu| open.cpus.get(cpu));
+        let cpu = candidate.cpu.and_then(|cpu| open.cpus.get(cpu)).map(|(part, cpu)| (*part, cpu.year));
         let age = |year: u16| f64::from(self.latest.unwrap_or(NO_DATE).saturating_sub(year));
-        let of_cpu = cpu.map_or(0.0, |(_, year)| match self.allows(*year) {
-            true => -1.0 - 0.1 * age(*year),
+        let of_cpu = cpu.map_or(0.0, |(_, year)| match self.allows(year) {
+            true => -1.0 - 0.1 * age(year),
             false => ANACHRONISM,
         });
         let of_parts = cpu.map_or(0.0, |(part, _)| of_generations(part, candidate));
@@ -209,6 +228,28 @@ impl Clues {
         let of_lanes = if against < stated.len() { 0.0 } else { of_lanes };
         of_lanes + of_generation + DENIED * against as f64 / of_all as f64
     }
+}
+
+/// The sources and lines of remarks that count.
+fn lines(machine: &Machine) -> Vec<String> {
+    let counts =
+        |claim: &Claim| matches!(claim, Claim::Width(_) | Claim::PeerAccess { .. } | Claim::Cpu(_) | Claim::Nic(_));
+    let mut by_source: Vec<(&str, Vec<String>)> = Vec::new();
+    for remark in machine.remarks.iter().filter(|remark| counts(&remark.claim)) {
+        let line = remark.origin.lines.map_or(String::new(), |(line, _)| line.to_string());
+        match by_source.iter_mut().find(|(source, _)| *source == &*remark.origin.source) {
+            Some((_, lines)) if lines.contains(&line) => {}
+            Some((_, lines)) => lines.push(line),
+            None => by_source.push((&remark.origin.source, vec![line])),
+        }
+    }
+    let several = by_source.len() > 1;
+    let words = |(source, lines): (&str, Vec<String>)| {
+        let word = if lines.len() == 1 { "line" } else { "lines" };
+        let of = if several { format!(" of {source}") } else { String::new() };
+        format!("{word} {}{of}", list(&lines))
+    };
+    by_source.into_iter().map(words).collect()
 }
 
 /// Root ports are of the CPU's generation, or set to an older one.

@@ -84,6 +84,8 @@ pub struct Fit {
     pub scored: usize,
     /// What the next best set would change, and how many times less likely it is.
     pub next: Option<(String, f64)>,
+    /// Lines of prose that count as weak evidence: `lines 12 and 30`.
+    pub prose: Vec<String>,
     /// What dates the source: `SOC labels, 2016 at the latest`.
     pub dated: Option<String>,
     /// Measured values that no set explains.
@@ -93,8 +95,15 @@ pub struct Fit {
 impl Fit {
     /// In sentences, for people.
     pub fn sentences(&self) -> Vec<String> {
+        let prose = match self.prose.as_slice() {
+            [] => String::new(),
+            lines => format!(" and the prose of {}", lines.join(", ")),
+        };
         let dated = self.dated.as_ref().map_or(String::new(), |dated| format!(" ({dated})"));
         let basis = match self.rating {
+            Rating::Usual if !self.prose.is_empty() => {
+                format!("by the prose of {}{dated}; nothing was measured that would show it", self.prose.join(", "))
+            }
             Rating::Usual => format!("usual at the time{dated}; nothing was measured that would show it"),
             rating => {
                 let next = self.next.as_ref().map_or(String::new(), |(what, times)| {
@@ -102,12 +111,13 @@ impl Fit {
                     format!("; next: {what}, {times} times less likely")
                 });
                 format!(
-                    "fitted to {} measured values{dated}, {} of them in its intervals; rated {rating} among {} sets{next}",
+                    "fitted to {} measured values{prose}{dated}, {} of them in its intervals; rated {rating} among {} sets{next}",
                     self.measured, self.explained, self.scored
                 )
             }
         };
-        vec![format!("{}: {basis}", self.assumed.join("; "))]
+        let assumed = if self.assumed.is_empty() { "nothing else".to_owned() } else { self.assumed.join("; ") };
+        vec![format!("{assumed}: {basis}")]
     }
 }
 
@@ -121,20 +131,20 @@ pub(super) struct Fitted {
 }
 
 /// Fits what a machine's sources leave open. `None` of machines that a person described, where nothing is open, and where
-/// nothing shows what it could be.
-pub(super) fn fit(machine: &Machine, parts: &Parts) -> Option<Fitted> {
+/// nothing shows what it could be. In places that are assumed (`placed`), something always is.
+pub(super) fn fit(machine: &Machine, parts: &Parts, placed: bool) -> Option<Fitted> {
     if machine.kind != MachineKind::Captured || machine.fabric.devices().len() > MOST_DEVICES {
         return None;
     }
     let open = Open::of(machine, parts);
-    if open.is_closed() {
+    if open.is_closed() && !placed {
         return None;
     }
     let clues = Clues::of(machine);
     let stated = Model::new(machine, parts);
     let observed = observed::of(machine, &Comparison::of(&stated));
     let unnamed = open.groups.iter().any(|group| group.able.is_none());
-    if observed.is_empty() && !clues.states() && !(clues.latest.is_some() && unnamed) {
+    if observed.is_empty() && !clues.states() && open.adapter.is_none() && !(clues.latest.is_some() && unnamed) {
         return None;
     }
     let mut search = Search {
@@ -189,7 +199,7 @@ impl Search<'_, '_> {
             None => vec![Vec::new()],
         };
         // CPUs without a name, and the newest of the time
-        let newest = open.cpus.iter().rposition(|(_, year)| self.clues.allows(*year));
+        let newest = open.cpus.iter().rposition(|(_, cpu)| self.clues.allows(cpu.year));
         let cpus = if self.measured { vec![None, newest] } else { vec![None] };
         let mut starts: Vec<(f64, Candidate)> = Vec::new();
         for widths in widths {
@@ -285,7 +295,17 @@ fn describe(
     let dated = clues.latest.zip(clues.dated_by).map(|(latest, by)| format!("{by}: {latest} at the latest"));
     let next = next.map(|(other, _)| (changes(machine, open, best, other), distance.exp()));
     let assumed = in_words(machine, open, best);
-    Some(Fit { assumed, rating, measured, explained, scored: known.len(), next, dated, unexplained })
+    Some(Fit {
+        assumed,
+        rating,
+        measured,
+        explained,
+        scored: known.len(),
+        next,
+        dated,
+        prose: clues.lines.clone(),
+        unexplained,
+    })
 }
 
 /// The least and the most that a value may be: twice as far from the middle as the interval's ends, in logarithms, as verdicts
@@ -309,6 +329,7 @@ fn in_words(machine: &Machine, open: &Open, candidate: &Candidate) -> Vec<String
     words.extend(access(candidate.within).map(|how| format!("{how} within a socket")));
     let cpu = candidate.cpu.and_then(|cpu| open.cpus.get(cpu));
     words.extend(cpu.map(|(part, _)| format!("CPUs like {}", part.title)));
+    words.extend(open.adapter.map(|part| format!("adapters: {}", part.title)));
     words
 }
 

@@ -38,11 +38,12 @@ impl<'m> Assumptions<'m> {
     /// parts are known at one CPU ([`assume_places`]). Fits what else is open to what was measured.
     pub fn of(machine: &'m Machine, parts: &Parts) -> Self {
         let fitted = |of: &Machine, places: Option<String>, prior: f64| {
-            let fitted = fit::fit(of, parts)?;
+            let fitted = fit::fit(of, parts, places.is_some())?;
             Some((fitted.likelihood + prior, fitted, places))
         };
         // what was measured between GPUs shows where they are as well as how wide their links are
-        let placed = placements(machine).into_iter().filter_map(|p| fitted(&p.machine, Some(p.sentence), p.prior));
+        let placed =
+            placements(machine, parts).into_iter().filter_map(|p| fitted(&p.machine, Some(p.sentence), p.prior));
         let best = placed.reduce(|best, next| if next.0 > best.0 { next } else { best });
         let (placed, places) = if best.is_none() { assume_places(machine, parts).unzip() } else { (None, None) };
         let best = best.or_else(|| fitted(placed.as_ref().unwrap_or(machine), places.clone(), 0.0));

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use peerlane_machine::fabric::{FabricBuilder, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
+use peerlane_machine::fabric::{FabricBuilder, GpuLink, Link, LinkKind, Node, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Quantity;
-use peerlane_machine::names::ranges;
+use peerlane_machine::names::{is_host, ranges};
+use peerlane_machine::units::Rate;
 
 use super::places::outruns;
+use crate::catalogue::{Part, Parts};
 
 /// GPUs that the lanes of one CPU have room for.
 const AT_ONE_CPU: usize = 4;
@@ -39,13 +41,17 @@ pub struct Placement {
 /// Places that GPUs may have of which no source states any: at root ports of one CPU, below one switch, or at several sockets, where
 /// what was measured falls into near and far pairs. Empty where a place or a path is known, and where nothing was measured between
 /// them.
-pub fn placements(machine: &Machine) -> Vec<Placement> {
+pub fn placements(machine: &Machine, parts: &Parts) -> Vec<Placement> {
     let fabric = &machine.fabric;
     let gpus: Vec<NodeId> = fabric.of_kind(NodeKind::Gpu).collect();
     let placed = |gpu: &NodeId| !fabric.links_of(*gpu).is_empty();
     let known = gpus.iter().any(placed) || machine.stated_classes.is_some();
-    if known || !(2..=MOST_GPUS).contains(&gpus.len()) || outruns(machine, ABOVE_PCIE) || !measured_between(machine) {
+    if known || !(2..=MOST_GPUS).contains(&gpus.len()) || !measured_between(machine) {
         return Vec::new();
+    }
+    let able = gpus.iter().filter_map(|gpu| part_of(machine, parts, *gpu)?.pcie?.raw_rate());
+    if outruns(machine, able.map(Rate::gb).reduce(f64::max).unwrap_or(ABOVE_PCIE)) {
+        return over_nvlink(machine, parts, &gpus).into_iter().collect();
     }
     let crowded = if gpus.len() > AT_ONE_CPU { -3.0 } else { 0.0 };
     let names = |of: &[NodeId]| ranges(&of.iter().map(|gpu| fabric.node(*gpu).name.as_str()).collect::<Vec<_>>());
@@ -61,10 +67,67 @@ pub fn placements(machine: &Machine) -> Vec<Placement> {
         wanted.push((groups, false, -0.7, sentence));
     }
     let placed = wanted.into_iter().filter_map(|(groups, switch, prior, sentence)| {
-        let machine = place(machine, &groups, switch)?;
+        let machine = place(machine, &groups, switch, None)?;
         Some(Placement { machine, sentence: format!("{sentence}: no source states where they are"), prior })
     });
     placed.collect()
+}
+
+/// Pairs that are faster than PCIe, joined by as many NVLinks as their rates take, and GPUs by as many with their CPUs where copies
+/// with host memory are faster too.
+fn over_nvlink(machine: &Machine, parts: &Parts, gpus: &[NodeId]) -> Option<Placement> {
+    let part = part_of(machine, parts, *gpus.first()?).filter(|part| part.nvlink_bricks > Some(0))?;
+    let (generation, brick) = (part.nvlink_generation, part.constant("nvlink_brick_rate")?);
+    let groups = sockets(machine, gpus)?;
+    let names =
+        |of: &[NodeId]| ranges(&of.iter().map(|gpu| machine.fabric.node(*gpu).name.as_str()).collect::<Vec<_>>());
+    let bricks = |rate: f64| ((rate / brick).ceil() as u8).clamp(1, part.nvlink_bricks.unwrap_or(1));
+    let near = distances(machine, Quantity::Bandwidth);
+    let within =
+        groups.iter().flat_map(|g| g.iter().flat_map(|a| g.iter().map(move |b| (*a, *b)))).filter(|(a, b)| a < b);
+    let slowest = within.filter_map(|pair| near.get(&pair)).copied().reduce(f64::min)?;
+    let to_host =
+        with_host(machine).filter(|rate| *rate > part.pcie.and_then(|w| w.raw_rate()).map_or(ABOVE_PCIE, Rate::gb));
+    let links = Nvlinks { generation, pair: bricks(slowest), to_cpu: to_host.map(bricks) };
+    let each: Vec<String> = groups.iter().map(|group| names(group)).collect();
+    let to_cpu = links.to_cpu.map_or(String::new(), |n| format!(", {n} to their CPU"));
+    let sentence = format!(
+        "{} at {} sockets with {} NVLinks a pair{to_cpu}, by their rates: no source states where they are",
+        each.join(" | "),
+        groups.len(),
+        links.pair
+    );
+    let mut machine = place(machine, &groups, false, Some(links))?;
+    machine.unknown.retain(|gap| !gap.is_of_nvlinks());
+    Some(Placement { machine, sentence, prior: 0.0 })
+}
+
+/// NVLinks that are assumed.
+#[derive(Clone, Copy)]
+struct Nvlinks {
+    generation: Option<u8>,
+    /// Between two GPUs of a socket.
+    pair: u8,
+    /// Between a GPU and its CPU, in place of PCIe.
+    to_cpu: Option<u8>,
+}
+
+/// GB/s that were copied from or to host memory, the most.
+fn with_host(machine: &Machine) -> Option<f64> {
+    let bandwidths = machine.matrices.iter().map(|m| &m.matrix).filter(|m| m.quantity == Quantity::Bandwidth);
+    let rates = bandwidths.flat_map(|m| {
+        let cells = m
+            .rows
+            .iter()
+            .enumerate()
+            .flat_map(move |(i, row)| m.cols.iter().enumerate().map(move |(j, col)| (i, j, row, col)));
+        cells.filter(|(_, _, row, col)| is_host(row) != is_host(col)).filter_map(|(i, j, ..)| Some(m.rate(i, j)?.gb()))
+    });
+    rates.reduce(f64::max)
+}
+
+fn part_of<'p>(machine: &Machine, parts: &'p Parts, gpu: NodeId) -> Option<&'p Part> {
+    machine.fabric.node(gpu).part.as_deref().and_then(|key| parts.get(key))
 }
 
 /// Whether rates or latencies were measured between two GPUs.
@@ -127,7 +190,7 @@ fn groups(gpus: &[NodeId], near: impl Fn(NodeId, NodeId) -> Option<bool>) -> Opt
 }
 
 /// The machine with each group at a CPU of its own.
-fn place(machine: &Machine, groups: &[Vec<NodeId>], switch: bool) -> Option<Machine> {
+fn place(machine: &Machine, groups: &[Vec<NodeId>], switch: bool, nvlinks: Option<Nvlinks>) -> Option<Machine> {
     let mut machine = machine.clone();
     let kinds = [(NodeKind::Cpu, "cpu"), (NodeKind::RootComplex, "rc"), (NodeKind::Host, "host")];
     let known = kinds.map(|(kind, _)| machine.fabric.of_kind(kind).collect::<Vec<_>>());
@@ -150,9 +213,19 @@ fn place(machine: &Machine, groups: &[Vec<NodeId>], switch: bool) -> Option<Mach
         } else {
             root
         };
-        group.iter().for_each(|gpu| {
-            builder.link(pcie(above, *gpu));
-        });
+        let nvlink = |a, b, n| {
+            let kind = LinkKind::Gpu(GpuLink::nvlink(nvlinks.and_then(|n| n.generation), n));
+            Link { assumed: true, ..Link::new(a, b, kind) }
+        };
+        for (i, gpu) in group.iter().enumerate() {
+            builder.link(match nvlinks.and_then(|n| n.to_cpu) {
+                Some(n) => nvlink(*gpu, cpu, n),
+                None => pcie(above, *gpu),
+            });
+            for other in group.iter().skip(i + 1).filter(|_| nvlinks.is_some()) {
+                builder.link(nvlink(*gpu, *other, nvlinks.map_or(1, |n| n.pair)));
+            }
+        }
         cpus.push(cpu);
     }
     for (i, a) in cpus.iter().enumerate() {
@@ -186,7 +259,7 @@ mod tests {
         };
         let rows: String = (0..4).map(row).collect();
         let text = format!("P2P=Enabled Latency Matrix (us)\n   D\\D     0      1      2      3\n{rows}");
-        placements(&assemble(scan_text(&Text::new("p2p.txt", text.as_bytes()))).remove(0))
+        placements(&assemble(scan_text(&Text::new("p2p.txt", text.as_bytes()))).remove(0), Parts::embedded())
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod common;
 mod compare_doc;
 mod doubted_readings;
 mod elsewhere;
+mod fitted_assumptions;
 mod fleet;
 mod flow_properties;
 mod host_contention;
