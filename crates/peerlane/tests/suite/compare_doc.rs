@@ -56,7 +56,18 @@ fn the_figures_of_the_model_are_fresh() {
     let (wide, narrow) = (best_from_host(&wide), best_from_host(&riser));
     let times = |a: [f64; 2], b: [f64; 2]| vec![a[0] / b[0], a[1] / b[1]];
     let ends = |pairs: &Alone| [pairs.worst.rate, pairs.best];
+    let latency = |design: &Design| {
+        let predicted = design.predicted_latency.as_ref().unwrap();
+        vec![predicted.most, predicted.least]
+    };
+    let share = |design: &Design| design.gpu_memory.as_ref().unwrap().share.unwrap().to_vec();
     let figures: Vec<(&str, usize, Vec<f64>)> = vec![
+        ("exxact", 6, latency(&traditional)),
+        ("exxact", 13, vec![latency(&devbox)[0], latency(&traditional)[0]]),
+        ("exxact", 20, latency(&txr550)),
+        ("microway", 4, latency(&power)),
+        ("microway", 5, [latency(&x86), latency(&power)].concat()),
+        ("rossum", 13, [share(&riser), share(&azure)].concat()),
         ("exxact", 3, ends(both_ways(&traditional)).to_vec()),
         ("exxact", 4, vec![both_ways(&devbox).best]),
         ("exxact", 9, vec![equal(&devbox) / 8.999]),
