@@ -143,11 +143,13 @@ fn longest(flows: &Flows, predicted: &[(Pair, f64, String)]) -> Option<Predicted
     Some(PredictedLatency { least, most, most_pair, why: why.clone() })
 }
 
-/// By class, the nearest first; pairs of which no class is known are left out.
+/// By class, the nearest first. Pairs of which no class is known are left out, and where paths of some pairs are known, those of
+/// which none is: their class is that of an assumed place, and not of the NVLinks that they may have.
 fn by_class(flows: &Flows, cells: Option<&Cells>, predicted: &[(Pair, f64, String)]) -> Vec<ClassLatency> {
     let fabric = &flows.model.machine.fabric;
     let mut by_class: BTreeMap<PathClass, Vec<Pair>> = BTreeMap::new();
-    for (i, j) in flows.pairs() {
+    let any = flows.pairs().any(|pair| flows.flow(pair).is_some());
+    for (i, j) in flows.pairs().filter(|pair| !any || flows.flow(*pair).is_some()) {
         if let Some(class) = fabric.class(flows.ends[i], flows.ends[j]) {
             by_class.entry(class).or_default().push((i, j));
         }

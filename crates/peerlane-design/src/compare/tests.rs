@@ -257,6 +257,16 @@ fn latencies_are_predicted_by_class_and_stand_beside_those_published() {
 }
 
 #[test]
+fn pairs_of_unknown_paths_have_no_class() {
+    let mut machine = machine("exxact-traditional");
+    let [a, b] = ["GPU0", "GPU1"].map(|name| machine.fabric.find(name).unwrap());
+    machine.fabric.set_unknown_paths([(a, b)]);
+    let design = design_of(&machine);
+    let pairs: Vec<(&str, usize)> = design.latency_by_class.iter().map(|c| (c.class.as_str(), c.pairs)).collect();
+    assert_eq!(pairs, [("PHB", 2), ("SYS", 8)], "{:?}", design.latency_by_class);
+}
+
+#[test]
 fn copies_within_gpus_are_shares_of_the_data_sheet() {
     let memory = of("7gforce").gpu_memory.unwrap();
     assert_eq!(memory.data_sheet, Some([256.0, 320.0]));
