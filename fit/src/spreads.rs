@@ -16,8 +16,12 @@ const OUTSIDE: f64 = 0.04;
 /// Fewer machines than this do not make a spread of their own: the scores of all classes count.
 const FEWEST: usize = 4;
 
-/// The least and the most that a range is multiplied by.
-const MULTIPLES: [f64; 2] = [0.1, 12.0];
+/// Fewer machines than this do not make a range narrower than constants leave it.
+const FEW: usize = 10;
+
+/// The least and the most that a range is multiplied by. The most keeps one machine, of which nothing was known once it was left
+/// out, from making all predictions of its class worthless.
+const MULTIPLES: [f64; 2] = [0.1, 5.0];
 
 /// No prediction is more exact than this.
 const EXACT: f64 = 0.005;
@@ -66,7 +70,8 @@ pub(crate) fn spreads(figures: &[Left]) -> Spreads {
         machines.dedup();
         let own = scores(class, all);
         let scores = if machines.len() < FEWEST { &pooled } else { &own };
-        let multiple = |share: f64, sign: f64| (sign * quantile(scores, share)).clamp(MULTIPLES[0], MULTIPLES[1]);
+        let least = if machines.len() < FEW { 1.0 } else { MULTIPLES[0] };
+        let multiple = |share: f64, sign: f64| (sign * quantile(scores, share)).clamp(least, MULTIPLES[1]);
         let spread =
             Spread { below: multiple(OUTSIDE, -1.0), above: multiple(1.0 - OUTSIDE, 1.0), floor: floors[class] };
         (class.name().to_owned(), rounded(spread))

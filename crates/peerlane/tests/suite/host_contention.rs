@@ -198,15 +198,39 @@ fn the_interval_spans_the_levels_of_other_processes() {
 }
 
 #[test]
-fn a_cpu_that_no_part_says_it_of_makes_nobody_wait() {
+fn a_cpu_whose_part_states_no_queue_makes_nobody_wait() {
     let text = std::fs::read_to_string(root().join("systems/h200x4-vm.toml")).unwrap();
-    let text = text.replace("emerald-rapids-h200x4-vm", "emerald-rapids");
+    let text = text.replace("emerald-rapids-h200x4-vm", "epyc-turin");
     let machine = read_system(&text, "h200x4-vm.toml").unwrap();
     let model = Model::new(&machine, Parts::embedded());
     let sets = sets(&record("subsets.json"));
     let four = sets.iter().find(|s| s.kind() == (false, vec![2; 4])).unwrap();
     let one = sets.iter().find(|s| s.kind() == (false, vec![2])).unwrap();
     assert_eq!(four.predicted(&model), vec![one.predicted(&model)[0]; 4]);
+}
+
+#[test]
+fn other_processors_of_the_kind_have_the_queue_with_a_wider_range() {
+    let text = std::fs::read_to_string(root().join("systems/h200x4-vm.toml")).unwrap();
+    let other = read_system(&text.replace("emerald-rapids-h200x4-vm", "emerald-rapids"), "h200x4-vm.toml").unwrap();
+    let own = machine();
+    let [own, other] = [&own, &other].map(|machine| {
+        let model = Model::new(machine, Parts::embedded());
+        let host = machine.fabric.of_kind(NodeKind::Host).next().unwrap();
+        let gpus = machine.fabric.of_kind(NodeKind::Gpu);
+        let write = |gpu| model::Transfer {
+            source: gpu,
+            destination: host,
+            engine: Engine::Ce,
+            op: Operation::Write,
+            peer: PeerAccess::Enabled,
+        };
+        let set: Vec<_> = gpus.map(write).collect();
+        let (answer, [low, high]) = model.solve_with_interval(&set).unwrap().swap_remove(0);
+        [low.gb(), answer.rate.gb(), high.gb()]
+    });
+    assert!(other[0] < own[0] && own[2] - own[0] < other[2] - other[0], "{own:?} {other:?}");
+    assert!(other[1] < 50.0, "four write less than their links carry: {other:?}");
 }
 
 #[test]
