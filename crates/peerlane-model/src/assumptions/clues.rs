@@ -203,7 +203,7 @@ impl Clues {
         let behind = |newest: PcieGeneration| f64::from(newest.number().saturating_sub(generation.number()));
         let of_generation = match group.able.and_then(|able| able.generation) {
             // a GPU of a known product was mostly in a host that is as new
-            Some(able) => -1.2 * behind(able),
+            Some(able) => -2.0 * behind(able),
             None if !self.allows(year) => ANACHRONISM,
             None => {
                 let usual =

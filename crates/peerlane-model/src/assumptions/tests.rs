@@ -89,10 +89,16 @@ fn rates_tell_generations_and_lanes() {
         let machine = post("SYS", [rate, 0.8 * rate], [0.0; 2], "");
         let assumed = width(&machine);
         // 4.0 x8 carries what 3.0 x16 carries, and nothing else that was measured tells them apart
-        let lanes = |width: &str| width.split_once(" x").map(|(_, lanes)| lanes.parse::<f64>().unwrap()).unwrap();
         let raw = |width: &str| width.parse::<peerlane_machine::fabric::PcieWidth>().unwrap().raw_rate().unwrap().gb();
         assert!((raw(&assumed) / raw(expected) - 1.0).abs() < 0.1, "{rate}: {assumed}, not {expected}");
-        assert!(lanes(&assumed) >= 1.0);
+    }
+}
+
+#[test]
+fn the_generation_of_a_known_product_tells_lanes() {
+    let cards: String = (0..4).map(|i| format!("GPU {i}: Tesla P100-PCIE-16GB\n")).collect();
+    for (rate, expected) in [(12.4, "3.0 x16"), (6.3, "3.0 x8")] {
+        assert_eq!(width(&post("SYS", [rate, 0.8 * rate], [0.0; 2], &cards)), expected);
     }
 }
 
