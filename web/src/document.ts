@@ -889,7 +889,7 @@ details: Labelled[]
 /**
  * What it is.
  */
-kind: ("gpu" | "nic" | "card" | "host" | "root-complex" | "switch" | "nvswitch" | "cpu")
+kind: ("gpu" | "nic" | "card" | "nvme" | "fpga" | "host" | "root-complex" | "switch" | "nvswitch" | "cpu")
 /**
  * Its name with its first alias.
  */

@@ -219,7 +219,7 @@ impl Seeking<'_, '_> {
             let parent = fabric.link(link).other(lower);
             Some((parent, link))
         };
-        let device = |id: NodeId| matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
+        let device = |id: NodeId| fabric.node(id).kind.is_device();
         let is_switch = |id: NodeId| fabric.node(id).kind == NodeKind::Switch;
         let mut all = Vec::new();
         if device(source) && device(destination) {

@@ -62,6 +62,8 @@ pub enum Engine {
     Sm,
     /// A NIC's DMA engine.
     Nic,
+    /// The DMA engine of a drive or a capture card.
+    Device,
 }
 
 /// Whether the initiator writes to or reads from the far end.
@@ -187,6 +189,7 @@ impl Matrix {
             Engine::Ce => "copy engine",
             Engine::Sm => "SM copies",
             Engine::Nic => "NIC",
+            Engine::Device => "device DMA",
         });
         let size = self.size.map(|s| s.to_string());
         let words = [Some(self.quantity.name()), direction, p2p, op, engine, size.as_deref(), Some(self.unit.name())];

@@ -168,8 +168,9 @@ pub(crate) fn usual(model: &Model) -> Vec<Requested> {
     let pairs = |on| Metric { p2p: Some(on), op: Some(Operation::Write), ..Metric::COPIES };
     let both = Metric { direction: Some(Direction::Bidirectional), ..pairs(true) };
     let network = Metric { engine: Some(Engine::Nic), ..Metric::COPIES };
+    let device = Metric { engine: Some(Engine::Device), ..Metric::COPIES };
     let host_small = Metric { op: None, p2p: None, ..small_copies() };
-    let Ends { gpus, nics, host, .. } = &ends;
+    let Ends { gpus, nics, cards, host, .. } = &ends;
     let asked = [
         (pairs(true), gpus, gpus),
         (both, gpus, gpus),
@@ -178,6 +179,10 @@ pub(crate) fn usual(model: &Model) -> Vec<Requested> {
         (Metric::COPIES, gpus, host),
         (network, gpus, nics),
         (network, nics, gpus),
+        (device, gpus, cards),
+        (device, cards, gpus),
+        (device, cards, host),
+        (device, host, cards),
         (small_copies(), gpus, gpus),
         (host_small, host, gpus),
         (host_small, gpus, host),
@@ -230,6 +235,8 @@ pub(crate) fn further(model: &Model) -> Vec<Requested> {
 struct Ends {
     gpus: Vec<String>,
     nics: Vec<String>,
+    /// Drives and capture cards.
+    cards: Vec<String>,
     host: Vec<String>,
     itself: Vec<String>,
     /// Whether all pairs can be predicted.
@@ -248,6 +255,7 @@ impl Ends {
         Ends {
             gpus: names(NodeKind::Gpu),
             nics,
+            cards: [NodeKind::Nvme, NodeKind::Fpga].into_iter().flat_map(names).collect(),
             host: vec![HOST.to_owned()],
             itself: vec![ITSELF.to_owned()],
             all_pairs: fabric.devices().len() <= MOST_PREDICTED,

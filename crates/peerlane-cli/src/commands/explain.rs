@@ -8,7 +8,7 @@ use peerlane::comparison::Comparison;
 use peerlane::export::json::{ExpectedCurve, ExpectedRate, ExplainedHop, ExplanationDocument, MeasuredCell};
 use peerlane::fabric::{Fabric, Link, NodeId, NodeKind};
 use peerlane::machine::Machine;
-use peerlane::matrix::{Engine, Operation};
+use peerlane::matrix::Operation;
 use peerlane::model::{Assume, Model, PeerAccess, Route, SharedRate, Transfer};
 use peerlane::names::ranges;
 use peerlane::units::{Bytes, Rate};
@@ -80,10 +80,9 @@ fn find(fabric: &Fabric, a: &str, b: &str) -> Result<(NodeId, NodeId), String> {
     Ok((one(a, b)?, one(b, a)?))
 }
 
-/// A copy from `a` to `b`, or a transfer by the NIC among them.
+/// A copy from `a` to `b`, or a transfer by the NIC, drive or card among them.
 fn ahead(model: &Model, a: NodeId, b: NodeId) -> Transfer {
-    let nic = [a, b].iter().any(|n| model.machine.fabric.node(*n).kind == NodeKind::Nic);
-    let engine = if nic { Engine::Nic } else { Engine::Ce };
+    let engine = model.engine_between(a, b);
     Transfer { source: a, destination: b, engine, op: Operation::Write, peer: PeerAccess::Enabled }
 }
 
@@ -128,6 +127,7 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         upgrades: upgrades(model, &ahead),
         measured: measured(&Comparison::of(model), a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
+        device: peerlane::model::rdma::describe_device(model, a, b),
     }
 }
 
@@ -248,7 +248,8 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     on_assumptions(out, &e.assumptions)?;
     write_upgrades(out, e)?;
     measurements(out, &e.measured)?;
-    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))
+    e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))?;
+    e.device.as_ref().map_or(Ok(()), |device| render::device::show(out, device))
 }
 
 /// The time of a small copy, and rates by size.

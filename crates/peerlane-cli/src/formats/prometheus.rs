@@ -161,6 +161,7 @@ fn kind_of(metric: &Metric) -> [(&'static str, &'static str); 4] {
         Some(Engine::Ce) => "ce",
         Some(Engine::Sm) => "sm",
         Some(Engine::Nic) => "nic",
+        Some(Engine::Device) => "device",
         None => "",
     };
     let op = match metric.op {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use peerlane::comparison::Comparison;
-use peerlane::fabric::{Fabric, Link, LinkId, NodeId, NodeKind};
+use peerlane::fabric::{Fabric, Link, LinkId, NodeId};
 use peerlane::machine::Machine;
-use peerlane::matrix::{Engine, Operation};
+use peerlane::matrix::Operation;
 use peerlane::model::{Model, PeerAccess, Route, Transfer};
 use peerlane::origin::Origin;
 
@@ -115,9 +115,7 @@ impl<'a> Tables<'a> {
 
     /// The path between two devices in the sense of the class matrix.
     pub(super) fn path_between(&mut self, source: NodeId, destination: NodeId) -> Option<usize> {
-        let kind = |id| self.fabric().node(id).kind;
-        let nic = kind(source) == NodeKind::Nic || kind(destination) == NodeKind::Nic;
-        let engine = if nic { Engine::Nic } else { Engine::Ce };
+        let engine = self.model.engine_between(source, destination);
         self.path(Transfer { source, destination, engine, op: Operation::Write, peer: PeerAccess::Enabled })
     }
 

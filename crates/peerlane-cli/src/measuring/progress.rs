@@ -116,6 +116,8 @@ fn method(transfer: &Transfer) -> &'static str {
         (Via::Direct, Engine::Sm, Operation::Read) => "kernel reads",
         (Via::Direct, Engine::Nic, Operation::Write) => "NIC writes",
         (Via::Direct, Engine::Nic, Operation::Read) => "NIC reads",
+        (Via::Direct, Engine::Device, Operation::Write) => "device writes",
+        (Via::Direct, Engine::Device, Operation::Read) => "device reads",
     }
 }
 

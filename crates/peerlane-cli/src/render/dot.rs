@@ -50,7 +50,7 @@ pub(crate) fn write(out: &mut dyn Write, machine: &Machine) -> io::Result<()> {
 fn colour(kind: NodeKind) -> &'static str {
     match kind {
         NodeKind::Gpu => "#bbf7d0",
-        NodeKind::Nic | NodeKind::Card => "#bae6fd",
+        NodeKind::Nic | NodeKind::Card | NodeKind::Nvme | NodeKind::Fpga => "#bae6fd",
         NodeKind::Switch | NodeKind::NvSwitch => "#fde68a",
         NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Host => "#e5e7eb",
     }

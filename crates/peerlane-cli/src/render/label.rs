@@ -31,6 +31,8 @@ pub(crate) fn product(node: &Node) -> String {
             NodeKind::Cpu => "CPU".to_owned(),
             NodeKind::Host => "host memory".to_owned(),
             NodeKind::NvSwitch => "NVSwitch".to_owned(),
+            NodeKind::Nvme => "drive".to_owned(),
+            NodeKind::Fpga => "capture card".to_owned(),
             NodeKind::Gpu | NodeKind::Nic | NodeKind::Card => String::new(),
         },
     }
@@ -148,6 +150,8 @@ pub(crate) fn inventory(machine: &Machine) -> String {
     let kinds = [
         (NodeKind::Gpu, "GPU"),
         (NodeKind::Nic, "NIC"),
+        (NodeKind::Nvme, "drive"),
+        (NodeKind::Fpga, "capture card"),
         (NodeKind::Switch, "PCIe switch"),
         (NodeKind::NvSwitch, "NVSwitch"),
         (NodeKind::Cpu, "CPU"),

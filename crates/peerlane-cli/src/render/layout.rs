@@ -55,10 +55,10 @@ impl Placing<'_> {
         for top in tops {
             self.place(top, None, 0);
         }
-        // GPUs and NICs share the last column, which leaves room for arcs
+        // devices share the last column, which leaves room for arcs
         let last = self.places.iter().map(|p| p.column).max().unwrap_or(0);
         for place in &mut self.places {
-            if matches!(fabric.node(place.id).kind, NodeKind::Gpu | NodeKind::Nic) {
+            if fabric.node(place.id).kind.is_device() {
                 place.column = last;
             }
         }

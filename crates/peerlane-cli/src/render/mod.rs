@@ -4,6 +4,7 @@
 pub(crate) mod comparison;
 pub(crate) mod curves;
 pub(crate) mod designs;
+pub(crate) mod device;
 pub(crate) mod dot;
 pub(crate) mod drawing;
 pub(crate) mod figures;

@@ -148,7 +148,7 @@ fn draw_box(svg: &mut String, fabric: &Fabric, &NodeBox { node, x, y }: &NodeBox
     let Some(node) = fabric.nodes().get(node) else { return };
     let (fill, line) = match node.kind {
         NodeKind::Gpu => ("#d9f2c4", "#5f9e2f"),
-        NodeKind::Nic | NodeKind::Card => ("#cfe8f7", "#3a86b5"),
+        NodeKind::Nic | NodeKind::Card | NodeKind::Nvme | NodeKind::Fpga => ("#cfe8f7", "#3a86b5"),
         NodeKind::Switch | NodeKind::NvSwitch => ("#fbe8b0", "#b98a12"),
         NodeKind::Cpu | NodeKind::RootComplex | NodeKind::Host => ("#e4e7ea", "#7c8590"),
     };

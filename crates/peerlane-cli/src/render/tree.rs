@@ -287,7 +287,7 @@ fn is_inner(kind: NodeKind) -> bool {
 fn look(kind: NodeKind) -> anstyle::Style {
     match kind {
         NodeKind::Gpu => style::GPU,
-        NodeKind::Nic | NodeKind::Card => style::NIC,
+        NodeKind::Nic | NodeKind::Card | NodeKind::Nvme | NodeKind::Fpga => style::NIC,
         _ => style::INNER,
     }
 }

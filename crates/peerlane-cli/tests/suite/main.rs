@@ -13,6 +13,7 @@
 mod cli;
 mod common;
 mod compare;
+mod devices;
 mod docs;
 mod explain_rdma;
 mod files;

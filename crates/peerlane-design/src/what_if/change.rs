@@ -270,9 +270,9 @@ impl<'p> Changing<'p> {
             )));
         };
         let kind = match part.kind.node_kind() {
-            Some(kind @ (NodeKind::Gpu | NodeKind::Nic | NodeKind::Switch | NodeKind::NvSwitch)) => kind,
+            Some(kind) if kind.is_device() || matches!(kind, NodeKind::Switch | NodeKind::NvSwitch) => kind,
             _ => {
-                return Err(edit.refused("only GPUs, NICs and switches can be added; write a system file for the rest"));
+                return Err(edit.refused("only GPUs, NICs, drives, capture cards and switches can be added; write a system file for the rest"));
             }
         };
         let mut node = Node::new(name, kind);

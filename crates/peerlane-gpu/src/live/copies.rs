@@ -320,8 +320,8 @@ impl Lane {
         let far = far.map_or_else(|| Ok(Rc::clone(&driving)), |name| machine.gpu(name))?;
         let pair = !Rc::ptr_eq(&driving, &far);
         let mover = match (transfer.engine, transfer.via) {
-            (Engine::Nic, _) => {
-                return Err(Problem::NotApplicable("transfers by NICs are not supported yet".to_owned()));
+            (Engine::Nic | Engine::Device, _) => {
+                return Err(Problem::NotApplicable("transfers by NICs and drives are not supported yet".to_owned()));
             }
             (Engine::Ce, Via::Direct) => Mover::Engine,
             (Engine::Sm, Via::Direct) if is_host(&transfer.source) => Mover::FromHost,

@@ -12,29 +12,42 @@ const FEW: usize = 3;
 fn run(view: &View) -> Vec<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let nics = view.rdma_nics();
-    let mut apart: BTreeMap<PathClass, Vec<(NodeId, Vec<NodeId>)>> = BTreeMap::new();
-    // GPUs that have a NIC below their switches
-    let mut near: Vec<NodeId> = Vec::new();
-    for gpu in gpus.iter().copied() {
-        // a NIC whose path is unknown may be the near one
-        let classes: Option<Vec<(PathClass, NodeId)>> =
-            nics.iter().map(|nic| Some((view.class(gpu, *nic)?, *nic))).collect();
-        let Some(classes) = classes else { continue };
-        let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
-        if best > PathClass::Pxb {
-            let nearest = classes.iter().filter(|(class, _)| *class == best).map(|(_, nic)| *nic).collect();
-            apart.entry(best).or_default().push((gpu, nearest));
-        } else {
-            near.push(gpu);
-        }
-    }
+    let Nearest { apart, near } = Nearest::of(view, &gpus, &nics);
     let coarse = labels_are_coarse(view, &gpus, &nics);
     apart.into_iter().map(|(class, gpus)| report(view, class, gpus, &near, coarse)).collect()
 }
 
+/// GPUs by the class of the path to the nearest of some devices.
+pub(super) struct Nearest {
+    /// Those of which none is below the same switches, each with its nearest ones.
+    pub(super) apart: BTreeMap<PathClass, Vec<(NodeId, Vec<NodeId>)>>,
+    /// Those that have one there.
+    pub(super) near: Vec<NodeId>,
+}
+
+impl Nearest {
+    pub(super) fn of(view: &View, gpus: &[NodeId], devices: &[NodeId]) -> Self {
+        let mut all = Nearest { apart: BTreeMap::new(), near: Vec::new() };
+        for gpu in gpus.iter().copied() {
+            // a device whose path is unknown may be the near one
+            let classes: Option<Vec<(PathClass, NodeId)>> =
+                devices.iter().map(|device| Some((view.class(gpu, *device)?, *device))).collect();
+            let Some(classes) = classes else { continue };
+            let Some(best) = classes.iter().map(|(class, _)| *class).min() else { continue };
+            if best > PathClass::Pxb {
+                let nearest = classes.iter().filter(|(class, _)| *class == best).map(|(_, device)| *device).collect();
+                all.apart.entry(best).or_default().push((gpu, nearest));
+            } else {
+                all.near.push(gpu);
+            }
+        }
+        all
+    }
+}
+
 /// Whether SYS means nothing: all GPUs are SYS to each other, or to all NICs, and GPUs or NICs are so among themselves too,
 /// as on machines that give each device its own NUMA node.
-fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
+pub(super) fn labels_are_coarse(view: &View, gpus: &[NodeId], nics: &[NodeId]) -> bool {
     let sys = |a: &NodeId, b: &NodeId| {
         view.fabric().tree_path(*a, *b).map(|p| p.class).or_else(|| view.class(*a, *b)) == Some(PathClass::Sys)
     };

@@ -94,7 +94,7 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
 }
 
 fn device(view: &View, limit: &LimitedLink) -> Device {
-    let is_peer = |kind| matches!(kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Card);
+    let is_peer = |kind: NodeKind| kind.is_device() || kind == NodeKind::Card;
     let fabric = view.fabric();
     match view.at(limit.device).map(|id| fabric.node(id).kind) {
         Some(kind) if is_peer(kind) => Device::Peer,

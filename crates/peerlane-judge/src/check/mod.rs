@@ -31,6 +31,7 @@ mod crosses_sockets;
 mod crowded_reads;
 mod fabric_not_ready;
 mod first_row_warm_up;
+mod gpu_device_apart;
 mod gpu_memory_slow;
 mod gpu_nic_apart;
 mod half_duplex;
@@ -79,7 +80,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 
 use peerlane_design::case::Case;
-use peerlane_machine::fabric::{LinkKind, NodeKind};
+use peerlane_machine::fabric::LinkKind;
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
@@ -246,7 +247,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 52] = [
+const RULES: [Rule; 53] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -263,6 +264,7 @@ const RULES: [Rule; 52] = [
     p2p_slower_than_staged::RULE,
     crosses_sockets::RULE,
     gpu_nic_apart::RULE,
+    gpu_device_apart::RULE,
     acs_redirect::RULE,
     half_duplex::RULE,
     hot_or_throttled::RULE,
@@ -388,7 +390,7 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 fn can_judge(context: &Context) -> bool {
     let fabric = &context.case.machine.fabric;
     let width_known = fabric.ids().any(|id| {
-        let endpoint = matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic);
+        let endpoint = fabric.node(id).kind.is_device();
         let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
         endpoint
             && matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })

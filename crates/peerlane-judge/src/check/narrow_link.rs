@@ -100,7 +100,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
 /// wrong widths, and a narrow uplink shows in what the devices below it reach.
 fn judge(view: &View, id: NodeId) -> Option<(Key, (LinkId, NodeId))> {
     let fabric = view.fabric();
-    if !matches!(fabric.node(id).kind, NodeKind::Gpu | NodeKind::Nic | NodeKind::Card) {
+    if !(fabric.node(id).kind.is_device() || fabric.node(id).kind == NodeKind::Card) {
         return None;
     }
     let (at, _) = fabric.upstream(id)?;
@@ -189,6 +189,8 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .summary(format!("{who} showed {now} at full width, but {full} is possible: idle links save power this way"))
             .fix("Read the link again under load. If it was idle, do nothing."),
     };
+    let drives = members.iter().all(|(_, id)| matches!(view.fabric().node(*id).kind, NodeKind::Nvme | NodeKind::Fpga));
+    let confirm = if drives { "`lspci -vvv -s DEVICE | grep -E 'LnkCap|LnkSta'` under load" } else { confirm::WIDTH };
     let rate = |w: PcieWidth| w.raw_rate().map_or(String::new(), |r| format!(" ({r} each way before packet headers)"));
     let raised =
         raised
@@ -197,7 +199,7 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .evidence(view.cite(members.iter().flat_map(|(link, id)| {
                 view.fabric().link(*link).origins.iter().chain(&view.fabric().node(*id).origins)
             })))
-            .confirm(confirm::WIDTH)
+            .confirm(confirm)
             .about_nodes(names);
     if reason == Reason::Idle {
         return raised;

@@ -268,9 +268,12 @@ impl Fabric {
         self.ids().filter(move |id| self.node(*id).kind == kind)
     }
 
-    /// The GPUs and NICs, in the order a topology matrix lists them.
+    /// The GPUs and NICs, in the order a topology matrix lists them; then drives and capture cards.
     pub fn devices(&self) -> Vec<NodeId> {
-        self.of_kind(NodeKind::Gpu).chain(self.of_kind(NodeKind::Nic)).collect()
+        [NodeKind::Gpu, NodeKind::Nic, NodeKind::Nvme, NodeKind::Fpga]
+            .into_iter()
+            .flat_map(|k| self.of_kind(k))
+            .collect()
     }
 
     /// A node's links with their far ends.

@@ -20,7 +20,7 @@ pub use cpu_list::{CpuList, NoCpuList};
 pub use graph::{Fabric, FabricBuilder, FabricError};
 pub use interconnect::{FAMILIES, Family, Generation, GpuLink, Interconnect, Label, NoGpuLink};
 pub use lanes::{LaneBudget, LaneOwner, lane_budgets};
-pub use node::{Link, LinkId, LinkKind, Node, NodeId, NodeKind};
+pub use node::{DriveRates, Link, LinkId, LinkKind, Node, NodeId, NodeKind};
 pub use path::{Hop, Path};
 pub use pci::{NoPciAddress, NoPcieWidth, PciAddress, PcieGeneration, PcieWidth};
 pub use vendor::CpuVendor;

@@ -42,6 +42,10 @@ pub enum NodeKind {
     Nic,
     /// A card that carries several endpoints on one link to its slot, without a switch.
     Card,
+    /// A drive, mostly an NVMe one.
+    Nvme,
+    /// A card that streams data to or from outside other than a network: an FPGA, a capture card.
+    Fpga,
     /// The memory of one NUMA node.
     Host,
     /// A PCIe host bridge with its root ports.
@@ -62,6 +66,8 @@ impl NodeKind {
             Self::Gpu => "gpu",
             Self::Nic => "nic",
             Self::Card => "card",
+            Self::Nvme => "nvme",
+            Self::Fpga => "fpga",
             Self::Host => "host",
             Self::RootComplex => "root-complex",
             Self::Switch => "switch",
@@ -72,7 +78,17 @@ impl NodeKind {
 
     /// Whether transfers start and end here, and never pass through.
     pub fn is_endpoint(self) -> bool {
-        matches!(self, Self::Gpu | Self::Nic | Self::Host)
+        self.is_device() || self == Self::Host
+    }
+
+    /// Whether it is a GPU or moves data to or from outside: what a topology matrix lists, and has its own PCIe link.
+    pub fn is_device(self) -> bool {
+        self == Self::Gpu || self.is_io()
+    }
+
+    /// Whether it moves data between memory and the outside with its own DMA engine: NICs, drives, capture cards.
+    pub fn is_io(self) -> bool {
+        matches!(self, Self::Nic | Self::Nvme | Self::Fpga)
     }
 }
 
@@ -105,9 +121,12 @@ pub struct Node {
     pub domain: Option<u32>,
     /// For a NIC: whether it does RDMA. `nvidia-smi topo -m` lists only such.
     pub rdma: Option<bool>,
-    /// For a NIC: what its port's line carries, where the machine states it of this very port.
+    /// For a NIC or a capture card: what its port's line carries, where the machine states it of this very port.
     #[serde(skip)]
     pub line_rate: Option<Rate>,
+    /// For a drive: what it reads and writes, where the machine states it.
+    #[serde(skip)]
+    pub drive: DriveRates,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
     /// For a CPU: whether it stands for sockets that the evidence does not name.
@@ -136,12 +155,22 @@ impl Node {
             domain: None,
             rdma: None,
             line_rate: None,
+            drive: DriveRates::default(),
             assumed: false,
             stand_in: false,
             note: None,
             origins: Vec::new(),
         }
     }
+}
+
+/// What a drive moves, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DriveRates {
+    /// From the drive to memory.
+    pub read: Option<Rate>,
+    /// From memory to the drive.
+    pub write: Option<Rate>,
 }
 
 /// How a link carries data.

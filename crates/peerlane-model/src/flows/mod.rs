@@ -95,9 +95,8 @@ impl<'m, 'a> Flows<'m, 'a> {
         let (source, destination) = (self.ends[i], self.ends[j]);
         let fabric = &self.model.machine.fabric;
         let engine = match (fabric.node(source).kind, fabric.node(destination).kind) {
-            (NodeKind::Nic, _) | (_, NodeKind::Nic) => Engine::Nic,
-            (NodeKind::Host, _) | (_, NodeKind::Host) => Engine::Ce,
-            _ => self.engine,
+            (NodeKind::Gpu, NodeKind::Gpu) => self.engine,
+            _ => self.model.engine_between(source, destination),
         };
         Transfer { source, destination, engine, op: Operation::Write, peer: PeerAccess::Enabled }
     }

@@ -5,8 +5,9 @@ use std::fmt;
 use super::Model;
 use super::resources::part_of;
 use super::staging::smp_words;
-use peerlane_machine::fabric::{Fabric, LinkKind, NodeId, Path};
+use peerlane_machine::fabric::{Fabric, LinkKind, NodeId, NodeKind, Path};
 use peerlane_machine::fact::P2pStatus;
+use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::{Parts, without_peer_access};
 
 /// Why two GPUs have no access to each other's memory.
@@ -20,6 +21,8 @@ pub enum NoPeerAccess {
     Sockets(&'static str),
     /// A source states it, and the path does not explain it.
     Stated(P2pStatus),
+    /// Of a drive or a capture card: GPUs of this product do not open their memory to other makers' devices.
+    ThirdParty,
 }
 
 impl fmt::Display for NoPeerAccess {
@@ -28,6 +31,11 @@ impl fmt::Display for NoPeerAccess {
             NoPeerAccess::NoPath => return f.write_str("no way joins them but through host memory"),
             NoPeerAccess::Sockets(link) => {
                 return write!(f, "no peer-to-peer across {link}: the sockets' root complexes do not forward it");
+            }
+            NoPeerAccess::ThirdParty => {
+                return f.write_str(
+                    "a GeForce or TITAN has no GPUDirect RDMA or Storage, so cuFile uses its compatibility mode",
+                );
             }
             NoPeerAccess::Product => "the driver does not offer it to this product over PCIe",
             NoPeerAccess::Stated(status) => match status {
@@ -87,7 +95,37 @@ fn offers(fabric: &Fabric, parts: &Parts, gpu: NodeId) -> bool {
     }
 }
 
+/// Whether drives and capture cards may reach a GPU's memory: GPUDirect Storage takes "Tesla or Quadro class GPUs" (NVIDIA,
+/// gds-nvidia-fs, README), as GPUDirect RDMA does.
+pub(super) fn device_access(fabric: &Fabric, parts: &Parts, gpu: NodeId) -> Access {
+    let title = part_of(fabric, parts, gpu).map(|part| part.title.as_str());
+    let product = title.or(fabric.node(gpu).product.as_deref()).unwrap_or_default().to_lowercase();
+    let mut words = product.split(|c: char| !c.is_ascii_alphanumeric());
+    if words.any(|word| ["geforce", "gtx", "titan"].contains(&word)) {
+        Access::Staged(NoPeerAccess::ThirdParty)
+    } else {
+        Access::Direct(None)
+    }
+}
+
 impl Model<'_> {
+    /// Whether drives and capture cards may reach a GPU's memory directly.
+    pub fn offers_device_access(&self, gpu: NodeId) -> bool {
+        matches!(device_access(&self.machine.fabric, self.parts, gpu), Access::Direct(_))
+    }
+
+    /// What drives a transfer between two nodes: a drive or capture card its own, then a NIC, else a GPU's copy engine.
+    pub fn engine_between(&self, a: NodeId, b: NodeId) -> Engine {
+        let kinds = [a, b].map(|id| self.machine.fabric.node(id).kind);
+        if kinds.iter().any(|kind| matches!(kind, NodeKind::Nvme | NodeKind::Fpga)) {
+            Engine::Device
+        } else if kinds.contains(&NodeKind::Nic) {
+            Engine::Nic
+        } else {
+            Engine::Ce
+        }
+    }
+
     /// Whether the driver offers a GPU's product access to a peer over PCIe.
     pub fn offers_peer_access(&self, gpu: NodeId) -> bool {
         offers(&self.machine.fabric, self.parts, gpu)

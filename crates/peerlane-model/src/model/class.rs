@@ -129,6 +129,9 @@ impl Model<'_> {
         if a == b {
             return Some(Class::Local);
         }
+        if kinds.iter().any(|kind| matches!(kind, NodeKind::Nvme | NodeKind::Fpga)) {
+            return self.class_of_device(transfer, kinds, both);
+        }
         if has(NodeKind::Nic) {
             return Some(if has(NodeKind::Gpu) { Class::RdmaGpu } else { Class::RdmaHost });
         }
@@ -149,6 +152,21 @@ impl Model<'_> {
             PathClass::Gpu(..) => Class::NvlinkCopy,
             PathClass::Sys => Class::P2pSockets,
             _ => Class::P2pPcie,
+        })
+    }
+
+    /// No figures of drives and capture cards are known: theirs are taken to lie as those of the like transfers of GPUs do, and
+    /// across a host bridge as those of NICs.
+    fn class_of_device(&self, transfer: &Transfer, kinds: [NodeKind; 2], both: bool) -> Option<Class> {
+        if kinds.contains(&NodeKind::Host) {
+            return Some(if both { Class::HostBothWays } else { Class::HostOneWay });
+        }
+        if plan(self, transfer, false).is_ok_and(|planned| planned.route.staged) {
+            return Some(if both { Class::StagedBothWays } else { Class::StagedOneWay });
+        }
+        Some(match self.machine.fabric.class(transfer.source, transfer.destination)? {
+            PathClass::Pix | PathClass::Pxb => Class::P2pPcie,
+            _ => Class::RdmaGpu,
         })
     }
 

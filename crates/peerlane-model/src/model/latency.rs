@@ -198,7 +198,7 @@ impl Model<'_> {
     /// The GPU that drives: the one there is, else the writer or the reader.
     fn driver(&self, transfer: &Transfer) -> Option<NodeId> {
         let (from, to) = (self.is(transfer.source, NodeKind::Gpu), self.is(transfer.destination, NodeKind::Gpu));
-        if transfer.engine == Engine::Nic {
+        if matches!(transfer.engine, Engine::Nic | Engine::Device) {
             return None;
         }
         match (from, to) {

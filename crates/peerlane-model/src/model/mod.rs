@@ -325,7 +325,12 @@ impl<'a> Model<'a> {
         let spread = class.map_or_else(Spread::default, |class| self.parts.spreads().of(class.name()));
         // spreads are of machines whose links and parts are known
         let node = |id: NodeId| self.machine.fabric.node(id);
-        let known = |id: NodeId| node(id).kind != NodeKind::Gpu || node(id).part.is_some();
+        let known = |id: NodeId| match node(id).kind {
+            NodeKind::Gpu => node(id).part.is_some(),
+            // none of their rates has been compared with a measurement
+            NodeKind::Nvme | NodeKind::Fpga => false,
+            _ => true,
+        };
         let known = transfers.iter().all(|t| known(t.source) && known(t.destination));
         if known && !self.assumes { spread } else { spread.at_least_whole() }
     }

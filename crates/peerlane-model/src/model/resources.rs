@@ -195,6 +195,9 @@ impl Built {
         let node = fabric.node(id);
         let part = part_of(fabric, parts, id);
         let mut model = NodeModel::default();
+        let share = parts.end().of(SLOW_DRIVE, 1.0, 1.0);
+        let link = fabric.upstream(id).filter(|_| share < 1.0).and_then(|(at, _)| self.raw(at));
+        let least = link.map(|raw| raw * share);
         let mut add = |name: String, known: Option<super::defaults::Known>, factor: f64| {
             let known = known?;
             let capacity = Rate::from_gb(known.value * factor);
@@ -228,19 +231,25 @@ impl Built {
                     model.round_trips = Some([read, write]);
                 }
             }
-            NodeKind::Nic => {
+            NodeKind::Nic | NodeKind::Fpga => {
                 // what its port states beats what its product could do
                 let stated = node.line_rate.map(|rate| {
                     let why = "the rate of its port, as the machine states it".to_owned();
                     super::defaults::Known { value: rate.gb() * 8.0, why, assumed: false }
                 });
                 let line = stated.or_else(|| constant(part, "line_rate"));
-                let payload = INFINIBAND_EFFICIENCY / 8.0;
+                let payload = if node.kind == NodeKind::Nic { INFINIBAND_EFFICIENCY / 8.0 } else { 1.0 / 8.0 };
                 model.receive = add(format!("{} line, receiving", node.name), line.clone(), payload);
                 model.send = add(format!("{} line, sending", node.name), line, payload);
                 model.gpu_read = add(format!("{} reading GPU memory", node.name), constant(part, "gpu_read_rate"), 1.0);
                 model.gpu_write =
                     add(format!("{} writing to GPU memory", node.name), constant(part, "gpu_write_rate"), 1.0);
+            }
+            NodeKind::Nvme => {
+                let read = drive_rate(node.drive.read, part, "drive_read_rate", least);
+                model.receive = add(format!("{}, reading", node.name), read, 1.0);
+                let write = drive_rate(node.drive.write, part, "drive_write_rate", least);
+                model.send = add(format!("{}, writing", node.name), write, 1.0);
             }
             _ => {}
         }
@@ -249,7 +258,33 @@ impl Built {
     }
 }
 
+/// The least that a drive of no stated rate may read or write, as a share of its link. Assumed: the drives of 2017 move about
+/// 2 GB/s over a link of 3.9 (Rossum, 'Hardware', 2017).
+const SLOW_DRIVE: f64 = 0.5;
+
+/// What a drive moves one way: as stated of this one, else of its product, else this share of its link.
+fn drive_rate(
+    stated: Option<peerlane_machine::units::Rate>,
+    part: Option<&Part>,
+    name: &str,
+    least: Option<f64>,
+) -> Option<super::defaults::Known> {
+    let known = |value, why: &str, assumed| super::defaults::Known { value, why: why.to_owned(), assumed };
+    let stated = stated.map(|rate| known(rate.gb(), "the drive's rate, as the machine states it", false));
+    stated
+        .or_else(|| constant(part, name))
+        .or_else(|| least.map(|raw| known(raw / GB, "a drive of unknown rate, at worst", true)))
+}
+
 impl Built {
+    /// Bytes a second that a PCIe link signals, where its width is known.
+    fn raw(&self, link: LinkId) -> Option<f64> {
+        match &self.links.get(link.index())?.carriage {
+            Carriage::Pcie { raw, .. } => Some(*raw),
+            _ => None,
+        }
+    }
+
     /// What a GPU has on its way to host memory at most, where the nearest one makes requests queue.
     fn add_windows(&mut self, fabric: &Fabric, parts: &Parts, gpu: NodeId) {
         let Some(host) = fabric.nearest_host(gpu) else { return };

@@ -1,6 +1,6 @@
 //! From a transfer to the resources it uses, hop by hop.
 
-use super::access::{Access, access};
+use super::access::{Access, access, device_access};
 use super::defaults::{
     MAX_PAYLOAD, READ_COMPLETION, READ_REQUEST, SM_LINE, STAGED_PIECE, acknowledgements, constant, number,
 };
@@ -74,10 +74,16 @@ pub(super) fn plan_by(
     let path = fabric.path(source, destination);
     let kind = |n: NodeId| fabric.node(n).kind;
     let gpu_pair = kind(source) == NodeKind::Gpu && kind(destination) == NodeKind::Gpu;
+    // a GPU with a drive or capture card: there is a path through host memory too
+    let with_card = match [source, destination].map(kind) {
+        [NodeKind::Gpu, NodeKind::Nvme | NodeKind::Fpga] => Some(source),
+        [NodeKind::Nvme | NodeKind::Fpga, NodeKind::Gpu] => Some(destination),
+        _ => None,
+    };
     let allowed = match (&path, gpu_pair) {
         (None, false) => return Err(no_path()),
         (path, true) => access(model, source, destination, path.as_ref()),
-        (Some(_), false) => Access::Direct(None),
+        (Some(_), false) => with_card.map_or(Access::Direct(None), |gpu| device_access(fabric, model.parts, gpu)),
     };
     let over_pcie = path.as_ref().is_some_and(|path| path.class.is_pcie());
     if gpu_pair && over_pcie && transfer.peer == PeerAccess::Enabled && matches!(allowed, Access::Direct(_)) {
@@ -97,7 +103,7 @@ pub(super) fn plan_by(
             laying.direct(transfer, &path, remark).map_err(unknown)?;
             return Ok(laying.finish(class));
         }
-        (Access::Direct(remark), PeerAccess::Disabled, Some(path)) if !gpu_pair => {
+        (Access::Direct(remark), PeerAccess::Disabled, Some(path)) if !gpu_pair && with_card.is_none() => {
             laying.direct(transfer, &path, remark).map_err(unknown)?;
             return Ok(laying.finish(class));
         }
@@ -214,6 +220,12 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
         self.host_memory(host, source, engine, true);
         self.host_memory(host, destination, engine, false);
+        self.nic(source, host, true, &up);
+        self.nic(destination, host, false, &down);
+        let io = [self.model.nodes[source.index()].receive, self.model.nodes[destination.index()].send];
+        for (limit, resource) in limits.iter_mut().zip(io) {
+            *limit = resource.map_or(*limit, |r| limit.min(self.model.capacities[r]));
+        }
         if let Some((rate, _)) = self.reads_outstanding(host, destination) {
             limits[1] = limits[1].min(rate);
         }
@@ -309,10 +321,11 @@ impl<'m, 'a> Laying<'m, 'a> {
         let Model { machine, parts, .. } = self.model;
         let fabric = &machine.fabric;
         let is = |n: NodeId, kind| fabric.node(n).kind == kind;
+        let io = |n: NodeId| fabric.node(n).kind.is_io();
         let reading = match (is(source, NodeKind::Host), is(destination, NodeKind::Host)) {
             (true, _) => true,
             (_, true) => false,
-            _ if is(source, NodeKind::Nic) != is(destination, NodeKind::Nic) => is(destination, NodeKind::Nic),
+            _ if io(source) != io(destination) => io(destination),
             _ => op == Operation::Read,
         };
         let devices = [source, destination].into_iter().filter(|n| !is(*n, NodeKind::Host));
@@ -500,10 +513,11 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
     }
 
-    /// What a NIC at one end adds: its line, and how it reads or writes GPU memory.
+    /// What a NIC, a drive or a capture card at one end adds: its line or medium, and how it reads or writes GPU memory.
     fn nic(&mut self, nic: NodeId, other: NodeId, is_source: bool, path: &Path) {
         let fabric = &self.model.machine.fabric;
-        if fabric.node(nic).kind != NodeKind::Nic {
+        let kind = fabric.node(nic).kind;
+        if !kind.is_io() {
             return;
         }
         let model = &self.model.nodes[nic.index()];
@@ -528,7 +542,11 @@ impl<'m, 'a> Laying<'m, 'a> {
         if line.is_none()
             && let Some(hop) = self.hops.get_mut(hop)
         {
-            hop.why.push_str("; the NIC's line rate is not known");
+            hop.why.push_str(match kind {
+                NodeKind::Nic => "; the NIC's line rate is not known",
+                NodeKind::Nvme => "; the drive's rate is not known, and may be far below its link's",
+                _ => "; the card's rate is not known",
+            });
         }
     }
 }

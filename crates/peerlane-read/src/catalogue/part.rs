@@ -18,6 +18,10 @@ pub enum PartKind {
     Gpu,
     /// A network adapter.
     Nic,
+    /// A drive.
+    Nvme,
+    /// An FPGA or a capture card.
+    Fpga,
     /// A PCIe switch.
     Switch,
     /// An NVSwitch.
@@ -34,7 +38,7 @@ pub enum PartKind {
 impl PartKind {
     /// The kind of part that a node of this kind is made of.
     pub fn of_node(kind: NodeKind) -> Option<Self> {
-        [Self::Gpu, Self::Nic, Self::Switch, Self::NvSwitch, Self::Cpu]
+        [Self::Gpu, Self::Nic, Self::Nvme, Self::Fpga, Self::Switch, Self::NvSwitch, Self::Cpu]
             .into_iter()
             .find(|k| k.node_kind() == Some(kind))
     }
@@ -44,6 +48,8 @@ impl PartKind {
         match self {
             Self::Gpu => Some(NodeKind::Gpu),
             Self::Nic => Some(NodeKind::Nic),
+            Self::Nvme => Some(NodeKind::Nvme),
+            Self::Fpga => Some(NodeKind::Fpga),
             Self::Switch => Some(NodeKind::Switch),
             Self::NvSwitch => Some(NodeKind::NvSwitch),
             Self::Cpu => Some(NodeKind::Cpu),

@@ -17,7 +17,7 @@ use peerlane_machine::matrix::{Operation, Quantity, Unit};
 use peerlane_model::comparison::MachineComparison;
 pub use peerlane_model::expectation::ExpectedCurve;
 use peerlane_model::expectation::ExpectedMatrix;
-use peerlane_model::model::rdma::RdmaDescription;
+use peerlane_model::model::rdma::{DeviceDescription, RdmaDescription};
 
 /// What `map --json` writes: machines as far as they are known.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -290,6 +290,10 @@ pub struct ExplanationDocument {
     pub measured: Vec<MeasuredCell>,
     /// The RDMA paths between a GPU and a NIC; null between others.
     pub rdma: Option<RdmaDescription>,
+    /// The paths between a GPU and a drive or capture card; absent between others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub device: Option<DeviceDescription>,
 }
 
 /// One hop of an explained path.

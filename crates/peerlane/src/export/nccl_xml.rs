@@ -141,7 +141,10 @@ impl<'a> Writer<'a> {
                 },
                 _ => PcieWidth::default(),
             };
-            self.device(out, next, width, depth);
+            // NCCL has no use for drives
+            if !matches!(self.fabric.node(next).kind, NodeKind::Nvme | NodeKind::Fpga) {
+                self.device(out, next, width, depth);
+            }
         }
     }
 
@@ -382,6 +385,9 @@ mod tests {
         let nvswitch = b.node(Node::new("nvswitch", NodeKind::NvSwitch));
         b.link(Link::new(gpus[0], nvswitch, nvlink.clone()));
         b.link(Link::new(gpus[0], nvswitch, nvlink));
+        // which NCCL has no use for
+        let drive = b.node(Node::new("nvme0", NodeKind::Nvme));
+        b.link(Link::new(switch, drive, pcie(PcieGeneration::Gen4, 4)));
         let nic = b.node(Node::new("a<b&\"c", NodeKind::Nic));
         b.link(Link::new(roots[1], nic, LinkKind::pcie(PcieWidth::default())));
         let mut machine = Machine::new("two--sockets", MachineKind::Design, b.build().unwrap());

@@ -181,6 +181,7 @@ fn label(of: &CellMatrix) -> String {
             Engine::Ce => "copy engine",
             Engine::Sm => "SM",
             Engine::Nic => "NIC",
+            Engine::Device => "device DMA",
         }
         .to_owned()
     }));

@@ -46,7 +46,7 @@ pub(in crate::model) fn engines(
                 .map(|n| resource(format!("{name} forwarding reads between devices"), Rate::from_gb(n.value), n.why));
             Engines { peer_reads, ..Engines::default() }
         }
-        NodeKind::Nic => {
+        kind if kind.is_io() => {
             let card = Card::of(part_of(fabric, parts, node));
             let own_time = Rate::from_bytes_per_second(OWN_TIME);
             let receive = card.receive.clone();

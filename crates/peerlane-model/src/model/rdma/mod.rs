@@ -30,6 +30,7 @@
 
 mod constants;
 mod describe;
+mod device;
 mod engine;
 mod hook;
 mod message;
@@ -49,6 +50,7 @@ pub use describe::{
     EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint, RdmaMethod, RdmaPoint,
     RdmaStage, ReceiveRevision, Repaid, describe,
 };
+pub use device::{DeviceDescription, DevicePath, DevicePathRate, describe_device};
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
 pub(super) use hook::{Engines, engines, uses};
 pub use message::{Message, Network, loopback};

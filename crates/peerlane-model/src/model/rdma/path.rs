@@ -141,7 +141,7 @@ impl<'m, 'a> End<'m, 'a> {
     ) -> Result<Self, RdmaError> {
         let fabric = &model.machine.fabric;
         let name = |n: NodeId| fabric.node(n).name.clone();
-        if fabric.node(nic).kind != NodeKind::Nic {
+        if !fabric.node(nic).kind.is_io() {
             return Err(RdmaError::NoNic(name(nic)));
         }
         let gpu = match fabric.node(memory).kind {

@@ -11,8 +11,8 @@ use super::widths::{common_nvlink, common_width, exceeds};
 use super::{NO_PART, SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use peerlane_machine::fabric::{
-    FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId, NodeKind,
-    PcieWidth,
+    DriveRates, FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId,
+    NodeKind, PcieWidth,
 };
 use peerlane_machine::machine::Slot;
 use peerlane_machine::units::Rate;
@@ -134,9 +134,16 @@ impl<'a> Building<'a> {
         node.numa = entry.numa;
         node.cpus.clone_from(&entry.cpus);
         node.domain = entry.domain;
-        if entry.line_rate.is_some_and(|gigabits| kind != NodeKind::Nic || !gigabits.is_finite() || gigabits <= 0.0) {
-            return Err(self.source.error(at, "`line_rate` is Gb/s of a NIC's port, above 0"));
+        let usable = |rate: Option<f64>| rate.is_none_or(|rate| rate.is_finite() && rate > 0.0);
+        if !usable(entry.line_rate) || entry.line_rate.is_some() && !matches!(kind, NodeKind::Nic | NodeKind::Fpga) {
+            return Err(self.source.error(at, "`line_rate` is Gb/s of a NIC's or capture card's port, above 0"));
         }
+        let drive = [entry.read_rate, entry.write_rate];
+        if !drive.into_iter().all(usable) || drive.iter().any(Option::is_some) && kind != NodeKind::Nvme {
+            return Err(self.source.error(at, "`read_rate` and `write_rate` are GB/s of a drive (nvme), above 0"));
+        }
+        let [read, write] = drive.map(|rate| rate.map(Rate::from_gb));
+        node.drive = DriveRates { read, write };
         node.line_rate = entry.line_rate.map(Rate::from_gbit);
         node.assumed = entry.assumed;
         node.stand_in = entry.stand_in;

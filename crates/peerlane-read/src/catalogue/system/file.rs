@@ -73,8 +73,12 @@ pub(super) struct NodeEntry {
     pub(super) numa: Option<u32>,
     pub(super) cpus: Option<CpuList>,
     pub(super) domain: Option<u32>,
-    /// Of a NIC: Gb/s of its port.
+    /// Of a NIC or a capture card: Gb/s of its port.
     pub(super) line_rate: Option<f64>,
+    /// Of a drive: GB/s that it reads.
+    pub(super) read_rate: Option<f64>,
+    /// GB/s that it writes.
+    pub(super) write_rate: Option<f64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
     /// Of a CPU: it stands for sockets that nothing names, so that it has no memory of which anything is known.

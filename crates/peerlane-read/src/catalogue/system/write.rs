@@ -140,7 +140,7 @@ impl Writer<'_> {
         let card = neighbour(&LinkKind::OnCard, NodeKind::Card).filter(|_| node.kind != NodeKind::Card);
         // what a device has from its root complex, and that from its CPU, is filled in on reading
         let above: Vec<&Node> = match node.kind {
-            NodeKind::Gpu | NodeKind::Nic => vec![self.fabric.tree_top(id)].into_iter().chain(self.fabric.package(id)),
+            kind if kind.is_device() => vec![self.fabric.tree_top(id)].into_iter().chain(self.fabric.package(id)),
             _ => Vec::new().into_iter().chain(cpu),
         }
         .filter(|n| *n != id)
@@ -169,6 +169,8 @@ impl Writer<'_> {
             cpus: node.cpus.clone().filter(|c| above.iter().find_map(|n| n.cpus.as_ref()) != Some(c)),
             domain: node.domain,
             line_rate,
+            read_rate: node.drive.read.map(|rate| rate.gb()),
+            write_rate: node.drive.write.map(|rate| rate.gb()),
             assumed: node.assumed,
             stand_in: node.stand_in,
             note: (!notes.is_empty()).then(|| notes.join("; ")),

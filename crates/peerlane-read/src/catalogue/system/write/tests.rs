@@ -174,3 +174,24 @@ fn names_that_no_node_may_have_are_left_out() {
         assert!(read.fabric.nodes().iter().all(|n| n.kind != NodeKind::Nic || n.name == "NIC0"), "{written}");
     }
 }
+
+#[test]
+fn drives_and_capture_cards_keep_their_rates() {
+    let text = r#"
+name = "box"
+[nodes]
+cpu0 = { part = "epyc-rome" }
+nvme0 = { part = "nvme-4-x4", read_rate = 6.5, write_rate = 3.0 }
+daq0 = { kind = "fpga", line_rate = 40 }
+[[links]]
+between = ["cpu0", "nvme0"]
+pcie = "4.0 x4"
+[[links]]
+between = ["cpu0", "daq0"]
+pcie = "3.0 x8"
+"#;
+    let text = written(&read_system(text, "box").unwrap());
+    for part in ["read_rate = 6.5", "write_rate = 3.0", "line_rate = 40.0"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
