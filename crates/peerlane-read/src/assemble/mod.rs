@@ -28,6 +28,7 @@ mod renumber;
 mod skeleton;
 pub mod standing;
 mod stated;
+mod sweeps;
 mod unknown;
 
 pub use placements::{Placement, placements};
@@ -70,7 +71,9 @@ pub fn assemble(found: Found) -> Vec<Machine> {
     name(&mut machines, &found.headings);
     remarks::attribute(&mut machines, found.remarks, &found.sections);
     for machine in &mut machines {
+        sweeps::state(machine);
         machine.recognized = recognized::recognized(machine);
+        recognized::adopt(machine);
     }
     if let Some(first) = machines.first_mut().filter(|_| left_out > 0) {
         let message =

@@ -6,8 +6,10 @@
 use std::sync::OnceLock;
 
 use peerlane_machine::fabric::{LinkKind, NodeKind, PathClass};
+use peerlane_machine::fact::RateRow;
 use peerlane_machine::machine::{Machine, MachineKind, Recognized, RecognizedBy};
 use peerlane_machine::matrix::Matrix;
+use peerlane_machine::units::Rate;
 
 use crate::catalogue::{Parts, system, system_names};
 
@@ -22,7 +24,13 @@ const ROUNDING: f64 = 0.002;
 
 /// The catalogue system that a machine is, if it is one.
 pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
-    if machine.kind != MachineKind::Captured || (machine.matrices.is_empty() && machine.stated_classes.is_none()) {
+    if machine.kind != MachineKind::Captured {
+        return None;
+    }
+    if let Some(system) = systems().iter().find(|system| has_rates(system, machine)) {
+        return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
+    }
+    if machine.matrices.is_empty() && machine.stated_classes.is_none() {
         return None;
     }
     let by_numbers = systems().iter().map(|system| (agreeing(machine, system), system));
@@ -36,6 +44,35 @@ pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
     let mut alike = systems().iter().filter(|system| is_alike(machine, system));
     let only = alike.next().filter(|_| alike.next().is_none())?;
     Some(Recognized { system: only.name.clone(), by: RecognizedBy::Design })
+}
+
+/// Whether all rates that a text states of a machine, in two cells at least, are among those of a system, under the same words.
+fn has_rates(system: &Machine, machine: &Machine) -> bool {
+    let rows = |m: &Machine| m.rates.iter().flat_map(|(table, _)| table.rows.clone()).collect::<Vec<_>>();
+    let (own, its) = (rows(machine), rows(system));
+    let is_rate = |(a, b): (&Option<Rate>, &Option<Rate>)| match (a, b) {
+        (Some(a), Some(b)) => (a.gb() - b.gb()).abs() <= ROUNDING * b.gb(),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    let is_row = |a: &RateRow, b: &RateRow| {
+        a.words == b.words && a.rates.len() == b.rates.len() && a.rates.iter().zip(&b.rates).all(is_rate)
+    };
+    let cells: usize = own.iter().map(|row| row.rates.iter().flatten().count()).sum();
+    cells >= 2 && own.iter().all(|row| its.iter().any(|other| is_row(row, other)))
+}
+
+/// Gives a machine of which a text has only numbers the devices and links of the system whose numbers they are.
+pub(super) fn adopt(machine: &mut Machine) {
+    let Some(Recognized { system, by: RecognizedBy::Numbers }) = &machine.recognized else { return };
+    if !machine.fabric.nodes().is_empty() {
+        return;
+    }
+    let Some(known) = systems().iter().find(|known| known.name == *system) else { return };
+    let sentence = format!("devices and links are those of {system} in the catalogue, whose numbers these are");
+    machine.fabric = known.fabric.clone();
+    machine.p2p = known.p2p.clone();
+    machine.statements = known.statements.clone();
+    machine.assumptions = std::iter::once(sentence).chain(known.assumptions.iter().cloned()).collect();
 }
 
 /// Whether the width of a PCIe link is not known.
@@ -104,6 +141,21 @@ mod tests {
 
     fn of(text: &str) -> Option<Recognized> {
         assemble(scan_text(&Text::new("post.txt", text.as_bytes()))).remove(0).recognized
+    }
+
+    #[test]
+    fn rates_of_a_system_give_its_devices_and_others_do_not() {
+        let table = |read: f64| {
+            let head = "K20 BAR1\tConnectX-3 GPU Read\tGPU Write";
+            format!("{head}\nTylesburg Gen2\t{read} GB/s\t3.2 GB/s\nSandy Bridge Gen3\t0.8 GB/s\t5 GB/s\n")
+        };
+        let machines = |text: &str| assemble(scan_text(&Text::new("post.txt", text.as_bytes())));
+        let known = machines(&table(1.4)).remove(0);
+        assert_eq!(known.recognized.as_ref().map(|r| r.system.as_str()), Some("k20-cx3-tylersburg"));
+        assert_eq!(known.fabric.of_kind(NodeKind::Nic).count(), 1);
+        assert!(known.assumptions[0].contains("k20-cx3-tylersburg"), "{:?}", known.assumptions);
+        let other = machines(&table(1.3)).remove(0);
+        assert!(other.recognized.is_none() && other.fabric.nodes().is_empty());
     }
 
     /// A matrix of a catalogue system as a program prints it, each number times `factor`.

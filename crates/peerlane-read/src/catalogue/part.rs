@@ -520,7 +520,7 @@ mod tests {
             (PartKind::Gpu, "Tesla K80", Some("tesla-k80")),
             (PartKind::Gpu, "NVIDIA H100 NVL", Some("h100-nvl")),
             (PartKind::Gpu, "NVIDIA H20", Some("h20")),
-            (PartKind::Gpu, "NVIDIA GH200 480GB", Some("gh200")),
+            (PartKind::Gpu, "NVIDIA GH200 480GB", Some("gh200-480gb")),
             (PartKind::Gpu, "NVIDIA GH200 144G HBM3e", Some("gh200-144gb")),
             (PartKind::Gpu, "NVIDIA B300 SXM6 AC", Some("b300")),
             (PartKind::Gpu, "Aldebaran/MI200 [Instinct MI250X/MI250]", Some("mi250")),
