@@ -406,13 +406,16 @@ fn can_judge(context: &Context) -> bool {
     };
     // rates without an expectation may be bad; that peer access is granted says nothing about them
     let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
-    // most of what was measured fits one set of assumptions far better than any other
+    // most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets
     let fits = || {
         let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
-        fit.is_some_and(|fit| fit.rating >= Rating::Likely)
+        fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
     };
     width_known || (access_known() && !has_rates) || rate_comparable() || fits()
 }
+
+/// Share of the likelihood of all sets of assumptions by which what was measured is judged.
+const AGREED: f64 = 0.75;
 
 #[cfg(test)]
 mod tests {

@@ -30,6 +30,9 @@ const ROUNDS: usize = 4;
 /// ln of how many times as likely the best set is as one that is not worth considering: 100.
 const WORTH: f64 = 4.6;
 
+/// How far the values may lie apart that two sets expect of one path, where they count as the same.
+const SAME: f64 = 0.1;
+
 /// How sure the fit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rating {
@@ -76,6 +79,9 @@ pub struct Fit {
     pub assumed: Vec<String>,
     /// How sure that is.
     pub rating: Rating,
+    /// Share of the likelihood of all sets, from 0 to 1, that belongs to sets which expect the same of all that was measured,
+    /// within a tenth: they may differ in what was not.
+    pub agreement: f64,
     /// Measured values.
     pub measured: usize,
     /// Those of them that lie in their intervals.
@@ -292,12 +298,23 @@ fn describe(
         d if d >= 3_f64.ln() => Rating::Likely,
         _ => Rating::Open,
     };
+    let alike = |other: &Score| {
+        let pairs = score.expected.iter().zip(&other.expected);
+        pairs.into_iter().all(|(own, its)| match (own, its) {
+            (Some(own), Some(its)) => (own.value - its.value).abs() <= SAME * own.value,
+            (own, its) => own.is_none() == its.is_none(),
+        })
+    };
+    let likelihood = |other: &Score| (other.value - score.value).exp();
+    let agreement = known.values().filter(|other| alike(other)).map(likelihood).sum::<f64>()
+        / known.values().map(likelihood).sum::<f64>();
     let dated = clues.latest.zip(clues.dated_by).map(|(latest, by)| format!("{by}: {latest} at the latest"));
     let next = next.map(|(other, _)| (changes(machine, open, best, other), distance.exp()));
     let assumed = in_words(machine, open, best);
     Some(Fit {
         assumed,
         rating,
+        agreement,
         measured,
         explained,
         scored: known.len(),

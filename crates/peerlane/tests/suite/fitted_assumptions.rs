@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use peerlane::assemble::assemble;
 use peerlane::assumptions::{Assumptions, Rating};
+use peerlane::case::Case;
 use peerlane::catalogue::{Parts, read_design};
+use peerlane::check::{Context, Verdict, check, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::evidence::read_path;
 use peerlane::machine::Machine;
@@ -98,6 +100,22 @@ fn adapters_that_the_prose_names_have_its_rate() {
     let model = assumed.model(Parts::embedded(), Assume::Usual);
     let nic = machine.fabric.find("mlx5_2").unwrap();
     assert!((model.line_rate(nic).unwrap().gb() * 8.0 - 100.0).abs() < 1.0);
+}
+
+#[test]
+fn every_machine_of_which_a_rate_is_printed_has_a_verdict() {
+    for number in ["000", "001", "002", "003", "004"] {
+        for machine in machines(number).unwrap_or_default() {
+            let rates = !machine.matrices.is_empty() || !machine.statements.is_empty() || !machine.curves.is_empty();
+            let name = machine.name.clone();
+            let case = Case::from(machine);
+            let model = Model::new(&case.machine, Parts::embedded());
+            let comparison = Comparison::of(&model);
+            let context = Context::of(&case, &comparison);
+            let verdict = verdict(&context, &check(&context));
+            assert!(!rates || verdict != Verdict::Unknown, "{number}, {name}");
+        }
+    }
 }
 
 #[test]
