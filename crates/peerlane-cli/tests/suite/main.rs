@@ -15,6 +15,7 @@ mod common;
 mod compare;
 mod devices;
 mod docs;
+mod documents;
 mod explain_rdma;
 mod files;
 mod foreign;
