@@ -1,10 +1,10 @@
 //! What commands print, each run once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use crate::common::{err, peerlane, stdout};
+use crate::common::{command, err, stdout};
 
 /// Outputs by command.
 pub(super) struct Outputs(BTreeMap<String, Output>);
@@ -38,26 +38,31 @@ pub(super) fn words(command: &str) -> Vec<String> {
     words
 }
 
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
 /// The command with the paths of the documents that it reads, unless one is not there.
 fn with_paths(command: &str) -> Option<String> {
     let mut command = command.to_owned();
     while let Some((before, rest)) = command.split_once('{') {
         let (number, after) = rest.split_once('}').unwrap();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/seeds");
-        let files = std::fs::read_dir(folder).ok()?.map(|entry| entry.unwrap().path());
-        let named = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(number));
-        let path = files.into_iter().find(|path| named(path))?;
-        command = format!("{before}{}{after}", path.to_str().unwrap());
+let files = std::fs::read_dir(root().join("../shared/seeds")).ok()?;
+        let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+        let name = names.find(|name| name.starts_with(number))?;
+        command = format!("{before}../shared/seeds/{name}{after}");
     }
     Some(command)
 }
 
 /// What `peerlane` prints, of several commands (`one && two`) one after the other; where it refuses, what it says.
-fn printed(command: &str) -> Option<Output> {
+fn printed(commands: &str) -> Option<Output> {
     let mut text = String::new();
-    for one in with_paths(command)?.split(" && ") {
+    for one in with_paths(commands)?.split(" && ") {
         let words = words(one);
-        let output = peerlane(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        // in the repository's root, as a reader of the page would
+        let output = command(&words).current_dir(root()).output().unwrap();
         let printed = stdout(&output);
         text += &if printed.is_empty() { err(&output) } else { printed };
     }
@@ -74,9 +79,9 @@ impl Outputs {
             for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
                 scope.spawn(|| {
                     loop {
-                        let Some(command) = waiting.lock().unwrap().next() else { break };
-                        if let Some(output) = printed(command) {
-                            done.lock().unwrap().insert(command.to_owned(), output);
+                        let Some(commands) = waiting.lock().unwrap().next() else { break };
+                        if let Some(output) = printed(commands) {
+                            done.lock().unwrap().insert(commands.to_owned(), output);
                         }
                     }
                 });

@@ -114,6 +114,8 @@ fn is_accepted(experiment: &Experiment) {
     let mut words = words(&experiment.command);
     assert_eq!(words[0], "measure");
     words.insert(1, experiment.on.clone());
+    let record = words.iter().position(|word| word == "-o").expect("it records a run");
+    words.drain(record..=record + 1);
     let output = peerlane(&words.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(status(&output), 0, "{words:?}: {}", err(&output));
 }
