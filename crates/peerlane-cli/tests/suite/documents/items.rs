@@ -35,8 +35,11 @@ pub(super) struct Item {
     /// A regular expression on the output in one line. Its first group is the number; if it has more, the number is
     /// the first divided by the mean of the others.
     number: Option<String>,
-    /// What the document prints.
+    /// What the document prints, if it is a number.
     pub(super) printed: Option<f64>,
+    /// Limits of the number, for claims without one.
+    above: Option<f64>,
+    below: Option<f64>,
     /// The unit of both, for the page.
     #[serde(default)]
     pub(super) unit: String,
@@ -115,7 +118,8 @@ pub(super) fn number(pattern: &str, flat: &str) -> Option<f64> {
 
 impl Item {
     pub(super) fn has_a_test(&self) -> bool {
-        assert_eq!(self.number.is_some(), self.printed.is_some(), "{}: a number and what is printed", self.id);
+        let compared = self.printed.or(self.above).or(self.below);
+        assert!(self.number.is_some() || compared.is_none(), "{}: compared with no number", self.id);
         self.number.is_some() || !self.phrases.is_empty() || !self.absent.is_empty()
     }
 
@@ -123,10 +127,12 @@ impl Item {
         let value = self.number.as_ref().and_then(|pattern| number(pattern, &output.flat));
         let ratio = value.zip(self.printed).map(|(value, printed)| value / printed);
         let holds = |phrase: &String| output.flat.contains(phrase.as_str());
-        let near = match (&self.number, ratio) {
-            (None, _) => true,
-            (Some(_), ratio) => ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= self.tolerance),
+        let fits = |value: f64| {
+            ratio.is_none_or(|ratio| (ratio - 1.0).abs() <= self.tolerance)
+                && self.above.is_none_or(|above| value > above)
+                && self.below.is_none_or(|below| value < below)
         };
+        let near = self.number.is_none() || value.is_some_and(fits);
         Answer { value, ratio, is_as_tested: near && self.phrases.iter().all(holds) && !self.absent.iter().any(holds) }
     }
 
