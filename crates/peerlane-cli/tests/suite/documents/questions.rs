@@ -83,6 +83,12 @@ fn excerpt(run: &Run, text: &str) -> String {
     shown
 }
 
+/// A number as printed, or a quotient of several.
+fn found(pattern: &str, flat: &str) -> Option<String> {
+    let groups = Regex::new(pattern).unwrap().captures(flat)?;
+    if groups.len() == 2 { Some(groups[1].to_owned()) } else { Some(format!("{:.2}", items::number(pattern, flat)?)) }
+}
+
 fn section(question: &Question, outputs: &Outputs) -> String {
     let mut section = format!("\n## {}\n\n*{}.* {}\n", question.heading, question.asked, question.text);
     let mut flat = String::new();
@@ -95,10 +101,9 @@ fn section(question: &Question, outputs: &Outputs) -> String {
     }
     let mut answer = question.answer.clone();
     for (place, pattern) in question.numbers.iter().enumerate() {
-        let value = items::number(pattern, &flat);
-        let value = value.unwrap_or_else(|| panic!("{}: no number '{pattern}' in {flat}", question.heading));
-        let digits = if value.fract() == 0.0 { 0 } else { 2 };
-        answer = answer.replace(&format!("{{{place}}}"), &format!("{value:.digits$}"));
+        let found = found(pattern, &flat);
+        let found = found.unwrap_or_else(|| panic!("{}: no number '{pattern}' in {flat}", question.heading));
+        answer = answer.replace(&format!("{{{place}}}"), &found);
     }
     assert!(!answer.contains('{'), "{}: {answer}", question.heading);
     section += &format!("\n{answer}\n");
