@@ -47,7 +47,7 @@ fn with_paths(command: &str) -> Option<String> {
     let mut command = command.to_owned();
     while let Some((before, rest)) = command.split_once('{') {
         let (number, after) = rest.split_once('}').unwrap();
-let files = std::fs::read_dir(root().join("../shared/seeds")).ok()?;
+        let files = std::fs::read_dir(root().join("../shared/seeds")).ok()?;
         let mut names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
         let name = names.find(|name| name.starts_with(number))?;
         command = format!("{before}../shared/seeds/{name}{after}");

@@ -53,7 +53,9 @@ impl Row {
             (None, Some(phrase)) => format!("“{phrase}”"),
             (None, None) => "as expected".to_owned(),
         };
-        Self { result: cell(result.trim_end()), ratio: answer.ratio, kept: false }
+        // as the page shows it, so that the totals do not depend on which items were tried
+        let ratio = answer.ratio.map(|ratio| (ratio * 100.0).round() / 100.0);
+        Self { result: cell(result.trim_end()), ratio, kept: false }
     }
 
     /// As the page has it.
@@ -99,7 +101,7 @@ pub(super) fn page(documents: &[Document], rows: &[Row]) -> String {
     if let Some(middle) = middle(deviations) {
         page += &format!(
             "\n{numbers} items have a number: {near} are within 10 % of the printed one, {far} within 25 %; the median \
-             deviation is {:.1} %.\n",
+             deviation is {:.0} %.\n",
             middle * 100.0
         );
     }
