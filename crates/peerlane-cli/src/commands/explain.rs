@@ -128,6 +128,7 @@ fn explain<'a>(model: &'a Model<'a>, a: NodeId, b: NodeId) -> ExplanationDocumen
         measured: measured(&Comparison::of(model), a, b),
         rdma: peerlane::model::rdma::describe(model, a, b),
         device: peerlane::model::rdma::describe_device(model, a, b),
+        unified_memory: peerlane::model::unified_memory(model, a, b),
     }
 }
 
@@ -249,7 +250,8 @@ fn show(out: &mut dyn Write, machine: &Machine, e: &ExplanationDocument, verbose
     write_upgrades(out, e)?;
     measurements(out, &e.measured)?;
     e.rdma.as_ref().map_or(Ok(()), |rdma| render::rdma::show(out, rdma, verbose))?;
-    e.device.as_ref().map_or(Ok(()), |device| render::device::show(out, device))
+    e.device.as_ref().map_or(Ok(()), |device| render::device::show(out, device))?;
+    e.unified_memory.as_ref().map_or(Ok(()), |found| render::unified::show(out, found))
 }
 
 /// The time of a small copy, and rates by size.

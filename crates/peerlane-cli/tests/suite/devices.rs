@@ -1,4 +1,4 @@
-//! Drives and capture cards of a system file: drawn, predicted, judged and explained.
+//! Drives and capture cards of a system file: drawn, predicted, judged and explained. Unified memory as `explain` shows it.
 
 use crate::common::{checked, file, json, out, refused};
 
@@ -103,4 +103,23 @@ fn rates_are_of_the_devices_that_have_them() {
         let error = refused(&["predict", &name]);
         assert!(error.contains("rate"), "{error}");
     }
+}
+
+#[test]
+fn unified_memory_is_explained_with_the_host() {
+    let text = out(&["explain", "microway-s822lc", "GPU0", "host"]);
+    for part in ["Unified memory of host0 and GPU0", "  prefetch  ", "  page faults  ", "+25 %", "everything moves"] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    assert_eq!(text.lines().find(|line| line.chars().count() > 100), None);
+    let rates = |name| {
+        let found = json(&["explain", name, "GPU0", "host", "--json"])["unified_memory"]["rates"].clone();
+        [0, 1].map(|at| found[at]["rate"].as_f64().unwrap())
+    };
+    // the link decides prefetch, and the driver faults
+    let ([prefetch, faults], [slow_prefetch, slow_faults]) = (rates("microway-s822lc"), rates("microway-p100-pcie"));
+    assert!(prefetch > 2.0 * slow_prefetch && faults < 1.8 * slow_faults, "{prefetch} {faults}");
+    // no GPU before Pascal has page faults
+    let old = json(&["explain", "exxact-devbox", "GPU0", "host", "--json"]);
+    assert!(old["unified_memory"].is_null());
 }

@@ -17,6 +17,7 @@ mod route;
 mod staging;
 #[cfg(test)]
 mod tests;
+mod unified;
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ use peerlane_machine::units::{Rate, Seconds};
 use peerlane_read::catalogue::{Parts, Spread};
 use resources::{Built, Carriage, LinkModel, NodeModel};
 use route::Planned;
+pub use unified::{UnifiedMemory, UnifiedMethod, UnifiedPass, UnifiedRate, unified_memory};
 
 /// Whether a transfer between GPUs may go directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -17,6 +17,7 @@ use peerlane_machine::matrix::{Operation, Quantity, Unit};
 use peerlane_model::comparison::MachineComparison;
 pub use peerlane_model::expectation::ExpectedCurve;
 use peerlane_model::expectation::ExpectedMatrix;
+use peerlane_model::model::UnifiedMemory;
 use peerlane_model::model::rdma::{DeviceDescription, RdmaDescription};
 
 /// What `map --json` writes: machines as far as they are known.
@@ -294,6 +295,10 @@ pub struct ExplanationDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(default)]
     pub device: Option<DeviceDescription>,
+    /// Unified memory of a GPU and host memory; absent between others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(default)]
+    pub unified_memory: Option<UnifiedMemory>,
 }
 
 /// One hop of an explained path.
