@@ -154,9 +154,7 @@ pub fn unified_memory(model: &Model, a: NodeId, b: NodeId) -> Option<UnifiedMemo
         all(UnifiedMethod::PrefetchEvicting, &EVICTING, "everything moves"),
     ];
     if let Some([_, rate, _]) = direct {
-        // the rest is read from where it is, at the same time as what is in GPU memory or after it
-        let of = |excess: f64| (1.0 + excess) / (excess / rate + 1.0 / memory);
-        let rates = EXCESS.map(|excess| [excess, of(excess)]).to_vec();
+        let rates = EXCESS.map(|excess| [excess, partly(excess, rate, memory)]).to_vec();
         passes.push(UnifiedPass {
             method: UnifiedMethod::Direct,
             rates,
@@ -174,6 +172,11 @@ pub fn unified_memory(model: &Model, a: NodeId, b: NodeId) -> Option<UnifiedMemo
     }
     let name = |n: NodeId| fabric.node(n).name.clone();
     Some(UnifiedMemory { gpu: name(gpu), host: name(host), rates, passes, remarks })
+}
+
+/// GB/s of all data where what exceeds GPU memory is read from host memory: the one after the other.
+fn partly(excess: f64, direct: f64, memory: f64) -> f64 {
+    (1.0 + excess) / (excess / direct + 1.0 / memory)
 }
 
 /// Whether a GPU's product is known to have page faults.
@@ -279,9 +282,17 @@ mod tests {
         let evicting = pass(UnifiedMethod::PrefetchEvicting).rates[1][1];
         assert!((26.0..35.0).contains(&evicting), "{evicting}");
         let direct = &pass(UnifiedMethod::Direct).rates;
-        // an H200 whose last 1.27 GB of 9.40, and 4.70 of 12.82, stay in host memory reads 353 and 137.5: excess of 0.157 and 0.579
         assert!(direct[0][1] > 300.0 && direct[3][1] < 110.0, "{direct:?}");
         assert!(direct.windows(2).all(|pair| pair[0][1] > pair[1][1]), "{direct:?}");
+    }
+
+    #[test]
+    fn data_that_stays_in_host_memory_is_predicted() {
+        // an H200 whose last 1.27 GB of 9.40, and 4.70 of 12.82, stay in host memory, by its rates of direct reads and its memory
+        for (rest, all, measured) in [(1.27, 9.40, 353.5), (4.70, 12.82, 137.6)] {
+            let predicted = partly(rest / (all - rest), 51.4, 4300.0);
+            assert!((predicted / measured - 1.0_f64).abs() < 0.01, "{predicted} is not {measured}");
+        }
     }
 
     #[test]
