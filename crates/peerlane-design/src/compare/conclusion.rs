@@ -8,6 +8,9 @@ use peerlane_machine::names::ranges;
 /// Designs are alike in a figure where the best is less than this above the worst.
 const ALIKE: f64 = 1.05;
 
+/// How words say that what they name is assumed: nobody is ahead by it of a design that is known.
+const ASSUMED: &str = "(assumed)";
+
 /// A prediction holds where what was measured is within this factor of it.
 const HELD: f64 = 1.25;
 
@@ -44,6 +47,12 @@ impl Value {
     fn ranked(&self, by_measured: bool) -> Option<f64> {
         let measured = self.measured.as_ref().map(|s| (s.low + s.high) / 2.0);
         if by_measured { measured } else { self.predicted }.filter(|v| *v > 0.0)
+    }
+
+    /// The assumed link that binds it: `PCIe 4.0 x16`.
+    fn assumed_link(&self) -> Option<&str> {
+        let (before, _) = self.detail.split_once(ASSUMED)?;
+        before.rsplit(", ").next().map(str::trim)
     }
 
     /// `12.99 GB/s predicted, 12.85 published`.
@@ -223,6 +232,13 @@ fn compared(measure: &Measure, designs: &[Design]) -> Option<Result<Difference, 
         values.iter().all(|(_, v)| v.measured.is_some() || v.predicted.is_none()) || measured > 1 && off();
     let ranked = values.into_iter().filter_map(|(d, v)| v.ranked(by_measured).map(|r| (d, v, r)));
     let mut known: Vec<(&Design, Value, f64)> = ranked.collect();
+    let assumed = |v: &Value| !by_measured && v.detail.contains(ASSUMED);
+    if known.iter().any(|(_, v, _)| !assumed(v)) {
+        known.retain(|(_, v, _)| !assumed(v));
+    } else if known.windows(2).any(|two| two[0].1.assumed_link() != two[1].1.assumed_link()) {
+        // the difference would be that of two assumptions
+        return None;
+    }
     let better = |a: &f64, b: &f64| if measure.less { a.total_cmp(b) } else { b.total_cmp(a) };
     known.sort_by(|a, b| better(&a.2, &b.2));
     let [best, .., worst] = known.as_slice() else { return None };
