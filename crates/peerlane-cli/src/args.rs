@@ -115,10 +115,10 @@ pub(crate) struct Detail {
 }
 
 /// Changes to the design.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct WhatIf {
     /// Change the design first: 'GPU0.link=pcie 3.0 x16', 'GPU2.at=plx0', 'plx0.part=pex8780',
-    /// 'GPU3=none' (docs/what-if.md); repeatable. 'NAME:CHANGE' changes only that machine
+    /// 'mlx5_0.method=bar1', 'GPU3=none' (docs/what-if.md); repeatable. 'NAME:CHANGE' changes only that machine
     #[arg(long = "what-if", value_name = "CHANGE")]
     pub(crate) edits: Vec<Edit>,
 }

@@ -2,6 +2,7 @@
 //! appears only where another program prints it.
 
 use std::fmt;
+use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,33 @@ impl Bytes {
     /// `n` MiB of 2²⁰ bytes.
     pub const fn from_mib(n: u64) -> Self {
         Bytes(n << 20)
+    }
+}
+
+/// A text that is no size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}': write a size as 8B, 64KiB, 1MiB or 1GiB")]
+pub struct NoSize(String);
+
+impl FromStr for Bytes {
+    type Err = NoSize;
+
+    /// Reads `8B`, `64KiB`, `1.5M`. Units are those of nccl-tests: `K`, `KB` and `KiB` are all 1,024 bytes.
+    fn from_str(text: &str) -> Result<Self, NoSize> {
+        let text = text.trim();
+        let refused = || NoSize(text.to_owned());
+        let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let factor = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1_u64,
+            "k" | "kb" | "kib" => 1 << 10,
+            "m" | "mb" | "mib" => 1 << 20,
+            "g" | "gb" | "gib" => 1 << 30,
+            "t" | "tb" | "tib" => 1 << 40,
+            _ => return Err(refused()),
+        };
+        let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);
+        let bytes = number.filter(|n| n.is_finite() && *n >= 0.0 && *n < 1e18);
+        bytes.map(|n| Bytes(n.round() as u64)).ok_or_else(refused)
     }
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use peerlane::simulate::scaling::Scaling;
 use peerlane::simulate::workload::Sizes;
 
-use super::{Detail, Machines};
+use super::{Detail, Machines, WhatIf};
 
 const SIMULATED: &str = "\
 TARGET is one of:
@@ -19,13 +19,14 @@ TARGET is one of:
 With --nodes and --network, a machine becomes a cluster of that many nodes.
 
 WORKLOAD is one of:
-  point-to-point:A:B[:staged|loopback]
+  point-to-point:A:B[:METHOD|loopback]
                             one message from A to B (in a cluster: node0/GPU0 or node0/host0);
+                            METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4;
                             loopback: within a node, out through its NIC and back
   all-reduce[:ring|ring-by-number|tree|hierarchical|rail]
   all-gather, reduce-scatter, all-to-all, broadcast
   halo:1, halo:2, halo:3    faces to both neighbours along each dimension of a grid
-  spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|staged,strong|weak
+  spin-glass:l=256,sweeps=10,ns=…,overlap|serial,p2p|METHOD,strong|weak
   bfs:scale=18,edges=16,seed=1
                             breadth-first search of an R-MAT graph, level by level
   training:tp=8,pp=1,dp=…,params=7e9,layers=32,hidden=4096,tokens=4096,micro=8,tflops=400
@@ -115,4 +116,6 @@ pub(crate) struct Grown {
     /// Latency of each switch on the path, in microseconds
     #[arg(long, value_name = "us", requires = "network", default_value_t = 0.2)]
     pub(crate) hop_latency: f64,
+    #[command(flatten)]
+    pub(crate) what_if: WhatIf,
 }

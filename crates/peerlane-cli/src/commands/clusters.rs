@@ -10,16 +10,17 @@ use peerlane::machine::Machine;
 use peerlane::simulate::result::Job;
 use peerlane::simulate::workload::{Workload, read_trace};
 use peerlane::units::{Bytes, Rate, Seconds};
+use peerlane::what_if::Edit;
 
 use crate::Failure;
 use crate::args::{Grown, Machines};
-use crate::target::{load, system_file};
+use crate::target::{changed, known_names, load, system_file};
 
 /// The clusters to simulate, and whether some could not be read.
 pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluster>, bool), Failure> {
     let mut clusters = Vec::new();
     let mut incomplete = false;
-    match clusters_of(&machines.targets) {
+    match clusters_of(&machines.targets, grown) {
         Some(found) => clusters.extend(found?),
         None => {
             let loaded = load(&machines.targets, machines.machine.as_deref())?;
@@ -29,21 +30,30 @@ pub(super) fn clusters(machines: &Machines, grown: &Grown) -> Result<(Vec<Cluste
             }
         }
     }
-    if clusters.iter().any(|c| c.nodes > 1) && !grown.nodes.is_empty() && clusters_of(&machines.targets).is_some() {
+    if clusters.iter().any(|c| c.nodes > 1)
+        && !grown.nodes.is_empty()
+        && clusters_of(&machines.targets, grown).is_some()
+    {
         return Err(Failure::new("the TARGET is already a cluster; --nodes and --network are for machines"));
     }
+    meant(&clusters, grown)?;
     clusters.iter_mut().try_for_each(|c| take(c, grown))?;
     Ok((clusters, incomplete))
 }
 
+/// Rejects changes for nodes that no cluster has.
+pub(super) fn meant(clusters: &[Cluster], grown: &Grown) -> Result<(), Failure> {
+    known_names(&grown.what_if.edits, clusters.iter().map(|cluster| &cluster.node))
+}
+
 /// The clusters, if the targets are clusters.
-fn clusters_of(targets: &[OsString]) -> Option<Result<Vec<Cluster>, Failure>> {
+fn clusters_of(targets: &[OsString], grown: &Grown) -> Option<Result<Vec<Cluster>, Failure>> {
     let all: Vec<_> = targets.iter().map(|t| cluster_of(t)).collect();
     if all.is_empty() || all.iter().all(Option::is_none) {
         return None;
     }
     let each = all.into_iter().zip(targets).map(|(found, target)| match found {
-        Some(found) => found,
+        Some(found) => with_changes(found?, &grown.what_if.edits),
         None => Err(Failure::new(format!(
             "'{}' is not a cluster; clusters and machines cannot be simulated together",
             shown(target)
@@ -79,8 +89,17 @@ pub(super) fn cluster_of(target: &OsStr) -> Option<Result<Cluster, Failure>> {
     Some(cluster::read_cluster(&text, target, machine).map_err(|e| Failure::new(e.to_string())))
 }
 
+/// The cluster with its nodes changed.
+pub(super) fn with_changes(cluster: Cluster, edits: &[Edit]) -> Result<Cluster, Failure> {
+    match changed(&cluster.node, edits)? {
+        Some(node) => cluster.with_node(node).map_err(|e| Failure::new(e.to_string())),
+        None => Ok(cluster),
+    }
+}
+
 /// One machine, or clusters of it.
 pub(super) fn grow(machine: Machine, grown: &Grown) -> Result<Vec<Cluster>, Failure> {
+    let machine = changed(&machine, &grown.what_if.edits)?.unwrap_or(machine);
     let Some(network) = &grown.network else { return Ok(vec![Cluster::single(machine)]) };
     let refuse = |e: String| Failure::new(e);
     let wanted: Wanted = network.parse().map_err(|e: cluster::ClusterError| refuse(e.to_string()))?;

@@ -10,7 +10,7 @@ use peerlane::cluster::Cluster;
 use peerlane::simulate::result::{Job, SimulationDocument, SweepDocument, simulate};
 use peerlane::units::Bytes;
 
-use super::clusters::{cluster_of, grow, job, take};
+use super::clusters::{cluster_of, grow, job, meant, take, with_changes};
 use super::json;
 use crate::args::SweepArgs;
 use crate::formats::csv::words;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let mut incomplete = false;
     for target in &args.targets {
         match cluster_of(target) {
-            Some(found) => clusters.push(found?),
+            Some(found) => clusters.push(with_changes(found?, &args.grown.what_if.edits)?),
             None => {
                 let loaded = load(std::slice::from_ref(target), None)?;
                 incomplete |= loaded.incomplete;
@@ -39,6 +39,7 @@ pub(crate) fn run(args: &SweepArgs, out: &mut dyn Write) -> Result<Outcome, Fail
             }
         }
     }
+    meant(&clusters, &args.grown)?;
     clusters.iter_mut().try_for_each(|c| take(c, &args.grown))?;
     let mut work = Vec::new();
     for word in &args.workloads {

@@ -17,11 +17,13 @@ const SHOWN: [Bytes; 4] = [Bytes(512), Bytes(4 << 10), Bytes(32 << 10), Bytes(2 
 pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
     let RdmaDescription { gpu, nic, .. } = rdma;
     heading(out, &format!("RDMA: {nic} reads {gpu}'s memory and sends it"))?;
-    methods(out, &rdma.to_network, verbose)?;
+    methods(out, &rdma.to_network, rdma, verbose)?;
+    hang(out, "                         ◄ in use: ", &rdma.in_use_because)?;
     heading(out, &format!("RDMA: {nic} receives, and writes to {gpu}'s memory"))?;
-    methods(out, &rdma.from_network, verbose)?;
+    methods(out, &rdma.from_network, rdma, verbose)?;
     once(out, rdma)?;
     like_nodes(out, &rdma.between_like_nodes, verbose)?;
+    staging(out, rdma)?;
     engines(out, rdma)?;
     measured(out, rdma)
 }
@@ -30,11 +32,12 @@ fn heading(out: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(out, "\n{}", paint(style::HEADING, text))
 }
 
-fn methods(out: &mut dyn Write, methods: &[RdmaMethod], verbose: bool) -> io::Result<()> {
+fn methods(out: &mut dyn Write, methods: &[RdmaMethod], rdma: &RdmaDescription, verbose: bool) -> io::Result<()> {
     for m in methods {
+        let mark = if Some(m.method) == rdma.in_use { "◄" } else { " " };
         match (m.rate, &m.not_offered) {
             (Some(rate), _) => {
-                let label = format!("  {:<8} {:>8} GB/s  ", m.method.to_string(), number(rate));
+                let label = format!("  {:<8} {:>8} GB/s {mark} ", m.method.to_string(), number(rate));
                 hang(out, &label, &format!("bound by {}", m.bottleneck.as_deref().unwrap_or("an unknown limit")))?;
             }
             (None, why) => {
@@ -127,6 +130,24 @@ fn like_nodes(out: &mut dyn Write, all: &[LikeNodes], verbose: bool) -> io::Resu
         if let Some(size) = like.staging_from {
             hang(out, "               ", &format!("staging is faster for messages of {size} and more"))?;
         }
+    }
+    Ok(())
+}
+
+/// The division of staged messages, and the best one by size.
+fn staging(out: &mut dyn Write, rdma: &RdmaDescription) -> io::Result<()> {
+    let Some(staging) = &rdma.staging else { return Ok(()) };
+    let chunk = staging.pipeline.chunk;
+    let depth = staging.pipeline.depth.map_or("as many in flight as it takes".to_owned(), |d| format!("{d} in flight"));
+    heading(out, &format!("Staged messages in chunks of {chunk}, {depth}: µs alone"))?;
+    let now = format!("in {chunk}");
+    writeln!(out, "  {:<12} {now:>12} {:>12} {:>12} {:>12}", "message", "best chunk", "in these", "direct")?;
+    for best in &staging.best {
+        let us = |time: peerlane::units::Seconds| format!("{:.1}", time.us());
+        let direct = best.time_direct.map_or("–".to_owned(), us);
+        let (size, chunk) = (best.size.to_string(), best.chunk.to_string());
+        let (now, then) = (us(best.time_as_divided), us(best.time));
+        writeln!(out, "  {size:<12} {now:>12} {chunk:>12} {then:>12} {direct:>12}")?;
     }
     Ok(())
 }

@@ -10,9 +10,9 @@ fn explain(words: &[&str]) -> String {
 fn the_methods_are_compared() {
     let text = explain(&["apenet-x56xx", "GPU0", "apenet0"]);
     for part in [
-        "NVP2P        1.50 GB/s  bound by apenet0's GPU-read engine",
-        "BAR1         0.15 GB/s  bound by GPU0, which answers BAR1 reads 256 bytes at a time",
-        "staged       2.70 GB/s  bound by apenet0's DMA engine",
+        "NVP2P        1.50 GB/s ◄ bound by apenet0's GPU-read engine",
+        "BAR1         0.15 GB/s   bound by GPU0, which answers BAR1 reads 256 bytes at a time",
+        "staged       2.70 GB/s   bound by apenet0's DMA engine",
         "once per buffer: register GPU0's buffer with apenet0",
         "cudaMemcpy GPU0 → host, waited for 7.00–10.0",
         "registration pays off after",
@@ -53,4 +53,50 @@ fn json_has_rates_stages_and_curves_but_not_between_gpus() {
     assert_eq!(methods[2]["curve"].as_array().unwrap().len(), 8);
     let pair = json(&["explain", "exxact-devbox", "GPU0", "GPU1", "--json"]);
     assert!(pair["rdma"].is_null());
+}
+
+#[test]
+fn the_method_in_use_is_marked_and_can_be_chosen() {
+    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2"]);
+    for part in
+        ["BAR1        12.42 GB/s ◄ bound by", "◄ in use: the only direct method here", "in chunks of 256 KiB, as many"]
+    {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    let chosen = "mlx5_2.method=staged:chunk=64K,depth=2";
+    let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2", "--what-if", chosen]);
+    for part in [
+        "staged through host memory",
+        "GPU0 → mlx5_2            7.03 GB/s",
+        "staged       7.03 GB/s ◄ bound by 2 × 64 KiB in flight at most",
+        "◄ in use: staged:chunk=64K,depth=2 was chosen for mlx5_2",
+        "in chunks of 64 KiB, 2 in flight",
+    ] {
+        assert!(text.contains(part), "no '{part}' in\n{text}");
+    }
+    let best = json(&["explain", "hpcac-tessa", "GPU0", "mlx5_2", "--what-if", chosen, "--json"]);
+    for row in best["rdma"]["staging"]["best"].as_array().unwrap() {
+        let us = |key: &str| row[key].as_f64().unwrap();
+        assert!(us("time") <= us("time_as_divided") && us("time_direct") < us("time"), "{row}");
+    }
+}
+
+#[test]
+fn every_command_uses_the_chosen_method() {
+    let rate = |edit: &str| {
+        let predicted = json(&["predict", "apenet-x56xx", "--what-if", edit, "--json"]);
+        let text = predicted.to_string();
+        assert!(!text.is_empty());
+        let explained = json(&["explain", "apenet-x56xx", "GPU0", "apenet0", "--what-if", edit, "--json"]);
+        explained["forward"]["rate"].as_f64().unwrap()
+    };
+    assert!((rate("apenet0.method=bar1") - 0.15).abs() < 1e-3 && (rate("apenet0.method=nvp2p") - 1.5).abs() < 1e-3);
+    let time = |edit: &[&str]| {
+        let words = ["simulate", "quong", "-w", "point-to-point:node0/GPU0:node1/GPU0", "-s", "1MiB", "--json"];
+        json(&[&words[..], edit].concat())["points"][0]["time"].as_f64().unwrap()
+    };
+    let staged = time(&["--what-if", "apenet0.method=staged"]);
+    assert!(time(&["--what-if", "apenet0.method=bar1"]) > 5.0 * time(&[]) && staged > time(&[]));
+    let text = out(&["compare", "k20-cx3-snb", "--what-if", "mlx4_0.method=staged"]);
+    assert!(text.contains("mlx4_0.method=staged"), "{text}");
 }

@@ -84,7 +84,7 @@ fn simulated(machine: &Machine, set: &[Transfer]) -> f64 {
         to: near(&t.destination, &t.source),
         bytes: rate * 1e9 * SECONDS,
         delay: 0.0,
-        via: if t.via == Via::Direct { peerlane::cluster::Via::Direct } else { peerlane::cluster::Via::Staged },
+        via: if t.via == Via::Direct { peerlane::cluster::Via::Direct } else { peerlane::cluster::Via::STAGED },
     });
     let steps: Vec<program::Step> = steps.collect();
     let played = Player::new(&mut router, Engine::Ce).play(&steps, &[]).unwrap();

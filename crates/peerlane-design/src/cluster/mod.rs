@@ -167,6 +167,16 @@ impl Cluster {
         cluster
     }
 
+    /// The same of other nodes, which must have the NICs that are at the network.
+    pub fn with_node(mut self, node: Machine) -> Result<Self, ClusterError> {
+        let name = |nic: &NodeId| self.node.fabric.node(*nic).name.as_str();
+        let nics = self.nics.iter().map(|nic| node.fabric.find(name(nic)));
+        self.nics = nics.collect::<Option<_>>().ok_or_else(|| ClusterError::NoNic(node.name.clone()))?;
+        self.assumptions.extend(node.assumptions.iter().filter(|a| !self.node.assumptions.contains(a)).cloned());
+        self.node = node;
+        Ok(self)
+    }
+
     /// A node's GPUs that take part, in order.
     pub fn gpus(&self) -> Vec<NodeId> {
         self.node.fabric.of_kind(NodeKind::Gpu).take(self.taking.1).collect()

@@ -9,7 +9,7 @@ use peerlane_machine::copy_time::Startup;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::{Bytes, Seconds};
-use peerlane_model::model::rdma::{self, Message, Method, NicPath, nic_path};
+use peerlane_model::model::rdma::{self, Message, Method, NicPath, method_in_use, nic_path};
 use peerlane_model::model::{Model, PeerAccess, Transfer};
 use peerlane_model::solve::{Demand, Resource, Turns};
 use peerlane_read::catalogue::Parts;
@@ -26,13 +26,18 @@ pub struct Place {
 /// Which path between two places a transfer takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Via {
-    /// The model's: directly where both ends can.
+    /// The model's: directly where both ends can, a NIC by the method chosen for it.
     #[default]
     Direct,
-    /// Through host memory, at both ends of a message between nodes.
-    Staged,
+    /// By this method, at both ends of a message between nodes. Within a node only staged.
+    By(Method),
     /// Within a node, out through its NIC and back.
     Card,
+}
+
+impl Via {
+    /// Through host memory, at both ends of a message between nodes.
+    pub const STAGED: Via = Via::By(Method::STAGED);
 }
 
 /// How a transfer goes.
@@ -386,7 +391,7 @@ impl<'a> Router<'a> {
         Ok(number)
     }
 
-    /// From a memory to a NIC, or back, by the method that reads the memory fastest.
+    /// From a memory to a NIC, or back, by the given method, the one chosen for the NIC, or the faster direct one.
     fn to_nic(&self, from: NodeId, to: NodeId, via: Via) -> Result<Leg, ClusterError> {
         let kind = |node: NodeId| self.cluster.node.fabric.node(node).kind;
         let (memory, nic, way) = if kind(to) == NodeKind::Nic {
@@ -395,34 +400,30 @@ impl<'a> Router<'a> {
             (to, from, rdma::NicDirection::FromNetwork)
         };
         let refuse = |e: rdma::RdmaError| ClusterError::Model(e.to_string());
-        let path = |way, method| nic_path(&self.model, memory, nic, way, method).map_err(refuse);
         let method = match (kind(memory), via) {
             (NodeKind::Host, _) => Method::Host,
-            (_, Via::Staged) => Method::Staged,
-            _ => {
-                let rate =
-                    |method| path(rdma::NicDirection::ToNetwork, method).map_or(0.0, |p| p.rate.bytes_per_second());
-                if rate(Method::Nvp2p) >= rate(Method::Bar1).max(1.0) { Method::Nvp2p } else { Method::Bar1 }
-            }
+            (_, Via::By(method)) => method,
+            _ => method_in_use(&self.model, memory, nic),
         };
-        let path = path(way, method)?;
+        let path = nic_path(&self.model, memory, nic, way, method).map_err(refuse)?;
         let mut demand = path.demand.clone();
         // what no resource stands for: waiting for copies, a cap
         let capped = demand.cap <= path.rate.bytes_per_second() * (1.0 + 1e-9);
         let cap_why = capped.then(|| path.bottleneck.clone());
         demand.cap = if capped { demand.cap } else { f64::INFINITY };
-        Ok(Leg {
-            demand,
-            cap_why,
-            staged: method == Method::Staged,
-            fabric: false,
-            startup: None,
-            end: Some(Box::new(path)),
-        })
+        Ok(Leg { demand, cap_why, staged: method.is_staged(), fabric: false, startup: None, end: Some(Box::new(path)) })
     }
 
     fn within(&self, from: NodeId, to: NodeId, engine: Engine, via: Via) -> Result<Leg, ClusterError> {
-        let peer = if via == Via::Staged { PeerAccess::Disabled } else { PeerAccess::Enabled };
+        let peer = match via {
+            Via::By(Method::Staged(_)) => PeerAccess::Disabled,
+            Via::By(method) => {
+                let [a, b] = [from, to].map(|node| self.cluster.node.fabric.node(node).name.as_str());
+                let why = format!("{method} is how a NIC accesses memory, and {a} and {b} are in one node");
+                return Err(ClusterError::Model(why));
+            }
+            Via::Direct | Via::Card => PeerAccess::Enabled,
+        };
         let transfer = Transfer { source: from, destination: to, engine, op: Operation::Write, peer };
         let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;
         let fabric = &self.cluster.node.fabric;
@@ -558,12 +559,12 @@ mod tests {
         let mut router = Router::new(&cluster, Parts::embedded());
         for (from, to, via) in [
             ("GPU0", "GPU1", Via::Direct),
-            ("GPU0", "GPU1", Via::Staged),
+            ("GPU0", "GPU1", Via::STAGED),
             ("host0", "GPU1", Via::Direct),
             ("GPU2", "host0", Via::Direct),
         ] {
             let [source, destination] = [from, to].map(|name| machine.fabric.find(name).unwrap());
-            let peer = if via == Via::Staged { PeerAccess::Disabled } else { PeerAccess::Enabled };
+            let peer = if via == Via::STAGED { PeerAccess::Disabled } else { PeerAccess::Enabled };
             let transfer = Transfer { source, destination, engine: Engine::Ce, op: Operation::Write, peer };
             let startup = model.startup(&transfer).unwrap();
             let [a, b] = [source, destination].map(|device| Place { node: 0, device });

@@ -10,7 +10,7 @@ use super::measured::{self, MeasuredAlone};
 use super::together::Figure;
 use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 use peerlane_model::model::Model;
-use peerlane_model::model::rdma::{Message, Method, Network, NicDirection, NicPath, nic_path};
+use peerlane_model::model::rdma::{Message, Method, Network, NicDirection, NicPath, nic_path, staged_at};
 
 /// Of more pairs of a GPU and a NIC nothing is computed.
 const MOST_PAIRS: usize = 4096;
@@ -158,16 +158,18 @@ pub(super) fn gpu_nic(model: &Model) -> Option<GpuNic> {
     })
 }
 
-/// One pair; `None` where no path between them is known.
+/// One pair, directly by the method chosen for the NIC if there is one; `None` where no path between them is known.
 fn pair(model: &Model, gpu: NodeId, nic: NodeId) -> Option<Pair> {
     let class = model.machine.fabric.class(gpu, nic)?;
     let path = |way, method| nic_path(model, gpu, nic, way, method).ok();
+    let chosen = model.machine.fabric.node(nic).method;
     let direct = WAYS.map(|way| {
-        let methods = [Method::Nvp2p, Method::Bar1].into_iter().filter_map(|method| path(way, method));
+        let allowed = |method: &Method| chosen.is_none_or(|chosen| chosen == *method);
+        let methods = [Method::Nvp2p, Method::Bar1].into_iter().filter(allowed).filter_map(|method| path(way, method));
         // of equals, NVIDIA's protocol
         methods.reduce(|a, b| if b.rate.bytes_per_second() > a.rate.bytes_per_second() { b } else { a })
     });
-    Some(Pair { gpu, nic, class, direct, staged: WAYS.map(|way| path(way, Method::Staged)) })
+    Some(Pair { gpu, nic, class, direct, staged: WAYS.map(|way| path(way, staged_at(model, nic))) })
 }
 
 /// In GB/s; 0 where it is not known.

@@ -6,10 +6,12 @@ use super::grammar::{self, LinkTo, What};
 use super::graph::{below_of, described, is_kind, part_of, pcie_above};
 use super::{Edit, WhatIfError};
 use peerlane_machine::fabric::{
-    Fabric, FabricBuilder, GpuLink, Interconnect, Link, LinkId, LinkKind, Node, NodeId, NodeKind, PcieWidth,
+    Fabric, FabricBuilder, GpuLink, Interconnect, Link, LinkId, LinkKind, Method, Node, NodeId, NodeKind, PcieWidth,
 };
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::machine::{Machine, MachineKind};
+use peerlane_model::model::Model;
+use peerlane_model::model::rdma::{NicDirection, RdmaError, nic_path};
 use peerlane_read::catalogue::{PartKind, Parts, common_nvlink, common_width};
 
 /// What stands on links and nodes that an edit has made.
@@ -55,6 +57,7 @@ impl<'p> Changing<'p> {
                 let link = self.link_of(edit, node)?;
                 self.set_link(edit, link)?
             }
+            What::MethodOf(node) => self.set_method(edit, node)?,
             What::Between(a, b) => self.set_between(edit, a, b)?,
             What::PeersBetween(a, b) => self.set_peers(edit, &[(a, b)])?,
             What::Peers => {
@@ -255,6 +258,47 @@ impl<'p> Changing<'p> {
         })?;
         self.forget_peers(id);
         Ok(format!("was {}", node.part.or(node.product).unwrap_or_else(|| "of an unknown part".to_owned())))
+    }
+
+    /// Chooses how a NIC accesses GPU memory; `none` leaves it to the model.
+    fn set_method(&mut self, edit: &Edit, id: NodeId) -> Result<String, WhatIfError> {
+        let node = self.fabric().node(id);
+        if node.kind != NodeKind::Nic {
+            let nics: Vec<String> = self.fabric().of_kind(NodeKind::Nic).map(|nic| self.name(nic)).collect();
+            let there = if nics.is_empty() { "there are none here".to_owned() } else { nics.join(", ") };
+            return Err(edit.refused(format!("'{}' is no NIC, and only a NIC has a method ({there})", node.name)));
+        }
+        let before = node.method.map_or_else(|| "the faster direct one".to_owned(), Method::written);
+        let method = match edit.to.as_str() {
+            "none" => None,
+            text => Some(
+                text.parse::<Method>()
+                    .map_err(|e| edit.refused(format!("{e}; none leaves the choice to the model")))?,
+            ),
+        };
+        if let Some(method) = method {
+            self.offered(edit, id, method)?;
+        }
+        self.rebuild(edit, |builder| builder.node_mut(id).method = method)?;
+        Ok(format!("was {before}"))
+    }
+
+    /// Refuses a method that no GPU offers with this NIC.
+    fn offered(&self, edit: &Edit, nic: NodeId, method: Method) -> Result<(), WhatIfError> {
+        let model = Model::new(&self.machine, self.parts);
+        let refusals = self.fabric().of_kind(NodeKind::Gpu).map(|gpu| {
+            match nic_path(&model, gpu, nic, NicDirection::ToNetwork, method) {
+                Err(RdmaError::NotOffered { why, .. }) => {
+                    Some(format!("{} and {}: {why}", self.name(gpu), self.name(nic)))
+                }
+                _ => None,
+            }
+        });
+        let refusals: Option<Vec<String>> = refusals.collect();
+        match refusals.as_deref() {
+            Some([first, ..]) => Err(edit.refused(first)),
+            _ => Ok(()),
+        }
     }
 
     /// Adds a node of a part; it has no link yet.

@@ -2,7 +2,7 @@
 
 use super::Edit;
 use super::WhatIfError;
-use peerlane_machine::fabric::{FAMILIES, Fabric, GpuLink, Interconnect, NodeId, PcieWidth};
+use peerlane_machine::fabric::{FAMILIES, Fabric, GpuLink, Interconnect, NodeId, NodeKind, PcieWidth};
 use peerlane_machine::names::ranges;
 
 /// What an edit changes, looked up in the fabric.
@@ -18,6 +18,8 @@ pub(super) enum What<'e> {
     PartOf(NodeId),
     /// `NODE.at`: what it hangs below.
     PlaceOf(NodeId),
+    /// `NIC.method`: how it accesses GPU memory.
+    MethodOf(NodeId),
     /// `A-B`
     Between(NodeId, NodeId),
     /// `A-B.p2p`
@@ -67,6 +69,7 @@ pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, What
             "link" => return node().map(What::LinkOf),
             "part" => return node().map(What::PartOf),
             "at" => return node().map(What::PlaceOf),
+            "method" => return node().map(What::MethodOf),
             "p2p" => {
                 let usage = || edit.refused("p2p is of all GPUs (p2p=on) or of two (GPU0-GPU1.p2p=on)");
                 let (a, b) = pair(name, fabric).map_err(|name| missing(&name))?.ok_or_else(usage)?;
@@ -74,8 +77,9 @@ pub(super) fn what<'e>(edit: &'e Edit, fabric: &Fabric) -> Result<What<'e>, What
             }
             _ => {}
         }
-        if fabric.find(name).is_some() {
-            let why = format!("a node has no '{property}'; there are: {name}.link, {name}.part, {name}.at");
+        if let Some(node) = fabric.find(name) {
+            let nic = if fabric.node(node).kind == NodeKind::Nic { format!(", {name}.method") } else { String::new() };
+            let why = format!("a node has no '{property}'; there are: {name}.link, {name}.part, {name}.at{nic}");
             return Err(edit.refused(why));
         }
     }

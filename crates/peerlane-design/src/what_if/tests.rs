@@ -135,3 +135,59 @@ fn names_that_nothing_has_are_answered_with_those_there_are() {
         assert!(refused.contains(says) && refused.contains(edit), "{edit}: {refused}");
     }
 }
+
+/// GB/s of a NIC's transfer.
+fn nic_rate(machine: &Machine, from: &str, to: &str) -> f64 {
+    let find = |name: &str| machine.fabric.find(name).unwrap();
+    let (source, destination) = (find(from), find(to));
+    let transfer =
+        Transfer { source, destination, engine: Engine::Nic, op: Operation::Write, peer: PeerAccess::Enabled };
+    Model::new(machine, Parts::embedded()).solve(&[transfer]).unwrap()[0].rate.gb()
+}
+
+#[test]
+fn the_method_of_a_nic_is_what_was_chosen() {
+    let near = |edits: &[&str], want: f64| {
+        let got = nic_rate(&edited("apenet-x56xx", edits).unwrap(), "GPU0", "apenet0");
+        assert!((got - want).abs() < 2e-3, "{edits:?}: {got}, not {want}");
+    };
+    near(&["p2p=on"], 1.5);
+    near(&["apenet0.method=nvp2p"], 1.5);
+    near(&["apenet0.method=bar1"], 0.15);
+    near(&["apenet0.method=staged"], 2.7);
+    near(&["apenet0.method=bar1", "apenet0.method=none"], 1.5);
+    let deep = edited("hpcac-tessa", &["mlx5_2.method=staged"]).unwrap();
+    let shallow = edited("hpcac-tessa", &["mlx5_2.method=staged:chunk=64K,depth=1"]).unwrap();
+    for [from, to] in [["GPU0", "mlx5_2"], ["mlx5_2", "GPU0"]] {
+        assert!(nic_rate(&shallow, from, to) < 0.5 * nic_rate(&deep, from, to));
+    }
+    assert!(shallow.assumptions.iter().any(|a| a.contains("(was the faster direct one)")));
+    let note = "What if: mlx5_2.method=staged:chunk=64K,depth=1";
+    assert!(shallow.assumptions.iter().any(|a| a.starts_with(note)), "{:?}", shallow.assumptions);
+}
+
+#[test]
+fn the_chosen_method_is_in_the_system_file() {
+    let machine = edited("hpcac-tessa", &["mlx5_2.method=staged:chunk=64K,depth=2"]).unwrap();
+    let text = peerlane_read::catalogue::write_system(&machine).unwrap();
+    let again = peerlane_read::catalogue::read_system(&text, "again").unwrap();
+    let method = |machine: &Machine| machine.fabric.node(machine.fabric.find("mlx5_2").unwrap()).method;
+    assert!(method(&machine).is_some() && method(&again) == method(&machine), "{text}");
+    let wrong = text.replace("staged:chunk=64K,depth=2", "staged:chunk=none");
+    assert!(peerlane_read::catalogue::read_system(&wrong, "wrong").unwrap_err().to_string().contains("is no method"));
+}
+
+#[test]
+fn methods_that_cannot_be_are_refused() {
+    for (name, edit, says) in [
+        ("hpcac-tessa", "mlx5_2.method=nvp2p", "the card does not speak NVIDIA's protocol"),
+        ("hpcac-tessa", "mlx5_2.method=fast", "'fast' is no method; write nvp2p, bar1, staged"),
+        ("hpcac-tessa", "mlx5_2.method=staged:depth=0", "'staged:depth=0' is no method"),
+        ("hpcac-tessa", "GPU0.method=bar1", "'GPU0' is no NIC, and only a NIC has a method"),
+        ("hpcac-tessa", "mlx5_2.slot=bar1", "mlx5_2.at, mlx5_2.method"),
+        ("exxact-devbox", "GPU0.method=bar1", "there are none here"),
+    ] {
+        let refused = refusal(name, &[edit]);
+        assert!(refused.contains(says) && refused.contains(edit), "{edit}: {refused}");
+    }
+}

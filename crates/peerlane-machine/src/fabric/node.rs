@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cpu_list::CpuList;
 use super::interconnect::{GpuLink, Interconnect};
+use super::nic_method::Method;
 use super::pci::{PciAddress, PcieWidth};
 use super::vendor::CpuVendor;
 use crate::origin::Origin;
@@ -127,6 +128,9 @@ pub struct Node {
     /// For a drive: what it reads and writes, where the machine states it.
     #[serde(skip)]
     pub drive: DriveRates,
+    /// For a NIC: how it accesses GPU memory, where a person chose it; else by the faster direct method.
+    #[serde(skip)]
+    pub method: Option<Method>,
     /// True where no source states it: implied by a matrix's shape, or assumed by a system file.
     pub assumed: bool,
     /// For a CPU: whether it stands for sockets that the evidence does not name.
@@ -156,6 +160,7 @@ impl Node {
             rdma: None,
             line_rate: None,
             drive: DriveRates::default(),
+            method: None,
             assumed: false,
             stand_in: false,
             note: None,

@@ -45,10 +45,10 @@ struct Traffic {
     across: Option<&'static str>,
 }
 
-/// Lays out a transfer, a NIC's with GPU memory by the faster method; without `words`, its hops and labels are left
+/// Lays out a transfer, a NIC's with GPU memory by the method chosen for it, else by the faster direct one; without `words`, its hops and labels are left
 /// out, which takes a fraction of the time.
 pub(super) fn plan(model: &Model, transfer: &Transfer, words: bool) -> Result<Planned, ModelError> {
-    plan_by(model, transfer, None, words)
+    rdma::planned(model, transfer, words).unwrap_or_else(|| plan_by(model, transfer, None, words))
 }
 
 /// Lays out a transfer, where a NIC uses this method.

@@ -82,7 +82,7 @@ fn transfers(machine: &Machine, model: &Model, picks: &[Pick], engine: Engine) -
     let made = picks.iter().filter_map(|(a, b, staged)| {
         let (source, destination) = (ends[a.index(ends.len())], ends[b.index(ends.len())]);
         let staged = *staged && gpu(source) && gpu(destination);
-        let (peer, via) = if staged { (PeerAccess::Disabled, Via::Staged) } else { (PeerAccess::Enabled, Via::Direct) };
+        let (peer, via) = if staged { (PeerAccess::Disabled, Via::STAGED) } else { (PeerAccess::Enabled, Via::Direct) };
         let transfer = Transfer { source, destination, engine, op: Operation::Write, peer };
         let known = source != destination && (gpu(source) || gpu(destination)) && model.solve(&[transfer]).is_ok();
         known.then_some((transfer, via))

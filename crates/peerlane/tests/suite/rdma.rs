@@ -226,7 +226,7 @@ fn each_source_is_bound_by_its_engine() {
 fn peer_to_peer_wins_in_latency_and_not_yet_in_bandwidth() {
     let bench = Bench::new("apenet-x56xx", "apenet0");
     let between = |method| bench.message(method, method, Network::NEXT);
-    let (host, direct, staged) = (between(Method::Host), between(Method::Nvp2p), between(Method::Staged));
+    let (host, direct, staged) = (between(Method::Host), between(Method::Nvp2p), between(Method::STAGED));
     // the whole of host to host is given; the GPU adds to it on both sides
     assert!((host.latency().likely.us() - 6.5).abs() < 1e-9);
     let one_side = bench.message(Method::Nvp2p, Method::Host, Network::NEXT).latency().likely.us();
@@ -245,7 +245,7 @@ fn peer_to_peer_wins_in_latency_and_not_yet_in_bandwidth() {
     assert!((staged.rate().gb() - direct.rate().gb()).abs() < 1e-6);
     assert!((0..30).all(|p| direct.time(Bytes(1 << p)).high.us() < staged.time(Bytes(1 << p)).low.us()));
     let better = Bench::with_card("apenet-plus-rx");
-    let staged = better.message(Method::Staged, Method::Staged, Network::NEXT);
+    let staged = better.message(Method::STAGED, Method::STAGED, Network::NEXT);
     let direct = better.message(Method::Nvp2p, Method::Nvp2p, Network::NEXT);
     assert!(staged.rate().gb() > 1.7 * direct.rate().gb());
     // so the two curves cross: direct is first for short messages, staging for long ones
@@ -343,7 +343,7 @@ fn it_is_said_from_which_size_on_staging_is_faster() {
     assert_eq!(from(&Bench::new("hpcac-tessa", "mlx5_2"), Method::Bar1), None);
     assert_eq!(from(&Bench::new("apenet-x56xx", "apenet0"), Method::Nvp2p), None);
     assert_eq!(from(&Bench::with_card("apenet-plus-rx"), Method::Nvp2p), Some(Bytes(512 << 10)));
-    assert_eq!(from(&Bench::with_card("apenet-plus-rx"), Method::Staged), None);
+    assert_eq!(from(&Bench::with_card("apenet-plus-rx"), Method::STAGED), None);
 }
 
 #[test]

@@ -161,9 +161,20 @@ fn a_message_alone_takes_the_time_of_its_stages_and_engines() {
         let cluster = pair("apenet-x56xx", card);
         let model = Model::new(&cluster.node, Parts::embedded());
         let find = |name| cluster.node.fabric.find(name).unwrap();
-        let cases = [(HOSTS, "host0", Method::Host), (GPUS, "GPU0", Method::Nvp2p), (STAGED, "GPU0", Method::Staged)];
-        for (workload, memory, method) in cases {
-            let path = |way| nic_path(&model, find(memory), find("apenet0"), way, method).unwrap();
+        let by = |words: &str| format!("{GPUS}:{words}");
+        let pipeline = "staged:chunk=64K,depth=2";
+        let cases = [
+            (HOSTS.to_owned(), "host0", Method::Host),
+            (GPUS.to_owned(), "GPU0", Method::Nvp2p),
+            (by("nvp2p"), "GPU0", Method::Nvp2p),
+            (by("bar1"), "GPU0", Method::Bar1),
+            (STAGED.to_owned(), "GPU0", Method::STAGED),
+            (by(pipeline), "GPU0", pipeline.parse().unwrap()),
+            (by("staged:chunk=1073741824K,depth=1"), "GPU0", "staged:chunk=1073741824K,depth=1".parse().unwrap()),
+        ];
+        for (workload, memory, method) in &cases {
+            assert_eq!(workload.parse::<Workload>().unwrap().to_string(), *workload);
+            let path = |way| nic_path(&model, find(memory), find("apenet0"), way, *method).unwrap();
             let message =
                 Message::new(path(NicDirection::ToNetwork), Network::NEXT, path(NicDirection::FromNetwork)).unwrap();
             for size in [1, 100, 4096, 5000, 40_000, 1 << 20, 100_000_001] {
@@ -229,4 +240,51 @@ fn the_spin_glass_on_quong() {
         "| nodes × GPUs | overlap, P2P | serial, P2P | overlap, staged | gain of overlap |\n| --- | --- | --- | --- | --- |\n",
         &text,
     );
+}
+
+#[test]
+fn the_spin_glass_takes_the_same_methods() {
+    let (nodes, gpus) = (4, 1);
+    let time = |words: &str| half_sweep(nodes, gpus, &format!("serial,{words}"));
+    assert!((time("nvp2p") / time("p2p") - 1.0).abs() < 1e-9, "QUonG's cards use NVP2P");
+    assert!(time("bar1") > 2.0 * time("nvp2p"), "a Fermi answers BAR1 reads one at a time");
+    // copies that wait for each other take longer than a pipeline of them
+    let (copied, piped) = (time("staged"), time("staged:chunk=32K,depth=4"));
+    assert!(piped < copied, "{copied} {piped}");
+    assert!(
+        time("staged:chunk=4K,depth=1") > piped,
+        "two messages share the card, so that each may take half of its rate"
+    );
+    for text in [
+        "spin-glass:l=64,sweeps=10,overlap,staged:chunk=64K,depth=4,strong",
+        "spin-glass:l=64,sweeps=10,serial,bar1,weak",
+    ] {
+        assert_eq!(text.parse::<Workload>().unwrap().to_string(), text);
+    }
+    for text in ["spin-glass:staged:depth=0", "spin-glass:depth=4", "spin-glass:bar1,chunk=4K", "spin-glass:bar1,nvp2p"]
+    {
+        assert!(text.parse::<Workload>().is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_method_of_a_nodes_nic_is_that_of_its_messages() {
+    use peerlane::what_if::apply;
+    let cluster = pair("apenet-x56xx", "apenet-plus-rx");
+    for method in ["nvp2p", "bar1", "staged:chunk=64K,depth=2"] {
+        let edits = [format!("apenet0.method={method}").parse().unwrap()];
+        let node = apply(&cluster.node, &edits, peerlane::catalogue::Parts::embedded()).unwrap();
+        let changed = cluster.clone().with_node(node).unwrap();
+        for size in [8, 100_000, 10_000_000] {
+            let (got, expected) = (time(&changed, GPUS, size), time(&cluster, &format!("{GPUS}:{method}"), size));
+            assert!((got / expected - 1.0).abs() < 1e-9, "{method} {size}: {got} is not {expected}");
+        }
+    }
+    let edits = ["apenet0=none".parse().unwrap()];
+    let node = apply(&cluster.node, &edits, peerlane::catalogue::Parts::embedded()).unwrap();
+    assert!(cluster.clone().with_node(node).is_err(), "the network has lost its card");
+    let within = Cluster::single(peerlane::catalogue::system("exxact-devbox").unwrap().unwrap());
+    let none: Workload = "point-to-point:GPU0:GPU1:bar1".parse().unwrap();
+    let error = simulate(&within, &Job::Workload(none, vec![Bytes(8)]), false).unwrap_err().to_string();
+    assert!(error.contains("BAR1 is how a NIC accesses memory, and GPU0 and GPU1 are in one node"), "{error}");
 }

@@ -16,13 +16,14 @@ use super::SimulateError;
 use super::program::Program;
 use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
+use peerlane_machine::fabric::NoMethod;
 use peerlane_machine::matrix::Engine;
 use peerlane_model::collectives::{Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
 pub use sizes::{NoSizes, Sizes};
-pub use spin_glass::SpinGlass;
+pub use spin_glass::{Messages, SpinGlass};
 pub use trace::{Trace, read_trace};
 pub use training::Training;
 
@@ -75,7 +76,7 @@ pub(super) struct NodeRings {
 }
 
 /// What may be written for a workload.
-pub const WORKLOADS: &str = "point-to-point:A:B[:staged|loopback], all-reduce[:ring|ring-by-number|tree|hierarchical|rail], all-gather, reduce-scatter, \
+pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4), all-reduce[:ring|ring-by-number|tree|hierarchical|rail], all-gather, reduce-scatter, \
      all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 impl FromStr for Workload {
@@ -91,9 +92,18 @@ impl FromStr for Workload {
         }
         let words: Vec<&str> = text.split(':').collect();
         Ok(match words.as_slice() {
-            ["point-to-point", a, b] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Direct),
-            ["point-to-point", a, b, "staged"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Staged),
-            ["point-to-point", a, b, "loopback"] => Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), Via::Card),
+            ["point-to-point", a, b, by @ ..] => {
+                let via = match by {
+                    [] => Via::Direct,
+                    ["loopback"] => Via::Card,
+                    _ => Via::By(
+                        by.join(":")
+                            .parse()
+                            .map_err(|e: NoMethod| SimulateError::Workload(format!("'{text}': {e}, or loopback")))?,
+                    ),
+                };
+                Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), via)
+            }
             ["all-reduce"] | ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
             ["all-reduce", "ring-by-number"] => Workload::AllReduce(Algorithm::RingByNumber),
             ["all-reduce", "tree"] => Workload::AllReduce(Algorithm::Tree),
@@ -116,9 +126,9 @@ impl fmt::Display for Workload {
         match self {
             Workload::PointToPoint(a, b, via) => {
                 let via = match via {
-                    Via::Direct => "",
-                    Via::Staged => ":staged",
-                    Via::Card => ":loopback",
+                    Via::Direct => String::new(),
+                    Via::By(method) => format!(":{}", method.written()),
+                    Via::Card => ":loopback".to_owned(),
                 };
                 write!(f, "point-to-point:{a}:{b}{via}")
             }

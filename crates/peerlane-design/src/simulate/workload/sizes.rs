@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use peerlane_machine::units::Bytes;
+use peerlane_machine::units::{Bytes, NoSize};
 
 /// Sizes of messages: `8B..1GiB`, every power of two times the first; `1MiB,64MiB`. Units are those of nccl-tests: `K`, `KB`
 /// and `KiB` are all 1,024 bytes.
@@ -16,8 +16,8 @@ const MOST: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSizes {
     /// This part is no size.
-    #[error("'{0}': write a size as 8B, 64KiB, 1MiB or 1GiB")]
-    Size(String),
+    #[error(transparent)]
+    Size(#[from] NoSize),
     /// This range goes down.
     #[error("'{0}' ends below its start")]
     Backwards(String),
@@ -33,9 +33,9 @@ impl FromStr for Sizes {
         let mut all = Vec::new();
         for part in text.split(',') {
             match part.split_once("..") {
-                None => all.push(size(part)?),
+                None => all.push(part.parse()?),
                 Some((low, high)) => {
-                    let (low, high) = (size(low)?.0.max(1), size(high)?.0);
+                    let (low, high) = (low.parse::<Bytes>()?.0.max(1), high.parse::<Bytes>()?.0);
                     if high < low {
                         return Err(NoSizes::Backwards(part.to_owned()));
                     }
@@ -46,23 +46,6 @@ impl FromStr for Sizes {
         }
         if all.len() > MOST { Err(NoSizes::TooMany(all.len())) } else { Ok(Sizes(all)) }
     }
-}
-
-fn size(text: &str) -> Result<Bytes, NoSizes> {
-    let text = text.trim();
-    let refused = || NoSizes::Size(text.to_owned());
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1_u64,
-        "k" | "kb" | "kib" => 1 << 10,
-        "m" | "mb" | "mib" => 1 << 20,
-        "g" | "gb" | "gib" => 1 << 30,
-        "t" | "tb" | "tib" => 1 << 40,
-        _ => return Err(refused()),
-    };
-    let number = text.strip_suffix(unit).and_then(|n| n.parse::<f64>().ok()).map(|n| n * factor as f64);
-    let bytes = number.filter(|n| n.is_finite() && *n >= 0.0 && *n < 1e18);
-    bytes.map(|n| Bytes(n.round() as u64)).ok_or_else(refused)
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //!
 //! A half-sweep of a GPU updates half of the spins of its planes, those of both boundary planes first; these it then
 //! sends to both neighbours, who need them for their next half-sweep. With overlap the rest is updated meanwhile; without,
-//! sending waits for all. Staged, a message is copied to host memory, sent from there to the other's, and copied again.
+//! sending waits for all. Staged, a message is copied
+//! to host memory, sent from there to the other's, and copied again; with a chunk or a depth these three overlap.
 
 use super::super::SimulateError;
 use super::super::program::{Program, Round, Step};
 use super::parameters::Parameters;
 use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::fabric::{Method, NoMethod};
 
 /// A spin is three single-precision numbers.
 const SPIN_BYTES: f64 = 12.0;
@@ -21,7 +23,18 @@ const UPDATE_BYTES: f64 = 7.0 * SPIN_BYTES + 6.0 * 4.0 + SPIN_BYTES;
 const MEMCPY: f64 = 8.5e-6;
 
 /// What may be written.
-const KNOWN: &str = "l=256, sweeps=10, ns=…(of an update), overlap or serial, p2p or staged, strong or weak";
+const KNOWN: &str = "l=256, sweeps=10, ns=…(of an update), overlap or serial, p2p, staged, nvp2p, bar1 or staged:chunk=256K,depth=4, strong or weak";
+
+/// How a boundary plane gets to a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Messages {
+    /// Directly, by the method that the NIC uses.
+    Direct,
+    /// A copy to host memory, a message from there, and a copy to the other GPU, one after another.
+    Copied,
+    /// By this method.
+    By(Method),
+}
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,32 +47,41 @@ pub struct SpinGlass {
     pub update: Option<f64>,
     /// Whether the bulk is updated while the boundary is sent.
     pub overlap: bool,
-    /// Whether messages go through host memory.
-    pub staged: bool,
+    /// How messages go.
+    pub messages: Messages,
     /// Whether the lattice grows with the number of GPUs.
     pub weak: bool,
 }
 
 impl SpinGlass {
     pub(super) fn read(text: &str) -> Result<Self, SimulateError> {
-        let mut given = Parameters::new("spin-glass", text);
+        let (method, text) = method(text)?;
+        let mut given = Parameters::new("spin-glass", &text);
         let side = given.count("l", 256, 1 << 16)?;
         let sweeps = given.count("sweeps", 10, 10_000)?;
         let ns = given.number("ns", f64::INFINITY)?;
         let overlap = given.word(&["overlap", "serial"]) == "overlap";
-        let staged = given.word(&["p2p", "staged"]) == "staged";
+        let messages = match method {
+            Some(method) => Messages::By(method),
+            None if given.word(&["p2p", "staged"]) == "staged" => Messages::Copied,
+            None => Messages::Direct,
+        };
         let weak = given.word(&["strong", "weak"]) == "weak";
         given.finish(KNOWN)?;
         let update = ns.is_finite().then_some(ns * 1e-9);
-        Ok(SpinGlass { side, sweeps, update, overlap, staged, weak })
+        Ok(SpinGlass { side, sweeps, update, overlap, messages, weak })
     }
 
     pub(super) fn words(&self) -> String {
         let ns = self.update.map_or_else(String::new, |s| format!(",ns={}", s * 1e9));
         let overlap = if self.overlap { "overlap" } else { "serial" };
-        let staged = if self.staged { "staged" } else { "p2p" };
+        let messages = match self.messages {
+            Messages::Direct => "p2p".to_owned(),
+            Messages::Copied => "staged".to_owned(),
+            Messages::By(method) => method.written(),
+        };
         let weak = if self.weak { "weak" } else { "strong" };
-        format!("spin-glass:l={},sweeps={}{ns},{overlap},{staged},{weak}", self.side, self.sweeps)
+        format!("spin-glass:l={},sweeps={}{ns},{overlap},{messages},{weak}", self.side, self.sweeps)
     }
 
     pub(super) fn program(&self, cluster: &Cluster, router: &Router) -> Result<Program, SimulateError> {
@@ -118,8 +140,13 @@ impl SpinGlass {
     }
 
     fn message(&self, cluster: &Cluster, from: Place, to: Place, bytes: f64) -> Result<Vec<Step>, SimulateError> {
-        if !self.staged {
-            return Ok(vec![Step::send(from, to, bytes)]);
+        match self.messages {
+            Messages::Direct => return Ok(vec![Step::send(from, to, bytes)]),
+            Messages::By(method) => {
+                let via = if from.node == to.node && !method.is_staged() { Via::Direct } else { Via::By(method) };
+                return Ok(vec![Step::Move { from, to, bytes, delay: 0.0, via }]);
+            }
+            Messages::Copied => {}
         }
         let host = |at: Place| {
             let device = cluster.node.fabric.nearest_host(at.device);
@@ -132,4 +159,20 @@ impl SpinGlass {
         let copy = |from, to| Step::Move { from, to, bytes, delay: MEMCPY, via: Via::Direct };
         Ok(vec![copy(from, near), Step::send(near, far, bytes), copy(far, to)])
     }
+}
+
+/// The method among the parameters, and the others. `staged` alone is none: its copies wait for each other.
+fn method(text: &str) -> Result<(Option<Method>, String), SimulateError> {
+    let (mut written, mut others) = (Vec::new(), Vec::new());
+    for word in text.split(',').map(str::trim) {
+        let method = word == "nvp2p" || word == "bar1" || word.starts_with("staged:");
+        let parameter = word.starts_with("chunk=") || word.starts_with("depth=");
+        if method || (parameter && !written.is_empty()) { written.push(word) } else { others.push(word) }
+    }
+    if written.is_empty() {
+        return Ok((None, text.to_owned()));
+    }
+    let method = written.join(",").parse();
+    let method = method.map_err(|e: NoMethod| SimulateError::Workload(format!("spin-glass: {e}")))?;
+    Ok((Some(method), others.join(",")))
 }

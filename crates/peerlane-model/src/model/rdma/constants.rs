@@ -24,8 +24,6 @@ pub(super) const MEMCPY_SYNC: [f64; 3] = [7.0, 8.5, 10.0];
 /// Least, likely and most µs to pin a buffer of GPU memory, by its size (gdrcopy, README: 10 µs to 1 ms); the likely
 /// one is the geometric mean.
 pub(super) const PIN: [f64; 3] = [10.0, 100.0, 1000.0];
-/// Bytes in which a staged message is cut, so that the copy and the network work at once. Assumed, as MVAPICH2 does.
-pub(super) const CHUNK: Bytes = Bytes(256 << 10);
 /// Bytes of a card's packet where its part does not say: InfiniBand's largest.
 const PACKET: f64 = 4096.0;
 

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::constants::{Card, GpuMemory, node_part};
-use super::path::{NicPath, nic_path, nic_path_with, nic_paths};
-use super::{Message, Method, Network, NicDirection, RdmaError, ReadEngine, ReceiveEngine, Span, Stage};
+use super::path::{NicPath, method_in_use, nic_path, nic_path_with, nic_paths, staged_at};
+use super::{Message, Method, Network, NicDirection, Pipeline, RdmaError, ReadEngine, ReceiveEngine, Span, Stage};
 use crate::model::Model;
 use peerlane_machine::fabric::{NodeId, NodeKind};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
@@ -29,12 +29,18 @@ pub struct RdmaDescription {
     pub gpu: String,
     /// The NIC.
     pub nic: String,
+    /// The method that the model uses; null where no direct one is available and none was chosen.
+    pub in_use: Option<Method>,
+    /// Why this one.
+    pub in_use_because: String,
     /// The methods by which the NIC reads GPU memory, and sends.
     pub to_network: Vec<RdmaMethod>,
     /// The methods by which it writes to GPU memory what it receives.
     pub from_network: Vec<RdmaMethod>,
     /// Messages between this node and one like it, beside each other; empty where no path has a rate.
     pub between_like_nodes: Vec<LikeNodes>,
+    /// How a staged message is divided, and how it were best; null where no staged path has a rate.
+    pub staging: Option<RdmaStaging>,
     /// What the revisions of the card's GPU-read engine reach with this GPU; empty for cards without one.
     pub read_engines: Vec<EngineRevision>,
     /// What those of its receive engine let through; empty for cards without one.
@@ -42,6 +48,30 @@ pub struct RdmaDescription {
     /// Rates by message size that were measured or published between the two, with what the model expects of messages
     /// that follow each other without a pause.
     pub measured: Vec<RdmaMeasured>,
+}
+
+/// Staged messages between this node and one like it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RdmaStaging {
+    /// The division that the rates of staged messages are for.
+    pub pipeline: Pipeline,
+    /// The best size of a chunk by size of message, with as many in flight.
+    pub best: Vec<RdmaBestChunk>,
+}
+
+/// The best division of one size.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct RdmaBestChunk {
+    /// Bytes of a message.
+    pub size: Bytes,
+    /// The power of two of 4 KiB and more with which a message alone takes the least time; of equals, the largest.
+    pub chunk: Bytes,
+    /// That time, in seconds.
+    pub time: Seconds,
+    /// The time with the division in use, in seconds.
+    pub time_as_divided: Seconds,
+    /// The time of the fastest direct method, in seconds; null where there is none.
+    pub time_direct: Option<Seconds>,
 }
 
 /// A measured or published series of rates by message size.
@@ -187,13 +217,22 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
         (NodeKind::Nic, NodeKind::Gpu) => (b, a),
         _ => return None,
     };
-    let ways = |way| nic_paths(model, gpu, nic, way).into_iter().map(|(m, path)| method(m, path)).collect();
+    let ways = |way| -> Vec<RdmaMethod> {
+        nic_paths(model, gpu, nic, way).into_iter().map(|(m, path)| method(m, path)).collect()
+    };
     let name = |n: NodeId| fabric.node(n).name.clone();
     let (to_network, from_network) = (ways(NicDirection::ToNetwork), ways(NicDirection::FromNetwork));
     let (read_engines, receive_engines) = (read_revisions(model, gpu, nic), receive_revisions(model, nic));
     let between_like_nodes = between(model, gpu, nic);
     let measured = measured(model, gpu, nic);
+    let in_use = method_in_use(model, gpu, nic);
+    let in_use = Some(in_use).filter(|used| to_network.iter().any(|m| m.method == *used && m.not_offered.is_none()));
+    let chosen = fabric.node(nic).method.map(|method| format!("{} was chosen for {}", method.written(), name(nic)));
+    let in_use_because = chosen.unwrap_or_else(|| because(in_use, &to_network));
     Some(RdmaDescription {
+        in_use,
+        in_use_because,
+        staging: staging(model, gpu, nic),
         gpu: name(gpu),
         nic: name(nic),
         to_network,
@@ -203,6 +242,60 @@ pub fn describe(model: &Model, a: NodeId, b: NodeId) -> Option<RdmaDescription> 
         receive_engines,
         measured,
     })
+}
+
+/// Why a method is used that nobody chose.
+fn because(in_use: Option<Method>, methods: &[RdmaMethod]) -> String {
+    let Some(in_use) = in_use else { return "no direct method is available".to_owned() };
+    let direct = |m: &&RdmaMethod| matches!(m.method, Method::Nvp2p | Method::Bar1);
+    let other = methods.iter().filter(direct).find(|m| m.method != in_use).filter(|m| m.not_offered.is_none());
+    match other {
+        Some(other) => format!("reads GPU memory at least as fast as {}, the other direct method", other.method),
+        None => "the only direct method here".to_owned(),
+    }
+}
+
+/// The chunks that are tried, the largest first.
+const CHUNKS: [Bytes; 13] = {
+    let mut all = [Bytes(16 << 20); 13];
+    let mut at = 1;
+    while at < all.len() {
+        all[at] = Bytes(all[at - 1].0 / 2);
+        at += 1;
+    }
+    all
+};
+
+fn staging(model: &Model, gpu: NodeId, nic: NodeId) -> Option<RdmaStaging> {
+    let in_use = staged_at(model, nic);
+    let Method::Staged(pipeline) = in_use else { return None };
+    let message = |method| message(model, gpu, nic, method);
+    let divided = message(in_use)?;
+    let tried = CHUNKS.map(|chunk| (chunk, message(Method::Staged(Pipeline { chunk, ..pipeline }))));
+    let direct: Vec<Message> = [Method::Nvp2p, Method::Bar1].into_iter().filter_map(message).collect();
+    let seconds = |message: &Message, size: Bytes| message.time(size).likely;
+    let least = |a: Seconds, b: Seconds| if b.seconds() < a.seconds() { b } else { a };
+    let best = |size: Bytes| {
+        let tried = tried.iter().filter_map(|(chunk, message)| Some((*chunk, seconds(message.as_ref()?, size))));
+        // rounding must not make a smaller chunk the better one
+        let (chunk, time) = tried.reduce(|a, b| if b.1.seconds() < a.1.seconds() * (1.0 - 1e-9) { b } else { a })?;
+        Some(RdmaBestChunk {
+            size,
+            chunk: chunk.min(Bytes(size.0.next_power_of_two())),
+            time,
+            time_as_divided: seconds(&divided, size),
+            time_direct: direct.iter().map(|message| seconds(message, size)).reduce(least),
+        })
+    };
+    let sizes = [4 << 10, 64 << 10, 1 << 20, 16 << 20].map(Bytes);
+    Some(RdmaStaging { pipeline, best: sizes.into_iter().filter_map(best).collect() })
+}
+
+/// A message from a GPU to the same one of a like node.
+fn message(model: &Model, memory: NodeId, nic: NodeId, method: Method) -> Option<Message> {
+    let from = nic_path(model, memory, nic, NicDirection::ToNetwork, method).ok()?;
+    let to = nic_path(model, memory, nic, NicDirection::FromNetwork, method).ok()?;
+    Message::new(from, Network::NEXT, to).ok()
 }
 
 /// The machine's curves whose ends are these two, the first being where the data comes from.
@@ -274,12 +367,8 @@ fn stage(stage: &Stage) -> RdmaStage {
 
 /// Messages from this node to one like it, by every method that both ways offer, and from host memory.
 fn between(model: &Model, gpu: NodeId, nic: NodeId) -> Vec<LikeNodes> {
-    let message = |memory: NodeId, method| {
-        let from = nic_path(model, memory, nic, NicDirection::ToNetwork, method).ok()?;
-        let to = nic_path(model, memory, nic, NicDirection::FromNetwork, method).ok()?;
-        Message::new(from, Network::NEXT, to).ok()
-    };
-    let staged = message(gpu, Method::Staged);
+    let message = |memory: NodeId, method| message(model, memory, nic, method);
+    let staged = message(gpu, staged_at(model, nic));
     let host = model.machine.fabric.nearest_host(nic).and_then(|host| message(host, Method::Host));
     let direct = [Method::Nvp2p, Method::Bar1].map(|method| message(gpu, method));
     let all = [host].into_iter().chain(direct).chain([staged.clone()]).flatten();

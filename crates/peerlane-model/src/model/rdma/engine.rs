@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Pipeline;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
 /// The revision of a card's engine that reads GPU memory (APEnet+'s `GPU_P2P_TX`).
@@ -95,14 +96,68 @@ pub enum Stream {
         each: Seconds,
     },
     /// Through a buffer that is filled chunk by chunk by copies of the GPU.
-    Chunks {
-        /// Bytes of a chunk.
-        chunk: Bytes,
-        /// What each copy costs the processor that waits for it.
-        sync: Seconds,
-        /// Of a copy.
-        rate: Rate,
-    },
+    Chunks(Chunks),
+}
+
+/// A pipeline of the copies of a GPU and the network, with a buffer in host memory for each chunk in flight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chunks {
+    /// How the message is divided.
+    pub pipeline: Pipeline,
+    /// What each copy costs the processor that starts it and waits for it.
+    pub sync: Seconds,
+    /// Of a copy.
+    pub copy: Rate,
+    /// Of all that the NIC does.
+    pub network: Rate,
+}
+
+impl Chunks {
+    /// Bytes a second of a message without end that the starts of the copies allow.
+    pub(super) fn started(&self) -> Rate {
+        Rate::from_bytes_per_second(self.pipeline.chunk.0 as f64 / self.sync.seconds())
+    }
+
+    /// The same that the chunks in flight allow: each takes its buffer for its start, its copy and its sending.
+    pub(super) fn in_flight(&self) -> Option<Rate> {
+        let chunk = self.pipeline.chunk;
+        let turn = self.sync.seconds() + over(chunk, self.copy).seconds() + over(chunk, self.network).seconds();
+        self.pipeline.depth.map(|depth| Rate::from_bytes_per_second(f64::from(depth) * chunk.0 as f64 / turn))
+    }
+
+    fn asymptote(&self) -> Rate {
+        let all = self.copy.min(self.network).min(self.started());
+        self.in_flight().map_or(all, |most| all.min(most))
+    }
+
+    /// Bytes of the first chunk, and of the last.
+    fn ends(&self, size: Bytes) -> [Bytes; 2] {
+        let chunk = self.pipeline.chunk.0.max(1);
+        [size.0.min(chunk), if size.0 == 0 { 0 } else { (size.0 - 1) % chunk + 1 }].map(Bytes)
+    }
+
+    fn count(&self, size: Bytes) -> f64 {
+        size.0.div_ceil(self.pipeline.chunk.0.max(1)).max(1) as f64
+    }
+
+    /// A message alone, from the moment that its first chunk is copied.
+    fn busy(&self, size: Bytes) -> Seconds {
+        let [first, last] = self.ends(size);
+        let copied = over(Bytes(size.0 - first.0), self.copy).seconds();
+        let sent = over(Bytes(size.0 - last.0), self.network).seconds();
+        let started = (self.count(size) - 1.0) * self.sync.seconds();
+        let in_flight = self.pipeline.depth.map_or(0.0, |depth| (copied + sent + started) / f64::from(depth));
+        let slowest = [copied, sent, started, in_flight].into_iter().fold(0.0, f64::max);
+        Seconds::new(slowest + over(last, self.network).seconds())
+    }
+
+    /// Each of many messages.
+    fn repeated(&self, size: Bytes) -> Seconds {
+        let (copied, sent) = (over(size, self.copy).seconds(), over(size, self.network).seconds());
+        let started = self.count(size) * self.sync.seconds();
+        let in_flight = self.pipeline.depth.map_or(0.0, |depth| (copied + sent + started) / f64::from(depth));
+        Seconds::new([copied, sent, started, in_flight].into_iter().fold(0.0, f64::max))
+    }
 }
 
 impl Stream {
@@ -119,7 +174,7 @@ impl Stream {
                 rate.map_or(by_window, |r| r.bytes_per_second().min(by_window))
             }
             Stream::Packets { packet, each } => packet.0 as f64 / each.seconds(),
-            Stream::Chunks { chunk, sync, rate } => rate.bytes_per_second().min(chunk.0 as f64 / sync.seconds()),
+            Stream::Chunks(chunks) => chunks.asymptote().bytes_per_second(),
         };
         Rate::from_bytes_per_second(per_second)
     }
@@ -127,7 +182,7 @@ impl Stream {
     /// What must have gone before the next engine can begin: the first chunk of a copy.
     pub fn fill(&self, size: Bytes) -> Seconds {
         match *self {
-            Stream::Chunks { chunk, rate, .. } => over(size.min(chunk), rate),
+            Stream::Chunks(chunks) => over(chunks.ends(size)[0], chunks.copy),
             _ => Seconds::new(0.0),
         }
     }
@@ -146,11 +201,7 @@ impl Stream {
                 Seconds::new(over(first, rate.unwrap_or(slow)).seconds() + over(rest, slow).seconds())
             }
             Stream::Packets { each, .. } => Seconds::new((self.pieces(size) - 1.0) * each.seconds()),
-            Stream::Chunks { chunk, rate, .. } => {
-                let first = size.min(chunk);
-                let rest = over(Bytes(size.0 - first.0), self.asymptote());
-                Seconds::new(over(first, rate).seconds() + rest.seconds())
-            }
+            Stream::Chunks(chunks) => chunks.busy(size),
         }
     }
 
@@ -162,20 +213,18 @@ impl Stream {
         match *self {
             Stream::Batches { latency, .. } => Seconds::new(self.busy(size).seconds() + latency.seconds()),
             Stream::Packets { each, .. } => Seconds::new(self.pieces(size) * each.seconds()),
-            Stream::Chunks { sync, rate, .. } => {
-                Seconds::new(over(size, rate).seconds().max(self.pieces(size) * sync.seconds()))
-            }
+            Stream::Chunks(chunks) => chunks.repeated(size),
             _ => over(size, self.asymptote()),
         }
     }
 
-    /// Batches, packets or chunks that a message takes: at least one.
+    /// Batches or packets that a message takes: at least one.
     fn pieces(&self, size: Bytes) -> f64 {
         match *self {
-            Stream::Batches { batch: piece, .. }
-            | Stream::Packets { packet: piece, .. }
-            | Stream::Chunks { chunk: piece, .. } => size.0.div_ceil(piece.0.max(1)).max(1) as f64,
-            Stream::Steady(_) | Stream::Sliding { .. } => 1.0,
+            Stream::Batches { batch: piece, .. } | Stream::Packets { packet: piece, .. } => {
+                size.0.div_ceil(piece.0.max(1)).max(1) as f64
+            }
+            Stream::Steady(_) | Stream::Sliding { .. } | Stream::Chunks(_) => 1.0,
         }
     }
 }
@@ -219,7 +268,7 @@ mod tests {
 
     #[test]
     fn long_messages_reach_the_asymptote_and_none_exceeds_it() {
-        let chunks = Stream::Chunks { chunk: Bytes(64 * KIB), sync: Seconds::from_us(8.0), rate: Rate::from_gb(6.0) };
+        let chunks = chunks(64 * KIB, Some(3));
         let packets = Stream::Packets { packet: Bytes(4 * KIB), each: Seconds::from_us(3.0) };
         let all = [stream(ReadEngine::V1), stream(ReadEngine::V2), stream(ReadEngine::V3), chunks, packets];
         for stream in all {
@@ -230,11 +279,73 @@ mod tests {
         }
     }
 
+    /// Copies at 6 GB/s, a network of 3, and 8 µs for the start of each copy.
+    fn chunks(chunk: u64, depth: Option<u32>) -> Stream {
+        let pipeline = Pipeline { chunk: Bytes(chunk), depth };
+        let (copy, network) = (Rate::from_gb(6.0), Rate::from_gb(3.0));
+        Stream::Chunks(Chunks { pipeline, sync: Seconds::from_us(8.0), copy, network })
+    }
+
+    /// A message alone, its first start left out.
+    fn alone(stream: &Stream, size: u64) -> f64 {
+        stream.fill(Bytes(size)).us() + stream.busy(Bytes(size)).us()
+    }
+
     #[test]
     fn a_chunk_must_be_there_before_the_network_can_take_it() {
-        let chunks = Stream::Chunks { chunk: Bytes(64 * KIB), sync: Seconds::from_us(8.0), rate: Rate::from_gb(1.0) };
-        assert!((chunks.fill(Bytes(1000)).us() - 1.0).abs() < 1e-9);
-        assert_eq!(chunks.fill(Bytes(1 << 30)), chunks.fill(Bytes(64 * KIB)));
-        assert_eq!(stream(ReadEngine::V1).fill(Bytes(1 << 20)), Seconds::new(0.0));
+        let stream = chunks(64 * KIB, None);
+        assert!((stream.fill(Bytes(6000)).us() - 1.0).abs() < 1e-9);
+        assert_eq!(stream.fill(Bytes(1 << 30)), stream.fill(Bytes(64 * KIB)));
+        assert_eq!(super::tests::stream(ReadEngine::V1).fill(Bytes(1 << 20)), Seconds::new(0.0));
+    }
+
+    #[test]
+    fn one_chunk_is_copied_and_then_sent() {
+        // 1.2 MB: 200 µs of copying and 400 of sending
+        for (chunk, depth) in [(1_200_000, None), (1_200_000, Some(1)), (1 << 40, Some(8))] {
+            assert!((alone(&chunks(chunk, depth), 1_200_000) - 600.0).abs() < 1e-6, "{chunk} {depth:?}");
+        }
+        // so are many where there is one buffer, with a start for each but the first
+        assert!((alone(&chunks(100_000, Some(1)), 1_200_000) - (600.0 + 11.0 * 8.0)).abs() < 1e-6);
+        let train = chunks(100_000, Some(1)).repeated(Bytes(1_200_000)).us();
+        assert!((train - (600.0 + 12.0 * 8.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn deep_pipelines_reach_the_slower_of_copy_and_network() {
+        let gb = |chunk, depth| chunks(chunk, depth).asymptote().gb();
+        assert!((gb(1 << 20, None) - 3.0).abs() < 1e-9);
+        assert!((gb(1 << 20, Some(100)) - 3.0).abs() < 1e-9);
+        // 4 KiB every 8 µs, however many there are
+        assert!((gb(4 * KIB, None) - 0.512).abs() < 1e-9);
+        // two of 64 KiB in flight for 8 + 10.9 + 21.8 µs
+        let turn = 8.0 + 65.536 / 6.0 + 65.536 / 3.0;
+        assert!((gb(64 * KIB, Some(1)) - 65.536 / turn).abs() < 1e-9);
+        assert!((gb(64 * KIB, Some(2)) - 3.0).abs() < 1e-9, "2 of 1.61 are more than the network takes");
+    }
+
+    #[test]
+    fn no_pipeline_is_faster_than_its_copies_or_its_network() {
+        for chunk in (8..24).map(|p| (1_u64 << p) + 7) {
+            let mut before = f64::INFINITY;
+            for depth in [Some(1), Some(2), Some(3), Some(8), Some(64), None] {
+                let stream = chunks(chunk, depth);
+                let most = stream.asymptote().gb();
+                assert!(most <= 3.0 + 1e-9, "{chunk} {depth:?}");
+                for size in [1, 1000, 65_536, 1_000_003, 1 << 26] {
+                    let (once, train) = (alone(&stream, size), stream.repeated(Bytes(size)).us());
+                    let [copy, network] = [size as f64 / 6000.0, size as f64 / 3000.0];
+                    assert!(
+                        once >= network * (1.0 - 1e-9) && train >= network * (1.0 - 1e-9),
+                        "{chunk} {depth:?} {size}"
+                    );
+                    let starts = size.div_ceil(chunk) as f64 * 8.0;
+                    assert!(once <= copy + network + starts, "worse than one after another: {chunk} {depth:?} {size}");
+                }
+                let long = alone(&stream, 1 << 26);
+                assert!(long <= before * (1.0 + 1e-9), "more buffers are slower: {chunk} {depth:?}");
+                before = long;
+            }
+        }
     }
 }

@@ -38,8 +38,6 @@ mod path;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -47,39 +45,16 @@ use super::ModelError;
 use peerlane_machine::units::{Rate, Seconds};
 
 pub use describe::{
-    EngineRevision, LikeNodes, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint, RdmaMethod, RdmaPoint,
-    RdmaStage, ReceiveRevision, Repaid, describe,
+    EngineRevision, LikeNodes, RdmaBestChunk, RdmaDescription, RdmaLimit, RdmaMeasured, RdmaMeasuredPoint, RdmaMethod,
+    RdmaPoint, RdmaStage, RdmaStaging, ReceiveRevision, Repaid, describe,
 };
 pub use device::{DeviceDescription, DevicePath, DevicePathRate, describe_device};
 pub use engine::{ReadEngine, ReceiveEngine, Stream};
 pub(super) use hook::{Engines, engines, uses};
 pub use message::{Message, Network, loopback};
-pub use path::{NicPath, nic_path, nic_paths};
-
-/// How a NIC gets at memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// NVIDIA's own peer-to-peer protocol (GPUDirect v2), which the NIC must speak.
-    Nvp2p,
-    /// PCIe reads and writes of the window that the GPU opens on its memory (GPUDirect RDMA).
-    Bar1,
-    /// Copied to or from host memory by the GPU, and moved by the NIC from or to there.
-    Staged,
-    /// No GPU: the data is in host memory.
-    Host,
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Method::Nvp2p => "NVP2P",
-            Method::Bar1 => "BAR1",
-            Method::Staged => "staged",
-            Method::Host => "host memory",
-        })
-    }
-}
+pub(super) use path::planned;
+pub use path::{NicPath, method_in_use, nic_path, nic_paths, staged_at};
+pub use peerlane_machine::fabric::{Method, Pipeline};
 
 /// Which way data goes through a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]

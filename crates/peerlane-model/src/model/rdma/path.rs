@@ -1,12 +1,12 @@
 //! One end of a message: a NIC and the memory that it reads or writes.
 
-use super::constants::{CHUNK, Card, GpuMemory, MEMCPY_SYNC, Number, PIN, node_part, us, whole};
-use super::engine::Stream;
+use super::constants::{Card, GpuMemory, MEMCPY_SYNC, Number, PIN, node_part, us, whole};
+use super::engine::{Chunks, Stream};
 use super::{Limit, Method, NicDirection, RdmaError, Span, Stage, hook};
 use crate::model::route::{self, Planned};
-use crate::model::{Model, ModelError, PeerAccess, Transfer};
+use crate::model::{Model, ModelError, PeerAccess, Route, Transfer};
 use crate::solve::Demand;
-use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind, PathClass};
 use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 
@@ -83,10 +83,60 @@ pub fn nic_paths(
     nic: NodeId,
     way: NicDirection,
 ) -> Vec<(Method, Result<NicPath, RdmaError>)> {
-    let of_gpu = [Method::Nvp2p, Method::Bar1, Method::Staged];
+    let of_gpu = [Method::Nvp2p, Method::Bar1, staged_at(model, nic)];
     let gpu = model.machine.fabric.node(memory).kind == NodeKind::Gpu;
     let methods = if gpu { &of_gpu[..] } else { &[Method::Host] };
     methods.iter().map(|method| (*method, nic_path(model, memory, nic, way, *method))).collect()
+}
+
+/// Staging by this NIC: as it was chosen for it, else in chunks of the default size.
+pub fn staged_at(model: &Model, nic: NodeId) -> Method {
+    model.machine.fabric.node(nic).method.filter(|method| method.is_staged()).unwrap_or(Method::STAGED)
+}
+
+/// The method that a NIC uses with a memory: the one chosen for the NIC, else the faster of the direct ones.
+pub fn method_in_use(model: &Model, memory: NodeId, nic: NodeId) -> Method {
+    let fabric = &model.machine.fabric;
+    if fabric.node(memory).kind != NodeKind::Gpu {
+        return Method::Host;
+    }
+    let rate = |method| {
+        let path = nic_path(model, memory, nic, NicDirection::ToNetwork, method);
+        path.map_or(0.0, |path| path.rate.bytes_per_second())
+    };
+    let faster = || if rate(Method::Nvp2p) >= rate(Method::Bar1).max(1.0) { Method::Nvp2p } else { Method::Bar1 };
+    fabric.node(nic).method.unwrap_or_else(faster)
+}
+
+/// Lays out a transfer between a GPU and a NIC for which a method was chosen; `None` for all others.
+pub(in crate::model) fn planned(
+    model: &Model,
+    transfer: &Transfer,
+    words: bool,
+) -> Option<Result<Planned, ModelError>> {
+    let fabric = &model.machine.fabric;
+    let kind = |node: NodeId| fabric.node(node).kind;
+    let (memory, nic, way) = match (kind(transfer.source), kind(transfer.destination)) {
+        (NodeKind::Gpu, NodeKind::Nic) => (transfer.source, transfer.destination, NicDirection::ToNetwork),
+        (NodeKind::Nic, NodeKind::Gpu) => (transfer.destination, transfer.source, NicDirection::FromNetwork),
+        _ => return None,
+    };
+    let method = fabric.node(nic).method?;
+    let known = || {
+        let end = End::new(model, memory, nic, way, method, Card::of(node_part(model, nic)))?;
+        if method.is_staged() {
+            Ok(end.staged_route()?)
+        } else {
+            Ok(route::plan_by(model, transfer, Some(method), words)?)
+        }
+    };
+    Some(known().map_err(|error: RdmaError| match error {
+        RdmaError::Model(error) => error,
+        other => {
+            let [from, to] = [transfer.source, transfer.destination].map(|node| fabric.node(node).name.clone());
+            ModelError::Unknown { from, to, why: other.to_string() }
+        }
+    }))
 }
 
 /// One method between a memory (a GPU, or host memory) and a NIC.
@@ -114,10 +164,10 @@ pub(super) fn nic_path_with(
 ) -> Result<NicPath, RdmaError> {
     let end = End::new(model, memory, nic, way, method, card)?;
     let ways = match method {
-        Method::Staged => end.staged()?,
+        Method::Staged(_) => end.staged()?,
         _ => vec![(end.route(memory, nic, Engine::Nic)?, true)],
     };
-    Ok(end.path(ways))
+    Ok(end.path(&ways))
 }
 
 /// What a path is made of.
@@ -156,7 +206,7 @@ impl<'m, 'a> End<'m, 'a> {
         let rdma = fabric.node(nic).rdma != Some(false);
         match method {
             Method::Host if gpu => refused("the data is in a GPU; take nvp2p, bar1 or staged"),
-            Method::Nvp2p | Method::Bar1 | Method::Staged if !gpu => {
+            Method::Nvp2p | Method::Bar1 | Method::Staged(_) if !gpu => {
                 refused("the data is in host memory already; take host")
             }
             Method::Nvp2p | Method::Bar1 if !rdma => refused("the port does no RDMA"),
@@ -196,7 +246,33 @@ impl<'m, 'a> End<'m, 'a> {
         Ok(vec![(copy, false), (self.route(host, self.nic, Engine::Nic)?, true)])
     }
 
-    fn path(&self, ways: Vec<(Planned, bool)>) -> NicPath {
+    /// Both parts as the route of one transfer.
+    fn staged_route(&self) -> Result<Planned, ModelError> {
+        let parts = self.staged()?;
+        let path = self.path(&parts);
+        let all = || parts.iter().flat_map(|(part, _)| part.route.demand.uses.iter().zip(&part.labels));
+        let label = |resource: usize| all().find(|((r, _), _)| *r == resource).map(|(_, label)| label.clone());
+        let labels = path.demand.uses.iter().map(|(resource, _)| label(*resource).unwrap_or_default()).collect();
+        let cap = Rate::from_bytes_per_second(path.demand.cap);
+        let why = path.limits.iter().find(|limit| limit.rate == cap).map(|limit| limit.what.clone());
+        let mut hops: Vec<_> = parts.into_iter().map(|(part, _)| part.route.hops).collect();
+        if self.way == NicDirection::FromNetwork {
+            hops.reverse();
+        }
+        let class = self.model.machine.fabric.class(self.memory, self.nic).unwrap_or(PathClass::Sys);
+        let route = Route {
+            cap: why.map(|why| (cap, why)),
+            demand: path.demand,
+            staged: true,
+            fill: Seconds::new(0.0),
+            staged_because: None,
+            class,
+            hops: hops.concat(),
+        };
+        Ok(Planned { route, labels })
+    }
+
+    fn path(&self, ways: &[(Planned, bool)]) -> NicPath {
         let engines = &self.model.nodes[self.nic.index()].engines;
         let of_engine = |r: usize| [engines.receive, engines.gpu_read, engines.dma].contains(&Some(r));
         let mut demand = Demand::default();
@@ -207,7 +283,7 @@ impl<'m, 'a> End<'m, 'a> {
         for (planned, nics) in ways {
             let cap = planned.route.cap.as_ref();
             let (cap, why) = cap.map_or((f64::INFINITY, String::new()), |(r, why)| (r.bytes_per_second(), why.clone()));
-            if nics {
+            if *nics {
                 links = links.min(cap);
             } else {
                 copy = copy.min(cap);
@@ -217,12 +293,12 @@ impl<'m, 'a> End<'m, 'a> {
             }
             let known = demand.uses.len();
             demand.join(&planned.route.demand);
-            for (&(resource, _), label) in planned.route.demand.uses.iter().zip(planned.labels) {
+            for (&(resource, _), label) in planned.route.demand.uses.iter().zip(&planned.labels) {
                 let Some(at) = demand.uses.iter().position(|(r, _)| *r == resource) else { continue };
                 if at >= known {
                     // the requests of a read take the other channel of the same link
-                    let again = limits.iter().any(|l| l.what == label);
-                    let what = if again { self.model.resources[resource].name.clone() } else { label };
+                    let again = limits.iter().any(|l| l.what == *label);
+                    let what = if again { &self.model.resources[resource].name } else { label }.clone();
                     limits.push(Limit { what, rate: Rate::ZERO });
                 }
                 let rate = self.model.capacities[resource] / demand.uses[at].1;
@@ -236,12 +312,20 @@ impl<'m, 'a> End<'m, 'a> {
         }
         limits.extend(caps);
         let mut streams = self.engine_streams();
-        if copy.is_finite() {
-            let sync = Seconds::from_us(MEMCPY_SYNC[1]);
-            streams.push(Stream::Chunks { chunk: CHUNK, sync, rate: Rate::from_bytes_per_second(copy) });
-            let rate = Rate::from_bytes_per_second(CHUNK.0 as f64 / sync.seconds());
-            demand.cap = demand.cap.min(rate.bytes_per_second());
-            limits.push(Limit { what: format!("waiting for each copy of {CHUNK}"), rate });
+        if let (true, Method::Staged(pipeline)) = (copy.is_finite(), self.method) {
+            let engines = streams.iter().map(Stream::asymptote).map(Rate::bytes_per_second);
+            let network = Rate::from_bytes_per_second(engines.fold(links, f64::min));
+            let (sync, copy) = (Seconds::from_us(MEMCPY_SYNC[1]), Rate::from_bytes_per_second(copy));
+            let chunks = Chunks { pipeline, sync, copy, network };
+            let mut limit = |what: String, rate: Rate| {
+                demand.cap = demand.cap.min(rate.bytes_per_second());
+                limits.push(Limit { what, rate });
+            };
+            limit(format!("waiting for each copy of {}", pipeline.chunk), chunks.started());
+            if let (Some(rate), Some(depth)) = (chunks.in_flight(), pipeline.depth) {
+                limit(format!("{depth} × {} in flight at most", pipeline.chunk), rate);
+            }
+            streams.push(Stream::Chunks(chunks));
         }
         if links.is_finite() {
             streams.push(Stream::Steady(Rate::from_bytes_per_second(links)));
@@ -273,7 +357,7 @@ impl<'m, 'a> End<'m, 'a> {
                 [self.card.nvp2p_stream(&self.gpu()), self.card.translate.as_ref().map(packets)]
             }
             (NicDirection::ToNetwork, Method::Bar1) => [hook::bar1_stream(&self.card, &self.gpu()), None],
-            (NicDirection::ToNetwork, Method::Staged | Method::Host) => {
+            (NicDirection::ToNetwork, Method::Staged(_) | Method::Host) => {
                 [self.card.dma_stream(us(&self.card.host_read), None), None]
             }
         };
@@ -321,14 +405,14 @@ impl<'m, 'a> End<'m, 'a> {
         let mut stages = Vec::new();
         match self.way {
             NicDirection::ToNetwork => {
-                if self.method == Method::Staged {
+                if self.method.is_staged() {
                     stages.push(memcpy());
                 }
                 stages.push(software);
                 stages.extend(translation(true));
                 let (from, latency) = match self.method {
                     Method::Nvp2p | Method::Bar1 => (memory, self.gpu().read_latency),
-                    Method::Staged | Method::Host => ("host", read),
+                    Method::Staged(_) | Method::Host => ("host", read),
                 };
                 stages.push(stage(format!("{nic} reads {from} memory"), latency.value, latency.why, latency.assumed));
                 stages.extend(hardware);
@@ -366,10 +450,10 @@ impl<'m, 'a> End<'m, 'a> {
         match self.method {
             Method::Nvp2p => all.push("maps all GPU memory, at little cost".to_owned()),
             Method::Bar1 => all.push("maps what the firmware gives BAR1 room for, at a high cost".to_owned()),
-            Method::Staged if self.way == NicDirection::FromNetwork => all.push(
+            Method::Staged(_) if self.way == NicDirection::FromNetwork => all.push(
                 "the copy to the GPU is put in order before what uses it, so that no processor waits for it".to_owned(),
             ),
-            Method::Staged | Method::Host => {}
+            Method::Staged(_) | Method::Host => {}
         }
         let path = self.model.machine.fabric.path(self.memory, self.nic);
         let fabric = &self.model.machine.fabric;

@@ -11,8 +11,8 @@ use super::widths::{common_nvlink, common_width, exceeds};
 use super::{NO_PART, SystemError, TOOL};
 use crate::catalogue::{Part, PartKind, Parts};
 use peerlane_machine::fabric::{
-    DriveRates, FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Node, NodeId,
-    NodeKind, PcieWidth,
+    DriveRates, FAMILIES, Fabric, FabricBuilder, GpuLink, Interconnect, Label, Link, LinkId, LinkKind, Method, Node,
+    NodeId, NodeKind, PcieWidth,
 };
 use peerlane_machine::machine::Slot;
 use peerlane_machine::units::Rate;
@@ -145,6 +145,13 @@ impl<'a> Building<'a> {
         let [read, write] = drive.map(|rate| rate.map(Rate::from_gb));
         node.drive = DriveRates { read, write };
         node.line_rate = entry.line_rate.map(Rate::from_gbit);
+        if let Some(method) = &entry.method {
+            if kind != NodeKind::Nic {
+                return Err(self.source.error(method.span(), "`method` is how a NIC accesses GPU memory"));
+            }
+            let read = method.get_ref().parse::<Method>();
+            node.method = Some(read.map_err(|e| self.source.error(method.span(), e.to_string()))?);
+        }
         node.assumed = entry.assumed;
         node.stand_in = entry.stand_in;
         node.note.clone_from(&entry.note);

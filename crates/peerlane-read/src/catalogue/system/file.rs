@@ -79,6 +79,8 @@ pub(super) struct NodeEntry {
     pub(super) read_rate: Option<f64>,
     /// GB/s that it writes.
     pub(super) write_rate: Option<f64>,
+    /// Of a NIC: how it accesses GPU memory, as `--what-if` has it.
+    pub(super) method: Option<Spanned<String>>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) assumed: bool,
     /// Of a CPU: it stands for sockets that nothing names, so that it has no memory of which anything is known.

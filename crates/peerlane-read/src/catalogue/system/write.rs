@@ -171,6 +171,7 @@ impl Writer<'_> {
             line_rate,
             read_rate: node.drive.read.map(|rate| rate.gb()),
             write_rate: node.drive.write.map(|rate| rate.gb()),
+            method: node.method.map(|method| spanned(method.written())),
             assumed: node.assumed,
             stand_in: node.stand_in,
             note: (!notes.is_empty()).then(|| notes.join("; ")),
