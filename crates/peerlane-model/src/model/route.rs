@@ -39,6 +39,8 @@ struct Traffic {
     split: bool,
     /// Host memory is at one end.
     host: bool,
+    /// A NIC is at one end.
+    nic: bool,
     /// It is a stage of a staged transfer.
     staged: bool,
     /// A remark for the socket link.
@@ -359,6 +361,7 @@ impl<'m, 'a> Laying<'m, 'a> {
             assumed,
             split: false,
             host: [source, destination].into_iter().any(|n| is(n, NodeKind::Host)),
+            nic: [source, destination].into_iter().any(|n| is(n, NodeKind::Nic)),
             staged: false,
             across: None,
         }
@@ -400,15 +403,25 @@ impl<'m, 'a> Laying<'m, 'a> {
                     });
                 }
                 Carriage::Smp(smp) => {
-                    let rate = if traffic.host { smp.host_rate } else { smp.peer_rate };
+                    let of_nic = smp.nic_rate.as_ref().filter(|_| traffic.nic && !traffic.host);
+                    let rate =
+                        of_nic.map_or(if traffic.host { smp.host_rate } else { smp.peer_rate }, |n| n.value * 1e9);
                     let label = self.say(|| format!("{}, {}", model.name_of(hop.link), smp.words));
                     self.channel(hop, link, smp.capacity() / rate, label.clone());
                     if let (true, Some(both)) = (traffic.staged, link.both) {
                         self.consume(both, 1.0, || format!("{label}, staged traffic both ways"));
                     }
-                    let kind = if traffic.host { "host memory traffic" } else { "peer-to-peer" };
+                    let kind = match of_nic {
+                        Some(_) => "between a NIC and a GPU",
+                        None if traffic.host => "host memory traffic",
+                        None => "peer-to-peer",
+                    };
                     self.limit(hop, rate, &smp.words, || {
-                        let source = if smp.assumed { format!("; {}", smp.why) } else { String::new() };
+                        let source = match of_nic {
+                            Some(known) if known.assumed => format!(", assumed; {}", known.why),
+                            None if smp.assumed => format!("; {}", smp.why),
+                            _ => String::new(),
+                        };
                         let remark = traffic.across.map_or(String::new(), |r| format!("; {r}"));
                         format!("{kind}{source}{remark}")
                     });

@@ -20,7 +20,9 @@ pub(super) struct Smp {
     pub peer_rate: f64,
     /// Bytes a second and direction for traffic with host memory at one end.
     pub host_rate: f64,
-    /// Where these are from.
+    /// The same between a NIC and a GPU, where a CPU's part states it.
+    pub nic_rate: Option<Known>,
+    /// Where the first two are from.
     pub why: String,
     /// Whether no part says them.
     pub assumed: bool,
@@ -48,7 +50,9 @@ pub(super) fn smp(fabric: &Fabric, parts: &Parts, id: LinkId) -> Smp {
     let host = host.unwrap_or_else(|| rate.clone());
     let why = if host.why == rate.why { rate.why } else { format!("{}; {}", rate.why, host.why) };
     let (peer_rate, host_rate) = (rate.value * GB, host.value * GB);
-    Smp { words: smp_words(link).to_owned(), peer_rate, host_rate, why, assumed: rate.assumed }
+    let ends = [link.a, link.b].into_iter().filter_map(|cpu| constant(part_of(fabric, parts, cpu), "nic_smp_rate"));
+    let nic_rate = ends.min_by(|a, b| a.value.total_cmp(&b.value));
+    Smp { words: smp_words(link).to_owned(), peer_rate, host_rate, nic_rate, why, assumed: rate.assumed }
 }
 
 /// The most, in GB/s, that staged transfers in both directions together get across a socket link, where a part

@@ -20,6 +20,8 @@ pub(in crate::model) struct Engines {
     pub dma: Option<usize>,
     /// What a root complex forwards of the reads of one device by another.
     pub peer_reads: Option<usize>,
+    /// Whether that is assumed.
+    peer_reads_assumed: bool,
     /// What a NIC's part says.
     card: Option<Box<Card>>,
     /// What a GPU's part says.
@@ -42,9 +44,10 @@ pub(in crate::model) fn engines(
     match fabric.node(node).kind {
         NodeKind::RootComplex => {
             let known = chipset_reads(root_part(fabric, parts, node));
+            let peer_reads_assumed = known.as_ref().is_some_and(|n| n.assumed);
             let peer_reads = known
                 .map(|n| resource(format!("{name} forwarding reads between devices"), Rate::from_gb(n.value), n.why));
-            Engines { peer_reads, ..Engines::default() }
+            Engines { peer_reads, peer_reads_assumed, ..Engines::default() }
         }
         kind if kind.is_io() => {
             let card = Card::of(part_of(fabric, parts, node));
@@ -103,7 +106,10 @@ impl Use {
             What::GpuReading { answers } => format!("{card}'s GPU-read engine ({gpu} answers at {answers})"),
             What::Translating => format!("{card}'s receive engine, which also translates for its GPU-read engine"),
             What::GpuWindow(bytes) => format!("{gpu}, which answers BAR1 reads {bytes} bytes at a time"),
-            What::Forwarding(root) => format!("{}, which forwards reads between devices slowly", name(root)),
+            What::Forwarding(root) => {
+                let assumed = if model.nodes[root.index()].engines.peer_reads_assumed { " (assumed)" } else { "" };
+                format!("{}, which forwards reads between devices slowly{assumed}", name(root))
+            }
         }
     }
 }
