@@ -205,7 +205,7 @@ pub(super) fn by_nic(machine: &Machine, pairs: &[[NodeId; 2]]) -> Option<Measure
     let has = |row: Option<NodeId>, col: Option<NodeId>| row.zip(col).is_some_and(|(a, b)| pairs.contains(&[a, b]));
     let rates = cells(machine, Direction::Unidirectional, Engine::Nic, move |_, row, col| has(row, col));
     let published = machine.kind != MachineKind::Captured;
-    let curves = machine.curves.iter().filter(|(curve, _)| curve.settings.get("direction").is_none());
+    let curves = machine.curves.iter().filter(|(curve, _)| !curve.settings.contains_key("direction"));
     let curves = curves.filter_map(|(curve, origin)| {
         let [from, to] = curve.ends.as_slice() else { return None };
         let best = curve.best().filter(|_| has(machine.fabric.find(from), machine.fabric.find(to)))?.rate.gb();

@@ -63,7 +63,7 @@ fn copy(model: &Model, gpu: NodeId) -> Option<Figure> {
     let transfer = Transfer { source: gpu, destination: gpu, engine, op, peer };
     let answer = model.solve(&[transfer]).ok()?.into_iter().next()?;
     let rate = answer.rate.gb() * READ_AND_WRITTEN;
-    (rate.is_finite() && rate > 0.0).then(|| Figure { rate, bottleneck: answer.bottleneck, measured: None })
+    (rate.is_finite() && rate > 0.0).then_some(Figure { rate, bottleneck: answer.bottleneck, measured: None })
 }
 
 /// In GiB, as tools print them of the machine's GPUs, or as products are called.

@@ -39,7 +39,7 @@ fn highest(fabric: &Fabric, curve: &Curve) -> Option<Statement> {
 #[cfg(test)]
 mod tests {
     use super::super::assemble;
-    use super::*;
+
     use crate::evidence::{Text, scan_text};
 
     #[test]

@@ -301,7 +301,7 @@ fn date(line: &str) -> Option<u16> {
     }
     let mut all = line.split([' ', ',', '\t']).filter(|word| !word.is_empty());
     let is_month = |word: &str| word.len() <= 9 && MONTHS.iter().any(|month| word.starts_with(month));
-    let after = all.position(|word| is_month(word)).filter(|at| *at <= 2)?;
+    let after = all.position(is_month).filter(|at| *at <= 2)?;
     let rest: Vec<&str> = all.take(5).collect();
     let is_day = |word: &&&str| word.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day));
     let day = rest.first().filter(is_day).is_some() || after > 0;
