@@ -324,6 +324,9 @@ impl<'a> Model<'a> {
             }
             _ => Some(Class::Concurrent),
         };
+        if class == Some(Class::RdmaGpu) && transfers.iter().any(|t| self.within_stated_range(t)) {
+            return Spread::default();
+        }
         let spread = class.map_or_else(Spread::default, |class| self.parts.spreads().of(class.name()));
         // spreads are of machines whose links and parts are known
         let node = |id: NodeId| self.machine.fabric.node(id);
@@ -335,6 +338,18 @@ impl<'a> Model<'a> {
         };
         let known = transfers.iter().all(|t| known(t.source) && known(t.destination));
         if known && !self.assumes { spread } else { spread.at_least_whole() }
+    }
+
+    /// Whether a NIC's transfer goes through what parts give as a wide range, which no spread of other machines narrows.
+    fn within_stated_range(&self, transfer: &Transfer) -> bool {
+        let path = self.machine.fabric.path(transfer.source, transfer.destination);
+        path.is_some_and(|path| {
+            path.hops.iter().any(|hop| {
+                let socket =
+                    matches!(&self.links[hop.link.index()].carriage, Carriage::Smp(smp) if smp.nic_rate.is_some());
+                socket || self.nodes[hop.from.index()].engines.peer_reads_assumed
+            })
+        })
     }
 
     /// Bytes a second of the slowest thing that a transfer uses, before any loss; none where that is not known.

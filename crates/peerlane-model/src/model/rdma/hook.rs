@@ -21,7 +21,7 @@ pub(in crate::model) struct Engines {
     /// What a root complex forwards of the reads of one device by another.
     pub peer_reads: Option<usize>,
     /// Whether that is assumed.
-    peer_reads_assumed: bool,
+    pub peer_reads_assumed: bool,
     /// What a NIC's part says.
     card: Option<Box<Card>>,
     /// What a GPU's part says.
