@@ -1,7 +1,7 @@
 //! A machine of which something can be expected, although sources leave open where its devices are, how wide its links are, or
 //! whether its GPUs reach each other directly.
 //!
-//! What a source leaves open is fitted to what the same source measured ([`fit`]): sets of assumptions are scored by how likely
+//! What a source leaves open is fitted to what the same source measured ([`Fit`]): sets of assumptions are scored by how likely
 //! they make the measured values, each within the model's own interval, and the likeliest set is used, named and rated. Where
 //! nothing was measured, what is usual is assumed ([`Assume`]). Nothing that a source states is overridden.
 
