@@ -18,7 +18,8 @@ pub(crate) fn show(out: &mut dyn Write, rdma: &RdmaDescription, verbose: bool) -
     let RdmaDescription { gpu, nic, .. } = rdma;
     heading(out, &format!("RDMA: {nic} reads {gpu}'s memory and sends it"))?;
     methods(out, &rdma.to_network, rdma, verbose)?;
-    hang(out, "                         ◄ in use: ", &rdma.in_use_because)?;
+    let used = rdma.in_use.map_or_else(String::new, |method| format!("{method}: "));
+    hang(out, "  ◄ in use  ", &format!("{used}{}", rdma.in_use_because))?;
     heading(out, &format!("RDMA: {nic} receives, and writes to {gpu}'s memory"))?;
     methods(out, &rdma.from_network, rdma, verbose)?;
     once(out, rdma)?;

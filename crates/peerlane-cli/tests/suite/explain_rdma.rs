@@ -58,9 +58,11 @@ fn json_has_rates_stages_and_curves_but_not_between_gpus() {
 #[test]
 fn the_method_in_use_is_marked_and_can_be_chosen() {
     let text = explain(&["hpcac-tessa", "GPU0", "mlx5_2"]);
-    for part in
-        ["BAR1        12.42 GB/s ◄ bound by", "◄ in use: the only direct method here", "in chunks of 256 KiB, as many"]
-    {
+    for part in [
+        "BAR1        12.42 GB/s ◄ bound by",
+        "◄ in use  BAR1: the only direct method here",
+        "in chunks of 256 KiB, as many",
+    ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
     }
     let chosen = "mlx5_2.method=staged:chunk=64K,depth=2";
@@ -69,7 +71,7 @@ fn the_method_in_use_is_marked_and_can_be_chosen() {
         "staged through host memory",
         "GPU0 → mlx5_2            7.03 GB/s",
         "staged       7.03 GB/s ◄ bound by 2 × 64 KiB in flight at most",
-        "◄ in use: staged:chunk=64K,depth=2 was chosen for mlx5_2",
+        "◄ in use  staged: staged:chunk=64K,depth=2 was chosen for mlx5_2",
         "in chunks of 64 KiB, 2 in flight",
     ] {
         assert!(text.contains(part), "no '{part}' in\n{text}");
