@@ -63,7 +63,7 @@ for (const [name, targets] of [["exxact", EXXACT], ["clouds", CLOUDS]] as const)
       assert.ok(figures.length >= 12);
       for (const figure of figures) {
         assert.equal(figure.outside, 0, figure.what);
-        const data = view?.figures.find((f) => f.what.replace(", us,", ", µs,") === figure.what);
+        const data = view?.figures.find((f) => f.what.replace(/, us(?=,|$)/, ", µs") === figure.what);
         assert.ok(data, figure.what);
         const values = data.values.map((v) => v?.value ?? 0);
         const [most, longest] = [Math.max(...values), Math.max(...figure.bars)];

@@ -66,9 +66,14 @@ for (const [name, write] of machines) {
       await openAll(page);
       let lit = 0;
       for (const [i, paths] of maps.entries()) {
-        const [row, col] = places(paths)[0] ?? [-1, -1];
+        // a pair may have a way and no number
+        const cell = (row: number, col: number) => blocks.nth(i).locator(`td.cell[data-row="${row}"][data-col="${col}"]`);
+        const shown = new Set(
+          await blocks.nth(i).locator("td.cell").evaluateAll((all) => all.map((td) => `${td.dataset.row} ${td.dataset.col}`)),
+        );
+        const [row, col] = places(paths).find(([r, c]) => shown.has(`${r} ${c}`)) ?? [-1, -1];
         if (row < 0) continue;
-        await blocks.nth(i).locator(`td.cell[data-row="${row}"][data-col="${col}"]`).first().click();
+        await cell(row, col).first().click();
         const way = machine.paths[paths[row]?.[col] ?? -1]?.hops ?? [];
         const hops = way.flatMap((at) => machine.hops[at] ?? []);
         const links = new Set(hops.flatMap((h) => h.link ?? []));
