@@ -176,7 +176,7 @@ const MEASURES: [Measure; 17] = [
     },
 ];
 
-/// So many of the figures that differ most are told in full.
+/// So many of the figures that differ most are described in full.
 const TOLD: usize = 6;
 
 /// A figure in which designs differ.

@@ -1,5 +1,5 @@
-//! A measured value that no assumption about unknown links explains: the only use of an assumption by a rule, which therefore says
-//! nothing about the machine.
+//! A measured value that no assumption about unknown links explains. No other rule uses assumptions, and this one makes no statement
+//! about the machine.
 
 use super::prelude::*;
 use peerlane_model::assumptions::Unexplained;

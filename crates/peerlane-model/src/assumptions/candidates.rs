@@ -158,32 +158,30 @@ impl<'p> Open<'p> {
     /// The machine with the CPUs and the peer access of a candidate.
     pub(super) fn machine(&self, machine: &Machine, candidate: &Candidate) -> Machine {
         let mut machine = machine.clone();
-        if let Some((part, known)) = candidate.cpu.and_then(|cpu| self.cpus.get(cpu)) {
+        let cpu = candidate.cpu.and_then(|cpu| self.cpus.get(cpu));
+        if cpu.is_some() || self.adapter.is_some() {
             let unknown: Vec<_> = machine.fabric.unknown_paths().collect();
-            let sockets: Vec<LinkId> = machine.fabric.link_ids().collect();
+            let links: Vec<LinkId> = machine.fabric.link_ids().collect();
             let mut builder = std::mem::take(&mut machine.fabric).into_builder();
-            for cpu in &self.packages {
-                builder.node_mut(*cpu).part = Some(part.name.clone());
+            if let Some((part, known)) = cpu {
+                for cpu in &self.packages {
+                    builder.node_mut(*cpu).part = Some(part.name.clone());
+                }
+                for link in links {
+                    let link = builder.link_mut(link);
+                    if link.kind == LinkKind::Smp && link.part.is_none() {
+                        link.part = known.between.map(str::to_owned);
+                    }
+                }
             }
-            for link in sockets {
-                let link = builder.link_mut(link);
-                if link.kind == LinkKind::Smp && link.part.is_none() {
-                    link.part = known.between.map(str::to_owned);
+            if let Some(part) = self.adapter {
+                for nic in &self.nics {
+                    builder.node_mut(*nic).part = Some(part.name.clone());
                 }
             }
             // nodes and links are those that were built before
             machine.fabric = builder.build().unwrap_or_default();
             machine.fabric.set_unknown_paths(unknown);
-        }
-        if let Some(part) = self.adapter {
-            machine.fabric = self.nics.iter().fold(std::mem::take(&mut machine.fabric), |fabric, nic| {
-                let unknown: Vec<_> = fabric.unknown_paths().collect();
-                let mut builder = fabric.into_builder();
-                builder.node_mut(*nic).part = Some(part.name.clone());
-                let mut fabric = builder.build().unwrap_or_default();
-                fabric.set_unknown_paths(unknown);
-                fabric
-            });
         }
         for (pairs, access) in [(&self.sockets, candidate.sockets), (&self.within, candidate.within)] {
             let status = match access {

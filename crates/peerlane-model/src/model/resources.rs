@@ -214,14 +214,13 @@ impl Built {
             }
             NodeKind::Host => {
                 let cpu = fabric.package(id);
-                let rate = constant(cpu.and_then(|c| part_of(fabric, parts, c)), "memory_rate");
-                let rate = module_memory(fabric, parts, cpu).or(rate);
+                let part = cpu.and_then(|c| part_of(fabric, parts, c));
+                let rate = module_memory(fabric, parts, cpu).or_else(|| constant(part, "memory_rate"));
                 // a package's memory rate is spread over its NUMA nodes
                 let siblings = cpu.map_or(1, |c| {
                     fabric.links_of(c).iter().filter(|(_, n)| fabric.node(*n).kind == NodeKind::Host).count()
                 });
                 model.memory = add(format!("{} memory", node.name), rate, 1.0 / siblings.max(1) as f64);
-                let part = cpu.and_then(|c| part_of(fabric, parts, c));
                 model.write_cost = number(part, "write_cost").unwrap_or(1.0);
                 let queue = number(part, "queue_latency").zip(model.memory);
                 if let (Some((service, memory)), [Some(read), Some(write)]) =

@@ -27,7 +27,10 @@ pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
     if machine.kind != MachineKind::Captured {
         return None;
     }
-    if let Some(system) = systems().iter().find(|system| has_rates(system, machine)) {
+    // most texts have no table of rates, and need no catalogue for it
+    if !machine.rates.is_empty()
+        && let Some(system) = systems().iter().find(|system| has_rates(system, machine))
+    {
         return Some(Recognized { system: system.name.clone(), by: RecognizedBy::Numbers });
     }
     if machine.matrices.is_empty() && machine.stated_classes.is_none() {
@@ -48,8 +51,9 @@ pub(super) fn recognized(machine: &Machine) -> Option<Recognized> {
 
 /// Whether all rates that a text states of a machine, in two cells at least, are among those of a system, under the same words.
 fn has_rates(system: &Machine, machine: &Machine) -> bool {
-    let rows = |m: &Machine| m.rates.iter().flat_map(|(table, _)| table.rows.clone()).collect::<Vec<_>>();
-    let (own, its) = (rows(machine), rows(system));
+    fn rows(machine: &Machine) -> impl Iterator<Item = &RateRow> {
+        machine.rates.iter().flat_map(|(table, _)| &table.rows)
+    }
     let is_rate = |(a, b): (&Option<Rate>, &Option<Rate>)| match (a, b) {
         (Some(a), Some(b)) => (a.gb() - b.gb()).abs() <= ROUNDING * b.gb(),
         (a, b) => a.is_none() && b.is_none(),
@@ -57,8 +61,8 @@ fn has_rates(system: &Machine, machine: &Machine) -> bool {
     let is_row = |a: &RateRow, b: &RateRow| {
         a.words == b.words && a.rates.len() == b.rates.len() && a.rates.iter().zip(&b.rates).all(is_rate)
     };
-    let cells: usize = own.iter().map(|row| row.rates.iter().flatten().count()).sum();
-    cells >= 2 && own.iter().all(|row| its.iter().any(|other| is_row(row, other)))
+    let cells: usize = rows(machine).map(|row| row.rates.iter().flatten().count()).sum();
+    cells >= 2 && rows(machine).all(|row| rows(system).any(|other| is_row(row, other)))
 }
 
 /// Gives a machine of which a text has only numbers the devices and links of the system whose numbers they are.

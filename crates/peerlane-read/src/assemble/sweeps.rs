@@ -39,7 +39,6 @@ fn highest(fabric: &Fabric, curve: &Curve) -> Option<Statement> {
 #[cfg(test)]
 mod tests {
     use super::super::assemble;
-
     use crate::evidence::{Text, scan_text};
 
     #[test]
