@@ -250,7 +250,7 @@ unknown: string[]
 /**
  * The verdict.
  */
-verdict: ("healthy" | "degraded" | "broken" | "unknown")
+verdict: ("healthy" | "limited" | "not-judged" | "fault")
 /**
  * Findings that the site accepts; they do not affect the verdict.
  */

@@ -5,9 +5,9 @@ import type { Unit } from "./document";
 /** Verdicts in words. */
 export const VERDICT = {
   healthy: "Healthy",
-  degraded: "Degraded",
-  broken: "Broken",
-  unknown: "Unknown: too little is known for a verdict",
+  limited: "Limited",
+  fault: "Fault",
+  "not-judged": "Not judged",
 } as const;
 
 /** A number with the digits for a table: `393.4`, `26.13`, `0.0036`. */

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use peerlane::check::Severity;
+use peerlane::check::{Finding, FindingKind, Severity};
 use peerlane::units::Bytes;
 use peerlane::what_if::Edit;
 
@@ -30,8 +30,8 @@ TARGET is one of:
 Several files are combined as evidence of one machine, unless they describe different ones:
   peerlane check <(nvidia-smi topo -m) <(nvidia-smi -q) p2p.txt
 
-Exit status: 0 healthy or done, 1 check found something at or above --fail-on,
-2 failed, or only partly done.";
+Exit status: 0 done, 1 check found a fault at or above --fail-on, 2 failed, or only
+partly done.";
 
 /// Shows what every path between the GPUs, NICs and host memory of a machine is, what it should
 /// deliver, what it does deliver, and what to do about the difference.
@@ -146,7 +146,7 @@ pub(crate) struct CheckArgs {
     /// Also write the HTML report to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Exit with 1 if there is a finding of at least this severity
+    /// Exit with 1 if there is a fault of at least this severity; limits of the design never count
     #[arg(long, value_name = "SEVERITY", default_value = "error")]
     pub(crate) fail_on: FailOn,
     /// Thresholds and waivers of this site; default: $PEERLANE_RULES, else /etc/peerlane/rules.toml if it exists
@@ -227,25 +227,26 @@ pub(crate) struct ManArgs {
 /// The least severity that makes `check` exit with 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Any finding, including notes
+    /// Any fault, including notes
     Info,
-    /// Findings that cost, or may cost, performance
+    /// Faults that cost, or may cost, performance
     Warning,
-    /// Findings that cost much performance, and failures
+    /// Faults that cost much performance, and failures
     Error,
-    /// No finding: always exit with 0 if check ran
+    /// Nothing: always exit with 0 if check ran
     Never,
 }
 
 impl FailOn {
-    /// Whether a finding of that severity fails.
-    pub(crate) fn includes(self, severity: Severity) -> bool {
-        match self {
-            Self::Info => true,
-            Self::Warning => severity >= Severity::Warning,
-            Self::Error => severity >= Severity::Error,
-            Self::Never => false,
-        }
+    /// Whether a finding fails: a limit of the design never does, nor does a doubt about the measurement.
+    pub(crate) fn includes(self, finding: &Finding) -> bool {
+        let least = match self {
+            Self::Info => Severity::Info,
+            Self::Warning => Severity::Warning,
+            Self::Error => Severity::Error,
+            Self::Never => return false,
+        };
+        finding.kind == FindingKind::Fault && finding.severity >= least
     }
 }
 
@@ -448,6 +449,7 @@ pub(crate) enum SystemsAction {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use peerlane::check::Certainty;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -464,7 +466,25 @@ mod tests {
 
     #[test]
     fn fail_on_is_a_threshold() {
-        assert!(FailOn::Warning.includes(Severity::Error) && !FailOn::Warning.includes(Severity::Info));
-        assert!(!FailOn::Never.includes(Severity::Error) && FailOn::Info.includes(Severity::Info));
+        let finding = |kind, severity| Finding {
+            rule: String::new(),
+            kind,
+            severity,
+            subjects: Vec::new(),
+            summary: String::new(),
+            expected: String::new(),
+            measured: String::new(),
+            evidence: Vec::new(),
+            fix: String::new(),
+            certainty: Certainty::Certain,
+            confirm: String::new(),
+            cost: None,
+        };
+        let fault = |severity| finding(FindingKind::Fault, severity);
+        assert!(FailOn::Warning.includes(&fault(Severity::Error)) && !FailOn::Warning.includes(&fault(Severity::Info)));
+        assert!(!FailOn::Never.includes(&fault(Severity::Error)) && FailOn::Info.includes(&fault(Severity::Info)));
+        for kind in [FindingKind::Design, FindingKind::Measurement] {
+            assert!(!FailOn::Info.includes(&finding(kind, Severity::Error)));
+        }
     }
 }

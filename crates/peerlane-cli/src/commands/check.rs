@@ -9,7 +9,7 @@ use peerlane::catalogue::Parts;
 use peerlane::check::Verdict;
 use peerlane::comparison::{Comparison, MachineComparison};
 use peerlane::export::json::{CheckDocument, MachineCheck};
-use peerlane::machine::{Machine, MachineKind};
+use peerlane::machine::Machine;
 use peerlane::model::{Assume, Model};
 
 use super::measure::{self, Taken};
@@ -51,14 +51,14 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     }
     // a result that cannot be written is still shown
     let written = args.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
-    let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f.severity));
+    let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f));
     match format {
         CheckFormat::Text => {}
         CheckFormat::Json => json(out, &CheckDocument::new(checks))?,
         CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
         CheckFormat::Markdown => {
             for (i, (comparison, checked)) in comparisons.iter().zip(&checks).enumerate() {
-                let text = markdown::machine(comparison, checked.verdict, &checked.findings);
+                let text = markdown::machine(comparison, checked);
                 write!(out, "{}{text}", if i == 0 { "" } else { "\n" })?;
             }
         }
@@ -103,10 +103,7 @@ pub(super) fn write_page<'a>(
     comparisons: &'a [Comparison<'a>],
     checks: &'a [MachineCheck],
 ) -> Result<(), Failure> {
-    let subject = |((comparison, checked), case)| {
-        let MachineCheck { verdict, findings, waived, .. }: &'a MachineCheck = checked;
-        html::Subject { case, comparison, verdict: *verdict, findings, waived }
-    };
+    let subject = |((comparison, checked), case)| html::Subject { case, comparison, checked };
     let subjects: Vec<html::Subject> = comparisons.iter().zip(checks).zip(&loaded.cases).map(subject).collect();
     write_document(file, &html::document(&subjects))
 }
@@ -167,7 +164,7 @@ fn report(
     let verbose = args.detail.verbose;
     let all = args.all || verbose;
     heading(out, machine)?;
-    findings::verdict(out, checked.verdict, &checked.findings)?;
+    findings::verdict(out, checked)?;
     if !machine.fabric.nodes().is_empty() {
         writeln!(out)?;
     }
@@ -183,28 +180,13 @@ fn report(
     if all {
         heat_maps(out, comparison)?;
     }
-    if all || checked.verdict == Verdict::Unknown || !machine.contradictions.is_empty() {
+    if all || checked.verdict == Verdict::NotJudged || !machine.contradictions.is_empty() {
         caveats(out, machine, all, verbose)?;
     } else {
         left_out(out, machine)?;
     }
-    if checked.verdict == Verdict::Unknown && machine.kind == MachineKind::Captured {
-        writeln!(out)?;
-        let amd = |tool: &str| tool.starts_with("rocm-smi") || tool.starts_with("amd-smi");
-        let other = machine.evidence.iter().any(|e| amd(e.origin.tool));
-        hang(out, "", if other { ADVICE_AMD } else { ADVICE })?;
-    }
     Ok(())
 }
-
-/// What to add to a capture that is too small for a verdict.
-const ADVICE: &str = "For a verdict, add link widths (`nvidia-smi -q`, `lspci -vvv`), peer access (`nvidia-smi topo -p2p \
-                      r`) or rates (`peerlane measure`, p2pBandwidthLatencyTest). `peerlane gather` collects all but the \
-                      rates.";
-
-/// The same for AMD GPUs.
-const ADVICE_AMD: &str =
-    "For a verdict, add link widths (`lspci -vvv`) or rates. `peerlane gather` collects all but the rates.";
 
 /// Measured and expected numbers. If nothing can be expected, expectations assume links at full width.
 fn numbers(out: &mut dyn Write, comparison: &Comparison, apart: bool, most: usize) -> std::io::Result<()> {

@@ -51,10 +51,11 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparisons: Vec<Comparison> = models.iter().map(Comparison::of).collect();
         let judged = compared.iter().zip(&comparisons).map(|((_, case), comparison)| site.judge(case, comparison));
         let checks = judged.collect::<Vec<MachineCheck>>();
-        let judged = compared.iter().zip(&comparisons).zip(&checks).map(|(((_, case), comparison), checked)| {
-            let MachineCheck { verdict, findings, waived, .. } = checked;
-            html::Subject { case, comparison, verdict: *verdict, findings, waived }
-        });
+        let judged = compared
+            .iter()
+            .zip(&comparisons)
+            .zip(&checks)
+            .map(|(((_, case), comparison), checked)| html::Subject { case, comparison, checked });
         let judged: Vec<html::Subject> = judged.collect();
         write_document(file, &html::compared(&judged, &document))?;
     }

@@ -76,7 +76,7 @@ pub(super) fn run(args: &CheckArgs, settings: &Settings, out: &mut dyn Write) ->
     } else {
         show(out, &fleet, &records, settings, args.detail.verbose)?;
     }
-    let fails = fleet.outliers.iter().any(|outlier| args.fail_on.includes(outlier.finding.severity));
+    let fails = fleet.outliers.iter().any(|outlier| args.fail_on.includes(&outlier.finding));
     Ok(Outcome { findings: fails, incomplete: !problems.is_empty() })
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
-use peerlane::check::{Context, Finding, Settings, check_with, verdict};
+use peerlane::check::{Context, Finding, Settings, Verdict, check_with, next_commands, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
@@ -77,7 +77,9 @@ impl Site {
             all.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
         }
         let verdict = verdict(&context, &all.findings);
-        MachineCheck { name: name.clone(), verdict, findings: all.findings, waived: all.waived, comparison: None }
+        let next = if verdict == Verdict::NotJudged { next_commands(&context) } else { Vec::new() };
+        let (findings, waived) = (all.findings, all.waived);
+        MachineCheck { name: name.clone(), verdict, next, findings, waived, comparison: None }
     }
 
     /// What has changed since the earlier run.

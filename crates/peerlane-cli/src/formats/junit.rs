@@ -30,7 +30,7 @@ fn suite(text: &mut String, check: &MachineCheck, fail_on: FailOn) {
     }
     let of = |rule: &str| check.findings.iter().filter(move |f| f.rule == rule).collect::<Vec<&Finding>>();
     let tests: usize = rules.iter().map(|rule| of(rule).len().max(1)).sum();
-    let failures = check.findings.iter().filter(|f| fail_on.includes(f.severity)).count();
+    let failures = check.findings.iter().filter(|f| fail_on.includes(f)).count();
     let name = escape(&check.name);
     // writing to a string cannot fail
     let _ = writeln!(text, "  <testsuite name=\"{name}\" tests=\"{tests}\" failures=\"{failures}\">");
@@ -68,7 +68,7 @@ fn case(text: &mut String, machine: &str, finding: &Finding, fail_on: FailOn) {
     );
     let body: Vec<String> = body.split('\n').map(escape).collect();
     let (body, summary) = (body.join("\n"), escape(&finding.summary));
-    let _ = if fail_on.includes(finding.severity) {
+    let _ = if fail_on.includes(finding) {
         writeln!(text, "      <failure type=\"{severity}\" message=\"{summary}\">{body}</failure>")
     } else {
         writeln!(text, "      <system-out>{severity}: {summary}\n{body}</system-out>")
@@ -101,7 +101,8 @@ mod tests {
         let findings = vec![finding(Severity::Error), finding(Severity::Warning)];
         let checks = [MachineCheck {
             name: "m<1>".into(),
-            verdict: Verdict::Degraded,
+            verdict: Verdict::Fault,
+            next: Vec::new(),
             findings,
             waived: Vec::new(),
             comparison: None,

@@ -2,15 +2,16 @@
 
 use std::fmt::Write as _;
 
-use peerlane::check::{Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Finding, FindingKind, Severity};
 use peerlane::comparison::Comparison;
+use peerlane::export::json::MachineCheck;
 
 use crate::render::figures::Row;
 use crate::render::text::span;
 use crate::render::{comparison, findings, plain, tree};
 
 /// One machine's report.
-pub(crate) fn machine(comparison: &Comparison, verdict: Verdict, found: &[Finding]) -> String {
+pub(crate) fn machine(comparison: &Comparison, checked: &MachineCheck) -> String {
     let machine = comparison.model().machine;
     let mut text = String::new();
     let title = match &machine.title {
@@ -19,14 +20,8 @@ pub(crate) fn machine(comparison: &Comparison, verdict: Verdict, found: &[Findin
     };
     // writing to a string cannot fail
     let _ = writeln!(text, "## {}\n", inline(&title));
-    let name = match verdict {
-        Verdict::Healthy => "healthy",
-        Verdict::Degraded => "degraded",
-        Verdict::Broken => "broken",
-        Verdict::Unknown => "unknown: too little is known for a verdict",
-    };
-    let _ = writeln!(text, "**{name}**, {}", findings::counts(found));
-    for finding in found {
+    let _ = writeln!(text, "**{}**, {}", checked.verdict.words(), findings::summary(checked));
+    for finding in &checked.findings {
         one(&mut text, finding);
     }
     numbers(&mut text, comparison);

@@ -90,13 +90,8 @@ pub(crate) fn exposition(machines: &[Judged]) -> String {
             let n = findings.iter().filter(|f| f.severity == of).count();
             counts.add(&[("machine", name), ("severity", severity(of))], n as f64);
         }
-        for (of, word) in [
-            (Verdict::Healthy, "healthy"),
-            (Verdict::Degraded, "degraded"),
-            (Verdict::Broken, "broken"),
-            (Verdict::Unknown, "unknown"),
-        ] {
-            verdicts.add(&[("machine", name), ("verdict", word)], f64::from(u8::from(of == *verdict)));
+        for of in [Verdict::Healthy, Verdict::Limited, Verdict::NotJudged, Verdict::Fault] {
+            verdicts.add(&[("machine", name), ("verdict", of.id())], f64::from(u8::from(of == *verdict)));
         }
         if let Some(at) = at.filter(|at| *at > 0) {
             began.add(&[("machine", name)], at as f64);
@@ -232,7 +227,7 @@ mod tests {
                     direction=\"both-ways-summed\",p2p=\"on\",engine=\"ce\",";
         let line = devbox.lines().find(|l| l.starts_with(pair)).unwrap();
         assert!(line.ends_with(" 26130000000"), "{line}");
-        assert!(devbox.contains("peerlane_verdict{machine=\"exxact-devbox\",verdict=\"broken\"} 0\n"));
+        assert!(devbox.contains("peerlane_verdict{machine=\"exxact-devbox\",verdict=\"fault\"} 0\n"));
     }
 
     #[test]

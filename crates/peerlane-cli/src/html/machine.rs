@@ -8,9 +8,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use peerlane::assumptions::Assumptions;
 use peerlane::case::Case;
-use peerlane::check::{Finding, Verdict, Waived};
 use peerlane::compare::ComparisonDocument;
 use peerlane::comparison::Comparison;
+use peerlane::export::json::MachineCheck;
 use peerlane::fabric::{Link, Node, PathClass};
 use peerlane::machine::{Machine, MachineKind};
 use peerlane::model::{Assume, Model};
@@ -32,12 +32,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) case: &'a Case,
     /// What was measured on it beside what should be.
     pub(crate) comparison: &'a Comparison<'a>,
-    /// The verdict.
-    pub(crate) verdict: Verdict,
-    /// The findings, in order.
-    pub(crate) findings: &'a [Finding],
-    /// What the site accepts.
-    pub(crate) waived: &'a [Waived],
+    /// The verdict and the findings.
+    pub(crate) checked: &'a MachineCheck,
 }
 
 /// The document of some machines.
@@ -69,7 +65,7 @@ fn machine(subject: &Subject) -> MachineReport {
 
 /// A machine's report, its numbers beside what a model expects.
 fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport {
-    let Subject { case, comparison, verdict, findings: found, waived } = *subject;
+    let Subject { case, comparison, checked } = *subject;
     let model = comparison.model();
     let (machine, run) = (&case.machine, case.run());
     let fabric = &machine.fabric;
@@ -95,8 +91,9 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
     let matrices = matrices::all(&mut tables, run);
     let charts = charts::charts(&mut tables, run);
     let contention = run.map(|run| charts::contention(model, run)).unwrap_or_default();
-    let views = found.iter().map(|f| findings::view(&mut tables, &matrices, f)).collect();
-    let waived = waived
+    let views = checked.findings.iter().map(|f| findings::view(&mut tables, &matrices, f)).collect();
+    let waived = checked
+        .waived
         .iter()
         .map(|w| WaivedView { reason: w.reason.clone(), finding: findings::view(&mut tables, &matrices, &w.finding) });
     let waived = waived.collect();
@@ -106,11 +103,11 @@ fn beside<'c>(subject: &Subject, expecting: &'c Comparison<'c>) -> MachineReport
         title: machine.title.clone().filter(|title| *title != machine.name),
         inventory: label::inventory(machine),
         origin: origin(machine, run),
-        verdict,
-        summary: words::counts(found),
+        verdict: checked.verdict,
+        summary: words::summary(checked),
         findings: views,
         waived,
-        markdown: markdown::machine(comparison, verdict, found),
+        markdown: markdown::machine(comparison, checked),
         drawing: Drawing::of(model),
         tree,
         nodes,

@@ -3,7 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane::export::json::MachineCheck;
 
 use super::WIDTH;
 use super::style::{self, paint};
@@ -12,19 +13,29 @@ use super::text::{count, width, wrap};
 /// Evidence shown for a finding by default.
 const EVIDENCE: usize = 3;
 
-/// Writes the verdict with the number of findings.
-pub(crate) fn verdict(out: &mut dyn Write, verdict: Verdict, findings: &[Finding]) -> io::Result<()> {
-    let name = match verdict {
-        Verdict::Healthy => "HEALTHY",
-        Verdict::Degraded => "DEGRADED",
-        Verdict::Broken => "BROKEN",
-        Verdict::Unknown => "UNKNOWN: too little is known for a verdict",
-    };
-    writeln!(out, "{}  {}", paint(style::of_verdict(verdict), name), counts(findings))
+/// Writes the verdict with the number of findings, or with what would give one.
+pub(crate) fn verdict(out: &mut dyn Write, checked: &MachineCheck) -> io::Result<()> {
+    let verdict = paint(style::of_verdict(checked.verdict), checked.verdict.words());
+    let indent = checked.verdict.words().len() + 2;
+    for (i, line) in wrap(&summary(checked), WIDTH - indent).iter().enumerate() {
+        if i == 0 { writeln!(out, "{verdict}  {line}")? } else { writeln!(out, "{:indent$}{line}", "")? }
+    }
+    Ok(())
+}
+
+/// The number of findings, and which commands would give a verdict where there is none.
+pub(crate) fn summary(checked: &MachineCheck) -> String {
+    let counts = counts(&checked.findings);
+    if checked.next.is_empty() {
+        return counts;
+    }
+    let commands: Vec<String> = checked.next.iter().map(|command| format!("`{command}`")).collect();
+    let counts = if checked.findings.is_empty() { String::new() } else { format!("{counts}; ") };
+    format!("{counts}for a verdict, add the output of {}", commands.join(" or "))
 }
 
 /// `1 error, 2 warnings`, or `no findings`.
-pub(crate) fn counts(findings: &[Finding]) -> String {
+fn counts(findings: &[Finding]) -> String {
     let of = |severity, what| match findings.iter().filter(|f| f.severity == severity).count() {
         0 => None,
         n => Some(count(n, what)),

@@ -54,8 +54,8 @@ pub(crate) fn of_severity(severity: Severity) -> Style {
 pub(crate) fn of_verdict(verdict: Verdict) -> Style {
     match verdict {
         Verdict::Healthy => GOOD,
-        Verdict::Degraded => WARN,
-        Verdict::Broken => BAD,
-        Verdict::Unknown => HEADING,
+        Verdict::Limited => WARN,
+        Verdict::Fault => BAD,
+        Verdict::NotJudged => HEADING,
     }
 }

@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{PciRole, PciTree};
 
-pub(super) const RULE: Rule = Rule { id: "acs-redirect", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "acs-redirect", run: Many(run) };
 
 /// What to do about ports that redirect.
 const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \

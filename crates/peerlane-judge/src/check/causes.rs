@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn raised(id: &'static str, kind: FindingKind, subjects: Vec<Subject>, pairs: &[(&str, &str)]) -> Raised {
-        let rule = Rule { id, breaks: false, run: Look::One(|_| None) };
+        let rule = Rule { id, run: Look::One(|_| None) };
         let pairs = pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
         let raised = rule.raise(kind, Severity::Warning, Certainty::Likely).evidence(vec![format!("{id}.txt")]);
         raised.about(subjects).losing(0.5).shown_by(pairs)

@@ -5,7 +5,7 @@ use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::bus_bandwidth;
 
-pub(super) const RULE: Rule = Rule { id: "collective-slow", breaks: false, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "collective-slow", run: One(run) };
 
 /// Below this share of the rings' rate; NCCL reaches three quarters and more of NVLink rings, and somewhat less over PCIe.
 const SLOW: f64 = 0.5;

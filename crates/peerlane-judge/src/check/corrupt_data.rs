@@ -5,7 +5,7 @@ use super::prelude::*;
 use peerlane_machine::curve::Curve;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "corrupt-data", breaks: true, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "corrupt-data", run: Many(run) };
 
 /// What to do until it is fixed, and where the cause may be.
 fn fix(between: &str, more: &str) -> String {

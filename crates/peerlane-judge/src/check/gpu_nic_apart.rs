@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "gpu-nic-apart", run: Many(run) };
 
 /// So many GPUs that are all SYS to each other share sockets, whatever the labels say.
 const FEW: usize = 3;

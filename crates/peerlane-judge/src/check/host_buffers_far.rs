@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "host-buffers-far", breaks: false, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "host-buffers-far", run: One(run) };
 
 /// How far below the other socket's all GPUs of one must be.
 const BELOW: f64 = 0.12;

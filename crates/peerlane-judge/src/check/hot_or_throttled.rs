@@ -7,7 +7,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{GpuFacts, SensorReading};
 
-pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "hot-or-throttled", run: Many(run) };
 
 /// Power this much above its limit is not boost regulation, which overshoots by a few percent.
 const OVER_LIMIT: f64 = 1.10;
@@ -87,6 +87,12 @@ fn judge(gpu: &GpuFacts, hot: f64) -> Option<Sign> {
     }
 }
 
+/// Whether the hardware throttles, which divides clocks by two or more, and not the driver step by step (NVML's
+/// `nvmlClocksEventReasonHwSlowdown`).
+fn by_hardware(signs: &[String]) -> bool {
+    signs.iter().any(|sign| sign.to_lowercase().contains("hw"))
+}
+
 fn at_limit(reading: &SensorReading) -> Option<Sign> {
     let limit = reading.limit.filter(|limit| reading.celsius >= *limit)?;
     Some((Trouble::AtLimit, format!("{:.0} °C of {limit:.0} °C ({})", reading.celsius, reading.label)))
@@ -106,7 +112,7 @@ fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
     let who = list(&affected.names);
     let raised = match trouble {
         Trouble::Slowed => RULE
-            .raise(Fault, Warning, Certain)
+            .raise(Fault, if by_hardware(&affected.signs) { Error } else { Warning }, Certain)
             .summary(format!("{who}: heat or a power brake throttles the clocks"))
             .expected("no thermal or hardware slowdown")
             .fix("Check fans, air flow and dust, power cables and power supplies. Measure again after it has cooled down."),
@@ -159,11 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn heat_and_brakes_are_warnings() {
+    fn heat_is_a_warning_and_hardware_that_throttles_an_error() {
         let one = || "GPU1".to_owned();
         assert_eq!(found(|g| g.temperature = Some(87.0)), [(Warning, one())]);
         let slowed = found(|g| g.clock_event_reasons = vec!["HW Thermal Slowdown".to_owned()]);
-        assert_eq!(slowed, [(Warning, one())]);
+        assert_eq!(slowed, [(Error, one())]);
+        let by_driver = found(|g| g.clock_event_reasons = vec!["SW Thermal Slowdown".to_owned()]);
+        assert_eq!(by_driver, [(Warning, one())]);
         let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
         assert_eq!(capped, [(Info, one())]);
     }

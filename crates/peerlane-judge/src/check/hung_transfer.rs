@@ -4,7 +4,7 @@ use super::from_run::{Tally, tally};
 use super::prelude::*;
 use peerlane_measure::run::FlagKind;
 
-pub(super) const RULE: Rule = Rule { id: "hung-transfer", breaks: true, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "hung-transfer", run: One(run) };
 
 fn run(view: &View) -> Option<Raised> {
     let Tally { pairs, cells, subjects, detail } = tally(view, FlagKind::Hung)?;

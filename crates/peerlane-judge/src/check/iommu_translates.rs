@@ -4,7 +4,7 @@ use super::prelude::*;
 use peerlane_machine::fact::IommuDomain;
 use peerlane_machine::machine::reading::Standing;
 
-pub(super) const RULE: Rule = Rule { id: "iommu-translates", breaks: false, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "iommu-translates", run: One(run) };
 
 fn run(view: &View) -> Option<Raised> {
     let reading = view.machine.iommu.as_ref().filter(|r| r.value == IommuDomain::Translated)?;

@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::PcieErrorKind;
 
-pub(super) const RULE: Rule = Rule { id: "kernel-errors", breaks: true, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "kernel-errors", run: Many(run) };
 
 /// Corrected errors up to this many are chance: one bit in 10¹² may be wrong (PCI Express Base Specification).
 const FEW: u32 = 16;

@@ -4,10 +4,7 @@ use super::prelude::*;
 use peerlane_machine::fabric::PcieWidth;
 use peerlane_machine::fact::LimitedLink;
 
-pub(super) const RULE: Rule = Rule { id: "limited-link", breaks: false, run: Many(run) };
-
-/// A loss of this much, and more, is an error.
-const MUCH: f64 = 0.7;
+pub(super) const RULE: Rule = Rule { id: "limited-link", run: Many(run) };
 
 /// GPUs and fast adapters are built for so many lanes; disks for fewer.
 const FEWEST: u8 = 8;
@@ -73,7 +70,6 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         )
     };
     let severity = match device {
-        Device::Peer if lost >= MUCH => Error,
         Device::Peer | Device::Unknown if narrow => Warning,
         _ => Info,
     };
@@ -153,7 +149,6 @@ mod tests {
         let found = with("3.0 x8", "3.0 x16");
         assert_eq!((found.len(), found[0].severity, join(&found[0].subjects, " ")), (1, Warning, "mlx5_0".to_owned()));
         assert!(found[0].measured.contains("0000:42:01.0"), "{}", found[0].measured);
-        assert_eq!(with("3.0 x1", "3.0 x16")[0].severity, Error);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::prelude::*;
 use peerlane_measure::run::{Cell, FlagKind};
 
-pub(super) const RULE: Rule = Rule { id: "lost-gpu", breaks: true, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "lost-gpu", run: One(run) };
 
 /// Steps that must have failed, and none succeeded after the first.
 const FEWEST: usize = 3;

@@ -14,6 +14,7 @@ mod one_link;
 mod prelude;
 pub(crate) mod raised;
 mod settings;
+mod verdict;
 mod view;
 mod words;
 
@@ -80,15 +81,14 @@ use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 
 use peerlane_design::case::Case;
-use peerlane_machine::fabric::LinkKind;
-use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::matrix::Unit;
 use peerlane_machine::subject::{Printed, Subject};
-use peerlane_model::assumptions::{Assumptions, Fit, Rating};
+use peerlane_model::assumptions::{Assumptions, Fit};
 use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
 pub use settings::{Settings, SettingsError, Waiver};
+pub use verdict::{Verdict, next_commands, verdict};
 use view::View;
 pub(crate) use words::distinct;
 
@@ -180,20 +180,6 @@ pub struct Finding {
     pub cost: Option<Cost>,
 }
 
-/// The machine as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// No warning or error was found, and there was something to check.
-    Healthy,
-    /// Something costs performance.
-    Degraded,
-    /// Something does not work.
-    Broken,
-    /// Too little is known for a verdict.
-    Unknown,
-}
-
 /// What rules look at.
 pub struct Context<'a> {
     /// The machine, and what else was given about it.
@@ -222,8 +208,6 @@ impl<'a> Context<'a> {
 struct Rule {
     /// Name in findings and in `docs/rules.md`.
     id: &'static str,
-    /// Whether an error of it means that something does not work, and not only that it is slow.
-    breaks: bool,
     /// How it looks.
     run: Look,
 }
@@ -346,6 +330,7 @@ pub struct Waived {
 pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     let view = View::new(context, settings);
     let mut raised = causes::fold(RULES.iter().flat_map(|rule| rule.look(&view)).collect());
+    raised.iter_mut().for_each(|one| one.weigh(settings.severity));
     raised.sort_by(|a, b| {
         let weight = |r: &Raised| if r.loss.is_nan() { 0.0 } else { r.loss };
         let lost = |r: &Raised| r.finding.cost.filter(|c| c.unit.rate(1.0).is_some()).map_or(0.0, |c| c.lost);
@@ -362,66 +347,12 @@ pub fn check_with(context: &Context, settings: &Settings) -> Checked {
     checked
 }
 
-/// The verdict that follows from findings.
-///
-/// Broken: an error of a rule about things that do not work, unless the design does not support them.
-/// Degraded: any other warning or error that is not about the measurement alone. Healthy: none, with
-/// something to check: a link's widths, a rate that can be compared, a peer-to-peer status where there are no rates, or measured
-/// values that assumptions about unknown links explain.
-pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
-    let breaks = |f: &Finding| {
-        f.severity == Severity::Error
-            && f.kind != FindingKind::Design
-            && RULES.iter().any(|rule| rule.breaks && rule.id == f.rule)
-    };
-    let costs = |f: &Finding| f.severity >= Severity::Warning && f.kind != FindingKind::Measurement;
-    if findings.iter().any(breaks) {
-        Verdict::Broken
-    } else if findings.iter().any(costs) {
-        Verdict::Degraded
-    } else if can_judge(context) {
-        Verdict::Healthy
-    } else {
-        Verdict::Unknown
-    }
-}
-
-/// Whether anything is known that could have shown a fault.
-fn can_judge(context: &Context) -> bool {
-    let fabric = &context.case.machine.fabric;
-    let width_known = fabric.ids().any(|id| {
-        let endpoint = fabric.node(id).kind.is_device();
-        let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
-        endpoint
-            && matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
-                if running.lanes.is_some() && allowed.lanes.is_some())
-    });
-    let access_known = || context.case.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
-    let rate_comparable = || {
-        let settings = Settings::default();
-        let view = View::new(context, &settings);
-        let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
-        let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
-        all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
-    };
-    // rates without an expectation may be bad; that peer access is granted says nothing about them
-    let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
-    // most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets
-    let fits = || {
-        let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
-        fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
-    };
-    width_known || (access_known() && !has_rates) || rate_comparable() || fits()
-}
-
-/// Share of the likelihood of all sets of assumptions by which what was measured is judged.
-const AGREED: f64 = 0.75;
-
 #[cfg(test)]
 mod tests {
     use super::testing::{boxes, captured, pcie, switched, with_link};
     use super::*;
-    use peerlane_machine::machine::Machine;
+    use peerlane_machine::fact::P2pStatus;
+    use peerlane_machine::machine::{Machine, MachineKind};
     use peerlane_read::catalogue::Parts;
 
     fn judge(machine: &Machine) -> (Vec<Finding>, Verdict) {
@@ -446,7 +377,7 @@ mod tests {
     fn nothing_known_is_no_verdict() {
         let mut machine = captured(boxes(&[1], false));
         with_link(&mut machine, "GPU0", pcie("?", "?"));
-        assert_eq!(judge(&machine), (vec![], Verdict::Unknown));
+        assert_eq!(judge(&machine), (vec![], Verdict::NotJudged));
     }
 
     #[test]
@@ -461,16 +392,42 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_degraded_and_refused_is_broken_and_errors_come_first() {
+    fn faults_decide_the_verdict_and_errors_come_first() {
         let mut machine = switched(3);
         with_link(&mut machine, "GPU2", pcie("3.0 x8", "3.0 x16"));
         let (findings, verdict) = judge(&machine);
-        assert_eq!((findings.len(), verdict), (1, Verdict::Degraded));
+        assert_eq!((findings.len(), verdict), (1, Verdict::Fault));
         let pair = (machine.fabric.find("GPU0").unwrap(), machine.fabric.find("GPU1").unwrap());
         machine.p2p.insert(pair, P2pStatus::NotSupported);
         let (findings, verdict) = judge(&machine);
         let rules: Vec<&str> = findings.iter().map(|f| f.rule.as_str()).collect();
-        assert_eq!((rules, verdict), (vec!["p2p-refused", "narrow-link"], Verdict::Broken));
+        assert_eq!((rules, verdict), (vec!["p2p-refused", "narrow-link"], Verdict::Fault));
+    }
+
+    #[test]
+    fn a_limit_of_the_design_is_no_fault() {
+        let mut machine = switched(3);
+        machine.kind = MachineKind::Captured;
+        assert_eq!(judge(&machine).1, Verdict::Healthy);
+        let design = |name| {
+            let case = Case::from(peerlane_read::catalogue::system(name).unwrap().unwrap());
+            judge(&case.machine).1
+        };
+        assert_eq!((design("microway-s822lc"), design("hgx-h200")), (Verdict::Limited, Verdict::NotJudged));
+    }
+
+    #[test]
+    fn a_fault_that_loses_over_half_is_an_error() {
+        let weighed = |kind, certainty, loss| {
+            let mut raised = Raised::new("slow-path", kind, Severity::Warning, certainty).losing(loss);
+            raised.weigh(Settings::default().severity);
+            raised.finding.severity
+        };
+        let (fault, design) = (FindingKind::Fault, FindingKind::Design);
+        assert_eq!(weighed(fault, Certainty::Possible, 0.51), Severity::Error);
+        assert_eq!(weighed(fault, Certainty::Likely, 0.5), Severity::Warning);
+        assert_eq!(weighed(fault, Certainty::Certain, 0.3), Severity::Error, "a source states the cause");
+        assert_eq!(weighed(design, Certainty::Certain, 0.9), Severity::Warning);
     }
 
     #[test]

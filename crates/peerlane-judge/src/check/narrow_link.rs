@@ -7,10 +7,7 @@ use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
 
-pub(super) const RULE: Rule = Rule { id: "narrow-link", breaks: false, run: Many(run) };
-
-/// From this loss on a narrow link is an error: x4 where x16 is possible.
-const MUCH: f64 = 4.0;
+pub(super) const RULE: Rule = Rule { id: "narrow-link", run: Many(run) };
 
 /// A measured rate this much above a link's raw rate shows that the width was read while idle: the next width or generation
 /// carries twice as much, of which some 85 % arrives, and no sound number is off by a quarter.
@@ -76,7 +73,7 @@ fn unplaced(view: &View) -> Vec<Raised> {
     let report = |((now, possible), members): ((u8, u8), Vec<(String, &Origin)>)| {
         let factor = f64::from(possible) / f64::from(now.max(1));
         let (names, origins): (Vec<String>, Vec<&Origin>) = members.into_iter().unzip();
-        RULE.raise(Fault, by_loss(factor), Possible)
+        RULE.raise(Fault, Warning, Possible)
             .summary(format!(
                 "{} {} at PCIe x{now}, but the card, if not its slot, allows x{possible}",
                 list(&names),
@@ -174,11 +171,11 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     };
     let raised = match reason {
         Reason::BelowAllowed | Reason::BelowSlot => RULE
-            .raise(Fault, by_loss(factor), Likely)
+            .raise(Fault, Warning, Likely)
             .summary(format!("{who} {run} at {now}, but {allows} {more}"))
             .fix(fix(view, running, possible, members)),
         Reason::CardWider => RULE
-            .raise(Design, by_loss(factor), Likely)
+            .raise(Design, Warning, Likely)
             .summary(format!("{who} {run} at {now}, all that the slot is wired for; the card supports {more}"))
             .fix(format!(
                 "Move {who} to a slot that is wired for {more}, or give this slot more lanes in the BIOS, if the board can. \
@@ -208,10 +205,6 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
     let at = PcieWidth { generation: running.generation.or(possible.generation), ..running };
     let rates = possible.raw_rate().zip(at.raw_rate());
     raised.cost(rates.and_then(|(possible, now)| Cost::of_rate(possible.gb(), now.gb()))).losing(1.0 - 1.0 / factor)
-}
-
-fn by_loss(factor: f64) -> Severity {
-    if factor >= MUCH { Error } else { Warning }
 }
 
 /// What to do, by what the link runs at.
@@ -304,11 +297,11 @@ mod tests {
     }
 
     #[test]
-    fn six_risers_are_one_error_and_the_wide_card_a_design_warning() {
+    fn six_risers_are_one_fault_and_the_wide_card_a_design_warning() {
         let found = with_card(&risers());
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].summary, "GPU0–GPU5 run at PCIe 3.0 x1, but the slot allows x8");
-        assert_eq!((found[0].kind, found[0].severity), (Fault, Error));
+        assert_eq!((found[0].kind, found[0].severity), (Fault, Warning));
         assert_eq!(found[0].subjects.len(), 6);
         assert_eq!(found[0].evidence, ["a document"]);
         assert_eq!(found[1].subjects, ["GPU6"]);
@@ -340,7 +333,7 @@ mod tests {
         with_link(&mut machine, "GPU0", pcie("1.0 x4", "3.0 x16"));
         machine.matrices.push(matrix(&[&[0.0, 0.7], &[0.7, 0.0]]));
         let found = findings(&machine, run);
-        assert_eq!(found[0].severity, Error);
+        assert_eq!((found[0].severity, found[0].cost.map(|c| c.share)), (Warning, Some(0.75)));
         assert_eq!(found[0].summary, "GPU0 runs at PCIe x4, but both ends allow x16");
     }
 

@@ -3,7 +3,7 @@
 use super::nccl;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-multicast", breaks: true, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "nccl-multicast", run: Many(run) };
 
 fn run(view: &View) -> Vec<Raised> {
     // NCCL's own wording, in all releases with NVLink SHARP

@@ -5,7 +5,7 @@ use super::nccl;
 use super::prelude::*;
 use peerlane_machine::fact::NcclLog;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", run: Many(run) };
 
 fn run(view: &View) -> Vec<Raised> {
     let of_log = |(log, origin)| without_direct(view, log, origin).into_iter().chain(over_sockets(view, log, origin));

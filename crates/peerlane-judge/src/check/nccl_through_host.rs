@@ -7,7 +7,7 @@ use super::prelude::*;
 use peerlane_machine::fact::NcclLog;
 use peerlane_model::model::NoPeerAccess;
 
-pub(super) const RULE: Rule = Rule { id: "nccl-through-host", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "nccl-through-host", run: Many(run) };
 
 /// Why NCCL does so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::fact::NvlinkPort;
 use peerlane_read::catalogue::Part;
 
-pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", breaks: true, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "nvlink-lanes-down", run: Many(run) };
 
 /// So many other GPUs must be joined all to all for one without NVLink to be a fault: three GPUs may be a
 /// bridged pair and a third.

@@ -6,7 +6,7 @@ use super::prelude::*;
 use peerlane_machine::matrix::Operation;
 use std::collections::HashMap;
 
-pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "p2p-slower-than-staged", run: Many(run) };
 
 /// With P2P on, less than this share of the staged rate is slower and not noise.
 const SLOWER: f64 = 0.95;

@@ -1,5 +1,6 @@
 //! How a rule reports: a finding, built text by text, with what it is sorted and folded by.
 
+use super::settings;
 use super::{Certainty, Cost, Finding, FindingKind, Rule, Severity};
 use peerlane_machine::subject::Subject;
 
@@ -96,6 +97,15 @@ impl Raised {
     /// The share of the performance that is lost, 0 to 1.
     pub(super) fn losing(self, loss: f64) -> Self {
         Raised { loss, ..self }
+    }
+
+    /// Makes a fault that loses too much an error, whatever its rule.
+    pub(super) fn weigh(&mut self, limits: settings::Severity) {
+        let f = &mut self.finding;
+        let most = if f.certainty == Certainty::Certain { limits.certain } else { limits.error };
+        if f.kind == FindingKind::Fault && f.severity == Severity::Warning && self.loss > most {
+            f.severity = Severity::Error;
+        }
     }
 
     /// The pairs that show it, where they are not its subjects.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::prelude::*;
 use peerlane_machine::fact::RdmaPort;
 
-pub(super) const RULE: Rule = Rule { id: "rdma-port", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "rdma-port", run: Many(run) };
 
 /// What is wrong with a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

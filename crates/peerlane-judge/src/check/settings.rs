@@ -15,6 +15,8 @@ const OLD_OUTLIER: &str = "odd-one-out";
 pub struct Settings {
     /// Findings that are accepted.
     pub waive: Vec<Waiver>,
+    /// From which loss on a fault is an error.
+    pub severity: Severity,
     /// Of `slow-path`.
     pub slow_path: SlowPath,
     /// Of `uneven-path-class`.
@@ -75,6 +77,16 @@ macro_rules! thresholds {
 }
 
 thresholds! {
+    /// From which loss on a fault of any rule is an error: shares of what a path or a collective should give.
+    Severity {
+        /// Lost by more than this.
+        error = 0.5,
+        /// The same where a source states the cause, as it does of a GPU that throttles.
+        certain = 0.25,
+    }
+}
+
+thresholds! {
     /// Thresholds of `slow-path`.
     SlowPath {
         /// Below this share of the expectation a rate is slow. The model meets published tables to 13 % at worst;
@@ -83,8 +95,6 @@ thresholds! {
         /// The same for copies through host memory, whose rate depends on chunk sizes, memory and CPU: one published table
         /// spans a factor of two over similar pairs.
         staged = 0.5,
-        /// Below this share it is an error.
-        very_slow = 0.25,
     }
 }
 
@@ -191,6 +201,7 @@ impl Settings {
             }
         }
         let shares = [
+            settings.severity.all(),
             settings.slow_path.all(),
             settings.uneven_path_class.all(),
             settings.asymmetric_cell.all(),

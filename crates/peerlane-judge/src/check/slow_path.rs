@@ -13,7 +13,7 @@ use peerlane_machine::matrix::Operation;
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};
 
-pub(super) const RULE: Rule = Rule { id: "slow-path", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "slow-path", run: Many(run) };
 
 /// Below this share, a pair that should go directly may be translated access by access.
 const DETOUR: f64 = 0.1;
@@ -278,7 +278,6 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
         "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, and the \
          NUMA binding of host buffers."
     };
-    let very_slow = worst.share() < view.settings.slow_path.very_slow;
     let sure = !alone && !matches!(cause, Cause::Bound(_));
     let measured = match worst.measured {
         Some(measured) => view.quote(measured, &worst.cell),
@@ -289,11 +288,7 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     };
     let shown = slow.iter().map(|s| ends(s.matrix, &s.cell).map(str::to_owned).into());
     let raised = RULE
-        .raise(
-            if alone { Measurement } else { Fault },
-            if very_slow { Error } else { Warning },
-            if sure { Likely } else { Possible },
-        )
+        .raise(if alone { Measurement } else { Fault }, Warning, if sure { Likely } else { Possible })
         .summary(format!("{what} reach {reach} of what the path should give{hint}"))
         .expected(format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected))
         .measured(measured)
@@ -356,7 +351,7 @@ mod tests {
         machine.matrices.push(matrix(&[&[0.0, 12.9, 0.75], &[12.9, 0.0, 0.75], &[0.75, 0.75, 0.0]]));
         let found = findings(&machine, Some(13.0));
         assert_eq!(found.len(), 1);
-        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Error));
+        assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Warning));
         assert!(found[0].summary.ends_with("0.75 GB/s is the rate of PCIe 3.0 x1"), "{}", found[0].summary);
         assert!(found[0].expected.contains("the switch"));
     }

@@ -2,7 +2,7 @@
 
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", breaks: false, run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "uneven-host-copies", run: One(run) };
 
 /// Below this share of the best of its product: half the lanes, or the previous generation, leave a half; buffers on the
 /// other socket rarely cost that much.

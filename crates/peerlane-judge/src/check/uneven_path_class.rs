@@ -6,7 +6,7 @@ use super::culprit::{Role, blame};
 use super::first_row_warm_up;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "uneven-path-class", breaks: false, run: Many(run) };
+pub(super) const RULE: Rule = Rule { id: "uneven-path-class", run: Many(run) };
 
 /// A pair must be this many times the median deviation below it, so that a noisy class is not a list of faults.
 const OUTLYING: f64 = 4.0;

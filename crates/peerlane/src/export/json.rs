@@ -128,8 +128,12 @@ pub struct CheckDocument {
     /// Names this format.
     #[schemars(extend("const" = "peerlane/check/2"))]
     pub schema: &'static str,
-    /// The worst verdict of all machines; `unknown` ranks between `healthy` and `degraded`.
+    /// The worst verdict of all machines; `not-judged` ranks between `limited` and `fault`.
     pub verdict: Verdict,
+    /// Commands whose output would give a verdict, where the only machine is not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub next: Vec<&'static str>,
     /// The findings of all machines, most severe first within each.
     pub findings: Vec<MachineFinding>,
     /// What the site's settings accept, of all machines.
@@ -149,13 +153,7 @@ impl CheckDocument {
     /// From each machine's verdict and findings.
     pub fn new(mut checks: Vec<MachineCheck>) -> Self {
         let several = checks.len() > 1;
-        let rank = |verdict: &Verdict| match verdict {
-            Verdict::Healthy => 0,
-            Verdict::Unknown => 1,
-            Verdict::Degraded => 2,
-            Verdict::Broken => 3,
-        };
-        let verdict = checks.iter().map(|c| c.verdict).max_by_key(rank).unwrap_or(Verdict::Unknown);
+        let verdict = checks.iter().map(|c| c.verdict).max().unwrap_or(Verdict::NotJudged);
         let labelled = |check: &MachineCheck| {
             let machine = several.then(|| check.name.clone());
             let label = move |finding| MachineFinding { machine: machine.clone(), finding };
@@ -163,9 +161,10 @@ impl CheckDocument {
         };
         let findings = checks.iter().flat_map(labelled).collect();
         let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
+        let next = checks.first().filter(|_| !several).map(|only| only.next.clone()).unwrap_or_default();
         let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
-        CheckDocument { schema: "peerlane/check/2", verdict, findings, waived, comparison, machines }
+        CheckDocument { schema: "peerlane/check/2", verdict, next, findings, waived, comparison, machines }
     }
 }
 
@@ -187,6 +186,10 @@ pub struct MachineCheck {
     pub name: String,
     /// Its verdict.
     pub verdict: Verdict,
+    /// Commands whose output would give a verdict, where it is not judged.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub next: Vec<&'static str>,
     /// Its findings.
     pub findings: Vec<Finding>,
     /// What the site's settings accept.
@@ -411,6 +414,7 @@ mod tests {
         MachineCheck {
             name: name.into(),
             verdict,
+            next: Vec::new(),
             findings: vec![finding; findings],
             waived: Vec::new(),
             comparison: None,
@@ -419,9 +423,9 @@ mod tests {
 
     #[test]
     fn several_checks_take_the_worst_verdict_and_name_the_machine() {
-        let checks = vec![checked("a", Verdict::Unknown, 0), checked("b", Verdict::Broken, 2)];
+        let checks = vec![checked("a", Verdict::NotJudged, 0), checked("b", Verdict::Fault, 2)];
         let json = serde_json::to_value(CheckDocument::new(checks)).unwrap();
-        assert_eq!(json["verdict"], "broken");
+        assert_eq!(json["verdict"], "fault");
         assert_eq!(json["findings"][1]["machine"], "b");
         assert_eq!(json["machines"].as_array().unwrap().len(), 2);
         let one = serde_json::to_value(CheckDocument::new(vec![checked("a", Verdict::Healthy, 1)])).unwrap();
