@@ -7,6 +7,10 @@ use peerlane_machine::machine::reading::Standing;
 pub(super) const RULE: Rule = Rule { id: "iommu-translates", run: One(run) };
 
 fn run(view: &View) -> Option<Raised> {
+    // accesses that it refuses are worse than slow ones, and reported by kernel-errors
+    if view.kernels().iter().any(|(log, _)| log.iommu_faults.iter().any(|f| f.gpu || view.at(f.address).is_some())) {
+        return None;
+    }
     let reading = view.machine.iommu.as_ref().filter(|r| r.value == IommuDomain::Translated)?;
     let logged = reading.standing > Standing::Requested;
     let measured = match logged {

@@ -1,109 +1,347 @@
-//! What the kernel logged about GPUs and PCIe links: Xid errors and advanced error reports.
+//! What the kernel logged about GPUs, NVSwitches and PCIe links: Xid and SXid errors, advanced error reports, accesses that
+//! the IOMMU refused, and memory windows without address space.
 
-use std::collections::BTreeMap;
+mod xids;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
-use peerlane_machine::fact::PcieErrorKind;
+use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind};
+use xids::{About, FELL_OFF, LINK_EVENT, fix, meaning};
 
 pub(super) const RULE: Rule = Rule { id: "kernel-errors", run: Many(run) };
 
 /// Corrected errors up to this many are chance: one bit in 10¹² may be wrong (PCI Express Base Specification).
 const FEW: u32 = 16;
 
-/// Hardware Xid errors, with what they mean and how bad they are (NVIDIA, *XID Errors*). Those that programs cause (13,
-/// 31, 43, 45 …) are left out.
-const XIDS: [(u32, &str, Severity); 9] = [
-    (48, "uncorrectable memory error", Warning),
-    (63, "a memory row was remapped", Info),
-    (64, "a memory row could not be remapped", Warning),
-    (74, "NVLink error", Warning),
-    (FELL_OFF, "fell off the bus", Error),
-    (92, "high rate of corrected memory errors", Info),
-    (94, "contained memory error", Info),
-    (95, "uncontained memory error", Warning),
-    (119, "the GPU system processor did not respond", Warning),
-];
-
-/// The code of a GPU that fell off the bus.
-const FELL_OFF: u32 = 79;
-
-/// What to do about such a GPU.
-const RESEAT: &str = "Reseat the card, its riser and its power cables; check its temperature and power supply. Only a cold \
-                      restart may bring the GPU back.";
-
 /// Devices with how often each had an error.
 type Counts = BTreeMap<PciAddress, u32>;
 
 fn run(view: &View) -> Vec<Raised> {
-    let logs = view.kernels();
-    let mut xids: BTreeMap<u32, Counts> = BTreeMap::new();
-    let mut errors: BTreeMap<PcieErrorKind, Counts> = BTreeMap::new();
-    let mut lost = Counts::new();
-    for (log, _) in &logs {
-        for xid in &log.xids {
-            *xids.entry(xid.code).or_default().entry(xid.address).or_default() += xid.count;
-        }
-        for error in &log.pcie_errors {
-            *errors.entry(error.kind).or_default().entry(error.address).or_default() += error.count;
-        }
-        for address in &log.lost {
-            *lost.entry(*address).or_default() += 1;
-        }
-    }
-    if let Some(known) = xids.get(&FELL_OFF) {
-        lost.retain(|address, _| !known.keys().any(|k| k.same_device(*address)));
-    }
-    let mut raised = Vec::new();
-    for (code, devices) in &xids {
-        let Some((_, meaning, severity)) = XIDS.iter().find(|(known, ..)| known == code) else { continue };
-        let fix = match *code {
-            FELL_OFF => RESEAT,
-            74 => {
-                "Run `nvidia-smi nvlink -e` to find the link, and read the fabric manager's log where there is an NVSwitch. \
-                 Reset the GPU; have it serviced if the error recurs."
-            }
-            _ => {
-                "Reset the GPU, which remaps rows. Have it serviced if errors recur, following NVIDIA's guide to memory \
-                 errors (`nvidia-smi -q -d ECC,ROW_REMAPPER`)."
-            }
+    let logs: Vec<&KernelFacts> = view.kernels().into_iter().map(|(log, _)| log).collect();
+    let log = Log::of(&logs);
+    let mut raised = xid_findings(view, &log);
+    raised.extend(switch_errors(view, &logs));
+    raised.extend(pcie_errors(view, &log));
+    raised.extend(refused_accesses(view, &logs));
+    raised.extend(no_address_space(view, &logs));
+    raised.extend(hardware_errors_of_amd(view, &logs));
+    raised
+}
+
+/// All logs together.
+struct Log {
+    /// By code.
+    xids: BTreeMap<u32, Counts>,
+    /// Devices and codes whose errors were none of them fatal, as the driver states.
+    harmless: BTreeSet<(PciAddress, u32)>,
+    /// What the driver asks for, by GPU.
+    recovery: BTreeMap<PciAddress, String>,
+    /// GPUs that are gone.
+    lost: Counts,
+    pcie: BTreeMap<PcieErrorKind, Counts>,
+}
+
+impl Log {
+    fn of(logs: &[&KernelFacts]) -> Self {
+        let mut all = Log {
+            xids: BTreeMap::new(),
+            harmless: BTreeSet::new(),
+            recovery: BTreeMap::new(),
+            lost: Counts::new(),
+            pcie: BTreeMap::new(),
         };
-        let of_xid = report(view, *severity, devices, |names| format!("{names}: {meaning} (Xid {code})"))
-            .expected("no hardware Xid errors")
-            .measured(format!("Xid {code}, count: {}", counts(view, devices)))
-            .fix(fix)
-            .confirm("`dmesg | grep -i xid`");
-        raised.push(of_xid);
+        for log in logs {
+            for xid in &log.xids {
+                *all.xids.entry(xid.code).or_default().entry(xid.address).or_default() += xid.count;
+                if xid.fatal == Some(false) {
+                    all.harmless.insert((xid.address, xid.code));
+                }
+            }
+            for error in &log.pcie_errors {
+                *all.pcie.entry(error.kind).or_default().entry(error.address).or_default() += error.count;
+            }
+            for address in &log.lost {
+                *all.lost.entry(*address).or_default() += 1;
+            }
+            all.recovery.extend(log.recovery.iter().map(|r| (r.address, r.action.clone())));
+        }
+        if let Some(known) = all.xids.get(&FELL_OFF) {
+            for (address, count) in known {
+                all.lost.retain(|lost, _| !lost.same_device(*address));
+                all.lost.insert(*address, *count);
+            }
+        }
+        all
     }
-    if !lost.is_empty() {
-        let of_lost = report(view, Error, &lost, |names| format!("{names}: fell off the bus, as the driver reports"))
-            .expected("a GPU that responds to the driver")
-            .measured("\"fallen off the bus\" in the kernel log")
-            .fix(RESEAT)
-            .confirm("`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost GPU as (rev ff)");
-        raised.push(of_lost);
+
+    /// Whether an error is news: what a GPU logs after it is gone follows from that, and so do errors of programs on a GPU
+    /// with an error of its own.
+    fn counts(&self, code: u32, address: PciAddress) -> bool {
+        let about = meaning(code).0;
+        let same = |other: &PciAddress| other.same_device(address);
+        let is_hardware = |code: u32| !matches!(meaning(code).0, About::Program | About::Unknown);
+        match about {
+            About::Lost => false,
+            About::Program | About::Unknown => {
+                let failed = |(code, gpus): (&u32, &Counts)| is_hardware(*code) && gpus.keys().any(same);
+                !self.lost.keys().any(same) && !self.recovery.keys().any(same) && !self.xids.iter().any(failed)
+            }
+            About::Memory => true,
+            _ => !self.lost.keys().any(same),
+        }
     }
-    for (kind, devices) in &errors {
+}
+
+/// One finding for each kind of error.
+fn xid_findings(view: &View, log: &Log) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    let mut asked: BTreeSet<PciAddress> = log.recovery.keys().copied().collect();
+    if !log.lost.is_empty() {
+        asked.retain(|address| !log.lost.keys().any(|lost| lost.same_device(*address)));
+        raised.push(lost(view, log));
+    }
+    let mut kinds: BTreeMap<About, Vec<(u32, Counts)>> = BTreeMap::new();
+    for (code, devices) in &log.xids {
+        let devices: Counts = devices.iter().filter(|(at, _)| log.counts(*code, **at)).map(|(a, n)| (*a, *n)).collect();
+        if !devices.is_empty() {
+            kinds.entry(meaning(*code).0).or_default().push((*code, devices));
+        }
+    }
+    for (about, codes) in kinds {
+        let hardware = !matches!(about, About::Program | About::Unknown);
+        if hardware {
+            asked.retain(|address| !codes.iter().any(|(_, devices)| devices.contains_key(address)));
+        }
+        raised.push(of_kind(view, log, about, &codes));
+    }
+    if !asked.is_empty() {
+        raised.push(recovery(view, log, &asked));
+    }
+    raised
+}
+
+fn lost(view: &View, log: &Log) -> Raised {
+    let by_xid = log.xids.contains_key(&FELL_OFF);
+    let how = if by_xid { format!("(Xid {FELL_OFF})") } else { ", as the driver reports".to_owned() };
+    let summary = |names| format!("{names}: fell off the bus{}{how}", if by_xid { " " } else { "" });
+    let mut measured = match by_xid {
+        true => format!("Xid {FELL_OFF}, count: {}", counts(view, &log.lost)),
+        false => "\"fallen off the bus\" in the kernel log".to_owned(),
+    };
+    if let Some(port) = port_of_lost(view, log) {
+        measured
+            .push_str(&format!("; before it, fatal PCIe errors of {}, probably the port above it", name(view, port)));
+    }
+    report(view, Error, &log.lost, summary)
+        .expected("a GPU that responds to the driver")
+        .measured(measured)
+        .fix(with_recovery(log, log.lost.keys(), fix(About::Lost)))
+        .confirm("`dmesg | grep -i NVRM`; `lspci -d 10de:` shows a lost GPU as (rev ff)")
+}
+
+/// The one device with fatal PCIe errors where one GPU fell off and its place is not known to be elsewhere.
+fn port_of_lost(view: &View, log: &Log) -> Option<PciAddress> {
+    let fatal = log.pcie.get(&PcieErrorKind::Fatal)?;
+    let (port, gpu) = (fatal.keys().next()?, log.lost.keys().next()?);
+    let known_elsewhere = || view.at(*gpu).is_some_and(|id| view.fabric().upstream(id).is_some());
+    (fatal.len() == 1 && log.lost.len() == 1 && !port.same_device(*gpu) && !known_elsewhere()).then_some(*port)
+}
+
+/// Errors of one kind.
+fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Raised {
+    let all: Counts = codes.iter().flat_map(|(_, devices)| devices).map(|(at, n)| (*at, *n)).collect();
+    let severity = |(code, devices): &(u32, Counts)| match meaning(*code).1 {
+        _ if devices.keys().all(|at| log.harmless.contains(&(*at, *code))) => Info,
+        severity => severity,
+    };
+    let worst = codes.iter().map(severity).max().unwrap_or(Info);
+    let numbers: Vec<String> = codes.iter().map(|(code, _)| code.to_string()).collect();
+    let numbers = numbers.join(", ");
+    let of_codes: Vec<String> =
+        codes.iter().map(|(code, devices)| format!("Xid {code}, count: {}", counts(view, devices))).collect();
+    let what = distinct(codes.iter().map(|(code, _)| meaning(*code).2)).join("; ");
+    let first = codes.iter().find(|(code, devices)| *code == LINK_EVENT && devices.len() < all.len());
+    let summary = |names: String| match (about, first) {
+        // the GPU whose link failed, and those that lost their partner
+        (About::Nvlink, Some((code, devices))) => {
+            let others = all.keys().filter(|at| !devices.contains_key(at));
+            let others: Vec<String> = others.map(|at| name(view, *at)).collect();
+            let failed: Vec<String> = devices.keys().map(|at| name(view, *at)).collect();
+            let follow = verb(&others, "follows", "follow");
+            let theirs = codes.iter().filter(|(known, _)| known != code).map(|(known, _)| known.to_string());
+            let theirs = theirs.collect::<Vec<_>>().join(", ");
+            format!("{}: NVLink failed (Xid {code}); {} {follow} (Xid {theirs})", list(&failed), list(&others))
+        }
+        (About::Nvlink, None) => format!("{names}: NVLink errors (Xid {numbers})"),
+        (About::Program, _) => format!("{names}: errors of programs, not of the machine (Xid {numbers})"),
+        (About::Unknown, _) => format!("{names}: Xid {numbers} in the kernel's log"),
+        _ => format!("{names}: {what} (Xid {numbers})"),
+    };
+    let kind = if matches!(about, About::Program | About::Unknown) { Measurement } else { Fault };
+    let mut of_xid = report(view, worst, &all, summary)
+        .expected("no hardware Xid errors")
+        .measured(of_codes.join("; "))
+        .fix(with_recovery(log, all.keys(), fix(about)))
+        .confirm("`dmesg | grep -i xid`");
+    of_xid.finding.kind = kind;
+    of_xid
+}
+
+/// GPUs for which the driver asks for an action, and no error says why.
+fn recovery(view: &View, log: &Log, asked: &BTreeSet<PciAddress>) -> Raised {
+    let devices: Counts = asked.iter().map(|address| (*address, 1)).collect();
+    let actions = actions(log, asked.iter());
+    report(view, Error, &devices, |names| format!("{names}: the driver asks for an action: {actions} (Xid 154)"))
+        .expected("no recovery action")
+        .measured(format!("Xid 154: {actions}"))
+        .fix(
+            "Stop the jobs on it and do what the driver asks for. If other Xid errors came before it in the log, they name \
+             the cause.",
+        )
+        .confirm("`dmesg | grep -i xid`; `nvidia-smi -q | grep -i 'recovery action'`")
+}
+
+/// Advice that begins with what the driver asks for, where it does.
+fn with_recovery<'a>(log: &Log, gpus: impl Iterator<Item = &'a PciAddress>, fix: &str) -> String {
+    match actions(log, gpus) {
+        none if none.is_empty() => fix.to_owned(),
+        actions => format!("The driver asks for: {actions} (Xid 154). {fix}"),
+    }
+}
+
+fn actions<'a>(log: &Log, gpus: impl Iterator<Item = &'a PciAddress>) -> String {
+    distinct(gpus.filter_map(|gpu| log.recovery.get(gpu).cloned())).join(", ")
+}
+
+/// Fatal errors of NVSwitches, and, as a note, others.
+fn switch_errors(view: &View, logs: &[&KernelFacts]) -> Vec<Raised> {
+    let of_class = |fatal: bool| {
+        let errors: Vec<_> = logs.iter().flat_map(|log| &log.switch_xids).filter(|x| x.fatal == fatal).collect();
+        let mut devices = Counts::new();
+        errors.iter().for_each(|x| *devices.entry(x.address).or_default() += x.count);
+        let codes: BTreeSet<u32> = errors.iter().map(|x| x.code).collect();
+        let codes: Vec<String> = codes.iter().map(u32::to_string).collect();
+        let words = errors.iter().map(|x| {
+            let links: Vec<String> = x.links.iter().take(8).map(u32::to_string).collect();
+            let at = if links.is_empty() { String::new() } else { format!(", link {}", links.join(", ")) };
+            format!("SXid {} {}: {}{at}", x.code, name(view, x.address), x.what)
+        });
+        let measured = distinct(words).into_iter().take(6).collect::<Vec<_>>().join("; ");
+        let class = if fatal { "fatal errors" } else { "errors that are not fatal" };
+        let summary = |names| format!("NVSwitch {names}: {class} (SXid {})", codes.join(", "));
+        (!devices.is_empty()).then(|| {
+            report(view, if fatal { Error } else { Info }, &devices, summary)
+                .expected("no fatal NVSwitch errors")
+                .measured(measured)
+                .fix(if fatal {
+                    "Stop all jobs, then reset the GPUs and NVSwitches together by the fabric manager's guide, or restart the \
+                     machine; in a virtual machine, the host must do this. If it recurs on the same link, have the baseboard \
+                     serviced."
+                } else {
+                    "If they occurred at start or at a reset, do nothing. If they recur while jobs run, read the fabric \
+                     manager's log, and `nvidia-smi nvlink -e`."
+                })
+                .confirm("`dmesg | grep -i sxid`; the fabric manager's log (`/var/log/fabricmanager.log`)")
+        })
+    };
+    [of_class(true), of_class(false)].into_iter().flatten().collect()
+}
+
+fn pcie_errors(view: &View, log: &Log) -> Vec<Raised> {
+    let mut raised = Vec::new();
+    // a GPU that fell off the bus explains errors of the port above it
+    let explained = port_of_lost(view, log);
+    for (kind, devices) in &log.pcie {
+        let mut devices = devices.clone();
+        devices.retain(|address, _| Some(*address) != explained);
+        if devices.is_empty() {
+            continue;
+        }
         let most = devices.values().copied().max().unwrap_or_default();
         let (what, severity) = match kind {
             PcieErrorKind::Corrected if most <= FEW => ("corrected", Info),
             PcieErrorKind::Corrected => ("corrected", Warning),
             PcieErrorKind::NonFatal => ("uncorrected", Warning),
-            PcieErrorKind::Fatal => ("fatal", Warning),
+            PcieErrorKind::Fatal => ("fatal", Error),
         };
-        let of_link = report(view, severity, devices, |names| {
-            format!("The kernel logged {what} PCIe errors of {names}")
-        })
-        .expected(format!("no uncorrected errors, and at most {FEW} corrected ones"))
-        .measured(format!("errors: {}", counts(view, devices)))
-        .fix(
-            "Reseat the card and its riser or cable. Lower the link speed in the BIOS to find out whether the riser or \
-             cable is rated for the generation.",
-        )
-        .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
+        let of_link = report(view, severity, &devices, |names| format!("The kernel logged {what} PCIe errors of {names}"))
+            .expected(format!("no uncorrected errors, and at most {FEW} corrected ones"))
+            .measured(format!("errors: {}", counts(view, &devices)))
+            .fix(
+                "Reseat the card, and its riser or cable if it has one. If the errors go on, lower the link's generation in \
+                 the BIOS: if they stop then, the riser or cable is not rated for the generation; if not, try the card in \
+                 another slot.",
+            )
+            .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
         raised.push(of_link);
     }
     raised
+}
+
+/// Accesses of GPUs and adapters that the IOMMU refused.
+fn refused_accesses(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
+    let devices = counted(view, logs.iter().flat_map(|log| &log.iommu_faults));
+    let raised = report(view, Error, &devices, |names| format!("The IOMMU refuses accesses of {names} to memory"));
+    let raised = raised
+        .expected("no page faults of the IOMMU: peer accesses arrive where they are sent")
+        .measured(format!("page faults in the kernel's log: {}", counts(view, &devices)))
+        .fix(
+            "If no virtual machines need the IOMMU, turn it off in the BIOS; otherwise boot with `iommu=pt`. Peer copies hang \
+             or arrive changed until then (NCCL_P2P_DISABLE=1 avoids them). If it recurs with `iommu=pt`, update the driver.",
+        )
+        .confirm("`dmesg | grep -iE 'iommu|amd-vi|dmar'`; `cat /proc/cmdline`");
+    (!devices.is_empty()).then_some(raised)
+}
+
+/// GPUs whose memory windows got no address space.
+fn no_address_space(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
+    let windows = logs.iter().flat_map(|log| &log.unassigned).filter(|w| w.gpu || is_gpu(view, w.address));
+    let windows: Vec<_> = windows.collect();
+    let devices: Counts = windows.iter().map(|w| (w.address, 1)).collect();
+    let words = windows.iter().map(|w| {
+        let size = w.size.map_or_else(String::new, |size| format!(" of {} MiB", size.0 >> 20));
+        format!("{}: BAR {}{size}", name(view, w.address), w.bar)
+    });
+    let measured = distinct(words).join("; ");
+    let summary = |names| format!("The board has no address space for the memory windows (BARs) of {names}");
+    let raised = report(view, Error, &devices, summary)
+        .expected("all BARs assigned: the driver cannot use the GPU otherwise")
+        .measured(format!("failed to assign {measured}"))
+        .fix(
+            "Turn on \"Above 4G Decoding\" in the BIOS, if it has it, and boot with `pci=realloc`. If that does not help, the \
+             board cannot use this GPU.",
+        )
+        .confirm("`dmesg | grep BAR`; `lspci -vv -s DEVICE | grep Region`");
+    (!devices.is_empty()).then_some(raised)
+}
+
+/// Uncorrectable errors that AMD's driver reports.
+fn hardware_errors_of_amd(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
+    let devices = counted(view, logs.iter().flat_map(|log| &log.uncorrectable));
+    let raised = report(view, Error, &devices, |names| format!("{names}: uncorrectable hardware errors"))
+        .expected("no uncorrectable hardware errors")
+        .measured(format!("errors that amdgpu logged: {}", counts(view, &devices)))
+        .fix(
+            "Stop the jobs on it, and reset the GPU (`amd-smi reset --gpureset`) or restart the machine. If it recurs, update \
+             firmware and driver; if it then recurs on the same GPU, have it serviced.",
+        )
+        .confirm("`dmesg | grep -i 'hardware error'`; `amd-smi metric --ecc`");
+    (!devices.is_empty()).then_some(raised)
+}
+
+/// How often each GPU or adapter was logged.
+fn counted<'a>(view: &View, logged: impl Iterator<Item = &'a Logged>) -> Counts {
+    let mut devices = Counts::new();
+    for one in logged.filter(|one| one.gpu || view.at(one.address).is_some()) {
+        *devices.entry(one.address).or_default() += one.count;
+    }
+    devices
+}
+
+fn is_gpu(view: &View, address: PciAddress) -> bool {
+    view.at(address).is_some_and(|id| view.fabric().node(id).kind == NodeKind::Gpu)
 }
 
 /// A finding on devices, by their names.
@@ -125,36 +363,4 @@ fn counts(view: &View, devices: &Counts) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::testing::{boxes, captured, findings, state};
-    use super::*;
-    use peerlane_machine::fact::{Fact, KernelFacts, PcieError, Xid};
-    use peerlane_machine::subject::join;
-
-    #[test]
-    fn what_the_hardware_did_and_not_what_programs_do() {
-        let mut b = boxes(&[2], false);
-        let gpu = b.find("GPU1").unwrap();
-        b.node_mut(gpu).address = "0000:65:00.0".parse().ok();
-        let mut machine = captured(b);
-        let xid = |code| Xid { address: "0000:65:00.0".parse().unwrap(), code, count: 1 };
-        let error =
-            |count| PcieError { address: "0000:17:00.0".parse().unwrap(), kind: PcieErrorKind::Corrected, count };
-        let kernel =
-            KernelFacts { xids: vec![xid(79), xid(31)], pcie_errors: vec![error(2)], ..KernelFacts::default() };
-        state(&mut machine, "kernel log", Fact::Kernel(kernel));
-        let found = findings(&machine, run);
-        let said: Vec<(&str, Severity, String)> =
-            found.iter().map(|f| (f.summary.as_str(), f.severity, join(&f.subjects, " "))).collect();
-        assert_eq!(
-            said,
-            [
-                ("GPU1: fell off the bus (Xid 79)", Error, "GPU1".to_owned()),
-                ("The kernel logged corrected PCIe errors of 0000:17:00.0", Info, "0000:17:00.0".to_owned()),
-            ]
-        );
-        let kernel = KernelFacts { pcie_errors: vec![error(400)], ..KernelFacts::default() };
-        state(&mut machine, "kernel log", Fact::Kernel(kernel));
-        assert!(findings(&machine, run).iter().any(|f| f.severity == Warning));
-    }
-}
+mod tests;

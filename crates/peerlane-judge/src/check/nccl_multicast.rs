@@ -13,16 +13,31 @@ fn run(view: &View) -> Vec<Raised> {
     let logs = nccl::logs(view).into_iter();
     let warnings = logs.filter_map(|(log, origin)| Some((log.warnings.iter().find(failed)?, origin)));
     let report = |(warning, origin): (&String, &Origin)| {
-        RULE.raise(Fault, Error, Likely)
-            .summary("NCCL cannot create a multicast group in the NVSwitches (NVLink SHARP), and stops")
+        // "CUDA error 2 'out of memory'": each communicator takes multicast groups of the NVSwitches, which have few
+        let used_up = warning.contains("out of memory");
+        let raised = RULE
+            .raise(Fault, Error, Likely)
             .expected("multicast, which GPUs on third-generation or later NVSwitches support")
             .measured(warning.trim_end_matches(['.', ' ']))
-            .evidence(view.cite([origin]))
+            .evidence(view.cite([origin]));
+        if used_up {
+            return raised
+                .summary("NCCL gets no multicast group in the NVSwitches (NVLink SHARP): all multicast slots are in use")
+                .fix(
+                    "The fabric is not broken. Set NCCL_NVLS_ENABLE=0 for jobs with many communicators, create fewer of them, \
+                     or end processes that still hold some. If GPU memory is full (`nvidia-smi`), free it first.",
+                )
+                .confirm(
+                    "the fabric manager's log, which names the multicast slots in use; `NCCL_NVLS_ENABLE=0` makes the job run",
+                );
+        }
+        raised
+            .summary("NCCL cannot create a multicast group in the NVSwitches (NVLink SHARP), and stops")
             .fix(
-                "Reinitialize the fabric: stop all jobs, restart the fabric manager (same version as the driver), and reset \
-                 the GPUs in the order of its guide, or restart the machine. Restarting the fabric manager alone leaves the \
-                 GPUs unregistered. As a workaround, NCCL_NVLS_ENABLE=0 disables multicast and costs some all-reduce rate. \
-                 In a virtual machine or container, the host must do this.",
+                "If the fabric manager was restarted or updated while the GPUs were in use: stop all jobs, restart the fabric \
+                 manager (same version as the driver), and reset the GPUs, or restart the machine. Restarting the fabric \
+                 manager alone leaves the GPUs unregistered. In a virtual machine or container, the host must do this. As a \
+                 workaround, NCCL_NVLS_ENABLE=0 disables multicast and costs some all-reduce rate.",
             )
             .confirm(
                 "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`; the multicast tests of \
@@ -39,10 +54,21 @@ mod tests {
     use peerlane_machine::fact::{Fact, NcclLog};
 
     fn found(warning: &str) -> usize {
+        all(warning).len()
+    }
+
+    fn all(warning: &str) -> Vec<crate::check::Finding> {
         let mut machine = switched(2);
         let log = NcclLog { warnings: vec![warning.to_owned()], ..NcclLog::default() };
         state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(log));
-        findings(&machine, run).len()
+        findings(&machine, run)
+    }
+
+    #[test]
+    fn used_up_slots_are_no_broken_fabric() {
+        let found =
+            all("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'");
+        assert!(found[0].summary.contains("multicast slots") && !found[0].fix.contains("restart"), "{found:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the kernel reports of GPUs, PCIe and the IOMMU.
 
 use crate::fabric::{PciAddress, PcieWidth};
+use crate::units::Bytes;
 
 /// What the IOMMU does with the accesses of devices that the kernel drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,65 @@ pub struct Xid {
     pub code: u32,
     /// How often.
     pub count: u32,
+    /// Whether any of them was fatal, where the driver states it (NVLink 5: Xid 144 to 150).
+    pub fatal: Option<bool>,
+}
+
+impl Xid {
+    /// One error of a code.
+    pub fn new(address: PciAddress, code: u32) -> Self {
+        Xid { address, code, count: 1, fatal: None }
+    }
+}
+
+/// What NVIDIA's driver asks for to recover a GPU (Xid 154).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The GPU.
+    pub address: PciAddress,
+    /// The action, as the driver names it: `GPU Reset Required`.
+    pub action: String,
+}
+
+/// Errors of one code that NVIDIA's driver logged of an NVSwitch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchXid {
+    /// The NVSwitch.
+    pub address: PciAddress,
+    /// The code, by NVIDIA's list of SXid errors.
+    pub code: u32,
+    /// Whether the driver calls it fatal.
+    pub fatal: bool,
+    /// What it is, as the driver names it: `LTSSM Fault Up`.
+    pub what: String,
+    /// Ports it was logged of.
+    pub links: Vec<u32>,
+    /// How often.
+    pub count: u32,
+}
+
+/// Something that the kernel logged of a device, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The device.
+    pub address: PciAddress,
+    /// Whether the line names a GPU's driver as the device's.
+    pub gpu: bool,
+    /// How often.
+    pub count: u32,
+}
+
+/// A memory window of a device for which the kernel found no address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unassigned {
+    /// The device.
+    pub address: PciAddress,
+    /// The number of the base address register.
+    pub bar: u8,
+    /// Its size, where the line states it.
+    pub size: Option<Bytes>,
+    /// Whether the log shows that the device is a GPU, by its vendor and class.
+    pub gpu: bool,
 }
 
 /// How bad a PCIe error is (advanced error reporting).
@@ -61,6 +121,16 @@ pub struct KernelFacts {
     pub lost: Vec<PciAddress>,
     /// Errors of PCIe links.
     pub pcie_errors: Vec<PcieError>,
+    /// What the driver asks for to recover GPUs.
+    pub recovery: Vec<Recovery>,
+    /// Errors of NVSwitches.
+    pub switch_xids: Vec<SwitchXid>,
+    /// Uncorrectable hardware errors that AMD's driver reports of its GPUs.
+    pub uncorrectable: Vec<Logged>,
+    /// Accesses of devices that the IOMMU refused.
+    pub iommu_faults: Vec<Logged>,
+    /// Memory windows without address space.
+    pub unassigned: Vec<Unassigned>,
     /// Links that are slower than their devices.
     pub limited: Vec<LimitedLink>,
 }

@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-pub use kernel::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
+pub use kernel::{
+    IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind, Recovery, SwitchXid, Unassigned, Xid,
+};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use remark::{Between, Claim, Remark};

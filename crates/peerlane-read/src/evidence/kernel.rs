@@ -1,11 +1,16 @@
 //! What the Linux kernel reports: its command line, and those lines of its log (`dmesg`, `journalctl -k`) that concern GPUs,
-//! PCIe errors, slow links and the IOMMU.
+//! NVSwitches, PCIe errors, slow links, address space and the IOMMU.
+
+mod gpus;
+mod iommu;
+mod windows;
 
 use super::text::Span;
 use super::words::pcie_width;
 use super::{Fact, Found, Text};
-use super::{IommuDomain, KernelFacts, LimitedLink, PcieError, PcieErrorKind, Xid};
+use super::{KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind};
 use peerlane_machine::fabric::{PciAddress, PcieWidth};
+use windows::Windows;
 
 const TOOL: &str = "kernel log";
 const COMMAND_LINE: &str = "/proc/cmdline";
@@ -14,8 +19,13 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
 /// What a text holds if any of its lines matters here.
-const HALLMARKS: [&str; 8] = [
+const HALLMARKS: [&str; 13] = [
     "NVRM: ",
+    ": SXid (",
+    "uncorrectable hardware error",
+    "AMD-Vi: ",
+    "DMAR: ",
+    "failed to assign",
     "PCIe Bus Error",
     "PCIe bandwidth",
     "iommu",
@@ -34,13 +44,14 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
     let mut facts = KernelFacts::default();
     let mut lines = Span::default();
+    let mut windows = Windows::default();
     let mut command_line_only = true;
     let alone = text.iter().filter(|(_, line)| !line.trim().is_empty()).count() == 1;
     // the driver's sentence on a GPU that is gone goes over three lines
     let mut named: Option<(usize, PciAddress)> = None;
     for (i, line) in text.iter() {
-        let mut by_log = read_line(line, &mut facts);
-        named = gpu_of_sentence(line).map(|address| (i, address)).or(named);
+        let mut by_log = read_line(line, &mut facts) || windows.read(line, &mut facts);
+        named = gpus::named(line).map(|address| (i, address)).or(named);
         // an Xid names its GPU itself
         if line.contains("allen off the bus")
             && !line.contains("Xid (")
@@ -69,52 +80,28 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     }
 }
 
-/// `NVRM: The NVIDIA GPU 0000:b3:00.0`, `NVRM: GPU 0000:09:00.0: GPU has fallen off the bus.`
-fn gpu_of_sentence(line: &str) -> Option<PciAddress> {
-    let (_, rest) = line.split_once("NVRM: ")?;
-    let rest = rest.strip_prefix("The NVIDIA GPU ").or_else(|| rest.strip_prefix("GPU "))?;
-    rest.split_whitespace().next()?.trim_end_matches(':').parse().ok()
-}
-
 /// Reads a line of a log; whether it was one of those that matter.
 fn read_line(line: &str, facts: &mut KernelFacts) -> bool {
-    if let Some((_, rest)) = line.split_once("NVRM: Xid (") {
-        return xid(rest, facts).is_some();
-    }
     if let Some((device, rest)) = line.split_once(": PCIe Bus Error: severity=") {
         return bus_error(device, rest, facts).is_some();
     }
     if let Some((device, rest)) = line.split_once(" Gb/s available PCIe bandwidth, limited by ") {
         return limited(device, rest, facts).is_some();
     }
-    if let Some((_, kind)) = line.split_once("iommu: Default domain type: ") {
-        facts.iommu = match kind.split_whitespace().next() {
-            Some("Translated") => Some(IommuDomain::Translated),
-            Some("Passthrough") => Some(IommuDomain::Passthrough),
-            _ => return false,
-        };
-        return true;
-    }
-    // "DMAR: IOMMU disabled", "AMD-Vi: AMD IOMMU disabled on kernel command-line"
-    if line.contains("IOMMU disabled") && (line.contains("DMAR: ") || line.contains("AMD-Vi: ")) {
-        facts.iommu_disabled = true;
-        return true;
-    }
-    false
+    gpus::read(line, facts) || iommu::read(line, facts)
 }
 
-/// `PCI:0000:65:00): 79, pid=…`, `0000:06:00): 6, …`.
-fn xid(rest: &str, facts: &mut KernelFacts) -> Option<()> {
-    let (place, rest) = rest.split_once("):")?;
-    let place = place.strip_prefix("PCI:").unwrap_or(place);
-    let address: PciAddress = if place.contains('.') { place.parse() } else { format!("{place}.0").parse() }.ok()?;
-    let code: u32 = rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-    if let Some(known) = facts.xids.iter_mut().find(|x| (x.address, x.code) == (address, code)) {
-        known.count = known.count.saturating_add(1);
-    } else if facts.xids.len() < MOST {
-        facts.xids.push(Xid { address, code, count: 1 });
+/// Counts something logged of a device.
+fn count(all: &mut Vec<Logged>, one: Logged) {
+    let room = all.len() < MOST;
+    match all.iter_mut().find(|known| known.address == one.address) {
+        Some(known) => {
+            known.count = known.count.saturating_add(one.count);
+            known.gpu |= one.gpu;
+        }
+        None if room => all.push(one),
+        None => {}
     }
-    Some(())
 }
 
 /// `mlx5_core 0001:43:00.0: 63.008` before, `8.0 GT/s PCIe x8 link at 0001:42:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe
@@ -182,7 +169,10 @@ fn command_line(line: &str, alone: bool) -> Option<Vec<&str>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::IommuDomain;
     use super::*;
+    use peerlane_machine::fact::{Recovery, Unassigned, Xid};
+    use peerlane_machine::units::Bytes;
 
     fn scanned(text: &str) -> Option<(&'static str, KernelFacts)> {
         let mut found = Found::default();
@@ -228,6 +218,85 @@ mod tests {
         );
         assert_eq!((limit.width.to_string(), limit.capable.to_string()), ("3.0 x8".to_owned(), "3.0 x16".to_owned()));
         assert_eq!((width("8 GT/s x8"), width("2.5 GT/s x4")), ("3.0 x8".parse().ok(), "1.0 x4".parse().ok()));
+    }
+
+    #[test]
+    fn errors_of_fifth_generation_nvlink_and_what_the_driver_asks_for() {
+        let (_, facts) = scanned(
+            "[1.0] NVRM: Xid (PCI:0000:dc:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x021425c6 0x0)\n\
+             [1.1] NVRM: Xid (PCI:0000:97:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x8)\n\
+             [1.2] NVRM: Xid (PCI:0000:ba:00): 45, pid=7, name=python3, Ch 00000002 caused by previous Xid 145\n\
+             [1.3] NVRM: Xid (PCI:0000:dc:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n\
+             [1.4] NVRM: Xid (PCI:0000:97:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n",
+        )
+        .unwrap();
+        let at = |text: &str| text.parse::<PciAddress>().unwrap();
+        let ba = at("ba:00.0");
+        assert_eq!(
+            facts.xids,
+            [
+                Xid { fatal: Some(true), ..Xid::new(at("dc:00.0"), 149) },
+                Xid { fatal: Some(false), ..Xid::new(at("97:00.0"), 145) },
+                Xid::new(ba, 45),
+                Xid::new(ba, 145),
+            ]
+        );
+        assert_eq!(facts.recovery, [Recovery { address: at("dc:00.0"), action: "GPU Reset Required".to_owned() }]);
+    }
+
+    #[test]
+    fn errors_of_nvswitches_with_their_class() {
+        let (_, facts) = scanned(
+            "[7.1] nvidia-nvswitch0: SXid (PCI:0000:a1:00.0): 20034, Data {0x00000002, 0x00000000}\n\
+             [7.2] nvidia-nvswitch0: SXid (PCI:0000:a1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up (First)\n\
+             [7.3] nvidia-nvswitch0: SXid (PCI:0000:a1:00.0): 20034, Severity 1 Engine instance 30 Sub-engine instance 00\n\
+             [7.4] nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 Minion Link DLREQ interrupt\n\
+             [7.5] nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 45 Minion Link DLREQ interrupt\n",
+        )
+        .unwrap();
+        let read: Vec<_> = facts.switch_xids.iter().map(|x| (x.code, x.fatal, x.what.as_str(), x.count)).collect();
+        assert_eq!(read, [(20034, true, "LTSSM Fault Up", 1), (22013, false, "Minion Link DLREQ interrupt", 2)]);
+        assert_eq!(facts.switch_xids[1].links, [44, 45]);
+    }
+
+    #[test]
+    fn what_the_iommu_refuses() {
+        let (_, facts) = scanned(
+            "Sep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000040]\n\
+             Sep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000080]\n\
+             AMD-Vi: Event logged [IO_PAGE_FAULT device=08:00.0 domain=0x0001 address=0x1]\n\
+             [1.0] DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x1 [fault reason 0x05]\n",
+        )
+        .unwrap();
+        let read: Vec<_> = facts.iommu_faults.iter().map(|f| (f.address.to_string(), f.gpu, f.count)).collect();
+        let one = |address: &str, gpu, count| (address.to_owned(), gpu, count);
+        assert_eq!(read, [one("0000:07:00.0", true, 2), one("0000:08:00.0", false, 1), one("0000:3b:00.0", false, 1)]);
+    }
+
+    #[test]
+    fn windows_without_address_space_and_those_that_get_it_later() {
+        let (_, facts) = scanned(
+            "[2.8] pci 0000:01:00.0: [10de:2204] type 00 class 0x030000 PCIe Legacy Endpoint\n\
+             [2.9] pci 0000:01:00.0: BAR 1 [mem size 0x10000000 64bit pref]: can't assign; no space\n\
+             [2.9] pci 0000:01:00.0: BAR 1 [mem size 0x10000000 64bit pref]: failed to assign\n\
+             [2.9] pci 0000:01:00.0: BAR 3 [mem size 0x02000000 64bit pref]: failed to assign\n\
+             [2.9] pci 0000:01:00.0: BAR 5 [io  size 0x0080]: failed to assign\n\
+             [3.0] pci 0000:01:00.0: BAR 3 [mem 0x80000000-0x81ffffff 64bit pref]: assigned\n",
+        )
+        .unwrap();
+        let address = "01:00.0".parse().unwrap();
+        assert_eq!(facts.unassigned, [Unassigned { address, bar: 1, size: Some(Bytes::from_mib(256)), gpu: true }]);
+    }
+
+    #[test]
+    fn hardware_errors_of_amds_driver() {
+        let (_, facts) = scanned(
+            "[8.7] amdgpu 0000:68:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!\n\
+             [8.8] amdgpu 0000:9e:00.0: amdgpu: 0 uncorrectable hardware errors detected in umc block\n",
+        )
+        .unwrap();
+        let read: Vec<_> = facts.uncorrectable.iter().map(|e| (e.address.to_string(), e.count)).collect();
+        assert_eq!(read, [("0000:68:00.0".to_owned(), 1)]);
     }
 
     #[test]

@@ -1,0 +1,51 @@
+//! The IOMMU in the kernel's log: what it does by default, that it is off, and accesses that it refused.
+
+use super::super::{IommuDomain, KernelFacts, Logged};
+use super::count;
+use peerlane_machine::fabric::PciAddress;
+
+/// Drivers of GPUs, as lines of the log name them before an address.
+const GPU_DRIVERS: [&str; 3] = ["nvidia", "amdgpu", "nouveau"];
+
+/// Reads a line; whether it is one of these.
+pub(super) fn read(line: &str, facts: &mut KernelFacts) -> bool {
+    if let Some((_, kind)) = line.split_once("iommu: Default domain type: ") {
+        facts.iommu = match kind.split_whitespace().next() {
+            Some("Translated") => Some(IommuDomain::Translated),
+            Some("Passthrough") => Some(IommuDomain::Passthrough),
+            _ => return false,
+        };
+        return true;
+    }
+    // "DMAR: IOMMU disabled", "AMD-Vi: AMD IOMMU disabled on kernel command-line", "AMD-Vi: AMD IOMMU disabled"
+    if line.contains("IOMMU disabled") && (line.contains("DMAR: ") || line.contains("AMD-Vi: ")) {
+        facts.iommu_disabled = true;
+        return true;
+    }
+    if let Some((before, rest)) = line.split_once("AMD-Vi: Event logged [IO_PAGE_FAULT ") {
+        return amd(before, rest, facts).is_some();
+    }
+    if let Some((_, rest)) = line.split_once("DMAR: [DMA ") {
+        return intel(rest, facts).is_some();
+    }
+    false
+}
+
+/// `nvidia 0000:07:00.0: ` before, or `device=07:00.0 domain=0x0003 …` after in older kernels.
+fn amd(before: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
+    let of_field = || rest.strip_prefix("device=")?.split_whitespace().next()?.parse::<PciAddress>().ok();
+    let mut words = before.trim_end_matches([':', ' ']).rsplitn(3, ' ');
+    let address = words.next().and_then(|word| word.parse().ok());
+    let gpu = address.is_some() && words.next().is_some_and(|driver| GPU_DRIVERS.contains(&driver));
+    let address = address.or_else(of_field)?;
+    count(&mut facts.iommu_faults, Logged { address, gpu, count: 1 });
+    Some(())
+}
+
+/// `Read NO_PASID] Request device [3b:00.0] fault addr …`, `Write] Request device [01:00.0] …`.
+fn intel(rest: &str, facts: &mut KernelFacts) -> Option<()> {
+    let (_, device) = rest.split_once("Request device [")?;
+    let address = device.split_once(']')?.0.trim_start_matches("0x").parse().ok()?;
+    count(&mut facts.iommu_faults, Logged { address, gpu: false, count: 1 });
+    Some(())
+}
