@@ -40,6 +40,7 @@ mod modules;
 mod nccl_graph;
 mod nccl_log;
 mod nccl_tests;
+mod nccl_topology;
 mod nccl_xml;
 mod numactl;
 mod nvbandwidth;

@@ -52,9 +52,16 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 }
 
 /// What stands before and after the mark of NCCL's lines, whose process some people cut off.
-fn split<'a>(line: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {
+pub(super) fn split<'a>(line: &'a str, mark: &str) -> Option<(&'a str, &'a str)> {
     let (prefix, words) = line.split_once(mark)?;
     (prefix.is_empty() || prefix.ends_with(' ')).then_some((prefix, words))
+}
+
+/// `host:pid:tid` of the prefix `host:pid:tid [0]`, which perhaps stands behind a launcher's own.
+pub(super) fn process(prefix: &str) -> Option<&str> {
+    // `mpirun --tag-output` glues its own prefix to it: `[1,0]<stdout>:host:pid:tid`
+    let mut words = prefix.split_whitespace().rev().map(|w| w.rsplit_once(">:").map_or(w, |(_, own)| own));
+    words.find(|w| w.split(':').count() == 3)
 }
 
 /// `NCCL version 2.19.3+cuda12.3`, alone on its line or behind a prefix.
@@ -83,12 +90,8 @@ impl Log {
         !self.channels.is_empty() || !self.result.rings.is_empty()
     }
 
-    /// `host:pid:tid [0]`, perhaps behind a launcher's own prefix.
     fn host(&mut self, prefix: &str) {
-        // `mpirun --tag-output` glues its own prefix to it: `[1,0]<stdout>:host:pid:tid`
-        let words = prefix.split_whitespace().rev().map(|w| w.rsplit_once(">:").map_or(w, |(_, own)| own));
-        let process = words.into_iter().find(|w| w.split(':').count() == 3);
-        if let Some(host) = process.and_then(|w| w.split(':').next()).filter(|h| !self.hosts.contains(*h)) {
+        if let Some(host) = process(prefix).and_then(|w| w.split(':').next()).filter(|h| !self.hosts.contains(*h)) {
             self.hosts.insert(host.to_owned());
         }
     }
@@ -278,7 +281,7 @@ fn end(word: &str) -> Option<End> {
 }
 
 /// NCCL's bus id: domain, bus (8 bits), device (8 bits, of which PCI uses 5) and function (4 bits), in hex.
-fn bus_id(hex: &str) -> Option<PciAddress> {
+pub(super) fn bus_id(hex: &str) -> Option<PciAddress> {
     let id = u64::from_str_radix(hex.trim_start_matches("0x"), 16).ok()?;
     let domain = u32::try_from(id >> 20).ok()?;
     let (bus, device, function) = ((id >> 12 & 0xff) as u8, (id >> 4 & 0xff) as u8, (id & 0xf) as u8);
@@ -306,7 +309,7 @@ fn value<'a>(words: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// `NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.1<0>`.
-fn networks(words: &str) -> Option<Vec<String>> {
+pub(super) fn networks(words: &str) -> Option<Vec<String>> {
     let (_, used) = words.strip_prefix("NET/")?.split_once(" : Using ")?;
     let network = |word: &str| {
         let (number, name) = word.strip_prefix('[')?.split_once(']')?;

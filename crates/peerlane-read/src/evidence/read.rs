@@ -82,8 +82,9 @@ macro_rules! readers {
 
 /// Every reader of texts, in the order in which they run.
 pub const READERS: &[Reader] = readers![
-    // first, since it reads the whole text and not its streams
+    // first, since they read the whole text and not its streams
     nccl_log,
+    nccl_topology,
     nvidia_smi_topo,
     nvidia_smi_topo_p2p,
     nvidia_smi_nvlink,
@@ -128,8 +129,8 @@ pub const READERS: &[Reader] = readers![
 pub fn scan_text(text: &Text) -> Found {
     let mut found = Found::default();
     let mut evidence = Vec::new();
-    // the first knows prefixes itself: ranks of one job are one log
-    let (of_whole, of_streams) = READERS.split_at(1);
+    // the first two know prefixes themselves: ranks of one job are one log
+    let (of_whole, of_streams) = READERS.split_at(2);
     scan_with(of_whole, text, &mut found, &mut evidence);
     text.begin();
     match streams(text) {
