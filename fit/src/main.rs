@@ -44,6 +44,9 @@ struct Arguments {
     /// Write the scores of machines that were left out into this file, as a table of Markdown
     #[arg(long, value_name = "FILE", requires = "leave_one_out")]
     scores: Option<PathBuf>,
+    /// Also judge each machine by the fit to all others, and list what is reported as a fault
+    #[arg(long, requires = "leave_one_out")]
+    judge: bool,
     /// Print each figure
     #[arg(short, long)]
     verbose: bool,
@@ -77,7 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     score("fitted", &all(&|_| fit.clone()));
     if arguments.leave_one_out {
-        let left = all(&|number| fitting.fit_without(number, &fit));
+        let without: Vec<solve::Fit> = (0..machines.len()).map(|number| fitting.fit_without(number, &fit)).collect();
+        let left = all(&|number| without[number].clone());
         if arguments.verbose {
             score("each machine left out, by the ranges of constants alone", &left);
         }
@@ -92,6 +96,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         score("each machine left out", &widened);
         if let Some(file) = &arguments.scores {
             fs::write(file, report::page(machines.len(), &widened))?;
+        }
+        if arguments.judge {
+            println!("\nfaults that are reported where each machine is left out");
+            for (number, fit) in without.iter().enumerate() {
+                let others: Vec<spreads::Left> = figures.iter().filter(|(m, _)| *m != number).copied().collect();
+                let machine = &machines[number];
+                let base = base.leaving_out(machine.name());
+                let parts = fit.parts(&tree, &base, number).with_spreads(spreads::spreads(&others));
+                report::faults(machine, &parts);
+            }
         }
         let spreads = toml::to_string(&spreads::spreads(&figures))?;
         println!("\n{spreads}");

@@ -3,10 +3,23 @@
 use std::collections::BTreeMap;
 
 use peerlane::accuracy::{Class, ClassScore, Figure, SinglePath, scores as by_class};
+use peerlane::catalogue::Parts;
+use peerlane::check::{Context, FindingKind, Severity, check};
+use peerlane::comparison::Comparison;
+use peerlane::model::Model;
 
 use crate::figures::Measured;
 use crate::solve::Fit;
 use crate::tree::{Leaf, Tree};
+
+/// What `check` calls a fault on a machine.
+pub(crate) fn faults(machine: &Measured, parts: &Parts) {
+    let model = Model::new(&machine.case.machine, parts);
+    let findings = check(&Context::of(&machine.case, &Comparison::of(&model)));
+    for f in findings.iter().filter(|f| f.kind == FindingKind::Fault && f.severity >= Severity::Warning) {
+        println!("  {:24} {:24} {:?} {:?} {}", machine.name(), f.rule, f.severity, f.certainty, f.summary);
+    }
+}
 
 /// The constants of parts that figures are of.
 pub(crate) fn constants(tree: &Tree, fit: &Fit) {
