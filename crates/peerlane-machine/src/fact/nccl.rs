@@ -61,10 +61,13 @@ pub struct NcclLog {
     pub hosts: usize,
     /// Ranks of the communicator, where known.
     pub size: Option<u32>,
-    /// The ranks that the log mentions.
+    /// The ranks that the log mentions: those of its largest communicator by their numbers there. GPUs of other
+    /// communicators follow.
     pub ranks: BTreeMap<u32, NcclRank>,
     /// Networks in use, as the log names them: `mlx5_0:1/IB`.
     pub networks: Vec<String>,
+    /// Interfaces of TCP sockets that it lists: `eth0:10.0.0.1<0>`.
+    pub sockets: Vec<String>,
     /// The transport between hosts: `IB`, `Socket`.
     pub network: Option<String>,
     /// True where it found no device for RDMA, or no library for it.
@@ -79,4 +82,12 @@ pub struct NcclLog {
     pub rings: Vec<Vec<u32>>,
     /// WARN lines.
     pub warnings: Vec<String>,
+}
+
+impl NcclLog {
+    /// The release's first two numbers: (2, 22) of `2.22.3+cuda12.4`.
+    pub fn release(&self) -> Option<(u32, u32)> {
+        let mut numbers = self.version.as_ref()?.split(|c: char| !c.is_ascii_digit());
+        Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+    }
 }

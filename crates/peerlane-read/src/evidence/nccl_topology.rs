@@ -53,9 +53,10 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             continue;
         }
         let name = process.split_once(':').map_or("", |(host, _)| host);
-        if let Some(names) = networks(words.trim()) {
+        if let Some((kind, names)) = networks(words.trim()) {
             let host = hosts.entry(name).or_default();
-            if host.networks.len() < names.len() {
+            // sockets are listed where there is nothing else
+            if host.networks.is_empty() || (kind != "Socket" && host.networks.len() < names.len()) {
                 host.networks = names;
             }
         } else if words.trim_start().starts_with("=== System :") {
