@@ -49,7 +49,9 @@ mod memory_rows;
 mod mig_on;
 mod missing_peer_module;
 mod narrow_link;
+mod nccl_missing_setting;
 mod nccl_multicast;
+mod nccl_network;
 mod nccl_staged_network;
 mod nccl_through_host;
 mod nvlink_lanes_down;
@@ -231,7 +233,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 53] = [
+const RULES: [Rule; 55] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -283,6 +285,8 @@ const RULES: [Rule; 53] = [
     nccl_through_host::RULE,
     nccl_staged_network::RULE,
     nccl_multicast::RULE,
+    nccl_network::RULE,
+    nccl_missing_setting::RULE,
     rdma_ports::RULE,
     memory_rows::RULE,
 ];

@@ -7,6 +7,10 @@ use peerlane_machine::fact::NcclLog;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-staged-network", run: Many(run) };
 
+/// The first release that finds nvidia_peermem by `/sys/module` (`ncclIbGdrSupport` in `src/transport/net_ib.cc`; NCCL issue
+/// 1676).
+const BY_MODULE: (u32, u32) = (2, 23);
+
 fn run(view: &View) -> Vec<Raised> {
     let of_log = |(log, origin)| without_direct(view, log, origin).into_iter().chain(over_sockets(view, log, origin));
     nccl::logs(view).into_iter().flat_map(of_log).collect()
@@ -41,10 +45,17 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
         "Give each GPU an adapter below its own switch (see `nvidia-smi topo -m`). Alternatively, NCCL_NET_GDR_LEVEL=SYS makes \
          NCCL use GPUDirect RDMA over this path too; measure both, since host bridges forward such reads slowly. In a \
          virtual machine, give NCCL the host's topology (NCCL_TOPO_FILE)."
+    } else if peer == Some(true) && log.release().is_some_and(|release| release < BY_MODULE) {
+        "Use NCCL 2.23 or newer: up to 2.22 it looks for the module in /sys/kernel/mm/memory_peers alone, where nvidia_peermem \
+         of today's drivers and kernels is not listed."
     } else if peer == Some(true) {
         "Install the driver after MLNX_OFED or DOCA, load nvidia_peermem again and read the kernel log: a module that was \
          built without the adapters' peer-memory interface loads but registers nothing. Or use dma-buf (open kernel modules, \
          Linux 5.12 or later, NCCL_DMABUF_ENABLE not 0). In a container, both need the host's modules."
+    } else if peer.is_none() && log.release().is_none_or(|release| release < BY_MODULE) {
+        "If `lsmod` shows nvidia_peermem, use NCCL 2.23 or newer: up to 2.22 it looks for the module in \
+         /sys/kernel/mm/memory_peers alone, where that of today's drivers and kernels is not listed. If not, run `modprobe \
+         nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later)."
     } else {
         "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later, \
          NCCL_DMABUF_ENABLE not 0); NCCL then reports \"GPU Direct RDMA Enabled\"."
@@ -142,6 +153,9 @@ mod tests {
         assert!(far[0].summary.contains("uses mlx5_0 without") && far[0].fix.contains("NCCL_NET_GDR_LEVEL"), "{far:?}");
         let loaded = found(staged(None), Some(&["nvidia", "nvidia_peermem"]));
         assert!(loaded[0].fix.contains("loads but registers nothing"), "{loaded:?}");
+        let old = NcclLog { version: Some("2.22.3+cuda12.4".to_owned()), ..staged(None) };
+        assert!(found(old, Some(&["nvidia_peermem"]))[0].fix.starts_with("Use NCCL 2.23"));
+        assert!(found(staged(None), None)[0].fix.starts_with("If `lsmod` shows nvidia_peermem, use NCCL 2.23"));
         let missing = found(staged(None), Some(&["nvidia"]));
         assert!(missing[0].certainty == Certain && missing[0].fix.starts_with("Run `modprobe"), "{missing:?}");
     }

@@ -9,6 +9,12 @@ use peerlane_model::model::NoPeerAccess;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", run: Many(run) };
 
+/// The first release that logs NCCL_P2P_DISABLE by its name: those before print it as the level.
+const LEVEL_ALONE: (u32, u32) = (2, 24);
+
+/// What they print for it.
+const LOCAL: &str = "NCCL_P2P_LEVEL=LOC";
+
 /// Why NCCL does so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
@@ -72,6 +78,7 @@ impl Level {
 fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
     let off = nccl::set(log, &["NCCL_P2P_DISABLE"], |v| v == "1").pop();
     let level = log.variables.get("NCCL_P2P_LEVEL").and_then(|value| Some((Level::of(value)?, value)));
+    let either = log.release().is_none_or(|release| release < LEVEL_ALONE);
     let mut groups: BTreeMap<Cause, Vec<(String, String)>> = BTreeMap::new();
     for one in log.transports.iter().filter(|t| t.via.starts_with("SHM")) {
         let ends = (view.machine.gpu_of_rank(log, one.from), view.machine.gpu_of_rank(log, one.to));
@@ -83,7 +90,10 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
         if works == Some(false) {
             continue;
         }
-        let cause = cause(off.as_deref(), level, class, refused);
+        let cause = match cause(off.as_deref(), level, class, refused) {
+            Cause::Variable(set) if either && set == LOCAL => Cause::Variable(format!("NCCL_P2P_DISABLE=1 or {LOCAL}")),
+            other => other,
+        };
         let name =
             |gpu: Option<NodeId>, rank| gpu.map_or_else(|| format!("rank {rank}"), |gpu| view.name(gpu).to_owned());
         let (a, b) = (name(ends.0, one.from), name(ends.1, one.to));
@@ -207,6 +217,10 @@ mod tests {
         for level in ["LOC", "NVL", "0"] {
             assert!(below_a_switch(level).ends_with(&format!("NCCL_P2P_LEVEL={level} is set")), "{level}");
         }
+        assert!(
+            below_a_switch("LOC").contains(": NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL=LOC"),
+            "as older releases log it"
+        );
         let apart = |level| found(captured(boxes(&[1, 1], false)), "SHM", &[("NCCL_P2P_LEVEL", level)]).remove(0);
         assert!(apart("PHB").1.ends_with("NCCL_P2P_LEVEL=PHB is set") && apart("3").0 == Warning);
         let allowed = apart("4");

@@ -32,7 +32,7 @@ const MAX_MEMBERS: usize = 1 << 16;
 const NO_MULTICAST: &str = "Failed to bind NVLink SHARP (NVLS)";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["CCL ", "NET/Socket : Using", "NET/IB : Using"]) {
+    if !text.holds(&["CCL ", "NET/Socket : Using", "NET/IB : Using", "WARN NET/IB"]) {
         return;
     }
     let mut log = Log::default();
@@ -58,6 +58,9 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some(words) = cut(line) {
             log.lines.add(i);
             log.info("", words);
+        } else if let Some((_, words)) = line.split_once("WARN NET/IB") {
+            log.lines.add(i);
+            log.warn("", &format!("NET/IB{words}"));
         } else if let Some(network) = log.listing.then(|| lines::network(line.trim())).flatten() {
             log.lines.add(i);
             add(&mut log.result.sockets, network);

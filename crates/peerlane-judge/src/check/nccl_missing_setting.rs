@@ -1,0 +1,66 @@
+//! Settings that RCCL itself asks for: of the kernel's command line and of the environment.
+
+use super::nccl;
+use super::prelude::*;
+
+pub(super) const RULE: Rule = Rule { id: "nccl-missing-setting", run: Many(run) };
+
+fn run(view: &View) -> Vec<Raised> {
+    let of_log = |(log, origin): (&peerlane_machine::fact::NcclLog, &Origin)| {
+        // `Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!`
+        let missing = |warning: &String| {
+            let (_, rest) = warning.split_once("Missing \"")?;
+            let (setting, rest) = rest.split_once('"')?;
+            let of = rest.trim_start().strip_prefix("from ")?.split(" which").next()?;
+            Some((setting.to_owned(), of.trim().to_owned()))
+        };
+        let all = distinct(log.warnings.iter().filter_map(missing));
+        // every release wants this one; `amd_iommu=on` is the kernel's default
+        let pt = all.iter().any(|(setting, _)| setting == "iommu=pt");
+        let (setting, of) = all.iter().find(|(s, _)| s == "iommu=pt").or(all.first())?;
+        let others: Vec<String> =
+            all.iter().filter(|(s, _)| s != setting).map(|(s, of)| format!("{s} ({of})")).collect();
+        let also = if others.is_empty() { String::new() } else { format!("; also {}", others.join(", ")) };
+        let raised = RULE
+            .raise(Fault, Warning, Likely)
+            .summary(format!("RCCL reports that {setting} is missing from the {of}"))
+            .expected(format!("{setting} in the {of}, as RCCL requires on this machine"))
+            .measured(format!("RCCL's warning: Missing \"{setting}\" from {of}{also}"))
+            .evidence(view.cite([origin]))
+            .fix(if pt {
+                "Add iommu=pt to the kernel's command line and restart, so that the IOMMU does not translate transfers between \
+                 GPUs. Until then they may hang or corrupt data; NCCL_P2P_DISABLE=1 avoids them at a lower rate."
+                    .to_owned()
+            } else {
+                format!("Set {setting}.")
+            })
+            .confirm("`cat /proc/cmdline`; `NCCL_DEBUG=WARN` without the warning");
+        Some(raised)
+    };
+    nccl::logs(view).into_iter().filter_map(of_log).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{findings, state, switched};
+    use super::*;
+    use peerlane_machine::fact::{Fact, NcclLog};
+
+    fn found(warnings: &[&str]) -> Vec<String> {
+        let mut machine = switched(2);
+        let warnings = warnings.iter().map(|w| (*w).to_owned()).collect();
+        state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(NcclLog { warnings, ..NcclLog::default() }));
+        findings(&machine, run).into_iter().map(|f| f.summary).collect()
+    }
+
+    #[test]
+    fn what_rccl_misses_is_named_the_kernels_first() {
+        let iommu =
+            "init.cc:179 Missing \"iommu=pt\" from kernel command line which can lead to system instablity or hang!";
+        let grain = "init.cpp:126 Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance";
+        let pt = ["RCCL reports that iommu=pt is missing from the kernel command line"];
+        assert_eq!(found(&[grain, iommu, iommu]), pt);
+        assert_eq!(found(&[grain]), ["RCCL reports that HSA_FORCE_FINE_GRAIN_PCIE=1 is missing from the environment"]);
+        assert!(found(&["Missing data", "Missing \"x"]).is_empty());
+    }
+}
