@@ -3,12 +3,17 @@
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 
-pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", run: One(run) };
+pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", run: Many(run) };
 
 /// States of `nvidia-smi -q`'s "Fabric" section that are fine: ready, or no fabric to initialize.
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];
 
-fn run(view: &View) -> Option<Raised> {
+fn run(view: &View) -> Vec<Raised> {
+    [not_ready(view), failed(view), unhealthy(view)].into_iter().flatten().collect()
+}
+
+/// GPUs that are not registered.
+fn not_ready(view: &View) -> Option<Raised> {
     let gpus = gpus_with(view, |gpu| {
         let state = gpu.fabric_state.clone()?;
         (!FINE.contains(&state.trim().to_lowercase().as_str())).then_some(state)
@@ -23,10 +28,53 @@ fn run(view: &View) -> Option<Raised> {
             "Check `systemctl status nvidia-fabricmanager` and start a fabric manager of the same version as the driver. \
              In a virtual machine, the host must do this.",
         )
-        .confirm("`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`")
+        .confirm(CONFIRM)
         .about_nodes(gpus.names);
     Some(raised)
 }
+
+/// GPUs whose registration ended, but not well.
+fn failed(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| {
+        let ended = gpu.fabric_state.as_deref() == Some("Completed");
+        gpu.fabric_status.clone().filter(|status| ended && !status.trim().eq_ignore_ascii_case("success"))
+    })?;
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("{}: registration with the NVLink fabric failed", list(&gpus.names)))
+        .expected("fabric state Completed, status Success")
+        .measured(format!("fabric state Completed, status {}", distinct(gpus.values).join(", ")))
+        .evidence(view.cite(gpus.origins))
+        .fix(
+            "Read the fabric manager's log on the host (`/var/log/fabricmanager.log`; on NVL72 the one of the switch trays and \
+             `nvidia-imex-ctl -N`). If the status is an insufficient-resources or a hardware error, look for NVLink errors \
+             (Xid, SXid) in the kernel log first. Then reset the GPUs with the fabric manager running.",
+        )
+        .confirm(CONFIRM)
+        .about_nodes(gpus.names);
+    Some(raised)
+}
+
+/// GPUs whose fabric works with less than it has.
+fn unhealthy(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| (!gpu.fabric_health.is_empty()).then(|| gpu.fabric_health.join(", ")))?;
+    let raised = RULE
+        .raise(Fault, Warning, Certain)
+        .summary(format!("{}: the NVLink fabric is up, but not healthy", list(&gpus.names)))
+        .expected("fabric health without findings")
+        .measured(distinct(gpus.values).join("; "))
+        .evidence(view.cite(gpus.origins))
+        .fix(
+            "Find the links that are down (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log. If a whole switch \
+             is missing, its tray or baseboard needs service; if links of one GPU, reset that GPU first.",
+        )
+        .confirm("`nvidia-smi -q | grep -A14 'Fabric$'`; `nvidia-smi nvlink -s`")
+        .about_nodes(gpus.names);
+    Some(raised)
+}
+
+/// What shows the state of the fabric.
+const CONFIRM: &str = "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`";
 
 #[cfg(test)]
 mod tests {
@@ -39,6 +87,26 @@ mod tests {
         let gpu = GpuFacts { index: Some(1), fabric_state: text.map(str::to_owned), ..GpuFacts::default() };
         state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
         findings(&machine, run).len()
+    }
+
+    #[test]
+    fn a_registration_that_failed_and_a_fabric_that_lacks_links() {
+        let found = |status: &str, health: &[&str]| {
+            let mut machine = switched(2);
+            let gpu = GpuFacts {
+                index: Some(1),
+                fabric_state: Some("Completed".to_owned()),
+                fabric_status: Some(status.to_owned()),
+                fabric_health: health.iter().map(|h| (*h).to_owned()).collect(),
+                ..GpuFacts::default()
+            };
+            state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
+            findings(&machine, run).into_iter().map(|f| (f.severity, f.summary)).collect::<Vec<_>>()
+        };
+        assert_eq!(found("Success", &[]), []);
+        let failed = "GPU1: registration with the NVLink fabric failed".to_owned();
+        assert_eq!(found("Insufficient Resources", &[]), [(Error, failed)]);
+        assert_eq!(found("Success", &["Bandwidth: Degraded"]).len(), 1);
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod xids;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::PciAddress;
 use peerlane_machine::fact::{KernelFacts, Logged, PcieErrorKind};
@@ -22,6 +23,9 @@ fn run(view: &View) -> Vec<Raised> {
     let logs: Vec<&KernelFacts> = view.kernels().into_iter().map(|(log, _)| log).collect();
     let log = Log::of(&logs);
     let mut raised = xid_findings(view, &log);
+    if raised.iter().all(|r| r.finding.severity < Error) {
+        raised.extend(asked_for(view));
+    }
     raised.extend(switch_errors(view, &logs));
     raised.extend(pcie_errors(view, &log));
     raised.extend(refused_accesses(view, &logs));
@@ -201,6 +205,22 @@ fn recovery(view: &View, log: &Log, asked: &BTreeSet<PciAddress>) -> Raised {
              the cause.",
         )
         .confirm("`dmesg | grep -i xid`; `nvidia-smi -q | grep -i 'recovery action'`")
+}
+
+/// GPUs for which `nvidia-smi -q` shows that the driver asks for an action.
+fn asked_for(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| gpu.recovery.clone())?;
+    let actions = distinct(gpus.values).join(", ");
+    let raised = RULE
+        .raise(Fault, Error, Certain)
+        .summary(format!("{}: the driver asks for an action to recover: {actions}", list(&gpus.names)))
+        .expected("GPU recovery action None")
+        .measured(format!("GPU recovery action {actions}"))
+        .evidence(view.cite(gpus.origins))
+        .fix("Stop the jobs on it and do what the driver asks for. The kernel log names the error that came before (Xid).")
+        .confirm("`nvidia-smi -q | grep -i 'recovery action'`; `dmesg | grep -i xid`")
+        .about_nodes(gpus.names);
+    Some(raised)
 }
 
 /// Advice that begins with what the driver asks for, where it does.

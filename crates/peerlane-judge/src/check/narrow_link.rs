@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use super::gpu_setting::gpus_with;
 use super::prelude::*;
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
+use peerlane_read::assemble::standing;
 
 pub(super) const RULE: Rule = Rule { id: "narrow-link", run: Many(run) };
 
@@ -65,7 +66,8 @@ fn run(view: &View) -> Vec<Raised> {
 fn unplaced(view: &View) -> Vec<Raised> {
     let fabric = view.fabric();
     let narrow = gpus_with(view, |gpu| {
-        below(gpu.running.lanes, gpu.allowed.lanes).then_some((gpu.running.lanes?, gpu.allowed.lanes?))
+        (below(gpu.running.lanes, gpu.allowed.lanes) && !standing::may_be_idle(gpu))
+            .then_some((gpu.running.lanes?, gpu.allowed.lanes?))
     });
     let Some(narrow) = narrow else { return Vec::new() };
     let members = narrow.values.into_iter().zip(narrow.names.into_iter().zip(narrow.origins));

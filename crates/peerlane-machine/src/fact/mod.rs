@@ -237,10 +237,29 @@ pub struct GpuFacts {
     pub remap_failed: Option<bool>,
     /// Fabric manager's state for it.
     pub fabric_state: Option<String>,
+    /// How its registration with the fabric ended, where it did: `Success`.
+    pub fabric_status: Option<String>,
+    /// What is wrong with the fabric by its health report: `Bandwidth: Degraded`.
+    pub fabric_health: Vec<String>,
+    /// The NVLink domain that it shares with other hosts, and its clique there; `None` also where there is none.
+    pub nvlink_domain: Option<NvlinkDomain>,
+    /// Whether NVLink-C2C joins it with its CPU.
+    pub c2c: Option<bool>,
+    /// What the driver asks for to recover it; `None` also where it asks for nothing.
+    pub recovery: Option<String>,
     /// NUMA node by the source.
     pub numa: Option<u32>,
     /// Driver version, where the source repeats it.
     pub driver: Option<String>,
+}
+
+/// An NVLink domain of several hosts (`ClusterUUID`), with the part of it that a GPU can reach (`CliqueId`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NvlinkDomain {
+    /// Its identifier, the same on all its hosts.
+    pub cluster: String,
+    /// The clique: only GPUs of one clique reach each other.
+    pub clique: Option<u32>,
 }
 
 impl GpuFacts {

@@ -22,7 +22,7 @@ pub enum Standing {
 /// Why a reading cannot be so.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
-    /// Every switch with GPUs at this depth reads the same, a fraction of what runs below each of them.
+    /// Every switch with GPUs at this depth reads a fraction of what runs below it.
     BelowEveryBranch,
     /// A link runs wider or faster than this limit, which is reported of one of its ends.
     BelowRunning,
@@ -32,18 +32,21 @@ pub enum Doubt {
     Emulated,
     /// The port was down.
     PortDown,
+    /// The GPU was idle, and its link drops lanes then.
+    Idle,
 }
 
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::BelowEveryBranch => {
-                "every branch reads alike, far below the links of its own devices, as bridges that misreport do"
+                "every branch reads far below the links of its own devices, as bridges that misreport do"
             }
             Self::BelowRunning => "the link runs above it",
             Self::AboveProduct => "the product is not capable of it",
             Self::Emulated => "the switch is emulated, and its link's speed means nothing",
             Self::PortDown => "the port was down",
+            Self::Idle => "the GPU was idle, and such links drop lanes then",
         })
     }
 }

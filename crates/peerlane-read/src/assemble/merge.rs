@@ -55,6 +55,10 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
         remap_pending,
         remap_failed,
         fabric_state,
+        fabric_status,
+        nvlink_domain,
+        c2c,
+        recovery,
         numa,
         driver
     );
@@ -65,6 +69,9 @@ pub(super) fn merge_gpu(into: &mut GpuFacts, from: &GpuFacts) {
     into.running = known_or(into.running, from.running);
     into.allowed = known_or(into.allowed, from.allowed);
     into.capable = known_or(into.capable, from.capable);
+    into.fabric_health.extend(from.fabric_health.iter().cloned());
+    into.fabric_health.sort();
+    into.fabric_health.dedup();
     into.clock_event_reasons.extend(from.clock_event_reasons.iter().cloned());
     into.clock_event_reasons.sort();
     into.clock_event_reasons.dedup();

@@ -238,7 +238,7 @@ fn build(all: &Inventory, skeleton: &Skeleton) -> Result<Built, String> {
     emit::tree(all, skeleton, &nodes, &mut builder);
     let nvlink = nvlink::add(all, &nodes, &mut builder);
     let fabric = builder.build().map_err(|e| e.to_string())?;
-    let (mut fabric, doubted) = standing::without_doubted(fabric).map_err(|e| e.to_string())?;
+    let (mut fabric, doubted) = standing::without_doubted(fabric, all).map_err(|e| e.to_string())?;
     if skeleton.of_classes && all.classes.is_some() {
         fabric.set_unknown_paths(gaps::unstated(all, &nodes));
     }

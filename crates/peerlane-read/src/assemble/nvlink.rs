@@ -118,8 +118,9 @@ impl Add<'_> {
     fn c2c(&self, builder: &mut FabricBuilder) {
         let packages = Packages::of(builder);
         for (device, &node) in self.all.devices.iter().zip(self.nodes).filter(|(d, _)| d.gpu) {
-            let Some((rate, cpu)) = device.c2c.zip(packages.above(node)) else { continue };
-            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(Some(rate))));
+            let is_on = device.c2c.is_some() || device.facts.c2c == Some(true);
+            let Some(cpu) = packages.above(node).filter(|_| is_on) else { continue };
+            let mut link = Link::new(cpu, node, LinkKind::Gpu(GpuLink::c2c(device.c2c)));
             link.origins.clone_from(&device.origins);
             builder.link(link);
         }

@@ -1,8 +1,10 @@
 //! What each reading counts: the one place that decides which of several is used, and which cannot be so.
 
-use crate::catalogue::{Parts, exceeds};
-use peerlane_machine::fabric::{CpuVendor, Fabric, FabricError, LinkId, LinkKind, NodeId, NodeKind, PcieWidth};
-use peerlane_machine::fact::{Evidence, Fact, IommuDomain, KernelFacts, OsDevice, RdmaPort};
+use crate::catalogue::{Part, Parts, exceeds};
+use peerlane_machine::fabric::{
+    CpuVendor, Fabric, FabricError, LinkId, LinkKind, NodeId, NodeKind, PcieGeneration, PcieWidth,
+};
+use peerlane_machine::fact::{Evidence, Fact, GpuFacts, IommuDomain, KernelFacts, OsDevice, RdmaPort};
 use peerlane_machine::machine::reading::{Doubt, Doubted, Quantity, Reading, Standing};
 use peerlane_machine::origin::Origin;
 use peerlane_machine::subject::Subject;
@@ -11,6 +13,21 @@ use super::inventory::{Device, Inventory};
 
 /// No design gives a switch less than a sixth of what one of its devices runs at: x4 above x16 is a quarter.
 const FAR_BELOW: f64 = 6.0;
+
+/// What devices run at where a switch above them with a fraction of it is misread, not slow, even if it is the only one: PCIe
+/// 5.0 x16, in GB/s. Servers with such links have had no switch with an uplink of a sixth of that.
+const MODERN: f64 = 60.0;
+
+/// Percentage of utilisation from which on a GPU is busy.
+const BUSY: f64 = 10.0;
+
+/// Whether the lanes that a GPU's link ran with may be those of an idle link: from PCIe 6.0 on links drop lanes while idle (L0p),
+/// and so do those of GPUs whose data goes over NVLink-C2C.
+pub fn may_be_idle(gpu: &GpuFacts) -> bool {
+    let busy = gpu.utilization.is_some_and(|share| share >= BUSY);
+    let drops = gpu.allowed.generation.max(gpu.capable.generation) >= Some(PcieGeneration::Gen6);
+    !busy && (gpu.c2c == Some(true) || drops)
+}
 
 /// What the IOMMU does. That it is off, by command line or log, is explicit: the kernel logs a default type of domain all the same.
 /// The logged type is generic; what a command line requests counts less.
@@ -106,8 +123,9 @@ fn of_listings(device: &Device, all: &Inventory) -> Vec<Reading<f64>> {
 }
 
 /// The fabric without widths that cannot be so, and these.
-pub(super) fn without_doubted(fabric: Fabric) -> Result<(Fabric, Vec<Doubted>), FabricError> {
-    let found = implausible(&fabric);
+pub(super) fn without_doubted(fabric: Fabric, all: &Inventory) -> Result<(Fabric, Vec<Doubted>), FabricError> {
+    let mut found = implausible(&fabric);
+    found.extend(idle(&fabric, all));
     if found.is_empty() {
         return Ok((fabric, Vec::new()));
     }
@@ -167,14 +185,35 @@ fn implausible(fabric: &Fabric) -> Vec<(LinkId, Quantity, Doubt)> {
         }
     }
     for level in levels {
-        let alike = level.windows(2).all(|pair| matches!(pair, [a, b] if a.1 == b.1));
-        if level.len() > 1 && alike && level.iter().all(|(.., share)| *share > FAR_BELOW) {
+        let misread = |(_, running, share): &(LinkId, PcieWidth, f64)| {
+            let fastest = running.raw_rate().map_or(0.0, |rate| rate.gb() * share);
+            *share > FAR_BELOW && (level.len() > 1 || fastest > MODERN)
+        };
+        if level.iter().all(misread) {
             found.extend(
                 level.into_iter().map(|(id, running, _)| (id, Quantity::Running(running), Doubt::BelowEveryBranch)),
             );
         }
     }
     found
+}
+
+/// Links of GPUs whose lanes are those of an idle link.
+fn idle(fabric: &Fabric, all: &Inventory) -> Vec<(LinkId, Quantity, Doubt)> {
+    let gpus = all.devices.iter().filter(|d| d.gpu).filter_map(|device| {
+        let (id, _) = fabric.upstream(fabric.find(&device.name)?)?;
+        let LinkKind::Pcie { running, allowed, .. } = fabric.link(id).kind else { return None };
+        let part = device.part.as_deref().and_then(|key| Parts::embedded().get(key));
+        let on_c2c = part.is_some_and(Part::is_on_cpu_module);
+        let facts = GpuFacts {
+            allowed,
+            c2c: Some(on_c2c || device.facts.c2c == Some(true) || device.c2c.is_some()),
+            ..device.facts.clone()
+        };
+        let dropped = exceeds(allowed.lanes, running.lanes) && may_be_idle(&facts);
+        dropped.then_some((id, Quantity::Running(running), Doubt::Idle))
+    });
+    gpus.collect()
 }
 
 /// The link above a switch with GPUs, what it runs at, and how many times faster the fastest device link below it is.

@@ -152,6 +152,12 @@ impl Part {
         self.constants.get(name).map(|c| c.value)
     }
 
+    /// Whether it is a GPU of one module with its CPU, which NVLink-C2C joins.
+    pub fn is_on_cpu_module(&self) -> bool {
+        const MODULES: [&str; 5] = ["gh200", "gb200", "gb300", "gb10", "vr200"];
+        MODULES.iter().any(|module| self.name.starts_with(module))
+    }
+
     /// NVLinks and their generation of a GPU that is a module for boards with NVLink, and not a card for bridges: such boards join
     /// all of them.
     pub fn module_nvlinks(&self) -> Option<(u32, u8)> {

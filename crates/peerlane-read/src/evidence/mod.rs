@@ -89,9 +89,9 @@ use std::sync::Arc;
 use peerlane_machine::curve::{Curve, Series};
 use peerlane_machine::fact::{
     Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
-    LimitedLink, Logged, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkEnd,
-    NvlinkPort, OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError, PcieErrorKind,
-    RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SwitchXid, Unassigned, Xid,
+    LimitedLink, Logged, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkDomain,
+    NvlinkEnd, NvlinkPort, OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError,
+    PcieErrorKind, RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SwitchXid, Unassigned, Xid,
 };
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::gpu_number;

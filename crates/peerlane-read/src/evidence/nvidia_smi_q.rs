@@ -1,10 +1,12 @@
-//! `nvidia-smi -q`: everything the driver reports of each GPU, as indented `key : value` lines.
+//! `nvidia-smi -q`: everything the driver reports of each GPU, as indented `key : value` lines, or with `-x` as XML.
+
+mod xml;
 
 use std::collections::HashSet;
 
 use super::text::Span;
 use super::words::{indent, number_and_unit};
-use super::{Fact, Found, GpuFacts, Text};
+use super::{Fact, Found, GpuFacts, NvlinkDomain, Text};
 use peerlane_machine::fabric::{PciAddress, PcieGeneration, PcieWidth};
 use peerlane_machine::units::Bytes;
 
@@ -29,6 +31,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         None
     });
     log.finish(text, found);
+    xml::scan(text, found);
 }
 
 /// `GPU 00000000:C1:00.0`.
@@ -95,6 +98,7 @@ impl Log {
                 None => {}
             }
         }
+        finished(&mut gpu);
         self.gpus.push(gpu);
         self.lines.add(first);
         self.lines.add(last);
@@ -112,6 +116,17 @@ impl Log {
             }
         }
         found.push(text, TOOL, lines, Fact::Gpus(log.gpus));
+    }
+}
+
+/// Whether a line of the fabric's health report names something wrong. That routes recover now is no fault.
+fn is_unhealthy(key: &str, value: &str) -> bool {
+    match key {
+        "Summary" => matches!(value, "Unhealthy" | "Limited Capacity" | "Degraded"),
+        "Bandwidth" => value == "Degraded",
+        "Route Unhealthy" | "Access Timeout Recovery" => value == "True",
+        "Incorrect Configuration" => stated(value).is_some() && !value.eq_ignore_ascii_case("false"),
+        _ => false,
     }
 }
 
@@ -150,6 +165,23 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
             gpu.remap_failed = answer(value);
         }
         ("Fabric", "State") => gpu.fabric_state = stated(value),
+        ("Fabric", "Status") => gpu.fabric_status = stated(value),
+        ("Fabric", "ClusterUUID") => {
+            // all zeros: the GPU is in no domain of several hosts
+            let cluster = stated(value).filter(|uuid| uuid.bytes().any(|b| !matches!(b, b'0' | b'-')));
+            let clique = gpu.nvlink_domain.take().and_then(|domain| domain.clique);
+            gpu.nvlink_domain = cluster.map(|cluster| NvlinkDomain { cluster, clique });
+        }
+        // comes before the domain's identifier, without which it means nothing
+        ("Fabric", "CliqueId") => {
+            let clique = value.parse().ok();
+            gpu.nvlink_domain = Some(NvlinkDomain { cluster: String::new(), clique });
+        }
+        ("Health", key) if outer == "Fabric" && is_unhealthy(key, value) => {
+            gpu.fabric_health.push(format!("{key}: {value}"));
+        }
+        ("", "GPU C2C Mode" | "C2C Mode") => gpu.c2c = answer(value),
+        ("", "GPU Recovery Action") => gpu.recovery = stated(value),
         // drivers before 545 print `Power Draw` and `Power Limit`; newer ones add readings of the whole module
         ("GPU Power Readings" | "Power Readings", "Power Draw" | "Instantaneous Power Draw" | "Average Power Draw") => {
             gpu.power = gpu.power.or_else(number);
@@ -162,6 +194,13 @@ fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
             gpu.clock_event_reasons.push(key.to_owned());
         }
         _ => {}
+    }
+}
+
+/// Drops what means nothing without a field that did not come.
+fn finished(gpu: &mut GpuFacts) {
+    if gpu.nvlink_domain.as_ref().is_some_and(|domain| domain.cluster.is_empty()) {
+        gpu.nvlink_domain = None;
     }
 }
 

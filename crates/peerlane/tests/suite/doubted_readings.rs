@@ -73,23 +73,74 @@ fn doubts(machine: &Machine) -> Vec<(Doubt, usize)> {
 fn bridges_that_all_misreport_limit_nothing() {
     let rules = |m: &Machine| findings(m).into_iter().map(|f| f.rule).collect::<Vec<_>>();
     let sound = machine(&below_bridges(&[("32.0 GT/s PCIe", 16, BROADCOM); 2], 4, "0x2330", "32.0 GT/s PCIe"));
-    for bridge in [("5.0 GT/s PCIe", 16, BROADCOM), ("32.0 GT/s PCIe", 1, BROADCOM)] {
-        let machine = machine(&below_bridges(&[bridge; 2], 4, "0x2330", "32.0 GT/s PCIe"));
-        assert_eq!(doubts(&machine), [(Doubt::BelowEveryBranch, 2)]);
+    let (slow, narrow) = (("5.0 GT/s PCIe", 16, BROADCOM), ("32.0 GT/s PCIe", 1, BROADCOM));
+    for bridges in [[slow; 2], [narrow; 2], [slow, narrow]] {
+        let machine = machine(&below_bridges(&bridges, 4, "0x2330", "32.0 GT/s PCIe"));
+        let doubts = doubts(&machine);
+        assert!(doubts.iter().all(|(doubt, _)| *doubt == Doubt::BelowEveryBranch), "{doubts:?}");
+        assert_eq!(doubts.iter().map(|(_, switches)| switches).sum::<usize>(), bridges.len());
         assert!((50.0..60.0).contains(&from_host(&machine)), "{}", from_host(&machine));
         assert_eq!(rules(&machine), rules(&sound), "bridges alone are no finding");
     }
 }
 
 #[test]
+fn one_bridge_alone_misreports_too_where_links_are_modern() {
+    let machine = machine(&below_bridges(&[("5.0 GT/s PCIe", 16, BROADCOM)], 1, "0x2330", "32.0 GT/s PCIe"));
+    assert_eq!(doubts(&machine), [(Doubt::BelowEveryBranch, 1)]);
+}
+
+/// `nvidia-smi -q` of two GPUs, and their classes.
+fn idle(product: &str, width: &str, max: u8, utilization: u8, c2c: &str) -> String {
+    let mut text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNODE\t0-71\t0\nGPU1\tNODE\t X \t0-71\t0\n\n\
+                    ==============NVSMI LOG==============\n\nAttached GPUs : 2\n"
+        .to_owned();
+    for bus in ["01", "02"] {
+        text += &format!(
+            "GPU 00000000:{bus}:00.0\n    Product Name : {product}\n    GPU C2C Mode : {c2c}\n    PCI\n        GPU Link Info\n            \
+             PCIe Generation\n                Max : {max}\n                Current : 1\n                Device Max : {max}\n                \
+             Host Max : 1\n            Link Width\n                Max : 16x\n                Current : {width}\n    Utilization\n        \
+             GPU : {utilization} %\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn idle_links_that_drop_lanes_are_neither_narrow_nor_slow() {
+    let narrow = |text: &str| {
+        let machine = machine(text);
+        (
+            doubts(&machine),
+            findings(&machine).iter().filter(|f| f.rule == "narrow-link" && f.summary.contains("x2")).count(),
+        )
+    };
+    assert_eq!(narrow(&idle("NVIDIA GB300", "2x", 6, 0, "Enabled")), (vec![(Doubt::Idle, 2)], 0));
+    assert_eq!(narrow(&idle("NVIDIA B300 SXM6 AC", "2x", 6, 0, "Disabled")), (vec![(Doubt::Idle, 2)], 0));
+    assert_eq!(narrow(&idle("NVIDIA GB200", "2x", 5, 0, "Enabled")), (vec![(Doubt::Idle, 2)], 0));
+    assert_eq!(
+        narrow(&idle("NVIDIA B300 SXM6 AC", "2x", 6, 90, "Disabled")),
+        (vec![], 1),
+        "a busy link shows what it has"
+    );
+    assert_eq!(narrow(&idle("NVIDIA H100 PCIe", "2x", 5, 0, "Disabled")), (vec![], 1), "older links keep their lanes");
+}
+
+#[test]
+fn nvlink_c2c_is_the_path_to_host_memory() {
+    let machine = machine(&idle("NVIDIA GB300", "2x", 6, 0, "Enabled"));
+    assert!(from_host(&machine) > 200.0, "{}", from_host(&machine));
+}
+
+#[test]
 fn what_a_design_or_a_fault_may_well_have_is_used() {
-    // one branch of two, half and a quarter of the width in both, and one switch alone
+    // one branch of two, half and a quarter of the width in both
     let full = ("32.0 GT/s PCIe", 16, BROADCOM);
     for bridges in [
         vec![("32.0 GT/s PCIe", 1, BROADCOM), full],
         vec![("32.0 GT/s PCIe", 8, BROADCOM); 2],
         vec![("32.0 GT/s PCIe", 4, BROADCOM); 2],
-        vec![("5.0 GT/s PCIe", 16, BROADCOM)],
+        vec![("8.0 GT/s PCIe", 16, BROADCOM)],
     ] {
         let machine = machine(&below_bridges(&bridges, 4, "0x2330", "32.0 GT/s PCIe"));
         assert_eq!(doubts(&machine), []);

@@ -125,3 +125,16 @@ fn page_faults_of_devices_that_matter() {
     assert!(of(fault("00:14.0", false)).is_empty(), "a USB controller's faults");
     assert_eq!(of(fault("65:00.0", false)).len(), 1);
 }
+
+#[test]
+fn an_action_that_nvidia_smi_shows() {
+    use peerlane_machine::fact::GpuFacts;
+    let mut machine = machine();
+    let gpu = GpuFacts { address: Some(at("65:00.0")), recovery: Some("Reset".to_owned()), ..GpuFacts::default() };
+    state(&mut machine, "nvidia-smi -q", Fact::Gpus(vec![gpu]));
+    let all = findings(&machine, run);
+    assert_eq!(summaries(&all), [("GPU1: the driver asks for an action to recover: Reset", Error)]);
+    let xids = vec![Xid::new(at("65:00.0"), 119)];
+    state(&mut machine, "kernel log", Fact::Kernel(KernelFacts { xids, ..KernelFacts::default() }));
+    assert_eq!(findings(&machine, run).len(), 1, "the error that it follows from says it");
+}
