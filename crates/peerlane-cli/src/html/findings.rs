@@ -67,6 +67,9 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Acs(_) => "Access Control Services",
         Fact::NcclGraph(_) => "NCCL's channels",
         Fact::NcclLog(_) => "NCCL's log",
+        Fact::PcieLines(_) => "PCIe links",
+        Fact::Gids(_) => "GID tables",
+        Fact::FabricManager(_) => "the fabric manager",
         Fact::Rates(_) => "a table of rates",
     }
 }

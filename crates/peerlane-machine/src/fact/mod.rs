@@ -1,6 +1,8 @@
 //! What a piece of evidence can state about a machine: facts, each with its origin.
 
+mod fabric_manager;
 mod kernel;
+mod lines;
 mod nccl;
 mod pci;
 mod remark;
@@ -11,9 +13,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
+pub use fabric_manager::FabricManager;
 pub use kernel::{
     IommuDomain, KernelFacts, LimitedLink, Logged, PcieError, PcieErrorKind, Recovery, SwitchXid, Unassigned, Xid,
 };
+pub use lines::{Gid, PcieLines};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use remark::{Between, Claim, Remark};
@@ -68,6 +72,12 @@ pub enum Fact {
     NcclLog(NcclLog),
     /// A published table of rates with words for rows.
     Rates(RateTable),
+    /// Lines of `lspci -vvv` about links and payloads without the devices that they are of.
+    PcieLines(PcieLines),
+    /// Entries of the GID tables of RDMA ports (`show_gids`).
+    Gids(Vec<Gid>),
+    /// What NVIDIA's fabric manager reports of itself.
+    FabricManager(FabricManager),
     /// A test that compared what arrived with what was sent, and found it changed.
     Corrupt(CorruptData),
 }
@@ -82,6 +92,7 @@ impl Fact {
             Fact::Host(host) => *host == HostFacts::default(),
             Fact::Sensors(readings) => readings.is_empty(),
             Fact::RdmaPorts(ports) => ports.is_empty(),
+            Fact::Gids(gids) => gids.is_empty(),
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::mem::size_of;
 
-use super::{Fact, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort};
+use super::{Fact, Gid, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort};
 use peerlane_machine::fabric::PathClass;
 
 /// The most statements that are kept of one text, or of all sources together. A long issue thread has
@@ -93,6 +93,9 @@ pub(super) fn bytes(fact: &Fact) -> usize {
         }
         Fact::Sensors(readings) => readings.len() * 4 * NAME,
         Fact::Modules(modules) => modules.loaded.len() * 2 * NAME,
+        Fact::Gids(gids) => gids.len() * (size_of::<Gid>() + 4 * NAME),
+        Fact::FabricManager(facts) => facts.messages.iter().map(|message| NAME + message.len()).sum(),
+        Fact::PcieLines(lines) => lines.payloads.len() * 2,
         Fact::Kernel(_) | Fact::Acs(_) | Fact::Corrupt(_) => 0,
     };
     size_of::<Fact>() + long

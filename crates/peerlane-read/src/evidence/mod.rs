@@ -27,16 +27,20 @@ mod config_space;
 mod cpuinfo;
 mod dcgmi_nvlink;
 mod device_query;
+mod fabric_manager;
 mod files_json;
 mod gpu_list;
+mod ibdev2netdev;
 mod kernel;
 mod labelled_matrix;
 mod lscpu;
 mod lspci;
+mod lspci_lines;
 mod lstopo_distances;
 mod lstopo_text;
 mod lstopo_xml;
 mod modules;
+mod mst_status;
 mod nccl_graph;
 mod nccl_log;
 mod nccl_tests;
@@ -46,11 +50,14 @@ mod numactl;
 mod nvbandwidth;
 mod nvbandwidth_json;
 mod nvbandwidth_tests;
+mod nvidia_smi_csv;
 mod nvidia_smi_nvlink;
 mod nvidia_smi_q;
+mod nvidia_smi_q_lines;
 mod nvidia_smi_table;
 mod nvidia_smi_topo;
 mod nvidia_smi_topo_p2p;
+mod nvloom;
 pub mod nvml;
 mod osu;
 mod p2p_test;
@@ -59,9 +66,12 @@ mod perftest;
 mod prose;
 mod rate_table;
 mod rdma_ports;
+mod rdma_topo;
 mod rocm_bandwidth_test;
 mod rocm_smi;
+mod rvs;
 mod sensors;
+mod show_gids;
 mod simple_p2p;
 mod sysfs;
 mod sysfs_listing;
@@ -88,10 +98,11 @@ use std::sync::Arc;
 
 use peerlane_machine::curve::{Curve, Series};
 use peerlane_machine::fact::{
-    Acs, AcsLines, ClassMatrix, CorruptData, Evidence, Fact, GpuFacts, HostFacts, IommuDomain, KernelFacts,
-    LimitedLink, Logged, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode, NvlinkDomain,
-    NvlinkEnd, NvlinkPort, OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree, PcieError,
-    PcieErrorKind, RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SwitchXid, Unassigned, Xid,
+    Acs, AcsLines, ClassMatrix, CorruptData, Evidence, FabricManager, Fact, Gid, GpuFacts, HostFacts, IommuDomain,
+    KernelFacts, LimitedLink, Logged, Modules, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, NumaNode,
+    NvlinkDomain, NvlinkEnd, NvlinkPort, OsDevice, P2pCapability, P2pMatrix, P2pStatus, PciDevice, PciRole, PciTree,
+    PcieError, PcieErrorKind, PcieLines, RateRow, RateTable, RdmaPort, Recovery, Remark, SensorReading, SwitchXid,
+    Unassigned, Xid,
 };
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::gpu_number;

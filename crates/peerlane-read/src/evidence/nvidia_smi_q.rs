@@ -35,7 +35,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
 }
 
 /// `GPU 00000000:C1:00.0`.
-fn gpu_line(line: &str) -> Option<PciAddress> {
+pub(super) fn gpu_line(line: &str) -> Option<PciAddress> {
     line.strip_prefix("GPU ")?.parse().ok()
 }
 
@@ -131,7 +131,7 @@ fn is_unhealthy(key: &str, value: &str) -> bool {
 }
 
 /// Takes one field, in the section `section` of the section `outer`.
-fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
+pub(super) fn set(gpu: &mut GpuFacts, outer: &str, section: &str, key: &str, value: &str) {
     let number = || number_and_unit(value).map(|(n, _)| n);
     let bytes = || number_and_unit(value).filter(|(n, unit)| *n >= 0.0 && *unit == "MiB").map(|(n, _)| n as u64);
     match (section, key) {

@@ -1,0 +1,10 @@
+//! What NVIDIA's fabric manager reports of itself.
+
+/// What the fabric manager reports of itself; errors of NVSwitches that it logs are those of the kernel's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FabricManager {
+    /// The state of its service: `active (running)`, `failed (Result: exit-code)`, `inactive (dead)`, `not installed`.
+    pub service: Option<String>,
+    /// Messages after which the fabric does not work, one of each kind.
+    pub messages: Vec<String>,
+}

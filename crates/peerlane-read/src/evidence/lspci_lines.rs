@@ -1,0 +1,202 @@
+//! Lines that `grep` cut out of `lspci -vvv`: `LnkCap:` and `LnkSta:`, `MaxPayload` and `MaxReadReq`.
+//!
+//! They are of no device unless the command that is quoted above names one (`lspci -vvv -s 41:00.0 | grep LnkSta`).
+
+use super::text::Span;
+use super::words::pcie_width;
+use super::{Fact, Found, PciDevice, PciRole, PciTree, PcieLines, Text};
+use peerlane_machine::fabric::{PciAddress, PcieWidth};
+
+const TOOL: &str = "lspci -vvv";
+
+/// The most lines of one listing that are counted; the largest machines have some thousands.
+const MOST: usize = 16_384;
+
+pub(super) fn scan(text: &Text, found: &mut Found) {
+    if !text.holds(&["LnkSta:", "LnkCap:", "MaxPayload "]) {
+        return;
+    }
+    let mut lines = Lines::default();
+    let mut within = 0;
+    for (i, line) in text.iter() {
+        if i < within {
+            continue;
+        }
+        // what a device's block holds is read with it
+        if is_device(line) {
+            let end = text.block_end(i);
+            if end > i + 1 {
+                lines.push(text, found);
+                within = end;
+                continue;
+            }
+        }
+        if let Some(address) = of_command(line) {
+            lines.push(text, found);
+            lines.of = Some(address);
+        } else {
+            lines.take(line.trim_start_matches('>').trim(), i);
+        }
+    }
+    lines.push(text, found);
+}
+
+/// `41:00.0 3D controller: …`.
+fn is_device(line: &str) -> bool {
+    let Some((address, rest)) = line.split_once(' ') else { return false };
+    (7..=16).contains(&address.len()) && address.parse::<PciAddress>().is_ok() && rest.contains(": ")
+}
+
+/// The device of `$ sudo lspci -vvv -s 0000:41:00.0 | grep LnkSta`.
+fn of_command(line: &str) -> Option<PciAddress> {
+    let (_, rest) = line.split_once("lspci ")?;
+    let (_, device) = rest.split_once("-s ")?;
+    device.split_whitespace().next()?.trim_matches(['"', '\'']).parse().ok()
+}
+
+/// Lines that follow each other, of one device or of all.
+#[derive(Default)]
+struct Lines {
+    of: Option<PciAddress>,
+    lines: Span,
+    capable: Option<PcieWidth>,
+    all: PcieLines,
+    device: PciDevice,
+}
+
+impl Lines {
+    fn take(&mut self, line: &str, i: usize) {
+        let taken = if let Some(rest) = line.strip_prefix("LnkCap:") {
+            self.capable = width(rest);
+            self.device.capable = self.capable.unwrap_or_default();
+            self.capable.is_some()
+        } else if let Some(rest) = line.strip_prefix("LnkSta:") {
+            self.state(rest).is_some()
+        } else {
+            self.payload(line).is_some()
+        };
+        if taken {
+            self.lines.add(i);
+        }
+    }
+
+    fn state(&mut self, rest: &str) -> Option<()> {
+        let running = width(rest)?;
+        let capable = self.capable.take();
+        let below = |capable: PcieWidth| {
+            let narrower = running.lanes.zip(capable.lanes).is_some_and(|(now, most)| now < most);
+            let slower = running.generation.zip(capable.generation).is_some_and(|(now, most)| now < most);
+            (narrower, slower)
+        };
+        let (narrower, slower) = capable.map_or((false, false), below);
+        self.all.links = self.all.links.saturating_add(1);
+        // newer versions of the tool compare by themselves: `Speed 2.5GT/s (downgraded), Width x8 (downgraded)`
+        let mark = |part: Option<&str>| part.is_some_and(|part| part.contains("downgraded"));
+        let mut parts = rest.split(',');
+        let (speed, lanes) = (mark(parts.next()), mark(parts.next()));
+        self.all.narrower = self.all.narrower.saturating_add(u32::from(narrower || lanes));
+        self.all.slower = self.all.slower.saturating_add(u32::from(slower || speed));
+        self.device.running = running;
+        Some(())
+    }
+
+    /// `MaxPayload 256 bytes, MaxReadReq 512 bytes`; a line of capabilities has no `MaxReadReq`.
+    fn payload(&mut self, line: &str) -> Option<()> {
+        let bytes = |key: &str| -> Option<u16> {
+            let (_, rest) = line.split_once(key)?;
+            rest.split_whitespace().next()?.parse().ok()
+        };
+        let (payload, request) = (bytes("MaxPayload ")?, bytes("MaxReadReq "));
+        if request.is_some() && self.all.payloads.len() < MOST {
+            self.all.payloads.push(payload);
+            (self.device.max_payload, self.device.max_read_request) = (Some(payload), request);
+        }
+        Some(())
+    }
+
+    fn push(&mut self, text: &Text, found: &mut Found) {
+        let lines = std::mem::take(self);
+        let Some(numbers) = lines.lines.numbers(text) else { return };
+        match lines.of {
+            Some(address) => {
+                let device =
+                    PciDevice { address: Some(address), role: PciRole::Endpoint, line: numbers.0, ..lines.device };
+                found.push(text, TOOL, numbers, Fact::Pci(PciTree { devices: vec![device], ..PciTree::default() }));
+            }
+            None if lines.all != PcieLines::default() => {
+                found.push(text, TOOL, numbers, Fact::PcieLines(lines.all));
+            }
+            None => {}
+        }
+    }
+}
+
+/// ` Speed 16GT/s (ok), Width x8 (downgraded)`, ` Port #0, Speed 32GT/s, Width x16, ASPM L1`.
+fn width(rest: &str) -> Option<PcieWidth> {
+    let after = |key: &str| rest.split_once(key).map(|(_, value)| value.split([',', ' ', '\t']).next().unwrap_or(""));
+    let width = pcie_width(after("Speed ")?, after("Width ")?);
+    (!width.is_unknown()).then_some(width)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::scanned;
+    use super::*;
+
+    fn lines(text: &str) -> PcieLines {
+        let found = scanned(scan, text);
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::PcieLines(lines) = &one.fact else { panic!("{one:?}") };
+        lines.clone()
+    }
+
+    #[test]
+    fn states_without_devices_are_counted() {
+        let all = lines(
+            "\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n\
+             \t\tLnkSta:\tSpeed 32GT/s, Width x16, TrErr- Train- SlotClk+\n",
+        );
+        assert_eq!((all.links, all.narrower, all.slower), (3, 1, 1));
+    }
+
+    #[test]
+    fn states_below_capabilities() {
+        let all = lines(
+            "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n\t\tLnkSta:\tSpeed 16GT/s, Width x4\n\
+             \t\tLnkCap:\tPort #8, Speed 8GT/s, Width x8\n\t\tLnkSta:\tSpeed 8GT/s, Width x8\n",
+        );
+        assert_eq!((all.links, all.narrower, all.slower), (2, 1, 0));
+    }
+
+    #[test]
+    fn payloads() {
+        let all = lines(
+            "\t\tDevCap:\tMaxPayload 512 bytes, PhantFunc 0\n\t\t\tMaxPayload 256 bytes, MaxReadReq 512 bytes\n\
+             \t\t\tMaxPayload 128 bytes, MaxReadReq 4096 bytes\n",
+        );
+        assert_eq!(all.payloads, [256, 128]);
+    }
+
+    #[test]
+    fn the_command_names_the_device() {
+        let found = scanned(
+            scan,
+            "$ sudo lspci -vvv -s 41:00.0 | grep -E 'LnkCap|LnkSta'\n\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16\n\t\tLnkSta:\tSpeed 16GT/s, Width x8\n",
+        );
+        let Fact::Pci(tree) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        let device = &tree.devices[0];
+        assert_eq!((device.running.to_string(), device.capable.to_string()), ("4.0 x8".into(), "4.0 x16".into()));
+        assert_eq!(device.address.unwrap().to_string(), "0000:41:00.0");
+    }
+
+    #[test]
+    fn blocks_of_devices_and_prose_are_not_for_this_reader() {
+        for text in [
+            "41:00.0 3D controller: NVIDIA Corporation GA100\n\t\tLnkSta:\tSpeed 16GT/s, Width x8\n",
+            "LnkSta: is the line to look for\n",
+            "MaxPayload matters\n",
+        ] {
+            assert_eq!(scanned(scan, text), Found::default(), "{text}");
+        }
+    }
+}
