@@ -12,6 +12,7 @@ mod json;
 mod limits;
 mod markup;
 mod read;
+mod repair;
 mod streams;
 #[cfg(test)]
 mod testing;
@@ -67,6 +68,7 @@ mod prose;
 mod rate_table;
 mod rdma_ports;
 mod rdma_topo;
+mod rig_report;
 mod rocm_bandwidth_test;
 mod rocm_smi;
 mod rvs;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::archive;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
-use super::{Evidence, Found, Heading, Text, Warning, prose, text::decode};
+use super::{Evidence, Found, Heading, Text, Warning, prose, repair, text::decode};
 use peerlane_machine::one_line::shown;
 
 /// The most that is read of one source: 64 MiB, far above any real capture.
@@ -133,6 +133,7 @@ pub const READERS: &[Reader] = readers![
     sysfs_listing,
     labelled_matrix,
     rate_table,
+    rig_report,
 ];
 
 /// Runs every scanner over one text. At most [`MAX_STATEMENTS`](super::MAX_STATEMENTS) statements are kept, the first ones.
@@ -144,11 +145,11 @@ pub fn scan_text(text: &Text) -> Found {
     scan_with(of_whole, text, &mut found, &mut evidence);
     text.begin();
     match streams(text) {
-        None => scan_with(of_streams, text, &mut found, &mut evidence),
+        None => scan_repaired(of_streams, text, &mut found, &mut evidence),
         Some(streams) => {
             for stream in streams {
                 let before = evidence.len();
-                scan_with(of_streams, &stream.text, &mut found, &mut evidence);
+                scan_repaired(of_streams, &stream.text, &mut found, &mut evidence);
                 if evidence.len() > before {
                     let mut host = Found::default();
                     stream.push_host(&mut host);
@@ -170,6 +171,13 @@ pub fn scan_text(text: &Text) -> Found {
         prose::scan(text, &printed, &mut found);
     }
     found
+}
+
+/// Runs scanners over a text whose broken headers are repaired first.
+fn scan_repaired(readers: &[Reader], text: &Text, found: &mut Found, evidence: &mut Vec<Evidence>) {
+    text.begin();
+    let repaired = repair::repaired(text, found);
+    scan_with(readers, repaired.as_ref().unwrap_or(text), found, evidence);
 }
 
 /// Runs scanners; each gets the whole room for statements, so that none crowds out the others.

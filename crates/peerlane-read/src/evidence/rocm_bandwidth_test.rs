@@ -24,7 +24,8 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         let line = text.line(i).trim().trim_start_matches('>').trim();
         if line.starts_with("RocmBandwidthTest Version") {
             run = Devices { begun: true, ..Devices::default() };
-        } else if run.begun && run.take(line, i) {
+        } else if (run.begun || begins(line)) && run.take(line, i) {
+            run.begun = true;
             if !text.line(i + 1).trim().starts_with("Device:") {
                 run.push(text, found);
             }
@@ -37,6 +38,11 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
         None
     });
+}
+
+/// Whether it is the first device of a run whose head is not quoted: a CPU.
+fn begins(line: &str) -> bool {
+    line.strip_prefix("Device: 0,").is_some_and(|name| is_cpu(name) && !name.contains(", pciBusID"))
 }
 
 /// What a device is.
@@ -86,7 +92,7 @@ impl Devices {
             let uuid = uuid.filter(|u| u != "GPU-XX");
             self.gpus.push(GpuFacts {
                 index: Some(index),
-                name: Some(name.to_owned()),
+                name: Some(name.to_owned()).filter(|name| !name.is_empty()),
                 address,
                 uuid,
                 ..GpuFacts::default()
@@ -126,13 +132,17 @@ fn is_cpu(name: &str) -> bool {
 #[derive(Clone, Copy)]
 enum What {
     Access,
+    /// Distances of NUMA nodes, by the kernel's table.
+    Distance,
     Rates(Direction),
 }
 
 fn title(line: &str) -> Option<What> {
     match line {
         "Device Access" | "Inter-Device Access" => Some(What::Access),
-        _ if line.ends_with("GB/s") && line.contains("copy") && line.contains("bandwidth") => {
+        "Device Numa Distance" | "Inter-Device Numa Distance" => Some(What::Distance),
+        // release 1.0 leaves out the word "copy"
+        _ if line.ends_with(" bandwidth GB/s") => {
             // spelt so in releases before 2.4
             let both = line.starts_with("Bidirectional") || line.starts_with("Bdirectional");
             let one = line.starts_with("Unidirectional");
@@ -173,6 +183,27 @@ fn table(text: &Text, at: usize, title: &str, what: What, run: &Devices, found: 
                 let matrix = P2pMatrix { capability: P2pCapability::Access, rows, cols, cells };
                 found.push(text, TOOL, lines, Fact::P2p(matrix));
             }
+        }
+        What::Distance => {
+            let near = |gpu: &u32| {
+                let distance = |host: &u32| table.at(*gpu, *host).filter(|d| *d > 0.0);
+                let least = hosts.iter().filter_map(distance).reduce(f64::min)?;
+                let mut nearest = hosts.iter().filter(|host| distance(host) == Some(least));
+                // two that are as near leave the node open
+                let host = nearest.next().filter(|_| nearest.next().is_none())?;
+                match (run.kinds.get(gpu)?, run.kinds.get(host)?) {
+                    (Kind::Gpu(index), Kind::Cpu(node)) => Some((*index, *node)),
+                    _ => None,
+                }
+            };
+            let placed = gpus.iter().filter_map(near).map(|(index, node)| GpuFacts {
+                index: Some(index),
+                numa: Some(node),
+                ..GpuFacts::default()
+            });
+            // one CPU says nothing
+            let placed: Vec<GpuFacts> = placed.filter(|_| hosts.len() > 1).collect();
+            found.push(text, TOOL, lines, Fact::Gpus(placed));
         }
         What::Rates(direction) => {
             for (rows, cols, p2p) in [(&gpus, &gpus, Some(true)), (&hosts, &gpus, None), (&gpus, &hosts, None)] {
@@ -264,7 +295,27 @@ mod tests {
         assert_eq!((pairs.between("GPU0", "GPU1"), pairs.between("GPU1", "GPU0")), (Some(21.4), None));
         assert_eq!((down.between("host", "GPU1"), up.between("GPU0", "host")), (Some(25.2), Some(26.3)));
         assert_eq!((both.direction, both.between("host", "GPU0")), (Some(Direction::Bidirectional), Some(48.0)));
-        assert_eq!(found.warnings.len(), 1, "the last table is cut");
+        assert_eq!(found.warnings.len(), 2, "the table of distances and the last one are cut");
+    }
+
+    #[test]
+    fn release_1_0_without_its_head_and_its_table_of_distances() {
+        let found = scanned(
+            scan,
+            "Device: 0,  Some EPYC 7000 Processor\nDevice: 1,  Some EPYC 7000 Processor\nDevice: 2,  Card\nDevice: 3,  Card\n\n\
+             Device Numa Distance\n\nD/D 0 1 2 3\n\n0 0 12 20 32\n\n1 12 0 32 20\n\n2 20 32 0 15\n\n3 32 20 15 0\n\n\
+             Unidirectional peak bandwidth GB/s\n\nD/D 0 1 2 3\n\n0 N/A N/A 26 27\n\n1 N/A N/A 25 28\n\n2 26 25 900 50\n\n3 27 28 51 900\n",
+        );
+        let placed = found.evidence.iter().find_map(|e| match &e.fact {
+            Fact::Gpus(gpus) if gpus.iter().any(|g| g.numa.is_some()) => Some(gpus.iter().map(|g| g.numa).collect()),
+            _ => None,
+        });
+        assert_eq!(placed, Some(vec![Some(0), Some(1)]));
+        let pairs = found.evidence.iter().find_map(|e| match &e.fact {
+            Fact::Matrix(m) => m.between("GPU0", "GPU1"),
+            _ => None,
+        });
+        assert_eq!(pairs, Some(50.0));
     }
 
     #[test]

@@ -1,4 +1,6 @@
-//! `show_gids`: the GID table of each port, from which `NCCL_IB_GID_INDEX` and `ib_write_bw -x` choose.
+//! `show_gids` and `ibv_devinfo -v`: the GID table of each port, from which `NCCL_IB_GID_INDEX` and `ib_write_bw -x` choose.
+
+use std::net::Ipv6Addr;
 
 use super::text::Span;
 use super::{Fact, Found, Gid, Text};
@@ -9,9 +11,10 @@ const TOOL: &str = "show_gids";
 const MAX_ENTRIES: usize = 4096;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["GID", "n_gids_found"]) {
+    if !text.holds(&["GID"]) {
         return;
     }
+    devinfo(text, found);
     let mut begun = false;
     let mut lines = Span::default();
     let mut gids: Vec<Gid> = Vec::new();
@@ -30,6 +33,45 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         }
     }
     push(text, &mut lines, &mut gids, found);
+}
+
+/// The lines `GID[  3]:  ::ffff:10.0.0.1, RoCE v2` of `ibv_devinfo -v`, below the adapter and the port.
+fn devinfo(text: &Text, found: &mut Found) {
+    let (mut device, mut port) = (String::new(), 1);
+    let mut lines = Span::default();
+    let mut gids: Vec<Gid> = Vec::new();
+    for (i, line) in text.iter() {
+        let line = line.trim();
+        if let Some(name) = line.strip_prefix("hca_id:") {
+            (device, port) = (name.trim().to_owned(), 1);
+        } else if let Some(number) = line.strip_prefix("port:").and_then(|n| n.trim().parse().ok()) {
+            port = number;
+        } else if let Some(gid) = devinfo_entry(line, &device, port) {
+            lines.add(i);
+            if gids.len() < MAX_ENTRIES {
+                gids.push(gid);
+            }
+        }
+    }
+    if let Some(lines) = lines.numbers(text) {
+        found.push(text, "ibv_devinfo -v", lines, Fact::Gids(gids));
+    }
+}
+
+fn devinfo_entry(line: &str, device: &str, port: u8) -> Option<Gid> {
+    let (index, rest) = line.strip_prefix("GID[")?.split_once("]:")?;
+    let (address, version) = rest.trim().split_once(", ").map_or((rest.trim(), None), |(a, v)| (a, Some(v)));
+    let address: Ipv6Addr = address.parse().ok()?;
+    let groups: Vec<String> = address.segments().iter().map(|group| format!("{group:04x}")).collect();
+    Some(Gid {
+        device: device.to_owned(),
+        port,
+        index: index.trim().parse().ok()?,
+        gid: groups.join(":"),
+        ipv4: address.to_ipv4_mapped().map(|v4| v4.to_string()),
+        version: version.and_then(|v| v.strip_prefix("RoCE v")?.trim().parse().ok()),
+        interface: None,
+    })
 }
 
 fn push(text: &Text, lines: &mut Span, gids: &mut Vec<Gid>, found: &mut Found) {
@@ -84,6 +126,18 @@ n_gids_found=3
         assert_eq!((gids.len(), gids[1].is_link_local(), gids[2].is_link_local()), (3, true, false));
         assert_eq!((gids[2].index, gids[2].ipv4.as_deref(), gids[2].version), (3, Some("192.168.10.1"), Some(2)));
         assert_eq!((gids[0].interface.as_deref(), one.origin.lines), (Some("ens1f0np0"), Some((3, 5))));
+    }
+
+    #[test]
+    fn as_ibv_devinfo_lists_them() {
+        let found = scanned(
+            scan,
+            "hca_id: mlx5_bond_0\n\t\tport:\t1\n\t\t\tGID[  1]:\t\tfe80::ac0:ebff:feda:1, RoCE v2\n\t\t\tGID[  3]:\t\t::ffff:10.0.0.6, RoCE v2\n\
+             \t\t\tGID[  0]:\t\tfe80:0000:0000:0000:0ac0:ebff:feda:0001\n",
+        );
+        let Fact::Gids(gids) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        assert_eq!((gids[0].is_link_local(), gids[0].version, gids[0].device.as_str()), (true, Some(2), "mlx5_bond_0"));
+        assert_eq!((gids[1].ipv4.as_deref(), gids[2].version), (Some("10.0.0.6"), None));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A text as scanners read it: numbered lines, without terminal escapes.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::budget::{self, Budget};
@@ -78,6 +79,15 @@ impl Text {
             rest.add(|joined| joined.push_str(if gone.get(i).copied().unwrap_or(false) { "" } else { line }));
         }
         rest
+    }
+
+    /// The text with some lines replaced, by index.
+    pub(super) fn with(&self, lines: &BTreeMap<usize, String>) -> Self {
+        let mut changed = Text::empty(self.source.clone(), self.joined.len(), self.picked.clone());
+        for (i, line) in self.iter() {
+            changed.add(|joined| joined.push_str(lines.get(&i).map_or(line, String::as_str)));
+        }
+        changed
     }
 
     /// The source's name.
