@@ -90,7 +90,7 @@ fn rank(comment: &str) -> Option<(u32, String, GpuFacts)> {
 }
 
 /// The program of a command line such as `mpirun -np 8 ./build/all_reduce_perf -b 8`.
-fn command(line: &str) -> Option<&str> {
+pub(super) fn command(line: &str) -> Option<&str> {
     const PROGRAMS: [&str; 10] = [
         "all_gather_perf",
         "all_reduce_perf",

@@ -112,6 +112,8 @@ pub const READERS: &[Reader] = readers![
     nvbandwidth_json,
     nvloom,
     nccl_tests,
+    nccl_tests_json,
+    nccl_inspector,
     osu,
     perftest,
     nccl_xml,
