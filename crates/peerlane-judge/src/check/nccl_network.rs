@@ -66,6 +66,8 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         let name = |n: &String| n.strip_suffix(layer).map(|n| n.split(':').next().unwrap_or(n).to_owned());
         distinct(log.networks.iter().filter_map(name))
     };
+    let redirects =
+        view.facts(|fact| matches!(fact, Fact::Acs(lines) if lines.redirecting > 0).then_some(())).next().is_some();
     let (ib, roce) = (of("/IB"), of("/RoCE"));
     let mixed = !ib.is_empty() && !roce.is_empty();
     let failure = if failure == Failure::Address && mixed { Failure::LinkTypes } else { failure };
@@ -115,6 +117,14 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
              control (PFC, ECN) and routes of each rail. NCCL_IB_TIMEOUT=22 helps only where the network is slow, not broken."
                 .to_owned(),
             "`ibv_devinfo`; `ib_write_bw -d ADAPTER` between these hosts",
+        ),
+        Failure::Protection if redirects => (
+            "RDMA adapters are refused access to memory that NCCL gave them, and ACS redirects transfers between devices"
+                .to_owned(),
+            "Turn off ACS redirection at all ports between adapters and GPUs (see acs-redirect), in the BIOS or with setpci after \
+             each start: GPUDirect RDMA fails where it is on."
+                .to_owned(),
+            "`lspci -vvv | grep ACSCtl`; the same job with NCCL_NET_GDR_LEVEL=LOC",
         ),
         Failure::Protection => (
             "RDMA adapters are refused access to memory that NCCL gave them".to_owned(),

@@ -85,7 +85,9 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     let chosen = log.network.as_deref() == Some("Socket") && log.hosts > 1;
     // within one host the network is chosen and not used
     if !used && !chosen {
-        return None;
+        // a log of one process does not show whether there are other hosts
+        let alone = log.network.as_deref() == Some("Socket") && log.no_rdma && log.size.is_none();
+        return alone.then(|| without_rdma(view, origin));
     }
     let nics = view.names_of(&view.rdma_nics());
     let off = nccl::set(log, &["NCCL_IB_DISABLE"], |v| v != "0");
@@ -115,6 +117,21 @@ fn over_sockets(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         .confirm("`ibv_devinfo`; `NCCL_DEBUG=INFO` prints \"Using network IB\"")
         .about_nodes(nics);
     Some(raised)
+}
+
+/// No RDMA, in a log that does not show whether there are other hosts.
+fn without_rdma(view: &View, origin: &Origin) -> Raised {
+    RULE.raise(Design, Info, Possible)
+        .summary("NCCL finds no RDMA device and takes TCP sockets for other hosts")
+        .expected("RDMA (`Using network IB`), if the job has several hosts with adapters for it")
+        .measured("NCCL found no RDMA device, or no libibverbs")
+        .evidence(view.cite([origin]))
+        .fix(
+            "Within one host nothing is lost. If the job has several hosts with RDMA adapters: run `ibv_devinfo` where NCCL \
+             runs. In a container, install libibverbs (rdma-core) and pass /dev/infiniband with an unlimited locked-memory \
+             limit.",
+        )
+        .confirm("`ibv_devinfo`; `NCCL_DEBUG=INFO` prints \"Using network IB\"")
 }
 
 #[cfg(test)]
@@ -169,7 +186,12 @@ mod tests {
     #[test]
     fn sockets_matter_between_hosts() {
         let chosen = NcclLog { network: Some("Socket".to_owned()), no_rdma: true, hosts: 1, ..NcclLog::default() };
-        assert_eq!(found(chosen.clone(), None), []);
+        let alone = found(chosen.clone(), None);
+        assert!(
+            alone.len() == 1 && alone[0].severity == Info && alone[0].fix.starts_with("Within one host"),
+            "{alone:?}"
+        );
+        assert_eq!(found(NcclLog { size: Some(8), ..chosen.clone() }, None), [], "all ranks are of this host");
         let between = found(NcclLog { transports: over("NET/Socket/0"), ..chosen }, None);
         assert_eq!((between.len(), between[0].severity), (1, Warning));
         assert!(between[0].measured.contains("no RDMA device"));

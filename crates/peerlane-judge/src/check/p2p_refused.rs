@@ -127,9 +127,7 @@ fn report(view: &View, near: bool, refusal: Refusal, pairs: &[(NodeId, NodeId)])
     let measured = match refusal {
         Refusal::Unsupported if !view.is_captured() => "no peer access, as the description states",
         Refusal::Unsupported if amd => "no access from one to the other",
-        Refusal::Unsupported if only_nccl(view) => {
-            "\"P2P is disabled between connected GPUs\": the driver gave NCCL no peer access"
-        }
+        Refusal::Unsupported if only_nccl(view) => "NCCL's log reports that the driver gives it no peer access",
         Refusal::Unsupported => "no peer access (NS: not supported)",
         _ => refusal.meaning(),
     };

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::text::Span;
 use super::tool::NCCL_LOG as TOOL;
 use super::{
-    Fact, Found, GpuFacts, NcclLog, NcclRank, NcclStaged, NcclTransport, P2pCapability, P2pMatrix, P2pStatus, Text,
+    Fact, Found, GpuFacts, NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport, P2pCapability, P2pMatrix,
+    P2pStatus, Text,
 };
-use lines::{Bracket, End, Member, OfAdapter};
+use lines::{Bracket, End, InGraph, Member, OfAdapter, Pattern};
 pub(super) use lines::{bus_id, networks};
 use peerlane_machine::fabric::PciAddress;
 
@@ -27,6 +28,9 @@ const MAX_VARIABLES: usize = 128;
 
 /// The most lines of ranks that are kept, of all communicators.
 const MAX_MEMBERS: usize = 1 << 16;
+
+/// The most graphs that are kept: each communicator has at most seven.
+const MAX_GRAPHS: usize = 64;
 
 /// What NCCL prints when a multicast group of NVSwitch cannot be made; frameworks repeat it without the log's prefix.
 const NO_MULTICAST: &str = "Failed to bind NVLink SHARP (NVLS)";
@@ -47,6 +51,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         } else if let Some((prefix, words)) = split(line, "NCCL INFO ") {
             log.lines.add(i);
             log.host(prefix);
+            log.graph(prefix, words.trim(), i);
             log.info(prefix, words.trim());
         } else if let Some((prefix, words)) = split(line, "NCCL WARN ") {
             log.lines.add(i);
@@ -110,6 +115,13 @@ fn add(names: &mut Vec<String>, name: String) {
 /// A connection: the host that prints it, its ends, and how.
 type Connection = (String, End, End, String);
 
+/// A graph as it is printed, with its lines.
+struct Graph {
+    pattern: Pattern,
+    channels: Vec<Vec<InGraph>>,
+    lines: Span,
+}
+
 /// What is known so far.
 #[derive(Default)]
 struct Log {
@@ -121,6 +133,9 @@ struct Log {
     current: BTreeMap<String, usize>,
     /// Rings, each with the line about a rank of its communicator.
     rings: Vec<(Option<usize>, Vec<u32>)>,
+    /// Graphs, and the one that each process prints; all print the same ones.
+    graphs: Vec<Graph>,
+    printing: BTreeMap<String, Option<usize>>,
     /// Channels by connection; both its ends report each.
     channels: BTreeMap<Connection, BTreeSet<String>>,
     /// Pairs of GPUs, by the driver's numbers, to which the driver gives no access.
@@ -145,6 +160,27 @@ impl Log {
     fn host(&mut self, prefix: &str) {
         if let Some(host) = process(prefix).and_then(|w| w.split(':').next()).filter(|h| !self.hosts.contains(*h)) {
             self.hosts.insert(host.to_owned());
+        }
+    }
+
+    /// A line of a graph.
+    fn graph(&mut self, prefix: &str, words: &str, i: usize) {
+        let process = process(prefix).unwrap_or_default();
+        if let Some(pattern) = lines::pattern(words) {
+            let new = self.graphs.len() < MAX_GRAPHS && self.graphs.iter().all(|g| g.pattern != pattern);
+            self.printing.insert(process.to_owned(), new.then_some(self.graphs.len()));
+            if new {
+                let mut lines = Span::default();
+                lines.add(i);
+                self.graphs.push(Graph { pattern, channels: Vec::new(), lines });
+            }
+        } else if let Some(at) = self.printing.get(process).copied().flatten()
+            && let Some(graph) = self.graphs.get_mut(at)
+            && let Some(channel) = lines::graph_channel(words)
+            && graph.channels.len() < graph.pattern.channels
+        {
+            graph.channels.push(channel);
+            graph.lines.add(i);
         }
     }
 
@@ -241,8 +277,13 @@ impl Log {
         let by_address = self.not_enabled.iter().filter_map(|(a, b)| Some((number(a)?, number(b)?)));
         let refused: BTreeSet<(u32, u32)> = by_address.chain(self.refused.iter().copied()).collect();
         let refused = matrix(&refused).filter(|_| log.hosts <= 1);
+        let graphs: Vec<_> =
+            self.graphs.iter().filter_map(|g| Some((g.lines.numbers(text)?, g.of(&log, &gpus)?))).collect();
         found.push(text, TOOL, lines, Fact::NcclLog(log));
         found.push(text, TOOL, lines, Fact::Gpus(gpus));
+        for (lines, graph) in graphs {
+            found.push(text, TOOL, lines, Fact::NcclGraph(graph));
+        }
         if let Some(refused) = refused {
             found.push(text, TOOL, lines, Fact::P2p(refused));
         }
@@ -272,6 +313,23 @@ impl Log {
             distance: s.distance,
         };
         self.staged.iter().filter(|s| !direct(s)).map(of).collect()
+    }
+}
+
+impl Graph {
+    /// With the numbers of GPUs; `None` where one has no number.
+    fn of(&self, log: &NcclLog, gpus: &[GpuFacts]) -> Option<NcclGraph> {
+        let number = |gpu: &InGraph| {
+            let address = match gpu {
+                InGraph::Address(at) => Some(*at),
+                InGraph::Rank(rank) => log.ranks.get(rank)?.address,
+            };
+            gpus.iter().find(|g| g.address.is_some() && g.address == address)?.index
+        };
+        let channels: Option<Vec<Vec<u32>>> =
+            self.channels.iter().map(|channel| channel.iter().map(number).collect()).collect();
+        let channels = channels.filter(|all| !all.is_empty())?;
+        Some(NcclGraph { pattern: self.pattern.number, speed: self.pattern.speed, channels })
     }
 }
 

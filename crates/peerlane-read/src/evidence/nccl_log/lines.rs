@@ -131,6 +131,47 @@ pub(super) fn ring(words: &str) -> Option<Vec<u32>> {
     (ranks.len() > 1).then_some(ranks)
 }
 
+/// The heading of a graph that NCCL's search found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pattern {
+    /// NCCL's number: 4 is a ring.
+    pub(super) number: u32,
+    pub(super) channels: usize,
+    /// GB/s of each channel inside the host.
+    pub(super) speed: f64,
+}
+
+/// `Pattern 4, crossNic 0, nChannels 12, bw 20.000000/20.000000, type NVL/PIX, sameChannels 1`, before 2.13 `speed` for `bw`.
+pub(super) fn pattern(words: &str) -> Option<Pattern> {
+    let (number, rest) = words.strip_prefix("Pattern ")?.split_once(',')?;
+    let field = |name: &str| rest.split(',').find_map(|f| f.trim().strip_prefix(name)).map(str::trim);
+    let speed = field("bw ").or_else(|| field("speed "))?.split('/').next()?.parse().ok()?;
+    let speed = Some(speed).filter(|s: &f64| s.is_finite())?;
+    Some(Pattern { number: number.trim().parse().ok()?, channels: field("nChannels ")?.parse().ok()?, speed })
+}
+
+/// A GPU in a channel of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InGraph {
+    /// Its rank.
+    Rank(u32),
+    /// Its address, since 2.28.
+    Address(PciAddress),
+}
+
+/// ` 0 : NET/0 GPU/0 GPU/1 NET/0`, since 2.28 `GPU/0-1b000`: the GPUs of a channel.
+pub(super) fn graph_channel(words: &str) -> Option<Vec<InGraph>> {
+    let (number, rest) = words.split_once(" :")?;
+    number.trim().parse::<u32>().ok()?;
+    let gpu = |word: &str| match word.split_once('-') {
+        Some((_, id)) => bus_id(id).map(InGraph::Address),
+        None => word.parse().ok().map(InGraph::Rank),
+    };
+    let gpus: Vec<&str> = rest.split_whitespace().filter_map(|w| w.strip_prefix("GPU/")).collect();
+    (!gpus.is_empty()).then_some(())?;
+    gpus.into_iter().map(gpu).collect()
+}
+
 /// A rank of a communicator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {

@@ -215,6 +215,48 @@ fn releases_before_2_5_name_no_gpu_over_the_network() {
 }
 
 #[test]
+fn graphs_of_every_form() {
+    let of = |heading: &str, a: &str, b: &str| {
+        let info = |tid: u32, words: &str| format!("n1:5:{tid} [{tid}] NCCL INFO {words}\n");
+        let member =
+            |n: u32| info(n, &format!("comm 0x{n} rank {n} nranks 2 cudaDev {n} busId {}b000 - Init START", n + 1));
+        let mut text = member(0) + &member(1);
+        for tid in 0..2 {
+            text += &info(tid, heading);
+            text += &info(tid, &format!(" 0 : NET/0 {a} {b} NET/0"));
+            text += &info(tid, &format!(" 1 : {b} {a}"));
+        }
+        let mut found = Found::default();
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let all = found.evidence.into_iter().filter_map(|e| match e.fact {
+            Fact::NcclGraph(graph) => Some((e.origin.lines, graph)),
+            _ => None,
+        });
+        all.collect::<Vec<_>>()
+    };
+    for (heading, a, b) in [
+        ("Pattern 4, crossNic 0, nChannels 2, speed 21/21, nvlink 1, type 1, sameChannels 1", "GPU/0", "GPU/1"),
+        (
+            "Pattern 4, crossNic 0, nChannels 2, speed 21.000000/10.000000, type NVL/PIX, sameChannels 1",
+            "GPU/0",
+            "GPU/1",
+        ),
+        (
+            "Pattern 4, crossNic 0, nChannels 2, bw 21.000000/21.000000, type NVL/PIX, sameChannels 0",
+            "GPU/0-1b000",
+            "GPU/0-2b000",
+        ),
+    ] {
+        let all = of(heading, a, b);
+        let [(lines, graph)] = &all[..] else { panic!("{heading}: {all:?}") };
+        assert_eq!((graph.pattern, graph.speed, *lines), (4, 21.0, Some((3, 5))), "{heading}");
+        assert_eq!(graph.channels, [[0, 1], [1, 0]], "{heading}");
+    }
+    assert!(of("Pattern 4, crossNic 0, nChannels 2, bw 21/21", "GPU/0", "GPU/7").is_empty(), "no rank 7");
+    assert!(of("Pattern x", "GPU/0", "GPU/1").is_empty());
+}
+
+#[test]
 fn many_communicators_cost_little() {
     let text: String = (0..20_000)
         .map(|n| format!("n1:{n}:1 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId {:x}000 commId 0x{n} - Init START\nn1:{n}:1 [0] NCCL INFO Channel 00/02 : 0 1\n", n % 256))
