@@ -260,7 +260,7 @@ mod tests {
         state(&mut machine, tool::NCCL_LOG, Fact::P2p(matrix.clone()));
         let found = findings(&machine, run);
         assert!(
-            found[0].measured.contains("gave NCCL no peer access") && found[0].fix.contains("find the reason"),
+            found[0].measured.contains("driver gives it no peer access") && found[0].fix.contains("find the reason"),
             "{found:?}"
         );
         state(&mut machine, "nvidia-smi topo -p2p", Fact::P2p(matrix));
