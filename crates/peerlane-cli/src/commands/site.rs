@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use peerlane::case::Case;
-use peerlane::check::{Context, Finding, Settings, Verdict, check_with, next_commands, verdict};
+use peerlane::check::{Context, Finding, Settings, Verdict, check_with, checked, next_commands, verdict};
 use peerlane::comparison::Comparison;
 use peerlane::export::json::MachineCheck;
 use peerlane::fleet::{Dictionary, Node, against};
@@ -79,7 +79,15 @@ impl Site {
         let verdict = verdict(&context, &all.findings);
         let next = if verdict == Verdict::NotJudged { next_commands(&context) } else { Vec::new() };
         let (findings, waived) = (all.findings, all.waived);
-        MachineCheck { name: name.clone(), verdict, next, findings, waived, comparison: None }
+        MachineCheck {
+            name: name.clone(),
+            verdict,
+            checked: checked(&context),
+            next,
+            findings,
+            waived,
+            comparison: None,
+        }
     }
 
     /// What has changed since the earlier run.

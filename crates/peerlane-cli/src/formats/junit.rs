@@ -102,6 +102,7 @@ mod tests {
         let checks = [MachineCheck {
             name: "m<1>".into(),
             verdict: Verdict::Fault,
+            checked: Vec::new(),
             next: Vec::new(),
             findings,
             waived: Vec::new(),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use peerlane::check::{Certainty, Finding, FindingKind, Severity};
+use peerlane::check::{Certainty, Finding, FindingKind, Severity, Verdict};
 use peerlane::export::json::MachineCheck;
 
 use super::WIDTH;
@@ -23,9 +23,12 @@ pub(crate) fn verdict(out: &mut dyn Write, checked: &MachineCheck) -> io::Result
     Ok(())
 }
 
-/// The number of findings, and which commands would give a verdict where there is none.
+/// The number of findings, and what a healthy machine's verdict relies on, or which commands would give one.
 pub(crate) fn summary(checked: &MachineCheck) -> String {
     let counts = counts(&checked.findings);
+    if checked.verdict == Verdict::Healthy && !checked.checked.is_empty() {
+        return format!("{counts}; checked: {}", checked.checked.join(", "));
+    }
     if checked.next.is_empty() {
         return counts;
     }

@@ -16,22 +16,18 @@ const LARGE: Bytes = Bytes::from_mib(64);
 /// More GPUs than one machine has; the search for rings does not handle them.
 const MOST_GPUS: usize = 32;
 
+/// Two or three GPUs of a board without switches share fewer links than they have.
+const FEWEST_MODULES: usize = 4;
+
 /// Collectives whose bus bandwidth is that of their rings.
 const BY_RINGS: [&str; 4] = ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "all-reduce"];
 
 fn run(view: &View) -> Option<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
-    if !view.is_captured() || view.case.run.is_some() || !(2..=MOST_GPUS).contains(&gpus.len()) {
-        return None;
-    }
-    let of_all = view.machine.curves.iter().filter(|(curve, _)| is_of_all(view, curve, gpus.len()));
-    let large = of_all.filter(|(curve, _)| curve.sizes.iter().max() >= Some(&LARGE));
-    let judged: Vec<(&Curve, &Origin, At)> = large
-        .filter_map(|(curve, origin)| Some((curve, origin, curve.best().filter(|best| best.rate.gb() > 0.0)?)))
-        .collect();
+    let judged = large(view, gpus.len());
     // the search for rings takes its time
     judged.first()?;
-    let bound = bus_bandwidth(view.model)?;
+    let bound = bound(view, &gpus)?;
     let slow: Vec<_> = judged.iter().filter(|(.., best)| best.rate.gb() < SLOW * bound).collect();
     let (curve, _, best) = lowest(slow.iter().copied(), |(.., best)| best.rate.gb())?;
     let share = best.rate.gb() / bound;
@@ -58,6 +54,41 @@ fn run(view: &View) -> Option<Raised> {
         .about_nodes(view.names_of(&gpus))
         .losing(1.0 - share);
     Some(raised)
+}
+
+/// Whether a collective was measured whose rate can be compared with what rings carry.
+pub(super) fn is_comparable(view: &View) -> bool {
+    let gpus = view.of_kind(NodeKind::Gpu);
+    !large(view, gpus.len()).is_empty() && bound(view, &gpus).is_some()
+}
+
+/// Tables of collectives among all GPUs with large messages, each with its best rate.
+fn large<'a>(view: &View<'a>, gpus: usize) -> Vec<(&'a Curve, &'a Origin, At)> {
+    if !view.is_captured() || view.case.run.is_some() || !(2..=MOST_GPUS).contains(&gpus) {
+        return Vec::new();
+    }
+    let of_all = view.machine.curves.iter().filter(|(curve, _)| is_of_all(view, curve, gpus));
+    let large = of_all.filter(|(curve, _)| curve.sizes.iter().max() >= Some(&LARGE));
+    large
+        .filter_map(|(curve, origin)| Some((curve, origin, curve.best().filter(|best| best.rate.gb() > 0.0)?)))
+        .collect()
+}
+
+/// The bus bandwidth of rings through all GPUs, in GB/s.
+fn bound(view: &View, gpus: &[NodeId]) -> Option<f64> {
+    bus_bandwidth(view.model).or_else(|| by_modules(view, gpus))
+}
+
+/// The same where only products are known: boards for modules with NVLink of the third generation and later join all links of
+/// each, through switches or among four, and rings use them all.
+fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
+    let rate = |id: &NodeId| {
+        let part = view.part(*id)?;
+        let (links, _) = part.module_nvlinks().filter(|(_, generation)| *generation >= 3)?;
+        part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate / 1e9)
+    };
+    let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
+    all.filter(|all| all.len() >= FEWEST_MODULES)?.into_iter().reduce(f64::min)
 }
 
 /// Whether a table is of a collective among all GPUs of this machine and no others.

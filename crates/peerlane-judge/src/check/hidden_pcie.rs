@@ -20,7 +20,7 @@ fn run(view: &View) -> Option<Raised> {
     let (_, origin) = listings.find(|(tree, _)| tree.devices.iter().any(is_gpu))?;
     let by = view.hypervisor().map_or_else(String::new, |(name, _)| format!(" ({name})"));
     let raised = RULE
-        .raise(Measurement, Info, Certain)
+        .raise(Design, Info, Certain)
         .summary(format!("The PCIe links of all {} GPUs are hidden: their widths cannot be checked", gpus.len()))
         .expected("the speed and width of each link")
         .measured(format!("devices without link speed and width, as in a virtual machine{by}"))

@@ -90,7 +90,7 @@ use peerlane_model::comparison::Comparison;
 use peerlane_model::model::Model;
 use raised::Raised;
 pub use settings::{Settings, SettingsError, Waiver};
-pub use verdict::{Verdict, next_commands, verdict};
+pub use verdict::{Verdict, checked, next_commands, verdict};
 use view::View;
 pub(crate) use words::distinct;
 

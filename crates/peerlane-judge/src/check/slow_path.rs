@@ -9,7 +9,7 @@ use super::prelude::*;
 use super::view::{as_rate, ends, expected_rate};
 use peerlane_machine::fabric::{LinkId, PcieGeneration, PcieWidth};
 use peerlane_machine::machine::Statement;
-use peerlane_machine::matrix::Operation;
+use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::units::Rate;
 use peerlane_model::comparison::{Expected, Series};
 
@@ -67,6 +67,7 @@ impl Cause {
 struct Judged<'m> {
     /// Which matrix.
     at: usize,
+    matrix: &'m Matrix,
     /// Whether that was published, and not measured where the rest was.
     published: bool,
     cell: Cell,
@@ -126,7 +127,8 @@ fn run(view: &View) -> Vec<Raised> {
         let cause = known.cloned().unwrap_or_else(|| Cause::Bound(slow.bottleneck.to_owned()));
         add(&mut causes, cause, [slow]);
     }
-    let mut raised: Vec<Raised> = causes.iter().filter_map(|(cause, slow)| report(view, cause, slow)).collect();
+    let mut raised: Vec<Raised> =
+        causes.iter().filter_map(|(cause, slow)| report(view, cause, slow, &judged)).collect();
     raised.extend(stated(view, &explained));
     raised
 }
@@ -164,7 +166,14 @@ fn judged<'m>(view: &'m View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec
                 rate: one_way(matrix, cell.rate).gb(),
                 low: is_slow,
             };
-            all.push(Judged { at, published: measured.published, cell, slow: is_slow.then_some(slow), crossing });
+            all.push(Judged {
+                at,
+                matrix,
+                published: measured.published,
+                cell,
+                slow: is_slow.then_some(slow),
+                crossing,
+            });
         }
     }
     all
@@ -211,7 +220,7 @@ fn stated(view: &View, explained: &dyn Fn(&Matrix, &Cell) -> bool) -> Vec<Raised
             (!explained(matrix, &cell)).then_some(Slow { matrix, measured: None, cell, expected, bottleneck })
         };
         let all: Option<Vec<Slow>> = view.cells(matrix).into_iter().map(slow).collect();
-        report(view, &Cause::Bound(String::new()), &all?)
+        report(view, &Cause::Bound(String::new()), &all?, &[])
     };
     view.statements().filter_map(judge).collect()
 }
@@ -224,7 +233,7 @@ fn is_slow(view: &View, matrix: &Matrix, cell: &Cell, rate: Rate, expected: Rate
     rate.bytes_per_second() < share * expected.bytes_per_second()
 }
 
-fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
+fn report(view: &View, cause: &Cause, slow: &[Slow], judged: &[Judged]) -> Option<Raised> {
     let worst = lowest(slow, |s| s.share())?;
     let best = slow.iter().map(Slow::share).fold(worst.share(), f64::max);
     let count = slow.len();
@@ -266,8 +275,9 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     // one number of a program that does not report its spread may be an accident
     let alone = slow.len() == 1 && slow.iter().all(|s| s.measured.is_some_and(|o| o.spread.is_empty()));
     let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
-    let fix = if alone {
-        "Measure this pair again several times on an idle machine before you look for a cause."
+    let means = if alone { Means::Accident } else { Means::of(view, slow, judged) };
+    let fix = if let Some(fix) = means.fix() {
+        fix
     } else if !fits.is_empty() {
         "Read the width of the links on the path under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
          whose link is narrow."
@@ -288,7 +298,11 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
     };
     let shown = slow.iter().map(|s| ends(s.matrix, &s.cell).map(str::to_owned).into());
     let raised = RULE
-        .raise(if alone { Measurement } else { Fault }, Warning, if sure { Likely } else { Possible })
+        .raise(
+            means.kind(),
+            if means == Means::OneKind { Info } else { Warning },
+            if sure && means == Means::Fault { Likely } else { Possible },
+        )
         .summary(format!("{what} reach {reach} of what the path should give{hint}"))
         .expected(format!("{} {}{because}", view.arrow(worst.matrix, &worst.cell), worst.expected))
         .measured(measured)
@@ -300,6 +314,90 @@ fn report(view: &View, cause: &Cause, slow: &[Slow]) -> Option<Raised> {
         .losing(1.0 - worst.share())
         .shown_by(shown);
     Some(raised)
+}
+
+/// What slow numbers mean, by the numbers that are not.
+#[derive(Clone, Copy, PartialEq)]
+enum Means {
+    /// One number of a program that does not report its spread.
+    Accident,
+    /// Only transfers both ways at once, or of kernels, are slow: what is on the path is not.
+    OneKind,
+    /// All transfers through the CPUs' root complexes are alike, and data sheets do not state what these forward.
+    RootComplex,
+    /// Something is not as it should be.
+    Fault,
+}
+
+impl Means {
+    fn of(view: &View, slow: &[Slow], judged: &[Judged]) -> Means {
+        // single copies one way between the same ends show whether something on the path is slow
+        let is_single = |j: &Judged| !j.crossing.both_ways && j.matrix.engine != Some(Engine::Sm);
+        let same_ends = |a: &Cell, b: &Cell| a.nodes().is_some() && (a.nodes() == b.nodes());
+        let is_special = |s: &Slow| {
+            s.matrix.engine == Some(Engine::Sm) || !matches!(s.matrix.direction, Some(Direction::Unidirectional))
+        };
+        let sound = |s: &Slow| {
+            let mut single = judged.iter().filter(|j| is_single(j) && same_ends(&j.cell, &s.cell)).peekable();
+            single.peek().is_some() && single.all(|j| j.slow.is_none())
+        };
+        if slow.iter().all(|s| is_special(s) && sound(s)) {
+            return Means::OneKind;
+        }
+        let forwarded = |cell: &Cell, p2p| is_forwarded(view, cell, p2p);
+        let all_forwarded = slow.iter().all(|s| s.matrix.p2p != Some(false) && forwarded(&s.cell, s.matrix.p2p));
+        let to_nic = |s: &Slow| {
+            s.cell.nodes().is_some_and(|(a, b)| [a, b].iter().any(|id| view.fabric().node(*id).kind == NodeKind::Nic))
+        };
+        let alike = || {
+            let others = judged.iter().filter(|j| j.slow.is_none());
+            slow.iter().all(|s| s.share() >= LIKE_A_ROOT_COMPLEX)
+                && !others.into_iter().any(|j| j.matrix.p2p != Some(false) && forwarded(&j.cell, j.matrix.p2p))
+        };
+        if all_forwarded && (slow.iter().all(to_nic) || alike()) {
+            return Means::RootComplex;
+        }
+        Means::Fault
+    }
+
+    fn kind(self) -> FindingKind {
+        match self {
+            Means::Accident | Means::OneKind => Measurement,
+            Means::RootComplex => Design,
+            Means::Fault => Fault,
+        }
+    }
+
+    /// What to do; `None` where that depends on the rate.
+    fn fix(self) -> Option<&'static str> {
+        match self {
+            Means::Accident => {
+                Some("Measure this pair again several times on an idle machine before you look for a cause.")
+            }
+            Means::OneKind => Some(
+                "Copies one way between the same GPUs reach what the path should give, so its links are sound. Measure these \
+                 transfers again on an idle machine; if they stay low, driver or kernels are the limit.",
+            ),
+            Means::RootComplex => Some(
+                "Read the links' widths under load (`nvidia-smi -q`, `lspci -vv`), and boot with `iommu=pt`. If both are as they \
+                 should be, the CPU's root complex forwards no more: put devices that communicate below one switch.",
+            ),
+            Means::Fault => None,
+        }
+    }
+}
+
+/// Share of the expectation that peer copies through a root complex still reach where only the root complex is slow; less is
+/// what an IOMMU or ACS leaves.
+const LIKE_A_ROOT_COMPLEX: f64 = 0.4;
+
+/// Whether a root complex forwards the transfer from one device to another.
+fn is_forwarded(view: &View, cell: &Cell, p2p: Option<bool>) -> bool {
+    let hops = view.path(cell, p2p).map(|p| p.hops).unwrap_or_default();
+    let through = hops.iter().any(|hop| view.fabric().node(hop.to).kind == NodeKind::RootComplex);
+    cell.nodes().is_some()
+        && through
+        && !hops.iter().any(|hop| matches!(view.fabric().link(hop.link).kind, LinkKind::Gpu(_)))
 }
 
 /// Whether large copies over such a link reach a rate one way, and no more than it.
@@ -329,7 +427,7 @@ fn fits(view: &View, slow: &Slow) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{matrix, pcie, see_expecting, switched, uniform, with_link};
+    use super::super::testing::{boxes, captured, matrix, pcie, see_expecting, switched, uniform, with_link};
     use super::*;
     use crate::check::Finding;
     use peerlane_machine::machine::Machine;
@@ -373,6 +471,35 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].subjects, ["GPU0-GPU1", "GPU2-GPU3"]);
         assert_eq!(found[0].severity, Warning);
+    }
+
+    #[test]
+    fn both_ways_alone_is_no_fault_of_a_link() {
+        let mut machine = switched(3);
+        let mut single = uniform(3, 13.0, &[]);
+        single.matrix.direction = Some(Direction::Unidirectional);
+        let mut both = uniform(3, 6.0, &[]);
+        both.matrix.direction = Some(Direction::Bidirectional);
+        machine.matrices = vec![single, both];
+        let kinds = |machine: &Machine| -> Vec<FindingKind> {
+            findings(machine, Some(13.0)).into_iter().map(|f| f.kind).collect()
+        };
+        assert_eq!(kinds(&machine), [Measurement]);
+        machine.matrices[0] = uniform(3, 6.0, &[]);
+        machine.matrices[0].matrix.direction = Some(Direction::Unidirectional);
+        assert!(kinds(&machine).contains(&Fault));
+    }
+
+    #[test]
+    fn peers_that_a_root_complex_joins_may_all_be_slower() {
+        let with = |rates: &[&[f64]]| {
+            let mut machine = captured(boxes(&[2], false));
+            machine.matrices.push(matrix(rates));
+            let found = findings(&machine, Some(13.0));
+            found.into_iter().map(|f| f.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(with(&[&[0.0, 6.0], &[6.0, 0.0]]), [Design]);
+        assert_eq!(with(&[&[0.0, 2.0], &[2.0, 0.0]]), [Fault], "an IOMMU or ACS leaves so little");
     }
 
     #[test]

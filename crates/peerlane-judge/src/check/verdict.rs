@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Finding, FindingKind, Settings, Severity, View, view};
-use peerlane_machine::fabric::{LinkKind, Node, NodeKind};
-use peerlane_machine::fact::{Evidence, P2pStatus};
+use super::{Context, Finding, FindingKind, Settings, Severity, View, collective_slow, view};
+use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind};
+use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
 use peerlane_machine::machine::MachineKind;
 use peerlane_model::assumptions::Rating;
 
@@ -47,49 +47,105 @@ impl Verdict {
 
 /// The verdict that follows from findings: the worst kind of any warning or error. Doubts about a measurement do not count.
 ///
-/// Without any, the machine is healthy if there was something to check: a link's widths, a rate that can be compared, a
-/// peer-to-peer status where there are no rates, or measured values that assumptions about unknown links explain.
+/// Without any, the machine is healthy if there was something to check ([`checked`]). Where there was not, limits of the design
+/// are all that is known of it, even those that are only worth a note.
 pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
-    let any = |kind| findings.iter().any(|f| f.kind == kind && f.severity >= Severity::Warning);
-    if any(FindingKind::Fault) {
+    let any = |kind, least| findings.iter().any(|f| f.kind == kind && f.severity >= least);
+    if any(FindingKind::Fault, Severity::Warning) {
         Verdict::Fault
-    } else if any(FindingKind::Design) {
+    } else if any(FindingKind::Design, Severity::Warning) {
         Verdict::Limited
-    } else if can_judge(context) {
+    } else if !checked(context).is_empty() {
         Verdict::Healthy
+    } else if any(FindingKind::Design, Severity::Info) {
+        Verdict::Limited
     } else {
         Verdict::NotJudged
     }
 }
 
-/// Whether anything is known that could have shown a fault.
-fn can_judge(context: &Context) -> bool {
-    let access_known = || context.case.machine.p2p.values().any(|status| *status != P2pStatus::Unknown);
-    let rate_comparable = || {
-        let settings = Settings::default();
-        let view = View::new(context, &settings);
-        let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
-        let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
-        all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
+/// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
+///
+/// Rates that nothing can be compared with may be bad. Where there are such, only what says how fast the machine may be counts,
+/// and not that peer access is granted or that ports are up.
+pub fn checked(context: &Context) -> Vec<&'static str> {
+    let settings = Settings::default();
+    let view = &View::new(context, &settings);
+    let machine = view.machine;
+    let mut all = Vec::new();
+    let mut add = |is_known: bool, what| {
+        if is_known {
+            all.push(what);
+        }
     };
-    // rates without an expectation may be bad; that peer access is granted says nothing about them
-    let has_rates = !context.case.machine.matrices.is_empty() || !context.case.machine.curves.is_empty();
-    // most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets
-    let fits = || {
-        let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
-        fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
-    };
-    is_width_known(context) || (access_known() && !has_rates) || rate_comparable() || fits()
+    add(is_width_known(view), "link widths");
+    add(are_nvlinks_known(view), "NVLinks");
+    let rates = are_rates_comparable(view) || is_explained(context);
+    add(rates, "rates");
+    let collectives = collective_slow::is_comparable(view);
+    add(collectives, "collectives");
+    let has_rates = !machine.matrices.is_empty() || !machine.curves.is_empty();
+    if rates || collectives || !has_rates {
+        let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
+        add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
+        add(view.facts(state_of_gpus).next().is_some(), "GPU state");
+        add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
+        add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
+        add(any(|fact| matches!(fact, Fact::Kernel(_))), "kernel log");
+    }
+    all
 }
 
 /// Whether the width of any device's link is known, with what it allows.
-fn is_width_known(context: &Context) -> bool {
-    let fabric = &context.case.machine.fabric;
-    fabric.ids().filter(|id| fabric.node(*id).kind.is_device()).any(|id| {
+fn is_width_known(view: &View) -> bool {
+    let fabric = view.fabric();
+    let of_link = fabric.ids().filter(|id| fabric.node(*id).kind.is_device()).any(|id| {
         let up = fabric.upstream(id).map(|(link, _)| fabric.link(link)).filter(|link| !link.assumed);
+        let by_part = || view.part(id).is_some_and(|part| part.pcie.is_some());
         matches!(up.map(|link| &link.kind), Some(LinkKind::Pcie { running, allowed, .. })
-            if running.lanes.is_some() && allowed.lanes.is_some())
-    })
+            if running.lanes.is_some() && (allowed.lanes.is_some() || by_part()))
+    });
+    let of_gpu = || {
+        let known = |gpu: &GpuFacts| gpu.running.lanes.is_some() && gpu.allowed.lanes.is_some();
+        let mut all = view.facts(|fact| match fact {
+            Fact::Gpus(gpus) => gpus.iter().any(known).then_some(()),
+            _ => None,
+        });
+        all.next().is_some()
+    };
+    of_link || of_gpu()
+}
+
+/// Whether a source states how many NVLinks, or links of AMD's, GPUs have.
+fn are_nvlinks_known(view: &View) -> bool {
+    let fabric = view.fabric();
+    let stated = |link: &&Link| matches!(link.kind, LinkKind::Gpu(_)) && !link.assumed;
+    let listed =
+        || view.facts(|fact| matches!(fact, Fact::Nvlink(ports) if !ports.is_empty()).then_some(())).next().is_some();
+    view.is_captured() && (fabric.links().iter().any(|link| stated(&link)) || listed())
+}
+
+/// Whether an expectation exists for anything that was measured.
+fn are_rates_comparable(view: &View) -> bool {
+    let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
+    let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
+    all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
+}
+
+/// Whether most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets.
+fn is_explained(context: &Context) -> bool {
+    let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
+    fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
+}
+
+/// Of a listing that has them, clocks, temperatures and memory errors of GPUs.
+fn state_of_gpus(fact: &Fact) -> Option<()> {
+    let has_state =
+        |gpu: &GpuFacts| gpu.temperature.is_some() && (gpu.power_limit.is_some() || gpu.remap_pending.is_some());
+    match fact {
+        Fact::Gpus(gpus) => gpus.iter().any(has_state).then_some(()),
+        _ => None,
+    }
 }
 
 /// Share of the likelihood of all sets of assumptions by which what was measured is judged.

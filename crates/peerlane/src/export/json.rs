@@ -130,6 +130,10 @@ pub struct CheckDocument {
     pub schema: &'static str,
     /// The worst verdict of all machines; `not-judged` ranks between `limited` and `fault`.
     pub verdict: Verdict,
+    /// What is known that would show a fault of the only machine if there were one: `link widths`, `NVLinks`, `rates`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub checked: Vec<&'static str>,
     /// Commands whose output would give a verdict, where the only machine is not judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -161,10 +165,11 @@ impl CheckDocument {
         };
         let findings = checks.iter().flat_map(labelled).collect();
         let waived = checks.iter().flat_map(|c| c.waived.iter().cloned()).collect();
-        let next = checks.first().filter(|_| !several).map(|only| only.next.clone()).unwrap_or_default();
+        let only = checks.first().filter(|_| !several);
+        let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
         let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
-        CheckDocument { schema: "peerlane/check/2", verdict, next, findings, waived, comparison, machines }
+        CheckDocument { schema: "peerlane/check/2", verdict, checked, next, findings, waived, comparison, machines }
     }
 }
 
@@ -186,6 +191,8 @@ pub struct MachineCheck {
     pub name: String,
     /// Its verdict.
     pub verdict: Verdict,
+    /// What is known that would show a fault if there were one: `link widths`, `NVLinks`, `rates`.
+    pub checked: Vec<&'static str>,
     /// Commands whose output would give a verdict, where it is not judged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
@@ -414,6 +421,7 @@ mod tests {
         MachineCheck {
             name: name.into(),
             verdict,
+            checked: Vec::new(),
             next: Vec::new(),
             findings: vec![finding; findings],
             waived: Vec::new(),
