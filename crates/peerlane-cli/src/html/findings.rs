@@ -71,5 +71,6 @@ pub(super) fn tells(fact: &Fact) -> &'static str {
         Fact::Gids(_) => "GID tables",
         Fact::FabricManager(_) => "the fabric manager",
         Fact::Rates(_) => "a table of rates",
+        Fact::SetupFailures(_) => "error messages",
     }
 }

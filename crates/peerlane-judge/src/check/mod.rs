@@ -38,6 +38,7 @@ mod gpu_nic_apart;
 mod half_duplex;
 mod hidden_pcie;
 mod host_buffers_far;
+mod host_setup;
 mod hot_or_throttled;
 mod hung_transfer;
 mod iommu_translates;
@@ -233,7 +234,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 55] = [
+const RULES: [Rule; 56] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -289,6 +290,7 @@ const RULES: [Rule; 55] = [
     nccl_missing_setting::RULE,
     rdma_ports::RULE,
     memory_rows::RULE,
+    host_setup::RULE,
 ];
 
 /// The rule on machines that differ from others of their kind.

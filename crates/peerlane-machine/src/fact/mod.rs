@@ -6,6 +6,7 @@ mod lines;
 mod nccl;
 mod pci;
 mod remark;
+mod setup;
 mod topo_text;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ pub use lines::{Gid, PcieLines};
 pub use nccl::{NcclGraph, NcclLog, NcclRank, NcclStaged, NcclTransport};
 pub use pci::{Acs, OsDevice, PciDevice, PciRole, PciTree};
 pub use remark::{Between, Claim, Remark};
+pub use setup::{SetupFailure, SetupFailureKind};
 
 use crate::curve::Curve;
 use crate::fabric::{CpuList, PathClass, PciAddress, PcieWidth};
@@ -80,6 +82,8 @@ pub enum Fact {
     FabricManager(FabricManager),
     /// A test that compared what arrived with what was sent, and found it changed.
     Corrupt(CorruptData),
+    /// Messages that show a host, a container or a job that is set up wrongly.
+    SetupFailures(Vec<SetupFailure>),
 }
 
 impl Fact {
@@ -93,6 +97,7 @@ impl Fact {
             Fact::Sensors(readings) => readings.is_empty(),
             Fact::RdmaPorts(ports) => ports.is_empty(),
             Fact::Gids(gids) => gids.is_empty(),
+            Fact::SetupFailures(failures) => failures.is_empty(),
             _ => false,
         }
     }

@@ -4,7 +4,7 @@
 
 use std::mem::size_of;
 
-use super::{Fact, Gid, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort};
+use super::{Fact, Gid, GpuFacts, NumaNode, NvlinkPort, OsDevice, P2pStatus, PciDevice, RdmaPort, SetupFailure};
 use peerlane_machine::fabric::PathClass;
 
 /// The most statements that are kept of one text, or of all sources together. A long issue thread has
@@ -90,6 +90,9 @@ pub(super) fn bytes(fact: &Fact) -> usize {
             let rings = log.rings.iter().map(|ring| NAME + ring.len() * 4).sum::<usize>();
             let warnings = log.warnings.iter().map(|warning| NAME + warning.len()).sum::<usize>();
             rings + warnings + (log.ranks.len() + log.transports.len()) * 3 * NAME
+        }
+        Fact::SetupFailures(failures) => {
+            failures.iter().map(|f| NAME + size_of::<SetupFailure>() + f.message.len()).sum()
         }
         Fact::Sensors(readings) => readings.len() * 4 * NAME,
         Fact::Modules(modules) => modules.loaded.len() * 2 * NAME,

@@ -128,6 +128,7 @@ pub const READERS: &[Reader] = readers![
     sensors,
     modules,
     kernel,
+    setup_failures,
     rocm_smi,
     rocm_bandwidth_test,
     transferbench,
