@@ -3,6 +3,8 @@
 //! No tool prints them, so that unit and direction must be found in the lines just above; a matrix without a unit is
 //! not used.
 
+use std::borrow::Cow;
+
 use super::words::{gpu_number, meaning, number_and_unit, words};
 use super::{Direction, Fact, Found, Matrix, Operation, Quantity, Text, Unit};
 
@@ -18,13 +20,31 @@ const MAX_TITLE_LINES: usize = 3;
 const MAX_TITLE_DISTANCE: usize = 8;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
+    // a table of bandwidths without a unit has that of the rest of the document, where it has one only
+    let gigabytes = text.holds(&["GB/s"]) && !text.holds(&["MB/s", "Gb/s", "Gbps", "GiB/s", "MiB/s", "Gbit"]);
     text.walk(|i| {
-        let header = header(text.line(i))?;
+        let header = header(&joined(text.line(i)))?;
         let table = read_rows(text, i, &header)?;
         let next = table.last + 1;
-        push(text, i, header, table, found);
+        push(text, i, header, table, gigabytes, found);
         Some(next)
     });
+}
+
+/// A line whose GPUs are written in two words, `GPU 0`, with one word for each.
+fn joined(line: &str) -> Cow<'_, str> {
+    const APART: &str = "GPU ";
+    if !line.contains(APART) {
+        return line.into();
+    }
+    let mut plain = String::with_capacity(line.len());
+    let mut parts = line.split(APART);
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        plain.push_str(if part.starts_with(|c: char| c.is_ascii_digit()) { "GPU" } else { APART });
+        plain.push_str(part);
+    }
+    plain.into()
 }
 
 struct Header {
@@ -57,12 +77,12 @@ struct Table {
 fn read_rows(text: &Text, first: usize, header: &Header) -> Option<Table> {
     let mut table = Table { rows: Vec::new(), values: Vec::new(), last: first };
     for i in first + 1..text.len() {
-        let line = text.line(i);
+        let line = joined(text.line(i));
         let is_rule = line.contains('-') && line.chars().all(|c| matches!(c, '|' | '-' | ':' | '+' | '=' | ' '));
         if table.rows.is_empty() && is_rule {
             continue;
         }
-        let mut row = words(line).map(|w| w.text.trim_matches('*'));
+        let mut row = words(&line).map(|w| w.text.trim_matches('*'));
         let label = row.next().map(|w| w.trim_end_matches(':')).filter(|w| gpu_number(w).is_some());
         let cells: Option<Vec<Option<f64>>> = row.map(cell).collect();
         match (label, cells) {
@@ -87,9 +107,9 @@ fn cell(word: &str) -> Option<Option<f64>> {
     number_and_unit(word).filter(|(_, unit)| unit.is_empty()).map(|(n, _)| Some(n))
 }
 
-fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Found) {
+fn push(text: &Text, first: usize, header: Header, table: Table, gigabytes: bool, found: &mut Found) {
     let lines = text.numbers(first, table.last);
-    let Some((title, unit, scale)) = title(text, first) else { return };
+    let Some((title, unit, scale)) = title(text, first, gigabytes) else { return };
     let low = title.to_lowercase();
     let direction = meaning(
         &low,
@@ -128,11 +148,12 @@ fn push(text: &Text, first: usize, header: Header, table: Table, found: &mut Fou
 
 /// The nearest line above `header` that names a unit, without markup, the unit, and what its values are to be
 /// multiplied by.
-fn title(text: &Text, header: usize) -> Option<(String, Unit, f64)> {
+fn title(text: &Text, header: usize, gigabytes: bool) -> Option<(String, Unit, f64)> {
     let above = (header.saturating_sub(MAX_TITLE_DISTANCE)..header).rev().map(|i| text.line(i).trim());
     let worded = above.filter(|line| line.contains(char::is_alphabetic) && !line.starts_with("```"));
     worded.take(MAX_TITLE_LINES).find_map(|line| {
-        let (unit, scale) = unit(line)?;
+        let bandwidth = gigabytes && line.contains("andwidth") && line.split_whitespace().count() <= 12;
+        let (unit, scale) = unit(line).or(bandwidth.then_some((Unit::GigabytesPerSecond, 1.0)))?;
         let clean = line.trim_matches(|c: char| matches!(c, '#' | '*' | ':' | '`') || c.is_whitespace());
         Some((clean.to_owned(), unit, scale))
     })
@@ -188,6 +209,15 @@ mod tests {
         assert_eq!(all[0].between("GPU0", "GPU1"), Some(1.5), "column GPU0 sends to row GPU1");
         assert_eq!((all[0].direction, found.warnings.len()), (Some(Direction::Bidirectional), 0));
         assert_eq!(scanned("Latency (µs)\n  GPU0 GPU1\nGPU0 1 2\nGPU1 2 1\n").0[0].quantity, Quantity::Latency);
+    }
+
+    #[test]
+    fn gpus_in_two_words_and_the_unit_of_the_document() {
+        let table = "### P2P write bandwidth matrix\n\n         GPU 8  GPU 9  GPU10\nGPU 8      -     56.2   56.3\nGPU 9     56.3    -     56.3\nGPU10     56.3   56.3    -\n";
+        let (all, _) = scanned(&format!("{table}\nThe average is 56.3 GB/s.\n"));
+        assert_eq!(all[0].between("GPU8", "GPU10"), Some(56.3));
+        assert!(scanned(table).0.is_empty(), "no unit anywhere");
+        assert!(scanned(&format!("{table}\n56.3 GB/s or 450 Gb/s\n")).0.is_empty(), "two units");
     }
 
     #[test]

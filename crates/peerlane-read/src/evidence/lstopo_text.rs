@@ -45,7 +45,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
     text.walk(|first| {
         let line = text.line(first).trim_start();
         if !line.starts_with("Machine (") && !line.starts_with("Machine L#") {
-            return None;
+            return fragment(text, first, found);
         }
         let mut reader = Reader { tree: PciTree { has_tree: true, ..PciTree::default() }, ..Reader::default() };
         let end = text.block_end(first);
@@ -63,6 +63,45 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
         found.push(text, TOOL, lines, Fact::Host(host));
         Some(end)
     });
+}
+
+/// Lines that somebody cut out of a tree, from a bridge or a device on: those of them that are objects, without a machine
+/// around them. Devices that no bridge of these lines joins have one root complex, since they stand side by side.
+fn fragment(text: &Text, first: usize, found: &mut Found) -> Option<usize> {
+    let starts = |line: &str| ["HostBridge", "PCIBridge", "PCI "].iter().any(|kind| line.starts_with(kind));
+    let head = text.line(first).trim_start();
+    // the least indented line is the first, unless what stood above it was cut off
+    let bridge = starts(head) && !head.starts_with("PCI ") && head.len() < 200;
+    if !bridge {
+        return None;
+    }
+    let is_object = |line: &str| {
+        let line = line.trim_start();
+        let device = ["CoProc", "OpenFabrics", "Net", "GPU", "Block", "DMA", "Co-Processor"];
+        starts(line) || device.iter().any(|kind| line.starts_with(kind)) && line.contains('"')
+    };
+    let base = indent(text.line(first));
+    let inside = |i: &usize| is_object(text.line(*i)) && indent(text.line(*i)) >= base;
+    let end = first + (first..text.len()).take_while(inside).count();
+    let mut reader = Reader { tree: PciTree { has_tree: true, ..PciTree::default() }, ..Reader::default() };
+    let rooted = head.starts_with("HostBridge");
+    if !rooted {
+        reader.tree.devices.push(PciDevice::new(PciRole::HostBridge));
+        reader.open.push(Scope { indent: 0, device: Some(0), ..Scope::default() });
+    }
+    for i in first..end {
+        // below the root complex that is not shown
+        let line = format!(" {}", text.line(i));
+        reader.line(if rooted { text.line(i) } else { &line }, i as u32 + 1);
+    }
+    let (tree, ..) = reader.finish();
+    let known = |d: &PciDevice| d.class.is_some_and(|c| matches!(c >> 16, 0x02 | 0x03 | 0x12));
+    // a single device joins nothing
+    if tree.devices.iter().filter(|d| known(d)).count() < 2 {
+        return Some(end.max(first + 1));
+    }
+    found.push(text, TOOL, text.numbers(first, end - 1), Fact::Pci(tree));
+    Some(end)
 }
 
 /// An object whose children may follow, with what they inherit.
@@ -261,6 +300,20 @@ fn value(object: &str, key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_cut_out_of_a_tree() {
+        let text = "We see\n\n      PCIBridge\n        PCIBridge\n          PCI c1:00.0 (3D)\n            CoProc(CUDA) \"cuda0\"\n        PCIBridge\n          PCI c2:00.0 (InfiniBand)\n            OpenFabrics \"mlx5_0\"\nwhich is near\n";
+        let mut found = Found::default();
+        scan(&Text::new("t", text.as_bytes()), &mut found);
+        let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
+        let Fact::Pci(tree) = &one.fact else { panic!() };
+        assert_eq!((tree.devices.len(), tree.devices[1].parent, one.origin.lines), (6, Some(0), Some((3, 9))));
+        assert_eq!((tree.gpus().len(), tree.devices[3].parent), (1, Some(2)));
+        let mut none = Found::default();
+        scan(&Text::new("t", b"PCIBridge is a word\n  HostBridge\n"), &mut none);
+        assert!(none.evidence.is_empty());
+    }
 
     fn read(text: &str) -> (PciTree, HostFacts, Found) {
         let mut found = Found::default();

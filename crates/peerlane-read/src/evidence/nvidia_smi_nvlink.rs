@@ -1,4 +1,4 @@
-//! `nvidia-smi nvlink -s` (rate of each link) and `-R` (its far end); `-c` (capabilities) is passed over.
+//! `nvidia-smi nvlink -s` (rate of each link), `-R` (its far end) and `-e` (its errors); `-c` (capabilities) is passed over.
 
 use std::collections::HashSet;
 
@@ -10,6 +10,7 @@ use peerlane_machine::units::Rate;
 
 const STATUS: &str = "nvidia-smi nvlink -s";
 const REMOTE: &str = "nvidia-smi nvlink -R";
+const ERRORS: &str = "nvidia-smi nvlink -e";
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut output = Output::default();
@@ -45,6 +46,8 @@ enum Link {
     Rate(u8, Rate),
     Remote(u8, Option<NvlinkEnd>),
     Inactive(u8),
+    /// A counter of errors.
+    Errors(u8, u64),
     /// No link of this GPU is active; their number is unknown.
     AllInactive,
 }
@@ -58,6 +61,8 @@ struct Output {
     tool: Option<&'static str>,
     ports: Vec<NvlinkPort>,
     names: Vec<GpuFacts>,
+    /// Counters of errors that are not 0.
+    failing: u32,
 }
 
 impl Output {
@@ -65,6 +70,7 @@ impl Output {
         let tool = match link {
             Link::Rate(..) => Some(STATUS),
             Link::Remote(..) => Some(REMOTE),
+            Link::Errors(..) => Some(ERRORS),
             Link::Inactive(_) | Link::AllInactive => self.tool,
         };
         if self.tool.is_some() && self.tool != tool {
@@ -73,6 +79,13 @@ impl Output {
         }
         self.tool = tool;
         self.lines.add(i);
+        if let Link::Errors(n, count) = link {
+            self.failing += u32::from(count > 0);
+            // a link has several counters
+            if self.ports.last().is_some_and(|p| (p.gpu, p.port) == (Some(gpu), Some(n))) {
+                return;
+            }
+        }
         if self.ports.len() > MAX_PORTS {
             return;
         }
@@ -80,6 +93,7 @@ impl Output {
         self.ports.push(match link {
             Link::Rate(n, rate) => NvlinkPort { port: Some(n), rate: Some(rate), ..port },
             Link::Remote(n, remote) => NvlinkPort { port: Some(n), remote, ..port },
+            Link::Errors(n, _) => NvlinkPort { port: Some(n), ..port },
             Link::Inactive(n) => NvlinkPort { port: Some(n), active: false, ..port },
             Link::AllInactive => NvlinkPort { count: 0, active: false, ..port },
         });
@@ -94,6 +108,11 @@ impl Output {
         let with_ports: HashSet<Option<u32>> = output.ports.iter().map(|p| p.gpu).collect();
         let named = |g: &GpuFacts| with_ports.contains(&g.index);
         let names: Vec<GpuFacts> = std::mem::take(&mut output.names).into_iter().filter(named).collect();
+        if output.failing > 0 {
+            let message =
+                format!("{} error counters of NVLinks are not 0; see whether they rise under load", output.failing);
+            found.warn(text, tool, lines, message);
+        }
         // inactive links are printed too, so that missing lines are not missing links
         let count = |gpu| output.ports.iter().filter(|p| p.gpu == gpu && p.port.is_some()).count();
         if let (Some(first), Some(last)) = (output.ports.first(), output.ports.last())
@@ -135,6 +154,10 @@ fn link_line(line: &str) -> Option<Link> {
     if let Some(device) = value.strip_prefix("Remote Device ") {
         let address = device.split_once(": Link").map_or(device, |(address, _)| address).trim();
         return Some(Link::Remote(number, far_end(address)));
+    }
+    // `Replay Errors: 0`, `CRC Errors: 12`, `Effective Errors: 0`; fifth-generation links have counters of packets too
+    if let Some((_, count)) = value.rsplit_once(": ").filter(|(name, _)| name.ends_with("Errors")) {
+        return count.trim().parse().ok().map(|count| Link::Errors(number, count));
     }
     let (rate, unit) = number_and_unit(value)?;
     (unit == "GB/s").then(|| Link::Rate(number, Rate::from_gb(rate)))
@@ -191,6 +214,15 @@ mod tests {
         scan(&Text::new("test", text.as_bytes()), &mut found);
         let Fact::Gpus(gpus) = &found.evidence[0].fact else { panic!("{found:?}") };
         assert_eq!((gpus[1].index, gpus[1].name.as_deref(), gpus.len()), (Some(3), Some("NVIDIA A30"), 2));
+    }
+
+    #[test]
+    fn counters_of_errors() {
+        let text = "GPU 0: NVIDIA H100 (UUID: GPU-1)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 3\n\t Link 0: CRC Errors: 12\n\
+                    \t Link 1: Replay Errors: 0\n\t Link 1: Recovery Errors: 0\n\t Link 1: CRC Errors: 0\n";
+        let (all, warnings) = scanned(text);
+        let [(ERRORS, Some((2, 7)), ports)] = &all[..] else { panic!("{all:?}") };
+        assert_eq!((ports.len(), warnings), (2, 1));
     }
 
     #[test]

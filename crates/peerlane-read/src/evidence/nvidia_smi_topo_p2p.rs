@@ -58,14 +58,16 @@ fn read(text: &Text, first: usize, cols: Vec<String>, found: &mut Found) -> usiz
 
 /// The next row below line `last`, one empty line allowed.
 fn next_row(text: &Text, last: usize, matrix: &P2pMatrix) -> Option<(usize, String, Vec<Option<P2pStatus>>)> {
-    let i = if text.line(last + 1).trim().is_empty() { last + 2 } else { last + 1 };
+    // or the rule below a Markdown header
+    let blank = text.line(last + 1).chars().all(|c| c.is_whitespace() || matches!(c, '|' | '-' | ':'));
+    let i = if blank { last + 2 } else { last + 1 };
     let mut row = words(text.line(i)).map(|w| w.text).skip_while(|w| *w == ">");
     let label = row.next().filter(|l| matrix.cols.iter().any(|c| c == l))?;
     let mut cells = Vec::new();
     for word in row.take(matrix.cols.len()) {
         match (status(word), word) {
             (Some(status), _) => cells.push(Some(status)),
-            (None, "X") => cells.push(None),
+            (None, "X" | "-" | "–" | "—") => cells.push(None),
             _ => return None,
         }
     }
@@ -106,6 +108,13 @@ fn capability(text: &Text, header: usize) -> P2pCapability {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_markdown_table_with_dashes() {
+        let found = scanned("| | GPU0 | GPU1 |\n|---|---|---|\n| GPU0 | — | OK |\n| GPU1 | OK | — |\n");
+        let Fact::P2p(matrix) = &found.evidence[0].fact else { panic!("{found:#?}") };
+        assert_eq!(matrix.cells, [[None, Some(P2pStatus::Ok)], [Some(P2pStatus::Ok), None]]);
+    }
 
     fn scanned(text: &str) -> Found {
         let mut found = Found::default();

@@ -39,12 +39,27 @@ impl<'a> Line<'a> {
                 None => all.push(word),
             }
         }
+        cross_diagonal(&mut all);
         Line { text: line, words: all, glued }
     }
 
     /// Whether it is empty, a code fence or a rule.
     pub(super) fn is_blank(&self) -> bool {
         is_blank(self.text)
+    }
+}
+
+/// A row whose cell of a device with itself is a dash, as people retype it, gets the `X` of the tool.
+fn cross_diagonal(words: &mut [Word<'_>]) {
+    let Some((first, cells)) = words.split_first_mut() else { return };
+    let is_dash = |w: &Word| matches!(w.text, "-" | "–" | "—");
+    if !is_device(first.text) || !cells.iter().any(|w| class(w.text).is_some()) {
+        return;
+    }
+    let mut dashes = cells.iter_mut().filter(|w| is_dash(w));
+    // two dashes are cells that somebody left out
+    if let (Some(diagonal), None) = (dashes.next(), dashes.next()) {
+        diagonal.text = "X";
     }
 }
 

@@ -276,3 +276,16 @@ fn a_row_of_one_cell_ends_what_has_no_header() {
     let found = scanned("GPU0 X PIX\nGPU1 PIX X\nGPU2 X\n\nGPU0 X SYS\nGPU1 SYS X\n");
     assert_eq!(found.evidence.iter().map(|e| e.origin.lines).collect::<Vec<_>>(), [Some((5, 6))]);
 }
+
+#[test]
+fn dashes_on_the_diagonal_of_a_markdown_table() {
+    let text = "| | GPU0 | GPU1 | GPU2 |\n|---|---|---|---|\n| GPU0 | — | PIX | SYS |\n| GPU1 | PIX | — | SYS |\n| GPU2 | SYS | SYS | — |\n";
+    let mut found = Found::default();
+    scan(&Text::new("t", text.as_bytes()), &mut found);
+    let super::super::Fact::Classes(m) = &found.evidence[0].fact else { panic!("{found:#?}") };
+    assert_eq!((m.between("GPU0", "GPU1"), m.between("GPU1", "GPU2")), (Some(PathClass::Pix), Some(PathClass::Sys)));
+    let text = "     GPU0  GPU1\nGPU0  -    NV4\nGPU1  NV4   -\n";
+    let mut found = Found::default();
+    scan(&Text::new("t", text.as_bytes()), &mut found);
+    assert_eq!(found.evidence.len(), 1, "{found:#?}");
+}
