@@ -28,6 +28,8 @@ enum Cause {
     Default(PathClass),
     /// The pair is near, so something prevents it.
     Unexpected(PathClass),
+    /// CUDA allows it, and the pair's path is unknown: too long for NCCL, or not visible to it.
+    Allowed,
     /// The pair's path is unknown.
     Unknown,
 }
@@ -92,6 +94,7 @@ fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
         }
         let cause = match cause(off.as_deref(), level, class, refused) {
             Cause::Variable(set) if either && set == LOCAL => Cause::Variable(format!("NCCL_P2P_DISABLE=1 or {LOCAL}")),
+            Cause::Unknown if log.cuda_p2p == Some(true) => Cause::Allowed,
             other => other,
         };
         let name =
@@ -131,6 +134,7 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
         Cause::Unexpected(class) if *class > PathClass::Pxb => (Info, Possible),
         Cause::PerhapsVariable(_) | Cause::Unexpected(_) => (Warning, Possible),
         Cause::NoAccess(_) | Cause::Default(_) => (Info, Likely),
+        Cause::Allowed => (Info, Likely),
         Cause::Unknown => (Info, Possible),
     };
     let why = match cause {
@@ -142,6 +146,7 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
             format!(" although NCCL_P2P_LEVEL allows their path, {class}, {}", class.meaning())
         }
         Cause::Unexpected(class) => format!(" although their path is {class}, {}", class.meaning()),
+        Cause::Allowed => " although CUDA allows peer-to-peer between all of the host's GPUs".to_owned(),
         Cause::Unknown => String::new(),
     };
     let fix = match cause {
@@ -156,6 +161,11 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
         Cause::Default(_) => {
             "Try NCCL_P2P_LEVEL=SYS; keep it only if it is faster and data arrives intact. By default, NCCL uses peer-to-peer \
              over host bridges only for a few GPUs on an AMD CPU."
+        }
+        Cause::Allowed => {
+            "NCCL takes their path for too long: over host bridges it uses peer-to-peer only for a few GPUs on an AMD CPU, unless \
+             NCCL_P2P_LEVEL=SYS allows it. Try that, and keep it only if it is faster and data arrives intact. In containers, \
+             processes without a common /dev/shm cannot use it either (`--ipc=host`)."
         }
         Cause::Unexpected(_) | Cause::Unknown => {
             "Find what prevents it: the driver (`nvidia-smi topo -p2p r`), containers with one GPU each or without a common \
@@ -257,6 +267,20 @@ mod tests {
         assert!(card.ends_with(&format!(": {}", NoPeerAccess::Product)), "{card}");
         assert!(of("NVIDIA GeForce RTX 4090", &[("NCCL_P2P_DISABLE", "1")]).ends_with("NCCL_P2P_DISABLE=1 is set"));
         assert!(of("NVIDIA A100-PCIE-40GB", &[]).contains("although their path is PIX"));
+    }
+
+    #[test]
+    fn where_cuda_allows_it_nccl_finds_the_path_too_long() {
+        let mut b = peerlane_machine::fabric::FabricBuilder::new();
+        for name in ["GPU0", "GPU1"] {
+            b.node(peerlane_machine::fabric::Node::new(name, peerlane_machine::fabric::NodeKind::Gpu));
+        }
+        let mut machine = captured(b);
+        logged(&mut machine, "SHM/direct/direct", &[]);
+        let Some(Fact::NcclLog(log)) = machine.evidence.last_mut().map(|e| &mut e.fact) else { panic!() };
+        log.cuda_p2p = Some(true);
+        let one = findings(&machine, run).remove(0);
+        assert!(one.summary.ends_with("all of the host's GPUs") && one.fix.contains("NCCL_P2P_LEVEL=SYS"), "{one:?}");
     }
 
     #[test]

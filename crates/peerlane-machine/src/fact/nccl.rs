@@ -72,6 +72,8 @@ pub struct NcclLog {
     pub network: Option<String>,
     /// True where it found no device for RDMA, or no library for it.
     pub no_rdma: bool,
+    /// Whether CUDA allows peer access between all GPUs of the host (`isAllCudaP2p`, since 2.28).
+    pub cuda_p2p: Option<bool>,
     /// Adapters that it uses without GPUDirect RDMA.
     pub staged: Vec<NcclStaged>,
     /// `NCCL_…` variables that the environment sets.

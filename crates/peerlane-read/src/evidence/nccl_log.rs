@@ -218,6 +218,8 @@ impl Log {
             if self.result.variables.len() < MAX_VARIABLES {
                 self.result.variables.insert(variable.to_owned(), value.to_owned());
             }
+        } else if let Some(all) = words.split_once(" isAllCudaP2p ").map(|(_, all)| all) {
+            self.result.cuda_p2p = self.result.cuda_p2p.or(Some(all.starts_with('1')));
         } else if let Some(network) = words.strip_prefix("Using network ") {
             self.result.network = Some(network.trim().to_owned());
         } else if words.starts_with("NET/IB : No device found") || words.starts_with("Failed to open libibverbs") {

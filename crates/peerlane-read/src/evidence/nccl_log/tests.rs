@@ -121,6 +121,16 @@ fn ranks_that_each_see_one_gpu_are_numbered_by_address() {
 }
 
 #[test]
+fn what_cuda_allows_of_all_gpus() {
+    let of = |all: u32| {
+        logs(&format!("n1:5:6 [0] NCCL INFO Check P2P Type isAllDirectP2p 0 directMode 0 isAllCudaP2p {all}\n"))
+            .remove(0)
+            .cuda_p2p
+    };
+    assert_eq!((of(1), of(0)), (Some(true), Some(false)));
+}
+
+#[test]
 fn cuda_refuses_pairs_by_address() {
     let text = "n1:5:6 [0] NCCL INFO Could not enable P2P between dev 1(=1b000) and dev 0(=1a000)\n\
                 n1:5:6 [0] NCCL INFO peer query failed between dev 0(=1a000) and dev 1(=1b000)\n";
