@@ -3,6 +3,7 @@
 mod measure;
 mod place;
 mod simulate;
+mod tune;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use peerlane::what_if::Edit;
 pub(crate) use measure::{InferArgs, MeasureArgs};
 pub(crate) use place::{PlaceArgs, PlaceFormat};
 pub(crate) use simulate::{Grown, SimulateArgs, SweepArgs};
+pub(crate) use tune::TuneArgs;
 
 const TARGETS: &str = "\
 TARGET is one of:
@@ -64,6 +66,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     /// Choose GPUs, their order, NICs, cores and memory for one or more jobs
     Place(PlaceArgs),
+    /// Find the settings of NCCL that make a machine's collectives faster, and measure them
+    Tune(TuneArgs),
     /// Infer bandwidth limits that no topology shows, by running sets of transfers at once
     Infer(InferArgs),
     /// Measure the paths of this machine, or of a simulated one
@@ -84,7 +88,7 @@ pub(crate) enum Command {
     Man(ManArgs),
     /// Plant faults in simulated machines; test that check finds them and nothing else
     Selftest(SelftestArgs),
-    /// Measures for 'measure' and 'infer', in its own process
+    /// Measures for 'measure', 'infer' and 'tune', in its own process
     #[command(hide = true)]
     Worker,
     /// Prints what NVML reports about this machine as JSON, in its own process

@@ -110,6 +110,7 @@ fn run(cli: &Cli) -> Result<Outcome, Failure> {
         Command::Gather(args) => commands::gather::run(args, &mut out),
         Command::Discover => live::worker(),
         Command::Place(args) => commands::place::run(args, &mut out),
+        Command::Tune(args) => commands::tune::run(args, &mut out),
         Command::Infer(args) => commands::infer::run(args, &mut out),
         Command::Measure(args) => commands::measure::run(args, &mut out),
         Command::Worker => measuring::worker::run(),

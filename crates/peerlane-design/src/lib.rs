@@ -7,5 +7,6 @@ pub mod compare;
 pub mod infer;
 pub mod place;
 pub mod simulate;
+pub mod tune;
 pub mod upgrades;
 pub mod what_if;

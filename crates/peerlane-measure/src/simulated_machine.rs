@@ -28,6 +28,7 @@ use peerlane_machine::machine::Machine;
 use peerlane_machine::random::Random;
 use peerlane_machine::transfer::Transfer;
 use peerlane_machine::units::{Bytes, Seconds};
+use peerlane_model::collectives::Variables;
 use peerlane_model::model::Model;
 use peerlane_read::catalogue::Parts;
 use work::{Site, Task};
@@ -37,12 +38,18 @@ use work::{Site, Task};
 /// the model knows, none is better.
 const ALLOCATION_NOISE: f64 = 5.0;
 
+/// How many times a sample's deviation the processes of NCCL deviate from each other: by about 1 % on two H200.
+const PROCESS_NOISE: f64 = 2.0;
+
 /// A simulated machine.
 pub struct SimulatedMachine<'a> {
     /// The design with its faults.
     truth: Machine,
     parts: &'a Parts,
     settings: Planted,
+    /// NCCL's variables in this process, and its number among repetitions; without them collectives run as fast as their
+    /// paths allow.
+    nccl: Option<(Variables, usize)>,
     /// How it differs from the model.
     effects: Option<Effects>,
     /// Whether a hung pair is reported instead of waited for.
@@ -78,6 +85,7 @@ impl<'a> SimulatedMachine<'a> {
             truth: fault::truth(machine, &settings.faults),
             parts,
             settings: settings.clone(),
+            nccl: None,
             effects: None,
             impatient: false,
             clock: 0.0,
@@ -91,6 +99,12 @@ impl<'a> SimulatedMachine<'a> {
     /// The same machine, differing from its model by these effects.
     pub fn with_effects(self, effects: Effects) -> Self {
         SimulatedMachine { effects: Some(effects), ..self }
+    }
+
+    /// The same machine, whose collectives are NCCL's under these variables, in one of several processes: each deviates by
+    /// itself, as processes on real machines do.
+    pub fn with_nccl(self, variables: Variables, process: usize) -> Self {
+        SimulatedMachine { nccl: Some((variables, process)), ..self }
     }
 
     /// The same machine, which reports a hung pair where others never answer: for callers that cannot leave it
@@ -127,7 +141,8 @@ impl<'a> SimulatedMachine<'a> {
     fn make_ready(&self, step: &Step, mut task: Task, allocation: usize, together: usize) -> Prepared {
         let Planted { noise, seed, faults } = &self.settings;
         let text = serde_json::to_string(step).unwrap_or_default();
-        let stream = |what: &str| Random::new(*seed, &format!("{what} {allocation} {text}"));
+        let process = self.nccl.as_ref().map(|nccl| format!(" {nccl:?}")).unwrap_or_default();
+        let stream = |what: &str| Random::new(*seed, &format!("{what} {allocation} {text}{process}"));
         let gpus: Vec<String> = step.work.gpus().into_iter().map(str::to_owned).collect();
         if let Work::Transfers(transfers) = &step.work
             && transfers.len() > 1
@@ -143,6 +158,10 @@ impl<'a> SimulatedMachine<'a> {
                 });
                 *value *= modes.product::<f64>() * (-spread * placing.normal().abs()).exp();
             }
+        }
+        if self.nccl.is_some() {
+            let mut placing = stream("process");
+            task.values.iter_mut().for_each(|value| *value *= (PROCESS_NOISE * noise * placing.normal()).exp());
         }
         if let Some(effects) = self.effects {
             let factors = effects.factors(*seed, step, &self.truth.fabric, task.values.len(), task.rates);
@@ -218,7 +237,8 @@ impl Executor for SimulatedMachine<'_> {
             return Err(Failure::new(FlagKind::Failed, format!("{gpu} is not there: it has fallen off the bus")));
         }
         let model = Model::new(&self.truth, self.parts);
-        let tasks = Site { model: &model, faults: &self.settings.faults, method }.tasks(steps)?;
+        let nccl = self.nccl.as_ref().map(|(variables, _)| variables);
+        let tasks = Site { model: &model, faults: &self.settings.faults, method, nccl }.tasks(steps)?;
         let prepared = steps.iter().zip(tasks).map(|(step, task)| self.make_ready(step, task, allocation, steps.len()));
         self.prepared = prepared.collect();
         Ok(self.prepared.iter().map(|p| p.task.size).collect())

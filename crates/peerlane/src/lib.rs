@@ -13,7 +13,7 @@
 
 pub mod export;
 
-pub use peerlane_design::{case, cluster, compare, infer, place, simulate, upgrades, what_if};
+pub use peerlane_design::{case, cluster, compare, infer, place, simulate, tune, upgrades, what_if};
 pub use peerlane_judge::{accuracy, check, fleet, selftest};
 pub use peerlane_machine::{
     copy_time, curve, fabric, fact, fault, fit, gap, machine, matrix, names, one_line, origin, random, stats, subject,

@@ -107,7 +107,7 @@ fn tests() -> impl TypedValueParser<Value = Test> {
 }
 
 /// `30s`, `2m`, `1.5h` or `500ms`.
-fn duration(text: &str) -> Result<Seconds, String> {
+pub(super) fn duration(text: &str) -> Result<Seconds, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let factor = match unit {
         "ms" => 1e-3,

@@ -20,6 +20,7 @@ pub(crate) mod simulate;
 mod site;
 pub(crate) mod sweep;
 pub(crate) mod systems;
+pub(crate) mod tune;
 
 use std::io::{self, Write};
 

@@ -10,7 +10,7 @@ use peerlane_gpu::Tolerated;
 
 use super::interrupt::Interrupt;
 use super::process::{Heard, Silence, Worker};
-use super::protocol::{Device, Message, Request};
+use super::protocol::{Device, Message, Request, Trial};
 use crate::Failure;
 
 /// Limit of restarted workers, after which the experiment is given up.
@@ -21,6 +21,7 @@ pub(crate) struct Asker<'a> {
     device: Device,
     force: bool,
     limits: Limits<'a>,
+    trial: Option<Trial>,
     worker: Option<Worker>,
     starts: usize,
     /// Workers that could not be killed.
@@ -39,7 +40,24 @@ enum End {
 impl<'a> Asker<'a> {
     /// Measures on a machine that is opened with the first plan; uses GPUs in use by others only with `force`.
     pub(crate) fn new(device: Device, force: bool, limits: Limits<'a>, interrupt: &'a Interrupt) -> Self {
-        Asker { device, force, limits, worker: None, starts: 0, left_behind: Vec::new(), interrupt, conditions: None }
+        Asker {
+            device,
+            force,
+            limits,
+            trial: None,
+            worker: None,
+            starts: 0,
+            left_behind: Vec::new(),
+            interrupt,
+            conditions: None,
+        }
+    }
+
+    /// Runs the next plans in a new process with these variables of NCCL.
+    pub(crate) fn restart(&mut self, trial: Trial) {
+        self.stop();
+        self.starts = 0;
+        self.trial = Some(trial);
     }
 
     /// The cells of a plan. If the worker hangs or dies they are void, and the next plan gets a new worker.
@@ -76,7 +94,7 @@ impl<'a> Asker<'a> {
             ours_before: self.conditions.is_some(),
             left_behind: self.left_behind.clone(),
         };
-        let request = Request { device, plan, done: BTreeSet::new(), tolerated, more: true };
+        let request = Request { device, plan, done: BTreeSet::new(), tolerated, trial: self.trial.clone(), more: true };
         self.worker = Some(Worker::start(&request)?);
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! A worker process: start, listen, and kill within a bounded wait.
 
 use std::collections::VecDeque;
+use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use peerlane::one_line;
 use peerlane::plan::Plan;
+use peerlane::tune;
 use peerlane::units::Seconds;
 use peerlane_gpu::search;
 
@@ -68,7 +71,15 @@ impl Worker {
     pub(crate) fn start(request: &Request) -> io::Result<Worker> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        let mut child = search::own_command()?
+        let mut command = search::own_command()?;
+        if let Some(trial) = &request.trial {
+            let inherited = env::vars_os().map(|(name, _)| name).filter(|name| name.as_bytes().starts_with(b"NCCL_"));
+            for name in inherited {
+                command.env_remove(name);
+            }
+            command.envs(&trial.variables).envs(tune::ALWAYS);
+        }
+        let mut child = command
             .arg(COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use peerlane::collectives::Variables;
 use peerlane::plan::Plan;
 use peerlane::run::{Conditions, Event, FlagKind};
 use peerlane_gpu::{GpuName, Tolerated};
@@ -19,8 +20,20 @@ pub(crate) struct Request {
     pub(crate) done: BTreeSet<usize>,
     /// Who may use the GPUs beside it.
     pub(crate) tolerated: Tolerated,
+    /// NCCL's variables for this process, where they are not those of this program.
+    #[serde(default)]
+    pub(crate) trial: Option<Trial>,
     /// More plans follow, one line each, when this one is done.
     pub(crate) more: bool,
+}
+
+/// One process of an experiment with NCCL's variables.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Trial {
+    /// All of NCCL's variables that the process has.
+    pub(crate) variables: Variables,
+    /// Its number among repetitions.
+    pub(crate) repetition: usize,
 }
 
 /// Something that can be measured.

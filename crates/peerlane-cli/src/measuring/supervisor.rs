@@ -161,7 +161,7 @@ impl<'a> Supervisor<'a> {
         };
         let tolerated =
             Tolerated { others: self.force, ours_before: self.opened, left_behind: self.left_behind.clone() };
-        Request { device, plan, done: self.remaining.done().clone(), tolerated, more: false }
+        Request { device, plan, done: self.remaining.done().clone(), tolerated, trial: None, more: false }
     }
 
     /// Runs one worker to its end.

@@ -47,7 +47,11 @@ fn open(request: &Request) -> Result<Box<dyn Machine>, Refused> {
         Device::Virtual { name, system } => {
             let design = catalogue::read_design(system, name).map_err(|e| Refused::whole(e.to_string()))?;
             let machine = SimulatedMachine::new(&design.machine, Parts::embedded(), &design.planted);
-            Ok(Box::new(machine.taking_over(request.done.len())))
+            let machine = machine.taking_over(request.done.len());
+            Ok(Box::new(match request.trial.clone() {
+                Some(trial) => machine.with_nccl(trial.variables, trial.repetition),
+                None => machine,
+            }))
         }
         Device::Live { gpus } => {
             let refused = |OpenError { gpus, kind, reason }| Refused { gpus, kind, reason };

@@ -22,6 +22,7 @@ pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod text;
 pub(crate) mod tree;
+pub(crate) mod tuning;
 pub(crate) mod unified;
 
 use std::io::{self, Write};

@@ -36,3 +36,4 @@ mod runs;
 mod schemas;
 mod simulate;
 mod terminal;
+mod tune;

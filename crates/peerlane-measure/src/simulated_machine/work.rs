@@ -14,6 +14,8 @@ use peerlane_machine::matrix::{Engine, Operation};
 use peerlane_machine::names::is_host;
 use peerlane_machine::transfer::{Collective, HostMemory, Transfer, Via};
 use peerlane_machine::units::{Bytes, Rate, Seconds};
+use peerlane_model::collectives::tuning::Tuning;
+use peerlane_model::collectives::{Settings, Variables};
 use peerlane_model::expectation::resolve;
 use peerlane_model::model::{Model, ModelError, PeerAccess};
 
@@ -42,6 +44,8 @@ pub(super) struct Site<'m, 'a> {
     pub model: &'m Model<'a>,
     pub faults: &'m [Fault],
     pub method: &'m Method,
+    /// NCCL's variables, where collectives are to be NCCL's.
+    pub nccl: Option<&'m Variables>,
 }
 
 /// The machine has no such path or ability, or the model knows nothing of it.
@@ -214,6 +218,9 @@ impl Site<'_, '_> {
         if gpus.len() < 2 {
             return Err(not_applicable("a collective is between several GPUs"));
         }
+        if let Some(variables) = self.nccl {
+            return self.tuned(size, operation, gpus, variables);
+        }
         let to_all = operation == Collective::AllToAll;
         let pairs: Vec<(&str, &str)> = if to_all {
             let others = |a: &str| gpus.iter().map(String::as_str).filter(move |b| *b != a).collect::<Vec<_>>();
@@ -225,6 +232,16 @@ impl Site<'_, '_> {
         let slowest = self.rates(&sends)?.into_iter().fold(f64::INFINITY, f64::min);
         let bus = if to_all { slowest * (gpus.len() - 1) as f64 } else { slowest };
         let time = COLLECTIVE + size.most().0 as f64 * operation.bus_factor(gpus.len()) / bus;
+        Ok(self.timed(size, vec![time]))
+    }
+
+    /// What NCCL is predicted to take under these variables.
+    fn tuned(&self, size: Size, operation: Collective, gpus: &[String], nccl: &Variables) -> Result<Task, Failure> {
+        let ids = gpus.iter().map(|gpu| self.gpu(gpu)).collect::<Result<Vec<NodeId>, _>>()?;
+        let unknown = || not_applicable(format!("the model does not predict this {} of NCCL's", operation.name()));
+        let mut tuning = Tuning::of(self.model.machine, self.model.parts, ids, operation).ok_or_else(unknown)?;
+        let predicted = tuning.predict(&Settings::of(nccl, operation), size.most()).ok_or_else(unknown)?;
+        let time = size.most().0 as f64 * operation.bus_factor(gpus.len()) / predicted.rate;
         Ok(self.timed(size, vec![time]))
     }
 

@@ -458,6 +458,7 @@ mod tests {
             ("selftest", schemars::schema_for!(peerlane_judge::selftest::SelfTest)),
             ("fleet", schemars::schema_for!(peerlane_judge::fleet::Fleet)),
             ("placement", schemars::schema_for!(peerlane_design::place::PlacementDocument)),
+            ("tuning", schemars::schema_for!(peerlane_design::tune::TuningDocument)),
             ("inference", schemars::schema_for!(peerlane_design::infer::Inference)),
         ];
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schema");

@@ -1,0 +1,185 @@
+//! `peerlane tune`: NCCL's settings for a machine's collectives: what to change, why, the predicted gain, and with
+//! `--prove` the measured one.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use peerlane::catalogue::Parts;
+use peerlane::fact::Fact;
+use peerlane::machine::Machine;
+use peerlane::plan::Plan;
+use peerlane::run::{Cell, Limits};
+use peerlane::tune::{Arm, Effort, Request, Setting, Trials, TuningDocument, prove, seconds_of, tune};
+
+use super::json;
+use super::measure::{Measured, listen, resolve};
+use crate::args::TuneArgs;
+use crate::live;
+use crate::measuring::asker::Asker;
+use crate::measuring::protocol::{Device, Trial};
+use crate::render::tuning;
+use crate::target::load;
+use crate::{Failure, Outcome, output_file};
+
+/// Files from which NCCL takes variables that the environment does not set.
+const SYSTEM_FILE: &str = "/etc/nccl.conf";
+
+/// More than any such file has.
+const MOST_BYTES: u64 = 1 << 16;
+
+pub(crate) fn run(args: &TuneArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    args.output.as_deref().map_or(Ok(()), output_file::check)?;
+    let targets = args.machines.targets.as_slice();
+    let (document, incomplete) = if args.prove {
+        let target = match targets {
+            [] => None,
+            [one] => Some(one.as_os_str()),
+            _ => return Err(Failure::new("--prove measures one TARGET")),
+        };
+        let measured = resolve(target, "tune --prove")?;
+        let is_live = matches!(measured.device, Device::Live { .. });
+        let document = suggested(&measured.machine, is_live, args)?;
+        (proven(document, &measured, args)?, false)
+    } else {
+        let is_live = match targets {
+            [] => live::has_nvidia_gpu(),
+            [one] => one == "live",
+            _ => false,
+        };
+        let loaded = load(targets, args.machines.machine.as_deref())?;
+        let case = loaded.the_only("settings are for one machine")?;
+        (suggested(&case.machine, is_live, args)?, loaded.incomplete)
+    };
+    // a result that cannot be written is still shown
+    let written = args.output.as_deref().map_or(Ok(()), |path| keep(&document, path));
+    match args.format {
+        _ if args.detail.json => json(out, &document)?,
+        Some(_) => tuning::environment(out, &document)?,
+        None => tuning::write(out, &document, args.detail.verbose)?,
+    }
+    written?;
+    Ok(Outcome { findings: false, incomplete })
+}
+
+fn keep(document: &TuningDocument, path: &Path) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document).map_err(|e| Failure::new(e.to_string()))?;
+    output_file::write(path, text + "\n")
+}
+
+fn suggested(machine: &Machine, is_live: bool, args: &TuneArgs) -> Result<TuningDocument, Failure> {
+    let mut environment = if is_live { here() } else { logged(machine) };
+    for setting in &args.set {
+        environment.retain(|known| known.name != setting.name);
+        environment.push(setting.clone());
+    }
+    let mut sizes = args.sizes.clone();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let request = Request { collective: args.collective, gpus: args.gpus.clone(), sizes, environment };
+    tune(machine, Parts::embedded(), &request).map_err(|e| Failure::new(e.to_string()))
+}
+
+/// NCCL's variables of this process, and those of the files that NCCL reads; the environment comes first.
+fn here() -> Vec<Setting> {
+    let set = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let own =
+        set.filter(|(name, _)| name.starts_with("NCCL_")).map(|(name, value)| (name, value, "environment".into()));
+    let own_file = match env::var_os("NCCL_CONF_FILE").filter(|file| !file.is_empty()) {
+        Some(file) => Some(PathBuf::from(file)),
+        None => env::var_os("HOME").map(|home| Path::new(&home).join(".nccl.conf")),
+    };
+    let files = own_file.into_iter().chain([PathBuf::from(SYSTEM_FILE)]);
+    let of_files = files.flat_map(|file| {
+        let source = file.to_string_lossy().into_owned();
+        lines_of(&file).into_iter().map(move |(name, value)| (name, value, source.clone()))
+    });
+    let mut found: BTreeMap<String, Setting> = BTreeMap::new();
+    for (name, value, source) in own.chain(of_files) {
+        found.entry(name.clone()).or_insert(Setting { name, value, source });
+    }
+    found.into_values().collect()
+}
+
+/// Its lines `NCCL_…=VALUE`.
+fn lines_of(file: &Path) -> Vec<(String, String)> {
+    let mut text = String::new();
+    let read = fs::File::open(file).and_then(|opened| opened.take(MOST_BYTES).read_to_string(&mut text));
+    // most machines have no such file
+    if read.is_err() {
+        return Vec::new();
+    }
+    let pairs = text.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.starts_with("NCCL_"));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
+}
+
+/// The variables that NCCL's logs show.
+fn logged(machine: &Machine) -> Vec<Setting> {
+    let mut found: BTreeMap<String, Setting> = BTreeMap::new();
+    for evidence in &machine.evidence {
+        let Fact::NcclLog(log) = &evidence.fact else { continue };
+        for (name, value) in log.variables.iter().filter(|(name, _)| name.starts_with("NCCL_")) {
+            let source = evidence.origin.to_string();
+            found.insert(name.clone(), Setting { name: name.clone(), value: value.clone(), source });
+        }
+    }
+    found.into_values().collect()
+}
+
+/// Measures the suggestions of a document.
+fn proven(mut document: TuningDocument, measured: &Measured, args: &TuneArgs) -> Result<TuningDocument, Failure> {
+    let effort = Effort { pairs: usize::from(args.pairs), budget: args.budget.seconds() };
+    if document.suggestions.is_empty() {
+        return Ok(document);
+    }
+    let simulated = matches!(measured.device, Device::Virtual { .. });
+    if !simulated {
+        let seconds = seconds_of(&document, effort).min(effort.budget);
+        crate::say(&format!("starts NCCL with and without each setting, {} times: about {seconds:.0} s", effort.pairs));
+    }
+    let from_files = document.environment.iter().filter(|setting| Path::new(&setting.source).is_absolute());
+    let interrupt = listen()?;
+    let mut trials = Processes {
+        asker: Asker::new(measured.device.clone(), args.force, Limits::of(&measured.machine), &interrupt),
+        from_files: from_files.map(|setting| setting.name.clone()).collect(),
+        began: Instant::now(),
+        simulated,
+    };
+    prove(&mut document, effort, &mut trials)?;
+    Ok(document)
+}
+
+/// Runs of NCCL, each in a worker of its own.
+struct Processes<'a> {
+    asker: Asker<'a>,
+    /// Variables that NCCL finds in files.
+    from_files: Vec<String>,
+    began: Instant,
+    simulated: bool,
+}
+
+impl Trials for Processes<'_> {
+    type Error = Failure;
+
+    fn run(&mut self, arm: &Arm, block: usize, plan: &Plan) -> Result<Vec<Cell>, Failure> {
+        let mut variables = arm.variables.clone();
+        // an empty value counts as none, and keeps NCCL from taking that of a file
+        for name in &self.from_files {
+            variables.entry(name.clone()).or_default();
+        }
+        self.asker.restart(Trial { variables, repetition: block });
+        self.asker.ask(plan)
+    }
+
+    /// A simulated machine takes no time.
+    fn seconds(&mut self) -> f64 {
+        if self.simulated { 0.0 } else { self.began.elapsed().as_secs_f64() }
+    }
+
+    fn nccl(&self) -> Option<String> {
+        self.asker.conditions.as_ref()?.nccl.clone()
+    }
+}
