@@ -28,6 +28,9 @@ use crate::{Failure, Outcome, output_file};
 /// Files from which NCCL takes variables that the environment does not set.
 const SYSTEM_FILE: &str = "/etc/nccl.conf";
 
+/// Images of containers have it: the version of a package, no setting.
+const PACKAGE: &str = "NCCL_VERSION";
+
 /// More than any such file has.
 const MOST_BYTES: u64 = 1 << 16;
 
@@ -86,8 +89,9 @@ fn suggested(machine: &Machine, is_live: bool, args: &TuneArgs) -> Result<Tuning
 /// NCCL's variables of this process, and those of the files that NCCL reads; the environment comes first.
 fn here() -> Vec<Setting> {
     let set = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    let own =
-        set.filter(|(name, _)| name.starts_with("NCCL_")).map(|(name, value)| (name, value, "environment".into()));
+    let own = set
+        .filter(|(name, _)| name.starts_with("NCCL_") && name != PACKAGE)
+        .map(|(name, value)| (name, value, "environment".into()));
     let own_file = match env::var_os("NCCL_CONF_FILE").filter(|file| !file.is_empty()) {
         Some(file) => Some(PathBuf::from(file)),
         None => env::var_os("HOME").map(|home| Path::new(&home).join(".nccl.conf")),

@@ -127,7 +127,7 @@ fn proven(out: &mut dyn Write, document: &TuningDocument, proof: &Proof) -> io::
         rows.extend(block(&suggestion.command, &suggestion.predicted, &proven.gains, &verdict));
     }
     if !proof.all.is_empty() {
-        rows.extend(block("all of predicted gain", &total(document), &proof.all, ""));
+        rows.extend(block("all of predicted gain", &document.gains, &proof.all, ""));
     }
     columns(out, &headings, &rows, 2)?;
     proof.notes.iter().try_for_each(|note| hang(out, "  note       ", note))?;
@@ -138,19 +138,6 @@ fn proven(out: &mut dyn Write, document: &TuningDocument, proof: &Proof) -> io::
     }
     writeln!(out, "{}", paint(style::HEADING, "Keep"))?;
     kept.iter().try_for_each(|s| writeln!(out, "  {}", paint(style::GPU, &s.command)))
-}
-
-/// The predicted gains of all suggestions together.
-fn total(document: &TuningDocument) -> Vec<Gain> {
-    let gain = |(before, after): (&Rate, &Rate)| Gain {
-        size: before.size,
-        gain: after.rate / before.rate,
-        low: after.low / before.high,
-        high: after.high / before.low,
-        before: before.rate,
-        after: after.rate,
-    };
-    document.as_is.iter().zip(&document.tuned).map(gain).collect()
 }
 
 /// The lines of one change, a size each; the verdict is on the last.

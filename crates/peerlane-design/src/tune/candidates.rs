@@ -137,6 +137,7 @@ pub fn tune(machine: &Machine, parts: &Parts, request: &Request) -> Result<Tunin
         over: paths.medium.words().to_owned(),
         as_is: search.rates(&as_is),
         tuned: search.rates(&best),
+        gains: search.gains(&as_is, &best),
         measured: search.measured(&as_is),
         suggestions,
         proof: None,

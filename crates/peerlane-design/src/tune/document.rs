@@ -29,6 +29,8 @@ pub struct TuningDocument {
     pub as_is: Vec<Rate>,
     /// Predicted rates with all suggestions that have a predicted gain.
     pub tuned: Vec<Rate>,
+    /// Predicted gains of all of these together.
+    pub gains: Vec<Gain>,
     /// A measured rate of the same collective that the target states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<MeasuredCollective>,

@@ -14,8 +14,8 @@ use peerlane_measure::run::Cell;
 use peerlane_model::collectives::Variables;
 
 use super::candidates::Change;
-use super::document::{Action, Gain, Proof, Proven, Suggestion, TuningDocument};
-use super::may_run;
+use super::document::{Action, Gain, Proof, Proven, Setting, TuningDocument};
+use super::{ALWAYS, may_run};
 
 /// A gain below this is not worth a setting, however certain it is.
 const WORTH: f64 = 1.02;
@@ -23,8 +23,8 @@ const WORTH: f64 = 1.02;
 /// Ratios that a 95 % interval needs.
 const LEAST_PAIRS: usize = 6;
 
-/// Seconds until a process has opened the GPUs and joined the ranks: 1.5 to 2.5 on two H200.
-const START: f64 = 2.5;
+/// Seconds until a process has opened the GPUs and joined the ranks: about 1 on two H200.
+const START: f64 = 1.2;
 
 /// Seconds in which a run measures one size, where its operations do not take longer.
 const MEASURING: f64 = 0.2;
@@ -81,7 +81,8 @@ struct Design {
 impl Design {
     fn of(document: &TuningDocument) -> Design {
         let mut notes = Vec::new();
-        for setting in document.environment.iter().filter(|setting| !may_run(&setting.name, &setting.value)) {
+        let as_always = |s: &Setting| ALWAYS.contains(&(s.name.as_str(), s.value.as_str()));
+        for setting in document.environment.iter().filter(|s| !may_run(&s.name, &s.value) && !as_always(s)) {
             notes.push(format!("{}={} was left out of every run.", setting.name, setting.value));
         }
         let as_is = Change::of(&document.environment, document.collective);
@@ -180,7 +181,7 @@ pub fn prove<T: Trials>(document: &mut TuningDocument, effort: Effort, trials: &
     for (suggestion, pair) in document.suggestions.iter_mut().zip(&design.pairs) {
         suggestion.proven = Some(match pair {
             None => Proven { gains: Vec::new(), kept: false, why_not: Some("it is not measured".to_owned()) },
-            Some(pair) => judged(suggestion, gains(*pair), why(*pair)),
+            Some(pair) => judged(gains(*pair), why(*pair)),
         });
     }
     let all = if design.all == design.as_is { Vec::new() } else { gains([design.as_is, design.all]) };
@@ -227,11 +228,9 @@ fn gain(before: &[BTreeMap<Bytes, f64>], after: &[BTreeMap<Bytes, f64>], size: B
     .filter(|_| ratios.len() >= LEAST_PAIRS)
 }
 
-fn judged(suggestion: &Suggestion, gains: Vec<Gain>, failed: Option<String>) -> Proven {
+fn judged(gains: Vec<Gain>, failed: Option<String>) -> Proven {
     let faster = |g: &Gain| g.low > 1.0 && g.gain >= WORTH;
     let slower = |g: &Gain| g.high < 1.0 && g.gain <= 1.0 / WORTH;
-    // where NCCL fails with the variable that is to go, that is reason enough
-    let removes = matches!(suggestion.action, Action::Unset { .. });
     let why_not = if let Some(why) = failed {
         Some(why)
     } else if gains.is_empty() {
@@ -239,7 +238,7 @@ fn judged(suggestion: &Suggestion, gains: Vec<Gain>, failed: Option<String>) -> 
     } else if let Some(slow) = gains.iter().find(|g| slower(g)) {
         Some(format!("slower at {}", slow.size))
     } else if !gains.iter().any(faster) {
-        Some(if removes { "it makes no difference".to_owned() } else { "not separated from no gain".to_owned() })
+        Some("no certain gain".to_owned())
     } else {
         None
     };
