@@ -7,7 +7,9 @@ pub(super) const RULE: Rule = Rule { id: "crosses-sockets", run: One(run) };
 
 fn run(view: &View) -> Option<Raised> {
     let is_across = |(a, b): &(NodeId, NodeId)| view.class(*a, *b) == Some(PathClass::Sys);
-    let pairs = view.gpu_pairs();
+    let mut pairs = view.gpu_pairs();
+    // SYS between GPUs of one affinity is too coarse a label: whether the path crosses is unknown
+    pairs.retain(|(a, b)| !is_across(&(*a, *b)) || !is_of_one_node(view, *a, *b));
     // a pair whose path is unknown may be near
     let (across, near): (Vec<_>, Vec<_>) = pairs.iter().copied().partition(is_across);
     if across.is_empty() {
@@ -82,6 +84,16 @@ fn run(view: &View) -> Option<Raised> {
         .about(across.iter().map(|(a, b)| view.pair(*a, *b)).collect())
         .losing(slow.map_or(0.0, |s| 1.0 - s.share()));
     Some(raised)
+}
+
+/// Whether a capture puts two devices on one NUMA node, or gives them the same CPUs.
+fn is_of_one_node(view: &View, a: NodeId, b: NodeId) -> bool {
+    let fabric = view.fabric();
+    let node = |id| {
+        let (root, cpu) = (fabric.root_complex(id)?, fabric.package(id)?);
+        (!fabric.node(cpu).stand_in).then_some((fabric.node(root).numa, cpu))
+    };
+    view.is_captured() && node(a).is_some() && node(a) == node(b)
 }
 
 /// The visible GPUs of each board, where all are of products with several GPUs behind one switch, which a machine shows.
@@ -159,6 +171,21 @@ mod tests {
         let found = findings(&machine, run);
         assert_eq!(found[0].severity, Warning);
         assert!(found[0].measured.contains("9.0 GB/s, where PHB pairs reach 20.0 GB/s"), "{}", found[0].measured);
+    }
+
+    #[test]
+    fn labels_of_one_affinity_show_no_crossing() {
+        let affinity = |nodes: [&str; 3]| {
+            let row = |i: usize, cells: &str| format!("GPU{i}\t{cells}\t0-95\t{}\n", nodes[i]);
+            let text = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\n".to_owned()
+                + &row(0, " X \tSYS\tSYS")
+                + &row(1, "SYS\t X \tPHB")
+                + &row(2, "SYS\tPHB\t X ");
+            let text = peerlane_read::evidence::Text::new("topo.txt", text.as_bytes());
+            let machines = peerlane_read::assemble::assemble(peerlane_read::evidence::scan_text(&text));
+            findings(&machines[0], run).len()
+        };
+        assert_eq!((affinity(["0-1"; 3]), affinity(["0"; 3]), affinity(["0", "1", "1"])), (0, 0, 1));
     }
 
     #[test]

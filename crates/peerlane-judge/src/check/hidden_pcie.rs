@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use peerlane_machine::fact::PciTree;
 
-    fn found(width: &str, listed: bool) -> usize {
+    fn found(width: &str, listed: Option<&'static str>) -> usize {
         let mut b = boxes(&[2], false);
         let mut tree = PciTree::default();
         for (i, bus) in ["03:00.0", "04:00.0"].into_iter().enumerate() {
@@ -52,14 +52,20 @@ mod tests {
         for gpu in ["GPU0", "GPU1"] {
             with_link(&mut machine, gpu, pcie(width, width));
         }
-        if listed {
-            state(&mut machine, "lspci", Fact::Pci(tree));
+        if let Some(tool) = listed {
+            state(&mut machine, tool, Fact::Pci(tree));
         }
         findings(&machine, run).len()
     }
 
     #[test]
     fn only_a_listing_that_should_know_hides_something() {
-        assert_eq!((found("?", true), found("?", false), found("4.0 x16", true)), (1, 0, 0));
+        let detailed = Some("lspci -vvv");
+        assert_eq!((found("?", detailed), found("?", None), found("4.0 x16", detailed)), (1, 0, 0));
+        assert_eq!(
+            (found("?", Some(tool::LSPCI_TREE)), found("?", Some(tool::LSPCI))),
+            (0, 0),
+            "they never show links"
+        );
     }
 }

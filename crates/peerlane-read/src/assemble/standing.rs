@@ -29,8 +29,8 @@ pub fn may_be_idle(gpu: &GpuFacts) -> bool {
     !busy && (gpu.c2c == Some(true) || drops)
 }
 
-/// What the IOMMU does. That it is off, by command line or log, is explicit: the kernel logs a default type of domain all the same.
-/// The logged type is generic; what a command line requests counts less.
+/// What the IOMMU does. That it is off, by command line or log, or that a command line asks for passthrough, is explicit: the
+/// kernel logs a default type of domain all the same. The logged type is generic; that a command line turns it on counts less.
 pub fn iommu(evidence: &[Evidence], vendor: Option<CpuVendor>) -> Option<Reading<IommuDomain>> {
     let kernels = || {
         evidence.iter().filter_map(|e| match &e.fact {
@@ -42,7 +42,10 @@ pub fn iommu(evidence: &[Evidence], vendor: Option<CpuVendor>) -> Option<Reading
         let reading = |value, standing| Reading { value, standing, origin: origin.clone() };
         let off = turned_off(kernel, vendor).then(|| reading(IommuDomain::Off, Standing::Explicit));
         let logged = kernel.iommu.map(|domain| reading(domain, Standing::Generic));
-        let asked = asked(kernel).map(|domain| reading(domain, Standing::Requested));
+        let asked = asked(kernel).map(|domain| {
+            let passes = domain == IommuDomain::Passthrough;
+            reading(domain, if passes { Standing::Explicit } else { Standing::Requested })
+        });
         [off, logged, asked].into_iter().flatten()
     });
     Reading::best(readings)

@@ -14,8 +14,10 @@ pub(crate) const PERFTEST: &str = "perftest";
 pub(crate) const SYSFS: &str = "sysfs";
 /// Parts of a sysfs tree as text.
 pub(crate) const SYSFS_LISTING: &str = "sysfs listing";
-/// `lspci -tv`, which shows every port.
-pub(crate) const LSPCI_TREE: &str = "lspci -tv";
+/// Plain `lspci`, which names devices without links.
+pub const LSPCI: &str = "lspci";
+/// `lspci -tv`, which shows every port, without links.
+pub const LSPCI_TREE: &str = "lspci -tv";
 /// hwloc's XML, which leaves out ports without devices.
 pub const LSTOPO_XML: &str = "lstopo XML";
 /// The same as text, without the addresses of bridges.

@@ -12,7 +12,7 @@ use super::{CLASSES, named};
 use peerlane_machine::fabric::PciAddress;
 
 const TOOL: &str = "lspci -vvv";
-const LIST_TOOL: &str = "lspci";
+const LIST_TOOL: &str = crate::evidence::tool::LSPCI;
 
 pub(super) fn scan(text: &Text, found: &mut Found) {
     let mut list = List::default();
