@@ -184,7 +184,7 @@ pub fn place(model: &Model, request: &Request) -> Result<PlacementDocument, Plac
     if wanted > free || free == 0 {
         return Err(PlaceError::TooFew { wanted: wanted.max(1), free, machine: name() });
     }
-    let adapters = nics::candidates(fabric);
+    let adapters = nics::candidates(machine);
     if let Some(wanted) = request.nics.filter(|n| *n > adapters.len() || *n == 0) {
         return Err(PlaceError::TooFewNics { wanted, there: adapters.len(), machine: name() });
     }

@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::search::{ROUNDING, sorted};
-use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
+use peerlane_machine::fabric::{NodeId, NodeKind};
+use peerlane_machine::fact::{Fact, RdmaPort};
+use peerlane_machine::machine::Machine;
 use peerlane_model::flows::{Flows, Pair};
 
 /// So many assignments of one set of GPUs are all tried; of more, a good one is improved.
@@ -13,9 +15,65 @@ const MOST_TRIED: usize = 64;
 /// So many sets of NICs are looked at.
 const MOST_SETS: usize = 128;
 
-/// The NICs of a machine that read and write GPU memory.
-pub(super) fn candidates(fabric: &Fabric) -> Vec<NodeId> {
-    fabric.of_kind(NodeKind::Nic).filter(|n| fabric.node(*n).rdma != Some(false)).collect()
+/// A NIC below this share of the fastest that a GPU reaches is left to others, however near it is: a port for management.
+const SLOW: f64 = 0.5;
+
+/// The NICs of a machine that read and write GPU memory: those that are up, and of one link layer, since a queue pair connects
+/// InfiniBand with InfiniBand and RoCE with RoCE only. Of two layers, the one whose NICs are nearer to the GPUs, then the one
+/// with more of them.
+pub(super) fn candidates(machine: &Machine) -> Vec<NodeId> {
+    let fabric = &machine.fabric;
+    let mut all: Vec<NodeId> = fabric.of_kind(NodeKind::Nic).filter(|n| fabric.node(*n).rdma != Some(false)).collect();
+    let ports = Ports::of(machine);
+    if all.iter().any(|nic| ports.is_up(*nic) == Some(true)) {
+        all.retain(|nic| ports.is_up(*nic) != Some(false));
+    }
+    let of_layer = |layer: &str| -> Vec<NodeId> {
+        all.iter().copied().filter(|nic| ports.layer(*nic).is_none_or(|known| known == layer)).collect()
+    };
+    let mut layers: Vec<&str> = all.iter().filter_map(|nic| ports.layer(*nic)).collect();
+    layers.sort_unstable();
+    layers.dedup();
+    let score = |nics: &Vec<NodeId>| {
+        let near = |gpu| nics.iter().filter_map(|nic| fabric.class(gpu, *nic)).min();
+        let mut classes: Vec<_> = fabric.of_kind(NodeKind::Gpu).map(|gpu| (near(gpu).is_none(), near(gpu))).collect();
+        // the GPU that is farthest decides first
+        classes.sort_unstable_by(|a, b| b.cmp(a));
+        (classes, std::cmp::Reverse(nics.len()))
+    };
+    match layers.as_slice() {
+        [] | [_] => all,
+        several => several.iter().map(|layer| of_layer(layer)).min_by_key(score).unwrap_or_default(),
+    }
+}
+
+/// What `ibstat` and its like report of the ports of NICs.
+struct Ports<'m>(HashMap<NodeId, Vec<&'m RdmaPort>>);
+
+impl<'m> Ports<'m> {
+    fn of(machine: &'m Machine) -> Self {
+        let mut ports: HashMap<NodeId, Vec<&RdmaPort>> = HashMap::new();
+        for one in &machine.evidence {
+            let Fact::RdmaPorts(listed) = &one.fact else { continue };
+            for port in listed {
+                if let Some(nic) = machine.fabric.find(&port.device) {
+                    ports.entry(nic).or_default().push(port);
+                }
+            }
+        }
+        Ports(ports)
+    }
+
+    /// Whether one of its ports is active; `None` where no source states it.
+    fn is_up(&self, nic: NodeId) -> Option<bool> {
+        let mut states = self.0.get(&nic)?.iter().filter_map(|port| port.state.as_deref()).peekable();
+        states.peek()?;
+        Some(states.any(|state| state == "active"))
+    }
+
+    fn layer(&self, nic: NodeId) -> Option<&'m str> {
+        self.0.get(&nic)?.iter().find_map(|port| port.layer.as_deref())
+    }
 }
 
 /// A NIC for each GPU.
@@ -83,7 +141,7 @@ impl<'f, 'm, 'a> Nics<'f, 'm, 'a> {
         Assigned { nics: order.iter().map(of).collect(), rate: found.rate }
     }
 
-    /// For each GPU the NIC that it reaches fastest; of equals, that of the fewest.
+    /// For each GPU the NIC of the nearest class; of those the fastest, and of equals that of the fewest.
     pub(super) fn nearest_of(&self, gpus: &[usize]) -> Assigned {
         self.nearest(gpus, &self.ends)
     }
@@ -116,12 +174,20 @@ impl<'f, 'm, 'a> Nics<'f, 'm, 'a> {
         best
     }
 
-    /// Each GPU to the NIC that it reaches fastest; of equals, to that of the fewest.
+    /// Each GPU to the NIC of the nearest class, but for slow ones; of those to the fastest, and of equals to that of the fewest.
     fn nearest(&self, gpus: &[usize], set: &[usize]) -> Assigned {
+        let fabric = &self.flows.model.machine.fabric;
+        let class = |gpu: usize, nic: usize| fabric.class(self.flows.ends[gpu], self.flows.ends[nic]);
         let mut nics: Vec<Option<usize>> = Vec::new();
         for gpu in gpus {
-            let most = set.iter().map(|nic| self.alone(*gpu, *nic)).fold(0.0, f64::max);
-            let fast = set.iter().filter(|nic| most > 0.0 && self.alone(*gpu, **nic) >= most * (1.0 - ROUNDING));
+            let fastest = |set: &[usize]| set.iter().map(|nic| self.alone(*gpu, *nic)).fold(0.0, f64::max);
+            let most = fastest(set);
+            let usable = set.iter().copied().filter(|nic| most > 0.0 && self.alone(*gpu, *nic) >= most * SLOW);
+            let usable: Vec<usize> = usable.collect();
+            let nearest = usable.iter().filter_map(|nic| class(*gpu, *nic)).min();
+            let near: Vec<usize> = usable.into_iter().filter(|nic| class(*gpu, *nic) == nearest).collect();
+            let most = fastest(&near);
+            let fast = near.iter().filter(|nic| self.alone(*gpu, **nic) >= most * (1.0 - ROUNDING));
             nics.push(fast.min_by_key(|nic| nics.iter().filter(|n| **n == Some(**nic)).count()).copied());
         }
         let rate = self.rate(gpus, &nics);

@@ -299,3 +299,47 @@ fn every_system_is_placed_in_every_format() {
     let text = write(&document, &model, Format::Nccl, Some("it's.xml"));
     assert!(text.contains("export NCCL_IB_HCA='=mlx5_2'\nexport NCCL_TOPO_FILE='it'\\''s.xml'\n"), "{text}");
 }
+
+/// Two switches with a GPU and an adapter each, and a third adapter at the root complex; each adapter with the layer and the
+/// state that `ibstat` reports.
+fn with_ports(ports: [(&str, &str); 3]) -> Machine {
+    use peerlane_machine::fact::{Evidence, Fact, RdmaPort};
+    let mut text = "name = \"layers\"\n[nodes]\ncpu0 = { kind = \"cpu\", product = \"Intel Xeon\" }\n".to_owned();
+    for i in 0..2 {
+        text += &format!("sw{i} = {{ kind = \"switch\" }}\nGPU{i} = {{ kind = \"gpu\" }}\n");
+    }
+    (0..3).for_each(|i| text += &format!("mlx5_{i} = {{ kind = \"nic\", part = \"connectx-6\" }}\n"));
+    let mut link = |a: &str, b: &str| text += &format!("[[links]]\nbetween = [\"{a}\", \"{b}\"]\npcie = \"4.0 x16\"\n");
+    for (a, b) in [("cpu0", "sw0"), ("cpu0", "sw1"), ("sw0", "GPU0"), ("sw1", "GPU1")] {
+        link(a, b);
+    }
+    for (a, b) in [("sw0", "mlx5_0"), ("sw1", "mlx5_1"), ("cpu0", "mlx5_2")] {
+        link(a, b);
+    }
+    let mut machine = read_system(&text, "layers").unwrap();
+    let port = |(i, (layer, state)): (usize, (&str, &str))| RdmaPort {
+        device: format!("mlx5_{i}"),
+        state: Some(state.to_owned()),
+        layer: Some(layer.to_owned()),
+        ..RdmaPort::default()
+    };
+    let origin = peerlane_machine::origin::Origin { source: "ibstat.txt".into(), tool: "ibstat", lines: None };
+    machine
+        .evidence
+        .push(Evidence { origin, fact: Fact::RdmaPorts(ports.into_iter().enumerate().map(port).collect()) });
+    machine
+}
+
+#[test]
+fn one_link_layer_and_ports_that_are_up() {
+    let (ib, roce) = (("infiniband", "active"), ("ethernet", "active"));
+    let nics = |ports| {
+        let machine = with_ports(ports);
+        let document = place(&Model::new(&machine, Parts::embedded()), &request(Workload::Ring, &[2])).unwrap();
+        document.choices[0].nics.iter().map(|nic| nic.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(nics([ib, ib, roce]), ["mlx5_0", "mlx5_1"]);
+    assert_eq!(nics([roce, roce, ib]), ["mlx5_0", "mlx5_1"], "the nearer ones, whichever their layer");
+    assert_eq!(nics([ib, roce, ib]), ["mlx5_0", "mlx5_2"], "never both layers in one job");
+    assert_eq!(nics([ib, ("infiniband", "down"), ib]), ["mlx5_0", "mlx5_2"], "a port that is down carries nothing");
+}

@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule { id: "fabric-not-ready", run: Many(run) };
 const FINE: [&str; 5] = ["completed", "n/a", "not supported", "unknown", ""];
 
 fn run(view: &View) -> Vec<Raised> {
-    [not_ready(view), failed(view), unhealthy(view)].into_iter().flatten().collect()
+    [not_ready(view), failed(view), unhealthy(view), apart(view)].into_iter().flatten().collect()
 }
 
 /// GPUs that are not registered.
@@ -73,6 +73,29 @@ fn unhealthy(view: &View) -> Option<Raised> {
     Some(raised)
 }
 
+/// GPUs of one host in different NVLink domains, or cliques of one, which do not reach each other.
+fn apart(view: &View) -> Option<Raised> {
+    let gpus = gpus_with(view, |gpu| gpu.nvlink_domain.clone())?;
+    let groups = grouped(gpus.values.into_iter().zip(gpus.names.iter().cloned()));
+    let words = groups.iter().map(|(domain, names)| {
+        let clique = domain.clique.map_or_else(|| "unknown".to_owned(), |clique| clique.to_string());
+        format!("{}: clique {clique} of {}", list(names), domain.cluster)
+    });
+    let raised = RULE
+        .raise(Design, Warning, Likely)
+        .summary(format!(
+            "NVLink does not join {}: they are in different NVLink domains or cliques",
+            groups.iter().map(|(_, names)| list(names)).collect::<Vec<_>>().join(" and ")
+        ))
+        .expected("one ClusterUUID and one CliqueId on all GPUs of a host")
+        .measured(words.collect::<Vec<_>>().join("; "))
+        .evidence(view.cite(gpus.origins))
+        .fix("If the partitions of the NVLink domain are meant to be so, do nothing. Otherwise correct them in the fabric manager.")
+        .confirm("`nvidia-smi -q | grep -e CliqueId -e ClusterUUID`")
+        .about_nodes(gpus.names);
+    (groups.len() > 1).then_some(raised)
+}
+
 /// What shows the state of the fabric.
 const CONFIRM: &str = "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`";
 
@@ -80,7 +103,7 @@ const CONFIRM: &str = "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvid
 mod tests {
     use super::super::testing::{findings, state, switched};
     use super::*;
-    use peerlane_machine::fact::{Fact, GpuFacts};
+    use peerlane_machine::fact::{Fact, GpuFacts, NvlinkDomain};
 
     fn found(text: Option<&str>) -> usize {
         let mut machine = switched(2);
@@ -107,6 +130,22 @@ mod tests {
         let failed = "GPU1: registration with the NVLink fabric failed".to_owned();
         assert_eq!(found("Insufficient Resources", &[]), [(Error, failed)]);
         assert_eq!(found("Success", &["Bandwidth: Degraded"]).len(), 1);
+    }
+
+    #[test]
+    fn cliques_of_one_host() {
+        let found = |cliques: [u32; 2]| {
+            let mut machine = switched(2);
+            let gpus = cliques.iter().enumerate().map(|(i, clique)| GpuFacts {
+                index: Some(i as u32),
+                nvlink_domain: Some(NvlinkDomain { cluster: "4b5a".to_owned(), clique: Some(*clique) }),
+                ..GpuFacts::default()
+            });
+            state(&mut machine, "nvidia-smi -q", Fact::Gpus(gpus.collect()));
+            findings(&machine, run).into_iter().map(|f| f.summary).collect::<Vec<_>>()
+        };
+        assert_eq!(found([1, 1]), [""; 0]);
+        assert!(found([1, 2])[0].starts_with("NVLink does not join GPU0 and GPU1"));
     }
 
     #[test]

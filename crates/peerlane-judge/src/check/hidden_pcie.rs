@@ -14,8 +14,9 @@ fn run(view: &View) -> Option<Raised> {
     }
     let addresses = view.gpus_by_address();
     let is_gpu = |d: &PciDevice| d.role != PciRole::Bridge && d.address.is_some_and(|a| addresses.contains_key(&a));
-    // lstopo omits links on bare metal too, and NCCL's log gives rates instead; a matrix of classes never has them
-    const WITHOUT: [&str; 3] = [tool::LSTOPO, tool::LSTOPO_XML, tool::NCCL_LOG];
+    // lstopo and `lspci` without -vv omit links on bare metal too, and NCCL's log gives rates instead; a matrix of classes never
+    // has them
+    const WITHOUT: [&str; 5] = [tool::LSTOPO, tool::LSTOPO_XML, tool::LSPCI, tool::LSPCI_TREE, tool::NCCL_LOG];
     let mut listings = view.pci_trees().filter(|(_, origin)| !WITHOUT.contains(&origin.tool));
     let (_, origin) = listings.find(|(tree, _)| tree.devices.iter().any(is_gpu))?;
     let by = view.hypervisor().map_or_else(String::new, |(name, _)| format!(" ({name})"));

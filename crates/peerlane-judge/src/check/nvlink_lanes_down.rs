@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::prelude::*;
+use peerlane_machine::fabric::Interconnect;
 use peerlane_machine::fact::NvlinkPort;
 use peerlane_read::catalogue::Part;
 
@@ -23,6 +24,7 @@ fn run(view: &View) -> Vec<Raised> {
     raised.extend(report_outcasts(view, &gpus, &lost));
     if ports.is_empty() {
         raised.extend(uneven_bricks(view, &gpus, &lost));
+        raised.extend(fewer_in_classes(view, &gpus, &raised));
     }
     raised
 }
@@ -95,7 +97,9 @@ fn fewer_than_built(view: &View, ports: &Ports, reported: &[Raised]) -> Vec<Rais
         // boards for modules of the first generations leave some unwired, though not most
         let sure = generation >= 3;
         // none at all: MIG, or a guest without the switches
-        let some_down = *active > 0 && *inactive > 0 && *active < built && active + inactive <= built;
+        // a listing that leaves out what is down may also be cut
+        let shows_all = *inactive > 0 || ports.len() > 1 && ports.values().all(|(other, ..)| other == active);
+        let some_down = *active > 0 && shows_all && *active < built && active + inactive <= built;
         if some_down && (sure || active * 2 > built) && !is_reported(view, *id, reported) {
             groups.entry((*active, built, sure)).or_default().push(*id);
         }
@@ -111,12 +115,38 @@ fn fewer_than_built(view: &View, ports: &Ports, reported: &[Raised]) -> Vec<Rais
     groups.into_iter().map(report).collect()
 }
 
+/// GPUs on modules whose widest NV# is more than half of their links, and not all: NV12 of 18. Less may be one of several
+/// bundles of a board without switches.
+fn fewer_in_classes(view: &View, gpus: &[NodeId], reported: &[Raised]) -> Vec<Raised> {
+    let mut groups: BTreeMap<(u32, u32), Vec<NodeId>> = BTreeMap::new();
+    for id in gpus.iter().filter(|id| !is_reported(view, **id, reported)) {
+        let Some((built, _)) = view.part(*id).and_then(Part::module_nvlinks).filter(|(_, g)| *g >= 4) else { continue };
+        let of = |other: &NodeId| match view.class(*id, *other)? {
+            PathClass::Gpu(Interconnect::Nvlink, links) => Some(u32::from(links)),
+            _ => None,
+        };
+        let Some(widest) = gpus.iter().filter(|other| *other != id).filter_map(of).max() else { continue };
+        if widest < built && widest * 2 > built {
+            groups.entry((widest, built)).or_default().push(*id);
+        }
+    }
+    let report = |((widest, built), ids): ((u32, u32), Vec<NodeId>)| {
+        fewer(view, &ids, (widest, built), Likely)
+            .summary(format!("{}: {widest} of {built} NVLinks are active", names(view, &ids)))
+            .expected(format!("NV{built}, all links of this module"))
+            .measured(format!("NV{widest} in the classes of paths"))
+            .evidence(view.cite(view.class_origins(&ids)))
+    };
+    groups.into_iter().map(report).collect()
+}
+
 /// What findings on GPUs with fewer links share.
 fn fewer(view: &View, ids: &[NodeId], (now, most): (u32, u32), certainty: Certainty) -> Raised {
     RULE.raise(Fault, if now == 0 { Error } else { Warning }, certainty)
         .fix(
-            "Run `nvidia-smi nvlink -s` and `-e`, and look for Xid 74 in the kernel log. Reset the GPU (`nvidia-smi -r`), or \
-             restart the machine and the fabric manager. If links stay down, reseat the bridge or module, then have it \
+            "Run `nvidia-smi nvlink -s` to see which links are down, `-e` for their errors, and look for NVLink errors in the \
+             kernel log (Xid 74, 144 to 150). Reset the GPU (`nvidia-smi -r`), or restart the machine and the fabric manager. \
+             If the same links stay down on several GPUs, an NVSwitch is out; if on one GPU, its module or bridge. Have that \
              serviced.",
         )
         .confirm("`nvidia-smi nvlink -s`")
@@ -216,6 +246,30 @@ mod tests {
 
     fn short(machine: &Machine) -> Vec<(Severity, String)> {
         findings(machine, run).into_iter().map(|f| (f.severity, join(&f.subjects, " "))).collect()
+    }
+
+    #[test]
+    fn twelve_of_eighteen_are_named_as_such() {
+        let found = |product: &str, labels: [&str; 3]| {
+            let [ab, ac, bc] = labels;
+            let text = format!(
+                "GPU 0: {product} (UUID: GPU-0)\nGPU 1: {product} (UUID: GPU-1)\nGPU 2: {product} (UUID: GPU-2)\n\n\
+                 \tGPU0\tGPU1\tGPU2\tCPU Affinity\nGPU0\t X \t{ab}\t{ac}\t0-9\nGPU1\t{ab}\t X \t{bc}\t0-9\n\
+                 GPU2\t{ac}\t{bc}\t X \t0-9\n"
+            );
+            let text = peerlane_read::evidence::Text::new("topo.txt", text.as_bytes());
+            let machine = peerlane_read::assemble::assemble(peerlane_read::evidence::scan_text(&text)).remove(0);
+            let all = |view: &mut super::super::view::View| {
+                run(view).into_iter().map(|r| r.finding.summary).collect::<Vec<_>>()
+            };
+            see_with(&machine, peerlane_read::catalogue::Parts::embedded(), all)
+        };
+        let h100 = "NVIDIA H100 80GB HBM3";
+        assert_eq!(found(h100, ["NV12"; 3]), ["GPU0–GPU2: 12 of 18 NVLinks are active"]);
+        assert_eq!(found(h100, ["NV18", "NV16", "NV16"]), ["GPU2: 16 of 18 NVLinks are active"]);
+        assert_eq!(found(h100, ["NV18"; 3]), [""; 0]);
+        assert_eq!(found(h100, ["NV6"; 3]), [""; 0], "three of a board of four without switches");
+        assert_eq!(found("NVIDIA H100 PCIe", ["NV12"; 3]), [""; 0], "a bridge of cards");
     }
 
     #[test]

@@ -97,7 +97,46 @@ fn run(view: &View) -> Vec<Raised> {
         let near = view.class(a, b).map_or(nvlinked, |class| class <= PathClass::Pxb);
         groups.entry((near, refusal)).or_default().push((a, b));
     }
-    groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs)).collect()
+    let mut raised: Vec<Raised> =
+        groups.into_iter().map(|((near, refusal), pairs)| report(view, near, refusal, &pairs)).collect();
+    if raised.is_empty() {
+        raised.extend(not_offered(view));
+    }
+    raised
+}
+
+/// Pairs of which no source states peer access, of a product to which NVIDIA's driver does not offer it over PCIe.
+fn not_offered(view: &View) -> Option<Raised> {
+    let stated = |a, b| view.machine.p2p.contains_key(&(a, b)) || view.machine.p2p.contains_key(&(b, a));
+    let is_without = |(a, b): &(NodeId, NodeId)| {
+        let over_nvlink = view.class(*a, *b).is_some_and(PathClass::is_gpu_link);
+        !over_nvlink && !stated(*a, *b) && !view.model.offers_peer_access(*a) && !view.model.offers_peer_access(*b)
+    };
+    // measured peer copies show what access there is
+    let is_measured =
+        view.bandwidths().any(|(_, o)| o.matrix.p2p == Some(true) && !view.gpu_cells(&o.matrix).is_empty());
+    let pairs: Vec<(NodeId, NodeId)> = view.gpu_pairs().into_iter().filter(is_without).collect();
+    if !view.is_captured() || is_measured || pairs.is_empty() {
+        return None;
+    }
+    let ends: Vec<NodeId> = distinct(pairs.iter().flat_map(|(a, b)| [*a, *b]));
+    let product = |id: &NodeId| view.part(*id).map(|part| part.title.split(" (").next().unwrap_or_default().to_owned());
+    let products = distinct(ends.iter().filter_map(product)).join(", ");
+    let named = view.names(pairs.iter().copied());
+    let origins = ends.iter().flat_map(|id| &view.fabric().node(*id).origins);
+    let raised = RULE
+        .raise(Design, Warning, Likely)
+        .summary(format!("No peer-to-peer (P2P) access over PCIe between {}: {products}", words::pairs(&named)))
+        .expected("peer-to-peer access, where GPUs exchange data directly")
+        .measured("a product to which NVIDIA's driver does not offer peer access over PCIe")
+        .evidence(view.cite(distinct(origins)))
+        .fix(
+            "Plan with copies through host memory, which NCCL uses automatically. If an NVLink bridge joins a pair, that pair \
+             has access over it; if a patched kernel module grants it, verify the data first.",
+        )
+        .confirm("`nvidia-smi topo -p2p r`")
+        .about(Subject::pairs_of(&named));
+    Some(raised)
 }
 
 /// Why the pairs have none, by the model's conclusion, where it is the same for all and more than the source states.

@@ -27,6 +27,13 @@ const FAULTY: f64 = 0.75;
 /// From this share of the staged rate on it is only good to know.
 const LITTLE: f64 = 0.85;
 
+/// Below this share of the staged rate no design of a path within a socket explains it: translated, redirected or unmapped
+/// accesses do.
+const BROKEN: f64 = 0.5;
+
+/// The same between sockets: processors before 2017 forward peer traffic at a sixth of the staged rate.
+const BROKEN_ACROSS: f64 = 0.1;
+
 /// Where there are no copies with P2P off: a direct rate below this share of the slower host copy of the two is slower
 /// than staging, which takes two such copies and overlaps them.
 const FAR_SLOWER: f64 = 0.25;
@@ -53,9 +60,14 @@ impl Compared<'_> {
         at(self.on).zip(at(self.off)).is_some_and(|(on, off)| on.high >= off.low)
     }
 
-    /// Slower than anything sound would be: pairs that share a switch or NVLink, and far below the model.
+    /// Slower than anything sound would be: far below the staged rate, or below the model where pairs share a switch or NVLink.
     fn is_fault(&self, view: &View) -> bool {
-        let near = self.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(|c| c <= PathClass::Pxb);
+        let class = self.cell.nodes().and_then(|(a, b)| view.class(a, b));
+        let broken = if class == Some(PathClass::Sys) { BROKEN_ACROSS } else { BROKEN };
+        if self.share() < broken * self.expected.unwrap_or(1.0).min(1.0) {
+            return true;
+        }
+        let near = class.is_some_and(|c| c <= PathClass::Pxb);
         // in a source that does not report its spread, any slowness of near pairs counts
         let limit = if self.on.spread.is_empty() { SLOWER.min(self.expected.unwrap_or(1.0)) } else { FAULTY };
         near && self.share() < limit * self.expected.unwrap_or(1.0).min(1.0)
@@ -184,8 +196,16 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
         _ => (format!("transfers between {}", words::pairs(&pairs)), Subject::pairs_of(&pairs)),
     };
     let fault = kind == Fault;
-    let fix = if fault {
-        "Check ACS and the IOMMU on the path (`lspci -vv`, `iommu=pt`): both send peer traffic through the root complex."
+    let by_nvlink =
+        members.iter().all(|c| c.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(PathClass::is_nvlink));
+    let fix = if fault && by_nvlink {
+        "Check the links (`nvidia-smi nvlink -s`, `-e`) and NVLink errors in the kernel log (Xid 74, 144 to 150). If all links \
+         are up, check that the program's peer accesses use NVLink (`nvidia-smi nvlink -gt d` before and after)."
+    } else if fault {
+        "Check the IOMMU first: if it translates (`dmesg | grep -i iommu`), boot with `iommu=pt` or turn it off. Then ACS: if \
+         ports redirect (`lspci -vvv | grep ACSCtl` shows ReqRedir+), turn ACS off in the BIOS or with setpci. In a virtual \
+         machine, the host must do both. If neither is on, check that Resizable BAR maps all GPU memory. Until then, \
+         NCCL_P2P_DISABLE=1 is faster."
     } else if classes_known {
         "Turn P2P off for these pairs (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency: the root complex splits \
          traffic between its ports into small packets. An IOMMU that translates has the same effect: boot with `iommu=pt`."
@@ -196,21 +216,32 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
          check whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
     };
     let confirm = confirm::pairs("staged,pairs", &subjects);
-    let severity = if fault || worst.share() < LITTLE { Warning } else { Info };
+    let severity = match worst.share() {
+        share if fault && share < BROKEN => Error,
+        share if fault || share < LITTLE => Warning,
+        _ => Info,
+    };
     // which of several causes it is depends on the path
     let raised = RULE
         .raise(kind, severity, if classes_known { Likely } else { Possible })
-        .summary(format!("Peer-to-peer is slower than copies through host memory on {shown}"))
+        .summary(format!(
+            "Peer-to-peer is {} copies through host memory on {shown}",
+            match worst.share() {
+                share if share < BROKEN => "far slower than",
+                _ => "slower than",
+            }
+        ))
         .expected(format!(
             "at least the staged rate: {} {:.2} GB/s",
             view.arrow(&worst.on.matrix, &worst.cell),
             worst.staged
         ))
         .measured(format!(
-            "{:.2} GB/s with P2P on, {} of that ({})",
+            "{:.2} GB/s with P2P on, {} of that ({}){}",
             worst.direct,
             percent(worst.share()),
-            worst.on.matrix.describe()
+            worst.on.matrix.describe(),
+            latency(view, worst)
         ))
         .evidence(view.cite(members.iter().flat_map(|c| [&c.on.origin, &c.off.origin])))
         .fix(fix)
@@ -220,6 +251,14 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
         .losing(1.0 - worst.share())
         .shown_by(pairs);
     Some(raised)
+}
+
+/// What a small access takes, where the same source measured it: a direct one shows that peer access works, if slowly.
+fn latency(view: &View, worst: &Compared) -> String {
+    let of = |o: &&SourcedMatrix| o.matrix.p2p == Some(true) && o.origin.source == worst.on.origin.source;
+    let (i, j) = (worst.cell.i, worst.cell.j);
+    let matrix = view.latencies().find(of).map(|o| &o.matrix).filter(|m| m.rows == worst.on.matrix.rows);
+    matrix.and_then(|m| m.value(i, j)).map_or(String::new(), |us| format!(", with a latency of {us:.2} µs"))
 }
 
 /// Equal rates on all pairs that claim to work, although the direct path should be faster or have less latency.
@@ -333,6 +372,28 @@ mod tests {
         assert_eq!((join(&found[0].subjects, " "), found[0].kind), ("GPU0-GPU1".to_owned(), Fault));
         machine.matrices[1].origin.source = "another.txt".into();
         assert!(findings(&machine, run).is_empty(), "another run is nothing to compare with");
+    }
+
+    #[test]
+    fn a_twentieth_of_the_staged_rate_is_a_fault_wherever_the_pair_is() {
+        let found = |classes: bool, direct: f64| {
+            let boxes = super::super::testing::boxes(&[2], false);
+            let mut machine = super::super::testing::captured(boxes);
+            if !classes {
+                let mut b = peerlane_machine::fabric::FabricBuilder::new();
+                for name in ["GPU0", "GPU1"] {
+                    b.node(peerlane_machine::fabric::Node::new(name, peerlane_machine::fabric::NodeKind::Gpu));
+                }
+                machine = super::super::testing::captured(b);
+            }
+            machine.matrices = vec![uniform(2, direct, &[]), off(uniform(2, 18.0, &[]))];
+            machine.matrices.push(latency(uniform(2, 1.8, &[]), true));
+            let found = findings(&machine, run);
+            found.iter().map(|f| (f.kind, f.severity, f.measured.contains("1.80 µs"))).collect::<Vec<_>>()
+        };
+        assert_eq!(found(true, 0.9), [(Fault, Error, true)]);
+        assert_eq!(found(false, 0.9), [(Fault, Error, true)], "a path that is unknown");
+        assert_eq!(found(true, 12.0)[0].0, Design, "a root complex that splits packets");
     }
 
     #[test]
