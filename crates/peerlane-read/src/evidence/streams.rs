@@ -21,12 +21,14 @@ const MAX_LABELS: usize = 1024;
 const MAX_LAYERS: usize = 4;
 
 /// What some line of a capture holds, where a prefix alone (`word: `) could be anything.
-const HALLMARKS: [&str; 8] = [
+const HALLMARKS: &[&str] = &[
     "GPU0",
     "P2P=",
     "NVIDIA-SMI",
     "nvbandwidth Version",
     "# nThread",
+    "algbw",
+    "#bytes",
     "[CUDA Bandwidth Test]",
     "CUDA Device Query",
     "<system version",
