@@ -40,4 +40,5 @@ mod renamed;
 mod share_properties;
 mod simulate;
 mod simulate_apenet;
+mod sound_machines;
 mod staging;
