@@ -273,6 +273,36 @@ pub(crate) const FORMATS: &[Format] = &[
     ),
     rows("NCCL_DEBUG=INFO, hosts", "", "n{i}:10:11 [0] NCCL INFO Channel 00/02 :    0   1\n", ""),
     rows(
+        "NCCL_DEBUG=INFO, topology",
+        "=== System : maxBw 24.0 totalBw 240.0 ===\nCPU/0 (1/2/-1)\n",
+        "+ PCI[24.0] - PCI/{i} (1000c0101000a096)\n              + PCI[24.0] - GPU/{x}000 ({i})\n                            + NVL[240.0] - NVS/0\n",
+        "==========================================\n",
+    ),
+    rows(
+        "NCCL_DEBUG=INFO, communicators",
+        "",
+        "n1:{i}:1 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId {x}000 commId 0x{i} - Init START\nn1:{i}:1 [0] NCCL INFO Channel 00/02 : 0 1\nn1:{i}:1 [0] NCCL INFO Pattern 4, crossNic 0, nChannels {i}, bw 20.0/20.0, type NVL/PIX, sameChannels 1\nn1:{i}:1 [0] NCCL INFO  0 : GPU/0 GPU/1\n",
+        "",
+    ),
+    rows(
+        "NCCL Inspector",
+        "",
+        "{\"header\":{\"id\":\"0x1\",\"rank\":0,\"n_ranks\":8,\"nnodes\":1},\"coll_perf\":{\"coll\":\"AllReduce\",\"coll_msg_size_bytes\":{i}024,\"coll_exec_time_us\":9,\"coll_algobw_gbs\":1.5,\"coll_busbw_gbs\":2.5}}\n",
+        "",
+    ),
+    rows(
+        "NCCL Inspector, Prometheus",
+        "",
+        "nccl_bus_bandwidth_gbs{node=\"n{i}\",gpu=\"GPU0\",nranks=\"4\",collective=\"AllReduce\",message_size=\"4-5GB\",algo_proto=\"Ring_ll\"} 678.2\n",
+        "",
+    ),
+    rows(
+        "nccl-tests -J",
+        "{\"version\":1,\"args\":[\"all_reduce_perf\"],\"nccl_version\":22809,\"results\":[\n",
+        "{\"size\":{i}024,\"out_of_place\":{\"time\":20.5,\"alg_bw\":51.1,\"bus_bw\":89.5,\"nwrong\":0},\"in_place\":null},\n",
+        "{\"size\":8}]}\n",
+    ),
+    rows(
         "lstopo XML",
         "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n <object type=\"Machine\" os_index=\"0\" cpuset=\"0x000000ff\" nodeset=\"0x00000003\" gp_index=\"1\">\n  <object type=\"Bridge\" gp_index=\"20\" bridge_type=\"0-1\" bridge_pci=\"0000:[00-ff]\">\n",
         "   <object type=\"PCIDev\" gp_index=\"{i}\" pci_busid=\"{d}:{x}:00.0\" pci_type=\"0302 [10de:15f9] [10de:118f] a1\" pci_link_speed=\"0.000000\"><object type=\"OSDev\" gp_index=\"30\" name=\"cuda{i}\" osdev_type=\"5\"/></object>\n",
