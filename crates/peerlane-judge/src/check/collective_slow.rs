@@ -1,5 +1,6 @@
 //! Collectives within a machine that stay far below what its rings carry.
 
+use super::nccl;
 use super::prelude::*;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::units::Bytes;
@@ -31,20 +32,29 @@ fn run(view: &View) -> Option<Raised> {
     let slow: Vec<_> = judged.iter().filter(|(.., best)| best.rate.gb() < SLOW * bound).collect();
     let (curve, _, best) = lowest(slow.iter().copied(), |(.., best)| best.rate.gb())?;
     let share = best.rate.gb() / bound;
+    let hindering = nccl::hindering(view);
     let raised = RULE
-        .raise(Fault, Warning, Possible)
+        .raise(Fault, Warning, if hindering.is_empty() { Possible } else { Likely })
         .summary(format!("{} reaches {} of what rings of these GPUs carry", curve.what, percent(share)))
         .expected(format!("a bus bandwidth near {bound:.1} GB/s, the rate of rings through all {} GPUs", gpus.len()))
         .measured(format!("{} at {} (bus bandwidth)", best.rate, best.size))
         .evidence(view.cite(slow.iter().map(|(_, origin, _)| *origin)))
-        .fix(if view.has_nvlink() {
+        .fix(if !hindering.is_empty() {
+            format!(
+                "Unset {}, which lowers this rate, and measure again. If it was set because the machine hangs or corrupts data, \
+                 fix that cause instead: usually ACS, the IOMMU or the driver.",
+                list(&hindering)
+            )
+        } else if view.has_nvlink() {
             "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). With SHM or NET it does not \
              use NVLink: NCCL_P2P_DISABLE may be set, containers may separate the GPUs' processes (use `--ipc=host`, one IPC \
              namespace), MIG may be on, or the fabric manager may not be ready."
+                .to_owned()
         } else {
             "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`). With SHM it copies through host \
              memory: use several NUMA nodes (NPS), bind the ranks, enlarge /dev/shm. With P2P between root complexes, many \
              pairs at once may be slower than SHM: compare NCCL_P2P_LEVEL=PXB and SYS, and check ACS and the IOMMU."
+                .to_owned()
         })
         .confirm(
             "`NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,P2P` with the same command; \
@@ -103,18 +113,27 @@ fn is_of_all(view: &View, curve: &Curve, gpus: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{origin, switched};
+    use super::super::testing::{origin, state, switched};
     use super::super::{Context, check};
     use super::*;
     use crate::check::Finding;
     use peerlane_design::case::Case;
     use peerlane_machine::curve::Series;
+    use peerlane_machine::fact::{Fact, NcclLog};
     use peerlane_machine::matrix::Unit;
     use peerlane_model::comparison::Comparison;
     use peerlane_model::model::Model;
     use peerlane_read::catalogue::Parts;
 
     fn with(gb: f64, mib: u64, ranks: usize) -> Vec<Finding> {
+        of(gb, mib, ranks, None)
+    }
+
+    fn logged(gb: f64, log: Option<NcclLog>) -> Vec<Finding> {
+        of(gb, 256, 4, log)
+    }
+
+    fn of(gb: f64, mib: u64, ranks: usize, log: Option<NcclLog>) -> Vec<Finding> {
         let mut machine = switched(4);
         let settings = [("hosts", "1".to_owned()), ("ranks", ranks.to_string())];
         let curve = Curve {
@@ -129,6 +148,9 @@ mod tests {
             settings: settings.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
         };
         machine.curves.push((curve, origin("nccl-tests")));
+        if let Some(log) = log {
+            state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(log));
+        }
         let case = Case::from(machine);
         let model = Model::new(&case.machine, Parts::embedded());
         let mut found = check(&Context::of(&case, &Comparison::of(&model)));
@@ -141,6 +163,16 @@ mod tests {
         let found = with(3.5, 256, 4);
         assert_eq!((found.len(), found[0].subjects.len()), (1, 4));
         assert!(found[0].fix.contains("via SHM"), "{}", found[0].fix);
+    }
+
+    #[test]
+    fn a_setting_that_lowers_it_is_named() {
+        let variables =
+            [("NCCL_P2P_DISABLE", "1"), ("NCCL_PROTO", "LL"), ("NCCL_MAX_NCHANNELS", "32"), ("NCCL_ALGO", "Ring")];
+        let variables = variables.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let found = logged(3.5, Some(NcclLog { variables, ..NcclLog::default() }));
+        assert!(found[0].fix.starts_with("Unset NCCL_P2P_DISABLE=1, NCCL_PROTO=LL, "), "{}", found[0].fix);
+        assert_eq!(found[0].certainty, Likely);
     }
 
     #[test]

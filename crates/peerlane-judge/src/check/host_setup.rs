@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::nccl_network;
 use super::prelude::*;
 use peerlane_machine::fact::{SetupFailure, SetupFailureKind as Kind};
 
@@ -30,6 +31,8 @@ fn run(view: &View) -> Vec<Raised> {
         .facts(|fact| if let Fact::Gpus(gpus) = fact { Some(gpus) } else { None })
         .any(|(gpus, _)| gpus.iter().any(|gpu| gpu.fabric_state.is_some()));
     kinds.retain(|kind, _| *kind != Kind::FabricManager || !fabric_known);
+    // nccl-network names the interfaces that other hosts do not reach
+    kinds.retain(|kind, _| *kind != Kind::Connect || !nccl_network::names_interfaces(view));
     kinds.into_iter().map(|(kind, of)| report(view, kind, &of)).collect()
 }
 

@@ -18,6 +18,12 @@ fn run(view: &View) -> Vec<Raised> {
     nccl::logs(view).into_iter().flat_map(of_log).collect()
 }
 
+/// Whether a failed connection is explained by interfaces that end at their host.
+pub(super) fn names_interfaces(view: &View) -> bool {
+    let named = |(log, origin)| failing(log).is_some() && virtual_interfaces(view, log, origin).is_some();
+    nccl::logs(view).into_iter().any(named)
+}
+
 /// Why a connection over RDMA fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failure {
@@ -163,6 +169,11 @@ fn reason(warning: &str) -> Option<&str> {
     Some(rest.trim_end_matches(['.', ' ', '_'])).filter(|r| !r.is_empty())
 }
 
+/// A connection over TCP that fails.
+fn failing(log: &NcclLog) -> Option<&String> {
+    log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"))
+}
+
 /// TCP over interfaces that exist within one host alone.
 fn virtual_interfaces(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     let over_tcp = log.network.as_deref().is_none_or(|n| n == "Socket") && log.networks.is_empty();
@@ -173,7 +184,7 @@ fn virtual_interfaces(view: &View, log: &NcclLog, origin: &Origin) -> Option<Rai
     if own.is_empty() || !over_tcp {
         return None;
     }
-    let failing = log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"));
+    let failing = failing(log);
     let (severity, certainty) = if failing.is_some() { (Error, Likely) } else { (Info, Possible) };
     let raised = RULE
         .raise(Fault, severity, certainty)
