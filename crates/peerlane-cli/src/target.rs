@@ -5,7 +5,7 @@ mod redacted;
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use peerlane::assemble::assemble;
@@ -14,7 +14,7 @@ use peerlane::catalogue::{self, Parts};
 use peerlane::evidence::{self, Found};
 use peerlane::infer::{Inference, looks_like_inference};
 use peerlane::machine::Machine;
-use peerlane::origin::Warning;
+use peerlane::origin::{Coverage, Warning};
 use peerlane::run::{MAX_RUN_BYTES, Partial, looks_like_run};
 use peerlane::what_if::{Edit, apply};
 
@@ -50,12 +50,23 @@ pub(crate) struct Loaded {
     pub(crate) cases: Vec<Case>,
     /// True where a target could not be read; a message has been printed.
     pub(crate) incomplete: bool,
+    /// How much of each text was understood.
+    pub(crate) coverage: Vec<Coverage>,
 }
 
 impl Loaded {
     /// The machines.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &Machine> {
         self.cases.iter().map(|case| &case.machine)
+    }
+
+    /// Writes a line for each input that was read as text.
+    pub(crate) fn write_coverage(&self, out: &mut dyn Write) -> io::Result<()> {
+        for c in &self.coverage {
+            let (understood, ignored, doubtful) = (c.understood, c.ignored, c.doubtful);
+            writeln!(out, "{}: {understood} lines understood, {ignored} ignored, {doubtful} doubtful", c.source)?;
+        }
+        Ok(())
     }
 
     /// The case of a command that takes only one; `what` explains why: `this format holds one machine`.
@@ -106,6 +117,7 @@ fn join_all(
     let mut inferred: Vec<(Inference, String)> = Vec::new();
     let mut captured = Found::default();
     let mut problems = Vec::new();
+    let mut doubts: Vec<String> = Vec::new();
     for (target, source) in sources {
         let target = target.as_str();
         match source {
@@ -120,14 +132,26 @@ fn join_all(
                 if found.warnings.len() > FEW {
                     problems.push(format!("{target}: {} more warnings", found.warnings.len() - FEW));
                 }
-                problems.push(format!("{target}: nothing recognised"));
-                problems.push(reads());
+                let doubts: Vec<String> = found.coverage.iter().filter_map(nothing_of).collect();
+                if doubts.is_empty() {
+                    problems.push(format!("{target}: nothing recognised"));
+                    problems.push(reads());
+                }
+                problems.extend(doubts);
             }
-            Ok(Source::Text(found)) => captured.append(found),
+            Ok(Source::Text(found)) => {
+                // a file of a folder that yields nothing although its format is known
+                let (nothing, some): (Vec<_>, Vec<_>) = found.coverage.iter().partition(|c| c.understood == 0);
+                problems.extend(nothing.into_iter().filter_map(nothing_of).take(FEW));
+                doubts.extend(some.into_iter().filter_map(doubtful));
+                captured.append(found);
+            }
             Err(problem) => problems.push(problem),
         }
     }
     problems.dedup();
+    doubts.truncate(FEW);
+    let coverage = captured.coverage.clone();
     if !captured.evidence.is_empty() {
         let assembled = assemble(captured);
         if assembled.is_empty() {
@@ -143,14 +167,29 @@ fn join_all(
         return Err(Failure::new(problems.join("\n")));
     }
     problems.extend(inferred.into_iter().filter_map(|(found, file)| join(found, &file, &mut cases).err()));
-    if !problems.is_empty() {
-        crate::say(&problems.join("\n"));
+    if !problems.is_empty() || !doubts.is_empty() {
+        crate::say(&[problems.as_slice(), &doubts].concat().join("\n"));
     }
     if let Some(wanted) = only {
         let at = pick(&cases, wanted)?;
         cases = vec![cases.swap_remove(at)];
     }
-    Ok(Loaded { cases, incomplete: !problems.is_empty() })
+    Ok(Loaded { cases, incomplete: !problems.is_empty(), coverage })
+}
+
+/// What is reported of an input whose format is known and of which nothing could be read.
+fn nothing_of(coverage: &Coverage) -> Option<String> {
+    let Coverage { source, understood: 0, .. } = coverage else { return None };
+    let first = coverage.lines.first()?;
+    let (format, line, text) = (&first.format, first.line, &first.text);
+    Some(format!("{source}: looks like {format}, but nothing in it can be read; first at line {line}: {text}"))
+}
+
+/// What is reported of an input of which some lines look like data and were not used.
+fn doubtful(coverage: &Coverage) -> Option<String> {
+    let first = coverage.lines.first()?;
+    let (source, n, format, line, text) = (&coverage.source, coverage.doubtful, &first.format, first.line, &first.text);
+    Some(format!("{source}: {n} lines look like data and were not used; first at line {line} ({format}): {text}"))
 }
 
 /// The same, with edits applied. Measurements of a machine are not carried over to the changed one.

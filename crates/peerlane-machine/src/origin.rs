@@ -36,6 +36,34 @@ impl Serialize for Origin {
     }
 }
 
+/// How much of one input was understood. Empty lines are not counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Coverage {
+    /// The input: a file's name, `-` for standard input.
+    pub source: String,
+    /// Lines of which something is used.
+    pub understood: u32,
+    /// Lines that are nothing known: prose, prompts, fields that do not matter here.
+    pub ignored: u32,
+    /// Lines that look like data of a known format and were not used.
+    pub doubtful: u32,
+    /// The first few of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub lines: Vec<Doubtful>,
+}
+
+/// A line that looks like data of a known format and was not used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Doubtful {
+    /// Its number, from 1.
+    pub line: u32,
+    /// The tool whose output it looks like.
+    pub format: String,
+    /// How it begins.
+    pub text: String,
+}
+
 /// Something a reader of the result should know: what could not be read, or does not add up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {

@@ -53,8 +53,12 @@ pub(crate) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<Outcome, Fail
     let written = args.html.as_ref().map_or(Ok(()), |file| write_page(file, &loaded, &comparisons, &checks));
     let fails = checks.iter().flat_map(|c| &c.findings).any(|f| args.fail_on.includes(f));
     match format {
+        CheckFormat::Text if args.detail.verbose => loaded.write_coverage(out)?,
         CheckFormat::Text => {}
-        CheckFormat::Json => json(out, &CheckDocument::new(checks))?,
+        CheckFormat::Json => {
+            let coverage = loaded.coverage.clone();
+            json(out, &CheckDocument { coverage, ..CheckDocument::new(checks) })?
+        }
         CheckFormat::Junit => out.write_all(junit::document(&checks, args.fail_on).as_bytes())?,
         CheckFormat::Markdown => {
             for (i, (comparison, checked)) in comparisons.iter().zip(&checks).enumerate() {
@@ -137,7 +141,7 @@ fn measured(wanted: &Machines, passive: bool, force: bool, redact: bool) -> Resu
     match measure::take_live(force, redact) {
         Ok(Taken { run, incomplete }) => {
             let case = Case::of_run(run, "run").map_err(|e| Failure::new(e.to_string()))?;
-            Ok(Some(Loaded { cases: vec![case], incomplete }))
+            Ok(Some(Loaded { cases: vec![case], incomplete, coverage: Vec::new() }))
         }
         Err(Failure::Message(why)) => {
             crate::say(&format!(

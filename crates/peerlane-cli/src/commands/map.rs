@@ -32,13 +32,21 @@ pub(crate) fn run(args: &MapArgs, out: &mut dyn Write) -> Result<Outcome, Failur
     let one = || loaded.the_only("this format holds one machine");
     let format = if args.detail.json { Some(Format::Json) } else { args.format };
     match format {
-        None => each(out, &loaded, |out, case| overview(out, case, args.detail.verbose))?,
+        None => {
+            each(out, &loaded, |out, case| overview(out, case, args.detail.verbose))?;
+            if args.detail.verbose {
+                loaded.write_coverage(out)?;
+            }
+        }
         Some(Format::Tree) => each(out, &loaded, |out, case| {
             heading(out, &case.machine)?;
             Ok(tree::write(out, &case.machine.fabric, tree::Options { verbose: args.detail.verbose })?)
         })?,
         Some(Format::Matrix) => each(out, &loaded, |out, case| all_matrices(out, case, args.detail.verbose))?,
-        Some(Format::Json) => json(out, &FabricDocument::new(loaded.machines()))?,
+        Some(Format::Json) => {
+            let coverage = loaded.coverage.clone();
+            json(out, &FabricDocument { coverage, ..FabricDocument::new(loaded.machines()) })?
+        }
         Some(Format::Dot) => {
             for machine in loaded.machines() {
                 dot::write(out, machine)?;

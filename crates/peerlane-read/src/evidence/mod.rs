@@ -7,6 +7,9 @@
 
 mod archive;
 mod budget;
+#[cfg(test)]
+mod closed_loop;
+mod coverage;
 mod grid;
 mod json;
 mod limits;
@@ -111,7 +114,7 @@ use peerlane_machine::fact::{
 };
 use peerlane_machine::matrix::{Direction, Engine, Matrix, Operation, Quantity, Unit};
 use peerlane_machine::names::gpu_number;
-use peerlane_machine::origin::{Origin, Warning};
+use peerlane_machine::origin::{Coverage, Origin, Warning};
 
 /// A heading in a document, which may name the machine that the following blocks describe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,6 +140,8 @@ pub struct Found {
     pub remarks: Vec<Remark>,
     /// Lines that may name a machine: headings, and labels such as `name:`.
     pub sections: Vec<Heading>,
+    /// How much of each text was understood.
+    pub coverage: Vec<Coverage>,
     /// How many statements are not kept, being more than [`MAX_STATEMENTS`].
     pub left_out: usize,
     /// The work of reading, in steps: a line that a reader looks at, with up to 64 bytes of it.
@@ -191,6 +196,7 @@ impl Found {
         }
         let room = limits::MAX_WARNINGS.saturating_sub(self.warnings.len()).min(other.warnings.len());
         self.warnings.extend(other.warnings.drain(..room));
+        self.coverage.append(&mut other.coverage);
         self.headings.append(&mut other.headings);
         self.remarks.append(&mut other.remarks);
         self.sections.append(&mut other.sections);

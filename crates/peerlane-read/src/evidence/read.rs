@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::archive;
+use super::coverage;
 use super::streams::streams;
 use super::tree::{Below, Files, Item};
 use super::{Evidence, Found, Heading, Text, Warning, prose, repair, text::decode};
@@ -173,6 +174,8 @@ pub fn scan_text(text: &Text) -> Found {
         let printed: Vec<(u32, u32)> = found.evidence.iter().filter_map(|e| e.origin.lines).collect();
         prose::scan(text, &printed, &mut found);
     }
+    text.begin();
+    found.coverage = vec![coverage::of(text, &found)];
     found
 }
 

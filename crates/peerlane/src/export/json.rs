@@ -14,6 +14,7 @@ pub use peerlane_machine::machine::description::{
     Classes, LinkDescription, LinkKindDescription, MachineDescription, MatrixDescription, MeasuredCurve, MeasuredRates,
 };
 use peerlane_machine::matrix::{Operation, Quantity, Unit};
+use peerlane_machine::origin::Coverage;
 use peerlane_model::comparison::MachineComparison;
 pub use peerlane_model::expectation::ExpectedCurve;
 use peerlane_model::expectation::ExpectedMatrix;
@@ -28,13 +29,17 @@ pub struct FabricDocument {
     pub schema: &'static str,
     /// The machines, in the order of the evidence.
     pub machines: Vec<MachineDescription>,
+    /// How much of each input was understood.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub coverage: Vec<Coverage>,
 }
 
 impl FabricDocument {
     /// Describes machines.
     pub fn new<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Self {
         let machines = machines.into_iter().map(MachineDescription::of).collect();
-        FabricDocument { schema: "peerlane/fabric/1", machines }
+        FabricDocument { schema: "peerlane/fabric/1", machines, coverage: Vec::new() }
     }
 }
 
@@ -151,6 +156,10 @@ pub struct CheckDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub machines: Vec<MachineCheck>,
+    /// How much of each input was understood.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub coverage: Vec<Coverage>,
 }
 
 impl CheckDocument {
@@ -169,7 +178,17 @@ impl CheckDocument {
         let (checked, next) = only.map(|only| (only.checked.clone(), only.next.clone())).unwrap_or_default();
         let comparison = checks.first_mut().filter(|_| !several).and_then(|only| only.comparison.take());
         let machines = if several { checks } else { Vec::new() };
-        CheckDocument { schema: "peerlane/check/2", verdict, checked, next, findings, waived, comparison, machines }
+        CheckDocument {
+            schema: "peerlane/check/2",
+            verdict,
+            checked,
+            next,
+            findings,
+            waived,
+            comparison,
+            machines,
+            coverage: Vec::new(),
+        }
     }
 }
 
