@@ -75,7 +75,13 @@ fn unplaced(view: &View) -> Vec<Raised> {
     let report = |((now, possible), members): ((u8, u8), Vec<(String, &Origin)>)| {
         let factor = f64::from(possible) / f64::from(now.max(1));
         let (names, origins): (Vec<String>, Vec<&Origin>) = members.into_iter().unzip();
-        RULE.raise(Fault, Warning, Possible)
+        // boards for desktops share sixteen lanes between two slots
+        let is_geforce = |name: &String| {
+            let id = fabric.find(name);
+            id.and_then(|id| fabric.node(id).product.as_deref()).is_some_and(|product| product.contains("GeForce"))
+        };
+        let shared = factor <= 2.0 && names.iter().all(is_geforce);
+        RULE.raise(if shared { Design } else { Fault }, Warning, Possible)
             .summary(format!(
                 "{} {} at PCIe x{now}, but the card, if not its slot, allows x{possible}",
                 list(&names),
@@ -295,6 +301,14 @@ mod tests {
         );
         let found = super::super::testing::findings(&machine, run);
         assert_eq!((found.len(), join(&found[0].subjects, " ")), (1, "GPU1".to_owned()));
+        assert_eq!(found[0].kind, Fault);
+        machine.fabric = {
+            let mut b = machine.fabric.clone().into_builder();
+            let id = b.find("GPU1").unwrap();
+            b.node_mut(id).product = Some("NVIDIA GeForce RTX 3090".to_owned());
+            b.build().unwrap()
+        };
+        assert_eq!(super::super::testing::findings(&machine, run)[0].kind, Design, "a slot of a desktop's board");
         assert!(found[0].summary.starts_with("GPU1 runs at PCIe x8, but the card"), "{}", found[0].summary);
     }
 

@@ -7,11 +7,17 @@ use peerlane_machine::fact::RdmaPort;
 
 pub(super) const RULE: Rule = Rule { id: "rdma-port", run: Many(run) };
 
+/// How many adapters of one type a machine has that has one for each GPU.
+const SETS: [usize; 3] = [4, 8, 16];
+
 /// What is wrong with a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Trouble {
     /// It is down although others of the network are up: its physical state.
     Down(String),
+    /// It is down although most of the adapters of its type, as many as a machine has GPUs, are up: its physical state, and how
+    /// many are up.
+    Missing(String, usize),
     /// It is down, as ports without a cable are; nothing shows that it should be up.
     Unused,
     /// It is up and has no address: no subnet manager.
@@ -41,7 +47,12 @@ fn run(view: &View) -> Vec<Raised> {
     for (port, origin) in &all {
         let peers: Vec<&RdmaPort> =
             all.iter().map(|(p, _)| *p).filter(|p| active(p) && p.layer == port.layer).collect();
-        if let Some(trouble) = trouble(port, &peers) {
+        let alike = all
+            .iter()
+            .map(|(p, _)| *p)
+            .filter(|p| p.kind.is_some() && (&p.kind, &p.layer) == (&port.kind, &port.layer));
+        let complete = SETS.contains(&alike.count());
+        if let Some(trouble) = trouble(port, &peers, complete) {
             groups.entry(trouble).or_default().push((label(port), origin));
         }
     }
@@ -49,8 +60,9 @@ fn run(view: &View) -> Vec<Raised> {
     groups.into_iter().map(|(trouble, of)| report(view, &trouble, &of, none_up)).collect()
 }
 
-/// What is wrong with a port, compared with the active ones of its network.
-fn trouble(port: &RdmaPort, peers: &[&RdmaPort]) -> Option<Trouble> {
+/// What is wrong with a port, compared with the active ones of its network; `complete` where the ports of its type are as many as
+/// machines have GPUs.
+fn trouble(port: &RdmaPort, peers: &[&RdmaPort], complete: bool) -> Option<Trouble> {
     match port.state.as_deref()? {
         "active" => {
             let alike = peers.iter().filter(|p| p.kind.is_some() && p.kind == port.kind);
@@ -64,7 +76,15 @@ fn trouble(port: &RdmaPort, peers: &[&RdmaPort]) -> Option<Trouble> {
             let ethernet = port.layer.as_deref() != Some("infiniband");
             let unused = ethernet || disabled || is_uncabled(port) || peers.is_empty();
             let physical = || port.physical.clone().unwrap_or_else(|| "down".to_owned());
-            Some(if unused { Trouble::Unused } else { Trouble::Down(physical()) })
+            let up = peers.iter().filter(|p| p.kind == port.kind).count();
+            Some(match unused {
+                // three quarters of a set of 4, 8 or 16 are in use: the rest is meant to be
+                true if complete && SETS.iter().any(|set| up < *set && up * 4 >= *set * 3) => {
+                    Trouble::Missing(physical(), up)
+                }
+                true => Trouble::Unused,
+                false => Trouble::Down(physical()),
+            })
         }
         _ => None,
     }
@@ -93,6 +113,15 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .fix(
                 "Check the cable, the transceiver and the switch's port; `mlxlink -d DEVICE` shows what the port waits for. \
                  Until then, leave it out of NCCL_IB_HCA.",
+            ),
+        Trouble::Missing(physical, up) => RULE
+            .raise(Fault, Warning, Possible)
+            .summary(format!("{shown}: {port_is} down ({physical}), but the other {up} adapters of this type are up"))
+            .expected("state Active, like the others of a set of one adapter for each GPU")
+            .measured(format!("state Down, physical state {physical}"))
+            .fix(
+                "If it is disabled, enable it (`ip link set DEVICE up`); then check the cable, the transceiver and the switch's \
+                 port. Until then, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Unused => RULE
             .raise(Design, if none_up { Warning } else { Info }, Likely)
@@ -166,6 +195,21 @@ mod tests {
         // again by another tool
         state(&mut machine, "ibstatus", Fact::RdmaPorts(ports.to_vec()));
         findings(&machine, run)
+    }
+
+    #[test]
+    fn most_of_a_set_of_one_for_each_gpu() {
+        let found = |up: usize, down: usize| {
+            let ports = (0..up + down).map(|i| RdmaPort {
+                physical: Some(if i < up { "linkup" } else { "disabled" }.to_owned()),
+                ..port(&format!("mlx5_{i}"), if i < up { "active" } else { "down" }, 400.0, "ethernet")
+            });
+            let mut machine = switched(2);
+            state(&mut machine, "ibstat", Fact::RdmaPorts(ports.collect()));
+            findings(&machine, run).iter().map(|f| f.kind).collect::<Vec<_>>()
+        };
+        assert_eq!((found(6, 2), found(8, 0)), (vec![Fault], vec![]));
+        assert_eq!((found(4, 4), found(9, 1), found(1, 3)), (vec![Design], vec![Design], vec![Design]));
     }
 
     #[test]
