@@ -5,10 +5,15 @@ use super::prelude::*;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-multicast", run: Many(run) };
 
+/// CUDA's words for error 800.
+const NOT_PERMITTED: &str = "operation not permitted";
+
 fn run(view: &View) -> Vec<Raised> {
     // NCCL's own wording, in all releases with NVLink SHARP
     let failed = |w: &&String| {
-        w.starts_with("Failed to bind NVLink SHARP") || (w.contains("nvls.cc:") && w.contains("Cuda failure"))
+        w.starts_with("Failed to bind NVLink SHARP")
+            || (w.contains("nvls.cc:") && w.contains("Cuda failure"))
+            || (w.contains(NOT_PERMITTED) && w.contains("cuM"))
     };
     let logs = nccl::logs(view).into_iter();
     let warnings = logs.filter_map(|(log, origin)| Some((log.warnings.iter().find(failed)?, origin)));
@@ -20,6 +25,18 @@ fn run(view: &View) -> Vec<Raised> {
             .expected("multicast, which GPUs on third-generation or later NVSwitches support")
             .measured(warning.trim_end_matches(['.', ' ']))
             .evidence(view.cite([origin]));
+        if warning.contains(NOT_PERMITTED) {
+            return raised
+                .expected("a process that may make memory for other processes over NVLink (fabric handles, multicast)")
+                .summary("CUDA does not permit memory that is shared over NVLink: the container or host lacks an IMEX channel")
+                .fix(
+                    "If it runs in a container, give it the channel (`--device /dev/nvidia-caps-imex-channels/channel0`, and \
+                     /dev/nvidia-caps). If the host has no channel, create one (module option NVreg_CreateImexChannel0=1, or \
+                     `nvidia-modprobe -i 0`). On hosts that share an NVLink domain, check that nvidia-imex runs. Until then, \
+                     NCCL_NVLS_ENABLE=0 (and NCCL_MNNVL_ENABLE=0) does without.",
+                )
+                .confirm("`ls -l /dev/nvidia-caps-imex-channels`; `nvidia-imex-ctl -N` on multi-node NVLink");
+        }
         if used_up {
             return raised
                 .summary("NCCL gets no multicast group in the NVSwitches (NVLink SHARP): all multicast slots are in use")
@@ -69,6 +86,14 @@ mod tests {
         let found =
             all("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 2 'out of memory'");
         assert!(found[0].summary.contains("multicast slots") && !found[0].fix.contains("restart"), "{found:?}");
+    }
+
+    #[test]
+    fn a_container_without_a_channel() {
+        let found = all("Call to cuMemCreate(&handle, bytes, &prop, 0 ) failed. (Cu failure: operation not permitted)");
+        assert!(found[0].fix.contains("/dev/nvidia-caps-imex-channels"), "{found:?}");
+        let found = all("transport/nvls.cc:254 Cuda failure 800 'operation not permitted'");
+        assert!(found[0].summary.contains("IMEX channel"), "{found:?}");
     }
 
     #[test]

@@ -35,8 +35,17 @@ const MAX_GRAPHS: usize = 64;
 /// What NCCL prints when a multicast group of NVSwitch cannot be made; frameworks repeat it without the log's prefix.
 const NO_MULTICAST: &str = "Failed to bind NVLink SHARP (NVLS)";
 
+/// What CUDA answers a process that may not make memory for other processes or hosts; programs quote the failed call.
+const NOT_PERMITTED: &str = "operation not permitted";
+
+/// Whether a line is about such memory: fabric handles, multicast groups.
+fn is_shared_memory_refused(line: &str) -> bool {
+    line.contains(NOT_PERMITTED)
+        && ["cuMemCreate(", "cuMulticastCreate(", "cuMemExportTo"].iter().any(|call| line.contains(call))
+}
+
 pub(super) fn scan(text: &Text, found: &mut Found) {
-    if !text.holds(&["CCL ", "NET/Socket : Using", "NET/IB : Using", "WARN NET/IB"]) {
+    if !text.holds(&[NOT_PERMITTED, "CCL ", "NET/Socket : Using", "NET/IB : Using", "WARN NET/IB"]) {
         return;
     }
     let mut log = Log::default();
@@ -57,7 +66,7 @@ pub(super) fn scan(text: &Text, found: &mut Found) {
             log.lines.add(i);
             log.host(prefix);
             log.warn(prefix, words.trim());
-        } else if line.trim_start().starts_with(NO_MULTICAST) {
+        } else if line.trim_start().starts_with(NO_MULTICAST) || is_shared_memory_refused(line) {
             log.lines.add(i);
             log.warn("", line.trim());
         } else if let Some(words) = cut(line) {
