@@ -23,6 +23,7 @@ mod gather;
 mod golden;
 mod growing;
 mod infer;
+mod judgement;
 mod licences;
 mod measure;
 mod one_answer;
