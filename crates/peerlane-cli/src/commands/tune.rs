@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use peerlane::catalogue::Parts;
-use peerlane::fact::Fact;
 use peerlane::machine::Machine;
 use peerlane::plan::Plan;
 use peerlane::run::{Cell, Limits};
-use peerlane::tune::{Arm, Effort, Request, Setting, Trials, TuningDocument, prove, seconds_of, tune};
+use peerlane::tune::{Arm, Effort, Request, Setting, Trials, TuningDocument, logged, prove, seconds_of, tune};
 
 use super::json;
 use super::measure::{Measured, listen, resolve};
@@ -118,19 +117,6 @@ fn lines_of(file: &Path) -> Vec<(String, String)> {
     }
     let pairs = text.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.starts_with("NCCL_"));
     pairs.map(|(name, value)| (name.to_owned(), value.trim_end().to_owned())).collect()
-}
-
-/// The variables that NCCL's logs show.
-fn logged(machine: &Machine) -> Vec<Setting> {
-    let mut found: BTreeMap<String, Setting> = BTreeMap::new();
-    for evidence in &machine.evidence {
-        let Fact::NcclLog(log) = &evidence.fact else { continue };
-        for (name, value) in log.variables.iter().filter(|(name, _)| name.starts_with("NCCL_")) {
-            let source = evidence.origin.to_string();
-            found.insert(name.clone(), Setting { name: name.clone(), value: value.clone(), source });
-        }
-    }
-    found.into_values().collect()
 }
 
 /// Measures the suggestions of a document.

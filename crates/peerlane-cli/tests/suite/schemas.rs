@@ -208,6 +208,8 @@ fn every_command_and_option_gives_documents_by_their_schemas() {
         &["place", "dgx-1v", "--jobs", "2x4"],
         &["place", topology, "--workload", "all-to-all"],
         &["place", "dgx-1v", "--gpus", "2", "--busy", "GPU0,GPU1"],
+        &["tune", "h200x4-vm", "--set", "NCCL_PROTO=LL", "--prove", "--pairs", "6"],
+        &["tune", "dgx-1v", "--collective", "send-receive"],
         &["compare", "dgx-1", topology],
         &["compare", "7gforce", "--what-if", "GPU0.link=pcie 3.0 x16"],
         &["infer", run, "--recorded"],

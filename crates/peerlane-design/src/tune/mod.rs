@@ -4,12 +4,14 @@
 //! `docs/nccl-advice.md` has the method. NVLink SHARP (NVLS) and multicast are never suggested and never run: on a shared
 //! host they can take GPUs out of service.
 
+mod advice;
 mod candidates;
 mod document;
 mod prove;
 #[cfg(test)]
 mod tests;
 
+pub use advice::{advice, logged};
 pub use candidates::{Request, TuneError, tune};
 pub use document::{
     Action, Gain, Likely, MeasuredCollective, Proof, Proven, Rate, SCHEMA, Setting, Suggestion, TuningDocument,

@@ -1,8 +1,10 @@
 use std::convert::Infallible;
 
 use super::*;
+use peerlane_machine::fact::{Evidence, Fact, NcclLog};
 use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::{Quantity, Unit};
+use peerlane_machine::origin::Origin;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_measure::plan::{Plan, Size, Step};
@@ -262,4 +264,20 @@ fn large_messages_gain_what_two_h200_measured() {
         }
     }
     assert_eq!(compared, 6);
+}
+
+#[test]
+fn variables_of_a_log_that_cost_speed_are_named() {
+    let mut machine = machine("h200x4-vm");
+    let advised = |machine: &Machine| advice(machine, Parts::embedded(), Collective::AllReduce, Bytes(256 << 20));
+    assert_eq!(advised(&machine), None);
+    let variables = [("NCCL_PROTO".to_owned(), "LL".to_owned()), ("NCCL_DEBUG".to_owned(), "INFO".to_owned())].into();
+    let log = Fact::NcclLog(NcclLog { variables, ..NcclLog::default() });
+    let origin = Origin { source: "nccl.log".into(), tool: "NCCL", lines: None };
+    machine.evidence.push(Evidence { origin, fact: log });
+    let sentence = advised(&machine).unwrap();
+    assert!(
+        sentence.starts_with("Without NCCL_PROTO=LL it is predicted to be 2.") && sentence.ends_with("times as fast."),
+        "{sentence}"
+    );
 }

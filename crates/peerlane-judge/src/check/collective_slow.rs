@@ -2,7 +2,9 @@
 
 use super::nccl;
 use super::prelude::*;
+use peerlane_design::tune;
 use peerlane_machine::curve::{At, Curve};
+use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::bus_bandwidth;
 
@@ -33,6 +35,8 @@ fn run(view: &View) -> Option<Raised> {
     let (curve, _, best) = lowest(slow.iter().copied(), |(.., best)| best.rate.gb())?;
     let share = best.rate.gb() / bound;
     let hindering = nccl::hindering(view);
+    let predicted = tune::advice(view.machine, view.model.parts, Collective::AllReduce, best.size);
+    let predicted = predicted.map(|sentences| format!(" {sentences}")).unwrap_or_default();
     let raised = RULE
         .raise(Fault, Warning, if hindering.is_empty() { Possible } else { Likely })
         .summary(format!("{} reaches {} of what rings of these GPUs carry", curve.what, percent(share)))
@@ -41,7 +45,7 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite(slow.iter().map(|(_, origin, _)| *origin)))
         .fix(if !hindering.is_empty() {
             format!(
-                "Unset {}, which lowers this rate, and measure again. If it was set because the machine hangs or corrupts data, \
+                "Unset {}, which lowers this rate, and measure again.{predicted} If it was set because the machine hangs or corrupts data, \
                  fix that cause instead: usually ACS, the IOMMU or the driver.",
                 list(&hindering)
             )

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::nccl;
 use super::prelude::*;
 use peerlane_machine::fact::NcclLog;
+use peerlane_model::collectives::Level;
 use peerlane_model::model::NoPeerAccess;
 
 pub(super) const RULE: Rule = Rule { id: "nccl-through-host", run: Many(run) };
@@ -36,45 +37,6 @@ enum Cause {
 
 fn run(view: &View) -> Vec<Raised> {
     nccl::logs(view).into_iter().flat_map(|(log, origin)| of_log(view, log, origin)).collect()
-}
-
-/// The farthest path over which NCCL_P2P_LEVEL allows peer-to-peer, in NCCL's order of paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
-    Local,
-    Nvlink,
-    Switch,
-    Switches,
-    /// Host bridges of one NUMA node, which NCCL takes as one.
-    HostBridge,
-    System,
-}
-
-impl Level {
-    /// By its name, or the number that older releases had (NCCL's `ncclGetLevel`); NCCL ignores other names.
-    fn of(value: &str) -> Option<Self> {
-        Some(match value {
-            "LOC" | "0" => Self::Local,
-            "NVL" | "NVB" | "C2C" => Self::Nvlink,
-            "PIX" | "1" => Self::Switch,
-            "PXB" | "P2C" | "PXN" | "2" => Self::Switches,
-            "PHB" | "3" => Self::HostBridge,
-            "SYS" => Self::System,
-            _ => value.parse::<u32>().ok().map(|_| Self::System)?,
-        })
-    }
-
-    /// The least that allows a pair of this class.
-    fn for_class(class: PathClass) -> Self {
-        match class {
-            PathClass::Same => Self::Local,
-            PathClass::Gpu(..) => Self::Nvlink,
-            PathClass::Pix => Self::Switch,
-            PathClass::Pxb => Self::Switches,
-            PathClass::Phb | PathClass::Node => Self::HostBridge,
-            PathClass::Sys => Self::System,
-        }
-    }
 }
 
 fn of_log(view: &View, log: &NcclLog, origin: &Origin) -> Vec<Raised> {
