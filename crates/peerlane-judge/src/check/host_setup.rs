@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::nccl_network;
 use super::prelude::*;
+use super::{nccl_multicast, nccl_network};
 use peerlane_machine::fact::{SetupFailure, SetupFailureKind as Kind};
 
 pub(super) const RULE: Rule = Rule { id: "host-setup", run: Many(run) };
@@ -33,11 +33,11 @@ fn run(view: &View) -> Vec<Raised> {
     kinds.retain(|kind, _| *kind != Kind::FabricManager || !fabric_known);
     // nccl-network names the interfaces that other hosts do not reach
     kinds.retain(|kind, _| *kind != Kind::Connect || !nccl_network::names_interfaces(view));
-    kinds.into_iter().map(|(kind, of)| report(view, kind, &of)).collect()
+    kinds.retain(|kind, _| *kind != Kind::ImexChannel || !nccl_multicast::names_channel(view));
+    kinds.into_iter().filter_map(|(kind, of)| Some(report(view, &meaning(kind)?, &of))).collect()
 }
 
-fn report(view: &View, kind: Kind, of: &[(&SetupFailure, &Origin)]) -> Raised {
-    let meaning = meaning(kind);
+fn report(view: &View, meaning: &Meaning, of: &[(&SetupFailure, &Origin)]) -> Raised {
     let subjects = distinct(of.iter().filter_map(|(failure, _)| failure.subject.clone()));
     let at = if subjects.is_empty() { String::new() } else { format!(": {}", list(&subjects)) };
     let count: u32 = of.iter().map(|(failure, _)| failure.count).fold(0, u32::saturating_add);
@@ -54,9 +54,11 @@ fn report(view: &View, kind: Kind, of: &[(&SetupFailure, &Origin)]) -> Raised {
 
 /// What to do is what NVIDIA's documents advise: NCCL's troubleshooting chapters, the guides of the fabric manager, of IMEX
 /// and of the container toolkit.
-fn meaning(kind: Kind) -> Meaning {
+fn meaning(kind: Kind) -> Option<Meaning> {
     let of = |certainty, summary, expected, fix, confirm| Meaning { certainty, summary, expected, fix, confirm };
-    match kind {
+    let meaning = match kind {
+        // what other messages report names the call
+        Kind::SystemCall => return None,
         Kind::NoDriver => of(
             Certain,
             "The NVIDIA driver is not loaded, or does not respond",
@@ -177,7 +179,8 @@ fn meaning(kind: Kind) -> Meaning {
              NCCL_NET_GDR_LEVEL=LOC avoids GPUDirect RDMA until then, at a lower rate.",
             "`lsmod | grep peermem`; `ib_write_bw --use_cuda=0 -d ADAPTER`",
         ),
-    }
+    };
+    Some(meaning)
 }
 
 #[cfg(test)]
@@ -230,6 +233,7 @@ mod tests {
             assert!(texts.iter().all(|text| !text.is_empty()), "{kind:?}");
         }
         assert_eq!(found(&ALL.map(|kind| (kind, None, 1)), None).len(), ALL.len());
+        assert_eq!(found(&[(Kind::SystemCall, None, 1)], None), []);
     }
 
     #[test]

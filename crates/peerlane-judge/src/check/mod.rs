@@ -8,6 +8,7 @@ mod causes;
 mod confirm;
 mod culprit;
 mod from_run;
+mod gids;
 mod gpu_setting;
 mod nccl;
 mod one_link;

@@ -22,7 +22,7 @@ fn run(view: &View) -> Vec<Raised> {
             all.iter().filter(|(s, _)| s != setting).map(|(s, of)| format!("{s} ({of})")).collect();
         let also = if others.is_empty() { String::new() } else { format!("; also {}", others.join(", ")) };
         let raised = RULE
-            .raise(Fault, Warning, Likely)
+            .raise(Fault, if of.starts_with("kernel") { Warning } else { Info }, Likely)
             .summary(format!("RCCL reports that {setting} is missing from the {of}"))
             .expected(format!("{setting} in the {of}, as RCCL requires on this machine"))
             .measured(format!("RCCL's warning: Missing \"{setting}\" from {of}{also}"))

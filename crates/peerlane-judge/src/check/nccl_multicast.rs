@@ -8,15 +8,23 @@ pub(super) const RULE: Rule = Rule { id: "nccl-multicast", run: Many(run) };
 /// CUDA's words for error 800.
 const NOT_PERMITTED: &str = "operation not permitted";
 
-fn run(view: &View) -> Vec<Raised> {
-    // NCCL's own wording, in all releases with NVLink SHARP
+/// The first failure of each log, in NCCL's own wording in all releases with NVLink SHARP.
+fn failures<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a String, &'a Origin)> {
     let failed = |w: &&String| {
         w.starts_with("Failed to bind NVLink SHARP")
             || (w.contains("nvls.cc:") && w.contains("Cuda failure"))
             || (w.contains(NOT_PERMITTED) && w.contains("cuM"))
     };
     let logs = nccl::logs(view).into_iter();
-    let warnings = logs.filter_map(|(log, origin)| Some((log.warnings.iter().find(failed)?, origin)));
+    logs.filter_map(move |(log, origin)| Some((log.warnings.iter().find(failed)?, origin)))
+}
+
+/// Whether a log is reported here as one of a process without an IMEX channel.
+pub(super) fn names_channel(view: &View) -> bool {
+    failures(view).any(|(warning, _)| warning.contains(NOT_PERMITTED))
+}
+
+fn run(view: &View) -> Vec<Raised> {
     let report = |(warning, origin): (&String, &Origin)| {
         // "CUDA error 2 'out of memory'": each communicator takes multicast groups of the NVSwitches, which have few
         let used_up = warning.contains("out of memory");
@@ -61,7 +69,7 @@ fn run(view: &View) -> Vec<Raised> {
                  `nvbandwidth`",
             )
     };
-    warnings.map(report).collect()
+    failures(view).map(report).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Connections between hosts that fail or cannot work: what NCCL's log shows of adapters, addresses and interfaces.
 
+use super::gids;
 use super::nccl;
 use super::prelude::*;
-use peerlane_machine::fact::NcclLog;
+use peerlane_machine::fact::{NcclLog, SetupFailure, SetupFailureKind};
 
 pub(super) const RULE: Rule = Rule { id: "nccl-network", run: Many(run) };
 
@@ -20,7 +21,7 @@ fn run(view: &View) -> Vec<Raised> {
 
 /// Whether a failed connection is explained by interfaces that end at their host.
 pub(super) fn names_interfaces(view: &View) -> bool {
-    let named = |(log, origin)| failing(log).is_some() && virtual_interfaces(view, log, origin).is_some();
+    let named = |(log, origin)| failing(view, log).is_some() && virtual_interfaces(view, log, origin).is_some();
     nccl::logs(view).into_iter().any(named)
 }
 
@@ -48,7 +49,12 @@ impl Failure {
         (Failure::Gid, &["ncclIbRoceGetVersionNum", "Call to ibv_query_gid failed"]),
         (
             Failure::Locked,
-            &["ibv_reg_mr failed with error Cannot allocate memory", "ibv_create_cq failed with error Cannot"],
+            &[
+                "ibv_reg_mr failed with error Cannot allocate memory",
+                "ibv_create_cq failed with error Cannot",
+                "Call to ibv_create_qp failed",
+                "iova2 failed with error Cannot",
+            ],
         ),
         (
             Failure::Protection,
@@ -100,9 +106,12 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         ),
         Failure::Gid => (
             "NCCL cannot read the GID that it takes of a RoCE adapter".to_owned(),
-            "In a container or pod with an interface of its own (macvlan, SR-IOV), only some entries of the GID table exist: set \
-             NCCL_IB_GID_INDEX to that of a RoCE v2 address that exists on every host, or give all pods the same entries."
-                .to_owned(),
+            with_table(
+                view,
+                "In a container or pod with an interface of its own (macvlan, SR-IOV), only some entries of the GID table exist: \
+                 set NCCL_IB_GID_INDEX to that of a RoCE v2 address that exists on every host, or give all pods the same \
+                 entries. NCCL 2.21 and later select an entry themselves where it is unset.",
+            ),
             "`show_gids` in each container",
         ),
         Failure::Address => (
@@ -110,11 +119,13 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
                 "RDMA adapters cannot connect to those of another host: ibv_modify_qp fails{}",
                 reason(warning).map_or_else(String::new, |why| format!(" ({why})")),
             ),
-            "On RoCE, the address (GID) that NCCL takes must reach the other host: set NCCL_IB_GID_INDEX to the entry of RoCE v2 \
-             with an IPv4 address (often 3), give each adapter's interface an address that is routed there, and check VLANs. On \
-             InfiniBand, ports must be active and in one fabric. If some adapters are on another network, leave them out \
-             with NCCL_IB_HCA."
-                .to_owned(),
+            with_table(
+                view,
+                "On RoCE, the address (GID) that NCCL takes must reach the other host: set NCCL_IB_GID_INDEX to the entry of RoCE \
+                 v2 with an IPv4 address (often 3), give each adapter's interface an address that is routed there, and check \
+                 VLANs. If adapters reach only those of their own rail, set NCCL_CROSS_NIC=0. On InfiniBand, ports must be \
+                 active and in one fabric. If some adapters are on another network, leave them out with NCCL_IB_HCA.",
+            ),
             "`show_gids` on both hosts; `ibv_devinfo`; `ib_write_bw -d ADAPTER -x GID_INDEX` between them",
         ),
         Failure::Lost => (
@@ -160,6 +171,11 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
     Some(raised)
 }
 
+/// Advice that begins with what GID tables show.
+fn with_table(view: &View, advice: &str) -> String {
+    gids::advice(view).map_or_else(|| advice.to_owned(), |of_table| format!("{of_table} {advice}"))
+}
+
 /// What the system answers: `… failed with error Network is unreachable errno 101`, newer `… failed with 110 Connection timed
 /// out, on dev …`.
 fn reason(warning: &str) -> Option<&str> {
@@ -169,9 +185,12 @@ fn reason(warning: &str) -> Option<&str> {
     Some(rest.trim_end_matches(['.', ' ', '_'])).filter(|r| !r.is_empty())
 }
 
-/// A connection over TCP that fails.
-fn failing(log: &NcclLog) -> Option<&String> {
-    log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"))
+/// A connection over TCP that fails, by NCCL or by what runs it.
+fn failing<'a>(view: &View<'a>, log: &'a NcclLog) -> Option<&'a String> {
+    let warning = log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"));
+    let mut messages = view.facts(|fact| if let Fact::SetupFailures(all) = fact { Some(all) } else { None });
+    let is_of_tcp = |f: &&SetupFailure| matches!(f.kind, SetupFailureKind::Connect | SetupFailureKind::SystemCall);
+    warning.or_else(|| messages.find_map(|(all, _)| Some(&all.iter().find(is_of_tcp)?.message)))
 }
 
 /// TCP over interfaces that exist within one host alone.
@@ -184,7 +203,7 @@ fn virtual_interfaces(view: &View, log: &NcclLog, origin: &Origin) -> Option<Rai
     if own.is_empty() || !over_tcp {
         return None;
     }
-    let failing = failing(log);
+    let failing = failing(view, log);
     let (severity, certainty) = if failing.is_some() { (Error, Likely) } else { (Info, Possible) };
     let raised = RULE
         .raise(Fault, severity, certainty)
@@ -274,6 +293,15 @@ mod tests {
         let listed = found(&[], &[], &sockets);
         assert!(listed[0].severity == Info && listed[0].fix.contains("NCCL_SOCKET_IFNAME=bond0"), "{listed:?}");
         assert_eq!(found(&["misc/socket.cc:49 Call to connect failed"], &[], &sockets)[0].severity, Error);
+        let mut machine = switched(2);
+        let kind = SetupFailureKind::SystemCall;
+        let failure =
+            SetupFailure { kind, subject: None, message: "ncclSystemError: System call".to_owned(), count: 1 };
+        let sockets_of = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
+        let log = NcclLog { sockets: sockets_of(&sockets), ..NcclLog::default() };
+        state(&mut machine, "NCCL_DEBUG=INFO", Fact::NcclLog(log));
+        state(&mut machine, "error messages", Fact::SetupFailures(vec![failure]));
+        assert_eq!(findings(&machine, run)[0].severity, Error, "what a framework reports");
         assert_eq!(found(&[], &["mlx5_0:1/IB"], &sockets), [], "RDMA is used");
         assert_eq!(found(&[], &[], &sockets[..1]), []);
     }

@@ -27,6 +27,8 @@ pub enum SetupFailureKind {
     NoInterface,
     /// A TCP connection to another rank fails.
     Connect,
+    /// A system call of NCCL fails; the message does not state which.
+    SystemCall,
     /// An RDMA device exists and cannot be opened.
     OpenDevice,
     /// A port of an RDMA adapter went down during the job.

@@ -14,7 +14,7 @@ const MAX_MESSAGE: usize = 200;
 const MAX_FAILURES: usize = 64;
 
 /// What a text holds if any of its lines reports a failure. PyTorch repeats some of NCCL's without its mark.
-const HALLMARKS: [&str; 15] = [
+const HALLMARKS: [&str; 16] = [
     "CCL WARN",
     "NVIDIA-SMI has failed",
     "Failed to initialize NVML",
@@ -30,10 +30,11 @@ const HALLMARKS: [&str; 15] = [
     "Duplicate GPU",
     "Mismatched NCCL",
     "ibv_reg_mr",
+    "ncclSystemError: ",
 ];
 
 /// What a line holds that reports a failure: all the words of one row.
-const MESSAGES: [(Kind, &[&str]); 26] = [
+const MESSAGES: [(Kind, &[&str]); 27] = [
     (Kind::NoDriver, &["NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"]),
     (Kind::DriverMismatch, &["Driver/library version mismatch"]),
     (Kind::DriverTooOld, &["CUDA driver version is insufficient for CUDA runtime version"]),
@@ -60,6 +61,7 @@ const MESSAGES: [(Kind, &[&str]); 26] = [
     (Kind::PortDown, &["CCL WARN", "async event", "port error"]),
     (Kind::PeerMemory, &["ibv_reg_mr", "Bad address"]),
     (Kind::Connect, &["CCL WARN", "exceeded error retry count"]),
+    (Kind::SystemCall, &["ncclSystemError: System call"]),
 ];
 
 /// Answers of the system to `connect` that need no more than a look at addresses and firewalls.
@@ -167,6 +169,10 @@ mod tests {
             ("n1:7:8 [0] NCCL WARN Bootstrap : no socket interface found", Kind::NoInterface),
             ("n1:7:8 [0] NCCL WARN Call to ibv_reg_mr_iova2 failed with error Bad address", Kind::PeerMemory),
             ("Failed to initialize NVML: Driver/library version mismatch", Kind::DriverMismatch),
+            (
+                "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.",
+                Kind::SystemCall,
+            ),
             ("Failed to initialize NVML: Unknown Error", Kind::DeviceFiles),
         ] {
             let all = failures(&format!("{line}\n{line}\n"));
