@@ -186,11 +186,11 @@ fn reason(warning: &str) -> Option<&str> {
 }
 
 /// A connection over TCP that fails, by NCCL or by what runs it.
-fn failing<'a>(view: &View<'a>, log: &'a NcclLog) -> Option<&'a String> {
+fn failing(view: &View, log: &NcclLog) -> Option<String> {
     let warning = log.warnings.iter().find(|w| w.to_lowercase().contains("socket") || w.contains("Call to connect"));
     let mut messages = view.facts(|fact| if let Fact::SetupFailures(all) = fact { Some(all) } else { None });
     let is_of_tcp = |f: &&SetupFailure| matches!(f.kind, SetupFailureKind::Connect | SetupFailureKind::SystemCall);
-    warning.or_else(|| messages.find_map(|(all, _)| Some(&all.iter().find(is_of_tcp)?.message)))
+    warning.cloned().or_else(|| messages.find_map(|(all, _)| Some(all.iter().find(is_of_tcp)?.message.clone())))
 }
 
 /// TCP over interfaces that exist within one host alone.
