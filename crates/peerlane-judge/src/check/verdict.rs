@@ -88,7 +88,10 @@ pub fn checked(context: &Context) -> Vec<&'static str> {
     if rates || collectives || !has_rates {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
-        add(view.facts(state_of_gpus).next().is_some(), "GPU state");
+        add(
+            view.facts(state_of_gpus).any(|(is_whole, origin)| is_whole || QUERIES.contains(&origin.tool)),
+            "GPU state",
+        );
         add(any(|fact| matches!(fact, Fact::RdmaPorts(ports) if !ports.is_empty())), "RDMA ports");
         add(any(|fact| matches!(fact, Fact::NcclLog(log) if !log.transports.is_empty())), "NCCL's paths");
         add(any(|fact| matches!(fact, Fact::Kernel(_))), "kernel log");
@@ -138,14 +141,15 @@ fn is_explained(context: &Context) -> bool {
     fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
 }
 
-/// Of a listing that has them, clocks, temperatures and memory errors of GPUs.
-fn state_of_gpus(fact: &Fact) -> Option<()> {
-    let has_state =
-        |gpu: &GpuFacts| gpu.temperature.is_some() && (gpu.power_limit.is_some() || gpu.remap_pending.is_some());
-    match fact {
-        Fact::Gpus(gpus) => gpus.iter().any(has_state).then_some(()),
-        _ => None,
-    }
+/// Tools whose listings show what throttles a GPU, besides its temperature.
+const QUERIES: [&str; 2] = ["nvidia-smi -q", "NVML"];
+
+/// Of a listing with temperatures, whether it has limits or memory errors, too.
+fn state_of_gpus(fact: &Fact) -> Option<bool> {
+    let Fact::Gpus(gpus) = fact else { return None };
+    let is_whole = |gpu: &&GpuFacts| gpu.power_limit.is_some() || gpu.remap_pending.is_some();
+    let mut warm = gpus.iter().filter(|gpu| gpu.temperature.is_some()).peekable();
+    warm.peek().is_some().then(|| warm.any(|gpu| is_whole(&gpu)))
 }
 
 /// Share of the likelihood of all sets of assumptions by which what was measured is judged.

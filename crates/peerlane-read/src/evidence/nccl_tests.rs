@@ -270,7 +270,7 @@ fn concluded(line: &str) -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The program where nothing names it: one that reduces and has no root is `all_reduce_perf` where its bus bandwidth is not
+/// The program where nothing names it: one that reduces and has no root, as tables before 2.10 show none, is `all_reduce_perf` where its bus bandwidth is not
 /// below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
 fn program_by_rates(row: &str, series: &[Series]) -> Option<String> {
     let row = untagged(row);
@@ -278,7 +278,11 @@ fn program_by_rates(row: &str, series: &[Series]) -> Option<String> {
     let (redop, root) = (words.next()?, words.next()?);
     let last = |name: &str| series.iter().find(|s| s.name.starts_with(name))?.values.last().copied().flatten();
     let (algorithm, bus) = (last("algbw")?, last("busbw")?);
-    if root != "-1" || !matches!(redop, "sum" | "prod" | "max" | "min" | "avg") || algorithm <= 0.0 || bus <= 0.0 {
+    if !(root == "-1" || root.contains('.'))
+        || !matches!(redop, "sum" | "prod" | "max" | "min" | "avg")
+        || algorithm <= 0.0
+        || bus <= 0.0
+    {
         return None;
     }
     Some(if bus >= 0.99 * algorithm { "all_reduce_perf" } else { "reduce_scatter_perf" }.to_owned())

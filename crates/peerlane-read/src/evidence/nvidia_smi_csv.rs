@@ -213,10 +213,20 @@ impl Table {
     }
 }
 
+fn is_number(cell: &str) -> bool {
+    cell.parse::<f64>().is_ok()
+}
+
 /// A row with a cell for each field; `None` where the line is something else.
 fn row(line: &str, fields: &[Field]) -> Option<GpuFacts> {
     let line = line.trim().trim_start_matches('>').trim();
-    if line.is_empty() || line.split(',').count() != fields.len() {
+    // a list of the tool's fields (`--help-query-gpu`) has one a line, and no values
+    let is_field = |cell: &str| {
+        let of_names = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'.';
+        fields.len() == 1
+            && (cell.contains(['_', '.']) && cell.bytes().all(of_names) && !is_number(cell) || field(cell).is_some())
+    };
+    if line.is_empty() || line.split(',').count() != fields.len() || is_field(line) {
         return None;
     }
     let mut gpu = GpuFacts::default();
@@ -307,6 +317,12 @@ mod tests {
         let [one] = found.evidence.as_slice() else { panic!("{found:#?}") };
         let Fact::Gpus(gpus) = &one.fact else { panic!() };
         gpus.clone()
+    }
+
+    #[test]
+    fn a_list_of_the_fields_is_no_table() {
+        let found = scanned(scan, "timestamp\ndriver_version\nkmd_version\ncount\npci.bus_id\nname\nindex\n");
+        assert_eq!(found.evidence, []);
     }
 
     #[test]
