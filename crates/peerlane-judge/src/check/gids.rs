@@ -35,7 +35,8 @@ pub(super) fn advice(view: &View) -> Option<String> {
         String::new()
     } else {
         let numbers: Vec<String> = local.iter().map(u32::to_string).collect();
-        format!("; {} {} link-local, and not routed", list(&numbers), verb(&numbers, "is", "are"))
+        let (entry, is) = (verb(&numbers, "entry", "entries"), verb(&numbers, "is", "are"));
+        format!("; {entry} {} {is} link-local, which is not routed", numbers.join(" and "))
     };
     Some(format!("Set NCCL_IB_GID_INDEX={index}, the entry of RoCE v2 with an IPv4 address{others}."))
 }
@@ -65,7 +66,7 @@ mod tests {
         let table = [("mlx5_0", 0, "fe80:0000", 1), ("mlx5_0", 1, "fe80:0000", 2), ("mlx5_0", 3, "10.0.0.1", 2)];
         assert_eq!(
             advised(&table).unwrap(),
-            "Set NCCL_IB_GID_INDEX=3, the entry of RoCE v2 with an IPv4 address; 0, 1 are link-local, and not routed."
+            "Set NCCL_IB_GID_INDEX=3, the entry of RoCE v2 with an IPv4 address; entries 0 and 1 are link-local, which is not routed."
         );
         let pod = [("mlx5_0", 4, "fe80:0000", 1), ("mlx5_0", 6, "10.0.0.1", 1), ("mlx5_0", 7, "10.0.0.1", 2)];
         assert!(

@@ -106,12 +106,13 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         ),
         Failure::Gid => (
             "NCCL cannot read the GID that it takes of a RoCE adapter".to_owned(),
-            with_table(
-                view,
-                "In a container or pod with an interface of its own (macvlan, SR-IOV), only some entries of the GID table exist: \
-                 set NCCL_IB_GID_INDEX to that of a RoCE v2 address that exists on every host, or give all pods the same \
-                 entries. NCCL 2.21 and later select an entry themselves where it is unset.",
-            ),
+            match gids::advice(view) {
+                Some(of_table) => format!("{of_table} Every host and pod of the job must have that entry."),
+                None => "In a container or pod with an interface of its own (macvlan, SR-IOV), only some entries of the GID table \
+                         exist: set NCCL_IB_GID_INDEX to that of a RoCE v2 address that exists on every host, or give all pods \
+                         the same entries. NCCL 2.21 and later select an entry themselves where it is unset."
+                    .to_owned(),
+            },
             "`show_gids` in each container",
         ),
         Failure::Address => (
@@ -119,13 +120,18 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
                 "RDMA adapters cannot connect to those of another host: ibv_modify_qp fails{}",
                 reason(warning).map_or_else(String::new, |why| format!(" ({why})")),
             ),
-            with_table(
-                view,
-                "On RoCE, the address (GID) that NCCL takes must reach the other host: set NCCL_IB_GID_INDEX to the entry of RoCE \
-                 v2 with an IPv4 address (often 3), give each adapter's interface an address that is routed there, and check \
-                 VLANs. If adapters reach only those of their own rail, set NCCL_CROSS_NIC=0. On InfiniBand, ports must be \
-                 active and in one fabric. If some adapters are on another network, leave them out with NCCL_IB_HCA.",
-            ),
+            match gids::advice(view) {
+                Some(of_table) => format!(
+                    "{of_table} The addresses must be routed between the hosts: check VLANs. If adapters reach only those of \
+                     their own rail, set NCCL_CROSS_NIC=0."
+                ),
+                None => "On RoCE, the address (GID) that NCCL takes must reach the other host: set NCCL_IB_GID_INDEX to the entry \
+                         of RoCE v2 with an IPv4 address (often 3), give each adapter's interface an address that is routed \
+                         there, and check VLANs. If adapters reach only those of their own rail, set NCCL_CROSS_NIC=0. On \
+                         InfiniBand, ports must be active and in one fabric. If some adapters are on another network, leave \
+                         them out with NCCL_IB_HCA."
+                    .to_owned(),
+            },
             "`show_gids` on both hosts; `ibv_devinfo`; `ib_write_bw -d ADAPTER -x GID_INDEX` between them",
         ),
         Failure::Lost => (
@@ -169,11 +175,6 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
         .confirm(confirm)
         .about_nodes(if mixed { few.clone() } else { Vec::new() });
     Some(raised)
-}
-
-/// Advice that begins with what GID tables show.
-fn with_table(view: &View, advice: &str) -> String {
-    gids::advice(view).map_or_else(|| advice.to_owned(), |of_table| format!("{of_table} {advice}"))
 }
 
 /// What the system answers: `… failed with error Network is unreachable errno 101`, newer `… failed with 110 Connection timed
