@@ -64,7 +64,7 @@ pub(crate) fn write(out: &mut dyn Write, findings: &[Finding], all: bool, verbos
     let (full, brief) = findings.split_at(full);
     for finding in full {
         writeln!(out)?;
-        one(out, finding, verbose)?;
+        if all { whole(out, finding, verbose)? } else { short(out, finding)? }
     }
     if !brief.is_empty() {
         writeln!(out)?;
@@ -93,7 +93,75 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
+/// Lines of a finding that is shown in short.
+const LINES: usize = 6;
+
+/// A finding in at most [`LINES`] lines: who and what, how much, what to do, and what would confirm it.
+fn short(out: &mut dyn Write, finding: &Finding) -> io::Result<()> {
+    let head = headed(out, finding, 2)?;
+    let fix = wrap(&finding.fix, FIELD).len().min(2);
+    // a command is shown whole, or with -v
+    let confirm = wrap(&finding.confirm, FIELD).len();
+    let confirm = if head + fix + confirm < LINES { confirm } else { 0 };
+    let cost = cost(finding).map(|cost| format!("costs {cost}"));
+    let expected = Some(format!("expected {}", finding.expected)).filter(|_| !finding.expected.is_empty());
+    let details =
+        [Some(finding.measured.clone()), cost, expected].into_iter().flatten().filter(|text| !text.is_empty());
+    let room = LINES.saturating_sub(head + fix + confirm);
+    field(out, "measured", &fitting(details, "; ", room), style::PLAIN)?;
+    field(out, "fix", &fitting(sentences_of(&finding.fix), " ", fix), style::PLAIN)?;
+    field(out, "confirm", if confirm > 0 { &finding.confirm } else { "" }, style::DIM)
+}
+
+/// The first parts, joined, that fill no more than so many lines; of the first, if it is too long, the beginning.
+fn fitting(parts: impl IntoIterator<Item = String>, between: &str, lines: usize) -> String {
+    let mut text = String::new();
+    for part in parts {
+        let longer = if text.is_empty() { part } else { format!("{text}{between}{part}") };
+        let wrapped = wrap(&longer, FIELD);
+        if wrapped.len() <= lines {
+            text = longer;
+            continue;
+        }
+        if text.is_empty() && lines > 0 {
+            let mut kept: Vec<String> = wrapped.into_iter().take(lines).collect();
+            if let Some(last) = kept.last_mut() {
+                while width(last) + 2 > FIELD
+                    && let Some((shorter, _)) = last.rsplit_once(' ')
+                {
+                    *last = shorter.to_owned();
+                }
+                last.push_str(" …");
+            }
+            text = kept.join(" ");
+        }
+        break;
+    }
+    text
+}
+
+/// The sentences of a text.
+fn sentences_of(text: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for piece in text.split_inclusive(". ") {
+        // `e.g. `, and what goes on with a small letter, ends no sentence
+        match all.last_mut() {
+            Some(last) if !piece.starts_with(|c: char| c.is_uppercase() || c == '`') => last.push_str(piece),
+            _ => all.push(piece.to_owned()),
+        }
+    }
+    all.into_iter().map(|sentence| sentence.trim().to_owned()).collect()
+}
+
+/// Columns of a field's text.
+const FIELD: usize = WIDTH - 19;
+
+fn cost(finding: &Finding) -> Option<String> {
+    finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share))
+}
+
+/// Writes severity, summary and the rule's name; returns the number of lines, at most `most`.
+fn headed(out: &mut dyn Write, finding: &Finding, most: usize) -> io::Result<usize> {
     let severity = word(finding.severity);
     let kind = match finding.kind {
         FindingKind::Fault => "fault",
@@ -107,6 +175,17 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
     };
     let tag = format!("[{}, {kind}{sure}]", finding.rule);
     let mut lines = wrap(&finding.summary, WIDTH - 9);
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            while width(last) + 3 + width(&tag) > WIDTH - 9
+                && let Some((shorter, _)) = last.rsplit_once(' ')
+            {
+                *last = shorter.to_owned();
+            }
+            last.push_str(" …");
+        }
+    }
     match lines.last_mut() {
         Some(last) if width(last) + 1 + width(&tag) <= WIDTH - 9 => {
             *last = format!("{last} {}", paint(style::DIM, &tag));
@@ -117,10 +196,15 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
         let label = if i == 0 { severity } else { "" };
         writeln!(out, "{} {line}", paint(style::of_severity(finding.severity), &format!("{label:8}")))?;
     }
+    Ok(lines.len())
+}
+
+/// A finding with all that is known of it.
+fn whole(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> {
+    headed(out, finding, usize::MAX)?;
     field(out, "expected", &finding.expected, style::PLAIN)?;
     field(out, "measured", &finding.measured, style::PLAIN)?;
-    let cost = finding.cost.map(|c| format!("{:.2} {} ({:.0} %)", c.lost, c.unit.name(), 100.0 * c.share));
-    field(out, "costs", &cost.unwrap_or_default(), style::PLAIN)?;
+    field(out, "costs", &cost(finding).unwrap_or_default(), style::PLAIN)?;
     field(out, "fix", &finding.fix, style::PLAIN)?;
     field(out, "confirm", &finding.confirm, style::DIM)?;
     let shown = if verbose { finding.evidence.len() } else { EVIDENCE };
@@ -132,7 +216,7 @@ fn one(out: &mut dyn Write, finding: &Finding, verbose: bool) -> io::Result<()> 
 }
 
 fn field(out: &mut dyn Write, label: &str, text: &str, look: anstyle::Style) -> io::Result<()> {
-    for (i, line) in wrap(text, WIDTH - 19).iter().enumerate() {
+    for (i, line) in wrap(text, FIELD).iter().enumerate() {
         let label = if i == 0 { label } else { "" };
         writeln!(out, "         {} {}", paint(style::DIM, &format!("{label:9}")), paint(look, line))?;
     }
@@ -184,6 +268,33 @@ mod tests {
         assert_eq!((few.matches("fix").count(), all.matches("fix").count()), (FULL, found.len()));
         assert_eq!((few.matches("note").count(), few.matches("error").count()), (BRIEF - 2, 5));
         assert!(few.ends_with("and 5 more findings\n") && few.lines().all(|l| width(l) <= WIDTH), "{few}");
+    }
+
+    #[test]
+    fn a_finding_takes_six_lines_by_default_and_its_fix_ends_with_a_sentence() {
+        let long = "Sentence one is here. ".repeat(9) + &"word ".repeat(60);
+        for summary in ["short".to_owned(), "word ".repeat(19), "word ".repeat(90)] {
+            let finding = Finding {
+                rule: "slow-path".into(),
+                kind: FindingKind::Fault,
+                severity: Severity::Error,
+                subjects: vec![],
+                summary,
+                expected: "word ".repeat(30),
+                measured: "word ".repeat(40),
+                evidence: vec!["file".into()],
+                fix: long.clone(),
+                certainty: Certainty::Likely,
+                confirm: "word ".repeat(30),
+                cost: None,
+            };
+            let text = crate::render::plain(|out| write(out, std::slice::from_ref(&finding), false, false));
+            let lines: Vec<&str> = text.trim().lines().collect();
+            assert!(lines.len() <= LINES && lines.iter().all(|l| width(l) <= WIDTH), "{text}");
+            assert!(text.contains("fix       Sentence one") && text.contains("[slow-path, fault, likely]"), "{text}");
+            let fix = text.split("fix").nth(1).unwrap().split("confirm").next().unwrap().trim();
+            assert!(fix.ends_with("here."), "{fix}");
+        }
     }
 
     #[test]
