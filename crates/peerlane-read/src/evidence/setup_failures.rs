@@ -14,34 +14,27 @@ const MAX_MESSAGE: usize = 200;
 const MAX_FAILURES: usize = 64;
 
 /// What a text holds if any of its lines reports a failure. PyTorch repeats some of NCCL's without its mark.
-const HALLMARKS: [&str; 16] = [
+const HALLMARKS: [&str; 11] = [
     "CCL WARN",
     "NVIDIA-SMI has failed",
     "Failed to initialize NVML",
-    "Driver/library",
     "version is insufficient",
     "not yet initialized",
-    "SYSTEM_NOT_READY",
-    "SystemNotReady",
     "operation not permitted",
-    "MNNVL (clique",
     "shared memory",
     "/dev/shm/",
     "Duplicate GPU",
     "Mismatched NCCL",
-    "ibv_reg_mr",
     "ncclSystemError: ",
 ];
 
 /// What a line holds that reports a failure: all the words of one row.
-const MESSAGES: [(Kind, &[&str]); 27] = [
+const MESSAGES: [(Kind, &[&str]); 25] = [
     (Kind::NoDriver, &["NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"]),
     (Kind::DriverMismatch, &["Driver/library version mismatch"]),
     (Kind::DriverTooOld, &["CUDA driver version is insufficient for CUDA runtime version"]),
     (Kind::DeviceFiles, &["Failed to initialize NVML: Unknown Error"]),
     (Kind::FabricManager, &["system not yet initialized"]),
-    (Kind::FabricManager, &["CUDA_ERROR_SYSTEM_NOT_READY"]),
-    (Kind::FabricManager, &["cudaErrorSystemNotReady"]),
     (Kind::ImexChannel, &["MNNVL (cliqueSize", "not working on this system"]),
     (Kind::ImexChannel, &["Cuda failure 800", "operation not permitted"]),
     (Kind::ImexChannel, &["cuMemCreate", "operation not permitted"]),
