@@ -179,7 +179,8 @@ fn same(at: &str, plain: &Value, redacted: &Value, differ: &mut Vec<String>) {
             a.iter().zip(b).enumerate().for_each(|(i, (a, b))| same(&format!("{at}[{i}]"), a, b, differ));
         }
         (Value::Object(a), Value::Object(b)) if a.len() == b.len() => {
-            for (key, a) in a {
+            // what is redacted is written again, some of it on other lines
+            for (key, a) in a.iter().filter(|(key, _)| *key != "coverage") {
                 match b.get(key) {
                     Some(b) => same(&format!("{at}.{key}"), a, b, differ),
                     None => differ.push(format!("{at}.{key}: missing")),

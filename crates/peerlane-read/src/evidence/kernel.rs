@@ -19,7 +19,7 @@ const COMMAND_LINE: &str = "/proc/cmdline";
 const MATTERS: [&str; 5] = ["iommu", "intel_iommu=", "amd_iommu=", "pci=", "pcie_"];
 
 /// What a text holds if any of its lines matters here.
-const HALLMARKS: [&str; 13] = [
+const HALLMARKS: [&str; 12] = [
     "NVRM: ",
     ": SXid (",
     "uncorrectable hardware error",
@@ -29,7 +29,6 @@ const HALLMARKS: [&str; 13] = [
     "PCIe Bus Error",
     "PCIe bandwidth",
     "iommu",
-    "IOMMU",
     "ommand line: ",
     "BOOT_IMAGE=",
     "allen off the bus",
