@@ -9,10 +9,11 @@ use peerlane_machine::fact::{PciRole, PciTree};
 pub(super) const RULE: Rule = Rule { id: "acs-redirect", run: Many(run) };
 
 /// What to do about ports that redirect.
-const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again after each \
-                   boot) and boot with `iommu=pt`. In a virtual machine, the host must do this.";
+const FIX: &str = "On bare metal, turn ACS off in the BIOS or clear it (`setpci -s PORT ECAP_ACS+6.w=0000`, again \
+                   after each boot) and boot with `iommu=pt`. A host that passes these devices to virtual machines \
+                   needs ACS: there, enable ATS in the adapters instead (`mlxconfig`: ATS_ENABLED).";
 
-/// A GPU or an RDMA adapter: what speers to another without the host.
+/// A GPU or an RDMA adapter: what exchanges data with another without the host.
 struct Peer<'a> {
     name: &'a str,
     gpu: bool,
@@ -57,16 +58,14 @@ fn unplaced(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(Design, if below_switch { Warning } else { Info }, Possible)
         .summary(format!(
-            "Access Control Services redirect peer traffic at {} of {} ports; the lines do not say which",
+            "Access Control Services (ACS) redirect peer traffic at {} of {} ports; the lines do not say which",
             lines.redirecting, lines.functions
         ))
         .expected("ReqRedir- CmpltRedir- on every port between GPUs and adapters")
         .measured(format!("ReqRedir+ or CmpltRedir+ on {} ACSCtl lines", lines.redirecting))
         .evidence(view.cite([origin]))
         .fix(FIX)
-        .confirm(
-            "the whole output of `lspci -vvv` as root shows which ports these are, and `lspci -tv` what is below them",
-        );
+        .confirm("`lspci -vvv` as root, in full, shows which ports these are, and `lspci -tv` what is below them");
     Some(raised)
 }
 
@@ -97,7 +96,7 @@ fn judge(view: &View, tree: &PciTree, peers: &HashMap<PciAddress, Peer>, origin:
     };
     let ports: Vec<_> = (0..tree.devices.len()).filter_map(redirects).collect();
     let (_, acs) = ports.first()?;
-    // parents precede children, so that the walk peers
+    // parents precede children, so that the walk ends
     let up = |at: &usize| tree.devices.get(*at)?.parent.filter(|parent| parent < at);
     let is_affected = |at: usize| std::iter::successors(Some(at), up).any(|at| redirects(at).is_some());
     let named = tree.devices.iter().enumerate().filter_map(|(i, device)| Some((i, peers.get(&device.address?)?.name)));

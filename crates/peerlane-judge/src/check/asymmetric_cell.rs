@@ -47,13 +47,16 @@ fn judge(view: &View, measured: &SourcedMatrix) -> Option<Raised> {
     let class = worst.class.filter(|_| has_like).map_or("other".to_owned(), |c| c.to_string());
     let peers = usual(&mirrored, worst)
         .map_or(String::new(), |median| format!("; {class} pairs differ by {} (median)", percent(median)));
-    let why = if summed { ", although both sum the same two directions" } else { "" };
+    let why = if summed { ", although each cell sums both" } else { "" };
     let between = view.between(matrix, outliers.iter().map(|m| &m.one));
     let limit = percent(threshold);
     let raised = RULE
         .raise(Measurement, if summed || worst.difference >= MUCH { Warning } else { Info }, Likely)
-        .summary(format!("Between {between}, a cell and its mirror differ by up to {}{why}", percent(worst.difference)))
-        .expected(format!("cell and mirror within {limit}{peers}"))
+        .summary(format!(
+            "The rates of the two directions between {between} differ by up to {}{why}",
+            percent(worst.difference)
+        ))
+        .expected(format!("the two directions within {limit} of each other{peers}"))
         .measured(format!(
             "{} {} and {} {} ({}){}",
             view.arrow(matrix, &worst.one),
@@ -67,8 +70,8 @@ fn judge(view: &View, measured: &SourcedMatrix) -> Option<Raised> {
         .fix(if summed {
             "Measure again several times on an idle machine; until then, ignore the outlier."
         } else {
-            "Measure again. If the difference remains, look for what treats the two directions differently: ACS on one port, \
-             a switch's posted writes, a busy GPU."
+            "Measure again on an idle machine. If the difference remains, look for what treats the directions \
+             differently: ACS on one port, a switch that forwards posted writes slowly, a GPU in use."
         })
         .confirm(confirm::pairs("pairs-both", &subjects))
         .about(subjects);
@@ -136,8 +139,8 @@ mod tests {
             machine.matrices.push(summed(uniform(gpus, 12.0, &[(0, 1, 17.0)])));
             findings(&machine, run).remove(0).expected
         };
-        assert_eq!(expected(2), "cell and mirror within 10 %");
-        assert_eq!(expected(3), "cell and mirror within 10 %; PHB pairs differ by 0 % (median)");
+        assert_eq!(expected(2), "the two directions within 10 % of each other");
+        assert_eq!(expected(3), "the two directions within 10 % of each other; PHB pairs differ by 0 % (median)");
     }
 
     #[test]

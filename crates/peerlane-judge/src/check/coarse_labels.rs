@@ -33,9 +33,9 @@ fn run(view: &View) -> Option<Raised> {
             .expected("NODE or nearer between GPUs of one NUMA node")
             .measured("SYS between GPUs with the same NUMA or CPU affinity")
             .fix(
-                "Use the affinities: put ranks that communicate a lot on the GPUs of one node. Some drivers and platforms \
-                 label every path between two root complexes SYS; NCCL does not (see its topology dump). Measure the pairs \
-                 to see what crossing costs.",
+                "Use the affinities: put ranks that communicate a lot on the GPUs of one NUMA node. Some drivers and \
+                 platforms label every path between two root complexes SYS; NCCL does not (see its topology dump). \
+                 Measure the pairs to see what crossing costs.",
             )
             .confirm("`peerlane measure --tests pairs`; `NCCL_TOPO_DUMP_FILE`")
     } else {
@@ -45,8 +45,9 @@ fn run(view: &View) -> Option<Raised> {
             .expected("classes that distinguish GPUs of one socket from those of another")
             .measured(format!("{} GPUs, each labelled with its own NUMA node{on}", gpus.len()))
             .fix(
-                "Measure the pairs, or read the host's PCIe tree (`lspci -tv`). Several NUMA nodes per socket (NPS, SNC) and \
-                 virtual machines give each device its own node; with NPS1 in the BIOS, the labels mean sockets.",
+                "Measure the pairs, or read the host's PCIe tree (`lspci -tv`). Several NUMA nodes per socket (NPS, \
+                 SNC) and virtual machines give each device its own node; with NPS1 (SNC off) in the BIOS, SYS should \
+                 mean another socket.",
             )
             .confirm("`peerlane measure --tests pairs`; `lscpu | grep -e NUMA -e Socket`")
     };
@@ -95,9 +96,9 @@ fn on_one_bridge(view: &View, gpus: &[NodeId], pairs: &[(NodeId, NodeId)]) -> Op
         .measured(format!("{} GPUs labelled with one host bridge{by}", gpus.len()))
         .evidence(view.cite(origins))
         .fix(
-            "Get the host's PCIe tree from the operator, or give NCCL a topology file (NCCL_TOPO_FILE). The guest's bus shows \
-             the GPUs next to each other, wherever they are in the host. Copies with several GPUs at once show which share \
-             a link.",
+            "Get the host's PCIe tree from the operator, or give NCCL a topology file (NCCL_TOPO_FILE). The guest's \
+             bus shows the GPUs next to each other, wherever they are in the host. Copies with several GPUs at once \
+             show which share a link.",
         )
         .confirm(
             "`systemd-detect-virt`; `lspci -tv`; `peerlane measure --tests pairs,all-host,subsets`, then `peerlane infer`",

@@ -26,9 +26,9 @@ fn run(view: &View) -> Option<Raised> {
         ))
         .evidence(view.cite(alone.iter().map(|(_, origin)| origin)))
         .fix(
-            "If `mpirun` or `srun` starts nccl-tests, build it with MPI (`make MPI=1 MPI_HOME=…`); otherwise each process \
-             is a job of its own. On one machine without MPI, request all GPUs: `-g 8`. Under Slurm, check that the \
-             launcher matches the MPI library (`srun --mpi=pmix`).",
+            "If `mpirun` or `srun` starts nccl-tests, build it with MPI (`make MPI=1 MPI_HOME=…`); otherwise each \
+             process is a job of its own. On one machine without MPI, give the one process all GPUs (`-g 8` for \
+             eight). Under Slurm, check that the launcher matches the MPI library (`srun --mpi=pmix`).",
         )
         .confirm("`ldd all_reduce_perf` must list libmpi; `Using devices` must list every rank in one run");
     Some(raised)

@@ -45,19 +45,21 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite(slow.iter().map(|(_, origin, _)| *origin)))
         .fix(if !hindering.is_empty() {
             format!(
-                "Unset {}, which lowers this rate, and measure again.{predicted} If it was set because the machine hangs or corrupts data, \
-                 fix that cause instead: usually ACS, the IOMMU or the driver.",
+                "Unset {}, which lowers this rate, and measure again.{predicted} If it was set because the machine \
+                 hangs or corrupts data, fix that cause instead: usually ACS, the IOMMU or the driver.",
                 list(&hindering)
             )
         } else if view.has_nvlink() {
-            "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). With SHM or NET it does not \
-             use NVLink: NCCL_P2P_DISABLE may be set, containers may separate the GPUs' processes (use `--ipc=host`, one IPC \
-             namespace), MIG may be on, or the fabric manager may not be ready."
+            "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`, `via NET`). With SHM or NET it \
+             does not use NVLink: NCCL_P2P_DISABLE may be set, the processes may run in separate containers \
+             (`--ipc=host` joins them), MIG may be on, or the fabric manager may not run. With P2P, check that all \
+             NVLinks are active (`nvidia-smi nvlink -s`)."
                 .to_owned()
         } else {
             "Check which transport NCCL uses (NCCL_DEBUG=INFO: `via P2P`, `via SHM`). With SHM it copies through host \
-             memory: use several NUMA nodes (NPS), bind the ranks, enlarge /dev/shm. With P2P between root complexes, many \
-             pairs at once may be slower than SHM: compare NCCL_P2P_LEVEL=PXB and SYS, and check ACS and the IOMMU."
+             memory: bind each rank to its GPU's NUMA node, and spread the ranks over the sockets. With P2P between \
+             root complexes, many pairs at once may be slower than SHM: compare NCCL_P2P_LEVEL=PXB and SYS, and check \
+             ACS and the IOMMU."
                 .to_owned()
         })
         .confirm(

@@ -46,7 +46,8 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite_run())
         .fix(
             "Let the receivers read, stagger the transfers, or spread them over other ports. Some PCIe 5.0 switches lose \
-             nearly all of the rate where posted writes meet at one port, but none for reads. Update the switch's firmware.",
+             nearly all of the rate where posted writes meet at one port, and little of it for reads: update the switch's \
+             firmware, and check that its ports do not redirect (`lspci -vvv | grep ACSCtl`).",
         )
         .confirm(confirm::pairs("one-to-all,all-to-one,permutations", &[]))
         .cost(Cost::of_rate(*expected, *value))

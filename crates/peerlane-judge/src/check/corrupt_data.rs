@@ -34,8 +34,10 @@ fn in_tests(view: &View) -> Option<Raised> {
     tools.sort_unstable();
     tools.dedup();
     let has_bricks = |id: NodeId| view.part(id).is_some_and(|p| p.nvlink_bricks.is_some());
-    // a program that was built for other GPUs or another toolkit may be wrong itself
-    let more_fix = if view.of_kind(NodeKind::Gpu).into_iter().any(has_bricks) {
+    // a program that was built for other GPUs or another toolkit may be wrong itself, and so may a release of NCCL
+    let more_fix = if found.iter().all(|(_, origin)| origin.tool.starts_with("nccl-tests")) {
+        " If it remains with NCCL_P2P_DISABLE=1, try the newest NCCL: some releases have such errors themselves."
+    } else if view.of_kind(NodeKind::Gpu).into_iter().any(has_bricks) {
         " A program that was built for other GPUs reports this too: build it on this machine and repeat. In a virtual \
          machine, check that all its GPUs belong to one partition of the NVSwitches."
     } else {

@@ -48,8 +48,13 @@ fn run(view: &View) -> Option<Raised> {
         _ => (
             format!("Data between these groups of GPUs crosses NUMA nodes: {}{on_boards}", names(&groups)),
             "Keep ranks that communicate a lot in one group (CUDA_VISIBLE_DEVICES, ranks bound by socket), and let \
-             collectives pass through the groups in turn. All pairs that cross share one inter-socket link.",
+             collectives pass through the groups in turn. All pairs that cross share the links between the sockets.",
         ),
+    };
+    let fix = if may_have_nvlink(view, &ends) {
+        format!("If NVLink joins the groups, which no input shows (`nvidia-smi topo -m`), do nothing. {fix}")
+    } else {
+        fix.to_owned()
     };
     let mut measured = vec![match pairs.len() {
         1 => format!("the only GPU pair is {}", PathClass::Sys),
@@ -84,6 +89,12 @@ fn run(view: &View) -> Option<Raised> {
         .about(across.iter().map(|(a, b)| view.pair(*a, *b)).collect())
         .losing(slow.map_or(0.0, |s| 1.0 - s.share()));
     Some(raised)
+}
+
+/// Whether the GPUs' products have NVLink, and no input shows what it joins, as topology files of clouds do not.
+fn may_have_nvlink(view: &View, gpus: &[NodeId]) -> bool {
+    let has = |id: &NodeId| view.part(*id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0);
+    !view.has_nvlink() && view.machine.stated_classes.is_none() && gpus.iter().all(has)
 }
 
 /// Whether a capture puts two devices on one NUMA node, or gives them the same CPUs.
@@ -155,10 +166,11 @@ fn slowest<'a>(view: &View<'a>) -> Option<Slowest<'a>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{boxes, captured, findings, switched, uniform};
+    use super::super::testing::{boxes, captured, findings, see_with, switched, uniform};
     use super::*;
     use peerlane_machine::fabric::{GpuLink, Link, LinkKind};
     use peerlane_machine::fact::P2pStatus;
+    use peerlane_read::catalogue::Parts;
 
     #[test]
     fn two_sockets_are_two_groups() {
@@ -171,6 +183,18 @@ mod tests {
         let found = findings(&machine, run);
         assert_eq!(found[0].severity, Warning);
         assert!(found[0].measured.contains("9.0 GB/s, where PHB pairs reach 20.0 GB/s"), "{}", found[0].measured);
+    }
+
+    #[test]
+    fn modules_with_nvlink_may_not_need_the_sockets() {
+        let fix = |part: &str| {
+            let mut b = boxes(&[2, 2], false);
+            let gpus: Vec<_> = (0..4).map(|i| b.find(&format!("GPU{i}")).unwrap()).collect();
+            gpus.iter().for_each(|gpu| b.node_mut(*gpu).part = Some(part.to_owned()));
+            see_with(&captured(b), Parts::embedded(), |view| run(view)).unwrap().finding.fix
+        };
+        assert!(fix("a100-sxm4").starts_with("If NVLink joins the groups"), "{}", fix("a100-sxm4"));
+        assert!(fix("tesla-t4").starts_with("Keep ranks"), "{}", fix("tesla-t4"));
     }
 
     #[test]

@@ -27,10 +27,10 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{together:.0} GB/s together ({})", all.matrix.title))
         .evidence(view.cite([&all.origin, &one.origin]))
         .fix(
-            "Links that the switches share with the CPU explain a loss of one half to two thirds. The rest is contention: some \
-             root complexes and switches lose nearly all of the rate where posted writes from several ports meet. Keep ranks \
-             that communicate below one switch, stagger transfers, or let receivers read. Check ACS redirection \
-             (`lspci -vvv | grep ACSCtl`), and update the switches' firmware.",
+            "Keep ranks that communicate below one switch, and stagger transfers between switches. Links that the switches \
+             share with the CPU explain a loss of one half to two thirds; the rest is contention, in which some root \
+             complexes and switches lose nearly all of their rate. Check ACS redirection (`lspci -vvv | grep ACSCtl`), and \
+             update the switches' firmware.",
         )
         .confirm("`peerlane measure --tests subsets,all-to-one`, then `peerlane infer` on the run")
         .cost(Cost::of_rate(alone, together))

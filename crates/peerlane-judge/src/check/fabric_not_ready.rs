@@ -25,8 +25,9 @@ fn not_ready(view: &View) -> Option<Raised> {
         .measured(format!("fabric state {}", gpus.values.first().cloned().unwrap_or_default()))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Check `systemctl status nvidia-fabricmanager` and start a fabric manager of the same version as the driver. \
-             In a virtual machine, the host must do this.",
+            "Check `systemctl status nvidia-fabricmanager`, and start a fabric manager of the same version as the \
+             driver. If it runs and does not finish, read `/var/log/fabricmanager.log`. In a virtual machine, the host \
+             must do this.",
         )
         .confirm(CONFIRM)
         .about_nodes(gpus.names);
@@ -46,9 +47,9 @@ fn failed(view: &View) -> Option<Raised> {
         .measured(format!("fabric state Completed, status {}", distinct(gpus.values).join(", ")))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Read the fabric manager's log on the host (`/var/log/fabricmanager.log`; on NVL72 the one of the switch trays and \
-             `nvidia-imex-ctl -N`). If the status is an insufficient-resources or a hardware error, look for NVLink errors \
-             (Xid, SXid) in the kernel log first. Then reset the GPUs with the fabric manager running.",
+            "Read the fabric manager's log on the host (`/var/log/fabricmanager.log`; on NVL72 the one of the switch \
+             trays and `nvidia-imex-ctl -N`). If the status is an insufficient-resources or a hardware error, look for \
+             NVLink errors (Xid, SXid) in the kernel log first. Then reset the GPUs with the fabric manager running.",
         )
         .confirm(CONFIRM)
         .about_nodes(gpus.names);
@@ -61,12 +62,12 @@ fn unhealthy(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(Fault, Warning, Certain)
         .summary(format!("{}: the NVLink fabric is up, but not healthy", list(&gpus.names)))
-        .expected("fabric health without findings")
+        .expected("fabric health without a fault")
         .measured(distinct(gpus.values).join("; "))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Find the links that are down (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log. If a whole switch \
-             is missing, its tray or baseboard needs service; if links of one GPU, reset that GPU first.",
+            "Find the links that are down (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log. If a whole \
+             switch is missing, its tray or baseboard needs service; if links of one GPU, reset that GPU first.",
         )
         .confirm("`nvidia-smi -q | grep -A14 'Fabric$'`; `nvidia-smi nvlink -s`")
         .about_nodes(gpus.names);
@@ -90,7 +91,7 @@ fn apart(view: &View) -> Option<Raised> {
         .expected("one ClusterUUID and one CliqueId on all GPUs of a host")
         .measured(words.collect::<Vec<_>>().join("; "))
         .evidence(view.cite(gpus.origins))
-        .fix("If the partitions of the NVLink domain are meant to be so, do nothing. Otherwise correct them in the fabric manager.")
+        .fix("If the NVLink domain is partitioned on purpose, do nothing. Otherwise correct its partitions in the fabric manager.")
         .confirm("`nvidia-smi -q | grep -e CliqueId -e ClusterUUID`")
         .about_nodes(gpus.names);
     (groups.len() > 1).then_some(raised)

@@ -38,7 +38,7 @@ pub(super) fn advice(view: &View) -> Option<String> {
         let (entry, is) = (verb(&numbers, "entry", "entries"), verb(&numbers, "is", "are"));
         format!("; {entry} {} {is} link-local, which is not routed", numbers.join(" and "))
     };
-    Some(format!("Set NCCL_IB_GID_INDEX={index}, the entry of RoCE v2 with an IPv4 address{others}."))
+    Some(format!("Set NCCL_IB_GID_INDEX={index}, the RoCE v2 entry with an IPv4 address{others}."))
 }
 
 #[cfg(test)]
@@ -66,13 +66,13 @@ mod tests {
         let table = [("mlx5_0", 0, "fe80:0000", 1), ("mlx5_0", 1, "fe80:0000", 2), ("mlx5_0", 3, "10.0.0.1", 2)];
         assert_eq!(
             advised(&table).unwrap(),
-            "Set NCCL_IB_GID_INDEX=3, the entry of RoCE v2 with an IPv4 address; entries 0 and 1 are link-local, which is not routed."
+            "Set NCCL_IB_GID_INDEX=3, the RoCE v2 entry with an IPv4 address; entries 0 and 1 are link-local, which is not routed."
         );
         let pod = [("mlx5_0", 4, "fe80:0000", 1), ("mlx5_0", 6, "10.0.0.1", 1), ("mlx5_0", 7, "10.0.0.1", 2)];
         assert!(
             advised(&pod)
                 .unwrap()
-                .ends_with("=7, the entry of RoCE v2 with an IPv4 address; the table has only entries 4 to 7.")
+                .ends_with("=7, the RoCE v2 entry with an IPv4 address; the table has only entries 4 to 7.")
         );
         assert!(advised(&table[..2]).unwrap().starts_with("No RoCE v2 entry"));
     }

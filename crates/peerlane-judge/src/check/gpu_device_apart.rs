@@ -40,8 +40,8 @@ fn report(
         format!("Ask the operator which {what} is below which switch. A virtual machine's bus may not be the host's.")
     } else if far {
         format!(
-            "Install a {what} on the GPUs' own socket, ideally below their switch. Until then, let GPUs of the {what}'s socket \
-             take its data."
+            "Let GPUs of the {what}'s socket take its data. Otherwise install a {what} on these GPUs' own socket, \
+             ideally below take its data."
         )
     } else {
         format!("If the board has a slot below the GPUs' switch, put the {what} there. Otherwise measure both paths.")

@@ -67,11 +67,11 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{} at {}", one.best.rate, one.best.size))
         .evidence(view.cite(slow.iter().flat_map(|(a, b)| [a.origin, b.origin])))
         .fix(
-            "Use the NIC nearest to the GPU. Where the two are not below one switch (`nvidia-smi topo -m`: PIX, PXB), every \
-             access goes through a root complex, which reads from GPUs slowly. Below one switch, check ACS redirection and \
-             the IOMMU (`lspci -vvv`, `iommu=pt`), relaxed ordering, and the peer module (nvidia_peermem or dma-buf). \
-             Programs that read GPU memory with the CPU (gdrcopy) stay below 1 GB/s: let them use GPUDirect RDMA or staging \
-             (UCX_TLS=rc,cuda_copy,cuda_ipc).",
+            "Use the NIC nearest to the GPU. Where the two are not below one switch (`nvidia-smi topo -m`: PIX, PXB), \
+             every access goes through a root complex, and many forward reads of GPU memory slowly. Below one switch, \
+             check ACS redirection and the IOMMU (`lspci -vvv`, `iommu=pt`), relaxed ordering, and the peer module \
+             (nvidia_peermem or dma-buf). Programs that read GPU memory with the CPU (gdrcopy) stay below 1 GB/s: let \
+             them use GPUDirect RDMA or staging (UCX_TLS=rc,cuda_copy,cuda_ipc).",
         )
         .confirm(
             "`nvidia-smi topo -m`; `ib_write_bw -d NIC --use_cuda=N` for each NIC, compared with a run without `--use_cuda`",

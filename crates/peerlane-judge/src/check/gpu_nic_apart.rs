@@ -66,18 +66,18 @@ fn report(view: &View, class: PathClass, apart: Vec<(NodeId, Vec<NodeId>)>, near
     let far = class == PathClass::Sys;
     let guest = view.hypervisor().is_some();
     let fix = if guest {
-        "Ask the operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE). A virtual \
-         machine shows GPUs and NICs on an emulated bus, so the class may not be the host's; without a topology file NCCL \
-         may leave GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
+        "Ask the operator which NIC is below which switch, and give NCCL that as a topology file (NCCL_TOPO_FILE). A \
+         virtual machine shows GPUs and NICs on an emulated bus, so the class may not be the host's; without a \
+         topology file NCCL may leave GPUDirect RDMA off (NCCL_NET_GDR_LEVEL decides)."
     } else if far && coarse {
-        "Measure each pair (`ib_write_bw --use_cuda`), or compare NUMA nodes and affinities. Devices that may share a socket \
-         are SYS to each other here, so the label does not show which NIC is near."
+        "Measure each pair (`ib_write_bw --use_cuda=N`), or compare NUMA nodes and affinities. Devices that may share \
+         a socket are SYS to each other here, so the label does not show which NIC is near."
     } else if far {
-        "Install a NIC on the GPUs' own socket, ideally below their switch. Until then, bind each rank to the nearest NIC \
-         (NCCL_IB_HCA) and expect staging in host memory (NCCL_NET_GDR_LEVEL decides)."
+        "If these GPUs communicate with other hosts, install a NIC on their own socket, ideally below their switch. Until \
+         then, NCCL copies through host memory (NCCL_NET_GDR_LEVEL decides); prefer GPUs near a NIC for such jobs."
     } else {
-        "If the board has a slot below the GPUs' switch, put the NIC there. Otherwise measure `ib_write_bw --use_cuda`: root \
-         complexes differ widely in how fast they forward reads of GPU memory."
+        "Measure `ib_write_bw --use_cuda=N`: root complexes differ widely in how fast they forward reads of GPU memory. If \
+         it is slow and the board has a slot below the GPUs' switch, put the NIC there."
     };
     let better = if near.is_empty() {
         String::new()

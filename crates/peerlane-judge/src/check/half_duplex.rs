@@ -58,9 +58,10 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{:.1} GB/s both ways, {:.1} one way: {typical:.2} times", worst.sum, worst.one))
         .evidence(view.cite(shared.iter().flat_map(|p| [&p.both.origin, &p.one_way.origin])))
         .fix(
-            "Clear ACS redirection on the switch's ports (BIOS, or `setpci -s PORT ECAP_ACS+6.w=0000` after each boot) and \
-             boot with `iommu=pt`; in a virtual machine, the host must do this. Traffic that goes up to the root complex and \
-             back down fills the switch's uplink in both directions.",
+            "Clear ACS redirection on the switch's ports (BIOS, or `setpci -s PORT ECAP_ACS+6.w=0000` after each boot) \
+             and boot with `iommu=pt`. Traffic that goes up to the root complex and back down fills the switch's \
+             uplink in both directions. A host that passes the GPUs to virtual machines needs ACS, and cannot avoid \
+             this.",
         )
         .confirm(format!(
             "`lspci -vvv | grep -e Switch -e ACSCtl` (ReqRedir+ is on); {}",

@@ -63,59 +63,60 @@ fn meaning(kind: Kind) -> Option<Meaning> {
             Certain,
             "The NVIDIA driver is not loaded, or does not respond",
             "a loaded driver",
-            "Load it (`modprobe nvidia`) and read the kernel log. After an update of the kernel, build the modules for it (DKMS) or \
-             install the driver again; with Secure Boot, the modules must be signed.",
+            "Load it (`modprobe nvidia`) and read the kernel log. After an update of the kernel, build the modules for \
+             it (DKMS) or install the driver again; with Secure Boot, the modules must be signed.",
             "`lsmod | grep nvidia`; `dmesg | grep -i nvrm`",
         ),
         Kind::DriverMismatch => of(
             Certain,
             "The NVIDIA libraries and the loaded kernel module are of different releases",
             "libraries and kernel module of one driver release",
-            "Restart the machine, or stop all programs that use GPUs and load the modules again: a driver update replaced the files \
-             while the old module stayed loaded. In a container, restart it after the host's driver changed.",
+            "Restart the machine, or stop all programs that use GPUs and load the modules again: a driver update \
+             replaced the files while the old module stayed loaded. In a container, restart it after the host's driver \
+             changed.",
             "`cat /proc/driver/nvidia/version`; `dmesg | grep 'API mismatch'`; `nvidia-smi`",
         ),
         Kind::DriverTooOld => of(
             Certain,
             "The NVIDIA driver is too old for the CUDA runtime that the program uses",
             "a driver that supports this CUDA release",
-            "Update the driver, or use a build (container image) for the CUDA version that `nvidia-smi` shows in its header. On \
-             data center GPUs, the cuda-compat package is a third way.",
+            "Update the driver, or use a build (container image) for the CUDA version that `nvidia-smi` shows in its \
+             header. On data center GPUs, the cuda-compat package is an alternative.",
             "`nvidia-smi` shows the highest CUDA version of the driver",
         ),
         Kind::DeviceFiles => of(
             Likely,
             "NVML fails with an unknown error: in a container, the usual cause is that it lost access to the GPUs' device files",
             "a container that keeps access to /dev/nvidia*",
-            "Restart the container. To prevent it: `systemctl daemon-reload` removes such access under the systemd cgroup driver, \
-             unless the device files are passed explicitly (`--device /dev/nvidia0 …`, CDI) or Docker runs with \
-             `native.cgroupdriver=cgroupfs`.",
+            "Restart the container. To prevent it: `systemctl daemon-reload` removes such access under the systemd \
+             cgroup driver, unless the device files are passed explicitly (`--device /dev/nvidia0 …`, CDI) or Docker \
+             runs with `native.cgroupdriver=cgroupfs`.",
             "`nvidia-smi` on the host works, in the container it fails",
         ),
         Kind::FabricManager => of(
             Likely,
             "CUDA cannot start (error 802): the GPUs are not registered with the NVLink fabric",
             "a running fabric manager of the driver's release, on systems with NVSwitches",
-            "Start it: `systemctl enable --now nvidia-fabricmanager`; its version must equal the driver's. If it does not start, \
-             read `/var/log/fabricmanager.log`. In a virtual machine, the host must do this.",
+            "Start it: `systemctl enable --now nvidia-fabricmanager`; its version must equal the driver's. If it does \
+             not start, read `/var/log/fabricmanager.log`. In a virtual machine, the host must do this.",
             "`systemctl status nvidia-fabricmanager`; `nvidia-smi -q | grep -A 4 Fabric`",
         ),
         Kind::ImexChannel => of(
             Likely,
             "Memory that GPUs share by fabric handles cannot be made: the process has no access to an IMEX channel",
             "/dev/nvidia-caps-imex-channels/channel0 exists, and the user may write to it",
-            "Create the channel on the host (driver option NVreg_CreateImexChannel0=1) and pass it to the container \
-             (`--device /dev/nvidia-caps-imex-channels/channel0`), writable for the user. Across hosts, the IMEX daemons must also be \
-             connected. NCCL_MNNVL_ENABLE=0 avoids it in NCCL.",
+            "Create the channel on the host (option NVreg_CreateImexChannel0=1 of the nvidia module). Pass it to the \
+             container (`--device /dev/nvidia-caps-imex-channels/channel0`), writable for the user. Across hosts, the \
+             IMEX daemons must also be connected. NCCL_MNNVL_ENABLE=0 avoids it in NCCL.",
             "`ls -l /dev/nvidia-caps-imex-channels`; across hosts `nvidia-imex-ctl -N`",
         ),
         Kind::SharedMemory => of(
             Likely,
             "Shared memory (/dev/shm) is too small",
             "room in /dev/shm for all processes of the host",
-            "Start the container with `--shm-size=1g --ulimit memlock=-1` or more, or with `--ipc=host`; in Kubernetes, mount an \
-             emptyDir with `medium: Memory` at /dev/shm. On a host, enlarge it (`mount -o remount,size=SIZE /dev/shm`) and remove \
-             files that ended jobs left there.",
+            "Start the container with `--shm-size=1g` or more, or with `--ipc=host`; in Kubernetes, mount an emptyDir \
+             with `medium: Memory` at /dev/shm. On a host, enlarge it (`mount -o remount,size=SIZE /dev/shm`) and \
+             remove files that ended jobs left there.",
             "`df -h /dev/shm` where the program runs",
         ),
         Kind::SharedMemoryRemoved => of(
@@ -129,8 +130,9 @@ fn meaning(kind: Kind) -> Option<Meaning> {
             Certain,
             "Several ranks of the job use one GPU",
             "one GPU for each rank",
-            "Let each process select its own GPU by its local rank (`cudaSetDevice`, `torch.cuda.set_device`), and start no more \
-             processes on a host than it has GPUs. If CUDA_VISIBLE_DEVICES is set, it must differ between processes or list all.",
+            "Let each process select its own GPU by its local rank (`cudaSetDevice`, `torch.cuda.set_device`), and \
+             start no more processes on a host than it has GPUs. If CUDA_VISIBLE_DEVICES is set, it must differ \
+             between processes or list all.",
             "`nvidia-smi` while the job starts; `NCCL_DEBUG=INFO` prints each rank's busId",
         ),
         Kind::NcclMismatch => of(
@@ -144,16 +146,17 @@ fn meaning(kind: Kind) -> Option<Meaning> {
             Likely,
             "NCCL finds no network interface that it may use",
             "an interface that is up and matches NCCL_SOCKET_IFNAME",
-            "Set NCCL_SOCKET_IFNAME to an interface that every host has, or unset it: it selects by prefix, and names differ between \
-             hosts. NCCL_SOCKET_FAMILY must fit its addresses.",
+            "Set NCCL_SOCKET_IFNAME to an interface that every host has, or unset it: it selects by prefix, and names \
+             differ between hosts. NCCL_SOCKET_FAMILY must fit its addresses.",
             "`ip -br address` on every host; `env | grep NCCL_`",
         ),
         Kind::Connect => of(
             Possible,
             "TCP connections to other ranks fail",
             "connections between all hosts of the job",
-            "If another rank ended first, find its own error: its connections are refused. Else set NCCL_SOCKET_IFNAME to the interface \
-             that the hosts share, and let firewalls pass NCCL's ports (net.ipv4.ip_local_port_range).",
+            "If another rank ended first, find its own error: its connections are refused. Else set NCCL_SOCKET_IFNAME \
+             to the interface that the hosts share, and let firewalls pass NCCL's ports \
+             (net.ipv4.ip_local_port_range).",
             "`ping ADDRESS` from this host; `NCCL_DEBUG=INFO` prints the interfaces behind \"NET/Socket : Using\"",
         ),
         Kind::OpenDevice => of(
@@ -175,8 +178,8 @@ fn meaning(kind: Kind) -> Option<Meaning> {
             Likely,
             "An RDMA adapter cannot register GPU memory",
             "a peer memory module, or dma-buf",
-            "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later). \
-             NCCL_NET_GDR_LEVEL=LOC avoids GPUDirect RDMA until then, at a lower rate.",
+            "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux \
+             5.12 or later). NCCL_NET_GDR_LEVEL=LOC avoids GPUDirect RDMA until then, at a lower rate.",
             "`lsmod | grep peermem`; `ib_write_bw --use_cuda=0 -d ADAPTER`",
         ),
     };

@@ -93,6 +93,25 @@ fn by_hardware(signs: &[String]) -> bool {
     signs.iter().any(|sign| sign.to_lowercase().contains("hw"))
 }
 
+/// What slows the clocks of all of them, and what to do about it.
+fn brakes(signs: &[String]) -> (&'static str, &'static str) {
+    let named = |word: &str| signs.iter().filter(|sign| sign.to_lowercase().contains(word)).count();
+    match (named("thermal"), named("brake")) {
+        (0, braked) if braked == signs.len() => (
+            "an external power brake throttles",
+            "Check the power supplies (`ipmitool sdr type 'Power Supply'`), their cables and the power cap of the \
+             system: it asserts this brake, not the GPU.",
+        ),
+        (hot, 0) if hot == signs.len() => {
+            ("heat throttles", "Check fans, air flow and dust. Measure again after it has cooled down.")
+        }
+        _ => (
+            "heat or a power brake throttles",
+            "Check fans, air flow and dust, power cables and power supplies. Measure again after it has cooled down.",
+        ),
+    }
+}
+
 fn at_limit(reading: &SensorReading) -> Option<Sign> {
     let limit = reading.limit.filter(|limit| reading.celsius >= *limit)?;
     Some((Trouble::AtLimit, format!("{:.0} °C of {limit:.0} °C ({})", reading.celsius, reading.label)))
@@ -113,12 +132,12 @@ fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
     let raised = match trouble {
         Trouble::Slowed => RULE
             .raise(Fault, if by_hardware(&affected.signs) { Error } else { Warning }, Certain)
-            .summary(format!("{who}: heat or a power brake throttles the clocks"))
+            .summary(format!("{who}: {} the clocks", brakes(&affected.signs).0))
             .expected("no thermal or hardware slowdown")
-            .fix("Check fans, air flow and dust, power cables and power supplies. Measure again after it has cooled down."),
+            .fix(brakes(&affected.signs).1),
         Trouble::Hot => RULE
             .raise(Fault, Warning, Certain)
-            .summary(format!("{who}: hot, about to throttle"))
+            .summary(format!("{who}: hot, close to throttling"))
             .expected(format!("below {:.0} °C under load", view.settings.hot_or_throttled.celsius))
             .fix("Check fans, air flow and dust; warm air from a neighbouring card raises the inlet temperature."),
         Trouble::AtLimit => RULE
@@ -174,6 +193,17 @@ mod tests {
         assert_eq!(by_driver, [(Warning, one())]);
         let capped = found(|g| g.clock_event_reasons = vec!["SW Power Cap".to_owned()]);
         assert_eq!(capped, [(Info, one())]);
+    }
+
+    #[test]
+    fn heat_and_power_brakes_are_told_apart() {
+        let words = |signs: &[&str]| brakes(&signs.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()).0;
+        let (heat, brake) = ("GPU0 HW Slowdown, HW Thermal Slowdown", "GPU1 HW Slowdown, HW Power Brake Slowdown");
+        assert_eq!(words(&[heat]), "heat throttles");
+        assert_eq!(words(&[brake]), "an external power brake throttles");
+        for unclear in [&[heat, brake][..], &["GPU0 HW Slowdown"], &[brake, "GPU2 HW Slowdown"]] {
+            assert_eq!(words(unclear), "heat or a power brake throttles");
+        }
     }
 
     #[test]

@@ -15,9 +15,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("{cells} steps timed out ({detail})"))
         .evidence(view.cite_run())
         .fix(
-            "Disable ACS redirection and IOMMU translation on the path (`iommu=pt`); both hang peer traffic on some \
-             chipsets. Look for Xid errors in the kernel log. Until this is fixed, keep peer access off for these pairs \
-             (NCCL_P2P_DISABLE=1).",
+            "Look for Xid errors in the kernel log. If there are none, boot with `iommu=pt` and clear ACS redirection: \
+             translation and redirection hang peer traffic on some chipsets. Until this is fixed, keep peer access off for \
+             these pairs (NCCL_P2P_DISABLE=1).",
         )
         .confirm(confirm::pairs("pairs", &subjects))
         .about(subjects)

@@ -256,12 +256,12 @@ fn switch_errors(view: &View, logs: &[&KernelFacts]) -> Vec<Raised> {
                 .expected("no fatal NVSwitch errors")
                 .measured(measured)
                 .fix(if fatal {
-                    "Stop all jobs, then reset the GPUs and NVSwitches together by the fabric manager's guide, or restart the \
-                     machine; in a virtual machine, the host must do this. If it recurs on the same link, have the baseboard \
-                     serviced."
+                    "Stop all jobs, then reset the GPUs and NVSwitches together by the fabric manager's guide, or \
+                     restart the machine; in a virtual machine, the host must do this. If it recurs on the same link, \
+                     have the baseboard serviced."
                 } else {
                     "If they occurred at start or at a reset, do nothing. If they recur while jobs run, read the fabric \
-                     manager's log, and `nvidia-smi nvlink -e`."
+                     manager's log and the links' error counters (`nvidia-smi nvlink -e`)."
                 })
                 .confirm("`dmesg | grep -i sxid`; the fabric manager's log (`/var/log/fabricmanager.log`)")
         })
@@ -290,9 +290,9 @@ fn pcie_errors(view: &View, log: &Log) -> Vec<Raised> {
             .expected(format!("no uncorrected errors, and at most {FEW} corrected ones"))
             .measured(format!("errors: {}", counts(view, &devices)))
             .fix(
-                "Reseat the card, and its riser or cable if it has one. If the errors go on, lower the link's generation in \
-                 the BIOS: if they stop then, the riser or cable is not rated for the generation; if not, try the card in \
-                 another slot.",
+                "Reseat the card of that link, and its riser or cable if it has one. If the errors go on, lower the link's \
+                 generation in the BIOS: if they stop then, the riser or cable is not rated for the generation; if not, \
+                 try the card in another slot.",
             )
             .confirm("`dmesg | grep -i aer`, and whether the count rises during `peerlane measure --tests host`");
         raised.push(of_link);
@@ -305,11 +305,12 @@ fn refused_accesses(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
     let devices = counted(view, logs.iter().flat_map(|log| &log.iommu_faults));
     let raised = report(view, Error, &devices, |names| format!("The IOMMU refuses accesses of {names} to memory"));
     let raised = raised
-        .expected("no page faults of the IOMMU: peer accesses arrive where they are sent")
+        .expected("no page faults of the IOMMU")
         .measured(format!("page faults in the kernel's log: {}", counts(view, &devices)))
         .fix(
-            "If no virtual machines need the IOMMU, turn it off in the BIOS; otherwise boot with `iommu=pt`. Peer copies hang \
-             or arrive changed until then (NCCL_P2P_DISABLE=1 avoids them). If it recurs with `iommu=pt`, update the driver.",
+            "Boot with `iommu=pt`, or turn the IOMMU off in the BIOS if no virtual machines need it. Until then, peer \
+             copies may hang or corrupt data; NCCL_P2P_DISABLE=1 avoids them. If it recurs with `iommu=pt`, update the \
+             driver.",
         )
         .confirm("`dmesg | grep -iE 'iommu|amd-vi|dmar'`; `cat /proc/cmdline`");
     (!devices.is_empty()).then_some(raised)
@@ -330,8 +331,8 @@ fn no_address_space(view: &View, logs: &[&KernelFacts]) -> Option<Raised> {
         .expected("all BARs assigned: the driver cannot use the GPU otherwise")
         .measured(format!("failed to assign {measured}"))
         .fix(
-            "Turn on \"Above 4G Decoding\" in the BIOS, if it has it, and boot with `pci=realloc`. If that does not help, the \
-             board cannot use this GPU.",
+            "Turn on \"Above 4G Decoding\" in the BIOS, if it has it, and boot with `pci=realloc`. If that does not \
+             help, the board cannot use this GPU.",
         )
         .confirm("`dmesg | grep BAR`; `lspci -vv -s DEVICE | grep Region`");
     (!devices.is_empty()).then_some(raised)
@@ -344,8 +345,8 @@ fn hardware_errors_of_amd(view: &View, logs: &[&KernelFacts]) -> Option<Raised> 
         .expected("no uncorrectable hardware errors")
         .measured(format!("errors that amdgpu logged: {}", counts(view, &devices)))
         .fix(
-            "Stop the jobs on it, and reset the GPU (`amd-smi reset --gpureset`) or restart the machine. If it recurs, update \
-             firmware and driver; if it then recurs on the same GPU, have it serviced.",
+            "Stop the jobs on it, and reset the GPU (`amd-smi reset --gpureset`) or restart the machine. If it recurs, \
+             update firmware and driver; if it then recurs on the same GPU, have it serviced.",
         )
         .confirm("`dmesg | grep -i 'hardware error'`; `amd-smi metric --ecc`");
     (!devices.is_empty()).then_some(raised)

@@ -17,7 +17,7 @@ fn run(view: &View) -> Option<Raised> {
         .expected("MIG off on GPUs that work together")
         .measured("MIG mode: enabled")
         .evidence(view.cite(gpus.origins))
-        .fix("Run `nvidia-smi -i N -mig 0` and reset the GPU. If the GPUs are partitioned on purpose, do nothing.")
+        .fix("If the GPUs are partitioned on purpose, do nothing. Otherwise run `nvidia-smi -i N -mig 0`, and reset the GPU if asked to.")
         .confirm("`nvidia-smi --query-gpu=index,mig.mode.current --format=csv`")
         .about_nodes(gpus.names);
     Some(raised)

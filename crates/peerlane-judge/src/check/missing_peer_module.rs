@@ -23,7 +23,7 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite(view.modules().map(|(_, origin)| origin)))
         .fix(
             "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or \
-             later; NCCL then reports \"GPU Direct RDMA Enabled\").",
+             later). NCCL then reports \"GPU Direct RDMA Enabled\".",
         )
         .confirm("`lsmod | grep peermem`; `NCCL_DEBUG=INFO` reports whether GPU Direct RDMA is in use")
         .about_nodes(nics);

@@ -186,12 +186,14 @@ fn report(view: &View, key: &Key, members: &[(LinkId, NodeId)]) -> Raised {
             .raise(Design, Warning, Likely)
             .summary(format!("{who} {run} at {now}, all that the slot is wired for; the card supports {more}"))
             .fix(format!(
-                "Move {who} to a slot that is wired for {more}, or give this slot more lanes in the BIOS, if the board can. \
-                 Otherwise plan with {now}."
+                "Move {who} to a slot that is wired for {more}, or give this slot more lanes in the BIOS, if the board \
+                 can. Otherwise plan with {now}."
             )),
         Reason::Idle => RULE
             .raise(Measurement, Info, Likely)
-            .summary(format!("{who} showed {now} at full width, but {full} is possible: idle links save power this way"))
+            .summary(format!(
+                "{who} showed {now} at full width, but {full} is possible: idle links save power this way"
+            ))
             .fix("Read the link again under load. If it was idle, do nothing."),
     };
     let drives = members.iter().all(|(_, id)| matches!(view.fabric().node(*id).kind, NodeKind::Nvme | NodeKind::Fpga));
@@ -220,22 +222,23 @@ fn fix(view: &View, running: PcieWidth, possible: PcieWidth, members: &[(LinkId,
     let gpus = members.iter().any(|(_, id)| view.fabric().node(*id).kind == NodeKind::Gpu);
     let full = possible.lanes.map_or("full width".to_owned(), |lanes| format!("x{lanes}"));
     if !below(running.lanes, possible.lanes) {
-        return "Set the slot's link speed to Auto or to the higher generation in the BIOS. Replace a riser or cable that is \
-                not rated for it: the link then falls back."
+        return "Set the slot's link speed to Auto or to the higher generation in the BIOS. If it stays low, replace \
+                the riser or cable, if there is one: links fall back where it is not rated for the generation."
             .to_owned();
     }
     match running.lanes {
         Some(1) if gpus => format!(
-            "Put the card in the slot itself, or on a riser rated for {full} at this generation: x1 is the width of a mining \
-             riser."
+            "Put the card in the slot itself, or on a riser rated for {full} at this generation: x1 is the width of a \
+             mining riser."
         ),
         Some(1..=4) if view.is_captured() => format!(
-            "Move the card to a slot with {full} to the CPU (x1 to x4 slots often connect through the chipset), check the \
-             BIOS for bifurcation or lanes shared with M.2, and replace a riser that is not rated for {full}."
+            "Move the card to a slot with {full} to the CPU (x1 to x4 slots often connect through the chipset). If it \
+             is in one, check the BIOS for bifurcation or lanes shared with M.2, and replace a riser that is not rated \
+             for {full}."
         ),
         _ => format!(
-            "Reseat the card and its riser, check the contacts, and check the BIOS for bifurcation or a neighbour that shares \
-             the slot's lanes. Otherwise use another slot with {full}."
+            "Reseat the card and its riser, check the contacts, and check the BIOS for bifurcation or a neighbour that \
+             shares the slot's lanes. Otherwise use another slot with {full}."
         ),
     }
 }

@@ -24,12 +24,13 @@ fn run(view: &View) -> Vec<Raised> {
         let raised = RULE
             .raise(Fault, if of.starts_with("kernel") { Warning } else { Info }, Likely)
             .summary(format!("RCCL reports that {setting} is missing from the {of}"))
-            .expected(format!("{setting} in the {of}, as RCCL requires on this machine"))
+            .expected(format!("{setting} in the {of}, as RCCL asks for on this machine"))
             .measured(format!("RCCL's warning: Missing \"{setting}\" from {of}{also}"))
             .evidence(view.cite([origin]))
             .fix(if pt {
-                "Add iommu=pt to the kernel's command line and restart, so that the IOMMU does not translate transfers between \
-                 GPUs. Until then they may hang or corrupt data; NCCL_P2P_DISABLE=1 avoids them at a lower rate."
+                "Add iommu=pt to the kernel's command line and restart, so that the IOMMU does not translate transfers \
+                 between GPUs. Until then they may hang or corrupt data; NCCL_P2P_DISABLE=1 avoids them at a lower \
+                 rate."
                     .to_owned()
             } else {
                 format!("Set {setting}.")

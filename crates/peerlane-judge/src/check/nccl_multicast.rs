@@ -38,10 +38,11 @@ fn run(view: &View) -> Vec<Raised> {
                 .expected("a process that may make memory for other processes over NVLink (fabric handles, multicast)")
                 .summary("CUDA does not permit memory that is shared over NVLink: the container or host lacks an IMEX channel")
                 .fix(
-                    "If it runs in a container, give it the channel (`--device /dev/nvidia-caps-imex-channels/channel0`, and \
-                     /dev/nvidia-caps). If the host has no channel, create one (module option NVreg_CreateImexChannel0=1, or \
-                     `nvidia-modprobe -i 0`). On hosts that share an NVLink domain, check that nvidia-imex runs. Until then, \
-                     NCCL_NVLS_ENABLE=0 (and NCCL_MNNVL_ENABLE=0) does without.",
+                    "If it runs in a container, give it the channel (`--device \
+                     /dev/nvidia-caps-imex-channels/channel0`, and /dev/nvidia-caps). If the host has no channel, \
+                     create one (option NVreg_CreateImexChannel0=1 of the nvidia module). On hosts that share an \
+                     NVLink domain, check that nvidia-imex runs. Until then, NCCL_NVLS_ENABLE=0 (and \
+                     NCCL_MNNVL_ENABLE=0) does without.",
                 )
                 .confirm("`ls -l /dev/nvidia-caps-imex-channels`; `nvidia-imex-ctl -N` on multi-node NVLink");
         }
@@ -49,8 +50,9 @@ fn run(view: &View) -> Vec<Raised> {
             return raised
                 .summary("NCCL gets no multicast group in the NVSwitches (NVLink SHARP): all multicast slots are in use")
                 .fix(
-                    "The fabric is not broken. Set NCCL_NVLS_ENABLE=0 for jobs with many communicators, create fewer of them, \
-                     or end processes that still hold some. If GPU memory is full (`nvidia-smi`), free it first.",
+                    "End processes that still hold multicast groups, create fewer communicators, or set \
+                     NCCL_NVLS_ENABLE=0: the fabric is not broken. If GPU memory is full (`nvidia-smi`), free it \
+                     first.",
                 )
                 .confirm(
                     "the fabric manager's log, which names the multicast slots in use; `NCCL_NVLS_ENABLE=0` makes the job run",
@@ -59,10 +61,10 @@ fn run(view: &View) -> Vec<Raised> {
         raised
             .summary("NCCL cannot create a multicast group in the NVSwitches (NVLink SHARP), and stops")
             .fix(
-                "If the fabric manager was restarted or updated while the GPUs were in use: stop all jobs, restart the fabric \
-                 manager (same version as the driver), and reset the GPUs, or restart the machine. Restarting the fabric \
-                 manager alone leaves the GPUs unregistered. In a virtual machine or container, the host must do this. As a \
-                 workaround, NCCL_NVLS_ENABLE=0 disables multicast and costs some all-reduce rate.",
+                "Stop all jobs, restart the fabric manager (same version as the driver) and reset the GPUs, or restart \
+                     the machine. A fabric manager that was restarted while GPUs were in use leaves them unregistered. \
+                     In a virtual machine or container, the host must do this. Until then, NCCL_NVLS_ENABLE=0 works, \
+                     at a lower all-reduce rate.",
             )
             .confirm(
                 "`nvidia-smi -q | grep -A4 Fabric`; `systemctl status nvidia-fabricmanager`; the multicast tests of \

@@ -105,12 +105,12 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
             "`ibv_devinfo | grep -e hca_id -e link_layer`",
         ),
         Failure::Gid => (
-            "NCCL cannot read the GID that it takes of a RoCE adapter".to_owned(),
+            "NCCL cannot read the GID that it selects of a RoCE adapter".to_owned(),
             match gids::advice(view) {
                 Some(of_table) => format!("{of_table} Every host and pod of the job must have that entry."),
-                None => "In a container or pod with an interface of its own (macvlan, SR-IOV), only some entries of the GID table \
-                         exist: set NCCL_IB_GID_INDEX to that of a RoCE v2 address that exists on every host, or give all pods \
-                         the same entries. NCCL 2.21 and later select an entry themselves where it is unset."
+                None => "Set NCCL_IB_GID_INDEX to a RoCE v2 entry that exists on every host (`show_gids`), or unset \
+                         it: NCCL 2.21 and later select one themselves. In a container or pod with its own interface \
+                         (macvlan, SR-IOV), only some entries of the GID table exist; give all pods the same."
                     .to_owned(),
             },
             "`show_gids` in each container",
@@ -122,38 +122,39 @@ fn failed(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised> {
             ),
             match gids::advice(view) {
                 Some(of_table) => format!(
-                    "{of_table} The addresses must be routed between the hosts: check VLANs. If adapters reach only those of \
-                     their own rail, set NCCL_CROSS_NIC=0."
+                    "{of_table} The addresses must be routed between the hosts: check VLANs. If adapters reach only \
+                     those of their own rail, set NCCL_CROSS_NIC=0."
                 ),
-                None => "On RoCE, the address (GID) that NCCL takes must reach the other host: set NCCL_IB_GID_INDEX to the entry \
-                         of RoCE v2 with an IPv4 address (often 3), give each adapter's interface an address that is routed \
-                         there, and check VLANs. If adapters reach only those of their own rail, set NCCL_CROSS_NIC=0. On \
-                         InfiniBand, ports must be active and in one fabric. If some adapters are on another network, leave \
-                         them out with NCCL_IB_HCA."
+                None => "On RoCE, set NCCL_IB_GID_INDEX to the RoCE v2 entry with an IPv4 address (`show_gids`; often \
+                         3). Each adapter's address must be routed to the other host: check subnets and VLANs. If \
+                         adapters reach only those of their own rail, set NCCL_CROSS_NIC=0. On InfiniBand, ports must \
+                         be active and in one fabric. If some adapters are on another network, leave them out with \
+                         NCCL_IB_HCA."
                     .to_owned(),
             },
             "`show_gids` on both hosts; `ibv_devinfo`; `ib_write_bw -d ADAPTER -x GID_INDEX` between them",
         ),
         Failure::Lost => (
             "RDMA transfers to another host are not acknowledged: retries are used up".to_owned(),
-            "If the far process ended, find its own error first. Else packets are lost: check cables and ports, and on RoCE flow \
-             control (PFC, ECN) and routes of each rail. NCCL_IB_TIMEOUT=22 helps only where the network is slow, not broken."
+            "If the far process ended, find its own error first. Else packets are lost: check cables and ports, and on \
+             RoCE flow control (PFC, ECN) and routes of each rail. NCCL_IB_TIMEOUT=22 helps only where the network is \
+             slow, not broken."
                 .to_owned(),
             "`ibv_devinfo`; `ib_write_bw -d ADAPTER` between these hosts",
         ),
         Failure::Protection if redirects => (
             "RDMA adapters are refused access to memory that NCCL gave them, and ACS redirects transfers between devices"
                 .to_owned(),
-            "Turn off ACS redirection at all ports between adapters and GPUs (see acs-redirect), in the BIOS or with setpci after \
-             each start: GPUDirect RDMA fails where it is on."
+            "Turn off ACS redirection at all ports between adapters and GPUs (see acs-redirect), in the BIOS or with \
+             setpci after each start. GPUDirect RDMA may fail where it is on."
                 .to_owned(),
             "`lspci -vvv | grep ACSCtl`; the same job with NCCL_NET_GDR_LEVEL=LOC",
         ),
         Failure::Protection => (
             "RDMA adapters are refused access to memory that NCCL gave them".to_owned(),
-            "If it works with NCCL_NET_GDR_LEVEL=LOC, peer-to-peer access between adapter and GPU fails: turn off ACS and IOMMU \
-             translation, and let driver and peer memory module match. If it fails there too, end what frees or forks memory \
-             during a transfer."
+            "Run it with NCCL_NET_GDR_LEVEL=LOC. If that works, peer-to-peer access between adapter and GPU fails: \
+             turn off ACS and IOMMU translation, and install driver and peer memory module of matching releases. If it \
+             fails there too, look for a program that frees memory or forks during a transfer."
                 .to_owned(),
             "`lspci -vvv | grep ACSCtl`; `lsmod | grep peermem`; the same job with NCCL_NET_GDR_LEVEL=LOC",
         ),
@@ -209,8 +210,8 @@ fn virtual_interfaces(view: &View, log: &NcclLog, origin: &Origin) -> Option<Rai
     let raised = RULE
         .raise(Fault, severity, certainty)
         .summary(format!(
-            "NCCL uses {} of this host's virtual interfaces for TCP ({}), which other hosts do not reach",
-            own.len(),
+            "NCCL uses {} of this host for TCP ({}), which other hosts cannot reach",
+            if own.len() == 1 { "a virtual interface".to_owned() } else { format!("{} virtual interfaces", own.len()) },
             own.iter().take(3).cloned().collect::<Vec<_>>().join(", ") + if own.len() > 3 { " …" } else { "" },
         ))
         .expected("interfaces of the network that joins the hosts of the job")
@@ -253,8 +254,8 @@ mod tests {
             one.summary.ends_with("mlx5_2 is RoCE") && one.fix.contains("NCCL_IB_HCA=^mlx5_2 leaves it out"),
             "{one:?}"
         );
-        let own = "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs \
-                   of only one link type using NCCL_IB_HCA";
+        let own = "NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try \
+                   selecting NICs of only one link type using NCCL_IB_HCA";
         assert!(found(&[UNREACHABLE, own], &[], &[])[0].summary.contains("InfiniBand and Ethernet"));
     }
 

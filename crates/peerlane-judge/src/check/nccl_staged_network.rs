@@ -42,23 +42,24 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
         (None, None) => "GPU Direct RDMA Disabled".to_owned(),
     };
     let fix = if far.is_some() {
-        "Give each GPU an adapter below its own switch (see `nvidia-smi topo -m`). Alternatively, NCCL_NET_GDR_LEVEL=SYS makes \
-         NCCL use GPUDirect RDMA over this path too; measure both, since host bridges forward such reads slowly. In a \
-         virtual machine, give NCCL the host's topology (NCCL_TOPO_FILE)."
+        "Try NCCL_NET_GDR_LEVEL=SYS, which lets NCCL use GPUDirect RDMA over this path too. Keep it only if it is \
+         faster: many host bridges forward such reads slowly. In a virtual machine, give NCCL the host's topology \
+         (NCCL_TOPO_FILE) instead. An adapter below the GPU's own switch is best (`nvidia-smi topo -m`)."
     } else if peer == Some(true) && log.release().is_some_and(|release| release < BY_MODULE) {
-        "Use NCCL 2.23 or newer: up to 2.22 it looks for the module in /sys/kernel/mm/memory_peers alone, where nvidia_peermem \
-         of today's drivers and kernels is not listed."
+        "Use NCCL 2.23 or newer. Up to 2.22 it looks for the module in /sys/kernel/mm/memory_peers alone, where \
+         nvidia_peermem of today's drivers and kernels is not listed."
     } else if peer == Some(true) {
-        "Install the driver after MLNX_OFED or DOCA, load nvidia_peermem again and read the kernel log: a module that was \
-         built without the adapters' peer-memory interface loads but registers nothing. Or use dma-buf (open kernel modules, \
-         Linux 5.12 or later, NCCL_DMABUF_ENABLE not 0). In a container, both need the host's modules."
+        "Install the driver after MLNX_OFED or DOCA, load nvidia_peermem again and read the kernel log. A module that \
+         was built without the adapters' peer-memory interface loads but registers nothing. Or use dma-buf (open \
+         kernel modules, Linux 5.12 or later, NCCL_DMABUF_ENABLE not 0). In a container, both need the host's \
+         modules."
     } else if peer.is_none() && log.release().is_none_or(|release| release < BY_MODULE) {
-        "If `lsmod` shows nvidia_peermem, use NCCL 2.23 or newer: up to 2.22 it looks for the module in \
-         /sys/kernel/mm/memory_peers alone, where that of today's drivers and kernels is not listed. If not, run `modprobe \
-         nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later)."
+        "If `lsmod` shows nvidia_peermem, use NCCL 2.23 or newer. If not, run `modprobe nvidia_peermem` after the RDMA \
+         drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later). Up to 2.22, NCCL looks for the \
+         module in /sys/kernel/mm/memory_peers alone, where that of today's drivers and kernels is not listed."
     } else {
-        "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later, \
-         NCCL_DMABUF_ENABLE not 0); NCCL then reports \"GPU Direct RDMA Enabled\"."
+        "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or \
+         later, NCCL_DMABUF_ENABLE not 0). NCCL then reports \"GPU Direct RDMA Enabled\"."
     };
     let kind = if far.is_some() { Design } else { Fault };
     let raised = RULE
@@ -127,9 +128,9 @@ fn without_rdma(view: &View, origin: &Origin) -> Raised {
         .measured("NCCL found no RDMA device, or no libibverbs")
         .evidence(view.cite([origin]))
         .fix(
-            "Within one host nothing is lost. If the job has several hosts with RDMA adapters: run `ibv_devinfo` where NCCL \
-             runs. In a container, install libibverbs (rdma-core) and pass /dev/infiniband with an unlimited locked-memory \
-             limit.",
+            "Within one host nothing is lost. If the job has several hosts with RDMA adapters: run `ibv_devinfo` where \
+             NCCL runs. In a container, install libibverbs (rdma-core) and pass /dev/infiniband with an unlimited \
+             locked-memory limit.",
         )
         .confirm("`ibv_devinfo`; `NCCL_DEBUG=INFO` prints \"Using network IB\"")
 }

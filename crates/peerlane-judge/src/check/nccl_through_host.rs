@@ -113,26 +113,27 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
     };
     let fix = match cause {
         Cause::Variable(_) | Cause::PerhapsVariable(_) => {
-            "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf). If it is set because \
-             the machine hangs or corrupts data, fix that cause instead: usually ACS, the IOMMU or the driver."
+            "Unset the variable (environment, launcher, container image, /etc/nccl.conf, ~/.nccl.conf). If it is set \
+             because the machine hangs or corrupts data, fix that cause instead: usually ACS, the IOMMU or the \
+             driver."
         }
         Cause::NoAccess(_) => {
             "Plan with copies through host memory, which NCCL uses automatically, or use GPUs and paths that support \
              peer-to-peer."
         }
         Cause::Default(_) => {
-            "Try NCCL_P2P_LEVEL=SYS; keep it only if it is faster and data arrives intact. By default, NCCL uses peer-to-peer \
-             over host bridges only for a few GPUs on an AMD CPU."
+            "Try NCCL_P2P_LEVEL=SYS; keep it only if it is faster and data arrives intact. By default, NCCL uses \
+             peer-to-peer over host bridges only for a few GPUs on an AMD CPU."
         }
         Cause::Allowed => {
-            "NCCL takes their path for too long: over host bridges it uses peer-to-peer only for a few GPUs on an AMD CPU, unless \
-             NCCL_P2P_LEVEL=SYS allows it. Try that, and keep it only if it is faster and data arrives intact. In containers, \
-             processes without a common /dev/shm cannot use it either (`--ipc=host`)."
+            "NCCL takes their path for too long: over host bridges it uses peer-to-peer only for a few GPUs on an AMD \
+             CPU, unless NCCL_P2P_LEVEL=SYS allows it. Try that, and keep it only if it is faster and data arrives \
+             intact. In containers, processes without a common /dev/shm cannot use it either (`--ipc=host`)."
         }
         Cause::Unexpected(_) | Cause::Unknown => {
-            "Find what prevents it: the driver (`nvidia-smi topo -p2p r`), containers with one GPU each or without a common \
-             IPC namespace, NCCL_P2P_DISABLE or NCCL_P2P_LEVEL, or a virtual machine that hides the switch from NCCL (give \
-             it a topology file, NCCL_TOPO_FILE)."
+            "Check `nvidia-smi topo -p2p r` for what the driver allows, and the environment for NCCL_P2P_DISABLE and \
+             NCCL_P2P_LEVEL. Then check containers with one GPU each or without a common IPC namespace, and virtual \
+             machines, which hide the switch from NCCL (give it a topology file, NCCL_TOPO_FILE)."
         }
     };
     RULE.raise(Design, severity, certainty)

@@ -45,13 +45,14 @@ impl Refusal {
     fn fix(self, should_work: bool, product: bool, amd: bool) -> &'static str {
         match self {
             _ if amd => {
-                "Enable Resizable BAR and Above 4G Decoding, so that BAR 0 exposes all GPU memory; build the kernel with \
-                 CONFIG_HSA_AMD_P2P; turn off ACS and IOMMU translation. amdgpu then grants access over PCIe if it knows that \
-                 the root complex forwards it. Until then, data is staged in host memory."
+                "Enable Resizable BAR and Above 4G Decoding, so that BAR 0 exposes all GPU memory. Use a kernel with \
+                 CONFIG_HSA_AMD_P2P, and turn off ACS and IOMMU translation. The driver then grants access over PCIe \
+                 if it knows that the root complex forwards it. Until then, data is staged in host memory."
             }
             _ if product && self != Self::Disabled => {
-                "Plan with copies through host memory, which NCCL uses automatically, or use GPUs that support peer-to-peer. \
-                 NVIDIA's driver does not support peer access over PCIe on GeForce cards of this generation."
+                "Plan with copies through host memory, which NCCL uses automatically, or use GPUs that support \
+                 peer-to-peer. NVIDIA's driver does not support peer access over PCIe on GeForce cards of this \
+                 generation."
             }
             Self::Disabled => {
                 "Remove the registry key (NVreg_RegistryDwords) that disables peer-to-peer, and reload the driver."
@@ -61,21 +62,23 @@ impl Refusal {
                  product and driver."
             }
             _ if should_work => {
-                "Turn off MIG, confidential computing and IOMMU translation (`iommu=pt`), clear ACS redirect on the switch, \
-                 and for NVLink check that the fabric manager runs. Then check `nvidia-smi topo -p2p r` again."
+                "Check MIG and confidential computing (`nvidia-smi -q`), and for NVLink that the fabric manager runs. \
+                 Then boot with `iommu=pt`, clear ACS redirection on the switch, and check `nvidia-smi topo -p2p r` \
+                 again."
             }
             _ => {
-                "Put GPUs that communicate below one switch or on one socket. Elsewhere data is staged in host memory, which \
-                 NCCL does automatically."
+                "Run jobs that exchange much data on GPUs of one switch or socket. Elsewhere data is staged in host \
+                 memory, which NCCL does automatically."
             }
         }
     }
 }
 
 /// What to do where NCCL's log alone reports that the driver refuses, and not why.
-const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GeForce cards since Ampere have no access over \
-                              PCIe (GNS); CNS is the chipset or the virtual machine; TNS is the path. MIG and confidential \
-                              computing refuse access too. NCCL copies through host memory meanwhile.";
+const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GeForce cards since Ampere have no \
+                              access over PCIe (GNS); CNS is the chipset or the virtual machine; TNS is the path. MIG \
+                              and confidential computing refuse access too. NCCL copies through host memory \
+                              meanwhile.";
 
 /// Names by which products of AMD are known.
 const AMD: [&str; 5] = ["Radeon", "Instinct", "AMD", "Vega", "Navi"];
@@ -130,10 +133,13 @@ fn not_offered(view: &View) -> Option<Raised> {
         .expected("peer-to-peer access, where GPUs exchange data directly")
         .measured("a product to which NVIDIA's driver does not offer peer access over PCIe")
         .evidence(view.cite(distinct(origins)))
-        .fix(
-            "Plan with copies through host memory, which NCCL uses automatically. If an NVLink bridge joins a pair, that pair \
-             has access over it; if a patched kernel module grants it, verify the data first.",
-        )
+        .fix(if ends.iter().any(|id| view.part(*id).and_then(|part| part.nvlink_bricks).is_some_and(|n| n > 0)) {
+            "Plan with copies through host memory, which NCCL uses automatically. If an NVLink bridge joins a pair, \
+             that pair has access over it; if a patched kernel module grants it, verify the data first."
+        } else {
+            "Plan with copies through host memory, which NCCL uses automatically. If a patched kernel module grants \
+             access, verify the data first."
+        })
         .confirm("`nvidia-smi topo -p2p r`")
         .about(Subject::pairs_of(&named));
     Some(raised)

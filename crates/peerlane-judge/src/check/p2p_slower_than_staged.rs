@@ -139,12 +139,13 @@ fn far_below_the_host(view: &View) -> Option<Raised> {
             words::pairs(&pairs),
             worst.rate
         ))
-        .expected(format!("more than copies through host memory, of which each half reaches {least:.2} GB/s"))
+        .expected(format!("more than copies through host memory: each GPU reaches at least {least:.2} GB/s to or from the host"))
         .measured(view.quote(on, worst))
         .evidence(view.cite_matrix(on))
         .fix(
-            "Boot with `iommu=pt` and clear ACS redirection: an IOMMU that translates every access slows peer traffic this \
-             much. Until then, turn peer-to-peer off for these pairs (NCCL_P2P_DISABLE=1).",
+            "If the IOMMU translates (`dmesg | grep -i iommu`), boot with `iommu=pt`; if ports redirect (`lspci -vvv | \
+             grep ACSCtl`), clear that. Either slows peer traffic this much. Until then, turn peer-to-peer off for \
+             these pairs (NCCL_P2P_DISABLE=1).",
         )
         .confirm(confirm::pairs("pairs,staged", &subjects))
         .cost(Cost::of_rate(*least, worst.rate.gb()))
@@ -199,21 +200,23 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let by_nvlink =
         members.iter().all(|c| c.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(PathClass::is_nvlink));
     let fix = if fault && by_nvlink {
-        "Check the links (`nvidia-smi nvlink -s`, `-e`) and NVLink errors in the kernel log (Xid 74, 144 to 150). If all links \
-         are up, check that the program's peer accesses use NVLink (`nvidia-smi nvlink -gt d` before and after)."
+        "Check the links (`nvidia-smi nvlink -s`, `-e`) and NVLink errors in the kernel log (Xid 74, 144 to 150). If \
+         all links are up, check that the program's peer accesses use NVLink (`nvidia-smi nvlink -gt d` before and \
+         after)."
     } else if fault {
-        "Check the IOMMU first: if it translates (`dmesg | grep -i iommu`), boot with `iommu=pt` or turn it off. Then ACS: if \
-         ports redirect (`lspci -vvv | grep ACSCtl` shows ReqRedir+), turn ACS off in the BIOS or with setpci. In a virtual \
-         machine, the host must do both. If neither is on, check that Resizable BAR maps all GPU memory. Until then, \
-         NCCL_P2P_DISABLE=1 is faster."
+        "Check the IOMMU first: if it translates (`dmesg | grep -i iommu`), boot with `iommu=pt` or turn it off. Then \
+         ACS: if ports redirect (`lspci -vvv | grep ACSCtl` shows ReqRedir+), turn ACS off in the BIOS or with setpci. \
+         In a virtual machine, both are up to the host, which may need them. If neither is on, check that Resizable \
+         BAR maps all GPU memory. Until then, NCCL_P2P_DISABLE=1 is faster."
     } else if classes_known {
-        "Turn P2P off for these pairs (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency: the root complex splits \
-         traffic between its ports into small packets. An IOMMU that translates has the same effect: boot with `iommu=pt`."
+        "Turn P2P off for these pairs (NCCL_P2P_LEVEL=PXB) if large copies matter more than latency. Many root \
+         complexes split traffic between their ports into small packets. An IOMMU that translates has the same effect; \
+         `iommu=pt` avoids that."
     } else {
-        "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) if large copies matter more than latency. Turn ACS redirection and \
-         IOMMU translation off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i iommu`) and measure again. If the \
-         pairs are still slow, a root complex splits packets between its ports, which cannot be fixed. On GeForce cards, \
-         check whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
+        "Turn P2P off for these pairs (NCCL_P2P_DISABLE=1) if large copies matter more than latency. Turn ACS \
+         redirection and IOMMU translation off in the BIOS (`lspci -vvv | grep ACSCtl`, `dmesg | grep -i iommu`) and \
+         measure again. If the pairs are still slow, a root complex probably splits packets between its ports, which \
+         cannot be fixed. On GeForce cards, check whether the driver supports P2P (`nvidia-smi topo -p2p r`)."
     };
     let confirm = confirm::pairs("staged,pairs", &subjects);
     let severity = match worst.share() {
@@ -225,7 +228,7 @@ fn report_slower(view: &View, kind: FindingKind, culprit: Option<End>, members: 
     let raised = RULE
         .raise(kind, severity, if classes_known { Likely } else { Possible })
         .summary(format!(
-            "Peer-to-peer is {} copies through host memory on {shown}",
+            "Peer-to-peer is {} copies through host memory for {shown}",
             match worst.share() {
                 share if share < BROKEN => "far slower than",
                 _ => "slower than",
@@ -288,8 +291,8 @@ fn no_effect(view: &View, on: &SourcedMatrix, off: &SourcedMatrix, compared: &[C
         .measured(format!("{measured} of each other ({})", on.matrix.describe()))
         .evidence(view.cite([&on.origin, &off.origin]))
         .fix(
-            "Check `nvidia-smi topo -p2p r`: drivers of consumer GPUs accept peer access and stage the data anyway. Check \
-             ACS and the IOMMU too.",
+            "Check `nvidia-smi topo -p2p r`: some drivers of consumer GPUs accept peer access and stage the data \
+             anyway. Check ACS and the IOMMU too.",
         )
         .confirm(confirm::pairs("staged,pairs", &subjects))
         .about(subjects);

@@ -40,8 +40,8 @@ fn run(view: &View) -> Option<Raised> {
         .evidence(view.cite_run())
         .fix(
             "Check what `nvidia-smi topo -p2p r` reports for the pair. Then check whether MIG, a container, a virtual \
-             machine or the driver's registry keys separate the two GPUs, and whether the IOMMU puts them into different \
-             groups.",
+             machine or the driver's registry keys separate the two GPUs, and turn off IOMMU translation (`iommu=pt`) and \
+             ACS redirection.",
         )
         .confirm("`nvidia-smi topo -p2p r`")
         .about(subjects(&pairs))

@@ -42,20 +42,35 @@ fn run(view: &View) -> Option<Raised> {
     let Fall { best, first, lowest } = worst;
     let raised = RULE
         .raise(Fault, Warning, Possible)
-        .summary(format!("{} falls to {} of its rate from {} messages on", curve.what, percent(worst.share()), first.size))
+        .summary(format!(
+            "{} falls to {} of its rate from {} messages on",
+            curve.what,
+            percent(worst.share()),
+            first.size
+        ))
         .expected(format!("at least {}, which {} messages reach", best.rate, best.size))
         .measured(format!("{} at {}, {} at {}{more}", first.rate, first.size, lowest.rate, lowest.size))
         .evidence(view.cite(fallen.iter().map(|(_, origin, _)| *origin)))
-        .fix(
-            "Find what changes at that size. Between machines, a network without flow control (RoCE: PFC, ECN) drops \
-             frames when it fills up, or one of several NICs is slow: read the counters (`ethtool -S`, `perfquery`). In \
-             NCCL, it is the algorithm or protocol: set it (NCCL_ALGO=Ring, NCCL_PROTO=Simple) and compare. In MPI, it is \
-             the rendezvous threshold, and staging through host memory beyond it.",
-        )
+        .fix(format!("{} {NETWORK}", at_a_size(&curve.what)))
         .confirm("the same benchmark in steps of 10 % around that size; `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING`")
         .cost(Cost::of_rate(best.rate.gb(), lowest.rate.gb()))
         .losing(1.0 - worst.share());
     Some(raised)
+}
+
+/// What else lowers a rate as messages grow.
+const NETWORK: &str = "Between machines, a network without flow control (RoCE: PFC, ECN) drops frames when it fills \
+                       up, or one of several NICs is slow. Read the counters (`ethtool -S`, `perfquery`).";
+
+/// What a benchmark's library changes at some size, and how to find out.
+fn at_a_size(benchmark: &str) -> &'static str {
+    if benchmark.starts_with("osu_") {
+        "Compare other rendezvous thresholds of the MPI library: beyond it, large messages may be staged in host memory."
+    } else if benchmark.starts_with("ib_") {
+        "Measure again with host memory, and between other machines, to find whether GPU, adapter or network is slow."
+    } else {
+        "Measure again with NCCL_ALGO=Ring and NCCL_PROTO=Simple: NCCL may select another algorithm or protocol at that size."
+    }
 }
 
 /// Whether it is an OSU benchmark that names neither GPU nor adapter: within one machine, where most are run, its rate

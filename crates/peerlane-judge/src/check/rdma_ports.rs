@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::prelude::*;
 use peerlane_machine::fact::RdmaPort;
+use peerlane_machine::names::natural;
 
 pub(super) const RULE: Rule = Rule { id: "rdma-port", run: Many(run) };
 
@@ -101,7 +102,8 @@ fn is_uncabled(port: &RdmaPort) -> bool {
 }
 
 fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: bool) -> Raised {
-    let names: Vec<String> = of.iter().map(|(name, _)| name.clone()).collect();
+    let mut names: Vec<String> = of.iter().map(|(name, _)| name.clone()).collect();
+    names.sort_by(|a, b| natural(a).cmp(&natural(b)));
     let port_is = verb(&names, "the port is", "the ports are");
     let shown = list(&names);
     let raised = match trouble {
@@ -111,8 +113,8 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .expected("state Active, like the others")
             .measured(format!("state Down, physical state {physical}"))
             .fix(
-                "Check the cable, the transceiver and the switch's port; `mlxlink -d DEVICE` shows what the port waits for. \
-                 Until then, leave it out of NCCL_IB_HCA.",
+                "Check the cable, the transceiver and the switch's port; `mlxlink -d DEVICE` shows what the port waits \
+                 for. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Missing(physical, up) => RULE
             .raise(Fault, Warning, Possible)
@@ -120,20 +122,20 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
             .expected("state Active, like the others of a set of one adapter for each GPU")
             .measured(format!("state Down, physical state {physical}"))
             .fix(
-                "If it is disabled, enable it (`ip link set DEVICE up`); then check the cable, the transceiver and the switch's \
-                 port. Until then, leave it out of NCCL_IB_HCA.",
+                "If a port is disabled, enable it (`ip link set INTERFACE up`); then check cable, transceiver and the \
+                 switch's port. Until it is up, leave it out of NCCL_IB_HCA.",
             ),
         Trouble::Unused => RULE
             .raise(Design, if none_up { Warning } else { Info }, Likely)
             .summary(format!(
                 "{shown}: {port_is} down{}",
-                if none_up { ", and no port is up: RDMA to other hosts is impossible" } else { "" }
+                if none_up { ", and no port is up: no RDMA to other hosts" } else { "" }
             ))
             .expected("state Active, if the port is to be used")
             .measured("state Down")
             .fix(
-                "Check whether the port is cabled and enabled (`ip link`, `ibportstate`). If it is not meant to be used, do \
-                 nothing.",
+                "If the port is not meant to be used, do nothing. Otherwise check that it is cabled and enabled (`ip \
+                 link`, `ibportstate`).",
             ),
         Trouble::Initializing => RULE
             .raise(Fault, Warning, Certain)

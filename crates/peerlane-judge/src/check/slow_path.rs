@@ -275,18 +275,24 @@ fn report(view: &View, cause: &Cause, slow: &[Slow], judged: &[Judged]) -> Optio
     // one number of a program that does not report its spread may be an accident
     let alone = slow.len() == 1 && slow.iter().all(|s| s.measured.is_some_and(|o| o.spread.is_empty()));
     let peers = worst.matrix.p2p != Some(false) && worst.cell.nodes().is_some();
+    let is_nvlink = |s: &Slow| s.cell.nodes().and_then(|(a, b)| view.class(a, b)).is_some_and(PathClass::is_nvlink);
+    let by_nvlink = slow.iter().all(|s| s.matrix.p2p != Some(false) && is_nvlink(s));
     let means = if alone { Means::Accident } else { Means::of(view, slow, judged) };
     let fix = if let Some(fix) = means.fix() {
         fix
     } else if !fits.is_empty() {
         "Read the width of the links on the path under load (`nvidia-smi -q`, `lspci -vv`), and reseat or move the card \
          whose link is narrow."
+    } else if by_nvlink {
+        "Check for NVLinks that are down (`nvidia-smi nvlink -s`) or report errors (`-e`), and measure again on an \
+         idle machine. Then check power and thermal limits, and that the copies use NVLink (`nvidia-smi nvlink -gt d` \
+         before and after)."
     } else if worst.share() < DETOUR && peers {
-        "Boot with `iommu=pt` or turn the IOMMU off, and clear ACS redirection: an IOMMU that translates every access slows \
-         peer traffic this much. Then check power and thermal limits."
+        "If the IOMMU translates (`dmesg | grep -i iommu`), boot with `iommu=pt`; if ports redirect (`lspci -vvv | \
+         grep ACSCtl`), clear that. Either slows peer traffic this much. Then check power and thermal limits."
     } else {
-        "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, and the \
-         NUMA binding of host buffers."
+        "Measure again on an idle machine. Then check power and thermal limits, ACS and IOMMU settings on the path, \
+         and the NUMA binding of host buffers."
     };
     let sure = !alone && !matches!(cause, Cause::Bound(_));
     let measured = match worst.measured {
@@ -371,16 +377,15 @@ impl Means {
     /// What to do; `None` where that depends on the rate.
     fn fix(self) -> Option<&'static str> {
         match self {
-            Means::Accident => {
-                Some("Measure this pair again several times on an idle machine before you look for a cause.")
-            }
+            Means::Accident => Some("Measure it again several times on an idle machine before you look for a cause."),
             Means::OneKind => Some(
-                "Copies one way between the same GPUs reach what the path should give, so its links are sound. Measure these \
-                 transfers again on an idle machine; if they stay low, driver or kernels are the limit.",
+                "Copies one way between the same GPUs reach what the path should give, so its links are sound. Measure \
+                 these transfers again on an idle machine; if they stay low, driver or kernels are the limit.",
             ),
             Means::RootComplex => Some(
-                "Read the links' widths under load (`nvidia-smi -q`, `lspci -vv`), and boot with `iommu=pt`. If both are as they \
-                 should be, the CPU's root complex forwards no more: put devices that communicate below one switch.",
+                "Read the links' widths under load (`nvidia-smi -q`, `lspci -vv`), and boot with `iommu=pt`. If both \
+                 are as they should be, the CPU's root complex forwards no more: put devices that communicate below \
+                 one switch.",
             ),
             Means::Fault => None,
         }
@@ -430,6 +435,7 @@ mod tests {
     use super::super::testing::{boxes, captured, matrix, pcie, see_expecting, switched, uniform, with_link};
     use super::*;
     use crate::check::Finding;
+    use peerlane_machine::fabric::{GpuLink, Link, LinkKind};
     use peerlane_machine::machine::Machine;
     use peerlane_machine::subject::join;
     use peerlane_model::comparison::Bottleneck;
@@ -452,6 +458,17 @@ mod tests {
         assert_eq!((join(&found[0].subjects, " "), found[0].severity), ("GPU2".to_owned(), Warning));
         assert!(found[0].summary.ends_with("0.75 GB/s is the rate of PCIe 3.0 x1"), "{}", found[0].summary);
         assert!(found[0].expected.contains("the switch"));
+    }
+
+    #[test]
+    fn slow_nvlink_is_no_matter_of_the_iommu() {
+        let mut b = boxes(&[2], true);
+        let [one, other] = ["GPU0", "GPU1"].map(|name| b.find(name).unwrap());
+        b.link(Link::new(one, other, LinkKind::Gpu(GpuLink::nvlink(Some(4), 4))));
+        let mut machine = captured(b);
+        machine.matrices.push(uniform(2, 9.0, &[]));
+        let found = findings(&machine, Some(90.0));
+        assert!(found[0].fix.contains("nvidia-smi nvlink -s") && !found[0].fix.contains("iommu"), "{found:?}");
     }
 
     #[test]

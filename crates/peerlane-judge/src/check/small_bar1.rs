@@ -27,8 +27,8 @@ fn run(view: &View) -> Option<Raised> {
         .measured(format!("BAR1 {} MiB of {} MiB", mib(bar1), mib(memory)))
         .evidence(view.cite(gpus.origins))
         .fix(
-            "Enable Above 4G Decoding and Resizable BAR in the BIOS, if GPU and board support them. Otherwise the window \
-             limits peer mappings and GPUDirect RDMA registrations.",
+            "If you use GPUDirect RDMA or peer-to-peer, enable Above 4G Decoding and Resizable BAR in the BIOS, if GPU \
+             and board support them. The window limits what other devices can map. Otherwise do nothing.",
         )
         .confirm("`nvidia-smi -q -d MEMORY`")
         .about_nodes(gpus.names);

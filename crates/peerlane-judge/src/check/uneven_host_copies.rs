@@ -39,8 +39,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured(view.quote(worst.measured, &worst.cell))
         .evidence(view.cite(low.iter().flat_map(|l| origins(l.measured))))
         .fix(
-            "Half the rate means half the lanes or the previous generation: read the link's width and generation under \
-             load, and reseat or move the card. If the link is at full width, bind memory to the GPU's own NUMA node.",
+            "Read the link's width and generation under load, and reseat or move the card if they are low. Half the \
+             rate usually means half the lanes or the previous generation. If the link is at full width, bind memory \
+             to the GPU's own NUMA node.",
         )
         .confirm(confirm::WIDTH)
         .cost(Cost::of_rate(best.gb(), rate.gb()))

@@ -176,7 +176,7 @@ fn report(view: &View, low: &Low) -> Option<Raised> {
             (if much { Fault } else { Design }, vec![view.node(*id)], who, fix)
         }
         _ => {
-            let fix = "Measure again on an idle machine; if it stays, look at what only these pairs share.";
+            let fix = "Measure again on an idle machine. If they stay low, look at what only these pairs share.";
             let who = format!("rates between {}", words::pairs(&pairs));
             (Measurement, Subject::pairs_of(&pairs), who, fix)
         }

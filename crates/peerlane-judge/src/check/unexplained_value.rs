@@ -37,7 +37,7 @@ fn report(view: &View, values: &[&Unexplained], sets: usize) -> Option<Raised> {
         ))
         .measured(format!("{from}→{to} {:.2} {unit} ({})", worst.measured, worst.metric.describe()))
         .evidence(view.cite([&worst.origin]))
-        .fix("Add the links' widths (`nvidia-smi -q` or `lspci -vvv`) and peer access (`nvidia-smi topo -p2p r`), and measure again.")
+        .fix("Check again with the output of `nvidia-smi -q` or `lspci -vvv` (link widths) and of `nvidia-smi topo -p2p r`.")
         .confirm("`nvidia-smi -q`")
         .about(subjects);
     Some(raised)

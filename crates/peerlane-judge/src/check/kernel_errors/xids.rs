@@ -76,34 +76,34 @@ pub(super) fn meaning(code: u32) -> (About, Severity, &'static str) {
 pub(super) fn fix(about: About) -> &'static str {
     match about {
         About::Lost => {
-            "Restart the machine, with the power off if the GPU stays away. If it falls off again, check temperature, power \
-             supply and power cables under load, reseat the card (and its riser, if any), and try it in another slot. If it \
-             fails there too, have it serviced."
+            "Restart the machine; if the GPU stays away, switch its power off and on. If it falls off again, check \
+             temperature, power supply and power cables under load, reseat the card (and its riser, if any), and try \
+             it in another slot. If it fails there too, have it serviced."
         }
         About::Firmware => {
-            "Stop the jobs on it and reset the GPU (`nvidia-smi -r -i N`), or restart the machine if the reset fails. If it \
-             recurs on several GPUs, update driver and firmware; if on this GPU alone, have it serviced."
+            "Stop the jobs on it and reset the GPU (`nvidia-smi -r -i N`), or restart the machine if the reset fails. \
+             If it recurs on several GPUs, update driver and firmware; if on this GPU alone, have it serviced."
         }
         About::Memory => {
-            "Stop the jobs on it and reset the GPU (`nvidia-smi -r -i N`): a row that is marked is remapped by that. If rows \
+            "Stop the jobs on it and reset the GPU (`nvidia-smi -r -i N`), which remaps rows that are marked. If rows \
              cannot be remapped, or errors recur after the reset, have the GPU serviced (`nvidia-smi -q -d \
              ECC,ROW_REMAPPER`)."
         }
         About::Nvlink => {
-            "Find the link (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log, if there are NVSwitches. Reset \
-             all GPUs that it connects, or restart the machine. If it recurs on the same link, have that GPU, its baseboard \
-             or its bridge serviced."
+            "Find the link (`nvidia-smi nvlink -s`, `-e`) and read the fabric manager's log, if there are NVSwitches. \
+             Reset all GPUs that it connects, or restart the machine. If it recurs on the same link, have that GPU, \
+             its baseboard or its bridge serviced."
         }
         About::ChipToChip => {
-            "If it occurs once, do nothing. If it recurs, have the module serviced: `nvidia-smi c2c -e` shows whether errors \
-             increase."
+            "If it occurs once, do nothing. If it recurs, have the module serviced: `nvidia-smi c2c -e` shows whether \
+             errors increase."
         }
         About::Power => {
-            "Connect all power cables of the card, each to its own output of a supply that is strong enough."
+            "Connect all power cables of the card, each to its own output of a power supply that is strong enough."
         }
         About::Program => {
-            "Debug the program that ran (`compute-sanitizer`). If unrelated programs fail on this GPU and on no other, test \
-             the GPU (`dcgmi diag -r 3`)."
+            "Debug the program that ran (`compute-sanitizer`). If unrelated programs fail on this GPU and on no other, \
+             test the GPU (`dcgmi diag -r 3`)."
         }
         About::Unknown => "Look the code up in NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors).",
     }
