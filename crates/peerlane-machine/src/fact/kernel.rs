@@ -133,6 +133,8 @@ pub struct KernelFacts {
     pub unassigned: Vec<Unassigned>,
     /// Links that are slower than their devices.
     pub limited: Vec<LimitedLink>,
+    /// Devices with all the PCIe bandwidth that they are capable of, as their drivers logged.
+    pub unlimited: Vec<PciAddress>,
 }
 
 /// A link that the kernel found slower than a device below it, when it took the device into use.

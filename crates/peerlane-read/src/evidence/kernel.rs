@@ -87,6 +87,15 @@ fn read_line(line: &str, facts: &mut KernelFacts) -> bool {
     if let Some((device, rest)) = line.split_once(" Gb/s available PCIe bandwidth, limited by ") {
         return limited(device, rest, facts).is_some();
     }
+    // `mlx5_core 0001:44:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)`
+    if let Some((device, _)) = line.split_once(" Gb/s available PCIe bandwidth (") {
+        return logged_by(device).is_some_and(|address| {
+            if facts.unlimited.len() < MOST && !facts.unlimited.contains(&address) {
+                facts.unlimited.push(address);
+            }
+            true
+        });
+    }
     gpus::read(line, facts) || iommu::read(line, facts)
 }
 
@@ -106,7 +115,7 @@ fn count(all: &mut Vec<Logged>, one: Logged) {
 /// `mlx5_core 0001:43:00.0: 63.008` before, `8.0 GT/s PCIe x8 link at 0001:42:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe
 /// x16 link)` after; what a device is capable of may stand on the port itself.
 fn limited(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
-    let device: PciAddress = device.rsplit_once(": ")?.0.split_whitespace().next_back()?.parse().ok()?;
+    let device = logged_by(device)?;
     let (running, rest) = rest.split_once(" link at ")?;
     let (at, rest) = rest.split_once(" (capable of ")?;
     let capable = rest.split_once(" with ")?.1.split_once(" link")?.0;
@@ -116,6 +125,11 @@ fn limited(device: &str, rest: &str, facts: &mut KernelFacts) -> Option<()> {
         facts.limited.push(limit);
     }
     Some(())
+}
+
+/// The device of `[    8.3] mlx5_core 0001:43:00.0: 63.008`.
+fn logged_by(text: &str) -> Option<PciAddress> {
+    text.rsplit_once(": ")?.0.split_whitespace().next_back()?.parse().ok()
 }
 
 /// `8.0 GT/s PCIe x8`; `8 GT/s x8` of older kernels.
@@ -210,6 +224,7 @@ mod tests {
              [    8.4] mlx5_core 0001:44:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)\n",
         )
         .unwrap();
+        assert_eq!(facts.unlimited.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0001:44:00.0"]);
         let [limit] = facts.limited.as_slice() else { panic!("{facts:?}") };
         assert_eq!(
             (limit.device.to_string(), limit.at.to_string()),

@@ -254,7 +254,9 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
         let ends = if head.hosts.len() == 1 && head.is_whole() { rank_names(&head.ranks) } else { Vec::new() };
         let after = (last + 1..text.len().min(last + 1 + TRAILER_LINES)).find_map(|i| concluded(text.line(i)));
         let named = head.program.take().or(after);
-        let what = named.or_else(|| program_by_rates(text.line(last), &series)).unwrap_or_else(|| TOOL.to_owned());
+        let what = named
+            .or_else(|| program_by_rates(text.line(last), columns.lead, &series))
+            .unwrap_or_else(|| TOOL.to_owned());
         found.push(text, TOOL, lines, Fact::Curve(Curve { what, ends, sizes, series, settings }));
     }
     head.push_ranks(text, found);
@@ -270,15 +272,15 @@ fn concluded(line: &str) -> Option<String> {
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
-/// The program where nothing names it: one that reduces and has no root, as tables before 2.10 show none, is `all_reduce_perf` where its bus bandwidth is not
-/// below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
-fn program_by_rates(row: &str, series: &[Series]) -> Option<String> {
+/// The program where nothing names it: one that reduces and has no root, for which tables of old releases have no column before
+/// the first time (`lead` is 4), is `all_reduce_perf` where its bus bandwidth is not below the algorithm's, being 2 (n − 1) / n of it, and `reduce_scatter_perf`, with (n − 1) / n, where it is.
+fn program_by_rates(row: &str, lead: usize, series: &[Series]) -> Option<String> {
     let row = untagged(row);
     let mut words = row.split_whitespace().skip(3);
     let (redop, root) = (words.next()?, words.next()?);
     let last = |name: &str| series.iter().find(|s| s.name.starts_with(name))?.values.last().copied().flatten();
     let (algorithm, bus) = (last("algbw")?, last("busbw")?);
-    if !(root == "-1" || root.contains('.'))
+    if (lead > 4 && root != "-1")
         || !matches!(redop, "sum" | "prod" | "max" | "min" | "avg")
         || algorithm <= 0.0
         || bus <= 0.0
@@ -303,6 +305,18 @@ mod tests {
             _ => None,
         });
         curves.next_back().unwrap()
+    }
+
+    #[test]
+    fn a_table_without_roots_names_its_program_by_its_rates() {
+        let of = |busbw: &str| {
+            let table = format!(
+                "#       size         count    type   redop    time   algbw   busbw  error     time   algbw   busbw  error\n\
+                 \x20 8589934592    2147483648   float     sum   63900   134.4   {busbw}    N/A    63900   134.4   {busbw}    N/A\n"
+            );
+            curve(&scanned(scan, &table)).what.clone()
+        };
+        assert_eq!((of("235.2").as_str(), of("117.6").as_str()), ("all_reduce_perf", "reduce_scatter_perf"));
     }
 
     #[test]
