@@ -65,7 +65,8 @@ fn wrong(curve: &Curve) -> Option<String> {
     let rows = columns.flat_map(|s| curve.sizes.iter().zip(s.values.iter().copied()));
     let counts = rows.filter_map(|(size, count)| Some((size, count.filter(|n| *n >= 1.0)?)));
     let (size, count) = highest(counts, |(_, count)| *count)?;
-    Some(format!("{}: {count} wrong values in {size} messages", curve.what))
+    let values = if count > 1.0 { "values" } else { "value" };
+    Some(format!("{}: {count} wrong {values} in {size} messages", curve.what))
 }
 
 fn in_run(view: &View) -> Option<Raised> {

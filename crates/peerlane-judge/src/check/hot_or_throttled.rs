@@ -33,7 +33,7 @@ enum Trouble {
 /// What is wrong, and the text that shows it.
 type Sign = (Trouble, String);
 
-/// Devices with the same trouble: parallel lists of names and what shows it.
+/// Devices with the same trouble: parallel lists of names and of what shows it.
 #[derive(Default)]
 struct Affected<'a> {
     names: Vec<String>,
@@ -57,7 +57,7 @@ fn run(view: &View) -> Vec<Raised> {
             let name = view.name(id).to_owned();
             // where several sources show a device, the first counts
             if !affected.names.contains(&name) {
-                affected.signs.push(format!("{name} {sign}"));
+                affected.signs.push(sign);
                 affected.names.push(name);
             }
             affected.origins.push(&evidence.origin);
@@ -129,6 +129,9 @@ fn of_chip(view: &View, reading: &SensorReading) -> Option<NodeId> {
 
 fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
     let who = list(&affected.names);
+    let by_sign = grouped(affected.signs.iter().zip(&affected.names));
+    let measured: Vec<String> = by_sign.iter().map(|(sign, of)| format!("{}: {sign}", list(of))).collect();
+    let measured = measured.join("; ");
     let raised = match trouble {
         Trouble::Slowed => RULE
             .raise(Fault, if by_hardware(&affected.signs) { Error } else { Warning }, Certain)
@@ -159,7 +162,7 @@ fn report(view: &View, trouble: Trouble, affected: Affected) -> Raised {
             .fix("Read it again; if it stays above, check the power supply and the limit."),
     };
     raised
-        .measured(list(&affected.signs))
+        .measured(measured)
         .evidence(view.cite(affected.origins))
         .confirm(match trouble {
             Trouble::AtLimit => "`sensors` under load",
@@ -198,10 +201,10 @@ mod tests {
     #[test]
     fn heat_and_power_brakes_are_told_apart() {
         let words = |signs: &[&str]| brakes(&signs.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>()).0;
-        let (heat, brake) = ("GPU0 HW Slowdown, HW Thermal Slowdown", "GPU1 HW Slowdown, HW Power Brake Slowdown");
+        let (heat, brake) = ("HW Slowdown, HW Thermal Slowdown", "HW Slowdown, HW Power Brake Slowdown");
         assert_eq!(words(&[heat]), "heat throttles");
         assert_eq!(words(&[brake]), "an external power brake throttles");
-        for unclear in [&[heat, brake][..], &["GPU0 HW Slowdown"], &[brake, "GPU2 HW Slowdown"]] {
+        for unclear in [&[heat, brake][..], &["HW Slowdown"], &[brake, "HW Slowdown"]] {
             assert_eq!(words(unclear), "heat or a power brake throttles");
         }
     }

@@ -131,7 +131,7 @@ fn lost(view: &View, log: &Log) -> Raised {
     let how = if by_xid { format!("(Xid {FELL_OFF})") } else { ", as the driver reports".to_owned() };
     let summary = |names| format!("{names}: fell off the bus{}{how}", if by_xid { " " } else { "" });
     let mut measured = match by_xid {
-        true => format!("Xid {FELL_OFF}, count: {}", counts(view, &log.lost)),
+        true => format!("Xid {FELL_OFF}: {}", counts(view, &log.lost)),
         false => "\"fallen off the bus\" in the kernel log".to_owned(),
     };
     if let Some(port) = port_of_lost(view, log) {
@@ -164,7 +164,7 @@ fn of_kind(view: &View, log: &Log, about: About, codes: &[(u32, Counts)]) -> Rai
     let numbers: Vec<String> = codes.iter().map(|(code, _)| code.to_string()).collect();
     let numbers = numbers.join(", ");
     let of_codes: Vec<String> =
-        codes.iter().map(|(code, devices)| format!("Xid {code}, count: {}", counts(view, devices))).collect();
+        codes.iter().map(|(code, devices)| format!("Xid {code}: {}", counts(view, devices))).collect();
     let what = distinct(codes.iter().map(|(code, _)| meaning(*code).2)).join("; ");
     let first = codes.iter().find(|(code, devices)| *code == LINK_EVENT && devices.len() < all.len());
     let summary = |names: String| match (about, first) {
@@ -380,7 +380,7 @@ fn name(view: &View, address: PciAddress) -> String {
 }
 
 fn counts(view: &View, devices: &Counts) -> String {
-    list(&devices.iter().map(|(address, n)| format!("{} {n}", name(view, *address))).collect::<Vec<_>>())
+    list(&devices.iter().map(|(address, n)| format!("{n} of {}", name(view, *address))).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -57,7 +57,8 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         (
             format!("The kernel found {} at PCIe {width}, although capable of {capable}", list(&names)),
             "Reseat the card, or move it to a slot that is wired for all lanes from the CPU. Use a riser rated for the \
-             generation, and check bifurcation and link speed in the BIOS.",
+             generation, and check bifurcation and link speed in the BIOS. If the board has no better slot, plan with \
+             this rate.",
         )
     } else {
         (

@@ -54,9 +54,9 @@ fn without_direct(view: &View, log: &NcclLog, origin: &Origin) -> Option<Raised>
          kernel modules, Linux 5.12 or later, NCCL_DMABUF_ENABLE not 0). In a container, both need the host's \
          modules."
     } else if peer.is_none() && log.release().is_none_or(|release| release < BY_MODULE) {
-        "If `lsmod` shows nvidia_peermem, use NCCL 2.23 or newer. If not, run `modprobe nvidia_peermem` after the RDMA \
-         drivers load, or use dma-buf (open kernel modules, Linux 5.12 or later). Up to 2.22, NCCL looks for the \
-         module in /sys/kernel/mm/memory_peers alone, where that of today's drivers and kernels is not listed."
+        "If `lsmod` shows nvidia_peermem, use NCCL 2.23 or newer. If not, run `modprobe nvidia_peermem` after the \
+         RDMA drivers load. Up to 2.22, NCCL looks for the module in /sys/kernel/mm/memory_peers alone, where that of \
+         today's drivers and kernels is not listed. Dma-buf needs no module (open kernel modules, Linux 5.12 or later)."
     } else {
         "Run `modprobe nvidia_peermem` after the RDMA drivers load, or use dma-buf (open kernel modules, Linux 5.12 or \
          later, NCCL_DMABUF_ENABLE not 0). NCCL then reports \"GPU Direct RDMA Enabled\"."

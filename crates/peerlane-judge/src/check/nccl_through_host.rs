@@ -123,12 +123,12 @@ fn report(view: &View, cause: &Cause, of: &[(String, String)], origin: &Origin) 
         }
         Cause::Default(_) => {
             "Try NCCL_P2P_LEVEL=SYS; keep it only if it is faster and data arrives intact. By default, NCCL uses \
-             peer-to-peer over host bridges only for a few GPUs on an AMD CPU."
+             peer-to-peer over host bridges only on an AMD CPU with at most two GPUs."
         }
         Cause::Allowed => {
-            "NCCL takes their path for too long: over host bridges it uses peer-to-peer only for a few GPUs on an AMD \
-             CPU, unless NCCL_P2P_LEVEL=SYS allows it. Try that, and keep it only if it is faster and data arrives \
-             intact. In containers, processes without a common /dev/shm cannot use it either (`--ipc=host`)."
+            "Try NCCL_P2P_LEVEL=SYS; keep it only if it is faster and data arrives intact. By default, NCCL uses \
+             peer-to-peer over host bridges only on an AMD CPU with at most two GPUs. In containers, processes without a \
+             common /dev/shm cannot use it either (`--ipc=host`)."
         }
         Cause::Unexpected(_) | Cause::Unknown => {
             "Check `nvidia-smi topo -p2p r` for what the driver allows, and the environment for NCCL_P2P_DISABLE and \

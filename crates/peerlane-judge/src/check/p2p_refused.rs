@@ -75,9 +75,9 @@ impl Refusal {
 }
 
 /// What to do where NCCL's log alone reports that the driver refuses, and not why.
-const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GeForce cards since Ampere have no \
-                              access over PCIe (GNS); CNS is the chipset or the virtual machine; TNS is the path. MIG \
-                              and confidential computing refuse access too. NCCL copies through host memory \
+const ASK_THE_DRIVER: &str = "Run `nvidia-smi topo -p2p r` to find the reason. GNS: the product, as GeForce cards since \
+                              Ampere; CNS: the chipset or the virtual machine; TNS: the path. MIG and confidential \
+                              computing refuse access too. NCCL copies through host memory \
                               meanwhile.";
 
 /// Names by which products of AMD are known.

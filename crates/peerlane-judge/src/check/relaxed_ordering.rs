@@ -24,8 +24,9 @@ fn run(view: &View) -> Option<Raised> {
         .measured("RlxdOrd-")
         .evidence(view.cite(origins))
         .fix(
-            "Enable relaxed ordering in the BIOS, or with `setpci` and the adapter's PCI_WR_ORDERING. On AMD EPYC and in \
-             virtual machines, leaving it off may halve the rate of GPUDirect RDMA; on other hosts it may not matter.",
+            "Set the bit in the BIOS or with `setpci -s DEVICE CAP_EXP+8.w=0010:0010`, and let the adapter use it \
+             (`mlxconfig`: PCI_WR_ORDERING). On AMD EPYC and in virtual machines, leaving it off may halve the rate of \
+             GPUDirect RDMA; on other hosts it may not matter.",
         )
         .confirm("`ib_write_bw --use_cuda=N` with relaxed ordering on and off")
         .about_nodes(names);

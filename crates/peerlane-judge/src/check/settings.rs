@@ -121,7 +121,7 @@ thresholds! {
 thresholds! {
     /// Thresholds of `hot-or-throttled`.
     HotOrThrottled {
-        /// °C from which a GPU is about to throttle: NVIDIA's data-centre GPUs do so between 85 and 90.
+        /// °C from which a GPU is close to throttling: NVIDIA's data-centre GPUs do so between 85 and 90.
         celsius = 85.0,
     }
 }

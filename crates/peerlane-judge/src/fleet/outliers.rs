@@ -217,7 +217,10 @@ impl Usual {
             ))
             .expected(expected)
             .measured(listed(&shown, numbers))
-            .fix("Read the findings on this run, and swap the card or its slot with a neighbour's.")
+            .fix(
+                "Read what `peerlane check` finds in this run. If that names no cause, swap the card with a \
+                 neighbour's: the rate follows the card, or stays with the slot.",
+            )
             .confirm(format!("`peerlane check {}`, and a second run on the machine", node.file))
             .cost(worst.and_then(|o| o.what.cost(o.usual, o.value)))
             .about(named);
@@ -250,8 +253,8 @@ fn fewer_gpus(members: &[&Node], groups: &[Vec<&Node>]) -> Vec<Outlier> {
             .expected(format!("{} GPUs", usual.gpus))
             .measured(format!("{} GPUs", node.gpus))
             .fix(
-                "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation of a \
-                 virtual machine, do nothing.",
+                "Look for Xid 79 in the kernel log, and for the missing card with `lspci`. If it is another allocation \
+                 of a virtual machine, do nothing.",
             )
             .confirm("`nvidia-smi -L`; `lspci -d 10de:`")
             .about(vec![Subject::Machine(node.name.clone())]);

@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn links_that_are_slower_than_their_devices() {
         let (_, facts) = scanned(
-            "[    8.3] mlx5_core 0001:43:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0001:42:01.0 \
-             (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)\n\
-             [    8.4] mlx5_core 0001:44:00.0: 252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)\n",
+            "[    8.3] mlx5_core 0001:43:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link \
+             at 0001:42:01.0 (capable of 126.016 Gb/s with 8.0 GT/s PCIe x16 link)\n[    8.4] mlx5_core 0001:44:00.0: \
+             252.048 Gb/s available PCIe bandwidth (16.0 GT/s PCIe x16 link)\n",
         )
         .unwrap();
         assert_eq!(facts.unlimited.iter().map(ToString::to_string).collect::<Vec<_>>(), ["0001:44:00.0"]);
@@ -237,11 +237,12 @@ mod tests {
     #[test]
     fn errors_of_fifth_generation_nvlink_and_what_the_driver_asks_for() {
         let (_, facts) = scanned(
-            "[1.0] NVRM: Xid (PCI:0000:dc:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x021425c6 0x0)\n\
-             [1.1] NVRM: Xid (PCI:0000:97:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x8)\n\
-             [1.2] NVRM: Xid (PCI:0000:ba:00): 45, pid=7, name=python3, Ch 00000002 caused by previous Xid 145\n\
-             [1.3] NVRM: Xid (PCI:0000:dc:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n\
-             [1.4] NVRM: Xid (PCI:0000:97:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)\n",
+            "[1.0] NVRM: Xid (PCI:0000:dc:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x021425c6 0x0)\n[1.1] \
+             NVRM: Xid (PCI:0000:97:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x8)\n[1.2] NVRM: Xid \
+             (PCI:0000:ba:00): 45, pid=7, name=python3, Ch 00000002 caused by previous Xid 145\n[1.3] NVRM: Xid \
+             (PCI:0000:dc:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)\n[1.4] \
+             NVRM: Xid (PCI:0000:97:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 \
+             (None)\n",
         )
         .unwrap();
         let at = |text: &str| text.parse::<PciAddress>().unwrap();
@@ -276,10 +277,11 @@ mod tests {
     #[test]
     fn what_the_iommu_refuses() {
         let (_, facts) = scanned(
-            "Sep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000040]\n\
-             Sep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000080]\n\
-             AMD-Vi: Event logged [IO_PAGE_FAULT device=08:00.0 domain=0x0001 address=0x1]\n\
-             [1.0] DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x1 [fault reason 0x05]\n",
+            "Sep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 \
+             address=0x80000040]\nSep 21 09:59:59 h kernel: nvidia 0000:07:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT \
+             domain=0x0003 address=0x80000080]\nAMD-Vi: Event logged [IO_PAGE_FAULT device=08:00.0 domain=0x0001 \
+             address=0x1]\n[1.0] DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x1 [fault reason \
+             0x05]\n",
         )
         .unwrap();
         let read: Vec<_> = facts.iommu_faults.iter().map(|f| (f.address.to_string(), f.gpu, f.count)).collect();

@@ -329,15 +329,14 @@ mod tests {
     fn new_columns() {
         let found = scanned(
             scan,
-            "# nccl-tests version 2.17.6 nccl-headers=1 nccl-library=1\n# Collective test starting: all_gather_perf\n\
-             #  Rank  0 Group  0 Pid     10 on       host device  0 [0000:c1:00] Card A\n\
-             #  Rank  1 Group  0 Pid     10 on       host device  1 [0000:c2:00] Card A\n#\n\
-             #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n\
-             #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n\
-             \x20          8             2     float    none      -1    20.0    1.00    2.00       0    21.0    3.00    4.00     N/A\n\
-             host:1:2 [0] NCCL INFO Connected all rings\n\
-             \x20         16             4     float    none      -1    22.0    5.00    6.00       0    23.0    7.00    8.00     N/A\n\
-             # Out of bounds values : 0 OK\n",
+            "# nccl-tests version 2.17.6 nccl-headers=1 nccl-library=1\n# Collective test starting: all_gather_perf\n# \
+             Rank  0 Group  0 Pid     10 on       host device  0 [0000:c1:00] Card A\n#  Rank  1 Group  0 Pid     10 \
+             on       host device  1 [0000:c2:00] Card A\n#\n#       size         count      type   redop    root     \
+             time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n#        (B)    (elements)                 \
+             (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n\x20          8             2     float    none    \
+             -1    20.0    1.00    2.00       0    21.0    3.00    4.00     N/A\nhost:1:2 [0] NCCL INFO Connected all \
+             rings\n\x20         16             4     float    none      -1    22.0    5.00    6.00       0    23.0    \
+             7.00    8.00     N/A\n# Out of bounds values : 0 OK\n",
         );
         let c = curve(&found);
         assert_eq!((c.what.as_str(), c.settings["ranks"].as_str()), ("all_gather_perf", "2"));
@@ -386,9 +385,9 @@ mod tests {
     fn a_page_that_lost_its_signs() {
         let found = scanned(
             scan,
-            " nThread 1 nGpus 1 minBytes 8 maxBytes 16\n Using devices\n  Rank  0 Group  0 Pid    7 on worker-0 device  0 [0x00] Card\n\n\
-             size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n\
-             8 2 float sum -1 5.0 0.0 0.0 0 0.1 0.1 0.0 0\n",
+            " nThread 1 nGpus 1 minBytes 8 maxBytes 16\n Using devices\n  Rank  0 Group  0 Pid    7 on worker-0 device \
+             0 [0x00] Card\n\nsize count type redop root time algbw busbw #wrong time algbw busbw #wrong\n (B) \
+             (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)\n8 2 float sum -1 5.0 0.0 0.0 0 0.1 0.1 0.0 0\n",
         );
         let c = curve(&found);
         assert_eq!(
@@ -416,8 +415,9 @@ mod tests {
     fn a_cut_list_of_ranks_still_tells_how_many_there_are() {
         let found = scanned(
             scan,
-            "#  Rank  2 Group  0 Pid  7 on node1 device  0 [0x51] Card\n#  Rank  3 Group  0 Pid  8 on node1 device  1 [0x54] Card\n\
-             # size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n 8 2 float sum -1 5 1 1 0 5 1 1 0\n",
+            "#  Rank  2 Group  0 Pid  7 on node1 device  0 [0x51] Card\n#  Rank  3 Group  0 Pid  8 on node1 device  1 \
+             [0x54] Card\n# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n 8 2 float sum \
+             -1 5 1 1 0 5 1 1 0\n",
         );
         let c = curve(&found);
         assert_eq!((c.settings["ranks"].as_str(), c.settings.get("hosts"), c.ends.len()), ("4", None, 0));
