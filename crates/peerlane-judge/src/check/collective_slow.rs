@@ -101,7 +101,7 @@ fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
     let rate = |id: &NodeId| {
         let part = view.part(*id)?;
         let (links, _) = part.module_nvlinks().filter(|(_, generation)| *generation >= 3)?;
-        part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate / 1e9)
+        part.constant("nvlink_brick_rate").map(|rate| f64::from(links) * rate)
     };
     let all: Option<Vec<f64>> = gpus.iter().map(rate).collect();
     all.filter(|all| all.len() >= FEWEST_MODULES)?.into_iter().reduce(f64::min)
@@ -179,6 +179,33 @@ mod tests {
         let found = logged(3.5, Some(NcclLog { variables, ..NcclLog::default() }));
         assert!(found[0].fix.starts_with("Unset NCCL_P2P_DISABLE=1, NCCL_PROTO=LL, "), "{}", found[0].fix);
         assert_eq!(found[0].certainty, Likely);
+    }
+
+    #[test]
+    fn modules_of_boards_with_nvlink_are_compared_by_their_product() {
+        let judged = |product: &str, gb: f64, gpus: usize| {
+            let header = "#       size         count    type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n";
+            let ranks: String = (0..gpus)
+                .map(|i| format!("#   Rank  {i} Group  0 Pid 1 on host device  {i} [0x{:02x}] {product}\n", i + 1))
+                .collect();
+            let row = format!(
+                "  8589934592    2147483648   float     sum      -1   1000   1.0   {gb}   0   1000   1.0   {gb}   0\n"
+            );
+            let text = format!("# Collective test starting: all_reduce_perf\n{ranks}{header}{row}");
+            let scanned = peerlane_read::evidence::scan_text(&peerlane_read::evidence::Text::new("t", text.as_bytes()));
+            let machine = peerlane_read::assemble::assemble(scanned).remove(0);
+            let case = Case::from(machine);
+            let model = Model::new(&case.machine, Parts::embedded());
+            let comparison = Comparison::of(&model);
+            let context = Context::of(&case, &comparison);
+            let found =
+                check(&context).into_iter().filter(|f| f.rule == RULE.id).map(|f| f.severity).collect::<Vec<_>>();
+            (found, crate::check::checked(&context).contains(&"collectives"))
+        };
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 235.0, 8), (vec![], true));
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 8), (vec![Error], true), "of 300 GB/s");
+        assert_eq!(judged("NVIDIA A100-SXM4-80GB", 30.0, 2), (vec![], false), "two may share four links");
+        assert_eq!(judged("NVIDIA L40S", 30.0, 8), (vec![], false));
     }
 
     #[test]

@@ -127,7 +127,8 @@ fn keep_believable(text: &Text, label: &Label, lines: &mut Vec<(usize, usize)>) 
         // a heading or a remark stands alone; nccl-tests marks some of its lines with `#`
         Label::Comment | Label::Quote => {
             let runs = lines.chunk_by(|a, b| a.0 + 1 == b.0);
-            let native = |line: &str| line.starts_with("nThread") || line.starts_with("Using devices");
+            let native =
+                |line: &str| line.starts_with("nThread") || line.starts_with("Using devices") || line.contains("algbw");
             let good = |run: &&[(usize, usize)]| {
                 run.len() >= MIN_LINES
                     && (*label == Label::Quote
@@ -325,6 +326,7 @@ mod tests {
         for body in [
             "note: one\nnote: two\nnote: three\n",
             "# nThread 1 nGpus 8\n# Using devices\n#  Rank 0 GPU0\n",
+            "#  Rank  0 device 0\n#  Rank  1 device 1\n#  size  count  time  algbw  busbw\n  8  2  5  1  1\n",
             "## GPU0\n\ntext\n\n## GPU0\n\n## GPU0\n",
             "node   0   1\n  0:  10  20\n  1:  20  10\n",
             "> Peer access from A (GPU0) -> B (GPU1) : Yes\n> Peer access from A\n> Peer access from A\n",
