@@ -65,7 +65,12 @@ impl Head {
 
     /// The ranks' GPUs; device numbers of several hosts would be mixed up, so that they are left out then.
     fn push_ranks(&mut self, text: &Text, found: &mut Found) {
-        let gpus = std::mem::take(&mut self.ranks);
+        let mut gpus = std::mem::take(&mut self.ranks);
+        // virtual machines of some clouds show one bus for all
+        let addresses: BTreeSet<_> = gpus.iter().filter_map(|gpu| gpu.address).collect();
+        if gpus.len() > 1 && addresses.len() == 1 {
+            gpus.iter_mut().for_each(|gpu| gpu.address = None);
+        }
         let lines = std::mem::take(&mut self.rank_lines).numbers(text);
         if let Some(lines) = lines.filter(|_| self.hosts.len() == 1) {
             found.push(text, TOOL, lines, Fact::Gpus(gpus));
@@ -305,6 +310,23 @@ mod tests {
             _ => None,
         });
         curves.next_back().unwrap()
+    }
+
+    #[test]
+    fn one_bus_for_all_is_nobodys() {
+        let of = |buses: [&str; 2]| {
+            let rank =
+                |(i, bus): (usize, &str)| format!("#   Rank  {i} Pid 1 on host device  {i} [{bus}] A100-SXM4-40GB\n");
+            let ranks: String = buses.into_iter().enumerate().map(rank).collect();
+            let found =
+                scanned(scan, &(ranks + "# size count type redop time algbw busbw error\n 8 2 float sum 5 1 1 0\n"));
+            let gpus = found.evidence.into_iter().find_map(|e| match e.fact {
+                Fact::Gpus(gpus) => Some(gpus),
+                _ => None,
+            });
+            gpus.unwrap().iter().filter(|gpu| gpu.address.is_some()).count()
+        };
+        assert_eq!((of(["0x00", "0x00"]), of(["0x00", "0x01"])), (0, 2));
     }
 
     #[test]
