@@ -10,7 +10,11 @@ const SLOW: [&str; 5] =
 
 /// Rules that name causes, the strongest first, each with the rules whose findings it may explain. What a narrow link does
 /// not explain, slow-path reports itself.
-const EXPLAINS: [(&str, &[&str]); 11] = [
+const EXPLAINS: [(&str, &[&str]); 12] = [
+    (
+        "peer-timeouts",
+        &["p2p-slower-than-staged", "asymmetric-cell", "uneven-path-class", "slow-path", "unexplained-value"],
+    ),
     (
         "lost-gpu",
         &[

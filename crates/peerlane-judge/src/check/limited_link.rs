@@ -24,6 +24,8 @@ enum Device {
     Peer,
     /// By its lanes, perhaps one of those whose addresses are unknown.
     Unknown,
+    /// By its lanes, a card or an adapter; nothing but the log is known of the machine, so that its slot may have no more.
+    OfALog,
     /// A disk, a sound card.
     Other,
 }
@@ -71,13 +73,18 @@ fn report(view: &View, key: Key, of: &[(&LimitedLink, &Origin)]) -> Option<Raise
         )
     };
     let severity = match device {
-        Device::Peer | Device::Unknown if narrow => Warning,
+        Device::Peer | Device::Unknown | Device::OfALog if narrow => Warning,
         _ => Info,
     };
     let more = if of.len() > 1 { format!("; {} devices have such a line", of.len()) } else { String::new() };
+    let kind = match device {
+        _ if !narrow => Measurement,
+        Device::OfALog => Design,
+        _ => Fault,
+    };
     let certainty = if narrow && device == Device::Peer { Likely } else { Possible };
     let raised = RULE
-        .raise(if narrow { Fault } else { Measurement }, severity, certainty)
+        .raise(kind, severity, certainty)
         .summary(summary)
         .expected(format!("PCIe {capable}, which the device is capable of"))
         .measured(format!("PCIe {width} at the port {}, above {}{more}", first.at, first.device))
@@ -95,11 +102,13 @@ fn device(view: &View, limit: &LimitedLink) -> Device {
     let fabric = view.fabric();
     match view.at(limit.device).map(|id| fabric.node(id).kind) {
         Some(kind) if is_peer(kind) => Device::Peer,
-        None if limit.capable.lanes >= Some(FEWEST)
-            && fabric.nodes().iter().any(|node| is_peer(node.kind) && node.address.is_none()) =>
-        {
-            Device::Unknown
-        }
+        None if limit.capable.lanes >= Some(FEWEST) => match fabric.nodes().iter().find(|node| is_peer(node.kind)) {
+            None => Device::OfALog,
+            Some(_) if fabric.nodes().iter().any(|node| is_peer(node.kind) && node.address.is_none()) => {
+                Device::Unknown
+            }
+            Some(_) => Device::Other,
+        },
         _ => Device::Other,
     }
 }

@@ -61,6 +61,7 @@ mod p2p_refused;
 mod p2p_slower_than_staged;
 mod pcie_replays;
 mod peer_access_missing;
+mod peer_timeouts;
 mod rate_falls;
 mod rdma_ports;
 mod relaxed_ordering;
@@ -235,7 +236,7 @@ impl Rule {
 }
 
 /// Every rule there is.
-const RULES: [Rule; 56] = [
+const RULES: [Rule; 57] = [
     lost_gpu::RULE,
     hung_transfer::RULE,
     corrupt_data::RULE,
@@ -244,6 +245,7 @@ const RULES: [Rule; 56] = [
     nvlink_lanes_down::RULE,
     p2p_refused::RULE,
     peer_access_missing::RULE,
+    peer_timeouts::RULE,
     narrow_link::RULE,
     lane_budget::RULE,
     slow_path::RULE,

@@ -75,12 +75,12 @@ fn unplaced(view: &View) -> Vec<Raised> {
     let report = |((now, possible), members): ((u8, u8), Vec<(String, &Origin)>)| {
         let factor = f64::from(possible) / f64::from(now.max(1));
         let (names, origins): (Vec<String>, Vec<&Origin>) = members.into_iter().unzip();
-        // boards for desktops share sixteen lanes between two slots
+        // boards for desktops share sixteen lanes between two slots, or have one of four lanes at the chipset; x1 is a riser
         let is_geforce = |name: &String| {
             let id = fabric.find(name);
             id.and_then(|id| fabric.node(id).product.as_deref()).is_some_and(|product| product.contains("GeForce"))
         };
-        let shared = factor <= 2.0 && names.iter().all(is_geforce);
+        let shared = factor <= 4.0 && names.iter().all(is_geforce);
         RULE.raise(if shared { Design } else { Fault }, Warning, Possible)
             .summary(format!(
                 "{} {} at PCIe x{now}, but the card, if not its slot, allows x{possible}",

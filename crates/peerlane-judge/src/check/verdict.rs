@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Finding, FindingKind, Settings, Severity, View, collective_slow, view};
-use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind};
+use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
 use peerlane_machine::machine::MachineKind;
 use peerlane_model::assumptions::Rating;
@@ -88,6 +88,7 @@ pub fn checked(context: &Context) -> Vec<&'static str> {
     if rates || collectives || !has_rates {
         let any = |is: fn(&Fact) -> bool| view.facts(|fact| is(fact).then_some(())).next().is_some();
         add(machine.p2p.values().any(|status| *status != P2pStatus::Unknown), "peer access");
+        add(are_classes_telling(view), "path classes");
         add(
             view.facts(state_of_gpus).any(|(is_whole, origin)| is_whole || QUERIES.contains(&origin.tool)),
             "GPU state",
@@ -139,6 +140,14 @@ fn are_rates_comparable(view: &View) -> bool {
 fn is_explained(context: &Context) -> bool {
     let fit = context.fit().filter(|fit| fit.measured > 0 && 2 * fit.explained >= fit.measured);
     fit.is_some_and(|fit| fit.rating >= Rating::Likely || fit.agreement >= AGREED)
+}
+
+/// Whether a matrix of classes shows which GPUs are near each other: labels that are all alike show nothing.
+fn are_classes_telling(view: &View) -> bool {
+    let classes: Vec<PathClass> = view.gpu_pairs().iter().filter_map(|(a, b)| view.class(*a, *b)).collect();
+    let first = classes.first();
+    view.is_captured()
+        && (classes.iter().any(|class| Some(class) != first) || first.is_some_and(|class| *class <= PathClass::Pxb))
 }
 
 /// Tools whose listings show what throttles a GPU, besides its temperature.
