@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Context, Finding, FindingKind, Settings, Severity, View, collective_slow, view};
-use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass};
+use peerlane_machine::fabric::{Link, LinkKind, Node, NodeKind, PathClass, PcieGeneration, PcieWidth};
 use peerlane_machine::fact::{Evidence, Fact, GpuFacts, P2pStatus};
 use peerlane_machine::machine::MachineKind;
+use peerlane_machine::matrix::Direction;
 use peerlane_model::assumptions::Rating;
 
 /// The machine as a whole.
@@ -80,7 +81,7 @@ pub fn checked(context: &Context) -> Vec<&'static str> {
     };
     add(is_width_known(view), "link widths");
     add(are_nvlinks_known(view), "NVLinks");
-    let rates = are_rates_comparable(view) || is_explained(context);
+    let rates = are_rates_comparable(view) || is_explained(context) || are_alike_over_nvlink(view);
     add(rates, "rates");
     let collectives = collective_slow::is_comparable(view);
     add(collectives, "collectives");
@@ -134,6 +135,26 @@ fn are_rates_comparable(view: &View) -> bool {
     let of_matrices = view.bandwidths().filter_map(|(at, _)| view.comparison.matrices().get(at));
     let mut all = of_matrices.chain(view.statements().map(|(_, series)| series));
     all.any(|s| view.cells(s.matrix()).iter().any(|cell| view::expected_rate(s, cell).is_some()))
+}
+
+/// Fewer GPUs than boards with switches have show nothing by being alike.
+const SWITCHED: usize = 4;
+
+/// Rates of pairs through NVSwitches, or over as many links each, are this close to each other.
+const ALIKE: f64 = 0.05;
+
+/// Whether all pairs of several GPUs reach rates that only NVLink carries, and the same: without the product no rate is
+/// expected, but a fault of one GPU or link would make its pairs slower than the others.
+fn are_alike_over_nvlink(view: &View) -> bool {
+    let Some(pcie) = PcieWidth::new(PcieGeneration::Gen5, 16).raw_rate() else { return false };
+    view.bandwidths().any(|(_, measured)| {
+        let matrix = &measured.matrix;
+        let one_way = matrix.direction == Some(Direction::Unidirectional) && matrix.p2p != Some(false);
+        let rates: Vec<f64> = view.cells(matrix).iter().filter(|c| c.nodes().is_some()).map(|c| c.rate.gb()).collect();
+        let (low, high) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), rate| (a.min(*rate), b.max(*rate)));
+        let pairs = SWITCHED * (SWITCHED - 1);
+        one_way && rates.len() >= pairs && low > pcie.gb() && high <= low * (1.0 + ALIKE)
+    })
 }
 
 /// Whether most of what was measured fits one set of assumptions far better than any other, or is the same by nearly all sets.
@@ -196,4 +217,44 @@ fn is_amd_gpu(context: &Context, node: &Node) -> bool {
 /// Whether only AMD's tools print such evidence.
 fn is_of_amd(evidence: &Evidence) -> bool {
     ["rocm", "amd-smi", "TransferBench"].iter().any(|tool| evidence.origin.tool.starts_with(tool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{boxes, captured, uniform};
+    use super::*;
+    use peerlane_design::case::Case;
+    use peerlane_machine::machine::Machine;
+    use peerlane_model::comparison::Comparison;
+    use peerlane_model::model::Model;
+    use peerlane_read::catalogue::Parts;
+
+    fn known(machine: &Machine) -> Vec<&'static str> {
+        let parts = Parts::default();
+        let case = Case::from(machine.clone());
+        let model = Model::new(&case.machine, &parts);
+        let comparison = Comparison::of(&model);
+        checked(&Context::of(&case, &comparison))
+    }
+
+    #[test]
+    fn pairs_that_are_alike_over_nvlink_are_something_checked() {
+        let with = |rate: f64, others: &[(usize, usize, f64)]| {
+            let mut fabric = peerlane_machine::fabric::FabricBuilder::new();
+            (0..8).for_each(|i| _ = fabric.node(Node::new(format!("GPU{i}"), NodeKind::Gpu)));
+            let mut machine = captured(fabric);
+            let mut matrix = uniform(8, rate, others);
+            matrix.matrix.direction = Some(Direction::Unidirectional);
+            machine.matrices.push(matrix);
+            known(&machine).contains(&"rates")
+        };
+        assert!(with(274.0, &[]));
+        assert!(!with(274.0, &[(0, 1, 200.0)]), "one pair is slower");
+    }
+
+    #[test]
+    fn classes_count_where_they_differ_or_are_near() {
+        let sockets = |switches: bool| captured(boxes(&[2, 2], switches));
+        assert!(known(&sockets(true)).contains(&"path classes"));
+    }
 }
