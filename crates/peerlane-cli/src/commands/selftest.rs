@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use peerlane::selftest::{Case, Depth, SelfTest, selftest};
+use peerlane::selftest::{Case, Depth, Input, SelfTest, selftest};
 
 use super::json;
 use crate::args::SelftestArgs;
@@ -36,28 +36,10 @@ pub(crate) fn run(args: &SelftestArgs, out: &mut dyn Write) -> Result<Outcome, F
 }
 
 fn table(out: &mut dyn Write, result: &SelfTest, verbose: bool) -> io::Result<()> {
-    let head = format!(
-        "{:<28} {:>8} {:>9} {:>7} {:>7} {:>13}",
-        "Planted", "cases", "machines", "found", "missed", "false alarms"
-    );
-    writeln!(out, "{}", paint(style::HEADING, &head))?;
-    let mut kinds: Vec<Option<&str>> = Vec::new();
-    for case in &result.cases {
-        if !kinds.contains(&case.fault.as_deref()) {
-            kinds.push(case.fault.as_deref());
-        }
-    }
-    for kind in kinds {
-        let cases: Vec<&Case> = result.cases.iter().filter(|c| c.fault.as_deref() == kind).collect();
-        let mut machines: Vec<&str> = cases.iter().map(|c| c.machine.as_str()).collect();
-        machines.sort_unstable();
-        machines.dedup();
-        let count = |found| cases.iter().filter(|c| c.found == Some(found)).count();
-        let cell = |n: usize| if cases.iter().any(|c| c.found.is_some()) { n.to_string() } else { "-".to_owned() };
-        let alarms: usize = cases.iter().map(|c| c.false_alarms.len()).sum();
-        let (found, missed) = (cell(count(true)), cell(count(false)));
-        let name = kind.unwrap_or("(none)");
-        writeln!(out, "{name:<28} {:>8} {:>9} {found:>7} {missed:>7} {alarms:>13}", cases.len(), machines.len())?;
+    for (input, title) in [(Input::Run, "Planted in runs"), (Input::Texts, "Planted in outputs of tools")] {
+        let cases: Vec<&Case> = result.cases.iter().filter(|case| case.input == input).collect();
+        of_input(out, title, &cases)?;
+        writeln!(out)?;
     }
     let notable = |c: &&Case| verbose || c.found == Some(false) || !c.false_alarms.is_empty();
     for case in result.cases.iter().filter(notable) {
@@ -72,7 +54,33 @@ fn table(out: &mut dyn Write, result: &SelfTest, verbose: bool) -> io::Result<()
         100.0 * result.noise,
         result.seed
     );
-    writeln!(out, "\n{}", paint(style::HEADING, &verdict))
+    writeln!(out, "{}", paint(style::HEADING, &verdict))
+}
+
+/// The kinds of one half, and how many of their cases were found.
+fn of_input(out: &mut dyn Write, title: &str, cases: &[&Case]) -> io::Result<()> {
+    let head =
+        format!("{title:<28} {:>8} {:>9} {:>7} {:>7} {:>13}", "cases", "machines", "found", "missed", "false alarms");
+    writeln!(out, "{}", paint(style::HEADING, &head))?;
+    let mut kinds: Vec<Option<&str>> = Vec::new();
+    for case in cases {
+        if !kinds.contains(&case.fault.as_deref()) {
+            kinds.push(case.fault.as_deref());
+        }
+    }
+    for kind in kinds {
+        let cases: Vec<&&Case> = cases.iter().filter(|c| c.fault.as_deref() == kind).collect();
+        let mut machines: Vec<&str> = cases.iter().map(|c| c.machine.as_str()).collect();
+        machines.sort_unstable();
+        machines.dedup();
+        let count = |found| cases.iter().filter(|c| c.found == Some(found)).count();
+        let cell = |n: usize| if cases.iter().any(|c| c.found.is_some()) { n.to_string() } else { "-".to_owned() };
+        let alarms: usize = cases.iter().map(|c| c.false_alarms.len()).sum();
+        let (found, missed) = (cell(count(true)), cell(count(false)));
+        let name = kind.unwrap_or("(none)");
+        writeln!(out, "{name:<28} {:>8} {:>9} {found:>7} {missed:>7} {alarms:>13}", cases.len(), machines.len())?;
+    }
+    Ok(())
 }
 
 fn one(out: &mut dyn Write, case: &Case) -> io::Result<()> {

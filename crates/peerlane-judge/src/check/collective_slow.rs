@@ -13,6 +13,10 @@ pub(super) const RULE: Rule = Rule { id: "collective-slow", run: One(run) };
 /// Below this share of the rings' rate; NCCL reaches three quarters and more of NVLink rings, and somewhat less over PCIe.
 const SLOW: f64 = 0.5;
 
+/// The same where rings cross host bridges of a CPU that no source names: processors before 2017 forward peer traffic at a half
+/// and less of a link's rate.
+const SLOW_BY_BRIDGES: f64 = 0.25;
+
 /// Smaller messages do not reach their full bandwidth.
 const LARGE: Bytes = Bytes::from_mib(64);
 
@@ -31,7 +35,8 @@ fn run(view: &View) -> Option<Raised> {
     // the search for rings takes its time
     judged.first()?;
     let bound = bound(view, &gpus)?;
-    let slow: Vec<_> = judged.iter().filter(|(.., best)| best.rate.gb() < SLOW * bound).collect();
+    let limit = if crosses_unknown_bridges(view, &gpus) { SLOW_BY_BRIDGES } else { SLOW };
+    let slow: Vec<_> = judged.iter().filter(|(.., best)| best.rate.gb() < limit * bound).collect();
     let (curve, _, best) = lowest(slow.iter().copied(), |(.., best)| best.rate.gb())?;
     let share = best.rate.gb() / bound;
     let hindering = nccl::hindering(view);
@@ -70,6 +75,13 @@ fn run(view: &View) -> Option<Raised> {
         .about_nodes(view.names_of(&gpus))
         .losing(1.0 - share);
     Some(raised)
+}
+
+/// Whether rings of these GPUs, which have no NVLink, cross host bridges of a CPU that is unknown.
+fn crosses_unknown_bridges(view: &View, gpus: &[NodeId]) -> bool {
+    let is_unknown = |id: &NodeId| view.fabric().package(*id).is_none_or(|cpu| view.part(cpu).is_none());
+    let far = |(a, b): &(NodeId, NodeId)| view.class(*a, *b).is_some_and(|class| class > PathClass::Pxb);
+    !view.has_nvlink() && gpus.iter().any(is_unknown) && view.gpu_pairs().iter().any(far)
 }
 
 /// Whether a collective was measured whose rate can be compared with what rings carry.
@@ -169,6 +181,25 @@ mod tests {
         let found = with(3.5, 256, 4);
         assert_eq!((found.len(), found[0].subjects.len()), (1, 4));
         assert!(found[0].fix.contains("via SHM"), "{}", found[0].fix);
+    }
+
+    #[test]
+    fn host_bridges_of_an_unknown_cpu_may_be_slow() {
+        use super::super::testing::{boxes, captured};
+        let across = |part: Option<&str>| {
+            let mut boxes = boxes(&[1, 1], false);
+            let cpus: Vec<NodeId> = ["cpu0", "cpu1"].iter().filter_map(|name| boxes.find(name)).collect();
+            cpus.into_iter().for_each(|id| boxes.node_mut(id).part = part.map(str::to_owned));
+            let case = Case::from(captured(boxes));
+            let model = Model::new(&case.machine, Parts::embedded());
+            let comparison = Comparison::of(&model);
+            let context = Context::of(&case, &comparison);
+            let settings = Default::default();
+            let view = View::new(&context, &settings);
+            crosses_unknown_bridges(&view, &view.of_kind(NodeKind::Gpu))
+        };
+        assert!(across(None));
+        assert!(!across(Some("xeon-e5-v3")));
     }
 
     #[test]

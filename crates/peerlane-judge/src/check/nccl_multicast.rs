@@ -11,7 +11,8 @@ const NOT_PERMITTED: &str = "operation not permitted";
 /// The first failure of each log, in NCCL's own wording in all releases with NVLink SHARP.
 fn failures<'a>(view: &View<'a>) -> impl Iterator<Item = (&'a String, &'a Origin)> {
     let failed = |w: &&String| {
-        w.starts_with("Failed to bind NVLink SHARP")
+        // behind the place in NCCL's source, or alone where a framework repeats it
+        w.contains("Failed to bind NVLink SHARP")
             || (w.contains("nvls.cc:") && w.contains("Cuda failure"))
             || (w.contains(NOT_PERMITTED) && w.contains("cuM"))
     };
@@ -113,6 +114,10 @@ mod tests {
             1
         );
         assert_eq!(found("Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401"), 1);
+        assert_eq!(
+            found("transport/nvls.cc:286 Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152"),
+            1
+        );
         assert_eq!(found("transport/net_ib.cc:88 Cuda failure 1 'invalid argument'"), 0);
     }
 }

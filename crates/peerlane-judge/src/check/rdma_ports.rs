@@ -23,8 +23,8 @@ enum Trouble {
     Unused,
     /// It is up and has no address: no subnet manager.
     Initializing,
-    /// It runs slower than others of its type: both rates in Mb/s.
-    Slow(u64, u64),
+    /// It runs slower than others of its type: both rates in Mb/s, and whether it alone does so in a set of one for each GPU.
+    Slow(u64, u64, bool),
 }
 
 fn run(view: &View) -> Vec<Raised> {
@@ -67,9 +67,10 @@ fn trouble(port: &RdmaPort, peers: &[&RdmaPort], complete: bool) -> Option<Troub
     match port.state.as_deref()? {
         "active" => {
             let alike = peers.iter().filter(|p| p.kind.is_some() && p.kind == port.kind);
-            let best = alike.filter_map(|p| p.gigabits).fold(0.0, f64::max);
+            let best = alike.clone().filter_map(|p| p.gigabits).fold(0.0, f64::max);
             let slow = port.gigabits.filter(|own| *own < best);
-            slow.map(|own| Trouble::Slow(megabits(own), megabits(best)))
+            let slower = alike.filter(|p| p.gigabits.is_some_and(|rate| rate < best)).count();
+            slow.map(|own| Trouble::Slow(megabits(own), megabits(best), complete && slower == 1))
         }
         "initializing" | "init" | "armed" => Some(Trouble::Initializing),
         "down" => {
@@ -146,7 +147,7 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
                 "Start a subnet manager for the network (opensm, or the switch's own), and check with `sminfo` that it \
                  responds.",
             ),
-        Trouble::Slow(own, best) => slower(&shown, *own as f64 / 1000.0, *best as f64 / 1000.0),
+        Trouble::Slow(own, best, alone) => slower(&shown, *own as f64 / 1000.0, *best as f64 / 1000.0, *alone),
     };
     raised
         .evidence(view.cite(of.iter().map(|(_, origin)| *origin)))
@@ -155,8 +156,9 @@ fn report(view: &View, trouble: &Trouble, of: &[(String, &Origin)], none_up: boo
 }
 
 /// A port that runs slower than others of its type, in Gb/s.
-fn slower(shown: &str, own: f64, best: f64) -> Raised {
-    RULE.raise(Design, Warning, Possible)
+/// A separate network may be slower on purpose; one port alone of a set hardly is.
+fn slower(shown: &str, own: f64, best: f64, alone: bool) -> Raised {
+    RULE.raise(if alone { Fault } else { Design }, Warning, if alone { Likely } else { Possible })
         .summary(format!("{shown}: {own} Gb/s, but others of the same type run at {best} Gb/s"))
         .expected(format!("{best} Gb/s"))
         .measured(format!("{own} Gb/s"))

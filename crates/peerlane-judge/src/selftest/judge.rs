@@ -1,7 +1,7 @@
 //! Whether findings name what was planted, and nothing else.
 
 use super::plants::Plant;
-use super::{Alarm, Case};
+use super::{Alarm, Case, Input};
 use crate::check::distinct;
 use crate::check::{Context, Finding, FindingKind, Severity, check};
 use peerlane_design::case::Case as Given;
@@ -40,6 +40,7 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
     let by = distinct(found.map(|f| f.rule.clone()));
     let alarms = fresh.iter().filter(|f| f.kind == FindingKind::Fault && !touches(f));
     Case {
+        input: Input::Run,
         machine: system.to_owned(),
         fault: plant.map(|p| p.kind.name().to_owned()),
         planted: plant.map(|p| p.words.clone()).unwrap_or_default(),

@@ -1,5 +1,5 @@
 //! Whether the rules find what is wrong, and are silent where nothing is: faults planted in simulated machines, measured by
-//! the usual plan, and checked.
+//! the usual plan, and checked; and faults planted in the [outputs of tools](texts) of such machines, read as a user's are.
 //!
 //! A simulated machine answers by the same model that the rules use, which would make this a test of the model against
 //! itself; so each also differs from it as sound machines do ([`Effects`]), and its samples are noisy.
@@ -9,6 +9,7 @@
 mod judge;
 mod plants;
 mod record;
+mod texts;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -55,6 +56,8 @@ pub struct SelfTest {
 /// One machine with one fault, or none.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Case {
+    /// What was checked.
+    pub input: Input,
     /// The system of the catalogue.
     pub machine: String,
     /// The kind of fault; absent where nothing is wrong.
@@ -77,6 +80,16 @@ pub struct Case {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub false_alarms: Vec<Alarm>,
+}
+
+/// What a case checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Input {
+    /// A run on a simulated machine.
+    Run,
+    /// The outputs of tools.
+    Texts,
 }
 
 /// A finding that should not be.
@@ -102,7 +115,9 @@ pub enum Depth {
 /// Runs all cases that follow from a seed, the usual one being 0; `report` is called for each as it ends, with how many
 /// there are.
 pub fn selftest(depth: Depth, seed: u64, report: &(dyn Fn(&Case, usize) + Sync)) -> SelfTest {
-    let wanted = wanted(depth, seed);
+    let runs = wanted(depth, seed).into_iter().map(Job::Run);
+    let of_texts = texts::wanted(depth == Depth::Brief, seed, seed.wrapping_mul(APART)).into_iter().map(Job::Texts);
+    let wanted: Vec<Job> = runs.chain(of_texts).collect();
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Case)>> = Mutex::new(Vec::new());
     let work = || {
@@ -134,6 +149,21 @@ fn summed(seed: u64, cases: Vec<Case>) -> SelfTest {
         recall: if planted == 0 { 1.0 } else { found as f64 / planted as f64 },
         false_alarms: cases.iter().map(|c| c.false_alarms.len()).sum(),
         cases,
+    }
+}
+
+/// A case of either half.
+enum Job {
+    Run(Wanted),
+    Texts(texts::Wanted),
+}
+
+impl Job {
+    fn case(&self) -> Option<Case> {
+        match self {
+            Job::Run(wanted) => wanted.case(),
+            Job::Texts(wanted) => wanted.case(),
+        }
     }
 }
 
@@ -214,17 +244,20 @@ mod tests {
         assert!(missed.is_empty(), "{missed:#?}");
         let alarms: Vec<&Case> = result.cases.iter().filter(|c| !c.false_alarms.is_empty()).collect();
         assert!(alarms.is_empty(), "{alarms:#?}");
+        let [of_runs, of_texts] = [Input::Run, Input::Texts]
+            .map(|input| result.cases.iter().filter(|c| c.input == input && c.fault.is_none()).count());
+        assert_eq!((of_runs, of_texts), (3, 6));
         // every kind was tried, and a GPU that starts cold is no fault
         for kind in plants::KINDS {
             assert!(result.cases.iter().any(|c| c.fault.as_deref() == Some(kind.name())), "{}", kind.name());
         }
         assert!(result.cases.iter().any(|c| c.fault.as_deref() == Some("cold") && c.found.is_none()));
-        assert_eq!(result.cases.iter().filter(|c| c.fault.is_none()).count(), 3);
     }
 
     #[test]
     fn missed_faults_and_alarms_count() {
         let case = |found: Option<bool>, alarms: usize| Case {
+            input: Input::Run,
             machine: "m".to_owned(),
             fault: found.map(|_| "hang".to_owned()),
             planted: String::new(),
