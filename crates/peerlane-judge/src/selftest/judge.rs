@@ -26,7 +26,12 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
         .filter(|f| f.kind == FindingKind::Fault)
         .map(|f| (f.rule, f.subjects))
         .collect();
-    let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && *subjects == f.subjects);
+    // a plant may explain a part of it
+    let holds = |subjects: &[Subject], f: &Finding| {
+        *subjects == f.subjects
+            || !f.subjects.is_empty() && f.subjects.iter().all(|s| subjects.iter().any(|known| known.is(s)))
+    };
+    let is_known = |f: &Finding| known.iter().any(|(rule, subjects)| *rule == f.rule && holds(subjects, f));
     let fresh: Vec<&Finding> = reported.iter().filter(|f| !is_known(f)).collect();
     // a plant that must not be found excuses no finding
     let culprit = plant.filter(|p| p.kind.must_be_found());
@@ -34,7 +39,8 @@ pub(super) fn judge(design: &Machine, run: &Run, system: &str, plant: Option<&Pl
         |f: &Finding| culprit.is_some_and(|p| f.subjects.iter().all(|s| p.touches(s)) && !f.subjects.is_empty());
     let counts = |f: &Finding, plant: &Plant| {
         let fault = f.kind == FindingKind::Fault && f.severity >= Severity::Warning;
-        touches(f) && (fault || plant.kind.rules().contains(&f.rule.as_str()))
+        let names = plant.kind.advice().is_none_or(|advice| f.fix.starts_with(advice));
+        touches(f) && names && (fault || plant.kind.rules().contains(&f.rule.as_str()))
     };
     let found = fresh.iter().filter(|f| plant.is_some_and(|plant| counts(f, plant)));
     let by = distinct(found.map(|f| f.rule.clone()));

@@ -17,13 +17,23 @@ pub(super) const CASES: usize = 10;
 /// How often a kind that fits few machines uses each of them.
 pub(super) const TURNS: usize = 5;
 
+/// What throttling leaves of a GPU's rates.
+const THROTTLED: [f64; 3] = [0.6, 0.75, 0.4];
+
+/// What a detour leaves of the rate of staged copies.
+const DETOURED: [f64; 3] = [0.1, 0.2, 0.05];
+
+/// NVLinks of one bundle from which on the loss of one or two is planted.
+const MANY_BRICKS: u8 = 12;
+
 /// How much wider than what is left of an uplink a link below must be for a copy to show it.
 const WIDER: f64 = 1.5;
 
 /// Steps before a GPU is lost: few enough that the smallest plan has some left.
 const BEFORE: usize = 8;
 
-/// Kinds of faults, as [`Fault`] has them; a narrow uplink is a kind of its own, since no card shows it.
+/// Kinds of faults, as [`Fault`] has them; a narrow uplink is a kind of its own, since no card shows it, and so are peer copies
+/// that the IOMMU or ACS sends over the root complex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Width,
@@ -37,10 +47,11 @@ pub(super) enum Kind {
     Throttle,
     Bimodal,
     Cold,
+    Iommu,
 }
 
 /// All kinds.
-pub(super) const KINDS: [Kind; 11] = [
+pub(super) const KINDS: [Kind; 12] = [
     Kind::Width,
     Kind::Uplink,
     Kind::Bricks,
@@ -52,6 +63,7 @@ pub(super) const KINDS: [Kind; 11] = [
     Kind::Throttle,
     Kind::Bimodal,
     Kind::Cold,
+    Kind::Iommu,
 ];
 
 impl Kind {
@@ -69,6 +81,7 @@ impl Kind {
             Kind::Throttle => "throttle",
             Kind::Bimodal => "bimodal",
             Kind::Cold => "cold",
+            Kind::Iommu => "iommu",
         }
     }
 
@@ -79,6 +92,11 @@ impl Kind {
             Kind::Bimodal => &["unsteady-rate"],
             _ => &[],
         }
+    }
+
+    /// How the advice of the finding must begin.
+    pub(super) fn advice(self) -> Option<&'static str> {
+        (self == Kind::Iommu).then_some("Check the IOMMU first")
     }
 
     /// A GPU that starts cold is not a fault, and a measurement that warms up must not report it.
@@ -165,10 +183,14 @@ pub(super) fn plants(kind: Kind, machine: &Machine) -> Vec<Plant> {
             let words = format!("{gpu} falls off the bus after {BEFORE} steps");
             Plant::new(kind, Fault::Lost { gpu: gpu.clone(), after: BEFORE }, words, [gpu])
         }),
-        Kind::Throttle => of_gpus(&|gpu| {
-            let words = format!("heat throttles {gpu} to 60 %");
-            Plant::new(kind, Fault::Throttle { gpu: gpu.clone(), factor: 0.6 }, words, [gpu])
-        }),
+        Kind::Throttle => {
+            let throttled = |(gpu, factor): (String, f64)| {
+                let words = format!("heat throttles {gpu} to {:.0} %", 100.0 * factor);
+                Plant::new(kind, Fault::Throttle { gpu: gpu.clone(), factor }, words, [gpu])
+            };
+            gpus(machine).into_iter().map(name).zip(THROTTLED.into_iter().cycle()).map(throttled).collect()
+        }
+        Kind::Iommu => detours(machine),
         // the quick plan allocates once
         Kind::Bimodal if gpus(machine).len() > USUAL_GPUS => Vec::new(),
         Kind::Bimodal => of_gpus(&|gpu| {
@@ -245,13 +267,44 @@ fn uplinks(machine: &Machine) -> Vec<Plant> {
     fabric.of_kind(NodeKind::Switch).filter_map(plant).collect()
 }
 
-/// NVLink bundles with half of their bricks, and with three quarters where there are as many; the only brick of two GPUs
-/// that have another path.
+/// All direct copies between GPUs over PCIe at a share of what staged copies reach. Small ones take about as long as ever.
+fn detours(machine: &Machine) -> Vec<Plant> {
+    let model = Model::new(machine, Parts::embedded());
+    let name = |id: NodeId| machine.fabric.node(id).name.clone();
+    let rate = |transfer: Transfer| Some(model.solve(&[transfer]).ok()?.first()?.rate.bytes_per_second());
+    let by_pcie = |ends: &[NodeId; 2]| {
+        let class = machine.fabric.class(ends[0], ends[1]);
+        class.is_some_and(|class| class.is_pcie()) && model.route(&copy(ends[0], ends[1])).is_ok_and(|r| !r.staged)
+    };
+    let both: Vec<[NodeId; 2]> =
+        pairs(machine).into_iter().filter(by_pcie).flat_map(|[a, b]| [[a, b], [b, a]]).collect();
+    let plant = |share: f64| {
+        let slow = |[from, to]: &[NodeId; 2]| {
+            let direct = rate(copy(*from, *to))?;
+            let staged = rate(Transfer { peer: PeerAccess::Disabled, ..copy(*from, *to) })?;
+            Some(Fault::Slow { from: name(*from), to: name(*to), factor: (share * staged / direct).min(1.0) })
+        };
+        let faults: Option<Vec<Fault>> = both.iter().map(slow).collect();
+        let words = format!("peer copies at {:.0} % of staged ones", 100.0 * share);
+        let place = both.iter().flatten().map(|id| name(*id)).collect();
+        let faults = faults.filter(|faults| !faults.is_empty())?;
+        Some(Plant { kind: Kind::Iommu, faults, words, place, pair: false })
+    };
+    DETOURED.into_iter().filter_map(plant).collect()
+}
+
+/// NVLink bundles with half of their bricks, with three quarters where there are as many, and without one or two of very
+/// many; the only brick of two GPUs that have another path.
 fn bricks(machine: &Machine) -> Vec<Plant> {
     let fabric = &machine.fabric;
     let plant = |(i, link): (usize, &peerlane_machine::fabric::Link)| {
         let bricks = link.kind.bundle(Interconnect::Nvlink)?.links?;
-        let left = if i % 2 == 1 && bricks >= 4 { bricks - bricks / 4 } else { bricks / 2 };
+        let left = match i % 4 {
+            0 if bricks >= MANY_BRICKS => bricks - 1,
+            1 if bricks >= MANY_BRICKS => bricks - 2,
+            1 | 3 if bricks >= 4 => bricks - bricks / 4,
+            _ => bricks / 2,
+        };
         let ends = [link.a, link.b].map(|id| fabric.node(id).name.clone());
         let words = format!("{left} of {bricks} NVLinks left between {} and {}", ends[0], ends[1]);
         let both_gpus = [link.a, link.b].iter().all(|id| fabric.node(*id).kind == NodeKind::Gpu);
