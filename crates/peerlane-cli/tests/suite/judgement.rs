@@ -96,7 +96,7 @@ impl Thread {
             first: first.map_or(String::new(), |f| {
                 format!("{}: {}", f["rule"].as_str().unwrap_or_default(), f["summary"].as_str().unwrap_or_default())
             }),
-            right: (wanted.is_empty() || first.is_some_and(named)) && unwanted.iter().all(|token| absent(token)),
+            right: (wanted.is_empty() || first.is_some_and(named)) && unwanted.iter().all(absent),
             alarm: findings.iter().filter(matters).any(|f| f["kind"] == "fault"),
         }
     }

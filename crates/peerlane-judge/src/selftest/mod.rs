@@ -1,5 +1,5 @@
 //! Whether the rules find what is wrong, and are silent where nothing is: faults planted in simulated machines, measured by
-//! the usual plan, and checked; and faults planted in the [outputs of tools](texts) of such machines, read as a user's are.
+//! the usual plan, and checked; and faults planted in the outputs of tools of such machines, read as a user's are.
 //!
 //! A simulated machine answers by the same model that the rules use, which would make this a test of the model against
 //! itself; so each also differs from it as sound machines do ([`Effects`]), and its samples are noisy.

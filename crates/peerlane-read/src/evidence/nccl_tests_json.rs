@@ -118,9 +118,11 @@ fn take(text: &Text, lines: (u32, u32), report: Report, found: &mut Found) {
         found.warn(text, TOOL, lines, "no results; the program may have been stopped");
         return;
     }
-    let places: [(&str, fn(&Row) -> Option<&Cells>); 2] =
+    type OfRow = fn(&Row) -> Option<&Cells>;
+    type OfCells = fn(&Cells) -> Option<f64>;
+    let places: [(&str, OfRow); 2] =
         [("out-of-place", |row| row.out_of_place.as_ref()), ("in-place", |row| row.in_place.as_ref())];
-    let columns: [(&str, Option<Unit>, fn(&Cells) -> Option<f64>); 4] = [
+    let columns: [(&str, Option<Unit>, OfCells); 4] = [
         ("time", Some(Unit::Microseconds), |c| c.time.or(c.cpu_time)),
         ("algbw", Some(Unit::GigabytesPerSecond), |c| c.alg_bw),
         ("busbw", Some(Unit::GigabytesPerSecond), |c| c.bus_bw),

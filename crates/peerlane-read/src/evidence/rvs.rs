@@ -74,7 +74,7 @@ impl Suite {
             };
             return self.rate(rest, from, to, way);
         }
-        let (_, rest) = line.split_once("] p2p [GPU::").map(|(before, rest)| (before, rest))?;
+        let (_, rest) = line.split_once("] p2p [GPU::")?;
         let (from, to) = self.ends(&format!("[GPU::{rest}"))?;
         let (End::Gpu(from), End::Gpu(to)) = (from, to) else { return None };
         let can = rest.split_once("peers:")?.1.starts_with("true");

@@ -170,7 +170,7 @@ impl Kind {
             Kind::Lanes => lanes(site, at, turn),
             Kind::Nvlinks => {
                 let gpu = site.gpus.get_mut(at).filter(|gpu| gpu.links > 1)?;
-                gpu.up = gpu.links - if turn % 2 == 0 || gpu.links < 4 { 1 } else { 2 };
+                gpu.up = gpu.links - if turn.is_multiple_of(2) || gpu.links < 4 { 1 } else { 2 };
                 let words = format!("{} of {} NVLinks of {name} up", gpu.up, gpu.links);
                 Some(Plant::new(&[Tool::Nvlink], words, [name]))
             }
