@@ -82,7 +82,7 @@ impl Site {
         MachineCheck {
             name: name.clone(),
             verdict,
-            checked: checked(&context),
+            checked: checked(&context).to_vec(),
             next,
             findings,
             waived,

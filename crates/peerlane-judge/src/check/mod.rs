@@ -194,12 +194,13 @@ pub struct Context<'a> {
     /// What was measured on it, compared with what should be.
     pub comparison: &'a Comparison<'a>,
     fit: OnceCell<Option<Fit>>,
+    checked: OnceCell<Vec<&'static str>>,
 }
 
 impl<'a> Context<'a> {
     /// A case with the comparison of its machine.
     pub fn of(case: &'a Case, comparison: &'a Comparison<'a>) -> Self {
-        Context { case, model: comparison.model(), comparison, fit: OnceCell::new() }
+        Context { case, model: comparison.model(), comparison, fit: OnceCell::new(), checked: OnceCell::new() }
     }
 
     /// What was assumed of links and peer access that sources leave open, by what was measured ([`Assumptions::fit`]).

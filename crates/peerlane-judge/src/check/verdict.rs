@@ -69,7 +69,11 @@ pub fn verdict(context: &Context, findings: &[Finding]) -> Verdict {
 ///
 /// Rates that nothing can be compared with may be bad. Where there are such, only what says how fast the machine may be counts,
 /// and not that peer access is granted or that ports are up.
-pub fn checked(context: &Context) -> Vec<&'static str> {
+pub fn checked<'a>(context: &'a Context) -> &'a [&'static str] {
+    context.checked.get_or_init(|| look(context))
+}
+
+fn look(context: &Context) -> Vec<&'static str> {
     let settings = Settings::default();
     let view = &View::new(context, &settings);
     let machine = view.machine;
@@ -234,7 +238,7 @@ mod tests {
         let case = Case::from(machine.clone());
         let model = Model::new(&case.machine, &parts);
         let comparison = Comparison::of(&model);
-        checked(&Context::of(&case, &comparison))
+        checked(&Context::of(&case, &comparison)).to_vec()
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn merged(mut spans: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
 /// The format that a line is data of, by signs that hardly any sentence has.
 fn format(line: &str) -> Option<&'static str> {
     let line = line.trim_start_matches('>').trim();
-    // most lines are told by their first character or length
+    // most lines are recognised by their first character or length
     if line.len() > 1000 {
         return None;
     }

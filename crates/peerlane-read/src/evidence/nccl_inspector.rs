@@ -11,7 +11,7 @@ use peerlane_machine::units::{Bytes, Rate};
 
 const TOOL: &str = "NCCL Inspector";
 
-/// The most kinds of operations (by collective, ranks and hosts) that are told apart.
+/// The most kinds of operations (by collective, ranks and hosts) that are kept separate.
 const MAX_KINDS: usize = 256;
 
 /// The most message sizes of one kind.

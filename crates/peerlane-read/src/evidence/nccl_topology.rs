@@ -25,7 +25,7 @@ use peerlane_machine::units::Rate;
 
 const TOOL: &str = tool::NCCL_LOG;
 
-/// The most processes whose lines are told apart; more hosts and processes than any log shows.
+/// The most processes whose lines are kept separate; more hosts and processes than any log shows.
 const MAX_PROCESSES: usize = 4096;
 
 /// How many columns a line may be off, having lost characters: links of a device stand at least 13 columns to the right
