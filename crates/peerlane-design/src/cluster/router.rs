@@ -33,6 +33,8 @@ pub enum Via {
     By(Method),
     /// Within a node, out through its NIC and back.
     Card,
+    /// Between nodes, through the NIC of this index in [`Cluster::nics`] at both ends.
+    Nic(u32),
 }
 
 impl Via {
@@ -218,6 +220,24 @@ impl<'a> Router<'a> {
         self.nics.get(&gpu).copied().unwrap_or(0)
     }
 
+    /// Every NIC at the network with a GPU that it serves, by their indices in [`Cluster::nics`] and among the GPUs: of several
+    /// that are equally near, the one with fewest so far. NICs that a GPU has besides its own count, too.
+    pub(crate) fn rails(&self, gpus: &[NodeId]) -> Vec<(u32, usize)> {
+        let fabric = &self.cluster.node.fabric;
+        let mut serves = vec![0_usize; gpus.len()];
+        let nics = (0_u32..).zip(&self.cards);
+        nics.filter_map(|(nic, card)| {
+            let class = |gpu: usize| fabric.class(gpus[gpu], *card);
+            let of_own = |gpu: &usize| self.nic_of(gpus[*gpu]) != nic;
+            let best = (0..gpus.len()).filter_map(class).min()?;
+            let near = (0..gpus.len()).filter(|gpu| class(*gpu) == Some(best));
+            let gpu = near.min_by_key(|gpu| (serves[*gpu], of_own(gpu)))?;
+            serves[gpu] += 1;
+            Some((nic, gpu))
+        })
+        .collect()
+    }
+
     /// How a transfer goes from one place to another. `engine` drives it within a node; between nodes the NICs do.
     pub fn way(&mut self, from: Place, to: Place, engine: Engine) -> Result<ClusterRoute, ClusterError> {
         self.way_by(from, to, engine, Via::Direct)
@@ -276,13 +296,16 @@ impl<'a> Router<'a> {
         let Some(network) = &self.cluster.network else {
             return Err(ClusterError::Disconnected(self.cluster.name_of(from), self.cluster.name_of(to)));
         };
-        let (out, into) = (self.nic_of(from.device), self.nic_of(to.device));
+        let (out, into) = match via {
+            Via::Nic(nic) => (nic, nic),
+            _ => (self.nic_of(from.device), self.nic_of(to.device)),
+        };
         let (out_nic, into_nic) = (self.card(out)?, self.card(into)?);
         let first = channels.len();
         let ports = [Port { node: from.node, nic: out }, Port { node: to.node, nic: into }];
         network.path(ports[0], ports[1], channels)?;
         self.rerouted = self.rerouted || network.goes_round(ports[0], ports[1])?;
-        let fixed = latencies.network.filter(|_| via == Via::Direct);
+        let fixed = latencies.network.filter(|_| matches!(via, Via::Direct | Via::Nic(_)));
         // the stages of two adapters are those of neighbours
         let crossed = channels.len() - first;
         let hops = if fixed.is_some() { network.hops(crossed) } else { crossed.saturating_sub(1) };
@@ -422,7 +445,7 @@ impl<'a> Router<'a> {
                 let why = format!("{method} is how a NIC accesses memory, and {a} and {b} are in one node");
                 return Err(ClusterError::Model(why));
             }
-            Via::Direct | Via::Card => PeerAccess::Enabled,
+            Via::Direct | Via::Card | Via::Nic(_) => PeerAccess::Enabled,
         };
         let transfer = Transfer { source: from, destination: to, engine, op: Operation::Write, peer };
         let route = self.model.route(&transfer).map_err(|e| ClusterError::Model(e.to_string()))?;

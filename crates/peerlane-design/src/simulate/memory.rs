@@ -26,6 +26,9 @@ const TRAINING_STEP: f64 = 130.0;
 /// An edge of a graph while it is made.
 const EDGE: f64 = 16.0;
 
+/// A GPU of a collective that is predicted and not played: what its node's links of the network are asked for.
+const LIBRARY: f64 = 150.0;
+
 /// What a collective takes: [`PLAYED`] from so many GPUs on, less below, and so many bytes a GPU.
 struct Collective {
     played_from: f64,
@@ -46,6 +49,7 @@ pub fn of_workload(cluster: &Cluster, workload: &Workload) -> f64 {
     PROGRAM
         + match workload {
             Workload::PointToPoint(..) => TRANSFER,
+            Workload::Library(..) => LIBRARY * n,
             Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber) => collective(RINGS),
             Workload::AllGather | Workload::ReduceScatter => collective(RINGS),
             Workload::AllReduce(Algorithm::Tree) => collective(TREE),

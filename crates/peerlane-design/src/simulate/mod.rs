@@ -11,6 +11,7 @@ mod bulk;
 mod bulk_sets;
 pub mod flows;
 mod heap;
+pub mod library;
 pub mod memory;
 pub mod outcome;
 pub mod picture;

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::library::Library;
 use super::outcome::{Outcome, STARTING, run};
 use super::program::Program;
 use super::workload::{NodeRings, Workload};
@@ -12,6 +13,7 @@ use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::units::Bytes;
 use peerlane_model::collectives::Ring;
+use peerlane_model::collectives::tuner::Predicted;
 use peerlane_read::catalogue::Parts;
 
 /// Least share of the transfers' time that is reported, and tried for what would help.
@@ -73,6 +75,12 @@ pub struct Point {
     pub last_held_by: Vec<Binding>,
     /// Share of the time that it would take were every transfer alone on its way and started at once.
     pub efficiency: f64,
+    /// The algorithm that NCCL or RCCL would choose, where the workload is a collective of theirs: `ring`, `nvls` …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// Its protocol: `ll`, `ll128` or `simple`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
     /// Share of all GPUs' time in which they do not compute, where any does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<f64>,
@@ -145,17 +153,31 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
     let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
     let mut rerouted = false;
     let mut router = Router::new(cluster, Parts::embedded());
+    let library = match job {
+        Job::Workload(Workload::Library(collective, choice), _) => {
+            Some(Library::of(cluster, *collective, *choice, None)?)
+        }
+        _ => None,
+    };
     let rings = job.workload().and_then(|workload| workload.rings(cluster, &router));
-    let rings = rings.as_ref();
+    let rings = library.as_ref().map_or(rings.as_ref(), Library::rings);
     for size in &sizes {
         router = Router::new(cluster, Parts::embedded());
-        last = once(&mut router, cluster, job, rings, *size)?;
-        points.push(point(&router, job, gpus, *size, &last));
+        let mut predicted = None;
+        last = match (&library, job) {
+            (Some(library), Job::Workload(Workload::Library(_, choice), _)) => {
+                let (outcome, chosen) = library.outcome(Bytes(*size), *choice)?;
+                predicted = Some(chosen);
+                outcome
+            }
+            _ => once(&mut router, cluster, job, rings, *size, None)?,
+        };
+        points.push(point(&router, job, gpus, *size, &last, (library.as_ref(), predicted)));
         rerouted |= last.rerouted;
         inexact = inexact.or_else(|| last.inexact.clone());
     }
     let helps = match sizes.last() {
-        Some(size) if helps => Some(what_helps(&router, cluster, job, rings, *size, &last)?),
+        Some(size) if helps => Some(what_helps((&router, library.as_ref()), cluster, job, rings, *size, &last)?),
         _ => None,
     };
     let workload = match job {
@@ -190,8 +212,13 @@ fn once(
     job: &Job,
     rings: Option<&NodeRings>,
     size: u64,
+    faster: Option<(Component, f64)>,
 ) -> Result<Outcome, SimulateError> {
     match job {
+        Job::Workload(Workload::Library(collective, choice), _) => {
+            let library = Library::of(cluster, *collective, *choice, faster)?;
+            library.outcome(Bytes(size), *choice).map(|(outcome, _)| outcome)
+        }
         Job::Workload(workload, _) => {
             let many = cluster.places().len() > MOST_LISTED;
             run(&workload.around(cluster, router, rings, size as f64, many)?, router, Engine::Sm)
@@ -200,11 +227,18 @@ fn once(
     }
 }
 
-fn point(router: &Router, job: &Job, gpus: usize, size: u64, outcome: &Outcome) -> Point {
+fn point(
+    router: &Router,
+    job: &Job,
+    gpus: usize,
+    size: u64,
+    outcome: &Outcome,
+    (library, predicted): (Option<&Library>, Option<Predicted>),
+) -> Point {
     let algbw = if outcome.time > 0.0 { size as f64 / outcome.time / 1e9 } else { 0.0 };
     let factor = job.workload().and_then(|workload| workload.bus_factor(gpus));
     let binding = |(resource, share): &(String, f64)| {
-        let component = router.component(resource).map_or_else(|| resource.clone(), |component| component.to_string());
+        let component = component(router, library, resource).map_or_else(|| resource.clone(), |c| c.to_string());
         Binding { resource: resource.clone(), share: *share, component }
     };
     let reported = |shares: &[(String, f64)]| -> Vec<Binding> {
@@ -220,13 +254,19 @@ fn point(router: &Router, job: &Job, gpus: usize, size: u64, outcome: &Outcome) 
         binding: reported(&outcome.spent),
         last_held_by: reported(&outcome.last),
         efficiency: if outcome.time > 0.0 { outcome.alone / outcome.time } else { 1.0 },
+        algorithm: predicted.map(|predicted| predicted.algorithm.to_string()),
+        protocol: predicted.map(|predicted| predicted.protocol.to_string()),
         idle: (outcome.computed > 0.0).then(|| (1.0 - busy).max(0.0)),
     }
 }
 
+fn component(router: &Router, library: Option<&Library>, group: &str) -> Option<Component> {
+    library.map_or_else(|| router.component(group), |library| library.component(group))
+}
+
 /// Tries what held the transfers, twice as fast, one kind at a time.
 fn what_helps(
-    router: &Router,
+    (router, library): (&Router, Option<&Library>),
     cluster: &Cluster,
     job: &Job,
     rings: Option<&NodeRings>,
@@ -236,7 +276,7 @@ fn what_helps(
     let mut helps: Vec<Help> = Vec::new();
     let mut tried: Vec<Component> = Vec::new();
     for (group, _) in outcome.spent.iter().filter(|(_, share)| *share >= LEAST_SHARE) {
-        let component = router.component(group).unwrap_or_else(|| Component::Named(group.clone()));
+        let component = component(router, library, group).unwrap_or_else(|| Component::Named(group.clone()));
         if !tried.contains(&component) {
             tried.push(component);
         }
@@ -245,11 +285,11 @@ fn what_helps(
         let resource = component.to_string();
         let time = if resource == STARTING {
             let sooner = cluster.with_latencies(0.5);
-            once(&mut Router::new(&sooner, Parts::embedded()), &sooner, job, rings, size)?.time
+            once(&mut Router::new(&sooner, Parts::embedded()), &sooner, job, rings, size, None)?.time
         } else {
             let mut router = Router::new(cluster, Parts::embedded());
-            router.scale(component, 2.0);
-            once(&mut router, cluster, job, rings, size)?.time
+            router.scale(component.clone(), 2.0);
+            once(&mut router, cluster, job, rings, size, Some((component, 2.0)))?.time
         };
         let saves = if outcome.time > 0.0 { 1.0 - time / outcome.time } else { 0.0 };
         helps.push(Help { resource, time, saves });

@@ -6,7 +6,8 @@ use peerlane_machine::machine::Machine;
 use peerlane_machine::names::gpu_number;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
-use peerlane_model::collectives::tuning::{Medium, Tuning};
+use peerlane_model::collectives::tuner::Medium;
+use peerlane_model::collectives::tuning::Tuning;
 use peerlane_model::collectives::{Rings, Settings, Variables};
 use peerlane_model::flows::{Flows, interchangeable};
 use peerlane_model::model::Model;
@@ -203,8 +204,11 @@ impl Change {
         predicted.fold(self.clone(), |changed, suggestion| changed.with(&suggestion.action))
     }
 
+    /// Without NVLink SHARP, as every run of a proof is.
     fn settings(&self) -> Settings {
-        Settings::of(&self.variables, self.collective)
+        let mut variables = self.variables.clone();
+        variables.insert("NCCL_NVLS_ENABLE".to_owned(), "0".to_owned());
+        Settings::of(&variables, self.collective)
     }
 }
 

@@ -100,8 +100,13 @@ impl<'s, 'm, 'a> Over<'s, 'm, 'a> {
 pub fn together(flows: &Flows, sets: &[Vec<Pair>]) -> Option<Vec<f64>> {
     let of_set = |set: &Vec<Pair>| set.iter().map(|pair| Some(&flows.flow(*pair)?.demand)).collect::<Option<Vec<_>>>();
     let members = sets.iter().map(of_set).collect::<Option<Vec<_>>>()?;
-    let attended = Attended::of(members.iter().flatten().filter_map(|demand| demand.turns.as_ref()));
-    let joint = |set: &Vec<&Demand>| {
+    flows.model.problem(&joint(&members)).solve().ok().map(|solution| solution.rates)
+}
+
+/// What each set of transfers that keep one pace asks for, by byte of the pace.
+pub fn joint(sets: &[Vec<&Demand>]) -> Vec<Demand> {
+    let attended = Attended::of(sets.iter().flatten().filter_map(|demand| demand.turns.as_ref()));
+    let of_set = |set: &Vec<&Demand>| {
         let mut all = Demand::default();
         for demand in set {
             all.join(demand);
@@ -110,6 +115,5 @@ pub fn together(flows: &Flows, sets: &[Vec<Pair>]) -> Option<Vec<f64>> {
         all.turns = None;
         all
     };
-    let joint: Vec<Demand> = members.iter().map(joint).collect();
-    flows.model.problem(&joint).solve().ok().map(|solution| solution.rates)
+    sets.iter().map(of_set).collect()
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bound::{most, through_each};
-use super::over::Over;
+use super::over::{Over, together};
 use super::search::Search;
 use crate::flows::{Flows, Pair, interchangeable};
 use crate::model::Model;
@@ -119,6 +119,14 @@ impl Rings {
         let over = Over::new(flows, gpus, &[]);
         let pace = *over.paces(&[(0..over.len()).collect()]).filter(|_| over.len() > 1)?.first()?;
         Some(Rings { rings: vec![(gpus.to_vec(), pace)], exact: true, bound: pace })
+    }
+
+    /// Rings of these orders, as a library reports them; `None` where a pair's rate is not known.
+    pub fn given(flows: &Flows, orders: Vec<Vec<usize>>) -> Option<Rings> {
+        let sets: Vec<Vec<Pair>> = orders.iter().map(|order| ring_pairs(order)).collect();
+        let paces = together(flows, &sets)?;
+        let bound = paces.iter().sum();
+        Some(Rings { rings: orders.into_iter().zip(paces).collect(), exact: true, bound })
     }
 
     /// What all of them carry, in bytes a second: the bus bandwidth, as nccl-tests counts it, of an all-reduce of large

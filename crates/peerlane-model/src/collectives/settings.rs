@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::algorithm::{Algorithm, Protocol};
 use peerlane_machine::fabric::PathClass;
 use peerlane_machine::transfer::Collective;
 
@@ -67,40 +68,6 @@ impl Level {
     }
 }
 
-/// How a message is packed. The order is NCCL's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    /// 4 bytes of data and 4 of flag: low latency.
-    Ll,
-    /// 120 bytes of data and 8 of flag: needs writes that arrive in order, as over NVLink.
-    Ll128,
-    /// Data alone, with synchronisation between chunks.
-    Simple,
-}
-
-impl Protocol {
-    /// All of them.
-    pub const ALL: [Protocol; 3] = [Protocol::Ll, Protocol::Ll128, Protocol::Simple];
-    const NAMES: [&str; 3] = ["LL", "LL128", "Simple"];
-}
-
-/// How ranks are joined. NVLS and CollNet, which need hardware that reduces, are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Algorithm {
-    /// A double binary tree between nodes; within one node a chain, up and down.
-    Tree,
-    /// Rings.
-    Ring,
-}
-
-impl Algorithm {
-    /// All of them.
-    pub const ALL: [Algorithm; 2] = [Algorithm::Tree, Algorithm::Ring];
-    const NAMES: [&str; 2] = ["Tree", "Ring"];
-    /// Those that a list may name and the model leaves out.
-    const OTHERS: [&str; 5] = ["CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"];
-}
-
 /// What a set of variables asks of NCCL for one collective.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -110,8 +77,12 @@ pub struct Settings {
     ll128: Option<bool>,
     ll: bool,
     simple: bool,
-    tree: bool,
-    ring: bool,
+    /// The algorithms that a list allows.
+    algorithms: [bool; Algorithm::ALL.len()],
+    /// Whether NVLink SHARP may be used.
+    nvls: bool,
+    /// Whether reduction within the network is asked for.
+    collnet: bool,
     /// The most channels.
     pub most_channels: Option<u32>,
     /// The fewest.
@@ -123,20 +94,20 @@ impl Settings {
     pub fn of(variables: &Variables, collective: Collective) -> Self {
         let value = |name: &str| variables.get(name).map(String::as_str).filter(|value| !value.is_empty());
         let number = |name: &str| value(name).and_then(|v| v.trim().parse::<u32>().ok()).filter(|n| *n > 0);
-        let off = value("NCCL_P2P_DISABLE").is_some_and(|v| v.trim() == "1");
         let level = value("NCCL_P2P_LEVEL").and_then(Level::of);
-        let list =
-            |name, names: &[&str], others: &[&str]| value(name).and_then(|v| enabled(v, collective, names, others));
-        let protocols = list("NCCL_PROTO", &Protocol::NAMES, &[]);
-        let algorithms = list("NCCL_ALGO", &Algorithm::NAMES, &Algorithm::OTHERS);
+        let list = |name, names: &[&str]| value(name).and_then(|v| enabled(v, collective, names));
+        let protocols = list("NCCL_PROTO", &Protocol::NAMES);
+        let algorithms = list("NCCL_ALGO", &Algorithm::NAMES);
         let allowed = |list: &Option<Vec<bool>>, at: usize| list.as_ref().is_none_or(|list| list[at]);
+        let is = |name: &str, wanted: &str| value(name).is_some_and(|v| v.trim() == wanted);
         Settings {
-            peer: if off { Some(Level::Local) } else { level },
+            peer: if is("NCCL_P2P_DISABLE", "1") { Some(Level::Local) } else { level },
             ll: allowed(&protocols, 0),
             ll128: protocols.as_ref().map(|list| list[1]),
             simple: allowed(&protocols, 2),
-            tree: allowed(&algorithms, 0),
-            ring: allowed(&algorithms, 1),
+            algorithms: Algorithm::ALL.map(|algorithm| allowed(&algorithms, algorithm as usize)),
+            nvls: !is("NCCL_NVLS_ENABLE", "0"),
+            collnet: is("NCCL_COLLNET_ENABLE", "1"),
             most_channels: [number("NCCL_MAX_NCHANNELS").or(number("NCCL_MAX_NRINGS")), number("NCCL_MAX_CTAS")]
                 .into_iter()
                 .flatten()
@@ -154,12 +125,14 @@ impl Settings {
         }
     }
 
-    /// Whether an algorithm may be used for a collective: trees are for all-reduces only.
-    pub fn allows_algorithm(&self, algorithm: Algorithm, collective: Collective) -> bool {
-        match algorithm {
-            Algorithm::Tree => self.tree && collective == Collective::AllReduce,
-            Algorithm::Ring => self.ring,
-        }
+    /// Whether an algorithm may be used, where the hardware has it.
+    pub fn allows_algorithm(&self, algorithm: Algorithm) -> bool {
+        let enabled = match algorithm {
+            Algorithm::Nvls | Algorithm::NvlsTree => self.nvls,
+            Algorithm::CollnetDirect | Algorithm::CollnetChain => self.collnet,
+            _ => true,
+        };
+        enabled && self.algorithms[algorithm as usize]
     }
 }
 
@@ -176,7 +149,7 @@ fn function(collective: Collective) -> Option<&'static str> {
 
 /// Which of `names` a list enables for a collective: `LL,Simple;allreduce:^LL`. `None` where it says nothing of the
 /// collective, or holds a word that NCCL rejects.
-fn enabled(list: &str, collective: Collective, names: &[&str], others: &[&str]) -> Option<Vec<bool>> {
+fn enabled(list: &str, collective: Collective, names: &[&str]) -> Option<Vec<bool>> {
     let function = function(collective)?;
     let mut result = None;
     for (at, entry) in list.split(';').filter(|entry| !entry.is_empty()).enumerate() {
@@ -194,7 +167,6 @@ fn enabled(list: &str, collective: Collective, names: &[&str], others: &[&str]) 
         for word in elements.split(',').filter(|word| !word.is_empty()) {
             match names.iter().position(|name| name.eq_ignore_ascii_case(word)) {
                 Some(at) => enabled[at] = !excluded,
-                None if others.iter().any(|name| name.eq_ignore_ascii_case(word)) => {}
                 None => return None,
             }
         }
@@ -226,8 +198,10 @@ mod tests {
         assert_eq!(protocols("LL;Simple"), [true; 3], "NCCL refuses a later entry without a prefix");
         assert_eq!(protocols("fast"), [true; 3]);
         let tree = of(&[("NCCL_ALGO", "allreduce:tree,nvls")]);
-        assert!(tree.allows_algorithm(Algorithm::Tree, Collective::AllReduce));
-        assert!(!tree.allows_algorithm(Algorithm::Ring, Collective::AllReduce));
+        assert!(tree.allows_algorithm(Algorithm::Tree) && tree.allows_algorithm(Algorithm::Nvls));
+        assert!(!tree.allows_algorithm(Algorithm::Ring));
+        assert!(!of(&[("NCCL_NVLS_ENABLE", "0")]).allows_algorithm(Algorithm::Nvls));
+        assert!(!of(&[]).allows_algorithm(Algorithm::CollnetDirect));
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! How fast a collective goes under NCCL's settings: the rate of the paths that they allow, what a protocol leaves of it,
-//! what a channel moves, and the time of steps.
+//! How fast a collective among the GPUs of one machine goes under NCCL's settings: the rate of the paths that they allow, what a
+//! channel moves, and [`tuner`](super::tuner)'s time of what is left to choose from.
 //!
-//! NCCL estimates the time of each algorithm and protocol as latency + bytes ÷ bandwidth, and takes the fastest
-//! (`ncclTopoGetAlgoTime`, `src/graph/tuning.cc`, github.com/NVIDIA/nccl at 5067397c). This does the same, with the
-//! bandwidth of [`Rings`] in place of NCCL's table of links. Constants are NCCL's where none was measured. Those measured
-//! are of two H200 over NVLink and through host memory, NCCL 2.28.3, by `scripts/gpu/prove_nccl.sh`
+//! The constants of channels are of two H200 over NVLink and through host memory, NCCL 2.28.3, by `scripts/gpu/prove_nccl.sh`
 //! (`captures/h200x2-vm-nccl`); `docs/nccl-advice.md` states how well they fit.
 
+use super::algorithm::{Algorithm, Protocol};
+use super::nvls::nvls_rate;
 use super::over::together;
 use super::rings::Rings;
-use super::settings::{Algorithm, Level, Protocol, Settings};
+use super::settings::{Level, Settings};
+use super::tuner::{Carried, Factors, Generation, Job, Medium, Predicted, Ranks};
 use crate::flows::{Flows, interchangeable};
-use crate::model::Model;
+use crate::model::{Model, Route};
 use peerlane_machine::fabric::{CpuVendor, Fabric, Interconnect, NodeId, NodeKind};
 use peerlane_machine::fact::P2pStatus;
 use peerlane_machine::machine::Machine;
@@ -22,77 +22,35 @@ use peerlane_read::catalogue::{Parts, vendor_of};
 
 const GB: f64 = 1e9;
 
-/// A constant with the range that measured values were within, or may be.
-#[derive(Clone, Copy, Debug)]
-struct Range {
-    low: f64,
-    value: f64,
-    high: f64,
-}
+/// A factor's ends.
+type Range = [f64; 2];
 
-const fn range(low: f64, value: f64, high: f64) -> Range {
-    Range { low, value, high }
-}
+/// Of the start-up: 12 to 18 µs for two H200, by the process; 17 µs for four.
+const LAUNCH: Range = [0.7, 1.4];
 
-/// Seconds until NCCL's kernel runs on all ranks of one process: 12 to 18 µs for two H200, by the process; 17 µs for four.
-const LAUNCH: Range = range(9e-6, 12e-6, 19e-6);
+/// Of what NCCL's rings reach of the rate that paths carry, by [`Medium`]; within host memory, 1.04 with NCCL's own four channels
+/// and 1.31 with sixteen. Over PCIe directly it is assumed.
+const REACHED: [Range; 3] = [[0.92, 1.06], [0.76, 1.18], [0.75, 1.35]];
 
-/// Seconds of a step by algorithm and protocol, over NVLink and over other paths of a host (`hwLatencies`).
-const STEPS: [[[f64; 3]; 2]; 2] =
-    [[[0.6e-6, 1.25e-6, 4.0e-6], [0.6e-6, 1.9e-6, 3.4e-6]], [[1.0e-6, 1.9e-6, 4.0e-6], [1.0e-6, 2.5e-6, 5.7e-6]]];
-
-/// What a carried byte costs: LL sends as many bytes of flags as of data (NCCL takes ½); of LL128, NCCL takes 0.92 for 120 of 128.
-const LL: f64 = 0.5;
-const LL128: f64 = 0.92;
-
-/// What NCCL takes of an all-reduce along a tree of one node (0.92), of LL along it (1 ÷ 3.8) and of LL128 (7 ÷ 9).
-const TREE: Range = range(0.7, 0.92, 1.05);
-const TREE_LL: f64 = 1.0 / 3.8;
-const TREE_LL128: f64 = 7.0 / 9.0;
-
-/// What NCCL's rings reach of the rate that paths carry: over NVLink 0.84 to 0.91 (two and four H200); through host memory,
-/// 1.04 with NCCL's own four channels and 1.31 with sixteen. Over PCIe directly it is assumed.
-const REACHED: [Range; 3] = [range(0.78, 0.86, 0.95), range(0.65, 0.85, 1.0), range(0.75, 1.0, 1.35)];
+/// What paths through PCIe reach of their rate: assumed.
+const PCIE_REACHED: f64 = 0.85;
 
 /// GB/s that one channel of a Hopper moves by protocol, over NVLink and otherwise: 21.0, 16.1 and 5.3 to 7.1; through host memory 14.4
 /// and 2.4.
 const CHANNEL: [[f64; 3]; 2] = [[5.5, 16.1, 21.0], [2.4, 10.0, 14.4]];
-const CHANNEL_RANGE: [f64; 2] = [0.8, 1.25];
+const CHANNEL_RANGE: Range = [0.8, 1.25];
 
 /// What NCCL takes of one channel of a tree, by generation (`perChMaxTreeBws`, one node), for its ratio to a Hopper's: only
-/// Hoppers were measured.
-const CHANNEL_OF: [f64; 4] = [26.5, 24.0, 38.7, 70.0];
-const OTHER_CHANNEL_RANGE: [f64; 2] = [0.5, 2.0];
+/// Hoppers were measured. AMD's are taken for Hopper's.
+const CHANNEL_OF: [f64; 5] = [26.5, 24.0, 38.7, 70.0, 38.7];
+const OTHER_CHANNEL_RANGE: Range = [0.5, 2.0];
 
-/// GB/s that LL reaches over any number of NVLink channels, by generation (`llMaxBws`); 122 was measured where NCCL takes 141.
-const LL_MOST: [f64; 4] = [39.0, 87.7, 141.0, 282.0];
-const LL_REACHED: f64 = 0.87;
+/// Of what NCCL takes of a tree (0.92).
+const TREE_RANGE: Range = [0.76, 1.14];
 
 /// Channels that NCCL opens by itself over PCIe and through host memory: two rings, each used twice (`NCCL_DEBUG=INFO`, two H200
 /// without peer-to-peer).
 const HOST_CHANNELS: u32 = 4;
-
-/// What the slowest pair of neighbours in a ring goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Medium {
-    /// NVLink and its like.
-    Fabric,
-    /// PCIe, directly.
-    Pcie,
-    /// Host memory.
-    Host,
-}
-
-impl Medium {
-    /// In words that follow "over".
-    pub fn words(self) -> &'static str {
-        match self {
-            Medium::Fabric => "links between GPUs",
-            Medium::Pcie => "PCIe",
-            Medium::Host => "host memory",
-        }
-    }
-}
 
 /// The paths of a collective under one level of peer-to-peer, and what they carry.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,26 +63,11 @@ pub struct Paths {
     pub low: f64,
     /// The most.
     pub high: f64,
+    /// What NVLink SHARP carries, where the machine has it.
+    pub nvls: Option<f64>,
 }
 
-/// A prediction of one collective.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Predicted {
-    /// Bus bandwidth in bytes a second.
-    pub rate: f64,
-    /// The fastest algorithm and protocol that the settings allow.
-    pub algorithm: Algorithm,
-    /// How the message is packed.
-    pub protocol: Protocol,
-}
-
-/// Several predictions of the same machine share what is uncertain; each of these multiplies one factor.
-#[derive(Clone, Copy, Debug)]
-struct Draw {
-    /// Which factor, and whether it is at its high end; `None` for all at their values.
-    moved: Option<(Factor, bool)>,
-}
-
+/// What is uncertain; several predictions of one machine share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Factor {
     Launch,
@@ -144,17 +87,8 @@ impl Factor {
     ];
 }
 
-impl Draw {
-    const VALUE: Draw = Draw { moved: None };
-
-    fn of(self, factor: Factor, range: Range) -> f64 {
-        match self.moved {
-            Some((moved, true)) if moved == factor => range.high,
-            Some((moved, false)) if moved == factor => range.low,
-            _ => range.value,
-        }
-    }
-}
+/// One factor at its low or high end; `None` for all at their values.
+type Draw = Option<(Factor, bool)>;
 
 /// A collective among GPUs of a machine.
 #[derive(Clone, Debug)]
@@ -163,8 +97,8 @@ pub struct Tuning<'a> {
     parts: &'a Parts,
     gpus: Vec<NodeId>,
     collective: Collective,
-    /// Index of the generation in NCCL's tables.
-    generation: usize,
+    generation: Generation,
+    run: Ranks,
     paths: Vec<(Level, Option<Paths>)>,
 }
 
@@ -177,7 +111,14 @@ impl<'a> Tuning<'a> {
             return None;
         }
         let generation = generation(&machine.fabric, parts, &gpus);
-        Some(Tuning { machine, parts, gpus, collective, generation, paths: Vec::new() })
+        Some(Tuning { machine, parts, gpus, collective, generation, run: Ranks::OneProcess, paths: Vec::new() })
+    }
+
+    /// The same with ranks that are run so.
+    #[must_use]
+    pub fn run_as(mut self, run: Ranks) -> Self {
+        self.run = run;
+        self
     }
 
     /// The ranks.
@@ -190,16 +131,9 @@ impl<'a> Tuning<'a> {
         self.collective
     }
 
-    /// The farthest pairs that use peer-to-peer without a variable: those below a PCIe switch, and all where an AMD CPU has at
-    /// most two GPUs (`ncclTopoCheckP2p`).
+    /// The farthest pairs that use peer-to-peer without a variable.
     pub fn default_level(&self) -> Level {
-        let fabric = &self.machine.fabric;
-        let amd = |gpu: &NodeId| {
-            let root = fabric.package(*gpu);
-            root.and_then(|cpu| vendor_of(fabric, self.parts, cpu)) == Some(CpuVendor::Amd)
-        };
-        let few = fabric.of_kind(NodeKind::Gpu).count() <= 2;
-        if few && self.gpus.iter().any(amd) { Level::System } else { Level::Switches }
+        default_level(&self.machine.fabric, self.parts, &self.gpus, self.generation)
     }
 
     /// The least level that allows every pair of these GPUs to which the driver gives peer access; `None` where it gives
@@ -228,13 +162,7 @@ impl<'a> Tuning<'a> {
     }
 
     fn found(&self, level: Level) -> Option<Paths> {
-        let mut machine = self.machine.clone();
-        for (a, b) in self.pairs() {
-            let class = machine.fabric.class(a, b);
-            if class.is_none_or(|class| Level::for_class(class) > level) {
-                machine.p2p.insert((a, b), P2pStatus::NotSupported);
-            }
-        }
+        let machine = with_peers_up_to(self.machine, &self.gpus, level);
         let model = Model::new(&machine, self.parts);
         let flows = Flows::new(&model, Engine::Sm);
         let places: Option<Vec<usize>> =
@@ -250,28 +178,23 @@ impl<'a> Tuning<'a> {
             together(&flows, &sets).map(|paces| paces.iter().sum::<f64>())
         });
         let rate = rings.rate();
-        let medium = sets.iter().flatten().filter_map(|pair| flows.flow(*pair)).map(|route| {
-            if route.staged {
-                Medium::Host
-            } else if route.class.is_pcie() {
-                Medium::Pcie
-            } else {
-                Medium::Fabric
-            }
-        });
-        let medium = medium.max()?;
+        let medium = medium(sets.iter().flatten().filter_map(|pair| flows.flow(*pair)))?;
+        let share = reached(medium);
+        let [rate, slow, fast] = [Some(rate), slow, fast].map(|rate| rate.map(|rate| rate * share));
+        let rate = rate?;
         (rate > 0.0 && rate.is_finite()).then(|| Paths {
             medium,
+            nvls: nvls_rate(&machine.fabric, self.generation, &self.gpus, rate, self.collective),
             rate,
             low: slow.map_or(rate, |slow| slow.min(rate)),
             high: fast.map_or(rate, |fast| fast.max(rate)),
         })
     }
 
-    /// The bus bandwidth of a message under these settings.
+    /// What is predicted of a message under these settings.
     pub fn predict(&mut self, settings: &Settings, size: Bytes) -> Option<Predicted> {
         let paths = self.paths(settings)?;
-        self.drawn(&paths, settings, size, Draw::VALUE)
+        self.drawn(&paths, settings, size, None)
     }
 
     /// How many times faster a message is under `after` than under `before`: the value, and the least and the most that it
@@ -286,87 +209,69 @@ impl<'a> Tuning<'a> {
         around(ratio)
     }
 
-    /// [`Tuning::predict`] with the least and the most that the rate may be, in bytes a second.
+    /// The rate of [`Tuning::predict`] with the least and the most that it may be, in bytes a second.
     pub fn interval(&mut self, settings: &Settings, size: Bytes) -> Option<[f64; 3]> {
         let paths = self.paths(settings)?;
         around(|draw| self.drawn(&paths, settings, size, draw).map(|predicted| predicted.rate))
     }
 
     fn drawn(&self, paths: &Paths, settings: &Settings, size: Bytes, draw: Draw) -> Option<Predicted> {
-        let bytes = size.0 as f64 * self.collective.bus_factor(self.gpus.len());
-        let mut best: Option<(f64, Predicted)> = None;
-        for (algorithm, protocol) in self.choices(settings, paths.medium) {
-            let rate = self.carried(paths, settings, algorithm, protocol, draw);
-            let step = STEPS[usize::from(paths.medium != Medium::Fabric)][algorithm as usize][protocol as usize];
-            let time = draw.of(Factor::Launch, LAUNCH) + self.steps() * step + bytes / rate;
-            if best.as_ref().is_none_or(|(known, _)| time < *known) {
-                best = Some((time, Predicted { rate: bytes / time, algorithm, protocol }));
-            }
+        let &Tuning { collective, generation, run, .. } = self;
+        let (ranks, medium) = (self.gpus.len(), paths.medium);
+        let job = Job { collective, ranks, nodes: 1, generation, medium, run, network: 0.0 };
+        let carried = Carried::default()
+            .with(Algorithm::Ring, Some(paths.rate))
+            .with(Algorithm::Tree, Some(paths.rate))
+            .with(Algorithm::Nvls, paths.nvls);
+        let limit = |_: Algorithm, protocol: Protocol| self.channels(paths, settings, protocol);
+        let factors = self.factors(paths, draw);
+        if collective == Collective::SendReceive {
+            // which heed neither list
+            return job.predict(&carried, size, |_, protocol| protocol == Protocol::Simple, limit, factors);
         }
-        best.map(|(_, predicted)| predicted)
-    }
-
-    /// What the settings leave to choose from. Sends and receives heed neither list.
-    fn choices(&self, settings: &Settings, medium: Medium) -> Vec<(Algorithm, Protocol)> {
-        if self.collective == Collective::SendReceive {
-            return vec![(Algorithm::Ring, Protocol::Simple)];
-        }
-        let algorithms = Algorithm::ALL.into_iter().filter(|a| settings.allows_algorithm(*a, self.collective));
         let nvlink = medium == Medium::Fabric;
-        let protocols = || Protocol::ALL.into_iter().filter(|p| settings.allows_protocol(*p, nvlink));
-        let found: Vec<_> = algorithms.flat_map(|a| protocols().map(move |p| (a, p))).collect();
-        // a list of what this leaves out
-        if found.is_empty() { vec![(Algorithm::Ring, Protocol::Simple)] } else { found }
+        let allowed = |a: Algorithm, p: Protocol| settings.allows_algorithm(a) && settings.allows_protocol(p, nvlink);
+        // lists that leave nothing
+        let fallback = |a: Algorithm, p: Protocol| (a, p) == (Algorithm::Ring, Protocol::Simple);
+        job.predict(&carried, size, allowed, limit, factors)
+            .or_else(|| job.predict(&carried, size, fallback, limit, factors))
     }
 
-    fn steps(&self) -> f64 {
-        let others = self.gpus.len() as f64 - 1.0;
-        match self.collective {
-            Collective::AllReduce => 2.0 * others,
-            Collective::SendReceive => 1.0,
-            _ => others,
-        }
-    }
-
-    /// Bytes a second that a large message reaches.
-    fn carried(&self, paths: &Paths, settings: &Settings, algorithm: Algorithm, protocol: Protocol, draw: Draw) -> f64 {
-        let reached = REACHED[paths.medium as usize];
-        let of_paths = range(paths.low * reached.low, paths.rate * reached.value, paths.high * reached.high);
-        let all = draw.of(Factor::Paths(paths.medium), of_paths);
-        let fabric = paths.medium == Medium::Fabric;
-        let tree = draw.of(Factor::Tree, TREE);
-        let share = match (algorithm, protocol) {
-            (Algorithm::Ring, Protocol::Ll) => LL,
-            (Algorithm::Ring, Protocol::Ll128) => LL128,
-            (Algorithm::Ring, Protocol::Simple) => 1.0,
-            (Algorithm::Tree, Protocol::Ll) => tree * TREE_LL,
-            (Algorithm::Tree, Protocol::Ll128) => tree * TREE_LL128,
-            (Algorithm::Tree, Protocol::Simple) => tree,
+    fn factors(&self, paths: &Paths, draw: Draw) -> Factors {
+        let of = |factor: Factor, [low, high]: Range| match draw {
+            Some((moved, true)) if moved == factor => high,
+            Some((moved, false)) if moved == factor => low,
+            _ => 1.0,
         };
-        let mut rate = all * share;
-        let [low, high] = if self.generation == HOPPER { CHANNEL_RANGE } else { OTHER_CHANNEL_RANGE };
-        let drawn = draw.of(Factor::Channel, range(low, 1.0, high));
-        let ratio = CHANNEL_OF[self.generation] / CHANNEL_OF[HOPPER];
-        if protocol == Protocol::Ll && fabric {
-            rate = rate.min(LL_MOST[self.generation] * LL_REACHED * drawn * GB);
+        let [low, high] = REACHED[paths.medium as usize];
+        let paths_range = [low * paths.low / paths.rate, high * paths.high / paths.rate];
+        let channel = if self.generation == Generation::Hopper { CHANNEL_RANGE } else { OTHER_CHANNEL_RANGE };
+        Factors {
+            launch: of(Factor::Launch, LAUNCH),
+            paths: of(Factor::Paths(paths.medium), paths_range),
+            channel: of(Factor::Channel, channel),
+            tree: of(Factor::Tree, TREE_RANGE),
         }
+    }
+
+    /// Bytes a second that the channels move.
+    fn channels(&self, paths: &Paths, settings: &Settings, protocol: Protocol) -> f64 {
+        let fabric = paths.medium == Medium::Fabric;
         // those that NCCL opens by itself over NVLink are enough for what the links carry
         let own = (!fabric).then_some(HOST_CHANNELS.max(settings.least_channels.unwrap_or(0)));
         let channels = if self.collective == Collective::SendReceive { own } else { settings.most_channels.or(own) };
-        if let Some(channels) = channels {
-            let each = CHANNEL[usize::from(!fabric)][protocol as usize] * ratio * drawn * GB;
-            rate = rate.min(f64::from(channels) * each);
-        }
-        rate
+        let ratio = CHANNEL_OF[self.generation as usize] / CHANNEL_OF[Generation::Hopper as usize];
+        let each = CHANNEL[usize::from(!fabric)][protocol as usize] * ratio * GB;
+        channels.map_or(f64::INFINITY, |channels| f64::from(channels) * each)
     }
 }
 
 /// A number that depends on what is uncertain, with its ends: each factor alone at both its ends, combined as independent.
 fn around(of: impl Fn(Draw) -> Option<f64>) -> Option<[f64; 3]> {
-    let value = of(Draw::VALUE)?;
+    let value = of(None)?;
     let [mut below, mut above] = [0.0_f64; 2];
     for factor in Factor::ALL {
-        let ends = [false, true].map(|high| of(Draw { moved: Some((factor, high)) }));
+        let ends = [false, true].map(|high| of(Some((factor, high))));
         let logs = ends.into_iter().flatten().map(|end| (end / value).ln());
         let (low, high) = logs.fold((0.0_f64, 0.0_f64), |(low, high), log| (low.min(log), high.max(log)));
         below = below.hypot(low);
@@ -375,27 +280,67 @@ fn around(of: impl Fn(Draw) -> Option<f64>) -> Option<[f64; 3]> {
     Some([value, value * (-below).exp(), value * above.exp()])
 }
 
-/// Hopper's place in NCCL's tables: Volta and older, Ampere and Ada, Hopper, Blackwell and later.
-const HOPPER: usize = 2;
+/// The farthest pairs that use peer-to-peer without a variable: those below a PCIe switch, and all where an AMD CPU has at
+/// most two GPUs (`ncclTopoCheckP2p`). RCCL uses it between all.
+pub fn default_level(fabric: &Fabric, parts: &Parts, gpus: &[NodeId], generation: Generation) -> Level {
+    let amd = |gpu: &NodeId| {
+        let root = fabric.package(*gpu);
+        root.and_then(|cpu| vendor_of(fabric, parts, cpu)) == Some(CpuVendor::Amd)
+    };
+    let few = fabric.of_kind(NodeKind::Gpu).count() <= 2;
+    let all = generation == Generation::Cdna || few && gpus.iter().any(amd);
+    if all { Level::System } else { Level::Switches }
+}
 
-fn generation(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> usize {
+/// The machine with peer-to-peer between those of these GPUs alone whose path is no farther than a level.
+pub fn with_peers_up_to(machine: &Machine, gpus: &[NodeId], level: Level) -> Machine {
+    let mut machine = machine.clone();
+    let pairs = gpus.iter().flat_map(|a| gpus.iter().filter(move |b| *b != a).map(move |b| (*a, *b)));
+    for (a, b) in pairs {
+        if machine.fabric.class(a, b).is_none_or(|class| Level::for_class(class) > level) {
+            machine.p2p.insert((a, b), P2pStatus::NotSupported);
+        }
+    }
+    machine
+}
+
+/// What the slowest of these paths goes over.
+pub fn medium<'r>(routes: impl IntoIterator<Item = &'r Route>) -> Option<Medium> {
+    let of = |route: &Route| match (route.staged, route.class.is_pcie()) {
+        (true, _) => Medium::Host,
+        (false, true) => Medium::Pcie,
+        (false, false) => Medium::Fabric,
+    };
+    routes.into_iter().map(of).max()
+}
+
+/// What NCCL reaches of what paths over a medium carry.
+pub fn reached(medium: Medium) -> f64 {
+    if medium == Medium::Pcie { PCIE_REACHED } else { 1.0 }
+}
+
+/// The oldest generation of these GPUs.
+pub fn generation(fabric: &Fabric, parts: &Parts, gpus: &[NodeId]) -> Generation {
     let of_gpu = |gpu: &NodeId| {
         let part = fabric.node(*gpu).part.as_deref().and_then(|key| parts.get(key));
+        if part.is_some_and(|part| part.pci_ids.iter().any(|id| id.starts_with("1002:"))) {
+            return Generation::Cdna;
+        }
         let links = fabric.links_of(*gpu).iter();
         let bundle = links.filter_map(|(link, _)| fabric.link(*link).kind.bundle(Interconnect::Nvlink)?.generation);
         let pcie = part.and_then(|part| part.pcie).and_then(|pcie| pcie.generation).map(|g| g.number());
         match (part.and_then(|part| part.nvlink_generation).or(bundle.max()), pcie) {
-            (Some(5..), _) => 3,
-            (Some(4), _) => 2,
-            (Some(3), _) => 1,
-            (Some(_), _) => 0,
+            (Some(5..), _) => Generation::Blackwell,
+            (Some(4), _) => Generation::Hopper,
+            (Some(3), _) => Generation::Ampere,
+            (Some(_), _) => Generation::Volta,
             // without NVLink its PCIe tells: 3.0 up to Turing, 4.0 for Ampere and Ada, 5.0 from Blackwell on
-            (None, Some(5..)) => 3,
-            (None, Some(4)) => 1,
-            (None, _) => 0,
+            (None, Some(5..)) => Generation::Blackwell,
+            (None, Some(4)) => Generation::Ampere,
+            (None, _) => Generation::Volta,
         }
     };
-    gpus.iter().map(of_gpu).min().unwrap_or(0)
+    gpus.iter().map(of_gpu).min().unwrap_or(Generation::Volta)
 }
 
 #[cfg(test)]

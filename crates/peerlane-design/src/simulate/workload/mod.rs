@@ -18,7 +18,8 @@ use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
 use peerlane_machine::fabric::NoMethod;
 use peerlane_machine::matrix::Engine;
-use peerlane_model::collectives::{Ring, Rings};
+use peerlane_machine::transfer::Collective;
+use peerlane_model::collectives::{Choice, NoChoice, Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
@@ -27,7 +28,7 @@ pub use spin_glass::{Messages, SpinGlass};
 pub use trace::{Trace, read_trace};
 pub use training::Training;
 
-/// How an all-reduce goes about it.
+/// The schedule of an all-reduce: which transfers it makes, and in which order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// Around the best rings: of one machine those that carry most together; of several nodes one a NIC, in the order of the
@@ -48,11 +49,13 @@ pub enum Algorithm {
 pub enum Workload {
     /// One message, and its way.
     PointToPoint(String, String, Via),
-    /// Every GPU gets the sum of all.
+    /// A collective as NCCL or RCCL does it, by its own choice or by one made for it.
+    Library(Collective, Choice),
+    /// Every GPU gets the sum of all, by this schedule alone.
     AllReduce(Algorithm),
-    /// Every GPU gets the parts of all.
+    /// Every GPU gets the parts of all, around rings.
     AllGather,
-    /// Every GPU gets its part of the sum.
+    /// Every GPU gets its part of the sum, around rings.
     ReduceScatter,
     /// Every GPU has a part for every other.
     AllToAll,
@@ -76,8 +79,9 @@ pub(super) struct NodeRings {
 }
 
 /// What may be written for a workload.
-pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4), all-reduce[:ring|ring-by-number|tree|hierarchical|rail], all-gather, reduce-scatter, \
-     all-to-all, broadcast, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
+pub const WORKLOADS: &str = "point-to-point:A:B[:METHOD|loopback] (METHOD: nvp2p, bar1, staged or staged:chunk=256K,depth=4), all-reduce, all-gather, reduce-scatter, broadcast (each as NCCL or RCCL does it; or with :ring+ll128, :tree+simple, :nvls … \
+     by that algorithm and protocol), all-reduce:ring|ring-by-number|tree|hierarchical|rail, all-gather:ring, reduce-scatter:ring, \
+     broadcast:ring (the schedule alone), all-to-all, halo:1, halo:2, halo:3, spin-glass[:…], bfs[:…], training[:…], or a file of transfers (.jsonl)";
 
 impl FromStr for Workload {
     type Err = SimulateError;
@@ -104,21 +108,39 @@ impl FromStr for Workload {
                 };
                 Workload::PointToPoint((*a).to_owned(), (*b).to_owned(), via)
             }
-            ["all-reduce"] | ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
+            ["all-reduce", "ring"] => Workload::AllReduce(Algorithm::Ring),
             ["all-reduce", "ring-by-number"] => Workload::AllReduce(Algorithm::RingByNumber),
             ["all-reduce", "tree"] => Workload::AllReduce(Algorithm::Tree),
             ["all-reduce", "hierarchical"] => Workload::AllReduce(Algorithm::Hierarchical),
             ["all-reduce", "rail"] => Workload::AllReduce(Algorithm::Rail),
-            ["all-gather"] => Workload::AllGather,
-            ["reduce-scatter"] => Workload::ReduceScatter,
+            ["all-gather", "ring"] => Workload::AllGather,
+            ["reduce-scatter", "ring"] => Workload::ReduceScatter,
             ["all-to-all"] => Workload::AllToAll,
-            ["broadcast"] => Workload::Broadcast,
+            ["broadcast", "ring"] => Workload::Broadcast,
+            [name] if library(name).is_some() => {
+                Workload::Library(library(name).unwrap_or(Collective::AllReduce), Choice::FREE)
+            }
+            [name, choice] if library(name).is_some() => {
+                let refused = |e: NoChoice| SimulateError::Workload(format!("'{text}': {e}; or there are {WORKLOADS}"));
+                let choice: Choice = choice.parse().map_err(refused)?;
+                let collective = library(name).unwrap_or(Collective::AllReduce);
+                if let Some(algorithm) = choice.algorithm.filter(|algorithm| !algorithm.does(collective)) {
+                    return Err(SimulateError::Workload(format!("'{text}': {algorithm} does no {name}")));
+                }
+                Workload::Library(collective, choice)
+            }
             ["halo", "1"] => Workload::Halo(1),
             ["halo", "2"] => Workload::Halo(2),
             ["halo", "3"] => Workload::Halo(3),
             _ => return Err(SimulateError::Workload(format!("'{text}': no such workload; there are {WORKLOADS}"))),
         })
     }
+}
+
+/// The collective of a library by this name.
+fn library(name: &str) -> Option<Collective> {
+    let all = [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast];
+    all.into_iter().find(|collective| collective.name() == name)
 }
 
 impl fmt::Display for Workload {
@@ -129,6 +151,7 @@ impl fmt::Display for Workload {
                     Via::Direct => String::new(),
                     Via::By(method) => format!(":{}", method.written()),
                     Via::Card => ":loopback".to_owned(),
+                    Via::Nic(nic) => format!(":nic{nic}"),
                 };
                 write!(f, "point-to-point:{a}:{b}{via}")
             }
@@ -137,10 +160,12 @@ impl fmt::Display for Workload {
             Workload::AllReduce(Algorithm::Tree) => f.write_str("all-reduce:tree"),
             Workload::AllReduce(Algorithm::Hierarchical) => f.write_str("all-reduce:hierarchical"),
             Workload::AllReduce(Algorithm::Rail) => f.write_str("all-reduce:rail"),
-            Workload::AllGather => f.write_str("all-gather"),
-            Workload::ReduceScatter => f.write_str("reduce-scatter"),
+            Workload::Library(collective, Choice::FREE) => f.write_str(collective.name()),
+            Workload::Library(collective, choice) => write!(f, "{}:{choice}", collective.name()),
+            Workload::AllGather => f.write_str("all-gather:ring"),
+            Workload::ReduceScatter => f.write_str("reduce-scatter:ring"),
             Workload::AllToAll => f.write_str("all-to-all"),
-            Workload::Broadcast => f.write_str("broadcast"),
+            Workload::Broadcast => f.write_str("broadcast:ring"),
             Workload::Halo(d) => write!(f, "halo:{d}"),
             Workload::SpinGlass(run) => f.write_str(&run.words()),
             Workload::Bfs(search) => f.write_str(&search.words()),
@@ -197,6 +222,12 @@ impl Workload {
     ) -> Result<Program, SimulateError> {
         let layout = collectives::Layout::new(cluster, router, rings.map(|rings| &rings.rings), once);
         Ok(match self {
+            Workload::Library(collective, _) => {
+                let name = collective.name();
+                let why =
+                    format!("{self}: what a library does has no steps to play; {name}:ring is a schedule that has");
+                return Err(SimulateError::Workload(why));
+            }
             Workload::PointToPoint(a, b, via) => {
                 let (from, to) = (cluster.find(a)?, cluster.find(b)?);
                 collectives::message(from, to, size, *via)
@@ -249,6 +280,7 @@ impl Workload {
     pub fn bus_factor(&self, gpus: usize) -> Option<f64> {
         let n = gpus.max(1) as f64;
         match self {
+            Workload::Library(collective, _) => Some(collective.bus_factor(gpus)),
             Workload::AllReduce(_) => Some(2.0 * (n - 1.0) / n),
             Workload::AllGather | Workload::ReduceScatter | Workload::AllToAll => Some((n - 1.0) / n),
             Workload::Broadcast | Workload::PointToPoint(..) => Some(1.0),
