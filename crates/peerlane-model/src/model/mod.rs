@@ -7,6 +7,8 @@ mod access;
 mod assumptions;
 mod class;
 mod defaults;
+#[cfg(test)]
+mod kernels_tests;
 mod latency;
 pub mod nccl;
 mod nvlink;
@@ -355,8 +357,10 @@ impl<'a> Model<'a> {
     /// Bytes a second of the slowest thing that a transfer uses, before any loss; none where that is not known.
     fn line_rate_of(&self, transfer: &Transfer) -> f64 {
         let Ok(planned) = route::plan(self, transfer, false) else { return 0.0 };
-        let used = planned.route.demand.uses.iter().filter_map(|(resource, _)| self.capacities.get(*resource));
-        used.copied().reduce(f64::min).unwrap_or(0.0)
+        // what kernels read is no line
+        let kernels = self.nodes[transfer.destination.index()].kernel_reads;
+        let used = planned.route.demand.uses.iter().map(|(resource, _)| *resource).filter(|r| Some(*r) != kernels);
+        used.filter_map(|resource| self.capacities.get(resource).copied()).reduce(f64::min).unwrap_or(0.0)
     }
 
     fn answer(&self, planned: Planned, rate: f64, binding: Binding) -> SharedRate {

@@ -67,6 +67,8 @@ pub(super) struct NodeModel {
     pub windows: [Option<Window>; 3],
     /// What a GPU's own port sends over PCIe at most.
     pub port: Option<usize>,
+    /// What all kernels of a GPU together read of host memory over PCIe.
+    pub kernel_reads: Option<usize>,
     /// A NIC's line, from the network.
     pub receive: Option<usize>,
     /// A NIC's line, to the network.
@@ -211,6 +213,8 @@ impl Built {
                 model.memory = add(format!("{} memory", node.name), rate, share.min(1.0));
                 let sends = constant(part, "pcie_send_rate");
                 model.port = add(format!("{}, sending over PCIe", node.name), sends, 1.0);
+                let reads = constant(part, "kernel_read_rate");
+                model.kernel_reads = add(format!("{}, kernels reading host memory", node.name), reads, 1.0);
             }
             NodeKind::Host => {
                 let cpu = fabric.package(id);

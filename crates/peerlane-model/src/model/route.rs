@@ -276,19 +276,15 @@ impl<'m, 'a> Laying<'m, 'a> {
         }
     }
 
-    /// Holds a GPU's kernels to what they read of host memory over PCIe, where the GPU's part states it.
+    /// Kernels of a GPU share what they read of host memory over PCIe, where the GPU's part states it.
     fn kernel_reads(&mut self, path: &Path, source: NodeId, destination: NodeId, engine: Engine) {
-        let Model { machine, parts, links, .. } = self.model;
-        let fabric = &machine.fabric;
+        let Model { machine, links, nodes, resources, .. } = self.model;
         let pcie = path.hops.iter().any(|h| matches!(links[h.link.index()].carriage, Carriage::Pcie { .. }));
-        if engine != Engine::Sm || !pcie || fabric.node(source).kind != NodeKind::Host {
+        if engine != Engine::Sm || !pcie || machine.fabric.node(source).kind != NodeKind::Host {
             return;
         }
-        let Some(most) = constant(part_of(fabric, parts, destination), "kernel_read_rate") else { return };
-        let rate = most.value * 1e9;
-        if self.cap.as_ref().is_none_or(|(cap, _)| rate < cap.bytes_per_second()) {
-            self.demand.cap = self.demand.cap.min(rate);
-            self.cap = Some((Rate::from_gb(most.value), format!("what kernels read of host memory; {}", most.why)));
+        if let Some(shared) = nodes[destination.index()].kernel_reads {
+            self.consume(shared, 1.0, || format!("what kernels read of host memory; {}", resources[shared].why));
         }
     }
 
