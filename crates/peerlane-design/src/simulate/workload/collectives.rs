@@ -2,6 +2,7 @@
 
 use super::super::SimulateError;
 use super::super::program::{Program, Round, Step};
+use crate::cluster::rings::through_nodes;
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_model::collectives::Rings;
 use peerlane_model::model::nccl::CHUNK;
@@ -80,17 +81,8 @@ impl Layout {
         if nodes == 1 {
             return self.within_node(0);
         }
-        // a ring enters a node at one GPU and leaves at the one before; the next node is gone through the other way
-        // round, so that both ends of each link between nodes have the same place, and the same rail
-        let ring = |entry: usize| -> Vec<usize> {
-            let within = |node: usize, i: usize| {
-                let turned = count > 1 && node % 2 == 1;
-                let local = if turned { entry + 2 * per_node - 1 - i } else { entry + i };
-                self.along(node, local % per_node)
-            };
-            (0..nodes).flat_map(|node| (0..per_node).map(move |i| within(node, i))).collect()
-        };
-        (0..count).map(|c| (ring(c * per_node / count), 1.0 / count as f64)).collect()
+        let nodes: Vec<Vec<usize>> = (0..nodes).map(|n| (0..per_node).map(|i| self.along(n, i)).collect()).collect();
+        through_nodes(&nodes, count).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
     }
 
     /// The rings over one node's GPUs.
