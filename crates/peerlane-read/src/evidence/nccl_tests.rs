@@ -58,6 +58,17 @@ impl Head {
         self.first.get_or_insert(i);
     }
 
+    /// The piece of a row that the program printed before NCCL's log continued the line: of `8 2 float sum -1HOST:12:12 [0]`
+    /// the part before the host's name. Empty where the line is the log's alone, or the host is unknown.
+    fn before_log<'a>(&self, before: &'a str) -> &'a str {
+        // the tag `HOST:PROCESS:THREAD [DEVICE]` ends what is before the log
+        let Some(tag) = before.rfind(" [") else { return "" };
+        let Some(name) = before.get(..tag).and_then(|b| b.rsplitn(3, ':').nth(2)) else { return "" };
+        let starts = name.char_indices().rev().take(LONGEST_HOST).map(|(at, _)| at);
+        let host = starts.filter(|at| name.get(*at..).is_some_and(|host| self.hosts.contains(host))).min();
+        host.and_then(|at| name.get(..at)).unwrap_or_default()
+    }
+
     /// Whether every rank is listed.
     fn is_whole(&self) -> bool {
         self.ranks.len() == self.highest as usize + 1
@@ -234,15 +245,26 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
     let mut sizes = Vec::new();
     let mut series = columns.series();
     let mut last = header;
+    // the row that NCCL's log interrupts
+    let mut begun = String::new();
     for i in first..text.len() {
-        let line = untagged(text.line(i));
+        let raw = text.line(i);
+        if let Some((before, _)) = raw.split_once(" NCCL ") {
+            let piece = head.before_log(before);
+            if !piece.trim().is_empty() && begun.len() + piece.len() < LONGEST_ROW {
+                begun.push_str(piece);
+                begun.push(' ');
+            }
+            continue;
+        }
+        let whole = std::mem::take(&mut begun) + raw;
+        let line = untagged(&whole);
         let line = line.trim();
         if let Some((size, values)) = columns.row(line) {
             sizes.push(size);
             series.iter_mut().zip(values).for_each(|(s, value)| s.values.push(value));
             last = i;
-        } else if !(line.contains(" NCCL ") || line.is_empty() || (line.starts_with(['#', '(']) && sizes.is_empty())) {
-            // NCCL's own log may stand between the rows
+        } else if !(line.is_empty() || (line.starts_with(['#', '(']) && sizes.is_empty())) {
             break;
         }
     }
@@ -267,6 +289,12 @@ fn table(text: &Text, header: usize, first: usize, columns: &Columns, mut head: 
     head.push_ranks(text, found);
     last + 1
 }
+
+/// Characters of a host's name.
+const LONGEST_HOST: usize = 64;
+
+/// Characters of a row; no release prints half as many.
+const LONGEST_ROW: usize = 512;
 
 /// Lines below a table in which its program may be named.
 const TRAILER_LINES: usize = 8;
@@ -310,6 +338,29 @@ mod tests {
             _ => None,
         });
         curves.next_back().unwrap()
+    }
+
+    /// `NCCL_DEBUG_SUBSYS=TUNING` logs between the pieces of a row, in the same line.
+    #[test]
+    fn rows_that_the_log_interrupts_are_whole() {
+        let log = "gpu-1:12:12 [0] NCCL INFO AllReduce: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}\n";
+        let text = format!(
+            "# Collective test starting: all_reduce_perf\n\
+             #  Rank  0 Group  0 Pid     12 on      gpu-1 device  0 [0000:00:06] NVIDIA H200\n\
+             #  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n\
+             {log}    8  2  float  sum  -1{log}{log}  20.50  0.00  0.01  0{log}  21.60  0.00  0.02  0\n\
+             16  4  float  sum  -1{log}  20.68  0.00  0.03  0  20.40  0.00  0.04  0\n\
+             # Out of bounds values : 0 OK\n"
+        );
+        let found = scanned(scan, &text);
+        let curve = curve(&found);
+        assert_eq!(curve.sizes, [8, 16].map(Bytes));
+        let of = |name: &str| curve.series.iter().find(|s| s.name == name).unwrap().values.clone();
+        assert_eq!(of("time out-of-place"), [Some(20.5), Some(20.68)]);
+        assert_eq!(of("busbw in-place"), [Some(0.02), Some(0.04)]);
+        // a log that never ends a row makes none
+        let cut = scanned(scan, &text[..text.find("  21.60").unwrap()]);
+        assert!(cut.evidence.iter().all(|e| !matches!(e.fact, Fact::Curve(_))));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use peerlane::curve::Curve;
 use peerlane::evidence::{Found, Text, read_path, scan_text};
 use peerlane::fact::{Fact, P2pStatus};
 use peerlane::matrix::{Direction, Matrix, Operation, Quantity};
+use peerlane::units::Bytes;
 
 fn own(name: &str) -> Found {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x4-vm").join(name);
@@ -65,6 +66,28 @@ fn all_reduce_of_four_h200() {
     assert_eq!((curve.what.as_str(), curve.sizes.len(), curve.series.len()), ("all_reduce_perf", 28, 8));
     let busbw = curve.series.iter().find(|s| s.name == "busbw out-of-place").unwrap();
     assert_eq!(busbw.values.last(), Some(&Some(354.61)));
+}
+
+/// `captures/h200x2-vm-collectives`: every output yields its one whole curve. all_gather, reduce_scatter and alltoall begin with two rows of 0 B.
+#[test]
+fn collectives_of_two_h200() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../captures/h200x2-vm-collectives");
+    let mut outputs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let Some((test, run)) = name.split_once("_perf-") else { continue };
+        let found = read_path(&path).unwrap();
+        let all = curves(&found);
+        assert_eq!((all.len(), found.warnings.len()), (1, 0), "{name}: {:?}", found.warnings);
+        assert_eq!((all[0].what.clone(), all[0].series.len()), (format!("{test}_perf"), 8), "{name}");
+        let largest = if run.starts_with("graph") { 64 << 10 } else { 16 << 30 };
+        assert_eq!(all[0].sizes.last().copied(), Some(Bytes(largest)), "{name}");
+        let rows = if run.starts_with("graph") { 14 } else { 32 };
+        assert_eq!(all[0].sizes.len(), rows, "{name}");
+        outputs += 1;
+    }
+    assert_eq!(outputs, 6 * 3 + 3 + 6 + 1);
 }
 
 #[test]
