@@ -1,4 +1,5 @@
-//! A machine in other programs' formats and in our JSON.
+//! A machine in other programs' formats and in our JSON, and results as charts.
 
+pub mod chart;
 pub mod json;
 pub mod nccl_xml;

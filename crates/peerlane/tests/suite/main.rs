@@ -10,6 +10,7 @@
     reason = "a test fails by panicking, and says why it is skipped"
 )]
 
+mod apenet_pictures;
 mod archives;
 mod assemble_properties;
 mod benchmark_captures;
