@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::bound::{most, through_each};
+use super::mesh::rings_over_all_links;
 use super::over::{Over, together};
 use super::search::Search;
 use crate::flows::{Flows, Pair, interchangeable};
@@ -67,6 +68,10 @@ impl Rings {
                 best = other;
             }
         }
+        if best.rings.len() > 1 && best.rate() < best.bound * (1.0 - ROUNDING) {
+            gpus.sort_unstable();
+            best.take_all_links(flows, &gpus);
+        }
         for (order, _) in &mut best.rings {
             let first = (0..order.len()).min_by_key(|at| order[*at]).unwrap_or(0);
             order.rotate_left(first);
@@ -112,6 +117,20 @@ impl Rings {
         let exact = first.exact || sum(&paces) >= bound * (1.0 - ROUNDING);
         let places = |order: Vec<usize>| order.into_iter().filter_map(|at| gpus.get(at).copied()).collect();
         Some(Rings { rings: orders.into_iter().map(places).zip(paces).collect(), exact, bound })
+    }
+
+    /// Takes rings over all links of a mesh at once instead, where they carry more.
+    fn take_all_links(&mut self, flows: &Flows, gpus: &[usize]) {
+        let over = Over::new(flows, gpus, &[]);
+        for orders in rings_over_all_links(&over, &over.each_alone(), MOST_RINGS) {
+            let Some(paces) = over.paces(&orders) else { continue };
+            if paces.iter().sum::<f64>() > self.rate() * (1.0 + ROUNDING) {
+                let places = |order: Vec<usize>| order.into_iter().filter_map(|at| gpus.get(at).copied()).collect();
+                self.rings = orders.into_iter().map(places).zip(paces).collect();
+                self.bound = self.bound.max(self.rate());
+                self.exact |= self.rate() >= self.bound * (1.0 - ROUNDING);
+            }
+        }
     }
 
     /// One ring in this order; `None` as for [`Rings::best`].

@@ -101,6 +101,19 @@ fn the_hybrid_cube_mesh_has_rings_over_all_of_its_links() {
 }
 
 #[test]
+fn meshes_have_rings_over_all_of_their_links() {
+    // one xGMI link to each of seven; six bricks to each of three, which make six rings that share them
+    for (name, rings, links) in [("mi300x-8", 7, 7.0), ("gh200-quad", 6, 3.0)] {
+        with_flows(&system(name).unwrap().unwrap(), |flows| {
+            let found = best(flows).unwrap();
+            let link = flows.alone_on(&flows.capacities, (0, 1));
+            assert_eq!(found.rings.len(), rings, "{name}: {found:?}");
+            assert!((found.rate() / link / links - 1.0).abs() < 0.01, "{name}: {found:?}");
+        });
+    }
+}
+
+#[test]
 fn fewer_gpus_have_the_rings_of_their_own_links() {
     with_flows(&system("dgx-1v").unwrap().unwrap(), |flows| {
         // a quad: each pair is joined, by one link or by two
