@@ -26,6 +26,9 @@ const LEAST: f64 = 0.05;
 /// The model's rates may differ by so much from those of fixed limits, which queues and start-up are not.
 const ALIKE: f64 = 0.03;
 
+/// More flows, as of a rack's GPUs, take minutes to search.
+const MOST_FLOWS: usize = 32;
+
 /// The model with the transfers of some flows.
 struct Oracle<'a> {
     model: Model<'a>,
@@ -54,7 +57,11 @@ impl<'a> Oracle<'a> {
             pairs.map(made).collect()
         };
         let mut chosen = Vec::new();
-        for flow in flows(machine, way) {
+        let flows = flows(machine, way);
+        if flows.len() > MOST_FLOWS {
+            return None;
+        }
+        for flow in flows {
             // the memory that is nearest is the one that is fastest
             let rates = ends(&flow).into_iter().filter_map(|t| Some((model.solve(&[t]).ok()?[0].rate.gb(), t)));
             let (_, transfer) = rates.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
