@@ -28,7 +28,8 @@ pub(super) fn rings_over_all_links(over: &Over, alone: &[f64], most_rings: usize
     };
     let pairs = || (0..n).flat_map(|i| (0..n).map(move |j| (i, j)));
     let Some(unit) = pairs().filter_map(rate).min_by(f64::total_cmp) else { return Vec::new() };
-    let units = |parts: usize| pairs().map(move |pair| rate(pair).map_or(0, |rate| (rate / unit + ROUNDING) as usize * parts));
+    let units =
+        |parts: usize| pairs().map(move |pair| rate(pair).map_or(0, |rate| (rate / unit + ROUNDING) as usize * parts));
     let sets = [1, 2].map(|parts| {
         let units: Vec<usize> = units(parts).collect();
         let out = (0..n).map(|i| (0..n).map(|j| units[i * n + j]).sum::<usize>()).min().unwrap_or(0);
