@@ -39,7 +39,7 @@ fn compare_place_and_simulate_agree() {
         let Some(compared) = compared.designs.into_iter().next().unwrap().ring_all_reduce else { continue };
         let placed = place(&Model::new(&machine, Parts::embedded()), &Request::default()).unwrap();
         let [choice] = placed.choices.as_slice() else { panic!("one job: {placed:?}") };
-        let simulated = simulated(&machine, "all-reduce");
+        let simulated = simulated(&machine, "all-reduce:ring");
         let rings = simulated.rings.as_deref().unwrap();
         assert_eq!(orders(rings), orders(&compared.rings), "{name}");
         assert_eq!(orders(rings), orders(choice.rings.as_deref().unwrap()), "{name}");

@@ -20,7 +20,8 @@ const SCHEMES: [Scheme; 4] = [
     (|n| format!("gpu-{n}"), true),
     (|n| n.to_string(), true),
     (|n| format!("rack.3/b-{n}"), true),
-    (|n| format!("a.{}", char::from(b'b' + n as u8)), false),
+    // b to y, bb to yb, …
+    (|n| format!("a.{}{}", char::from(b'b' + (n % 24) as u8), "b".repeat(n / 24)), false),
 ];
 
 /// The text with another name in place of each `GPU7`.
