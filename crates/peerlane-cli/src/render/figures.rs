@@ -300,7 +300,8 @@ fn facts(rows: &mut Rows) {
     rows.add(more, "TFLOP/s", |d| d.facts.tflops.map(Cell::fact));
     rows.add(more, "TFLOP/s per kW", |d| over(d.facts.tflops, d.facts.power_w.map(|watts| watts / 1000.0)));
     rows.add(more, "PFLOP/s per rack of 42 units", |d| {
-        let units = d.facts.rack_units.filter(|units| *units > 0.0)?;
+        // a machine that is a rack of its own has no such figure
+        let units = d.facts.rack_units.filter(|units| *units > 0.0 && *units <= RACK)?;
         Some(Cell::fact((RACK / units).floor() * d.facts.tflops? / 1000.0))
     });
 }
