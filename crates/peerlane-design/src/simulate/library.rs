@@ -116,6 +116,13 @@ impl Library {
         self.held.iter().find(|held| held.by == by)?.component.clone()
     }
 
+    /// The same with ranks that are run so.
+    #[must_use]
+    pub fn run_as(mut self, run: Ranks) -> Self {
+        self.job.run = run;
+        self
+    }
+
     /// What is predicted for a size.
     ///
     /// # Errors
@@ -462,6 +469,11 @@ impl Count<'_, '_, '_> {
         let all: Result<Vec<f64>, _> = ring(self.nodes).into_iter().map(|(a, b, _)| hops(a, b)).collect();
         let mean = all?.iter().sum::<f64>() / f64::from(self.nodes);
         let table = Latencies::NCCL.network.map_or(0.0, Seconds::seconds);
-        Ok((first + (mean - nearest) * network.hop_latency.seconds() - table).max(0.0))
+        let adapter = self.cluster.nics.first().and_then(|nic| {
+            let part = Parts::embedded().get(self.cluster.node.fabric.node(*nic).part.as_deref()?)?;
+            part.constant("collective_latency")
+        });
+        let longer = Seconds::from_us(adapter.unwrap_or(0.0)).seconds();
+        Ok((first + (mean - nearest) * network.hop_latency.seconds() - table).max(0.0) + longer)
     }
 }

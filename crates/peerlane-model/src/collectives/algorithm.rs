@@ -88,22 +88,30 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// What NCCL is made to choose: `ring+ll128`, `tree+any`, `any+ll`.
+/// How NCCL writes that it may not use NVLink SHARP.
+const WITHOUT_NVLS: &str = "^nvls";
+
+/// What NCCL is made to choose: `ring+ll128`, `tree+any`, `any+ll`; `^nvls` for all but NVLink SHARP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// The algorithm; NCCL's choice where it is not given.
     pub algorithm: Option<Algorithm>,
     /// The protocol; likewise.
     pub protocol: Option<Protocol>,
+    /// Whether NVLink SHARP is off.
+    pub no_nvls: bool,
 }
 
 impl Choice {
     /// What is left to NCCL entirely.
-    pub const FREE: Choice = Choice { algorithm: None, protocol: None };
+    pub const FREE: Choice = Choice { algorithm: None, protocol: None, no_nvls: false };
 
     /// Whether it leaves this pair to NCCL.
     pub fn allows(self, algorithm: Algorithm, protocol: Protocol) -> bool {
-        self.algorithm.is_none_or(|wanted| wanted == algorithm) && self.protocol.is_none_or(|wanted| wanted == protocol)
+        let excluded = self.no_nvls && matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree);
+        !excluded
+            && self.algorithm.is_none_or(|wanted| wanted == algorithm)
+            && self.protocol.is_none_or(|wanted| wanted == protocol)
     }
 }
 
@@ -111,7 +119,7 @@ impl Choice {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is no algorithm of NCCL's with a protocol: write ring+ll128, tree+simple, ring+any, nvls, nvlstree, collnetdirect, \
-     collnetchain or pat (protocols: ll, ll128, simple, any)"
+     collnetchain, pat or ^nvls (protocols: ll, ll128, simple, any)"
 )]
 pub struct NoChoice(String);
 
@@ -120,6 +128,9 @@ impl FromStr for Choice {
 
     fn from_str(text: &str) -> Result<Self, NoChoice> {
         let refused = || NoChoice(text.chars().take(40).collect());
+        if text == WITHOUT_NVLS {
+            return Ok(Choice { no_nvls: true, ..Choice::FREE });
+        }
         let (algorithm, protocol) = match text.split_once('+') {
             Some((algorithm, protocol)) => (algorithm, protocol),
             // those of one protocol need none
@@ -138,13 +149,14 @@ impl FromStr for Choice {
         if algorithm.is_some_and(|algorithm| !fits(algorithm)) {
             return Err(refused());
         }
-        Ok(Choice { algorithm, protocol })
+        Ok(Choice { algorithm, protocol, no_nvls: false })
     }
 }
 
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.algorithm, self.protocol) {
+            (None, None) if self.no_nvls => f.write_str(WITHOUT_NVLS),
             (Some(algorithm), Some(Protocol::Simple)) if !algorithm.has(Protocol::Ll) => write!(f, "{algorithm}"),
             (algorithm, protocol) => {
                 let any = || "any".to_owned();
@@ -161,7 +173,9 @@ mod tests {
 
     #[test]
     fn choices_as_people_write_them() {
-        for text in ["ring+ll128", "tree+simple", "ring+any", "any+ll", "nvls", "nvlstree", "collnetdirect", "pat"] {
+        for text in
+            ["ring+ll128", "tree+simple", "ring+any", "any+ll", "nvls", "nvlstree", "collnetdirect", "pat", "^nvls"]
+        {
             assert_eq!(text.parse::<Choice>().unwrap().to_string(), text);
         }
         assert_eq!("NVLS+Simple".parse::<Choice>().unwrap().to_string(), "nvls");

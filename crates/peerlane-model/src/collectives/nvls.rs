@@ -4,9 +4,15 @@ use super::tuner::Generation;
 use peerlane_machine::fabric::{Fabric, NodeId, NodeKind};
 use peerlane_machine::transfer::Collective;
 
-/// What an all-reduce in the switches reaches of the rate at which a GPU sends, by generation; `None` of those without.
-/// A GPU sends what it holds once and receives the sum once, so that it needs half of what a ring does.
-const REACHED: [Option<f64>; 5] = [None, None, Some(0.75), Some(0.65), None];
+/// What an all-reduce of eight GPUs in the switches reaches of the rate at which a GPU sends, by generation; `None` of those
+/// without. A GPU sends what it holds once and receives the sum once. Hopper: 275 of 367 GB/s (NVIDIA/nccl-tests#212).
+/// Blackwell: 0.60 to 0.615 of a GB200's with 72 GPUs (coreweave/nccl-tests#43), where NCCL's table has 0.74 for a Hopper's 0.85.
+const REACHED: [Option<f64>; 5] = [None, None, Some(0.75), Some(0.62), None];
+
+/// Up to so many GPUs it carries what a ring does; from there to eight it loses this part for each that is missing
+/// (NVIDIA/nccl#1455: 258 GB/s of data with five H100, 273 with eight).
+const LIKE_A_RING: usize = 4;
+const LOST: f64 = 0.018;
 
 /// Bus bandwidth in bytes a second; `None` where the GPUs have no such switches in common. `sent` is what a GPU sends, in
 /// bytes a second, as it does in a ring.
@@ -26,8 +32,11 @@ pub fn nvls_rate(
         return None;
     }
     match collective {
-        Collective::AllReduce => Some(sent * reached * collective.bus_factor(gpus.len())),
-        // half of it: every GPU receives, or sends, all parts but its own
+        Collective::AllReduce if gpus.len() <= LIKE_A_RING => Some(sent),
+        Collective::AllReduce => {
+            let missing = 8_usize.saturating_sub(gpus.len()) as f64;
+            Some(sent * reached * (1.0 - LOST * missing) * collective.bus_factor(gpus.len()))
+        }
         Collective::AllGather | Collective::ReduceScatter => Some(sent * reached),
         Collective::Broadcast | Collective::AllToAll | Collective::SendReceive => None,
     }

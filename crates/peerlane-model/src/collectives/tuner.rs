@@ -60,6 +60,8 @@ pub enum Ranks {
     ProcessEach,
     /// One process that launches on all GPUs of the node, one after the other (`nccl-tests -g N`).
     OneProcess,
+    /// From a CUDA graph, which launches many at once.
+    Graph,
 }
 
 /// A collective as a library's tuner sees it.
@@ -126,30 +128,40 @@ pub struct Predicted {
     pub protocol: Protocol,
     /// Seconds.
     pub time: f64,
-    /// Of these, those that a message of no bytes takes.
+    /// Of these, those in which no bytes move.
     pub startup: f64,
     /// Bus bandwidth in bytes a second, as nccl-tests counts it.
     pub rate: f64,
 }
 
-/// Microseconds of a message of 8 bytes but for its steps, by how the ranks are run.
-const LAUNCH: [f64; 2] = [9.5, 16.0];
+/// Microseconds that the host takes for one launch: of a process for each GPU; of one process besides what each GPU takes. Two
+/// H200 take 12.4 to 18.5 by the process, four 17 (`captures/h200x2-vm-nccl`, `h200x4-vm-runs`). Launches go on while kernels run,
+/// so that only the longer of both counts. In a graph nothing is launched.
+const LAUNCH: f64 = 8.0;
+const LAUNCH_ALL: f64 = 12.0;
+const LAUNCH_EACH: f64 = 1.5;
 
-/// Further microseconds of LL128 and Simple.
-const PROTOCOL: [f64; 3] = [0.0, 0.0, 1.2];
+/// Microseconds of a kernel but for its steps, by protocol, as NCCL has them (`baseLatencies`) but for Simple (8.4): two H200,
+/// from 2 to 128 MiB. Of AMD: sixteen dies of MI250X (25 µs an all-reduce, 34 an all-gather: ROCm/rccl#929, #930).
+const KERNEL: [f64; 3] = [6.6, 14.0, 13.0];
+const KERNEL_CDNA: [f64; 3] = [10.0, 10.0, 13.0];
 
-/// Microseconds of a step within a node by protocol, over NVLink and otherwise.
-const STEP: [[f64; 3]; 2] = [[0.6, 0.65, 0.7], [1.0, 2.5, 5.7]];
+/// Microseconds of a step within a node by protocol, over NVLink and otherwise, as NCCL has it (`hwLatencies`) but for LL128 and
+/// Simple over NVLink (1.9 and 3.4): eight H20 from 1 to 128 MiB (kvcache-ai/Mooncake#3484). AMD's are of MI250X: a ring's, a
+/// tree's.
+const STEP: [[f64; 3]; 2] = [[0.6, 1.5, 3.0], [1.0, 2.5, 5.7]];
+const STEP_CDNA: [[f64; 3]; 2] = [[1.5, 1.5, 3.0], [0.5, 0.5, 1.0]];
 
 /// Microseconds of a step between nodes: of a ring, of a tree (`hwLatencies`, NET).
 const NETWORK_STEP: [[f64; 3]; 2] = [[2.7, 4.0, 14.0], [5.0, 8.5, 14.0]];
 
-/// Microseconds of NVLink SHARP's synchronisation (`hwLatencies`: 25, which counts the launch).
-const NVLS: f64 = 12.0;
+/// Microseconds of a kernel of NVLink SHARP (`hwLatencies`).
+const NVLS: f64 = 25.0;
 
-/// Microseconds between nodes of CollNet, and of NVLink SHARP with a tree (`hwLatencies`, NET), and of a step of PAT.
+/// Microseconds of a step between nodes of NVLink SHARP with a tree: two nodes of H20 take 46 to 48 µs (NVIDIA/nccl#1244), where
+/// NCCL's table has 20.9. Of CollNet, and of PAT by step and by rank, as in the table.
+const NVLS_TREE_STEP: f64 = 11.0;
 const COLLNET_STEP: f64 = 31.0;
-const NVLS_TREE_STEP: f64 = 20.9;
 const PAT_STEP: f64 = 4.0;
 const PAT_RANK: f64 = 2.8;
 
@@ -167,15 +179,18 @@ const LL_MOST: [f64; 5] = [39.0, 87.7, 141.0, 282.0, 141.0];
 const LL_REACHED: f64 = 0.87;
 
 /// Channels of a ring over NVLink, by generation, and otherwise.
-const CHANNELS: [f64; 5] = [12.0, 24.0, 16.0, 16.0, 28.0];
+const CHANNELS: [f64; 5] = [12.0, 24.0, 24.0, 24.0, 28.0];
 const HOST_CHANNELS: f64 = 4.0;
 
 /// Bytes of a chunk of a ring and of a slice of it (`ALLREDUCE_CHUNKSTEPS`, `ALLREDUCE_SLICESTEPS` of 512 KiB).
 const CHUNK: f64 = 2.0 * MIB;
 const SLICE: f64 = MIB;
 
+/// Bytes of a chunk of NVLink SHARP (`NVLS_CHUNKSIZE`, `src/init.cc`).
+const NVLS_CHUNK: f64 = 131_072.0;
+
 /// Seconds for which a channel waits between one pass around its ring and the next.
-const BUBBLE: f64 = 14.0 * US;
+const BUBBLE: f64 = 15.0 * US;
 
 /// How much of a tree's rate sizes of 64 B, 128 B … 256 MiB reach, by protocol (`treeCorrectionFactor`).
 const TREE_REACHED: [[f64; 23]; 3] = [
@@ -203,9 +218,12 @@ impl Job {
                 }
                 let rate = self.reached(algorithm, protocol, paths, size, factors);
                 let rate = rate.min(limit(algorithm, protocol) * factors.channel);
-                let startup = self.startup(algorithm, protocol, factors);
                 let bytes = size.0 as f64 * self.collective.bus_factor(self.ranks);
-                let time = startup + bytes / rate + self.filling(algorithm, protocol, rate, size);
+                let kernel = self.kernel(algorithm, protocol, factors)
+                    + bytes / rate
+                    + self.filling(algorithm, protocol, rate, size);
+                let time = kernel.max(self.launch(factors));
+                let startup = (time - bytes / rate).max(0.0);
                 if best.as_ref().is_none_or(|known| time < known.time) {
                     best = Some(Predicted { algorithm, protocol, time, startup, rate: bytes / time });
                 }
@@ -253,11 +271,24 @@ impl Job {
         }
     }
 
-    /// Seconds that a message without bytes takes.
-    fn startup(&self, algorithm: Algorithm, protocol: Protocol, factors: Factors) -> f64 {
+    /// Seconds that the host takes to launch.
+    fn launch(&self, factors: Factors) -> f64 {
+        let microseconds = match self.run {
+            Ranks::ProcessEach => LAUNCH,
+            Ranks::OneProcess => LAUNCH_ALL + LAUNCH_EACH * self.ranks as f64 / self.nodes as f64,
+            Ranks::Graph => 0.0,
+        };
+        factors.launch * microseconds * US
+    }
+
+    /// Seconds that a message without bytes takes on the GPUs.
+    fn kernel(&self, algorithm: Algorithm, protocol: Protocol, factors: Factors) -> f64 {
         let [within, between] = self.steps(algorithm);
-        let launch = LAUNCH[self.run as usize] + PROTOCOL[protocol as usize];
-        let step = STEP[usize::from(!self.is_fabric())][protocol as usize];
+        let amd = self.generation == Generation::Cdna;
+        let step = match (amd && self.is_fabric(), self.is_fabric()) {
+            (true, _) => STEP_CDNA[usize::from(algorithm == Algorithm::Tree)][protocol as usize],
+            (false, fabric) => STEP[usize::from(!fabric)][protocol as usize],
+        };
         let network_step = match algorithm {
             // with one GPU a node nothing hides them, and NCCL counts those of a tree
             Algorithm::Ring if self.nodes < self.ranks => NETWORK_STEP[0][protocol as usize],
@@ -268,10 +299,11 @@ impl Job {
         };
         let own = match algorithm {
             Algorithm::Nvls | Algorithm::NvlsTree => NVLS,
-            Algorithm::Pat => PAT_RANK * self.ranks as f64,
-            _ => 0.0,
+            Algorithm::Pat => KERNEL[protocol as usize] + PAT_RANK * self.ranks as f64,
+            _ if amd => KERNEL_CDNA[protocol as usize],
+            _ => KERNEL[protocol as usize],
         };
-        factors.launch * (launch + own + within * step + between * network_step) * US + between * self.network
+        factors.launch * (own + within * step + between * network_step) * US + between * self.network
     }
 
     /// Bus bandwidth in bytes a second that the bytes of a message of this size move at.
@@ -296,15 +328,24 @@ impl Job {
         }
     }
 
-    /// Seconds in which links of a ring wait: until the first slice has come around, and between passes around it.
+    /// Seconds in which links wait. Of a ring, but with LL: until the first slice has come around, and between passes around it.
+    /// Of NVLink SHARP: until the first chunks of all channels are added up, of which each GPU has its part.
     fn filling(&self, algorithm: Algorithm, protocol: Protocol, rate: f64, size: Bytes) -> f64 {
-        if (algorithm, protocol) != (Algorithm::Ring, Protocol::Simple) || self.collective == Collective::SendReceive {
-            return 0.0;
-        }
         let channels = if self.is_fabric() { CHANNELS[self.generation as usize] } else { HOST_CHANNELS };
         let (size, ranks) = (size.0 as f64, self.ranks as f64);
-        let slice = (size / (2.0 * ranks * channels)).min(SLICE);
-        let passes = (size / (ranks * channels * CHUNK)).ceil().max(1.0);
-        slice * channels / rate + (passes - 1.0) * BUBBLE
+        match (algorithm, protocol) {
+            _ if self.collective == Collective::SendReceive => 0.0,
+            (Algorithm::Ring, Protocol::Simple | Protocol::Ll128) => {
+                let slice = (size / (2.0 * ranks * channels)).min(SLICE);
+                let passes = (size / (ranks * channels * CHUNK)).ceil().max(1.0);
+                slice * channels / rate + (passes - 1.0) * BUBBLE
+            }
+            (Algorithm::Nvls | Algorithm::NvlsTree, _) => {
+                let local = ranks / self.nodes as f64;
+                let chunks = (local * channels * NVLS_CHUNK).min(size / 2.0);
+                chunks * self.collective.bus_factor(self.ranks) / rate
+            }
+            _ => 0.0,
+        }
     }
 }
