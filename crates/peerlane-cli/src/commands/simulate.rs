@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use peerlane::cluster::Cluster;
 use peerlane::collectives::Ring;
+use peerlane::simulate::estimate::Estimate;
 use peerlane::simulate::outcome::STARTING;
 use peerlane::simulate::picture;
 use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simulate};
@@ -92,8 +93,8 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
     if let Some(helps) = &document.helps {
         what_helps(out, helps)?;
     }
-    if let Some(why) = &document.inexact_because {
-        hang(out, "\nApproximate: ", why)?;
+    if let Some(Estimate { because, error }) = &document.estimate {
+        hang(out, "\nEstimate: ", &format!("{because}; error at most {}", percent(*error)))?;
     }
     if verbose {
         for sentence in &document.assumptions {

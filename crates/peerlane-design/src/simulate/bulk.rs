@@ -8,7 +8,9 @@ use std::collections::HashMap;
 
 use super::SimulateError;
 use super::bulk_sets::{Described, Known, Numbers, Part, Sets, Shared, root};
-use super::play::{Played, Spent};
+use super::estimate::Estimate;
+use super::mix::mixed;
+use super::play::{Played, Spent, Takes};
 use super::program::Step;
 use crate::cluster::{Router, Via};
 use peerlane_machine::matrix::Engine;
@@ -17,7 +19,7 @@ use peerlane_model::solve::{Attended, Binding, Resource, Turns};
 /// How much more than it has may be asked of a resource: what rounding leaves.
 const OVER: f64 = 1e-12;
 /// Times that differ by less are one.
-pub(super) const TOGETHER: f64 = 1e-9;
+const TOGETHER: f64 = 1e-9;
 /// Starts and ends of more transfers than this are not kept.
 const MOST_KEPT: usize = 200_000;
 /// From so many transfers on, those that disturb each other only by what they burden are not solved, where that
@@ -47,10 +49,12 @@ struct Flow {
 /// A round as it goes when all its transfers start at once.
 pub(super) struct Bulk {
     pub played: Played,
-    /// Whether each of its repetitions takes as long, where each transfer waits for some of the repetition before.
-    pub repeats: bool,
-    /// Why its time is an upper bound, and by how much it may be too long.
-    pub inexact: Option<String>,
+    /// What each transfer takes.
+    pub takes: Vec<Takes>,
+    /// Whether none disturbs another, so that each takes that whenever it starts.
+    pub undisturbed: bool,
+    /// Why its time is an upper bound, and the share by which it may be too long.
+    pub bound: Option<Estimate>,
 }
 
 /// What resources of one kind carry, and what they are called.
@@ -83,13 +87,8 @@ struct Count<'r, 'a> {
     channels: Vec<u64>,
 }
 
-/// Counts a round; `pairs` say what a repetition waits for. `None` where a step is no transfer between two places.
-pub(super) fn counted(
-    router: &mut Router,
-    engine: Engine,
-    steps: &[Step],
-    pairs: &[(u32, u32)],
-) -> Result<Option<Bulk>, SimulateError> {
+/// Counts a round. `None` where a step is no transfer between two places.
+pub(super) fn counted(router: &mut Router, engine: Engine, steps: &[Step]) -> Result<Option<Bulk>, SimulateError> {
     let mut count = Count {
         router,
         kinds: Vec::new(),
@@ -105,18 +104,16 @@ pub(super) fn counted(
         }
     }
     let mut scarce = count.scarce();
-    let mut waits = vec![false; steps.len()];
-    pairs.iter().filter(|(a, b)| a == b).for_each(|(a, _)| waits[*a as usize] = true);
     if scarce.is_nothing() {
-        return Ok(Some(count.undisturbed(&waits)));
+        return Ok(Some(count.undisturbed()));
     }
     if steps.len() >= MANY
-        && let Some(bounded) = count.bounded(&scarce, &waits)
+        && let Some(bounded) = count.bounded(&scarce)
     {
         return Ok(Some(bounded));
     }
     count.number(&mut scarce);
-    count.solved(&scarce, &waits).map(Some)
+    count.solved(&scarce).map(Some)
 }
 
 /// Nodes of one class have transfers of the same legs and rates at them, so that as much is asked of each.
@@ -156,14 +153,6 @@ fn turns_at(node: u32, turns: Turns) -> Option<Turns> {
     let at = |place: u64| place.checked_add(u64::from(node) << 32);
     let [a, b] = turns.places;
     Some(Turns { places: [at(a)?, at(b)?], ..turns })
-}
-
-/// A step of SplitMix64 (Steele et al., 2014): equal sums of these are of equal terms, but for a chance of 2⁻⁶⁴.
-fn mixed(word: u64) -> u64 {
-    let x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 impl Count<'_, '_> {
@@ -411,27 +400,27 @@ impl Count<'_, '_> {
         }
     }
 
-    /// How long a round takes in which every transfer has the rate that it has by itself, and whether its repetitions do.
-    fn free(&self, waits: &[bool]) -> (f64, bool) {
-        let ends = |f: &Flow| f.start + f.bytes / f.lone;
-        let slowest = self.flows.iter().zip(waits).map(|(f, w)| (ends(f), *w));
-        // of equals one that waits for itself
-        let (time, repeats) = slowest.fold((0.0, false), |a, b| if b.0 > a.0 || (b.0 == a.0 && b.1) { b } else { a });
-        (time, repeats || self.flows.iter().all(|f| ends(f) >= time * (1.0 - TOGETHER)))
+    /// Every transfer at the rate that it has by itself.
+    fn undisturbed(&self) -> Bulk {
+        let moved = |flow: &Flow| (flow.held, flow.bytes / flow.lone);
+        self.bulk(&self.flows.iter().map(moved).collect::<Vec<_>>(), true, None)
     }
 
-    /// Every transfer at the rate that it has by itself.
-    fn undisturbed(&self, waits: &[bool]) -> Bulk {
-        let (time, repeats) = self.free(waits);
-        let ends = self.flows.iter().take(MOST_KEPT).map(|f| f.start + f.bytes / f.lone).collect();
-        let played = self.played(time, ends, &|_, flow| (flow.held, flow.bytes / flow.lone));
-        Bulk { played, repeats, inexact: None }
+    /// A round in which each transfer is held by this kind of resource, and moves for so long.
+    fn bulk(&self, moved: &[(u32, f64)], undisturbed: bool, bound: Option<Estimate>) -> Bulk {
+        let takes: Vec<Takes> = self
+            .flows
+            .iter()
+            .zip(moved)
+            .map(|(flow, (_, moving))| Takes { start: flow.start, moving: *moving })
+            .collect();
+        Bulk { played: self.played(&takes, moved), takes, undisturbed, bound }
     }
 
     /// Very many transfers that only burden each other, each as slow as it can be: with what all others burden at their lone
     /// rates taken off what it uses. No repetition takes longer. `None` where more is asked for by use alone, and where that
     /// is far from the lone rates.
-    fn bounded(&self, scarce: &Scarce, waits: &[bool]) -> Option<Bulk> {
+    fn bounded(&self, scarce: &Scarce) -> Option<Bulk> {
         let others = !scarce.channels.is_empty() || !scarce.attended.is_empty();
         if others || self.legs.iter().any(|leg| !leg.waits.is_empty()) {
             return None;
@@ -469,34 +458,31 @@ impl Count<'_, '_> {
             (kind, flow.bytes / rate)
         };
         let moved: Vec<(u32, f64)> = self.flows.iter().map(moved).collect();
-        let (free, repeats) = self.free(waits);
-        let time = self.flows.iter().zip(&moved).map(|(f, (_, s))| f.start + s).fold(0.0, f64::max);
-        let longer = time / free - 1.0;
-        if !repeats || longer > SMALL {
+        let time = |moved: &dyn Fn(usize, &Flow) -> f64| {
+            self.flows.iter().enumerate().map(|(i, f)| f.start + moved(i, f)).fold(0.0, f64::max)
+        };
+        let longer = time(&|i, _| moved[i].1) / time(&|_, f| f.bytes / f.lone) - 1.0;
+        if longer > SMALL {
             return None;
         }
-        let ends = self.flows.iter().zip(&moved).take(MOST_KEPT).map(|(f, (_, s))| f.start + s).collect();
-        let inexact = format!(
-            "{} steps that come towards each other are taken to be as slow as they can be, which is at most {:.2} % longer",
-            self.flows.len(),
-            longer * 100.0
-        );
-        Some(Bulk { played: self.played(time, ends, &|i, _| moved[i]), repeats: true, inexact: Some(inexact) })
+        let because = format!("{} steps that come towards each other are as slow as they can be", self.flows.len());
+        Some(self.bulk(&moved, false, Some(Estimate { because, error: longer })))
     }
 
-    fn played(&self, time: f64, ends: Vec<f64>, moved: &dyn Fn(usize, &Flow) -> (u32, f64)) -> Played {
+    fn played(&self, takes: &[Takes], moved: &[(u32, f64)]) -> Played {
         let mut by_kind = vec![0.0; self.kinds.len()];
         let (mut starting, mut alone, mut last) = (0.0, 0.0_f64, (0.0, NONE));
-        for (i, flow) in self.flows.iter().enumerate() {
+        for ((flow, takes), (kind, seconds)) in self.flows.iter().zip(takes).zip(moved) {
             starting += flow.start;
             alone = alone.max(flow.bytes / flow.lone);
-            let (kind, seconds) = moved(i, flow);
-            by_kind[kind as usize] += seconds;
-            let end = flow.start + seconds;
+            by_kind[*kind as usize] += seconds;
+            let end = takes.start + takes.moving;
             if end > last.0 * (1.0 + TOGETHER) {
-                last = (end, kind);
+                last = (end, *kind);
             }
         }
+        let time = takes.iter().map(|t| t.start + t.moving).fold(0.0, f64::max);
+        let ends: Vec<f64> = takes.iter().take(MOST_KEPT).map(|t| t.start + t.moving).collect();
         let mut played = Played { time, starts: vec![0.0; ends.len()], ends, alone, ..Played::default() };
         played.last = self.kinds.get(last.1 as usize).map(|kind| Spent::Kind(kind.name.clone()));
         if starting > 0.0 {
@@ -510,17 +496,14 @@ impl Count<'_, '_> {
 
     /// With what is scarce shared: set by set of transfers that share something, directly or through others. Sets that are
     /// the same but for the numbers of what they use go the same way, so that each kind of them is solved once.
-    fn solved(&self, scarce: &Scarce, waits: &[bool]) -> Result<Bulk, SimulateError> {
+    fn solved(&self, scarce: &Scarce) -> Result<Bulk, SimulateError> {
         let mut held: Vec<u32> = self.flows.iter().map(|f| f.held).collect();
         let mut ends: Vec<f64> = self.flows.iter().map(|f| f.start + f.bytes / f.lone).collect();
         let sets = self.sets(scarce);
         let mut known = Known::default();
         let mut numbers = Numbers::new(scarce.resources.len());
-        let mut longest_least = 0.0_f64;
-        // sets that end at one moment, whose transfers wait for themselves
-        let mut together = 0.0_f64;
         for set in sets.members.chunk_by(|a, b| sets.of[*a as usize] == sets.of[*b as usize]) {
-            let described = self.describe(set, scarce, waits, &mut numbers);
+            let described = self.describe(set, scarce, &mut numbers);
             let solved = known.find(described, |it| it.solve())?;
             for (flow, (end, kind)) in set.iter().zip(solved.ends.iter().zip(&solved.held)) {
                 ends[*flow as usize] = *end;
@@ -528,27 +511,10 @@ impl Count<'_, '_> {
                     held[*flow as usize] = *kind;
                 }
             }
-            longest_least = longest_least.max(solved.longest_least);
-            if solved.together {
-                together = together.max(solved.first);
-            }
         }
-        let time = ends.iter().copied().fold(0.0_f64, f64::max);
-        let due = time * (1.0 - TOGETHER);
-        let all = ends.iter().all(|e| *e >= due);
-        let by_itself = |i: usize| sets.of[i] == NONE && waits[i] && ends[i] >= due;
-        // no transfer gets less than its part of each scarce resource on its way were all of the others on it under way:
-        // where none takes longer than `time` even so, none starts the k-th time later than k × `time`; and where those
-        // of a set with one of the slowest all end with it, and each waits for itself, they begin every repetition
-        // together, and so take `time` each time
-        let bounded = longest_least <= time * (1.0 + TOGETHER);
-        let repeats = all || (bounded && (together >= due || (0..ends.len()).any(by_itself)));
-        let by = |i: usize, flow: &Flow| (held[i], ends[i] - flow.start);
-        let mut played = self.played(time, Vec::new(), &by);
-        let kept = ends.len().min(MOST_KEPT);
-        played.starts = vec![0.0; kept];
-        played.ends = ends[..kept].to_vec();
-        Ok(Bulk { played, repeats, inexact: None })
+        let moved = |(i, flow): (usize, &Flow)| (held[i], ends[i] - flow.start);
+        let moved: Vec<(u32, f64)> = self.flows.iter().enumerate().map(moved).collect();
+        Ok(self.bulk(&moved, false, None))
     }
 
     /// What a transfer asks of scarce resources: `(number, kind, what of it)`.
@@ -611,7 +577,7 @@ impl Count<'_, '_> {
     }
 
     /// A set in numbers of its own, so that sets that go the same way read the same.
-    fn describe(&self, set: &[u32], scarce: &Scarce, waits: &[bool], numbers: &mut Numbers) -> Described {
+    fn describe(&self, set: &[u32], scarce: &Scarce, numbers: &mut Numbers) -> Described {
         numbers.next_set();
         let mut all = Described::default();
         for &i in set {
@@ -629,9 +595,8 @@ impl Count<'_, '_> {
                 };
                 all.routes.push((number, part));
             }
-            let chained = waits[i as usize];
             let turns = self.legs(flow).find_map(|(_, leg)| leg.turns);
-            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, chained, turns };
+            let transfer = Shared { start: flow.start, bytes: flow.bytes, lone: flow.lone, turns };
             all.transfers.push((transfer, all.routes.len() as u32));
         }
         all

@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use super::SimulateError;
 use super::flows::Flows;
+use super::mix::Mix;
 use peerlane_model::solve::incremental::Hold;
-use peerlane_model::solve::{Demand, Problem, Resource, Turns, Wait};
+use peerlane_model::solve::{Demand, Resource, Turns, Wait};
 
 /// A transfer of a set.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +17,6 @@ pub(super) struct Shared {
     pub bytes: f64,
     /// Rate by itself.
     pub lone: f64,
-    /// Whether each of its repetitions waits for the one before.
-    pub chained: bool,
     /// Where it is attended to in turn with others: at what its parts say.
     pub turns: Option<Turns>,
 }
@@ -71,12 +70,6 @@ pub(super) struct Solved {
     pub ends: Vec<f64>,
     /// By what kind of resource each is held then; `None` where by what holds it by itself.
     pub held: Vec<Option<u32>>,
-    /// The most that one takes with its least part of each resource, which it has when all others are under way.
-    pub longest_least: f64,
-    /// When the first ends.
-    pub first: f64,
-    /// Whether all end at one moment, and each repetition of each waits for the one before.
-    pub together: bool,
 }
 
 impl Described {
@@ -88,9 +81,8 @@ impl Described {
     /// All that decides how it goes, bit by bit.
     fn words(&self) -> impl Iterator<Item = u64> {
         let transfers = self.transfers.iter().flat_map(|(t, end)| {
-            let marks = u64::from(*end) << 1 | u64::from(t.chained);
             let turns = t.turns.map_or([0; 2], |turns| [turns.rate.to_bits(), turns.seconds.to_bits()]);
-            [t.start.to_bits(), t.bytes.to_bits(), t.lone.to_bits(), marks].into_iter().chain(turns)
+            [t.start.to_bits(), t.bytes.to_bits(), t.lone.to_bits(), u64::from(*end)].into_iter().chain(turns)
         });
         let route = |(r, part): &(u32, Part)| {
             let [what, how_much] = part.words();
@@ -142,11 +134,7 @@ impl Described {
         if flows.active() > 0 {
             return Err(SimulateError::Stalled(flows.active()));
         }
-        let last = ends.iter().copied().fold(0.0_f64, f64::max);
-        let first = ends.iter().copied().fold(f64::INFINITY, f64::min);
-        let chained = self.transfers.iter().all(|(t, _)| t.chained);
-        let together = chained && first >= last * (1.0 - super::bulk::TOGETHER);
-        Ok(Solved { ends, held, longest_least: self.longest_least(&demands), first, together })
+        Ok(Solved { ends, held })
     }
 
     /// What a transfer asks of the set's resources; by itself it has its lone rate, whatever gives it that.
@@ -169,13 +157,6 @@ impl Described {
             demand.turns = Some(Turns { places: [*a, *b], ..turns });
         }
         demand
-    }
-
-    fn longest_least(&self, demands: &[Demand]) -> f64 {
-        let lone: Vec<f64> = self.transfers.iter().map(|(t, _)| t.lone).collect();
-        let least = Problem::of(demands, |r| self.resources[r]).least(&lone);
-        let takes = |((t, _), least): (&(Shared, u32), f64)| t.start + t.bytes / least;
-        self.transfers.iter().zip(least).map(takes).fold(0.0, f64::max)
     }
 }
 
@@ -208,26 +189,6 @@ impl Known {
             }
         };
         Ok(&self.sets[at].1)
-    }
-}
-
-/// A fast hash of words: sets with the same one are compared, so that it decides nothing but the time that takes (steps of
-/// SplitMix64; Steele et al., 2014).
-#[derive(Default)]
-struct Mix(u64);
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        let x = (self.0 ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        self.0 = (x ^ (x >> 29)).wrapping_add(0x9e37_79b9_7f4a_7c15);
     }
 }
 

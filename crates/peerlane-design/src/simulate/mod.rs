@@ -9,16 +9,20 @@
 
 mod bulk;
 mod bulk_sets;
+pub mod estimate;
 pub mod flows;
 mod heap;
 pub mod library;
 pub mod memory;
+mod mix;
 pub mod outcome;
 pub mod picture;
 pub mod play;
 pub mod program;
 pub mod result;
+mod rings;
 pub mod scaling;
+pub mod streams;
 pub mod workload;
 
 use crate::cluster::ClusterError;
@@ -56,6 +60,9 @@ pub enum SimulateError {
         /// The limit in GB.
         most: f64,
     },
+    /// It is too large to be played, and nothing is known that estimates it.
+    #[error("{0}: {1} steps are more than the {2} that are played, and no estimate is known for them")]
+    TooMany(String, u64, usize),
     /// Transfers that never end.
     #[error("{0} transfers never end: a resource on their path carries nothing")]
     Stalled(usize),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::SimulateError;
 use super::bulk::{Bulk, counted};
+use super::estimate::{self, Estimate};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
+use super::{SimulateError, rings};
 use crate::cluster::Router;
 use peerlane_machine::matrix::Engine;
 
@@ -44,8 +45,8 @@ pub struct Outcome {
     pub rerouted: bool,
     /// Seconds of all computing together.
     pub computed: f64,
-    /// Why the time is no exact answer of the model, where it is none.
-    pub inexact: Option<String>,
+    /// Why the time is an estimate, and how good it is, where it is not that of every step.
+    pub estimate: Option<Estimate>,
     /// What happened; of a repeated round the repetitions that were played.
     pub events: Vec<Event>,
 }
@@ -56,9 +57,9 @@ pub const STARTING: &str = "starting (latency)";
 /// What is played step by step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Rounds of more steps are counted (`counted.rs`) where that is exact.
+    /// Rounds of more steps are counted (`bulk.rs`), not played.
     pub counted_from: usize,
-    /// Most steps of all repetitions of a round that are played; more are judged by the first ones.
+    /// Most steps of all repetitions of a round that are played.
     pub steps: usize,
 }
 
@@ -85,13 +86,14 @@ pub fn run_within(
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     let mut last: BTreeMap<String, f64> = BTreeMap::new();
     for (i, round) in program.rounds.iter().enumerate() {
-        let Repeated { played, steps, times, inexact } = repeat(round, &mut player, limits)?;
+        let Repeated { played, steps, times, time, estimate } = repeat(round, &mut player, limits)?;
         let begun = outcome.time;
-        outcome.time += played.time * times;
+        outcome.time += time;
         outcome.alone += played.alone * times;
         outcome.computed += played.computed * times * round.alike as f64;
-        if outcome.inexact.is_none() {
-            outcome.inexact = inexact.map(|why| format!("{}: {why}", round.name));
+        if let Some(Estimate { because, error }) = estimate {
+            let estimate = Estimate { because: format!("{}: {because}", round.name), error };
+            outcome.estimate = Some(estimate.worse(outcome.estimate.take()));
         }
         let name_of = |what| match what {
             Spent::Resource(r) => player.router().group(r as usize),
@@ -99,7 +101,7 @@ pub fn run_within(
             Spent::Start => STARTING.to_owned(),
         };
         if let Some(what) = played.last {
-            *last.entry(name_of(what)).or_default() += played.time * times;
+            *last.entry(name_of(what)).or_default() += time;
         }
         for (what, seconds) in played.spent {
             let name = name_of(what);
@@ -135,107 +137,132 @@ struct Repeated<'r> {
     played: Played,
     steps: std::borrow::Cow<'r, [Step]>,
     times: f64,
-    inexact: Option<String>,
+    /// Of all repetitions.
+    time: f64,
+    estimate: Option<Estimate>,
 }
 
 fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<Repeated<'r>, SimulateError> {
     let Round { steps, within, carried, repeats, .. } = round;
     if *repeats == 0 || steps.is_empty() {
         let played = Played::default();
-        return Ok(Repeated { played, steps: steps.into(), times: 0.0, inexact: None });
+        return Ok(Repeated { played, steps: steps.into(), times: 0.0, time: 0.0, estimate: None });
     }
-    let all = |played, inexact| Ok(Repeated { played, steps: steps.into(), times: *repeats as f64, inexact });
+    let times = *repeats as f64;
+    let all = |played, time, estimate| Ok(Repeated { played, steps: steps.into(), times, time, estimate });
+    let each = |played: Played, estimate| {
+        let time = played.time * times;
+        all(played, time, estimate)
+    };
+    let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
+    let alone = *repeats == 1 || *carried == Carried::All;
     if within.is_empty() && steps.len() > limits.counted_from {
-        let pairs = if let Carried::Pairs(pairs) = carried { pairs.as_slice() } else { &[] };
         let (router, engine) = player.parts();
-        if let Some(Bulk { played, repeats: same, inexact }) = counted(router, engine, steps, pairs)? {
-            if inexact.is_some() {
-                return all(played, inexact);
+        if let Some(Bulk { played, takes, undisturbed, bound }) = counted(router, engine, steps)? {
+            if alone {
+                return each(played, bound);
             }
-            if same || *repeats == 1 || *carried == Carried::All {
-                return all(played, None);
-            }
-            if 2 * steps.len() > limits.steps {
-                return all(played, Some(taken_to_wait(steps.len())));
+            if let Some(time) = rings::repeated(&takes, pairs, *repeats) {
+                return all(played, time, if undisturbed { None } else { Some(full(steps.len())) });
             }
         }
     }
-    let once = player.play(steps, within)?;
-    let Carried::Pairs(pairs) = carried else { return all(once, None) };
-    // where all end at one moment, and each waits for something, every repetition starts at one moment, too
-    let first = once.ends.iter().copied().fold(f64::INFINITY, f64::min);
-    let mut waiting = vec![false; steps.len()];
-    pairs.iter().for_each(|(_, b)| waiting[*b as usize] = true);
-    let chained = waiting.iter().all(|w| *w);
-    if *repeats == 1 || (chained && within.is_empty() && first >= once.time * (1.0 - TOGETHER)) {
-        return all(once, None);
-    }
-    // where no step ever disturbs another, a chain of so many steps takes at most that many times the longest; and so
-    // long it takes where the longest waits for itself
-    if within.is_empty()
-        && let Some(takes) = player.undisturbed(steps)?
-        && let Some((slowest, longest)) = takes.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1))
-        && pairs.contains(&(slowest as u32, slowest as u32))
-    {
-        let played = Played { time: *longest, ..once };
-        return all(played, None);
-    }
-    if 2 * steps.len() > limits.steps {
-        if pairs.iter().any(|(a, b)| a != b) {
-            return all(once, Some(taken_to_wait(steps.len())));
+    if alone || steps.len() as u64 * *repeats > limits.steps as u64 {
+        let too_many = steps.len() > limits.steps.max(limits.counted_from);
+        if !alone
+            && !too_many
+            && let Some(found) = rings_of(round, player, pairs)?
+        {
+            return Ok(found);
         }
-        let slowest = at_once(round, player)?;
-        let more = (*repeats - 1) as f64 * slowest;
-        let times = if once.time > 0.0 { (once.time + more) / once.time } else { 1.0 };
-        let why = format!(
-            "the {repeats} repetitions of {} steps are taken to follow each other as fast as the slowest \
-                           step when all are under way",
-            steps.len()
-        );
-        return Ok(Repeated { times, played: once, steps: steps.into(), inexact: Some(why) });
+        if alone {
+            return each(player.play(steps, within)?, None);
+        }
+        if too_many || pairs.iter().all(|(a, b)| a == b) {
+            let count = steps.len() as u64 * *repeats;
+            return Err(SimulateError::TooMany(round.name.clone(), count, limits.steps));
+        }
+    } else if let Some(found) = rings_of(round, player, pairs)?.filter(|found| found.estimate.is_none()) {
+        return Ok(found);
     }
-    let most = (limits.steps / steps.len()).max(2) as u64;
-    let played = (*repeats).min(most);
-    let (chain, waits) = unroll(round, pairs, played);
-    let got = player.play(&chain, &waits)?;
-    if played == *repeats {
-        return Ok(Repeated { played: got, steps: chain.into(), times: 1.0, inexact: None });
+    let most = (limits.steps / steps.len()).max(4) as u64;
+    let count = (*repeats).min(most);
+    let Unrolled { steps: chain, waits, links } = unroll(round, pairs, count);
+    let got = player.play_over_links(&chain, &waits, &links)?;
+    if count == *repeats {
+        let time = got.time;
+        return Ok(Repeated { played: got, steps: chain.into(), times: 1.0, time, estimate: None });
     }
-    // the second half has forgotten how it began
-    let half = (played / 2) as usize * steps.len();
-    let at = |ends: &[f64]| ends.iter().copied().fold(0.0, f64::max);
-    let (middle, end) = (at(&got.ends[..half]), got.time);
-    let per_repeat = (end - middle) / (played - played / 2) as f64;
-    let time = end + per_repeat * (*repeats - played) as f64;
-    let why =
-        format!("{played} of {repeats} repetitions were played, the others taken to last as long as the later of them");
-    Ok(Repeated { times: time / end, played: got, steps: chain.into(), inexact: Some(why) })
+    // the second half has forgotten how it began; how much the last quarter differs tells how well
+    let until = |repeats: u64| got.ends[..repeats as usize * steps.len()].iter().copied().fold(0.0, f64::max);
+    let per_repeat = |from: u64| (got.time - until(from)) / (count - from) as f64;
+    let (later, last) = (per_repeat(count / 2), per_repeat(count - count.div_ceil(4)));
+    let more = (*repeats - count) as f64;
+    let time = got.time + later * more;
+    let because =
+        format!("{count} of {repeats} repetitions were played, and the others last as long as the later of them");
+    let estimate = Some(Estimate { because, error: (last - later).abs() * more / time });
+    Ok(Repeated { times: times / count as f64, time, played: got, steps: chain.into(), estimate })
 }
 
-/// How long the slowest step of a round takes when all are under way at once, as in a pipeline that is full.
-fn at_once(round: &Round, player: &mut Player) -> Result<f64, SimulateError> {
-    let (router, engine) = player.parts();
-    match counted(router, engine, &round.steps, &[])? {
-        Some(Bulk { played, .. }) => Ok(played.time),
-        None => Ok(player.play(&round.steps, &[])?.time),
+/// Rings of steps in closed form: exactly where none disturbs another, or else as if all were under way all the time.
+fn rings_of<'r>(
+    round: &'r Round,
+    player: &mut Player,
+    pairs: &[(u32, u32)],
+) -> Result<Option<Repeated<'r>>, SimulateError> {
+    let steps = &round.steps;
+    if !round.within.is_empty() {
+        return Ok(None);
     }
+    let times = round.repeats as f64;
+    let alone = player.undisturbed(steps)?;
+    let undisturbed = alone.is_some();
+    let (played, takes) = match alone {
+        Some(takes) => (player.play(steps, &[])?, takes),
+        None => {
+            let (router, engine) = player.parts();
+            let Some(Bulk { played, takes, .. }) = counted(router, engine, steps)? else { return Ok(None) };
+            (played, takes)
+        }
+    };
+    // steps that all end at one moment begin the next repetition together
+    let last = takes.iter().map(|t| t.start + t.moving).fold(0.0, f64::max);
+    let together = takes.iter().all(|t| t.start + t.moving >= last * (1.0 - TOGETHER));
+    let Some(time) = rings::repeated(&takes, pairs, round.repeats) else { return Ok(None) };
+    let estimate = if undisturbed || together { None } else { Some(full(steps.len())) };
+    Ok(Some(Repeated { played, steps: steps.into(), times, time, estimate }))
 }
 
-fn taken_to_wait(steps: usize) -> String {
-    format!("{steps} steps that end at different times are taken to wait for the last at each repetition")
+/// Why rings that disturb each other are estimated.
+fn full(steps: usize) -> Estimate {
+    let because = format!("each of {steps} steps goes as fast as when all are under way at once");
+    Estimate { because, error: estimate::RINGS }
 }
 
 /// A round's repetitions as one graph.
-fn unroll(round: &Round, pairs: &[(u32, u32)], repeats: u64) -> (Vec<Step>, Vec<(u32, u32)>) {
+struct Unrolled {
+    steps: Vec<Step>,
+    /// What waits for data.
+    waits: Vec<(u32, u32)>,
+    /// What waits for a link.
+    links: Vec<(u32, u32)>,
+}
+
+fn unroll(round: &Round, pairs: &[(u32, u32)], repeats: u64) -> Unrolled {
     let n = round.steps.len() as u32;
-    let mut steps = Vec::with_capacity(round.steps.len() * repeats as usize);
-    let mut waits = Vec::new();
+    let (mut steps, mut waits, mut links) = (Vec::new(), Vec::new(), Vec::new());
+    steps.reserve_exact(round.steps.len() * repeats as usize);
+    let own = |(a, b): &(u32, u32)| a == b && matches!(round.steps.get(*a as usize), Some(Step::Move { .. }));
     for k in 0..repeats as u32 {
         steps.extend_from_slice(&round.steps);
         waits.extend(round.within.iter().map(|(a, b)| (k * n + a, k * n + b)));
         if k > 0 {
-            waits.extend(pairs.iter().map(|(a, b)| ((k - 1) * n + a, k * n + b)));
+            for pair in pairs {
+                let to = if own(pair) { &mut links } else { &mut waits };
+                to.push(((k - 1) * n + pair.0, k * n + pair.1));
+            }
         }
     }
-    (steps, waits)
+    Unrolled { steps, waits, links }
 }

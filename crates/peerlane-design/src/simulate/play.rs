@@ -46,6 +46,15 @@ pub struct Played {
     pub alone: f64,
 }
 
+/// What a step takes, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Takes {
+    /// From when all that it waits for has arrived to its first byte.
+    pub start: f64,
+    /// From its first byte to its last, in which it keeps its link.
+    pub moving: f64,
+}
+
 /// Routes, kept from one play to the next.
 pub struct Player<'r, 'a> {
     router: &'r mut Router<'a>,
@@ -93,15 +102,30 @@ impl<'r, 'a> Player<'r, 'a> {
     /// Where a step's numbers make no sense, two places are not joined, steps wait for each other in a circle, or a
     /// transfer stands still.
     pub fn play(&mut self, steps: &[Step], waits: &[(u32, u32)]) -> Result<Played, SimulateError> {
-        let routes = self.routed(steps)?;
-        let mut stage = Stage::new(self, steps, &routes, waits)?;
-        stage.run()?;
-        Ok(Played { alone: self.alone(steps, &routes, waits), ..stage.played })
+        self.play_over_links(steps, waits, &[])
     }
 
-    /// How long each step takes, where that is the same whenever it starts and whatever else of these is under way: the
+    /// The same, where steps also wait for a link: of a pair `(a, b)` in `links`, the first byte of b waits for the last byte
+    /// of a to leave. Unlike with `waits`, the start-up of b may pass meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Player::play`].
+    pub fn play_over_links(
+        &mut self,
+        steps: &[Step],
+        waits: &[(u32, u32)],
+        links: &[(u32, u32)],
+    ) -> Result<Played, SimulateError> {
+        let routes = self.routed(steps)?;
+        let mut stage = Stage::new(self, steps, &routes, waits, links)?;
+        stage.run()?;
+        let all = [waits, links].concat();
+        Ok(Played { alone: self.alone(steps, &routes, &all), ..stage.played })
+    }
+
+    /// What each step takes, where that is the same whenever it starts and whatever else of these is under way: the
     /// resources carry all of them at the rate that each has alone.
-    pub fn undisturbed(&mut self, steps: &[Step]) -> Result<Option<Vec<f64>>, SimulateError> {
+    pub fn undisturbed(&mut self, steps: &[Step]) -> Result<Option<Vec<Takes>>, SimulateError> {
         let routes = self.routed(steps)?;
         let moving = || routes.iter().flatten().map(|route| &self.routes[*route]);
         let demands: Vec<&Demand> = moving().map(|route| &route.demand).collect();
@@ -109,7 +133,10 @@ impl<'r, 'a> Player<'r, 'a> {
         if !problem.carries(&moving().map(|route| route.lone).collect::<Vec<f64>>(), MOMENT) {
             return Ok(None);
         }
-        let takes = |(step, route): (&Step, &Option<usize>)| self.start_of(step, *route) + self.lasts(step, *route);
+        let takes = |(step, route): (&Step, &Option<usize>)| Takes {
+            start: self.start_of(step, *route),
+            moving: self.lasts(step, *route),
+        };
         Ok(Some(steps.iter().zip(&routes).map(takes).collect()))
     }
 
@@ -182,6 +209,10 @@ struct Stage<'s, 'r, 'a> {
     steps: &'s [Step],
     routes: &'s [Option<usize>],
     order: Order,
+    /// Which steps wait for the link of which.
+    links: Order,
+    /// Steps that only their link keeps from moving.
+    parked: Vec<bool>,
     /// By route: its class of flows; [`UNUSED`] where no step takes it.
     classes: Vec<u32>,
     flows: Flows,
@@ -203,6 +234,7 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
         steps: &'s [Step],
         routes: &'s [Option<usize>],
         waits: &[(u32, u32)],
+        links: &[(u32, u32)],
     ) -> Result<Self, SimulateError> {
         let refuse = |e: ShareError| SimulateError::Network(e.to_string());
         let mut flows = Flows::of(player.router.resources()).map_err(refuse)?;
@@ -221,9 +253,24 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
         }
         let n = steps.len();
         let played = Played { starts: vec![f64::NAN; n], ends: vec![f64::NAN; n], ..Played::default() };
-        let order = Order::new(n, waits);
+        let (order, links, parked) = (Order::new(n, waits), Order::new(n, links), vec![false; n]);
         let (timers, moving, moved_until) = (BinaryHeap::new(), vec![0.0; n], 0.0);
-        Ok(Stage { player, steps, routes, order, classes, flows, timers, moving, moved_until, left: n, played })
+        let left = n;
+        Ok(Stage {
+            player,
+            steps,
+            routes,
+            order,
+            links,
+            parked,
+            classes,
+            flows,
+            timers,
+            moving,
+            moved_until,
+            left,
+            played,
+        })
     }
 
     fn run(&mut self) -> Result<(), SimulateError> {
@@ -247,12 +294,10 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
                 self.timers.peek().copied().filter(|Reverse((t, _))| f64::from_bits(*t) <= horizon)
             {
                 self.timers.pop();
-                match (&self.steps[step as usize], self.routes[step as usize]) {
-                    (Step::Move { bytes, .. }, Some(route)) if *bytes > 0.0 => {
-                        self.moving[step as usize] = now;
-                        self.flows.start(self.classes[route], *bytes, step);
-                    }
-                    _ => self.end(step, now, &mut ready),
+                if self.links.missing[step as usize] > 0 {
+                    self.parked[step as usize] = true;
+                } else {
+                    self.begin(step, now, &mut ready);
                 }
             }
         }
@@ -272,21 +317,34 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
         ready.sort_unstable();
         for step in ready.drain(..) {
             let s = step as usize;
+            // a link that is busy now sets it later
             self.played.starts[s] = now;
             let wait = match self.steps[s] {
                 Step::Compute { seconds, .. } => {
                     self.played.computed += seconds;
                     seconds
                 }
-                Step::Move { .. } => {
-                    let wait = self.player.start_of(&self.steps[s], self.routes[s]);
-                    if wait > 0.0 {
-                        *self.played.spent.entry(Spent::Start).or_default() += wait;
-                    }
-                    wait
-                }
+                Step::Move { .. } => self.player.start_of(&self.steps[s], self.routes[s]),
             };
             self.timers.push(Reverse(((now + wait).to_bits(), step)));
+        }
+    }
+
+    /// The first byte, where there is any.
+    fn begin(&mut self, step: u32, now: f64, ready: &mut Vec<u32>) {
+        let s = step as usize;
+        let Step::Move { bytes, .. } = self.steps[s] else { return self.end(step, now, ready) };
+        // a start-up that passes while the link is busy costs nothing
+        let starting = now - self.played.starts[s];
+        if starting > 0.0 {
+            *self.played.spent.entry(Spent::Start).or_default() += starting;
+        }
+        match self.routes[s] {
+            Some(route) if bytes > 0.0 => {
+                self.moving[s] = now;
+                self.flows.start(self.classes[route], bytes, step);
+            }
+            _ => self.end(step, now, ready),
         }
     }
 
@@ -311,5 +369,15 @@ impl<'s, 'r, 'a> Stage<'s, 'r, 'a> {
         self.played.ends[step as usize] = now;
         self.left -= 1;
         self.order.end(step, ready);
+        let mut free = Vec::new();
+        self.links.end(step, &mut free);
+        for next in free {
+            let start = &mut self.played.starts[next as usize];
+            // NaN where it still waits for data
+            *start = start.max(now);
+            if self.parked[next as usize] {
+                self.begin(next, now, ready);
+            }
+        }
     }
 }

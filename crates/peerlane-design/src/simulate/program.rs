@@ -40,7 +40,9 @@ impl Step {
 pub enum Carried {
     /// All of it.
     All,
-    /// `(a, b)`: step b waits for step a of the repetition before; a step named in no pair waits for nothing.
+    /// `(a, b)`: step b waits for step a of the repetition before; a step named in no pair waits for nothing. A transfer
+    /// that waits for itself waits for its link: its start-up may pass until the last byte of the repetition before has
+    /// left. All others wait for data, and then for their start-up.
     Pairs(Vec<(u32, u32)>),
 }
 

@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::estimate::Estimate;
 use super::library::Library;
 use super::outcome::{Outcome, STARTING, run};
 use super::program::Program;
@@ -41,11 +42,11 @@ pub struct SimulationDocument {
     pub rings: Option<Vec<Ring>>,
     /// One for each size, in their order.
     pub points: Vec<Point>,
-    /// Whether every time is an exact answer of the model.
+    /// Whether every time is that of every step of the schedule, played or in a closed form.
     pub exact: bool,
-    /// Why one is not, where that is so.
+    /// Of the sizes whose time is an estimate, the one with the largest error.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub inexact_because: Option<String>,
+    pub estimate: Option<Estimate>,
     /// Where links have failed, whether any transfer would have taken one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rerouted: Option<bool>,
@@ -150,7 +151,8 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         Job::Program(_, _, bytes) => vec![*bytes],
     };
     let gpus = cluster.places().len();
-    let (mut points, mut last, mut inexact) = (Vec::new(), Outcome::default(), None);
+    let (mut points, mut last) = (Vec::new(), Outcome::default());
+    let mut estimate: Option<Estimate> = None;
     let mut rerouted = false;
     let mut router = Router::new(cluster, Parts::embedded());
     let library = match job {
@@ -174,7 +176,9 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         };
         points.push(point(&router, job, gpus, *size, &last, (library.as_ref(), predicted)));
         rerouted |= last.rerouted;
-        inexact = inexact.or_else(|| last.inexact.clone());
+        if let Some(found) = last.estimate.clone() {
+            estimate = Some(found.worse(estimate.take()));
+        }
     }
     let helps = match sizes.last() {
         Some(size) if helps => Some(what_helps((&router, library.as_ref()), cluster, job, rings, *size, &last)?),
@@ -191,9 +195,9 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         gpus,
         rings: rings.map(|rings| rings.named.clone()),
         points,
-        exact: inexact.is_none(),
+        exact: estimate.is_none(),
         rerouted: cluster.network.as_ref().is_some_and(|n| !n.failed.is_empty()).then_some(rerouted),
-        inexact_because: inexact,
+        estimate,
         helps,
         assumptions: cluster.assumptions.clone(),
     };

@@ -1,0 +1,31 @@
+//! Times that are estimates: why, and how far they are from playing every step.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Why a time is an estimate, and its error.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Estimate {
+    /// What was not played.
+    pub because: String,
+    /// The largest error, as a share of the time: of this estimate where it is known, or else of estimates of its kind
+    /// against playing every step of clusters that are small enough for it (`docs/simulation.md`, *Many GPUs*).
+    pub error: f64,
+}
+
+impl Estimate {
+    /// The one with the larger error.
+    pub(super) fn worse(self, other: Option<Estimate>) -> Estimate {
+        match other {
+            Some(other) if other.error > self.error => other,
+            _ => self,
+        }
+    }
+}
+
+/// Of rings whose transfers disturb each other.
+pub(super) const RINGS: f64 = 0.05;
+/// Of chains and trees played on fewer nodes.
+pub(super) const GROWN: f64 = 0.05;
+/// Of an all-to-all whose transfers all keep one pace.
+pub(super) const ONE_PACE: f64 = 0.05;
