@@ -94,7 +94,8 @@ fn show(out: &mut dyn Write, document: &SimulationDocument, cluster: &Cluster, v
         what_helps(out, helps)?;
     }
     if let Some(Estimate { because, error }) = &document.estimate {
-        hang(out, "\nEstimate: ", &format!("{because}; error at most {}", percent(*error)))?;
+        let error = error.map_or_else(String::new, |error| format!("; error at most {}", percent(error)));
+        hang(out, "\nEstimate: ", &format!("{because}{error}"))?;
     }
     if verbose {
         for sentence in &document.assumptions {

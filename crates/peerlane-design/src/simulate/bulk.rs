@@ -466,7 +466,7 @@ impl Count<'_, '_> {
             return None;
         }
         let because = format!("{} steps that come towards each other are as slow as they can be", self.flows.len());
-        Some(self.bulk(&moved, false, Some(Estimate { because, error: longer })))
+        Some(self.bulk(&moved, false, Some(Estimate { because, error: Some(longer) })))
     }
 
     fn played(&self, takes: &[Takes], moved: &[(u32, f64)]) -> Played {

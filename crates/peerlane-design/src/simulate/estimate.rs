@@ -10,7 +10,8 @@ pub struct Estimate {
     pub because: String,
     /// The largest error, as a share of the time: of this estimate where it is known, or else of estimates of its kind
     /// against playing every step of clusters that are small enough for it (`docs/simulation.md`, *Many GPUs*).
-    pub error: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
 }
 
 impl Estimate {
@@ -25,7 +26,3 @@ impl Estimate {
 
 /// Of rings whose transfers disturb each other.
 pub(super) const RINGS: f64 = 0.05;
-/// Of chains and trees played on fewer nodes.
-pub(super) const GROWN: f64 = 0.05;
-/// Of an all-to-all whose transfers all keep one pace.
-pub(super) const ONE_PACE: f64 = 0.05;

@@ -201,7 +201,7 @@ fn repeat<'r>(round: &'r Round, player: &mut Player, limits: Limits) -> Result<R
     let time = got.time + later * more;
     let because =
         format!("{count} of {repeats} repetitions were played, and the others last as long as the later of them");
-    let estimate = Some(Estimate { because, error: (last - later).abs() * more / time });
+    let estimate = Some(Estimate { because, error: Some((last - later).abs() * more / time) });
     Ok(Repeated { times: times / count as f64, time, played: got, steps: chain.into(), estimate })
 }
 
@@ -237,7 +237,7 @@ fn rings_of<'r>(
 /// Why rings that disturb each other are estimated.
 fn full(steps: usize) -> Estimate {
     let because = format!("each of {steps} steps goes as fast as when all are under way at once");
-    Estimate { because, error: estimate::RINGS }
+    Estimate { because, error: Some(estimate::RINGS) }
 }
 
 /// A round's repetitions as one graph.
