@@ -26,3 +26,5 @@ impl Estimate {
 
 /// Of rings whose transfers disturb each other.
 pub(super) const RINGS: f64 = 0.05;
+/// Of chains and trees that are grown from a few nodes.
+pub(super) const GROWN: f64 = 0.05;

@@ -11,6 +11,7 @@ mod bulk;
 mod bulk_sets;
 pub mod estimate;
 pub mod flows;
+mod grown;
 mod heap;
 pub mod library;
 pub mod memory;

@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::estimate::Estimate;
+use super::grown::Grown;
 use super::library::Library;
-use super::outcome::{Outcome, STARTING, run};
+use super::outcome::{Limits, Outcome, STARTING, run};
 use super::program::Program;
 use super::workload::{NodeRings, Workload};
 use super::{SimulateError, memory};
@@ -224,6 +225,10 @@ fn once(
             library.outcome(Bytes(size), *choice).map(|(outcome, _)| outcome)
         }
         Job::Workload(workload, _) => {
+            let grown = Grown { cluster, workload, rings, size: size as f64, faster };
+            if let Some(outcome) = grown.outcome(Limits::default())? {
+                return Ok(outcome);
+            }
             let many = cluster.places().len() > MOST_LISTED;
             run(&workload.around(cluster, router, rings, size as f64, many)?, router, Engine::Sm)
         }

@@ -34,6 +34,11 @@ impl<'s> Stream<'s> {
         })
     }
 
+    /// A chain of positions among places: each sends to the next.
+    pub(super) fn of_pairs(chain: &'s [usize], places: &'s [Place]) -> Self {
+        Stream::new(move |visit| chain.windows(2).for_each(|pair| visit(places[pair[0]], places[pair[1]], 1.0)))
+    }
+
     /// These transfers.
     pub fn of(transfers: Vec<(Place, Place, f64)>) -> Self {
         Stream::new(move |visit| transfers.iter().for_each(|(from, to, weight)| visit(*from, *to, *weight)))

@@ -27,13 +27,23 @@ pub(super) struct Layout {
     listed: usize,
 }
 
+/// A place of a tree.
+pub(super) struct TreePlace {
+    /// Its number in the tree.
+    pub v: usize,
+    /// That of the one above.
+    pub above: usize,
+    pub place: Place,
+    pub place_above: Place,
+}
+
 /// One message.
 pub(super) fn message(from: Place, to: Place, bytes: f64, via: Via) -> Program {
     let step = Step::Move { from, to, bytes, delay: 0.0, via };
     Program { rounds: vec![Round::at_once("a message", vec![step])] }
 }
 
-fn chunks(bytes: f64) -> u64 {
+pub(super) fn chunks(bytes: f64) -> u64 {
     (bytes / CHUNK).ceil().clamp(1.0, MOST_CHUNKS) as u64
 }
 
@@ -114,9 +124,22 @@ impl Layout {
         (steps, pairs)
     }
 
+    /// All places of one of the two trees but its root, from the root on: `v` is `heap * g + i`, and above it stands the one
+    /// before in the chain of its node, or, of the first of a node, that of the node above in the heap.
+    pub(super) fn tree_places(&self, tree: usize) -> impl Iterator<Item = TreePlace> + '_ {
+        let (g, nodes) = (self.per_node, self.nodes);
+        let place = move |v: usize| {
+            let node = if tree == 0 { v / g } else { nodes - 1 - v / g };
+            self.places[self.along(node, (v % g + tree * g / 2) % g)]
+        };
+        (1..nodes * g).map(move |v| {
+            let above = if v.is_multiple_of(g) { (v / g - 1) / 2 * g } else { v - 1 };
+            TreePlace { v, above, place: place(v), place_above: place(above) }
+        })
+    }
+
     /// Two trees of nodes, mirror images of each other; within a node a chain leads to the GPU that stands in the tree.
     pub(super) fn tree(&self, size: f64) -> Program {
-        let (g, nodes) = (self.per_node, self.nodes);
         if self.places.len() < 2 {
             return Program::default();
         }
@@ -124,27 +147,15 @@ impl Layout {
         let bytes = size / 2.0 / chunk_count as f64;
         let (mut steps, mut within) = (Vec::new(), Vec::new());
         for tree in 0..2 {
-            let node_at = |heap: usize| if tree == 0 { heap } else { nodes - 1 - heap };
-            let rank = |heap: usize, i: usize| self.along(node_at(heap), (i + tree * g / 2) % g);
-            // places in the tree: `heap * g + i`, the parent of which is the one before in the chain, or in the heap
-            let parent = |v: usize| match (v / g, v % g) {
-                (0, 0) => None,
-                (heap, 0) => Some((heap - 1) / 2 * g),
-                (heap, i) => Some(heap * g + i - 1),
-            };
             let base = steps.len() as u32;
-            let members = (nodes * g) as u32;
-            for v in 1..members as usize {
-                let Some(p) = parent(v) else { continue };
-                let (child, above) = (self.places[rank(v / g, v % g)], self.places[rank(p / g, p % g)]);
-                steps.push(Step::send(child, above, bytes));
-                steps.push(Step::send(above, child, bytes));
-                // up of `v` is base + 2(v − 1), down is one more; what comes down has gone all the way up
-                let up = |v: usize| base + 2 * (v as u32 - 1);
-                match p {
-                    0 => (1..members as usize)
-                        .filter(|w| parent(*w) == Some(0))
-                        .for_each(|w| within.push((up(w), up(v) + 1))),
+            // up of `v` is base + 2(v − 1), down is one more; what comes down has gone all the way up
+            let up = |v: usize| base + 2 * (v as u32 - 1);
+            let below_root: Vec<usize> = self.tree_places(tree).filter(|at| at.above == 0).map(|at| at.v).collect();
+            for TreePlace { v, above, place, place_above } in self.tree_places(tree) {
+                steps.push(Step::send(place, place_above, bytes));
+                steps.push(Step::send(place_above, place, bytes));
+                match above {
+                    0 => below_root.iter().for_each(|w| within.push((up(*w), up(v) + 1))),
                     p => {
                         within.push((up(v), up(p)));
                         within.push((up(p) + 1, up(v) + 1));
@@ -220,14 +231,18 @@ impl Layout {
         Ok(Program { rounds: vec![Round::at_once("all pairs at once", steps)] })
     }
 
+    /// The rings as chains that begin where the data is, at the first GPU.
+    pub(super) fn chains(&self) -> Vec<(Vec<usize>, f64)> {
+        let mut chains = self.rings();
+        for (ring, _) in &mut chains {
+            let start = ring.iter().position(|r| *r == 0).unwrap_or(0);
+            ring.rotate_left(start);
+        }
+        chains
+    }
+
     /// From the first GPU around the rings, in chunks.
     pub(super) fn broadcast(&self, size: f64) -> Program {
-        // every ring begins where the data is
-        let chain = |(ring, share): (Vec<usize>, f64)| {
-            let start = ring.iter().position(|r| *r == 0).unwrap_or(0);
-            ([&ring[start..], &ring[..start]].concat(), share)
-        };
-        let chains: Vec<(Vec<usize>, f64)> = self.rings().into_iter().map(chain).collect();
-        Program { rounds: vec![self.chain("broadcast around rings", &chains, size)] }
+        Program { rounds: vec![self.chain("broadcast around rings", &self.chains(), size)] }
     }
 }

@@ -4,6 +4,7 @@ mod bfs;
 mod collectives;
 mod halo;
 mod parameters;
+mod pipelined;
 mod sizes;
 mod spin_glass;
 mod trace;
@@ -23,6 +24,7 @@ use peerlane_model::collectives::{Choice, NoChoice, Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
+pub(super) use pipelined::Pipelined;
 pub use sizes::{NoSizes, Sizes};
 pub use spin_glass::{Messages, SpinGlass};
 pub use trace::{Trace, read_trace};

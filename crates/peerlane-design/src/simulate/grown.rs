@@ -1,0 +1,183 @@
+//! Chains and trees in chunks over very many nodes: played on a few of them, and grown.
+//!
+//! A further node of a chain adds the same time wherever it stands, since chunks arrive and leave in one pattern; so does a
+//! further level of a tree. Such a collective is played on two smaller numbers of the cluster's nodes, and its time grows in
+//! proportion from there. In the end, chunks follow each other at the pace of their busiest resource, which
+//! [`streams`](super::streams) counts over all nodes.
+
+use super::SimulateError;
+use super::estimate::{Estimate, GROWN};
+use super::outcome::{Limits, Outcome, run_within};
+use super::streams::{Stream, paces};
+use super::workload::{Algorithm, NodeRings, Workload};
+use crate::cluster::{Cluster, Component, Router};
+use peerlane_machine::matrix::Engine;
+use peerlane_read::catalogue::Parts;
+
+/// Most steps that are played of the larger of the two.
+const MOST_STEPS: usize = 140_000;
+/// So many times more nodes it has than the smaller.
+const FACTOR: u32 = 4;
+
+/// A collective on some of a cluster's nodes.
+struct Part {
+    outcome: Outcome,
+    /// How far its data goes: nodes of a chain, levels of a tree.
+    extent: f64,
+    gpus: f64,
+}
+
+/// What one collective is, however many nodes take part.
+pub(super) struct Grown<'g> {
+    pub cluster: &'g Cluster,
+    pub workload: &'g Workload,
+    pub rings: Option<&'g NodeRings>,
+    pub size: f64,
+    /// A component that carries a multiple of what it does.
+    pub faster: Option<(Component, f64)>,
+}
+
+impl Grown<'_> {
+    /// The outcome, where it is such a collective of more steps than `limits` let play; or else `None`.
+    pub(super) fn outcome(&self, limits: Limits) -> Result<Option<Outcome>, SimulateError> {
+        let nodes = self.cluster.taking.0.min(self.cluster.nodes).max(1);
+        let gpus = self.cluster.gpus().len();
+        let chains = self.rings.map_or(1, |_| gpus);
+        let per_node = match self.workload {
+            Workload::AllReduce(Algorithm::Tree) => 4 * gpus,
+            Workload::Broadcast => chains * gpus,
+            _ => return Ok(None),
+        };
+        let chunks = match self.on(1, |router, part| Ok(self.pipelined(part, router).map(|p| p.chunks)))? {
+            Some(chunks) => chunks as usize,
+            None => return Ok(None),
+        };
+        if nodes as usize * per_node * chunks <= limits.steps {
+            return Ok(None);
+        }
+        let most = (MOST_STEPS / (per_node * chunks)).max(4 * FACTOR as usize) as u32;
+        let large = 1 << most.min(nodes / 2).max(2).ilog2();
+        let (few, more) = (self.played(large / FACTOR)?, self.played(large)?);
+        let extent = self.extent(nodes);
+        let ratio = (extent - more.extent) / (more.extent - few.extent);
+        let grow = |few: f64, more: f64| more + (more - few) * ratio;
+        // a network may carry less between more nodes
+        let slower = (self.period(nodes)? - self.period(large)?) * (chunks - 1) as f64;
+        let time = grow(few.outcome.time, more.outcome.time) + slower.max(0.0);
+        let all = (gpus * nodes as usize) as f64;
+        let because = format!(
+            "played on {} and {large} nodes; each further {} takes as long as these add, and chunks follow each other at the \
+             pace of the busiest resource of all",
+            large / FACTOR,
+            if *self.workload == Workload::Broadcast { "node" } else { "level" },
+        );
+        Ok(Some(Outcome {
+            time,
+            alone: grow(few.outcome.alone, more.outcome.alone).min(time),
+            bytes: more.outcome.bytes * (all - 1.0) / (more.gpus - 1.0),
+            estimate: Some(Estimate { because, error: Some(GROWN) }),
+            ..more.outcome
+        }))
+    }
+
+    fn extent(&self, nodes: u32) -> f64 {
+        match self.workload {
+            Workload::Broadcast => f64::from(nodes),
+            _ => f64::from(nodes.max(1).ilog2()),
+        }
+    }
+
+    /// Something on the first so many nodes.
+    fn on<T>(
+        &self,
+        nodes: u32,
+        what: impl FnOnce(&mut Router, &Cluster) -> Result<T, SimulateError>,
+    ) -> Result<T, SimulateError> {
+        let mut part = self.cluster.clone();
+        part.taking = (nodes, self.cluster.taking.1);
+        let mut router = Router::new(&part, Parts::embedded());
+        if let Some((component, factor)) = &self.faster {
+            router.scale(component.clone(), *factor);
+        }
+        what(&mut router, &part)
+    }
+
+    fn pipelined(&self, part: &Cluster, router: &Router) -> Option<super::workload::Pipelined> {
+        self.workload.pipelined(part, router, self.rings, self.size)
+    }
+
+    fn played(&self, nodes: u32) -> Result<Part, SimulateError> {
+        let limits = Limits { counted_from: usize::MAX, steps: usize::MAX };
+        let outcome = self.on(nodes, |router, part| {
+            let program = self.workload.around(part, router, self.rings, self.size, false)?;
+            run_within(&program, router, Engine::Sm, limits)
+        })?;
+        let gpus = (self.cluster.gpus().len() * nodes as usize) as f64;
+        Ok(Part { outcome, extent: self.extent(nodes), gpus })
+    }
+
+    /// Seconds between two chunks once all are under way.
+    fn period(&self, nodes: u32) -> Result<f64, SimulateError> {
+        self.on(nodes, |router, part| {
+            let Some(pipelined) = self.pipelined(part, router) else { return Ok(0.0) };
+            let (streams, bytes): (Vec<Stream>, Vec<f64>) = pipelined.streams().into_iter().unzip();
+            let paces = paces(router, &streams)?;
+            Ok(paces.iter().zip(bytes).map(|(pace, bytes)| bytes / pace.rate).fold(0.0, f64::max))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Wanted;
+    use peerlane_machine::units::Seconds;
+    use peerlane_read::catalogue::system;
+
+    fn cluster(nodes: u32, network: &str) -> Cluster {
+        let wanted: Wanted = network.parse().unwrap();
+        Cluster::of(system("hgx-h200").unwrap().unwrap(), nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
+    }
+
+    /// Played whole, and grown from at most so many steps.
+    fn both(cluster: &Cluster, workload: &str, size: f64) -> (f64, f64) {
+        let workload: Workload = workload.parse().unwrap();
+        let router = Router::new(cluster, Parts::embedded());
+        let rings = workload.rings(cluster, &router);
+        let all = Grown { cluster, workload: &workload, rings: rings.as_ref(), size, faster: None };
+        let grown = all.outcome(Limits { steps: 0, ..Limits::default() }).unwrap().unwrap();
+        assert!(grown.estimate.is_some());
+        (all.played(cluster.taking.0).unwrap().outcome.time, grown.time)
+    }
+
+    #[test]
+    fn what_is_grown_is_near_to_what_is_played() {
+        for (workload, size) in [("all-reduce:tree", 1e6), ("all-reduce:tree", 8.0), ("broadcast:ring", 1e6)] {
+            let (played, grown) = both(&cluster(48, "rail:2"), workload, size);
+            assert!((grown / played - 1.0).abs() <= GROWN, "{workload} {size}: {grown} for {played}");
+        }
+    }
+
+    /// The table in `docs/simulation.md`, *Many GPUs*: `cargo test --release -p peerlane-design --lib grown -- --ignored
+    /// --nocapture`.
+    #[test]
+    #[ignore = "plays every step of large clusters, which takes many minutes"]
+    fn table_of_errors() {
+        let nodes: Vec<u32> = match std::env::var("NODES") {
+            Ok(text) => text.split(',').map(|n| n.parse().unwrap()).collect(),
+            Err(_) => vec![512, 1024, 2048, 4096],
+        };
+        let size: f64 = std::env::var("SIZE").map_or(1.1e9, |text| text.parse().unwrap());
+        for network in ["rail:3", "fat-tree:3"] {
+            for workload in ["all-reduce:tree", "broadcast:ring"] {
+                for nodes in &nodes {
+                    let begun = std::time::Instant::now();
+                    let (played, grown) = both(&cluster(*nodes, network), workload, size);
+                    let error = 100.0 * (grown / played - 1.0);
+                    let took = begun.elapsed().as_secs_f64();
+                    println!("| {network} {workload} {size} | {nodes} | {played:.6} | {grown:.6} | {error:+.2} % | {took:.0} s |");
+                }
+            }
+        }
+    }
+}
