@@ -175,7 +175,9 @@ mod tests {
                     let (played, grown) = both(&cluster(*nodes, network), workload, size);
                     let error = 100.0 * (grown / played - 1.0);
                     let took = begun.elapsed().as_secs_f64();
-                    println!("| {network} {workload} {size} | {nodes} | {played:.6} | {grown:.6} | {error:+.2} % | {took:.0} s |");
+                    println!(
+                        "| {network} {workload} {size} | {nodes} | {played:.6} | {grown:.6} | {error:+.2} % | {took:.0} s |"
+                    );
                 }
             }
         }

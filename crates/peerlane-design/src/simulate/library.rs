@@ -7,7 +7,6 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::SimulateError;
-use super::estimate::Estimate;
 use super::outcome::{Outcome, STARTING};
 use super::workload::NodeRings;
 use crate::cluster::network::Port;
@@ -171,12 +170,10 @@ impl Library {
             last: spent.clone(),
             spent,
             rerouted: self.rerouted,
-            estimate: Some(Estimate {
-                because: "predicted as NCCL's tuner does it, not played; docs/collectives.md has the errors against \
-                          published figures"
+            inexact: Some(
+                "predicted as NCCL's tuner does it, not played; docs/collectives.md has the errors against published figures"
                     .to_owned(),
-                error: None,
-            }),
+            ),
             ..Outcome::default()
         };
         Ok((outcome, predicted))

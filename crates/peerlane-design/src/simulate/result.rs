@@ -177,7 +177,8 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         };
         points.push(point(&router, job, gpus, *size, &last, (library.as_ref(), predicted)));
         rerouted |= last.rerouted;
-        if let Some(found) = last.estimate.clone() {
+        let predicted = last.inexact.clone().map(|because| Estimate { because, error: None });
+        if let Some(found) = last.estimate.clone().or(predicted) {
             estimate = Some(found.worse(estimate.take()));
         }
     }
