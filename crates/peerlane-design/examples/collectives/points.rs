@@ -150,12 +150,17 @@ fn cluster(point: &Point) -> Result<Cluster, String> {
         let rate = point.nics.map(|(_, gbps)| Rate::from_gb(gbps / 8.0));
         Cluster::of(machine, point.nodes, &wanted, rate, Seconds::from_us(0.3)).map_err(|e| e.to_string())?
     };
-    if let Some((count, _)) = point.nics.filter(|(count, _)| point.nodes > 1 && *count < cluster.nics.len()) {
-        // every other one, as they are spread over the node
-        let step = cluster.nics.len() / count;
-        cluster.nics = cluster.nics.iter().copied().step_by(step.max(1)).take(count).collect();
-    }
     cluster.taking.1 = point.gpus;
+    if let Some((count, _)) = point.nics.filter(|(count, _)| point.nodes > 1 && *count < cluster.nics.len()) {
+        // spread over the NICs that are nearest to the GPUs in use
+        let fabric = &cluster.node.fabric;
+        let gpus = cluster.gpus();
+        let far = |nic: &_| gpus.iter().filter_map(|gpu| fabric.class(*gpu, *nic)).min();
+        let nearest = cluster.nics.iter().filter_map(far).min();
+        let near: Vec<_> = cluster.nics.iter().copied().filter(|nic| far(nic) == nearest).collect();
+        let step = (near.len() / count).max(1);
+        cluster.nics = near.into_iter().step_by(step).take(count).collect();
+    }
     Ok(cluster)
 }
 

@@ -285,12 +285,19 @@ fn ring(nodes: u32) -> Vec<Edge> {
     (0..nodes).map(|node| (node, (node + 1) % nodes, 1.0)).collect()
 }
 
-/// The edges of two trees of nodes, mirror images of each other, each with half of the data up and down.
+/// The edges of NCCL's two trees of nodes, each with half of the data up and down: neighbours by number first, then twice as
+/// far, and so on. The second is the mirror image of the first, or of an odd number of nodes shifted by one
+/// (`ncclGetBtree`, `ncclGetDtree`, `src/graph/trees.cc`).
 fn trees(nodes: u32) -> Vec<Edge> {
     let both = |child: u32, parent: u32| [(child, parent, 0.5), (parent, child, 0.5)];
-    let heap = (1..nodes).map(|v| (v, (v - 1) / 2));
-    let last = nodes.saturating_sub(1);
-    heap.flat_map(|(v, p)| both(v, p).into_iter().chain(both(last - v, last - p))).collect()
+    let second = |node: u32| if nodes.is_multiple_of(2) { nodes - 1 - node } else { (node + 1) % nodes };
+    let parent = |node: u32| {
+        let bit = 1 << node.trailing_zeros();
+        let up = (node ^ bit) | (bit << 1);
+        if up >= nodes { node ^ bit } else { up }
+    };
+    let edges = (1..nodes).map(|node| (node, parent(node)));
+    edges.flat_map(|(v, p)| both(v, p).into_iter().chain(both(second(v), second(p)))).collect()
 }
 
 /// What is counted over.
@@ -475,5 +482,95 @@ impl Count<'_, '_, '_> {
         });
         let longer = Seconds::from_us(adapter.unwrap_or(0.0)).seconds();
         Ok((first + (mean - nearest) * network.hop_latency.seconds() - table).max(0.0) + longer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Wanted;
+    use peerlane_read::catalogue::system;
+
+    fn hgx(nodes: u32, network: &str) -> Cluster {
+        let node = system("hgx-h200").unwrap().unwrap();
+        if nodes == 1 {
+            return Cluster::single(node);
+        }
+        let wanted: Wanted = network.parse().unwrap();
+        Cluster::of(node, nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
+    }
+
+    fn predicted(cluster: &Cluster, choice: &str, size: u64) -> Predicted {
+        let choice = if choice.is_empty() { Choice::FREE } else { choice.parse().unwrap() };
+        let library = Library::of(cluster, Collective::AllReduce, choice, None).unwrap();
+        library.predict(Bytes(size), choice).unwrap()
+    }
+
+    #[test]
+    fn trees_reach_every_node_once_and_no_node_carries_more_than_twice_the_data() {
+        for nodes in [2, 3, 4, 5, 7, 8, 12, 31, 248, 1000] {
+            let edges = trees(nodes);
+            assert_eq!(edges.len() as u32, 4 * (nodes - 1));
+            let mut asked = vec![[0.0; 2]; nodes as usize];
+            for (a, b, bytes) in &edges {
+                assert!(a != b && *a < nodes && *b < nodes, "{nodes}: {a} {b}");
+                asked[*a as usize][0] += bytes;
+                asked[*b as usize][1] += bytes;
+            }
+            assert!(asked.iter().flatten().all(|bytes| (0.5..=2.0).contains(bytes)), "{nodes}: {asked:?}");
+            // from every node of the first tree one comes to the root
+            let parents: HashMap<u32, u32> = edges.chunks(4).map(|of| (of[0].0, of[0].1)).collect();
+            for start in 1..nodes {
+                let path = std::iter::successors(Some(start), |node| parents.get(node).copied());
+                assert_eq!(path.take(64).last(), Some(0), "{nodes} {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_goes_above_the_line_rate_and_two_nodes_need_half_of_it() {
+        // eight NICs of 400 Gb/s
+        const LINES: f64 = 8.0 * 50e9;
+        for nodes in [2, 4, 32] {
+            let ring = predicted(&hgx(nodes, "rail"), "ring+simple", 16 << 30);
+            assert!(ring.rate < LINES && ring.rate > 0.85 * LINES.min(366e9), "{nodes}: {ring:?}");
+        }
+        let two = predicted(&hgx(2, "rail"), "nvlstree", 16 << 30);
+        let four = predicted(&hgx(4, "rail"), "nvlstree", 16 << 30);
+        assert!(two.rate > LINES && four.rate < LINES, "{two:?} {four:?}");
+    }
+
+    #[test]
+    fn the_steps_between_nodes_and_within_have_their_own_time() {
+        // NCCL's table: 6.6 + 446 × 0.6 + 64 × 2.7 = 447 µs, and the switches of the network
+        let ring = predicted(&hgx(32, "rail"), "ring+ll", 8);
+        assert!((440e-6..470e-6).contains(&ring.time), "{ring:?}");
+        assert!(predicted(&hgx(32, "rail"), "", 8).time < ring.time / 4.0, "a tree is chosen");
+    }
+
+    #[test]
+    fn a_taper_holds_rings_that_leave_their_leaf() {
+        let full = predicted(&hgx(64, "fat-tree:2"), "ring+simple", 16 << 30).rate;
+        let tapered = predicted(&hgx(64, "fat-tree:2:4"), "ring+simple", 16 << 30).rate;
+        assert!(tapered < 0.6 * full, "{tapered} of {full}");
+    }
+
+    #[test]
+    fn time_grows_with_size_and_rate_too() {
+        let cluster = hgx(1, "");
+        let library = Library::of(&cluster, Collective::AllReduce, Choice::FREE, None).unwrap();
+        let all: Vec<Predicted> = (3..35).map(|log| library.predict(Bytes(1 << log), Choice::FREE).unwrap()).collect();
+        for pair in all.windows(2) {
+            assert!(pair[1].time >= pair[0].time && pair[1].rate >= pair[0].rate * 0.95, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_by_name() {
+        let cluster = Cluster::single(system("dgx-1v").unwrap().unwrap());
+        let choice: Choice = "nvls".parse().unwrap();
+        let library = Library::of(&cluster, Collective::AllReduce, choice, None).unwrap();
+        let why = library.predict(Bytes(8), choice).unwrap_err().to_string();
+        assert!(why.contains("nvls cannot be done here; these can: tree, ring"), "{why}");
     }
 }
