@@ -56,12 +56,12 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     let n = n.min(Members::MOST);
     let all = Members::first(n);
     let mut random = Random::new(n as u64, "experiment");
-    let mut data = Data { trials: Vec::new(), noise: design.noise };
+    let mut data = Data::new(Vec::new(), design.noise);
     for i in 0..n {
-        data.trials.push(ask(Members::one(i))?);
+        data.push(ask(Members::one(i))?);
     }
     let solo = data.trials.iter().filter_map(|t| t.rates.first().copied()).collect();
-    let mut fit = Fit::of(Hypothesis { solo, groups: Vec::new() }, &data);
+    let mut fit = Fit::of(Hypothesis::new(solo, Vec::new()), &data);
     let mut coverage = Coverage::new(n, &mut random);
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let mut settled: BTreeSet<Members> = BTreeSet::new();
@@ -69,8 +69,8 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     let mut next = (n > 1).then_some(all);
     while let Some(set) = next.filter(|_| data.trials.len() < design.sets) {
         let trial = ask(set)?;
-        fit.add(&trial, data.noise);
-        data.trials.push(trial);
+        fit.add(&trial, &data);
+        data.push(trial);
         let unexpected = fit.excess(data.trials.len() - 1, &data) > 0.0;
         let before = members_of(&fit.hypothesis);
         fit = Fit::refitted(fit.hypothesis, &data);
@@ -101,12 +101,12 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
 pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>, known: Vec<Group>) -> Outcome {
     let n = n.min(Members::MOST);
     let mut random = Random::new(n as u64, "conclusion");
-    let data = Data { trials, noise };
+    let data = Data::new(trials, noise);
     let alone = |i: usize| data.trials.iter().filter(move |t| t.set == Members::one(i)).find_map(|t| t.rate(i));
     // of a flow that never ran alone, the most that it reached is the least that it can
     let most = |i: usize| data.trials.iter().filter_map(|t| t.rate(i)).fold(0.0, f64::max);
     let solo = (0..n).map(|i| alone(i).unwrap_or_else(|| most(i))).collect();
-    let fit = Fit::of(Hypothesis { solo, groups: known }, &data);
+    let fit = Fit::of(Hypothesis::new(solo, known), &data);
     let coverage = Coverage::new(n, &mut random);
     outcome(fit, data, coverage, Members::first(n), &mut random)
 }
@@ -183,14 +183,14 @@ mod tests {
             .iter()
             .map(|(members, capacity)| Group { members: members.iter().copied().collect(), capacity: *capacity })
             .collect();
-        let machine = Hypothesis { solo: solo.to_vec(), groups };
+        let machine = Hypothesis::new(solo.to_vec(), groups);
         let noise = Noise { each: 0.02, common: 0.01 };
         let mut random = Random::new(seed, "answers");
         let ask = |set: Members| -> Result<Trial, Infallible> {
             let shift = noise.common * random.normal();
             let of_one = noise.each / (REPEATS as f64).sqrt();
             let rates = machine.rates(set).into_iter().map(|rate| rate * (shift + of_one * random.normal()).exp());
-            Ok(Trial { set, rates: rates.collect(), repeats: REPEATS })
+            Ok(Trial { set, rates: rates.collect(), repeats: REPEATS, spread: None })
         };
         let design = Design { noise, repeats: REPEATS, sets: most_sets(solo.len()) };
         let Ok(outcome) = experiment(solo.len(), design, ask);
@@ -219,9 +219,9 @@ mod tests {
     fn what_was_measured_alone_is_not_explained_away() {
         // four H200 with 55.2 GB/s each to the host alone and 40 at once, where allocations differ
         let machine =
-            Hypothesis { solo: vec![55.2; 4], groups: vec![Group { members: Members::first(4), capacity: 160.0 }] };
+            Hypothesis::new(vec![55.2; 4], vec![Group { members: Members::first(4), capacity: 160.0 }]);
         let noise = Noise { each: 0.06, common: 0.01 };
-        let ask = |set| -> Result<Trial, Infallible> { Ok(Trial { set, rates: machine.rates(set), repeats: 3 }) };
+        let ask = |set| -> Result<Trial, Infallible> { Ok(Trial { set, rates: machine.rates(set), repeats: 3, spread: None }) };
         let Ok(outcome) = experiment(4, Design { noise, repeats: 3, sets: most_sets(4) }, ask);
         assert_eq!(outcome.hypothesis.groups.len(), 1, "{}", words(&outcome.hypothesis.groups));
         assert!(outcome.hypothesis.solo.iter().all(|alone| (alone / 55.2 - 1.0).abs() < 0.05));

@@ -16,12 +16,11 @@ use peerlane_measure::run::Cell;
 /// by two, 200 by three and 202 by four, and of one set some GPUs up to 20 % more than others as their memory lies.
 const BOTH: Noise = Noise { each: 0.05, common: 0.06 };
 
-/// The most that is taken for noise of one flow: of four H200 GPUs that all write to host memory, one allocation in some has
-/// half the rate of the others, and noise so large would hide every limit.
-const MOST_NOISE: f64 = 0.06;
-
 /// The mean range of three values of a normal distribution is 1.69 standard deviations (Tippett 1925).
 const RANGE_OF_THREE: f64 = 1.69;
+
+/// The standard deviation of the median of three values of a normal distribution, over that of their mean.
+const MEDIAN_OF_THREE: f64 = 1.16;
 
 /// Flows that keep this share of their rates together with others are independent of them, or all but so: engines that serve both
 /// lose a little by it, where a limit that both fill takes far more.
@@ -96,21 +95,19 @@ fn one_direction<E>(
 ) -> Result<Option<Vec<Flow>>, E> {
     let mut known: Vec<Flow> = Vec::new();
     let mut pilot: BTreeMap<Members, Vec<f64>> = BTreeMap::new();
-    let mut widths: Vec<f64> = Vec::new();
     let (mut refused, mut staged) = (Vec::new(), Vec::new());
     for direct in flows(machine, direction).into_iter().take(Members::MOST) {
         let mut flow = direct;
-        let (cells, alone) = loop {
+        let alone = loop {
             let cells = ask(&plan(std::iter::once(&flow)))?;
             match (rates(&cells, std::iter::once(&flow)), flow.staged()) {
                 (Err(_), Some(next)) => flow = next,
-                (alone, _) => break (cells, alone),
+                (alone, _) => break alone,
             }
         };
         match alone {
             Ok(alone) => {
                 staged.extend(flow.is_staged().then(|| flow.name.clone()));
-                widths.extend(width(&cells));
                 pilot.insert(Members::one(known.len()), alone);
                 known.push(flow);
             }
@@ -130,29 +127,16 @@ fn one_direction<E>(
     if known.is_empty() {
         return Ok(None);
     }
-    let all = Members::first(known.len());
-    if known.len() > 1 {
-        let cells = ask(&plan(known.iter()))?;
-        if let Ok(together) = rates(&cells, known.iter()) {
-            widths.extend(width(&cells));
-            pilot.insert(all, together);
-        }
-    }
-    widths.sort_by(f64::total_cmp);
-    let usual = widths.get(widths.len() / 2).copied().unwrap_or(0.0);
-    let least = noise(direction);
-    let noise = Noise { each: (usual / RANGE_OF_THREE).min(MOST_NOISE).max(least.each), ..least };
+    let noise = noise(direction);
     let design = Design { noise, repeats: ALLOCATIONS, sets: most_sets(known.len()) };
     let outcome = experiment(known.len(), design, |set| -> Result<Trial, Stop<E>> {
-        let rates = match pilot.remove(&set) {
-            Some(rates) => rates,
-            None => {
-                let flows = || set.iter().filter_map(|i| known.get(i));
-                let cells = ask(&plan(flows())).map_err(Stop::Error)?;
-                rates(&cells, flows()).map_err(|why| Stop::NoValue { set, why })?
-            }
-        };
-        Ok(Trial { set, rates, repeats: ALLOCATIONS })
+        if let Some(rates) = pilot.remove(&set) {
+            return Ok(Trial { set, rates, repeats: ALLOCATIONS, spread: None });
+        }
+        let flows = || set.iter().filter_map(|i| known.get(i));
+        let cells = ask(&plan(flows())).map_err(Stop::Error)?;
+        let rates = rates(&cells, flows()).map_err(|why| Stop::NoValue { set, why })?;
+        Ok(Trial { set, rates, repeats: ALLOCATIONS, spread: cells.first().and_then(spread) })
     });
     match outcome {
         Ok(outcome) => {
@@ -200,11 +184,13 @@ fn rates<'a>(cells: &[Cell], flows: impl Iterator<Item = &'a Flow>) -> Result<Ve
     if rates.iter().all(|r| *r > 0.0 && r.is_finite()) { Ok(rates) } else { Err("a rate is missing".to_owned()) }
 }
 
-/// Relative widths of the intervals of a step's transfers.
-fn width(cells: &[Cell]) -> Vec<f64> {
-    let cell = cells.first();
-    let each = cell.into_iter().flat_map(|c| c.each.iter().copied().chain(c.usable().filter(|_| c.each.is_empty())));
-    each.filter(|e| e.value > 0.0).map(|e| (e.high - e.low) / e.value).collect()
+/// The relative standard deviation of an allocation, by the range of three: the mean over a set's transfers. A median of
+/// three is less certain than their mean, which counts as more noise.
+pub(super) fn spread(cell: &Cell) -> Option<f64> {
+    let each = cell.each.iter().filter(|e| e.value > 0.0);
+    let widths: Vec<f64> = each.map(|e| (e.high - e.low) / e.value).collect();
+    let mean = widths.iter().sum::<f64>() / widths.len() as f64;
+    (!widths.is_empty() && mean.is_finite()).then(|| MEDIAN_OF_THREE * mean / RANGE_OF_THREE)
 }
 
 impl Inference {

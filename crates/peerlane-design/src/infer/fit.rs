@@ -17,6 +17,13 @@ const MOST_SHIFT: f64 = 5.0;
 /// Standard deviations by which a rate alone may be corrected.
 const MOST_CORRECTION: f64 = 3.0;
 
+/// The most that is taken for noise: more would hide every limit.
+const MOST_SPREAD: f64 = 0.15;
+
+/// What flows lose by running with others, in standard deviations of a repeat: memory that lies badly only ever costs, so
+/// that the mean lies below the rate alone by about as much as repeats differ (of half a normal distribution, 1.3 times).
+const MOST_LOSS: f64 = 1.5;
+
 /// Rounds of improving numbers; what binds changes with them.
 const ROUNDS: usize = 3;
 
@@ -24,10 +31,41 @@ const ROUNDS: usize = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Data {
     pub(super) trials: Vec<Trial>,
+    /// That is assumed: at least `least`, and as much as repeats differ.
     pub(super) noise: Noise,
+    least: Noise,
+    /// By how much repeats of sets of several flows differ, as a relative standard deviation.
+    spread: f64,
 }
 
 impl Data {
+    /// Trials whose noise is at least this.
+    pub(super) fn new(trials: Vec<Trial>, least: Noise) -> Self {
+        let mut data = Data { trials, noise: least, least, spread: 0.0 };
+        data.estimate_noise();
+        data
+    }
+
+    /// Takes in a trial, and what its repeats show of the noise.
+    pub(super) fn push(&mut self, trial: Trial) {
+        self.trials.push(trial);
+        self.estimate_noise();
+    }
+
+    /// The middle spread, since some sets may be on two levels by where memory lies.
+    fn estimate_noise(&mut self) {
+        let contended = self.trials.iter().filter(|t| t.set.len() > 1);
+        let mut spreads: Vec<f64> = contended.filter_map(|t| t.spread).collect();
+        spreads.sort_by(f64::total_cmp);
+        self.spread = spreads.get(spreads.len() / 2).copied().unwrap_or(0.0).min(MOST_SPREAD);
+        self.noise.each = self.least.each.max(self.spread);
+    }
+
+    /// The noise of one trial: flows that run alone do not vary by where others' memory lies.
+    pub(super) fn noise_of(&self, set: Members) -> Noise {
+        if set.len() > 1 { self.noise } else { self.noise.undisturbed() }
+    }
+
     /// What a flow reached alone, and the repeats behind it.
     pub(super) fn alone(&self, flow: usize) -> Option<(f64, usize)> {
         self.trials.iter().find(|t| t.set == Members::one(flow)).and_then(|t| Some((t.rate(flow)?, t.repeats)))
@@ -56,7 +94,7 @@ impl Fit {
     pub(super) fn of(hypothesis: Hypothesis, data: &Data) -> Self {
         let predicted: Vec<Vec<f64>> = data.trials.iter().map(|t| hypothesis.rates(t.set)).collect();
         let distances: Vec<f64> =
-            data.trials.iter().zip(&predicted).map(|(t, rates)| t.distance(rates, data.noise)).collect();
+            data.trials.iter().zip(&predicted).map(|(t, rates)| t.distance(rates, data.noise_of(t.set))).collect();
         let score = distances.iter().sum::<f64>() + cost(&hypothesis.groups);
         Fit { hypothesis, predicted, distances, score }
     }
@@ -76,9 +114,9 @@ impl Fit {
     }
 
     /// Adds a trial.
-    pub(super) fn add(&mut self, trial: &Trial, noise: Noise) {
+    pub(super) fn add(&mut self, trial: &Trial, data: &Data) {
         let rates = self.hypothesis.rates(trial.set);
-        let distance = trial.distance(&rates, noise);
+        let distance = trial.distance(&rates, data.noise_of(trial.set));
         self.score += distance;
         self.predicted.push(rates);
         self.distances.push(distance);
@@ -91,13 +129,14 @@ impl Fit {
         for group in &mut new.groups {
             group.capacity = self.capacity(group, data).map_or(group.capacity, |c| c.0);
         }
+        new.loss = self.loss(data);
         for (i, solo) in new.solo.iter_mut().enumerate() {
-            let alone = self.hypothesis.alone(i);
             let free = data.trials.iter().zip(&self.predicted).filter_map(|(trial, rates)| {
                 let at = trial.set.has(i).then(|| trial.set.rank(i))?;
-                let binds = *rates.get(at)? >= alone * (1.0 - 1e-9);
-                let (shift, weight) = self.free_shift(trial, rates, data.noise);
-                binds.then(|| Some((*trial.rates.get(at)? / shift.exp(), weight)))?
+                let binds = *rates.get(at)? >= self.hypothesis.free(i, trial.set) * (1.0 - 1e-9);
+                let (shift, weight) = self.free_shift(trial, rates, data.noise_of(trial.set));
+                let kept = if trial.set.len() > 1 { 1.0 - new.loss } else { 1.0 };
+                binds.then(|| Some((*trial.rates.get(at)? / shift.exp() / kept, weight)))?
             });
             let fitted = mean(free).map_or(*solo, |m| m.0);
             // what a flow reaches alone was measured: what it does beside others only sharpens that
@@ -109,11 +148,26 @@ impl Fit {
         new
     }
 
+    /// What flows that nothing shared stops lose in sets of several, by those; no more than repeats of a set differ by,
+    /// since what takes more than that from every flow is a limit.
+    fn loss(&self, data: &Data) -> f64 {
+        let lost = data.trials.iter().zip(&self.predicted).filter(|(t, _)| t.set.len() > 1).filter_map(|(trial, rates)| {
+            let flows = trial.set.iter().zip(trial.rates.iter().zip(rates));
+            let free = flows.filter(|(i, (_, e))| **e >= self.hypothesis.free(*i, trial.set) * (1.0 - 1e-9));
+            let logs = free.filter_map(|(i, (rate, _))| Some((data.alone(i)?.0 / rate).max(1e-12).ln()));
+            let (sum, n) = logs.fold((0.0, 0), |(sum, n), lost| (sum + lost, n + 1));
+            (n > 0).then(|| (sum / n as f64, data.noise.weight(trial.repeats, n)))
+        });
+        let (sum, weights) = lost.fold((0.0, 0.0), |(sum, all), (lost, weight)| (sum + lost * weight, all + weight));
+        let mean = if weights > 0.0 { sum / weights } else { 0.0 };
+        1.0 - (-mean.clamp(0.0, MOST_LOSS * data.spread)).exp()
+    }
+
     /// What the rates of a trial are likely to have in common by those flows that nothing shared stops, and how certain
     /// the rate of one of them is without it.
     fn free_shift(&self, trial: &Trial, rates: &[f64], noise: Noise) -> (f64, f64) {
         let free = trial.set.iter().zip(trial.rates.iter().zip(rates));
-        let free = free.filter(|(i, (_, expected))| **expected >= self.hypothesis.alone(*i) * (1.0 - 1e-9));
+        let free = free.filter(|(i, (_, expected))| **expected >= self.hypothesis.free(*i, trial.set) * (1.0 - 1e-9));
         let off: Vec<f64> = free.map(|(_, (rate, expected))| (rate / expected.max(1e-12)).max(1e-12).ln()).collect();
         noise.shift(trial.repeats, off.iter().sum::<f64>() / off.len().max(1) as f64, off.len())
     }
@@ -130,7 +184,7 @@ impl Fit {
         let mut difference = 0.0;
         for ((trial, rates), distance) in data.trials.iter().zip(&self.predicted).zip(&self.distances) {
             if old.iter().any(|g| g.is_full(trial.set, rates)) || new.iter().any(|g| g.is_over(trial.set, rates)) {
-                difference += trial.distance(&other.rates(trial.set), data.noise) - distance;
+                difference += trial.distance(&other.rates(trial.set), data.noise_of(trial.set)) - distance;
             }
         }
         difference

@@ -27,15 +27,23 @@ impl Group {
 }
 
 /// Rates alone, and groups.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hypothesis {
     /// Rate of each flow alone.
     pub solo: Vec<f64>,
     /// What they share. Any family of sets; that of a tree has none that cross.
     pub groups: Vec<Group>,
+    /// What each flow loses as soon as any other runs, as a share: transfers that start at once wait for each other, and
+    /// their memory may lie worse. No limit explains it, since two flows lose as much as all.
+    pub loss: f64,
 }
 
 impl Hypothesis {
+    /// Without loss.
+    pub fn new(solo: Vec<f64>, groups: Vec<Group>) -> Self {
+        Hypothesis { solo, groups, loss: 0.0 }
+    }
+
     /// The rates of a set of flows that run at once, in the order of their indices: all rise together until a group is
     /// full or a flow meets its rate alone; those stop, and the rest rise on.
     pub fn rates(&self, set: Members) -> Vec<f64> {
@@ -53,10 +61,10 @@ impl Hypothesis {
                 }
             }
             // a group's level only rises when members stop below it, so all of these stop where they are alone
-            let alone: Members = open.iter().filter(|&i| self.alone(i) <= level).collect();
+            let alone: Members = open.iter().filter(|&i| self.free(i, set) <= level).collect();
             let stopped = if alone.is_empty() { full } else { alone };
             for i in stopped.iter() {
-                let rate = if alone.is_empty() { level } else { self.alone(i) };
+                let rate = if alone.is_empty() { level } else { self.free(i, set) };
                 rates[set.rank(i)] = rate;
                 for (group, left) in self.groups.iter().zip(&mut left) {
                     if group.members.has(i) {
@@ -82,9 +90,14 @@ impl Hypothesis {
         self.solo.get(flow).copied().unwrap_or(0.0)
     }
 
+    /// A flow's rate in a set where no limit stops it.
+    pub(super) fn free(&self, flow: usize, set: Members) -> f64 {
+        self.alone(flow) * if set.len() > 1 { 1.0 - self.loss } else { 1.0 }
+    }
+
     /// The same with other groups.
     pub fn with(&self, groups: Vec<Group>) -> Self {
-        Hypothesis { solo: self.solo.clone(), groups }
+        Hypothesis { solo: self.solo.clone(), groups, loss: self.loss }
     }
 
     /// The same with one group in the place of another.
@@ -126,7 +139,7 @@ mod tests {
                 set.iter().map(|i| Flow { uses: uses(i).collect(), weight: 1.0, cap: solo[i] }).collect();
             let capacities: Vec<f64> = groups.iter().map(|g| g.capacity).collect();
             let expected = share(&capacities, &flows).unwrap().rates;
-            let got = Hypothesis { solo, groups }.rates(set);
+            let got = Hypothesis::new(solo, groups).rates(set);
             prop_assert_eq!(got.len(), expected.len());
             for (a, b) in got.iter().zip(&expected) {
                 prop_assert!((a - b).abs() < 1e-9, "{:?} {:?}", got, expected);

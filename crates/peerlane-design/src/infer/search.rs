@@ -69,8 +69,8 @@ fn step(fit: &Fit, data: &Data) -> Option<Fit> {
         let costs = cost(&change.groups) - cost(&fit.hypothesis.groups);
         for other in [other, unbent] {
             if let Some(trial) = by {
-                let before = trial.distance(&fit.hypothesis.rates(trial.set), data.noise);
-                let after = trial.distance(&other.rates(trial.set), data.noise);
+                let before = trial.distance(&fit.hypothesis.rates(trial.set), data.noise_of(trial.set));
+                let after = trial.distance(&other.rates(trial.set), data.noise_of(trial.set));
                 // what does not help the trial that suggests it is not worth more
                 if before - after < costs.min(1.0) {
                     continue;

@@ -11,6 +11,8 @@ pub struct Trial {
     pub rates: Vec<f64>,
     /// Repeats behind each rate.
     pub repeats: usize,
+    /// Relative standard deviation of a repeat, by how far these lie apart; `None` where the repeats are not known.
+    pub spread: Option<f64>,
 }
 
 /// How far numbers of one thing lie apart, as relative standard deviations.

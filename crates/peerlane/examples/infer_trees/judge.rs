@@ -22,6 +22,10 @@ pub(crate) struct Judgement {
     pub(crate) groups: usize,
     /// Relative errors of capacities.
     pub(crate) errors: Vec<f64>,
+    /// Of each group, whether the machine has it.
+    pub(crate) right: Vec<bool>,
+    /// Identifiable resources that were not found.
+    pub(crate) missing: Vec<Members>,
     /// In words, what went wrong.
     pub(crate) wrong: Vec<String>,
 }
@@ -101,12 +105,15 @@ pub(crate) fn judge(machine: &Hypothesis, groups: &[Group], sets: &[Members], le
             }
             None => {
                 let resource = truth.groups[at];
+                judgement.missing.push(resource.members);
                 judgement.wrong.push(format!("missing {} {:.2}", resource.members, resource.capacity));
             }
         }
     }
-    for (group, _) in groups.iter().zip(&taken).filter(|(_, taken)| !**taken) {
-        if !machine.groups.iter().any(|g| g.members == group.members) {
+    for (group, taken) in groups.iter().zip(&taken) {
+        let right = *taken || machine.groups.iter().any(|g| g.members == group.members);
+        judgement.right.push(right);
+        if !right {
             judgement.invented += 1;
             judgement.wrong.push(format!("invented {} {:.2}", group.members, group.capacity));
         }

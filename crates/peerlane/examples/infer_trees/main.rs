@@ -58,7 +58,7 @@ fn one(seed: u64, common: f64) -> One {
             let repeats = (0..REPEATS).map(|_| (EACH * draws.normal()).exp()).sum::<f64>() / REPEATS as f64;
             rate * repeats * shift.exp()
         });
-        Ok(Trial { set, rates: rates.collect(), repeats: REPEATS })
+        Ok(Trial { set, rates: rates.collect(), repeats: REPEATS, spread: None })
     };
     let began = std::time::Instant::now();
     let Ok(outcome) = experiment(n, design, ask);

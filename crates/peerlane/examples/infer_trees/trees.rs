@@ -22,7 +22,7 @@ pub(crate) fn tree(random: &mut Random) -> Hypothesis {
     for i in (1..n).rev() {
         order.swap(i, random.below(i + 1));
     }
-    let mut machine = Hypothesis { solo, groups: Vec::new() };
+    let mut machine = Hypothesis::new(solo, Vec::new());
     let mut branches: Vec<Vec<usize>> = vec![order];
     let mut by_level: Vec<Vec<Vec<usize>>> = Vec::new();
     for _ in 0..levels {

@@ -93,7 +93,7 @@ impl<'a> Oracle<'a> {
             Group { members, capacity: self.model.resources[resource].capacity.gb() / each }
         });
         let groups = groups.collect();
-        Hypothesis { solo: (0..self.flows.len()).map(|i| self.rates(Members::one(i))[0]).collect(), groups }
+        Hypothesis::new((0..self.flows.len()).map(|i| self.rates(Members::one(i))[0]).collect(), groups)
     }
 
     /// Whether fixed limits describe the model's rates.
@@ -115,7 +115,7 @@ impl<'a> Oracle<'a> {
                 let repeats = (0..REPEATS).map(|_| (NOISE.each * random.normal()).exp()).sum::<f64>();
                 rate * repeats / REPEATS as f64 * shift.exp()
             });
-            Ok(Trial { set, rates: rates.collect(), repeats: REPEATS })
+            Ok(Trial { set, rates: rates.collect(), repeats: REPEATS, spread: None })
         };
         let design = Design { noise: NOISE, repeats: REPEATS, sets: most_sets(n) };
         let Ok(outcome) = experiment(n, design, ask);
