@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::certainty::{Support, supports};
+use super::confirm::Births;
 use super::coverage::Coverage;
 use super::fit::{Data, Fit};
 use super::hypothesis::{Group, Hypothesis};
@@ -46,6 +47,8 @@ pub struct Outcome {
     pub trials: Vec<Trial>,
     /// How sure each of its groups is.
     pub supports: Vec<Support>,
+    /// Groups that the trials suggest and do not confirm: noise may have made them.
+    pub suspected: Vec<Group>,
     /// Subsets for which no trial could decide whether they have their own limit, and none was left to measure.
     pub undriven: Vec<Members>,
 }
@@ -66,11 +69,13 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let mut settled: BTreeSet<Members> = BTreeSet::new();
     let mut unions = 0;
+    let mut births = Births::default();
     let mut next = (n > 1).then_some(all);
     while let Some(set) = next.filter(|_| data.trials.len() < design.sets) {
         let trial = ask(set)?;
-        fit.add(&trial, &data);
         data.push(trial);
+        fit.add(&data);
+        data.estimate_loss(&fit);
         let unexpected = fit.excess(data.trials.len() - 1, &data) > 0.0;
         let before = members_of(&fit.hypothesis);
         fit = Fit::refitted(fit.hypothesis, &data);
@@ -80,12 +85,14 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
         if members_of(&fit.hypothesis) != before {
             settled.clear();
         }
+        births.renew(&fit.hypothesis, data.trials.len());
         // what does not fit shows nothing, unless it is so again
         let again = |at: usize, trial: &Trial| data.trials.iter().take(at).any(|earlier| earlier.set == trial.set);
         let shows = |(at, trial): &(usize, &Trial)| fit.excess(*at, &data) <= 0.0 || again(*at, trial);
         coverage.renew(&fit.hypothesis, data.trials.iter().enumerate().filter(shows).map(|(_, t)| t.set));
         next = suspected(&fit, all, &data, design.repeats, &mut random)
             .or_else(|| next_set(&fit, all, &data, design.repeats, &mut settled, &mut random))
+            .or_else(|| births.next_set(&fit, all, &data, design.repeats, &mut random))
             .or_else(|| coverage.most_driving(&fit.hypothesis, all, &mut random))
             .or_else(|| {
                 unions += 1;
@@ -93,7 +100,7 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
                 wanted.then(|| union(&fit.hypothesis, all, &mut random))
             });
     }
-    Ok(outcome(fit, data, coverage, all, &mut random))
+    Ok(outcome(fit, data, coverage, births, all, &mut random))
 }
 
 /// What earlier trials, among them each flow alone, show. `known` are groups that are there unless the
@@ -108,15 +115,38 @@ pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>, known: Vec<Group>) -
     let solo = (0..n).map(|i| alone(i).unwrap_or_else(|| most(i))).collect();
     let fit = Fit::of(Hypothesis::new(solo, known), &data);
     let coverage = Coverage::new(n, &mut random);
-    outcome(fit, data, coverage, Members::first(n), &mut random)
+    let mut births = Births::default();
+    births.renew(&fit.hypothesis, 0);
+    outcome(fit, data, coverage, births, Members::first(n), &mut random)
 }
 
 /// The last search, and what it leaves.
-fn outcome(fit: Fit, data: Data, mut coverage: Coverage, all: Members, random: &mut Random) -> Outcome {
-    let fit = search(Fit::refitted(fit.hypothesis, &data), &data);
+fn outcome(
+    fit: Fit,
+    data: Data,
+    mut coverage: Coverage,
+    mut births: Births,
+    all: Members,
+    random: &mut Random,
+) -> Outcome {
+    let mut data = data;
+    data.estimate_loss(&Fit::of(fit.hypothesis.clone(), &data));
+    let mut fit = search(Fit::refitted(fit.hypothesis, &data), &data);
+    births.renew(&fit.hypothesis, data.trials.len());
+    let mut suspected = Vec::new();
+    // the least sure first, since without it others may be surer
+    while let Some((_, at)) = (0..fit.hypothesis.groups.len())
+        .map(|at| (births.evidence(&fit, at, &data), at))
+        .filter(|(evidence, _)| *evidence < 0.0)
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+    {
+        let mut groups = fit.hypothesis.groups.clone();
+        suspected.push(groups.remove(at));
+        fit = Fit::refitted(fit.hypothesis.with(groups), &data);
+    }
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let supports = supports(&fit, all, &data, random);
-    Outcome { hypothesis: fit.hypothesis, trials: data.trials, supports, undriven: coverage.left().collect() }
+    Outcome { hypothesis: fit.hypothesis, trials: data.measured(), supports, suspected, undriven: coverage.left().collect() }
 }
 
 /// Some flows at random, or some of what moves together as far as is known: a limit above several groups shows where only its own are busy.

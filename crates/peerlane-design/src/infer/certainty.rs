@@ -51,14 +51,13 @@ fn support(fit: &Fit, at: usize, group: Group, all: Members, data: &Data, random
     let others = others.map(|q| {
         fit.difference(&q.other, &q.old, &q.new, data) + GROUP_COST * (q.new.len() as f64 - q.old.len() as f64)
     });
-    // where the trials fit badly, no difference of fits means as much
-    let rates: usize = data.trials.iter().map(|t| t.set.len()).sum();
-    let misfit = (fit.distances.iter().sum::<f64>() / rates.max(1) as f64).max(1.0);
+    let misfit = fit.misfit(data);
     let odds: f64 = others.chain([none]).map(|distance| (-distance / misfit / 2.0).clamp(-60.0, 60.0).exp()).sum();
+    let carried = Group { capacity: group.capacity * data.kept(), ..group };
     Support {
-        group,
-        low: group.capacity / reach,
-        high: group.capacity * reach,
+        group: carried,
+        low: carried.capacity / reach,
+        high: carried.capacity * reach,
         confidence: (1.0 / (1.0 + odds)).min(MOST_CONFIDENCE),
         full_in,
     }

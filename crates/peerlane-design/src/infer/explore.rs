@@ -129,13 +129,19 @@ fn one_direction<E>(
     }
     let noise = noise(direction);
     let design = Design { noise, repeats: ALLOCATIONS, sets: most_sets(known.len()) };
+    let mut runs: BTreeMap<Members, usize> = BTreeMap::new();
     let outcome = experiment(known.len(), design, |set| -> Result<Trial, Stop<E>> {
         if let Some(rates) = pilot.remove(&set) {
             return Ok(Trial { set, rates, repeats: ALLOCATIONS, spread: None });
         }
-        let flows = || set.iter().filter_map(|i| known.get(i));
+        let times = runs.entry(set).or_insert(0);
+        let order = reordered(set, *times);
+        *times += 1;
+        let flows = || order.iter().filter_map(|i| known.get(*i));
         let cells = ask(&plan(flows())).map_err(Stop::Error)?;
-        let rates = rates(&cells, flows()).map_err(|why| Stop::NoValue { set, why })?;
+        let by_order = rates(&cells, flows()).map_err(|why| Stop::NoValue { set, why })?;
+        let mut rates = vec![0.0; set.len()];
+        order.iter().zip(by_order).for_each(|(i, rate)| rates[set.rank(*i)] = rate);
         Ok(Trial { set, rates, repeats: ALLOCATIONS, spread: cells.first().and_then(spread) })
     });
     match outcome {
@@ -154,6 +160,18 @@ fn one_direction<E>(
             Ok(None)
         }
     }
+}
+
+/// The flows of a set in the order in which they are issued: another one each time that the set runs, so that what depends
+/// on the order is not taken for a limit.
+fn reordered(set: Members, times: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = set.iter().collect();
+    if times % 2 == 1 {
+        order.reverse();
+    }
+    let by = times / 2 % order.len().max(1);
+    order.rotate_left(by);
+    order
 }
 
 /// The least noise that is assumed, whatever a few samples show: of one allocation of one flow, and of what all flows of a set

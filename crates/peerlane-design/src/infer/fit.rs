@@ -36,20 +36,53 @@ pub(super) struct Data {
     least: Noise,
     /// By how much repeats of sets of several flows differ, as a relative standard deviation.
     spread: f64,
+    /// What each flow loses as soon as any other runs, as a share: transfers that start at once wait for each other, and
+    /// their memory may lie worse. No limit explains it, since two flows lose as much as all. The trials are without it.
+    loss: f64,
 }
 
 impl Data {
     /// Trials whose noise is at least this.
     pub(super) fn new(trials: Vec<Trial>, least: Noise) -> Self {
-        let mut data = Data { trials, noise: least, least, spread: 0.0 };
+        let mut data = Data { trials, noise: least, least, spread: 0.0, loss: 0.0 };
         data.estimate_noise();
         data
     }
 
     /// Takes in a trial, and what its repeats show of the noise.
     pub(super) fn push(&mut self, trial: Trial) {
-        self.trials.push(trial);
+        let scale = 1.0 / self.kept();
+        self.trials.push(trial.scaled(scale));
         self.estimate_noise();
+    }
+
+    /// What flows keep of their rates in sets of several, as a share.
+    pub(super) fn kept(&self) -> f64 {
+        1.0 - self.loss
+    }
+
+    /// Estimates the loss anew, by the flows that nothing shared stops; no more than repeats of a set differ by, since what
+    /// takes more than that from every flow is a limit.
+    pub(super) fn estimate_loss(&mut self, fit: &Fit) {
+        let lost = self.trials.iter().zip(&fit.predicted).filter(|(t, _)| t.set.len() > 1).filter_map(|(trial, rates)| {
+            let flows = trial.set.iter().zip(trial.rates.iter().zip(rates));
+            let free = flows.filter(|(i, (_, e))| **e >= fit.hypothesis.alone(*i) * (1.0 - 1e-9));
+            let logs = free.filter_map(|(i, (rate, _))| Some((self.alone(i)?.0 / rate).max(1e-12).ln()));
+            let (sum, n) = logs.fold((0.0, 0), |(sum, n), lost| (sum + lost, n + 1));
+            (n > 0).then(|| (sum / n as f64, self.noise.weight(trial.repeats, n)))
+        });
+        let (sum, weights) = lost.fold((0.0, 0.0), |(sum, all), (lost, weight)| (sum + lost * weight, all + weight));
+        // the trials are already without what was lost by the last estimate
+        let mean = if weights > 0.0 { sum / weights - self.kept().ln() } else { 0.0 };
+        let kept = (-mean.clamp(0.0, MOST_LOSS * self.spread)).exp();
+        let scale = self.kept() / kept;
+        self.loss = 1.0 - kept;
+        self.trials.iter_mut().for_each(|trial| *trial = trial.scaled(scale));
+    }
+
+    /// The trials as they were measured.
+    pub(super) fn measured(&self) -> Vec<Trial> {
+        self.trials.iter().map(|trial| trial.scaled(self.kept())).collect()
     }
 
     /// The middle spread, since some sets may be on two levels by where memory lies.
@@ -113,8 +146,9 @@ impl Fit {
         best
     }
 
-    /// Adds a trial.
-    pub(super) fn add(&mut self, trial: &Trial, data: &Data) {
+    /// Adds the last trial.
+    pub(super) fn add(&mut self, data: &Data) {
+        let Some(trial) = data.trials.last() else { return };
         let rates = self.hypothesis.rates(trial.set);
         let distance = trial.distance(&rates, data.noise_of(trial.set));
         self.score += distance;
@@ -129,14 +163,12 @@ impl Fit {
         for group in &mut new.groups {
             group.capacity = self.capacity(group, data).map_or(group.capacity, |c| c.0);
         }
-        new.loss = self.loss(data);
         for (i, solo) in new.solo.iter_mut().enumerate() {
             let free = data.trials.iter().zip(&self.predicted).filter_map(|(trial, rates)| {
                 let at = trial.set.has(i).then(|| trial.set.rank(i))?;
-                let binds = *rates.get(at)? >= self.hypothesis.free(i, trial.set) * (1.0 - 1e-9);
+                let binds = *rates.get(at)? >= self.hypothesis.alone(i) * (1.0 - 1e-9);
                 let (shift, weight) = self.free_shift(trial, rates, data.noise_of(trial.set));
-                let kept = if trial.set.len() > 1 { 1.0 - new.loss } else { 1.0 };
-                binds.then(|| Some((*trial.rates.get(at)? / shift.exp() / kept, weight)))?
+                binds.then(|| Some((*trial.rates.get(at)? / shift.exp(), weight)))?
             });
             let fitted = mean(free).map_or(*solo, |m| m.0);
             // what a flow reaches alone was measured: what it does beside others only sharpens that
@@ -148,26 +180,11 @@ impl Fit {
         new
     }
 
-    /// What flows that nothing shared stops lose in sets of several, by those; no more than repeats of a set differ by,
-    /// since what takes more than that from every flow is a limit.
-    fn loss(&self, data: &Data) -> f64 {
-        let lost = data.trials.iter().zip(&self.predicted).filter(|(t, _)| t.set.len() > 1).filter_map(|(trial, rates)| {
-            let flows = trial.set.iter().zip(trial.rates.iter().zip(rates));
-            let free = flows.filter(|(i, (_, e))| **e >= self.hypothesis.free(*i, trial.set) * (1.0 - 1e-9));
-            let logs = free.filter_map(|(i, (rate, _))| Some((data.alone(i)?.0 / rate).max(1e-12).ln()));
-            let (sum, n) = logs.fold((0.0, 0), |(sum, n), lost| (sum + lost, n + 1));
-            (n > 0).then(|| (sum / n as f64, data.noise.weight(trial.repeats, n)))
-        });
-        let (sum, weights) = lost.fold((0.0, 0.0), |(sum, all), (lost, weight)| (sum + lost * weight, all + weight));
-        let mean = if weights > 0.0 { sum / weights } else { 0.0 };
-        1.0 - (-mean.clamp(0.0, MOST_LOSS * data.spread)).exp()
-    }
-
     /// What the rates of a trial are likely to have in common by those flows that nothing shared stops, and how certain
     /// the rate of one of them is without it.
     fn free_shift(&self, trial: &Trial, rates: &[f64], noise: Noise) -> (f64, f64) {
         let free = trial.set.iter().zip(trial.rates.iter().zip(rates));
-        let free = free.filter(|(i, (_, expected))| **expected >= self.hypothesis.free(*i, trial.set) * (1.0 - 1e-9));
+        let free = free.filter(|(i, (_, expected))| **expected >= self.hypothesis.alone(*i) * (1.0 - 1e-9));
         let off: Vec<f64> = free.map(|(_, (rate, expected))| (rate / expected.max(1e-12)).max(1e-12).ln()).collect();
         noise.shift(trial.repeats, off.iter().sum::<f64>() / off.len().max(1) as f64, off.len())
     }
@@ -188,6 +205,13 @@ impl Fit {
             }
         }
         difference
+    }
+
+    /// By what factor distances are larger than the assumed noise makes them, at least 1: where trials fit badly, no
+    /// difference of fits means as much.
+    pub(super) fn misfit(&self, data: &Data) -> f64 {
+        let rates: usize = data.trials.iter().map(|t| t.set.len()).sum();
+        (self.distances.iter().sum::<f64>() / rates.max(1) as f64).max(1.0)
     }
 
     /// By how much a trial is farther away than noise makes it: positive where its rates differ from each other, or all

@@ -33,15 +33,12 @@ pub struct Hypothesis {
     pub solo: Vec<f64>,
     /// What they share. Any family of sets; that of a tree has none that cross.
     pub groups: Vec<Group>,
-    /// What each flow loses as soon as any other runs, as a share: transfers that start at once wait for each other, and
-    /// their memory may lie worse. No limit explains it, since two flows lose as much as all.
-    pub loss: f64,
 }
 
 impl Hypothesis {
-    /// Without loss.
+    /// Of these.
     pub fn new(solo: Vec<f64>, groups: Vec<Group>) -> Self {
-        Hypothesis { solo, groups, loss: 0.0 }
+        Hypothesis { solo, groups }
     }
 
     /// The rates of a set of flows that run at once, in the order of their indices: all rise together until a group is
@@ -61,10 +58,10 @@ impl Hypothesis {
                 }
             }
             // a group's level only rises when members stop below it, so all of these stop where they are alone
-            let alone: Members = open.iter().filter(|&i| self.free(i, set) <= level).collect();
+            let alone: Members = open.iter().filter(|&i| self.alone(i) <= level).collect();
             let stopped = if alone.is_empty() { full } else { alone };
             for i in stopped.iter() {
-                let rate = if alone.is_empty() { level } else { self.free(i, set) };
+                let rate = if alone.is_empty() { level } else { self.alone(i) };
                 rates[set.rank(i)] = rate;
                 for (group, left) in self.groups.iter().zip(&mut left) {
                     if group.members.has(i) {
@@ -90,14 +87,9 @@ impl Hypothesis {
         self.solo.get(flow).copied().unwrap_or(0.0)
     }
 
-    /// A flow's rate in a set where no limit stops it.
-    pub(super) fn free(&self, flow: usize, set: Members) -> f64 {
-        self.alone(flow) * if set.len() > 1 { 1.0 - self.loss } else { 1.0 }
-    }
-
     /// The same with other groups.
     pub fn with(&self, groups: Vec<Group>) -> Self {
-        Hypothesis { solo: self.solo.clone(), groups, loss: self.loss }
+        Hypothesis { solo: self.solo.clone(), groups }
     }
 
     /// The same with one group in the place of another.

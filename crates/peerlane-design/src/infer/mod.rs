@@ -6,6 +6,7 @@
 
 mod adaptive;
 mod certainty;
+mod confirm;
 mod coverage;
 mod document;
 mod explore;

@@ -94,6 +94,12 @@ impl Trial {
         self.rates.iter().zip(expected).map(one).sum::<f64>() / self.rates.len().max(1) as f64
     }
 
+    /// With rates multiplied by a factor, if several flows ran.
+    pub(super) fn scaled(&self, factor: f64) -> Self {
+        let factor = if self.set.len() > 1 { factor } else { 1.0 };
+        Trial { rates: self.rates.iter().map(|rate| rate * factor).collect(), ..self.clone() }
+    }
+
     /// What some of its flows carried together.
     pub fn sum_of(&self, members: Members) -> f64 {
         super::hypothesis::sum_of(&self.rates, self.set, members)
