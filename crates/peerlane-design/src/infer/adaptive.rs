@@ -100,7 +100,7 @@ pub fn experiment<E>(n: usize, design: Design, mut ask: impl FnMut(Members) -> R
                 wanted.then(|| union(&fit.hypothesis, all, &mut random))
             });
     }
-    Ok(outcome(fit, data, coverage, births, all, &mut random))
+    Ok(outcome(fit, data, coverage, births, &[], all, &mut random))
 }
 
 /// What earlier trials, among them each flow alone, show. `known` are groups that are there unless the
@@ -113,27 +113,28 @@ pub fn conclude(n: usize, noise: Noise, trials: Vec<Trial>, known: Vec<Group>) -
     // of a flow that never ran alone, the most that it reached is the least that it can
     let most = |i: usize| data.trials.iter().filter_map(|t| t.rate(i)).fold(0.0, f64::max);
     let solo = (0..n).map(|i| alone(i).unwrap_or_else(|| most(i))).collect();
-    let fit = Fit::of(Hypothesis::new(solo, known), &data);
+    let fit = Fit::of(Hypothesis::new(solo, known.clone()), &data);
+    let known: Vec<Members> = known.iter().map(|g| g.members).collect();
     let coverage = Coverage::new(n, &mut random);
     let mut births = Births::default();
     births.renew(&fit.hypothesis, 0);
-    outcome(fit, data, coverage, births, Members::first(n), &mut random)
+    outcome(fit, data, coverage, births, &known, Members::first(n), &mut random)
 }
 
 /// The last search, and what it leaves.
 fn outcome(
     fit: Fit,
-    data: Data,
+    mut data: Data,
     mut coverage: Coverage,
     mut births: Births,
+    known: &[Members],
     all: Members,
     random: &mut Random,
 ) -> Outcome {
-    let mut data = data;
     data.estimate_loss(&Fit::of(fit.hypothesis.clone(), &data));
     let mut fit = search(Fit::refitted(fit.hypothesis, &data), &data);
     births.renew(&fit.hypothesis, data.trials.len());
-    let mut suspected = Vec::new();
+    let mut suspected: Vec<Group> = Vec::new();
     // the least sure first, since without it others may be surer
     while let Some((_, at)) = (0..fit.hypothesis.groups.len())
         .map(|at| (births.evidence(&fit, at, &data), at))
@@ -141,12 +142,21 @@ fn outcome(
         .min_by(|a, b| a.0.total_cmp(&b.0))
     {
         let mut groups = fit.hypothesis.groups.clone();
-        suspected.push(groups.remove(at));
+        let group = groups.remove(at);
+        if !known.contains(&group.members) {
+            suspected.push(group);
+        }
         fit = Fit::refitted(fit.hypothesis.with(groups), &data);
     }
     coverage.renew(&fit.hypothesis, data.trials.iter().map(|t| t.set));
     let supports = supports(&fit, all, &data, random);
-    Outcome { hypothesis: fit.hypothesis, trials: data.measured(), supports, suspected, undriven: coverage.left().collect() }
+    Outcome {
+        hypothesis: fit.hypothesis,
+        trials: data.measured(),
+        supports,
+        suspected,
+        undriven: coverage.left().collect(),
+    }
 }
 
 /// Some flows at random, or some of what moves together as far as is known: a limit above several groups shows where only its own are busy.
@@ -248,10 +258,11 @@ mod tests {
     #[test]
     fn what_was_measured_alone_is_not_explained_away() {
         // four H200 with 55.2 GB/s each to the host alone and 40 at once, where allocations differ
-        let machine =
-            Hypothesis::new(vec![55.2; 4], vec![Group { members: Members::first(4), capacity: 160.0 }]);
+        let machine = Hypothesis::new(vec![55.2; 4], vec![Group { members: Members::first(4), capacity: 160.0 }]);
         let noise = Noise { each: 0.06, common: 0.01 };
-        let ask = |set| -> Result<Trial, Infallible> { Ok(Trial { set, rates: machine.rates(set), repeats: 3, spread: None }) };
+        let ask = |set| -> Result<Trial, Infallible> {
+            Ok(Trial { set, rates: machine.rates(set), repeats: 3, spread: None })
+        };
         let Ok(outcome) = experiment(4, Design { noise, repeats: 3, sets: most_sets(4) }, ask);
         assert_eq!(outcome.hypothesis.groups.len(), 1, "{}", words(&outcome.hypothesis.groups));
         assert!(outcome.hypothesis.solo.iter().all(|alone| (alone / 55.2 - 1.0).abs() < 0.05));

@@ -263,6 +263,11 @@ impl Inference {
             let why = "no set of these fills a limit that all share, if there is one";
             self.unidentifiable.push(Unidentifiable::new(direction, named(all), most(all), why, Vec::new()));
         }
+        for group in &outcome.suspected {
+            let set = named(group.members);
+            let why = "some sets are slower, but no more than noise could make them";
+            self.unidentifiable.push(Unidentifiable::new(direction, set.clone(), most(group.members), why, vec![set]));
+        }
         let mut undriven: Vec<Members> = outcome.undriven.clone();
         undriven.sort_by_key(|m| (m.len(), *m));
         let more = undriven.len().saturating_sub(NAMED);

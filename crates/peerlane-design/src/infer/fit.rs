@@ -64,13 +64,14 @@ impl Data {
     /// Estimates the loss anew, by the flows that nothing shared stops; no more than repeats of a set differ by, since what
     /// takes more than that from every flow is a limit.
     pub(super) fn estimate_loss(&mut self, fit: &Fit) {
-        let lost = self.trials.iter().zip(&fit.predicted).filter(|(t, _)| t.set.len() > 1).filter_map(|(trial, rates)| {
-            let flows = trial.set.iter().zip(trial.rates.iter().zip(rates));
-            let free = flows.filter(|(i, (_, e))| **e >= fit.hypothesis.alone(*i) * (1.0 - 1e-9));
-            let logs = free.filter_map(|(i, (rate, _))| Some((self.alone(i)?.0 / rate).max(1e-12).ln()));
-            let (sum, n) = logs.fold((0.0, 0), |(sum, n), lost| (sum + lost, n + 1));
-            (n > 0).then(|| (sum / n as f64, self.noise.weight(trial.repeats, n)))
-        });
+        let lost =
+            self.trials.iter().zip(&fit.predicted).filter(|(t, _)| t.set.len() > 1).filter_map(|(trial, rates)| {
+                let flows = trial.set.iter().zip(trial.rates.iter().zip(rates));
+                let free = flows.filter(|(i, (_, e))| **e >= fit.hypothesis.alone(*i) * (1.0 - 1e-9));
+                let logs = free.filter_map(|(i, (rate, _))| Some((self.alone(i)?.0 / rate).max(1e-12).ln()));
+                let (sum, n) = logs.fold((0.0, 0), |(sum, n), lost| (sum + lost, n + 1));
+                (n > 0).then(|| (sum / n as f64, self.noise.weight(trial.repeats, n)))
+            });
         let (sum, weights) = lost.fold((0.0, 0.0), |(sum, all), (lost, weight)| (sum + lost * weight, all + weight));
         // the trials are already without what was lost by the last estimate
         let mean = if weights > 0.0 { sum / weights - self.kept().ln() } else { 0.0 };

@@ -176,7 +176,13 @@ pub(super) fn most_telling(
 }
 
 /// Sets that may decide something about a group.
-pub(super) fn pool(fit: &Fit, group: &Group, questions: &[Question], all: Members, random: &mut Random) -> Vec<Members> {
+pub(super) fn pool(
+    fit: &Fit,
+    group: &Group,
+    questions: &[Question],
+    all: Members,
+    random: &mut Random,
+) -> Vec<Members> {
     let members = group.members;
     let outside = all.minus(members);
     let about: Members = questions.iter().fold(Members::NONE, |m, q| m.or(q.about));

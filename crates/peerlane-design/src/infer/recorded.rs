@@ -71,7 +71,12 @@ fn concluded(direction: FlowKind, sets: &[Set], found: &mut Inference) {
         let members: Members = flows.iter().map(|f| f.0).collect();
         // a flow that is in a set twice is none
         let whole = members.len() == flows.len();
-        whole.then(|| Trial { set: members, rates: flows.iter().map(|f| f.1).collect(), repeats: REPEATS, spread: None })
+        whole.then(|| Trial {
+            set: members,
+            rates: flows.iter().map(|f| f.1).collect(),
+            repeats: REPEATS,
+            spread: None,
+        })
     };
     let trials: Vec<Trial> = sets.iter().filter_map(trial).collect();
     let never_alone = |(i, _): &(usize, &String)| !trials.iter().any(|t| t.set == Members::one(*i));

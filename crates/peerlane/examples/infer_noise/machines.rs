@@ -16,7 +16,7 @@ use peerlane::simulated_machine::SimulatedMachine;
 use peerlane::transfer::{self, Via};
 use peerlane::units::{Bytes, Seconds};
 
-use crate::judge::{self, permitted};
+use super::judge::{self, permitted};
 
 /// The model's rates may differ by so much from those of fixed limits.
 const ALIKE: f64 = 0.03;
@@ -79,10 +79,8 @@ impl System {
         for (kind, truth) in &self.truths {
             let names: Vec<String> = flows(&self.machine, *kind).into_iter().map(|f| f.name).collect();
             let stated: Vec<_> = found.groups.iter().filter(|g| g.direction == *kind).collect();
-            let groups: Vec<Group> = stated
-                .iter()
-                .map(|g| Group { members: members(&names, &g.members), capacity: g.capacity })
-                .collect();
+            let groups: Vec<Group> =
+                stated.iter().map(|g| Group { members: members(&names, &g.members), capacity: g.capacity }).collect();
             let quiet = |set| rates(&self.machine, *kind, set);
             let (right, missing) = truth.holds(&groups, &quiet);
             all.identifiable += truth.count();

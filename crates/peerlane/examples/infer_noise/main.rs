@@ -1,7 +1,8 @@
 //! Holds `infer` on simulated machines with noise against the limits that they have.
 //!
-//! `cargo run --release -p peerlane --example infer_noise -- [WHICH] [SEEDS] [FIRST] [NOISE ...]`: which systems of the
+//! `cargo run --release -p peerlane --example infer_noise -- [WHICH] [SEEDS] [FIRST] [NOISE ...] [--most SHARE]`: which systems of the
 //! catalogue (`even` and `odd` by their place in alphabetical order, `all`, or one by name), how many seeds, and the first.
+//! It fails where more than SHARE of the stated limits are invented.
 
 #![allow(clippy::print_stdout)]
 
@@ -11,6 +12,7 @@ mod judge;
 mod machines;
 
 use std::env;
+use std::process::ExitCode;
 
 use machines::{System, Verdicts};
 use peerlane::catalogue;
@@ -18,12 +20,16 @@ use peerlane::catalogue;
 /// From this confidence on `infer` calls a limit certain.
 const SURE: f64 = 0.99;
 
-fn main() {
+fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();
     let which = words.first().map_or("even", String::as_str);
     let number = |at: usize, default: u64| words.get(at).and_then(|w| w.parse().ok()).unwrap_or(default);
     let (seeds, first) = (number(1, 5), number(2, 1));
-    let mut noises: Vec<f64> = words.iter().skip(3).filter_map(|w| w.parse().ok()).collect();
+    let limit = words.iter().position(|w| w == "--most");
+    let most: f64 = limit.and_then(|at| words.get(at + 1)?.parse().ok()).unwrap_or(1.0);
+    let mut failed = false;
+    let mut noises: Vec<f64> =
+        words.iter().take(limit.unwrap_or(words.len())).skip(3).filter_map(|w| w.parse().ok()).collect();
     if noises.is_empty() {
         noises = vec![0.0, 0.003, 0.01, 0.03];
     }
@@ -51,7 +57,10 @@ fn main() {
         }
         sum.wrong.iter().for_each(|line| println!("  {line}"));
         print(noise, &sum);
+        let wrong = sum.stated.iter().filter(|(_, right)| !right).count();
+        failed |= wrong as f64 > most * sum.stated.len() as f64;
     }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn print(noise: f64, sum: &Verdicts) {

@@ -27,6 +27,7 @@ mod flow_properties;
 mod host_contention;
 mod imports;
 mod infer_catalogue;
+mod infer_noise;
 mod interconnects;
 mod limits;
 mod model_example;
