@@ -72,3 +72,21 @@ fn the_hybrid_cube_mesh_in_figures() {
         assert!(busbw > 100.0 && busbw < 121.0, "{workload}: {busbw}");
     }
 }
+
+#[test]
+fn rings_of_the_catalogue_are_near_what_is_published() {
+    // GB/s of all-reduces of a gibibyte or more without NVLink SHARP; sources in the system files and, of the DGX-2 and the HGX
+    // B200, what NCCL counts of their NVLinks: 20 GB/s a brick of V100 and 40.1 of B200, of six and eighteen
+    for (name, published, within) in [
+        ("dgx-a100", 230.8, 0.04),
+        ("azure-ndv4", 228.1, 0.05),
+        ("hgx-h100", 368.0, 0.01),
+        ("dgx-2", 120.0, 0.01),
+        ("hgx-b200", 721.8, 0.02),
+        ("mi300x-8", 313.9, 0.08),
+    ] {
+        let machine = system(name).unwrap().unwrap();
+        let busbw = simulated(&machine, "all-reduce:ring").points[0].busbw.unwrap();
+        assert!((busbw / published - 1.0).abs() < within, "{name}: {busbw} against {published}");
+    }
+}
