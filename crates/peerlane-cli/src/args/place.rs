@@ -6,7 +6,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use peerlane::place::{Jobs, Workload};
 
-use super::{Detail, Machines, WhatIf};
+use super::{Detail, Grown, Machines};
 
 const PLACED: &str = "\
 WORKLOAD is one of:
@@ -16,6 +16,9 @@ WORKLOAD is one of:
   halo         each GPU exchanges with its neighbours in a line
   host-feed    each GPU reads from its host memory
   pairs        the first GPU exchanges with the second, the third with the fourth, and so on
+
+On a cluster (TARGET, or a machine with --nodes and --network) jobs get nodes and GPUs of each:
+  peerlane place hgx-h200 --nodes 4 --network rail --jobs 1x16+2x8
 
 The result is advice with predicted rates; no setting is changed. docs/placement.md explains how
 placements are ranked and searched.";
@@ -27,7 +30,7 @@ pub(crate) struct PlaceArgs {
     #[command(flatten)]
     pub(crate) machines: Machines,
     #[command(flatten)]
-    pub(crate) what_if: WhatIf,
+    pub(crate) grown: Grown,
     #[command(flatten)]
     pub(crate) detail: Detail,
     /// Number of GPUs of the job; default: all that are free
@@ -63,6 +66,8 @@ pub(crate) enum PlaceFormat {
     Numactl,
     /// A rankfile for Open MPI
     Rankfile,
+    /// A hostfile: the nodes of each job with their numbers of ranks
+    Hostfile,
     /// Lines for Slurm's gres.conf with cores and links, for the whole machine
     Slurm,
     /// NCCL variables, for a shell

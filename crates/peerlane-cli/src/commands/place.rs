@@ -1,4 +1,4 @@
-//! `peerlane place`: where jobs should run on a machine, as text, JSON, or settings for launchers.
+//! `peerlane place`: where jobs should run on a machine or a cluster, as text, JSON, or settings for launchers.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,10 +7,11 @@ use peerlane::assumptions::Assumptions;
 use peerlane::catalogue::Parts;
 use peerlane::export::nccl_xml::to_nccl_xml;
 use peerlane::machine::Machine;
-use peerlane::model::Assume;
+use peerlane::model::{Assume, Model};
 use peerlane::one_line::{is_hidden, shown};
 use peerlane::place::{self, Format, PlacementDocument, Request};
 
+use super::clusters::{cluster_of, clusters};
 use super::json;
 use crate::args::{PlaceArgs, PlaceFormat};
 use crate::render::placement;
@@ -18,38 +19,69 @@ use crate::target::load_changed;
 use crate::{Failure, Outcome, output_file};
 
 pub(crate) fn run(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.what_if.edits)?;
+    if args.grown.network.is_some() || args.machines.targets.iter().any(|target| cluster_of(target).is_some()) {
+        return across(args, out);
+    }
+    let grown = &args.grown;
+    if !grown.fail.is_empty() || grown.use_nodes.is_some() || grown.gpus_per_node.is_some() {
+        return Err(Failure::new(
+            "--fail, --use-nodes and --gpus-per-node are for clusters; add --nodes and --network",
+        ));
+    }
+    let loaded = load_changed(&args.machines.targets, args.machines.machine.as_deref(), &args.grown.what_if.edits)?;
     let machine = &loaded.the_only("jobs are placed on one machine")?.machine;
     let assumed = Assumptions::of(machine, Parts::embedded());
     let model = assumed.model(Parts::embedded(), Assume::Usual);
+    let document = place::place(&model, &request(args)).map_err(|e| Failure::new(e.to_string()))?;
+    let document = PlacementDocument { assumptions: assumed.sentences(&model), ..document };
+    show(args, &document, &model, out)?;
+    Ok(Outcome { findings: false, incomplete: loaded.incomplete })
+}
+
+/// The same on a cluster.
+fn across(args: &PlaceArgs, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
+    let [cluster] = clusters.as_slice() else {
+        return Err(Failure::new("jobs are placed on one cluster; give one TARGET and one number of --nodes"));
+    };
+    let document = place::place_across(cluster, &request(args)).map_err(|e| Failure::new(e.to_string()))?;
+    let model = Model::new(&cluster.node, Parts::embedded());
+    show(args, &document, &model, out)?;
+    Ok(Outcome { findings: false, incomplete })
+}
+
+fn request(args: &PlaceArgs) -> Request {
     let jobs = args.jobs.as_ref().map(|jobs| jobs.0.clone());
-    let request = Request {
+    Request {
         jobs: jobs.or_else(|| args.gpus.map(|n| vec![n])).unwrap_or_default(),
         nics: args.nics,
         workload: args.workload,
         busy: args.busy.clone(),
-    };
-    let document = place::place(&model, &request).map_err(|e| Failure::new(e.to_string()))?;
-    let document = PlacementDocument { assumptions: assumed.sentences(&model), ..document };
+    }
+}
+
+/// Writes what was found in the format requested. `model` is of the machine, or of a node.
+fn show(args: &PlaceArgs, document: &PlacementDocument, model: &Model, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(file) = &args.topology {
-        write_topology(file, machine)?;
+        write_topology(file, model.machine)?;
     }
     let format = args.format.map(|format| match format {
         PlaceFormat::Env => Format::Env,
         PlaceFormat::Numactl => Format::Numactl,
         PlaceFormat::Rankfile => Format::Rankfile,
+        PlaceFormat::Hostfile => Format::Hostfile,
         PlaceFormat::Slurm => Format::Slurm,
         PlaceFormat::Nccl => Format::Nccl,
     });
     match format {
-        _ if args.detail.json => json(out, &document)?,
-        None => placement::write(out, &document, args.detail.verbose)?,
+        _ if args.detail.json => json(out, document)?,
+        None => placement::write(out, document, args.detail.verbose)?,
         Some(format) => {
             let topology = args.topology.as_deref().map(absolute).transpose()?;
-            out.write_all(place::write(&document, &model, format, topology.as_deref()).as_bytes())?;
+            out.write_all(place::write(document, model, format, topology.as_deref()).as_bytes())?;
         }
     }
-    Ok(Outcome { findings: false, incomplete: loaded.incomplete })
+    Ok(())
 }
 
 /// NCCL may run in another directory.

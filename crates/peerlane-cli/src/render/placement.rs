@@ -7,7 +7,7 @@ use peerlane::place::{Choice, PlacementDocument, Workload};
 
 use super::WIDTH;
 use super::style::{self, paint};
-use super::text::{fit, hang, number, width};
+use super::text::{count, fit, hang, number, width};
 
 /// Columns of labels.
 const LABEL: usize = 13;
@@ -25,7 +25,11 @@ pub(crate) fn write(out: &mut dyn Write, document: &PlacementDocument, verbose: 
         hang(out, "", &format!("All choices of GPUs are equivalent: {why}."))?;
     }
     for (at, choice) in choices.iter().enumerate() {
-        job(out, choice, (choices.len() > 1).then_some(at + 1))?;
+        let number_of = (choices.len() > 1).then_some(at + 1);
+        match document.nodes {
+            Some(_) => job_on_nodes(out, choice, number_of, verbose)?,
+            None => job(out, choice, number_of)?,
+        }
     }
     compared(out, document)?;
     writeln!(out)?;
@@ -51,12 +55,7 @@ fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Re
     } else {
         hang(out, &format!("{title}  "), &order)?;
     }
-    if let Some(rate) = choice.predicted {
-        let alone = choice.alone.filter(|alone| *alone > rate * 1.005);
-        let alone = alone.map_or_else(String::new, |alone| format!(", {} without the other jobs", number(alone)));
-        let gain = choice.gain.map_or_else(String::new, |gain| format!("; {}", gained(gain)));
-        label(out, "predicted", &format!("{} GB/s{alone}{gain}", number(rate)))?;
-    }
+    predicted(out, choice)?;
     for (at, ring) in choice.rings.iter().flatten().enumerate() {
         let name = match (at, choice.rings.as_ref().map_or(0, Vec::len)) {
             (0, 1) => "ring".to_owned(),
@@ -79,6 +78,66 @@ fn job(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>) -> io::Re
         label(out, "memory", &alike(&choice.order, &memory))?;
     }
     Ok(())
+}
+
+fn predicted(out: &mut dyn Write, choice: &Choice) -> io::Result<()> {
+    let Some(rate) = choice.predicted else { return Ok(()) };
+    let alone = choice.alone.filter(|alone| *alone > rate * 1.005);
+    let alone = alone.map_or_else(String::new, |alone| format!(", {} without the other jobs", number(alone)));
+    let gain = choice.gain.map_or_else(String::new, |gain| format!("; {}", gained(gain)));
+    label(out, "predicted", &format!("{} GB/s{alone}{gain}", number(rate)))
+}
+
+/// A job on a cluster: which GPUs of which nodes, through which NICs; its rings one by one only in full.
+fn job_on_nodes(out: &mut dyn Write, choice: &Choice, number_of: Option<usize>, verbose: bool) -> io::Result<()> {
+    let title = number_of.map_or_else(|| "Choice".to_owned(), |n| format!("Job {n}"));
+    let nodes = on_nodes(choice);
+    let gpus = count(choice.gpus.len(), "GPU");
+    let on = count(nodes.iter().map(|(nodes, _)| nodes.len()).sum(), "node");
+    writeln!(out, "\n{}  {}", paint(style::HEADING, &title), paint(style::GPU, &format!("{gpus} on {on}")))?;
+    for (at, (names, devices)) in nodes.iter().enumerate() {
+        label(out, if at == 0 { "GPUs" } else { "" }, &format!("{}: {devices}", ranges(names)))?;
+    }
+    predicted(out, choice)?;
+    let rings = choice.rings.as_deref().unwrap_or_default();
+    if let [first, .., last] = rings {
+        let (low, high) = (number(first.rate.min(last.rate)), number(first.rate.max(last.rate)));
+        let each = if low == high { format!("{low} GB/s each") } else { format!("{low} to {high} GB/s each") };
+        label(out, &format!("{} rings", rings.len()), &each)?;
+    }
+    if verbose {
+        for ring in rings {
+            label(out, "", &format!("{} GB/s: {}", number(ring.rate), ring.order.join(" ")))?;
+        }
+        if rings.is_empty() {
+            label(out, "order", &choice.order.join(" "))?;
+        }
+    }
+    label(out, "reason", &choice.reason)
+}
+
+/// Nodes with the same GPUs and NICs of the job, and these.
+fn on_nodes(choice: &Choice) -> Vec<(Vec<&str>, String)> {
+    fn split(name: &str) -> (&str, &str) {
+        name.split_once('/').unwrap_or(("", name))
+    }
+    let nic_of = |gpu: &String| {
+        let at = choice.order.iter().position(|other| other == gpu)?;
+        choice.nics.get(at)?.as_deref().map(|nic| split(nic).1)
+    };
+    let mut groups: Vec<(Vec<&str>, String)> = Vec::new();
+    for of_node in choice.gpus.chunk_by(|a, b| split(a).0 == split(b).0) {
+        let gpus: Vec<&str> = of_node.iter().map(|gpu| split(gpu).1).collect();
+        let mut nics: Vec<&str> = of_node.iter().filter_map(nic_of).collect();
+        nics.dedup();
+        let through = if nics.is_empty() { String::new() } else { format!(" through {}", ranges(&nics)) };
+        let (node, devices) = (split(&of_node[0]).0, format!("{}{through}", ranges(&gpus)));
+        match groups.iter_mut().find(|(_, known)| *known == devices) {
+            Some((nodes, _)) => nodes.push(node),
+            None => groups.push((vec![node], devices)),
+        }
+    }
+    groups
 }
 
 /// `mlx5_2 for GPU0 GPU1; mlx5_3 for GPU2`.

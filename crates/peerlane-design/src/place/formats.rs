@@ -20,24 +20,27 @@ pub enum Format {
     Numactl,
     /// An Open MPI rankfile.
     Rankfile,
+    /// A hostfile of Open MPI, which DeepSpeed reads, too: each node with how many ranks it has.
+    Hostfile,
     /// Lines for Slurm's `gres.conf`, of the whole machine.
     Slurm,
     /// NCCL's variables, for a shell.
     Nccl,
 }
 
-/// Writes a placement of `model`'s machine. `topology` is the name of a file with the machine in NCCL's format
+/// Writes a placement of `model`'s machine, or on a cluster whose nodes are such machines. `topology` is the name of a file with the machine in NCCL's format
 /// (`export::nccl_xml`), if there is one to be named.
 pub fn write(document: &PlacementDocument, model: &Model, format: Format, topology: Option<&str>) -> String {
     let mut out = String::new();
     let fabric = &model.machine.fabric;
     let _ = head(&mut out, document);
     let _ = match format {
-        Format::Env => each(&mut out, document, |out, choice| env(out, fabric, choice)),
-        Format::Numactl => each(&mut out, document, |out, choice| numactl(out, fabric, choice)),
-        Format::Rankfile => each(&mut out, document, |out, choice| rankfile(out, fabric, choice)),
-        Format::Slurm => slurm(&mut out, model),
-        Format::Nccl => each(&mut out, document, |out, choice| nccl(out, fabric, choice, topology)),
+        Format::Env => each(&mut out, document, |out, ranks| env(out, fabric, &ranks.choice)),
+        Format::Numactl => each(&mut out, document, |out, ranks| numactl(out, fabric, ranks)),
+        Format::Rankfile => each(&mut out, document, |out, ranks| rankfile(out, fabric, ranks)),
+        Format::Hostfile => each(&mut out, document, |out, ranks| hostfile(out, fabric, ranks)),
+        Format::Slurm => slurm(&mut out, document, model),
+        Format::Nccl => each(&mut out, document, |out, ranks| nccl(out, fabric, &ranks.choice, topology)),
     };
     out
 }
@@ -64,17 +67,59 @@ fn head(out: &mut String, document: &PlacementDocument) -> std::fmt::Result {
     Ok(())
 }
 
-/// Each job after another, with its number where there are several.
+/// Ranks of a job that are on one machine or node.
+struct Ranks {
+    /// The node; `None` on a single machine.
+    node: Option<String>,
+    /// The first one.
+    first: usize,
+    /// What was chosen for them, in the node's own names.
+    choice: Choice,
+}
+
+/// The ranks of a job, node by node.
+fn by_node(document: &PlacementDocument, choice: &Choice) -> Vec<Ranks> {
+    if document.nodes.is_none() {
+        return vec![Ranks { node: None, first: 0, choice: choice.clone() }];
+    }
+    let node = |gpu: &String| gpu.split_once('/').map_or(String::new(), |(node, _)| node.to_owned());
+    let local = |name: &String| name.split_once('/').map_or(name.as_str(), |(_, device)| device).to_owned();
+    let mut first = 0;
+    let groups = choice.order.chunk_by(|a, b| node(a) == node(b)).map(|group| {
+        let ranks = first..first + group.len();
+        first = ranks.end;
+        let order: Vec<String> = group.iter().map(&local).collect();
+        let nics = choice.nics.get(ranks.clone()).unwrap_or_default();
+        let choice = Choice {
+            gpus: order.clone(),
+            order,
+            nics: nics.iter().map(|nic| nic.as_ref().map(&local)).collect(),
+            cores: choice.cores[ranks.clone()].to_vec(),
+            memory: choice.memory[ranks.clone()].to_vec(),
+            ..choice.clone()
+        };
+        Ranks { node: group.first().map(node), first: ranks.start, choice }
+    });
+    groups.collect()
+}
+
+/// Each job after another, with its number where there are several, and of each its nodes.
 fn each(
     out: &mut String,
     document: &PlacementDocument,
-    write: impl Fn(&mut String, &Choice) -> std::fmt::Result,
+    write: impl Fn(&mut String, &Ranks) -> std::fmt::Result,
 ) -> std::fmt::Result {
     for (at, choice) in document.choices.iter().enumerate() {
         if document.choices.len() > 1 {
             writeln!(out, "\n# job {}: {}", at + 1, line(&choice.gpus.join(" ")))?;
         }
-        write(out, choice)?;
+        for ranks in by_node(document, choice) {
+            if let Some(node) = &ranks.node {
+                let last = ranks.first + ranks.choice.order.len() - 1;
+                writeln!(out, "# on {node}: ranks {} to {last}", ranks.first)?;
+            }
+            write(out, &ranks)?;
+        }
     }
     Ok(())
 }
@@ -102,8 +147,8 @@ fn ranks(choice: &Choice) -> impl Iterator<Item = (&String, Option<&str>, Option
     choice.order.iter().zip(known).map(|(gpu, (cores, memory))| (gpu, cores.as_deref(), *memory))
 }
 
-fn numactl(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Result {
-    for (rank, (gpu, cores, memory)) in ranks(choice).enumerate() {
+fn numactl(out: &mut String, fabric: &Fabric, Ranks { first, choice, .. }: &Ranks) -> std::fmt::Result {
+    for (rank, (gpu, cores, memory)) in (*first..).zip(ranks(choice)) {
         let gpu = device(fabric, gpu);
         let visible = format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={gpu}");
         let cpus = cores.map(|cores| format!(" --physcpubind={cores}"));
@@ -135,25 +180,41 @@ fn slot(fabric: &Fabric, gpu: &str, cores: &str) -> String {
     slot().unwrap_or_else(|| cores.to_owned())
 }
 
-fn rankfile(out: &mut String, fabric: &Fabric, choice: &Choice) -> std::fmt::Result {
+fn rankfile(out: &mut String, fabric: &Fabric, Ranks { node, first, choice }: &Ranks) -> std::fmt::Result {
     let devices = devices(fabric, choice);
-    writeln!(
-        out,
-        "# mpirun --rankfile FILE -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES={devices} COMMAND"
-    )?;
-    writeln!(out, "# slots are SOCKET:CORES; rank n drives device n of those visible")?;
-    for (rank, (gpu, cores, _)) in ranks(choice).enumerate() {
+    match node {
+        None => {
+            writeln!(
+                out,
+                "# mpirun --rankfile FILE -x CUDA_DEVICE_ORDER=PCI_BUS_ID -x CUDA_VISIBLE_DEVICES={devices} COMMAND"
+            )?;
+            writeln!(out, "# slots are SOCKET:CORES; rank n drives device n of those visible")?;
+        }
+        Some(_) => {
+            writeln!(out, "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={devices}, device by local rank")?;
+        }
+    }
+    let host = node.as_deref().unwrap_or("localhost");
+    for (rank, (gpu, cores, _)) in (*first..).zip(ranks(choice)) {
         match cores {
-            Some(cores) => writeln!(out, "rank {rank}=localhost slot={}", slot(fabric, gpu, cores))?,
+            Some(cores) => writeln!(out, "rank {rank}={host} slot={}", slot(fabric, gpu, cores))?,
             None => writeln!(out, "# rank {rank}: the cores near {} are not known", line(gpu))?,
         }
     }
     Ok(())
 }
 
+fn hostfile(out: &mut String, fabric: &Fabric, Ranks { node, choice, .. }: &Ranks) -> std::fmt::Result {
+    let host = node.as_deref().unwrap_or("localhost");
+    writeln!(out, "# CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", devices(fabric, choice))?;
+    writeln!(out, "{host} slots={}", choice.order.len())
+}
+
 /// `Links` are predicted rates, of which Slurm only asks which is more.
-fn slurm(out: &mut String, model: &Model) -> std::fmt::Result {
+fn slurm(out: &mut String, document: &PlacementDocument, model: &Model) -> std::fmt::Result {
     let fabric = &model.machine.fabric;
+    let nodes =
+        document.nodes.map_or_else(String::new, |nodes| format!("NodeName=node[0-{}] ", nodes.saturating_sub(1)));
     writeln!(
         out,
         "# gres.conf. Cores are cores of the kernel's numbers, without further threads; Slurm wants its own"
@@ -177,7 +238,7 @@ fn slurm(out: &mut String, model: &Model) -> std::fmt::Result {
         let cores = locality::cpus(fabric, *gpu).map(|cpus| format!(" Cores={}", locality::first_threads(cpus)));
         let file = device(fabric, &node.name);
         let cores = cores.unwrap_or_default();
-        writeln!(out, "Name=gpu Type={kind} File=/dev/nvidia{file}{cores} Links={}", links.join(","))?;
+        writeln!(out, "{nodes}Name=gpu Type={kind} File=/dev/nvidia{file}{cores} Links={}", links.join(","))?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! `docs/placement.md` defines the workloads, what is best and how it is found. Nothing is ever set: what comes out is
 //! advice, with the gain that it should bring over the order of the GPUs' numbers.
 
+mod across;
 mod formats;
 mod gpuallocator;
 mod load;
@@ -18,6 +19,7 @@ mod workload;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use across::{MOST_ACROSS, place_across};
 pub use formats::{Format, write};
 pub use workload::{Jobs, NoJobs, Workload};
 
@@ -59,6 +61,22 @@ pub enum PlaceError {
     /// More than are searched.
     #[error("{0} has {1} GPUs; up to {MOST_PLACED} are placed")]
     TooMany(String, usize),
+    /// More of a cluster than are searched.
+    #[error("{0} has {1} GPUs; up to {MOST_ACROSS} of a cluster are placed: give fewer nodes (--nodes, --use-nodes)")]
+    TooManyAcross(String, usize),
+    /// More transfers at once than are solved.
+    #[error("{workload} has {transfers} transfers at once; up to {most} are placed on a cluster")]
+    TooManyTransfers {
+        /// Of what.
+        workload: Workload,
+        /// How many.
+        transfers: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A number of NICs for each job of a cluster.
+    #[error("--nics is for jobs on one machine; on a cluster each GPU uses its nearest NIC")]
+    NicsAcross,
     /// A busy GPU is not there.
     #[error("{0} has no GPU named '{1}'; there are: {2}")]
     NoSuchGpu(String, String, String),
@@ -101,8 +119,11 @@ pub struct PlacementDocument {
     /// Names this format.
     #[schemars(extend("const" = "peerlane/placement/2"))]
     pub schema: &'static str,
-    /// The machine.
+    /// The machine or cluster.
     pub machine: String,
+    /// How many nodes a cluster has. Its devices are called `node3/GPU0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
     /// What the jobs do.
     pub workload: Workload,
     /// GPUs that are taken to do the same meanwhile.
@@ -267,6 +288,7 @@ impl Report<'_, '_, '_, '_> {
         PlacementDocument {
             schema: "peerlane/placement/2",
             machine: flows.model.machine.name.clone(),
+            nodes: None,
             workload: problem.workload,
             busy: busy.iter().map(|gpu| flows.name(*gpu).to_owned()).collect(),
             choices,

@@ -278,7 +278,7 @@ fn every_system_is_placed_in_every_format() {
         let machine = machine(name);
         let model = Model::new(&machine, Parts::embedded());
         let Ok(document) = place(&model, &Request::default()) else { continue };
-        for format in [Format::Env, Format::Numactl, Format::Rankfile, Format::Slurm, Format::Nccl] {
+        for format in [Format::Env, Format::Numactl, Format::Rankfile, Format::Hostfile, Format::Slurm, Format::Nccl] {
             let text = write(&document, &model, format, Some("it's here.xml"));
             assert!(text.starts_with(&format!("# {name}, all-reduce: advice")), "{text}");
             let said = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count();

@@ -110,11 +110,11 @@ pub struct Jobs(pub Vec<usize>);
 
 /// A text that gives no jobs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}': jobs are written as COUNTxGPUS, joined by +: 2x4, 1x4+2x2, of up to 128 GPUs in all")]
+#[error("'{0}': jobs are written as COUNTxGPUS, joined by +: 2x4, 1x4+2x2, of up to 1024 GPUs in all")]
 pub struct NoJobs(String);
 
-/// More GPUs than any machine has.
-const MOST_GPUS: usize = 128;
+/// The GPUs of the largest cluster that is placed.
+const MOST_GPUS: usize = super::MOST_ACROSS;
 
 impl FromStr for Jobs {
     type Err = NoJobs;
@@ -144,7 +144,7 @@ mod tests {
         let sizes = |text: &str| text.parse::<Jobs>().map(|jobs| jobs.0);
         assert_eq!(sizes("2x4"), Ok(vec![4, 4]));
         assert_eq!(sizes("1x4+2x2"), Ok(vec![4, 2, 2]));
-        for wrong in ["", "4", "x4", "0x4", "2x0", "2x4+", "99999x99999", "2x100", "-1x2"] {
+        for wrong in ["", "4", "x4", "0x4", "2x0", "2x4+", "99999x99999", "2x600", "-1x2"] {
             assert!(sizes(wrong).is_err(), "{wrong}");
         }
     }
