@@ -12,6 +12,7 @@ fn json_keeps_to_its_schema() {
         &["place", "--json", "exxact-traditional", "--gpus", "2", "--busy", "GPU1"][..],
         &["place", "--json", "hpcac-tessa", "--nics", "1"],
         &["place", "--json", "exxact-txr550", "--jobs", "1x4+2x2", "--workload", "halo"],
+        &["place", "--json", "dgx-1", "--nodes", "2", "--network", "rail", "--jobs", "1x12+1x4"],
     ] {
         let document: Value = json(args);
         let errors: Vec<String> = validator.iter_errors(&document).map(|e| e.to_string()).collect();
@@ -32,6 +33,27 @@ fn text_fits_the_terminal_and_states_its_gain() {
     }
     let busy = out(&["place", "exxact-traditional", "-g", "2", "-b", "GPU1"]);
     assert!(busy.contains("Choice  GPU2 GPU3") && busy.contains(" % over GPUs by number"), "{busy}");
+}
+
+#[test]
+fn jobs_are_placed_on_clusters() {
+    let cluster = ["place", "hgx-h200", "--nodes", "4", "--network", "rail"];
+    let text = out(&[&cluster[..], &["--jobs", "1x16+2x8"]].concat());
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains("Job 1  16 GPUs on 2 nodes") && text.contains("Job 3  8 GPUs on 1 node"), "{text}");
+    assert!(text.contains("GPU0–GPU7 through mlx5_0–mlx5_7") && text.contains("8 rings"), "{text}");
+    let hosts = out(&[&cluster[..], &["--jobs", "1x16+2x8", "--format", "hostfile"]].concat());
+    assert_eq!(hosts.matches(" slots=8").count(), 4, "{hosts}");
+    for (args, expected) in [
+        (&["place", "hgx-h200", "--nodes", "2,4", "--network", "rail"][..], "one number of --nodes"),
+        (&["place", "hgx-h200", "--nodes", "2", "--network", "rail", "--nics", "1"], "on a cluster each GPU uses"),
+        (&["place", "hgx-h200", "--nodes", "500", "--network", "rail"], "4000 GPUs; up to 1024 of a cluster"),
+        (&["place", "hgx-h200", "--use-nodes", "2"], "are for clusters"),
+    ] {
+        let output = peerlane(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{args:?}: {error}");
+    }
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn all_commands(target: &str) {
             reads(&stdout(&output)).unwrap_or_else(|why| panic!("{format} of {target}: {why}"));
         }
     }
-    for format in ["env", "numactl", "rankfile", "slurm", "nccl"] {
+    for format in ["env", "numactl", "rankfile", "hostfile", "slurm", "nccl"] {
         clean(&["place", target, "--format", format], true);
     }
     for other in ["predict", "place", "simulate"] {
