@@ -55,6 +55,9 @@ pub(crate) struct SimulateArgs {
     /// Also write the points of --scaling to this CSV file
     #[arg(long, value_name = "FILE", requires = "scaling")]
     pub(crate) csv: Option<PathBuf>,
+    /// Also draw a chart to this SVG file, one curve per target: rate by size, or speed-up by nodes with --scaling
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
     /// Also show what would help most: each bottleneck twice as fast, one at a time
     #[arg(long)]
     pub(crate) helps: bool,

@@ -10,10 +10,10 @@ use super::clusters::clusters;
 use super::json;
 use crate::args::SimulateArgs;
 use crate::formats::csv::words;
-use crate::render::WIDTH;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
+use crate::render::{WIDTH, chart};
 use crate::{Failure, Outcome, output_file};
 
 /// Lines of a plot.
@@ -24,7 +24,9 @@ const AXIS: usize = 8;
 const STEP: usize = 6;
 
 pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    args.csv.as_deref().map_or(Ok(()), output_file::check)?;
+    for path in [&args.csv, &args.svg].into_iter().flatten() {
+        output_file::check(path)?;
+    }
     let mut counts = args.grown.nodes.clone();
     counts.sort_unstable();
     counts.dedup();
@@ -47,6 +49,8 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
     }
     // a result that cannot be written is still shown
     let written = args.csv.as_ref().map_or(Ok(()), |path| output_file::write(path, csv(&documents)));
+    let draw = |path| output_file::write(path, chart::nodes(&documents)?);
+    let drawn = args.svg.as_deref().map_or(Ok(()), draw);
     if args.detail.json {
         match documents.as_slice() {
             [only] => json(out, only)?,
@@ -58,7 +62,7 @@ pub(crate) fn run(args: &SimulateArgs, how: Scaling, out: &mut dyn Write) -> Res
             show(out, document, workload.is_sized(), args.detail.verbose)?;
         }
     }
-    written?;
+    written.and(drawn)?;
     Ok(Outcome { findings: false, incomplete })
 }
 

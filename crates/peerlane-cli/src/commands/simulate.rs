@@ -12,6 +12,7 @@ use peerlane::simulate::result::{Binding, Help, Point, SimulationDocument, simul
 use super::clusters::{clusters, job};
 use super::json;
 use crate::args::SimulateArgs;
+use crate::render::chart;
 use crate::render::style::{self, paint};
 use crate::render::table::{columns, percent, size};
 use crate::render::text::{hang, headline, number};
@@ -21,7 +22,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
     if let Some(how) = args.scaling {
         return super::scaling::run(args, how, out);
     }
-    args.trace.as_deref().map_or(Ok(()), output_file::check)?;
+    for path in [&args.trace, &args.svg].into_iter().flatten() {
+        output_file::check(path)?;
+    }
     let (clusters, incomplete) = clusters(&args.machines, &args.grown)?;
     let mut documents = Vec::new();
     let mut written = Ok(());
@@ -34,6 +37,9 @@ pub(crate) fn run(args: &SimulateArgs, out: &mut dyn Write) -> Result<Outcome, F
             written = output_file::write(path, text);
         }
         documents.push(document);
+    }
+    if let Some(path) = &args.svg {
+        written = written.and_then(|()| output_file::write(path, chart::sizes(&documents)?));
     }
     if args.detail.json {
         match documents.as_slice() {

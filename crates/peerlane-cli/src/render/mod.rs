@@ -1,6 +1,7 @@
 //! Output for a terminal: plain text of at most [`WIDTH`] columns, with styles that the output stream
 //! drops if it is not a terminal.
 
+pub(crate) mod chart;
 pub(crate) mod comparison;
 pub(crate) mod curves;
 pub(crate) mod designs;

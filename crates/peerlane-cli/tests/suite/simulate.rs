@@ -124,6 +124,27 @@ fn a_sweep_ranks_designs() {
 }
 
 #[test]
+fn a_chart_has_a_curve_for_each_target() {
+    let chart = file("simulate", "chart.svg", "");
+    let sizes =
+        ["simulate", "exxact-devbox", "exxact-txr550", "-w", "all-to-all", "-s", "1MiB..16MiB", "--svg", &chart];
+    assert!(out(&sizes).contains("16 MiB"));
+    let svg = std::fs::read_to_string(&chart).unwrap();
+    for words in
+        ["<title>all-to-all</title>", ">1 MiB<", ">16 MiB<", ">exxact-devbox<", ">exxact-txr550<", ">algbw GB/s<"]
+    {
+        assert!(svg.contains(words), "{words}: {svg}");
+    }
+    out(&["simulate", "quong", "-w", "halo:2", "-s", "1MiB", "--scaling", "weak", "--svg", &chart]);
+    let svg = std::fs::read_to_string(&chart).unwrap();
+    assert!(svg.contains("<title>halo:2, weak scaling</title>") && svg.contains(">speed-up<"), "{svg}");
+    // one point is no curve, and the chart that was there stays
+    let error = refused(&["simulate", "quong", "-w", "spin-glass:l=64", "--svg", &chart]);
+    assert!(error.contains("needs several sizes, or --scaling"), "{error}");
+    assert_eq!(std::fs::read_to_string(&chart).unwrap(), svg);
+}
+
+#[test]
 fn a_trace_runs_and_is_drawn() {
     let trace = file(
         "simulate",

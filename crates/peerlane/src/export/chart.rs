@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use peerlane_machine::units::Bytes;
 
-/// Of the whole picture, in pixels.
+/// Of the whole picture, in pixels, unless the legend needs more.
 const WIDTH: f64 = 780.0;
 const HEIGHT: f64 = 400.0;
 /// Of the area with the curves.
@@ -14,6 +14,8 @@ const TOP: f64 = 46.0;
 const BOTTOM: f64 = 340.0;
 /// From one line of the legend to the next.
 const LINE: f64 = 22.0;
+/// Width of a character of the legend.
+const CHARACTER: f64 = 7.0;
 /// Most labels on an axis.
 const MOST_TICKS: i32 = 9;
 
@@ -153,9 +155,12 @@ impl Chart {
         let x = Placed::new(self.x.scale, points().map(|p| p.0), (LEFT, RIGHT));
         let y = Placed::new(self.y.scale, points().map(|p| p.1).chain(levels), (BOTTOM, TOP));
         let title = escape(&self.title);
+        let longest = self.series.iter().map(|s| s.name.chars().count()).max().unwrap_or(0);
+        let width = WIDTH.max(RIGHT + 60.0 + CHARACTER * longest as f64).ceil();
+        let height = HEIGHT.max(TOP + LINE * (self.series.len() + 1) as f64);
         let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" \
-             height=\"{HEIGHT}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"{GREY}\" role=\"img\">\n\
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+             height=\"{height}\" font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"{GREY}\" role=\"img\">\n\
              <title>{title}</title>\n\
              <text x=\"{LEFT}\" y=\"24\" font-size=\"15\" font-weight=\"600\">{title}</text>\n"
         );
