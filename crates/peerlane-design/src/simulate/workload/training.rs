@@ -6,15 +6,19 @@
 //! its GPUs. Activations then go to the next stage, or gradients to the one before. Each stage takes forward and backward
 //! passes in turn (one forward, one backward). At last the copies sum their gradients, around the best rings of theirs.
 //!
-//! The all-reduces of a pass are one transfer for each pair of neighbours on a ring, with the bytes of all of them; the
-//! start of each of their steps is added to its own.
+//! The all-reduces of a pass are one transfer for each pair of neighbours on a ring, with the bytes of all of them. It starts
+//! later by what the steps of these all-reduces take longer than their bytes, for a group that is alone.
+
+use std::collections::HashMap;
 
 use super::super::SimulateError;
+use super::super::outcome;
 use super::super::program::{Program, Round, Step};
 use super::collectives::add_ring;
 use super::parameters::Parameters;
 use crate::cluster::rings::{RingFinder, SharedRings};
 use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::fabric::NodeId;
 use peerlane_machine::matrix::Engine;
 use peerlane_model::flows::Flows;
 use peerlane_read::catalogue::Parts;
@@ -97,6 +101,7 @@ impl Training {
             places,
             finder: RingFinder::new(&flows, |gpu| routes.nic_of(gpu)),
             router: Router::new(cluster, Parts::embedded()),
+            delays: HashMap::new(),
         };
         laid.program()
     }
@@ -109,8 +114,10 @@ struct Laid<'l, 'm, 'a> {
     data: usize,
     places: Vec<Place>,
     finder: RingFinder<'l, 'm, 'a>,
-    /// For the time before a transfer's first byte.
+    /// For the time that sums take alone.
     router: Router<'l>,
+    /// By the places of a group, nodes counted from its first, how much longer than its bytes its sums take.
+    delays: HashMap<Vec<(u32, NodeId)>, f64>,
 }
 
 /// What a tensor group sends in one pass: each from one GPU to the next on a ring, with its bytes and its start.
@@ -131,17 +138,40 @@ impl Laid<'_, '_, '_> {
 
     /// The sums of a group of GPUs in one pass: `count` all-reduces of `bytes` each, one after the other.
     fn sums(&mut self, group: &[Place], count: f64, bytes: f64) -> Result<Sums, SimulateError> {
-        let mut sums = Sums::new();
-        for (ring, share) in self.finder.rings(group) {
-            let steps = count * 2.0 * (ring.len() as f64 - 1.0);
-            let part = bytes * share / ring.len() as f64;
-            for (from, to) in ring.iter().zip(ring.iter().cycle().skip(1)) {
-                let route = self.router.way(*from, *to, Engine::Sm)?;
-                let (each, all) = (self.router.start_of(&route, part), self.router.start_of(&route, steps * part));
-                sums.push((*from, *to, steps * part, (steps * each - all).max(0.0)));
-            }
+        let rings = self.finder.rings(group);
+        if rings.is_empty() {
+            return Ok(Sums::new());
         }
-        Ok(sums)
+        let turns = 2.0 * (group.len() as f64 - 1.0);
+        let part = bytes / group.len() as f64;
+        let (mut steps, mut pairs) = (Vec::new(), Vec::new());
+        rings.iter().for_each(|(ring, share)| add_ring(ring, part * share, &mut steps, &mut pairs));
+        let whole = |step: &Step| match *step {
+            Step::Move { from, to, bytes, .. } => Step::send(from, to, bytes * count * turns),
+            computed => computed,
+        };
+        let all: Vec<Step> = steps.iter().map(whole).collect();
+        // groups that lie alike in their nodes take as long
+        let first = group.first().map_or(0, |place| place.node);
+        let key = group.iter().map(|place| (place.node.abs_diff(first), place.device)).collect();
+        let delay = match self.delays.get(&key) {
+            Some(known) => *known,
+            None => {
+                let mut time = |round| {
+                    let program = Program { rounds: vec![round] };
+                    outcome::run(&program, &mut self.router, Engine::Sm).map(|outcome| outcome.time)
+                };
+                let step_by_step = time(Round::repeated("sums", steps, pairs, turns as u64))?;
+                let delay = (count * step_by_step - time(Round::at_once("sums", all.clone()))?).max(0.0);
+                self.delays.insert(key, delay);
+                delay
+            }
+        };
+        let sum = |step: &Step| match *step {
+            Step::Move { from, to, bytes, .. } => Some((from, to, bytes, delay)),
+            Step::Compute { .. } => None,
+        };
+        Ok(all.iter().filter_map(sum).collect())
     }
 
     /// Forward and backward passes of all micro-batches.
