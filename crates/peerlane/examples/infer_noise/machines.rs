@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use peerlane::catalogue::{self, Parts};
 use peerlane::expectation::resolve;
+use peerlane::fabric::NodeKind;
 use peerlane::fault::Planted;
 use peerlane::infer::{FlowKind, Group, Hypothesis, Inference, Members, explore, flows};
 use peerlane::machine::Machine;
@@ -23,6 +24,9 @@ const ALIKE: f64 = 0.03;
 
 /// A limit counts if a rate changes by so much without it.
 const LEAST: f64 = 0.05;
+
+/// Larger machines take minutes.
+const MOST_GPUS: usize = 16;
 
 /// What was stated of one system, held against what is true.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +59,9 @@ enum Truth {
 impl System {
     pub(crate) fn new(name: &str) -> Option<Self> {
         let machine = catalogue::system(name)?.ok()?;
+        if machine.fabric.of_kind(NodeKind::Gpu).count() > MOST_GPUS {
+            return None;
+        }
         let quiet = infer(&machine, 0.0, 0);
         let mut truths = BTreeMap::new();
         for kind in FlowKind::ALL {
