@@ -28,3 +28,5 @@ impl Estimate {
 pub(super) const RINGS: f64 = 0.05;
 /// Of chains and trees that are grown from a few nodes.
 pub(super) const GROWN: f64 = 0.05;
+/// Of an all-to-all whose pairs all keep one pace.
+pub(super) const ONE_PACE: f64 = 0.05;

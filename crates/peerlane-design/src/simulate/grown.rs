@@ -1,13 +1,16 @@
 //! Chains and trees in chunks over very many nodes: played on a few of them, and grown.
 //!
-//! A further node of a chain adds the same time wherever it stands, since chunks arrive and leave in one pattern; so does a
-//! further level of a tree. Such a collective is played on two smaller numbers of the cluster's nodes, and its time grows in
-//! proportion from there. In the end, chunks follow each other at the pace of their busiest resource, which
-//! [`streams`](super::streams) counts over all nodes.
+//! * A further level of a **tree** adds the same time, since chunks arrive and leave in one pattern.
+//! * A further node of a **chain** adds what its hops take alone. Chains that meet at a node first hold each other up, less the
+//!   longer they go: what they lose grows as a power of the nodes, below one.
+//!
+//! Such a collective is played on two smaller numbers of the cluster's nodes, and grows from there. In the end, chunks follow
+//! each other at the pace of their busiest resource, which [`streams`](super::streams) counts over all nodes.
 
 use super::SimulateError;
 use super::estimate::{Estimate, GROWN};
 use super::outcome::{Limits, Outcome, run_within};
+use super::program::Carried;
 use super::streams::{Stream, paces};
 use super::workload::{Algorithm, NodeRings, Workload};
 use crate::cluster::{Cluster, Component, Router};
@@ -15,16 +18,16 @@ use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::Parts;
 
 /// Most steps that are played of the larger of the two.
-const MOST_STEPS: usize = 140_000;
+const MOST_STEPS: usize = 530_000;
 /// So many times more nodes it has than the smaller.
-const FACTOR: u32 = 4;
+const FACTOR: u32 = 2;
 
 /// A collective on some of a cluster's nodes.
 struct Part {
     outcome: Outcome,
-    /// How far its data goes: nodes of a chain, levels of a tree.
-    extent: f64,
-    gpus: f64,
+    nodes: f64,
+    /// Seconds that one chunk takes with everything to itself.
+    chunk: f64,
 }
 
 /// What one collective is, however many nodes take part.
@@ -55,36 +58,39 @@ impl Grown<'_> {
         if nodes as usize * per_node * chunks <= limits.steps {
             return Ok(None);
         }
-        let most = (MOST_STEPS / (per_node * chunks)).max(4 * FACTOR as usize) as u32;
+        let most = (MOST_STEPS / (per_node * chunks)).max(8) as u32;
         let large = 1 << most.min(nodes / 2).max(2).ilog2();
         let (few, more) = (self.played(large / FACTOR)?, self.played(large)?);
-        let extent = self.extent(nodes);
-        let ratio = (extent - more.extent) / (more.extent - few.extent);
+        let n = f64::from(nodes);
+        // of a tree by level, of a chain by node
+        let tree = *self.workload != Workload::Broadcast;
+        let place = |nodes: f64| if tree { nodes.log2() } else { nodes };
+        let ratio = (place(n) - place(more.nodes)) / (place(more.nodes) - place(few.nodes));
         let grow = |few: f64, more: f64| more + (more - few) * ratio;
+        let time = if tree {
+            grow(few.outcome.time, more.outcome.time)
+        } else {
+            let lost = |part: &Part| (part.outcome.time - part.chunk).max(f64::MIN_POSITIVE);
+            let power = ((lost(&more) / lost(&few)).ln() / f64::from(FACTOR).ln()).clamp(0.0, 1.0);
+            grow(few.chunk, more.chunk) + lost(&more) * (n / more.nodes).powf(power)
+        };
         // a network may carry less between more nodes
         let slower = (self.period(nodes)? - self.period(large)?) * (chunks - 1) as f64;
-        let time = grow(few.outcome.time, more.outcome.time) + slower.max(0.0);
-        let all = (gpus * nodes as usize) as f64;
+        let time = time + slower.max(0.0);
+        let all = |nodes: f64| gpus as f64 * nodes - 1.0;
         let because = format!(
-            "played on {} and {large} nodes; each further {} takes as long as these add, and chunks follow each other at the \
-             pace of the busiest resource of all",
+            "played on {} and {large} nodes; time grows from there by {}, and chunks follow each other at the pace of the busiest \
+             resource of all",
             large / FACTOR,
-            if *self.workload == Workload::Broadcast { "node" } else { "level" },
+            if tree { "the levels of the tree" } else { "what a chunk takes alone and a power of the nodes" },
         );
         Ok(Some(Outcome {
             time,
             alone: grow(few.outcome.alone, more.outcome.alone).min(time),
-            bytes: more.outcome.bytes * (all - 1.0) / (more.gpus - 1.0),
+            bytes: more.outcome.bytes * all(n) / all(more.nodes),
             estimate: Some(Estimate { because, error: Some(GROWN) }),
             ..more.outcome
         }))
-    }
-
-    fn extent(&self, nodes: u32) -> f64 {
-        match self.workload {
-            Workload::Broadcast => f64::from(nodes),
-            _ => f64::from(nodes.max(1).ilog2()),
-        }
     }
 
     /// Something on the first so many nodes.
@@ -108,12 +114,23 @@ impl Grown<'_> {
 
     fn played(&self, nodes: u32) -> Result<Part, SimulateError> {
         let limits = Limits { counted_from: usize::MAX, steps: usize::MAX };
-        let outcome = self.on(nodes, |router, part| {
-            let program = self.workload.around(part, router, self.rings, self.size, false)?;
-            run_within(&program, router, Engine::Sm, limits)
-        })?;
-        let gpus = (self.cluster.gpus().len() * nodes as usize) as f64;
-        Ok(Part { outcome, extent: self.extent(nodes), gpus })
+        self.on(nodes, |router, part| {
+            let mut program = self.workload.around(part, router, self.rings, self.size, false)?;
+            let outcome = run_within(&program, router, Engine::Sm, limits)?;
+            let mut chunk = 0.0;
+            if *self.workload == Workload::Broadcast {
+                for round in &mut program.rounds {
+                    round.repeats = 1;
+                    // one chain
+                    let count = round.within.iter().zip(0..).take_while(|((a, _), i)| a == i).count();
+                    round.steps.truncate(count + 1);
+                    round.within.truncate(count);
+                    round.carried = Carried::All;
+                }
+                chunk = run_within(&program, router, Engine::Sm, limits)?.time;
+            }
+            Ok(Part { outcome, nodes: f64::from(nodes), chunk })
+        })
     }
 
     /// Seconds between two chunks once all are under way.
@@ -139,7 +156,7 @@ mod tests {
         Cluster::of(system("hgx-h200").unwrap().unwrap(), nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
     }
 
-    /// Played whole, and grown from at most so many steps.
+    /// Played whole, and grown.
     fn both(cluster: &Cluster, workload: &str, size: f64) -> (f64, f64) {
         let workload: Workload = workload.parse().unwrap();
         let router = Router::new(cluster, Parts::embedded());
@@ -179,6 +196,30 @@ mod tests {
                         "| {network} {workload} {size} | {nodes} | {played:.6} | {grown:.6} | {error:+.2} % | {took:.0} s |"
                     );
                 }
+            }
+        }
+    }
+
+    /// Seconds and peak memory on 1,048,576 GPUs; with `WORKLOAD` of one workload, since the peak is that of the process.
+    #[test]
+    #[ignore = "a measurement, for an optimising compiler"]
+    fn a_million_gpus() {
+        use crate::simulate::result::{Job, simulate};
+        use peerlane_machine::units::Bytes;
+        let all = "all-reduce:rail all-reduce:ring all-reduce:tree broadcast:ring all-gather:ring".to_owned();
+        for network in ["rail:3", "fat-tree:3"] {
+            let cluster = cluster(131_072, network);
+            for workload in std::env::var("WORKLOAD").unwrap_or(all.clone()).split(' ') {
+                let begun = std::time::Instant::now();
+                let job = Job::Workload(workload.parse().unwrap(), vec![Bytes(1 << 30)]);
+                let (document, _) = simulate(&cluster, &job, false).unwrap();
+                let took = begun.elapsed().as_secs_f64();
+                let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+                let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+                println!(
+                    "| {network} {workload} | {:.4} s | {took:.1} s | {peak} | {:?}",
+                    document.points[0].time, document.estimate
+                );
             }
         }
     }

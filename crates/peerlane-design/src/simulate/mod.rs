@@ -7,6 +7,7 @@
 //! [`outcome`] does so for rounds that repeat. [`result`] is the document of it; [`scaling`] makes one with
 //! more and more nodes.
 
+mod all_pairs;
 mod bulk;
 mod bulk_sets;
 pub mod estimate;

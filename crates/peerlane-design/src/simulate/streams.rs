@@ -145,9 +145,7 @@ impl Count<'_, '_> {
         let mut failed = None;
         self.each(streams, |count, (stream, weight, legs, n)| {
             for (node, leg) in legs[..n].iter().filter(|(node, _)| kinds.nodes[*node as usize]) {
-                let of = count.router.leg_of(*leg);
-                let (demand, cap_why) = (of.demand.clone(), of.cap_why.clone());
-                if let Err(e) = joint.add_leg(count.router, stream, weight, *node, &demand, cap_why) {
+                if let Err(e) = joint.add_leg_of(count.router, stream, weight, 1, (*node, *leg)) {
                     failed = Some(e);
                 }
             }
@@ -165,7 +163,7 @@ impl Count<'_, '_> {
 }
 
 /// Streams as flows.
-struct Joint {
+pub(super) struct Joint {
     resources: Vec<Resource>,
     names: Vec<String>,
     /// `(node, resource of its model)` or `(u32::MAX, channel)`: its number.
@@ -176,12 +174,12 @@ struct Joint {
     waits: Vec<Vec<Wait>>,
     /// By stream: the least of its transfers' own caps, and why.
     caps: Vec<(f64, Option<String>)>,
-    /// By stream: the weight of a transfer that is attended to in turn, and its turns.
-    turns: Vec<(usize, f64, Turns)>,
+    /// Transfers that are attended to in turn: the stream, the weight of each, how many there are, and their turns.
+    turns: Vec<(usize, f64, i64, Turns)>,
 }
 
 impl Joint {
-    fn new(streams: usize) -> Self {
+    pub(super) fn new(streams: usize) -> Self {
         Joint {
             resources: Vec::new(),
             names: Vec::new(),
@@ -209,39 +207,42 @@ impl Joint {
         Ok(self.resources.len() - 1)
     }
 
-    fn add_leg(
+    /// So many transfers of one leg, `(node, leg)`, each with `weight` bytes for each byte of the stream.
+    pub(super) fn add_leg_of(
         &mut self,
         router: &mut Router,
         stream: usize,
         weight: f64,
-        node: u32,
-        demand: &Demand,
-        cap_why: Option<String>,
+        transfers: i64,
+        (node, leg): (u32, u32),
     ) -> Result<(), SimulateError> {
+        let of = router.leg_of(leg);
+        let (demand, cap_why) = (of.demand.clone(), of.cap_why.clone());
+        let all = weight * transfers as f64;
         let mut local = |joint: &mut Joint, r: usize| joint.number((node, r as u64), || router.local(r));
         for &(r, per_byte) in &demand.uses {
             let number = local(self, r)?;
-            *self.uses[stream].entry(number).or_default() += weight * per_byte;
+            *self.uses[stream].entry(number).or_default() += all * per_byte;
         }
         for &(r, per_byte) in &demand.burdens {
             let number = local(self, r)?;
-            *self.burdens[stream].entry(number).or_default() += weight * per_byte;
+            *self.burdens[stream].entry(number).or_default() += all * per_byte;
         }
         for wait in &demand.waits {
             let (server, window) = (local(self, wait.server)?, local(self, wait.window)?);
-            self.waits[stream].push(Wait { server, window, per_ns: weight * wait.per_ns });
+            self.waits[stream].push(Wait { server, window, per_ns: all * wait.per_ns });
         }
         if demand.cap / weight < self.caps[stream].0 {
             self.caps[stream] = (demand.cap / weight, cap_why);
         }
         if let Some(turns) = demand.turns {
             let places = turns.places.map(|place| place.wrapping_add(u64::from(node) << 32));
-            self.turns.push((stream, weight, Turns { places, ..turns }));
+            self.turns.push((stream, weight, transfers, Turns { places, ..turns }));
         }
         Ok(())
     }
 
-    fn add_channel(
+    pub(super) fn add_channel(
         &mut self,
         router: &mut Router,
         stream: usize,
@@ -254,10 +255,10 @@ impl Joint {
         Ok(())
     }
 
-    fn solve(mut self) -> Result<Vec<Pace>, SimulateError> {
+    pub(super) fn solve(mut self) -> Result<Vec<Pace>, SimulateError> {
         let mut attended = Attended::default();
-        self.turns.iter().for_each(|(_, _, turns)| attended.add(turns, 1));
-        for (stream, weight, turns) in &self.turns {
+        self.turns.iter().for_each(|(_, _, transfers, turns)| attended.add(turns, *transfers));
+        for (stream, weight, _, turns) in &self.turns {
             let cap = attended.cap(turns) / weight;
             if cap < self.caps[*stream].0 {
                 self.caps[*stream] = (cap, Some("taking turns".to_owned()));

@@ -79,6 +79,11 @@ impl FatTree {
         (node / leaf * nics + nic) * leaf + node % leaf
     }
 
+    /// The number of the leaf switch of a port.
+    pub(super) fn leaf(&self, nics: u32, port: Port) -> u64 {
+        self.place(nics, port) / self.down[0]
+    }
+
     /// The number of a port, node first, of its place among the leaves.
     fn port_at(&self, nics: u32, place: u64) -> u64 {
         let nics = u64::from(nics.max(1));

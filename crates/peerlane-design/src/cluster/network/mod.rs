@@ -113,6 +113,16 @@ impl Network {
         Ok(())
     }
 
+    /// The switch that a port hangs on, where paths from all ports there to one destination are the same after the first
+    /// channel.
+    pub(crate) fn leaf(&self, port: Port) -> Option<u64> {
+        match &self.shape {
+            Shape::FatTree(tree) => Some(tree.leaf(self.nics, port)),
+            Shape::Switch => Some(0),
+            Shape::Torus(_) | Shape::Dragonfly(_) | Shape::Explicit(_) => None,
+        }
+    }
+
     /// The same number for channels that carry the same and are called the same but for numbers.
     pub(crate) fn kind(&self, channel: u64) -> u64 {
         match &self.shape {

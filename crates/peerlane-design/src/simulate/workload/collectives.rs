@@ -10,7 +10,7 @@ use peerlane_model::model::nccl::CHUNK;
 /// Most chunks: what follows them is the same again.
 const MOST_CHUNKS: f64 = 64.0;
 /// Most transfers of an all-to-all that are kept at once.
-const MOST_PAIRS: usize = 4_000_000;
+pub(in super::super) const MOST_PAIRS: usize = 4_000_000;
 
 /// GPUs in the order in which collectives take them.
 pub(super) struct Layout {

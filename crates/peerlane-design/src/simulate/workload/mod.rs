@@ -24,6 +24,7 @@ use peerlane_model::collectives::{Choice, NoChoice, Ring, Rings};
 use peerlane_model::flows::{Flows, interchangeable};
 
 pub use bfs::Bfs;
+pub(super) use collectives::MOST_PAIRS;
 pub(super) use pipelined::Pipelined;
 pub use sizes::{NoSizes, Sizes};
 pub use spin_glass::{Messages, SpinGlass};

@@ -1,0 +1,183 @@
+//! All-to-all over more GPUs than every pair of which can be played: what it asks of each resource, counted.
+//!
+//! All pairs move the same bytes, so that no time is shorter than that of the busiest resource. It is the time where that
+//! resource is busy until the end. Nodes are alike: one stands for all. Paths through a fat tree from ports at one switch to
+//! one destination differ only in their first channel, so that one of each switch is followed.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::SimulateError;
+use super::estimate::{Estimate, ONE_PACE};
+use super::mix::Mix;
+use super::outcome::{Outcome, STARTING};
+use super::streams::Joint;
+use crate::cluster::network::{Network, Port};
+use crate::cluster::{Cluster, Place, Router, Via};
+use peerlane_machine::matrix::Engine;
+
+type Loads = HashMap<u64, f64, BuildHasherDefault<Mix>>;
+
+/// The outcome of an all-to-all of `size` bytes a GPU.
+pub(super) fn all_to_all(cluster: &Cluster, router: &mut Router, size: f64) -> Result<Outcome, SimulateError> {
+    let gpus = cluster.gpus();
+    let nodes = cluster.taking.0.min(cluster.nodes).max(1);
+    let n = gpus.len() as f64 * f64::from(nodes);
+    let bytes = size / n;
+    let mut joint = Joint::new(1);
+    let mut channels = Vec::new();
+    let at = |node: u32, gpu: usize| Place { node, device: gpus[gpu] };
+    // what one node's GPUs send each other, and to and from all others
+    for (a, b) in (0..gpus.len()).flat_map(|a| (0..gpus.len()).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+        let (_, leg) = router.course(at(0, a), at(0, b), Engine::Sm, Via::Direct, &mut channels)?.legs[0];
+        joint.add_leg_of(router, 0, 1.0, 1, (0, leg))?;
+    }
+    let beyond = i64::from(nodes - 1) * gpus.len() as i64;
+    for gpu in (0..gpus.len()).filter(|_| nodes > 1) {
+        let legs = router.course(at(0, gpu), at(1, gpu), Engine::Sm, Via::Direct, &mut channels)?.legs;
+        legs.iter().try_for_each(|(_, leg)| joint.add_leg_of(router, 0, 1.0, beyond, (0, *leg)))?;
+    }
+    if let Some(network) = &cluster.network {
+        let mut served = vec![0_u32; cluster.nics.len()];
+        gpus.iter().for_each(|gpu| served[router.nic_of(*gpu) as usize] += 1);
+        for (channel, load) in busiest(network, router, nodes, &served)? {
+            joint.add_channel(router, 0, load, channel)?;
+        }
+    }
+    let pace = joint.solve()?.remove(0);
+    // the longest start-up
+    let mut start = 0.0_f64;
+    let mut alone = 0.0_f64;
+    for node in 0..nodes {
+        let to = if node == 0 { gpus.len() - 1 } else { 0 };
+        if (node, to) == (0, 0) {
+            continue;
+        }
+        channels.clear();
+        let course = router.course(at(0, 0), at(node, to), Engine::Sm, Via::Direct, &mut channels)?;
+        let lone = course.legs[..course.count].iter().map(|(_, leg)| router.leg_of(*leg).demand.own_cap());
+        let lone = lone.fold(pace.rate * n, f64::min);
+        start = start.max(router.start((course.latency, course.message, course.copy), bytes, lone));
+        alone = alone.max(bytes / lone);
+    }
+    let time = start + bytes / pace.rate;
+    let because = "all pairs are taken to keep the pace that the busiest resource lets them have".to_owned();
+    let mut spent = vec![(pace.binding.unwrap_or_default(), 1.0 - start / time), (STARTING.to_owned(), start / time)];
+    spent.sort_by(|a, b| b.1.total_cmp(&a.1));
+    Ok(Outcome {
+        time,
+        alone,
+        bytes: bytes * n * (n - 1.0),
+        last: spent.clone(),
+        spent,
+        rerouted: router.rerouted(),
+        estimate: Some(Estimate { because, error: Some(ONE_PACE) }),
+        ..Outcome::default()
+    })
+}
+
+/// Of each kind of channels the busiest one, with the number of pairs whose bytes it carries. `served` GPUs use each NIC.
+fn busiest(network: &Network, router: &Router, nodes: u32, served: &[u32]) -> Result<Vec<(u64, f64)>, SimulateError> {
+    let in_use = (0..nodes).flat_map(|node| (0..served.len() as u32).map(move |nic| Port { node, nic }));
+    let ports: Vec<(Port, f64)> =
+        in_use.map(|port| (port, f64::from(served[port.nic as usize]))).filter(|(_, gpus)| *gpus > 0.0).collect();
+    let mut by_switch: HashMap<(u64, u64), Vec<(Port, f64)>> = HashMap::new();
+    for (number, (port, gpus)) in (0..).zip(&ports) {
+        // a port that shares its switch with none stands for itself
+        let key = network.leaf(*port).map_or((1, number), |leaf| (0, leaf));
+        by_switch.entry(key).or_default().push((*port, *gpus));
+    }
+    let mut switches: Vec<_> = by_switch.into_iter().collect();
+    switches.sort_unstable_by_key(|(key, _)| *key);
+    let mut loads = Loads::default();
+    let mut path = Vec::new();
+    for ((alone, _), sources) in &switches {
+        let all: f64 = sources.iter().map(|(_, gpus)| gpus).sum();
+        for (to, gpus_there) in &ports {
+            let Some((from, _)) = sources.iter().find(|(from, _)| from.node != to.node) else { continue };
+            let own: f64 = sources.iter().filter(|(from, _)| from.node == to.node).map(|(_, gpus)| gpus).sum();
+            path.clear();
+            network.path(*from, *to, &mut path)?;
+            // the first channel is the source's own
+            let shared = if *alone == 1 { 0 } else { 1 };
+            for channel in path.iter().skip(shared) {
+                *loads.entry(*channel).or_default() += (all - own) * gpus_there;
+            }
+        }
+        if *alone == 0 {
+            let all_gpus: f64 = served.iter().map(|gpus| f64::from(*gpus)).sum::<f64>() * f64::from(nodes - 1);
+            for (from, gpus) in sources {
+                let Some((to, _)) = ports.iter().find(|(to, _)| to.node != from.node) else { continue };
+                path.clear();
+                network.path(*from, *to, &mut path)?;
+                path.first().iter().for_each(|first| *loads.entry(**first).or_default() += gpus * all_gpus);
+            }
+        }
+    }
+    let mut most: HashMap<u64, (u64, f64)> = HashMap::new();
+    for (channel, load) in loads {
+        let known = most.entry(router.channel_kind(channel)).or_insert((channel, load));
+        if load > known.1 || (load == known.1 && channel < known.0) {
+            *known = (channel, load);
+        }
+    }
+    Ok(most.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outcome::run;
+    use super::super::workload::Workload;
+    use super::*;
+    use crate::cluster::Wanted;
+    use peerlane_machine::units::Seconds;
+    use peerlane_read::catalogue::{Parts, system};
+
+    fn error(node: &str, nodes: u32, network: &str, size: f64) -> f64 {
+        let wanted: Wanted = network.parse().unwrap();
+        let machine = system(node).unwrap().unwrap();
+        let cluster = Cluster::of(machine, nodes, &wanted, None, Seconds::from_us(0.3)).unwrap();
+        let mut router = Router::new(&cluster, Parts::embedded());
+        let program = "all-to-all".parse::<Workload>().unwrap().program(&cluster, &router, size).unwrap();
+        let played = run(&program, &mut router, Engine::Sm).unwrap().time;
+        let counted = all_to_all(&cluster, &mut Router::new(&cluster, Parts::embedded()), size).unwrap().time;
+        println!(
+            "| {node} × {nodes}, {network}, {size:.0e} B | {played:.6} | {counted:.6} | {:+.2} % |",
+            100.0 * (counted / played - 1.0)
+        );
+        counted / played - 1.0
+    }
+
+    #[test]
+    fn the_busiest_resource_decides() {
+        for (node, nodes, network) in [
+            ("hgx-h200", 8, "rail"),
+            ("hgx-h200", 8, "fat-tree:2"),
+            ("hgx-h200", 8, "fat-tree:2:3"),
+            ("quong-node", 16, "torus:4x4"),
+        ] {
+            for size in [8.0, 1e9] {
+                let error = error(node, nodes, network, size);
+                assert!(error.abs() <= ONE_PACE, "{node} {network} {size}: {error}");
+            }
+        }
+    }
+
+    /// The table in `docs/simulation.md`, *Many GPUs*.
+    #[test]
+    #[ignore = "plays a million transfers at once"]
+    fn table_of_errors() {
+        for (node, nodes, network) in [
+            ("hgx-h200", 32, "rail:2"),
+            ("hgx-h200", 128, "rail:2"),
+            ("hgx-h200", 32, "fat-tree:2"),
+            ("hgx-h200", 128, "fat-tree:2"),
+            ("hgx-h200", 32, "fat-tree:2:3"),
+            ("hgx-h200", 128, "fat-tree:2:3"),
+            ("quong-node", 64, "torus:4x4x4"),
+            ("quong-node", 512, "torus:8x8x8"),
+        ] {
+            error(node, nodes, network, 1e9);
+        }
+    }
+}
