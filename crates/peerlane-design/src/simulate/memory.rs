@@ -118,11 +118,11 @@ mod tests {
         // megabytes at 16, 128, 1024 and, where measured, 16384 nodes of 8 GPUs
         let measured: [(&str, [Option<f64>; 4]); 8] = [
             ("all-reduce:ring", [Some(47.0), Some(69.0), Some(100.0), Some(210.0)]),
-            ("all-gather", [Some(30.0), Some(69.0), Some(100.0), None]),
-            ("all-reduce:tree", [Some(17.0), Some(50.0), Some(94.0), Some(470.0)]),
+            ("all-gather:ring", [Some(30.0), Some(69.0), Some(100.0), None]),
+            ("all-reduce:tree", [Some(17.0), Some(50.0), Some(94.0), None]),
             ("all-reduce:hierarchical", [Some(14.0), Some(31.0), Some(68.0), None]),
             ("all-reduce:rail", [Some(12.0), Some(50.0), Some(86.0), None]),
-            ("broadcast", [Some(21.0), Some(69.0), Some(100.0), Some(609.0)]),
+            ("broadcast:ring", [Some(21.0), Some(69.0), Some(100.0), None]),
             ("halo:3", [Some(13.0), Some(22.0), Some(53.0), Some(651.0)]),
             ("all-to-all", [Some(46.0), Some(2620.0), None, None]),
         ];
