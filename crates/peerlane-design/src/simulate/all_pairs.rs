@@ -8,13 +8,16 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::SimulateError;
-use super::estimate::{Estimate, ONE_PACE};
+use super::estimate::Estimate;
 use super::mix::Mix;
 use super::outcome::{Outcome, STARTING};
 use super::streams::Joint;
 use crate::cluster::network::{Network, Port};
 use crate::cluster::{Cluster, Place, Router, Via};
 use peerlane_machine::matrix::Engine;
+
+/// Its error.
+const ONE_PACE: f64 = 0.05;
 
 type Loads = HashMap<u64, f64, BuildHasherDefault<Mix>>;
 

@@ -24,9 +24,7 @@ impl Estimate {
     }
 }
 
-/// Of trees that are grown from a few nodes.
-pub(super) const TREES: f64 = 0.05;
-/// Of chains that are.
-pub(super) const CHAINS: f64 = 0.1;
-/// Of an all-to-all whose pairs all keep one pace.
-pub(super) const ONE_PACE: f64 = 0.05;
+/// Of rings whose transfers disturb each other.
+pub(super) const RINGS: f64 = 0.05;
+/// Of chains and trees that are grown from a few nodes.
+pub(super) const GROWN: f64 = 0.05;

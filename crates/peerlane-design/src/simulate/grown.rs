@@ -8,15 +8,18 @@
 //! each other at the pace of their busiest resource, which [`streams`](super::streams) counts over all nodes.
 
 use super::SimulateError;
-use super::estimate::{CHAINS, Estimate, TREES};
+use super::all_pairs::all_to_all;
+use super::estimate::{Estimate, GROWN as TREES};
 use super::outcome::{Limits, Outcome, run_within};
 use super::program::Carried;
 use super::streams::{Stream, paces};
-use super::workload::{Algorithm, NodeRings, Workload};
+use super::workload::{Algorithm, MOST_PAIRS, NodeRings, Workload};
 use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
 use peerlane_read::catalogue::Parts;
 
+/// Error of chains that are grown.
+const CHAINS: f64 = 0.1;
 /// Most steps that are played of the larger of the two.
 const MOST_STEPS: usize = 530_000;
 /// So many times more nodes it has than the smaller.
@@ -49,6 +52,9 @@ impl Grown<'_> {
         let per_node = match self.workload {
             Workload::AllReduce(Algorithm::Tree) => 4 * gpus,
             Workload::Broadcast => chains * gpus,
+            Workload::AllToAll if (gpus * nodes as usize).pow(2) > MOST_PAIRS => {
+                return self.on(nodes, |router, part| all_to_all(part, router, self.size)).map(Some);
+            }
             _ => return Ok(None),
         };
         let chunks = match self.on(1, |router, part| Ok(self.pipelined(part, router).map(|p| p.chunks)))? {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::bulk::{Bulk, counted};
-use super::estimate::Estimate;
+use super::estimate::{self, Estimate};
 use super::play::{Played, Player, Spent};
 use super::program::{Carried, Program, Round, Step};
 use super::{SimulateError, rings};
@@ -239,7 +239,7 @@ fn rings_of<'r>(
 /// Why rings that disturb each other are estimated.
 fn full(steps: usize) -> Estimate {
     let because = format!("each of {steps} steps goes as fast as when all are under way at once");
-    Estimate { because, error: None }
+    Estimate { because, error: Some(estimate::RINGS) }
 }
 
 /// A round's repetitions as one graph.

@@ -4,13 +4,12 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::all_pairs::all_to_all;
 use super::estimate::Estimate;
 use super::grown::Grown;
 use super::library::Library;
 use super::outcome::{Limits, Outcome, STARTING, run};
 use super::program::Program;
-use super::workload::{MOST_PAIRS, NodeRings, Workload};
+use super::workload::{NodeRings, Workload};
 use super::{SimulateError, memory};
 use crate::cluster::{Cluster, Component, Router};
 use peerlane_machine::matrix::Engine;
@@ -231,11 +230,7 @@ fn once(
             if let Some(outcome) = grown.outcome(Limits::default())? {
                 return Ok(outcome);
             }
-            let gpus = cluster.places().len();
-            if *workload == Workload::AllToAll && gpus * gpus > MOST_PAIRS {
-                return all_to_all(cluster, router, size as f64);
-            }
-            let many = gpus > MOST_LISTED;
+            let many = cluster.places().len() > MOST_LISTED;
             run(&workload.around(cluster, router, rings, size as f64, many)?, router, Engine::Sm)
         }
         Job::Program(_, program, _) => run(program, router, Engine::Ce),
