@@ -305,6 +305,10 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
         default_missing_value = "1K,4K,16K,64K,256K,1M,4M,16M,64M,256M,1G")]
     pub(crate) sizes: Option<Sizes>,
+    /// Show the time and bus bandwidth of collectives among all GPUs, as NCCL or RCCL would do them, by size
+    #[arg(long, value_name = "SIZE,…", value_parser = sizes, num_args = 0..=1, require_equals = true,
+        default_missing_value = "8,1K,32K,256K,1M,4M,16M,64M,256M,1G,4G,16G")]
+    pub(crate) collectives: Option<Sizes>,
 }
 
 /// Sizes of messages.

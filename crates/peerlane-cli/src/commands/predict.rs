@@ -10,6 +10,7 @@ use peerlane::fabric::{Fabric, NodeId, NodeKind};
 use peerlane::matrix::{Engine, Operation};
 use peerlane::model::{Assume, Model, PeerAccess, Transfer};
 use peerlane::names::ranges;
+use peerlane::simulate::library::{ExpectedCollective, ExpectedPoint};
 use peerlane::units::Bytes;
 
 use super::{between, heading, json, on_assumptions};
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
         let comparison = Comparison::of(&model);
         let matrices = comparison.predicted();
         let curves = args.sizes.as_deref().map_or_else(Vec::new, |sizes| curves(&model, sizes));
+        let collectives = args.collectives.as_deref().map_or_else(Vec::new, |s| ExpectedCollective::all(machine, s));
         // assumptions about unused links do not matter
         let assumptions = if matrices.is_empty() { Vec::new() } else { assumed.sentences(&model) };
         if !args.detail.json {
@@ -44,15 +46,16 @@ pub(crate) fn run(args: &PredictArgs, out: &mut dyn Write) -> Result<Outcome, Fa
                 writeln!(out, "Too little is known about the links to predict rates.")?;
             }
             on_assumptions(out, &assumptions)?;
-            for expected in matrices.iter().filter(|_| curves.is_empty()) {
+            for expected in matrices.iter().filter(|_| curves.is_empty() && args.collectives.is_none()) {
                 show(out, &model.machine.fabric, expected, args.detail.verbose)?;
                 beside(out, &comparison, expected)?;
             }
             by_size(out, &curves)?;
+            collective_rates(out, args.collectives.is_some(), &collectives)?;
         }
         if args.detail.json {
             let (name, comparison) = (machine.name.clone(), MachineComparison::of(&comparison));
-            predictions.push(MachinePrediction { name, assumptions, matrices, curves, comparison });
+            predictions.push(MachinePrediction { name, assumptions, matrices, curves, collectives, comparison });
         }
     }
     if args.detail.json {
@@ -111,6 +114,41 @@ fn by_size(out: &mut dyn Write, curves: &[ExpectedCurve]) -> io::Result<()> {
         row(out, "small copy, us", &|c| number(c.latency))?;
     }
     Ok(())
+}
+
+/// Times and bus bandwidths of collectives, a row a size.
+fn collective_rates(out: &mut dyn Write, asked: bool, all: &[ExpectedCollective]) -> io::Result<()> {
+    let Some(first) = all.first() else {
+        if asked {
+            writeln!(out, "Collectives need two GPUs, and a known rate of each pair.")?;
+        }
+        return Ok(());
+    };
+    let title =
+        format!("Collectives among {} GPUs, as NCCL or RCCL does them: us, and bus bandwidth in GB/s", first.gpus);
+    writeln!(out, "\n{}", paint(style::HEADING, &title))?;
+    let heads: String = all.iter().map(|of| format!("  {:>22}", of.collective.name())).collect();
+    writeln!(out, "  {:<8}{heads}", "size")?;
+    for (i, point) in first.points.iter().enumerate() {
+        let cells: String = all.iter().filter_map(|of| of.points.get(i)).map(collective_cell).collect();
+        writeln!(out, "  {:<8}{cells}", Bytes(point.size).to_string())?;
+    }
+    writeln!(out, "\n  R ring, T tree, N NVLink SHARP; l LL, m LL128, s Simple (docs/collectives.md)")
+}
+
+/// `  12.5  366 Rs`.
+fn collective_cell(point: &ExpectedPoint) -> String {
+    let algorithm = match point.algorithm.as_str() {
+        "ring" => 'R',
+        "tree" => 'T',
+        _ => 'N',
+    };
+    let protocol = match point.protocol.as_str() {
+        "ll" => 'l',
+        "ll128" => 'm',
+        _ => 's',
+    };
+    format!("  {:>9} {:>9} {algorithm}{protocol}", number(point.time * 1e6), number(point.busbw))
 }
 
 fn show(out: &mut dyn Write, fabric: &Fabric, expected: &ExpectedMatrix, verbose: bool) -> io::Result<()> {

@@ -6,12 +6,17 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::SimulateError;
+use super::estimate::Estimate;
 use super::outcome::{Outcome, STARTING};
 use super::workload::NodeRings;
 use crate::cluster::network::Port;
 use crate::cluster::{Cluster, Component, Latencies, Place, Router, Via};
 use peerlane_machine::fabric::NodeId;
+use peerlane_machine::machine::Machine;
 use peerlane_machine::matrix::Engine;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Seconds};
@@ -154,6 +159,18 @@ impl Library {
         )
     }
 
+    /// How far predictions are from what was published, in 85 of 100 figures (`docs/collectives.md`).
+    fn estimate(&self, size: Bytes) -> Estimate {
+        const LARGE: u64 = 256 << 20;
+        let error = match (self.job.nodes, size.0 >= LARGE) {
+            (1, true) => 0.05,
+            (1, false) => 0.2,
+            (_, true) => 0.15,
+            (_, false) => 0.45,
+        };
+        Estimate { because: "what a library does is predicted, not played".to_owned(), error: Some(error) }
+    }
+
     /// The same as the outcome of a simulation.
     pub(super) fn outcome(&self, size: Bytes, choice: Choice) -> Result<(Outcome, Predicted), SimulateError> {
         let predicted = self.predict(size, choice)?;
@@ -170,13 +187,57 @@ impl Library {
             last: spent.clone(),
             spent,
             rerouted: self.rerouted,
-            inexact: Some(
-                "predicted as NCCL's tuner does it, not played; docs/collectives.md has the errors against published figures"
-                    .to_owned(),
-            ),
+            estimate: Some(self.estimate(size)),
             ..Outcome::default()
         };
         Ok((outcome, predicted))
+    }
+}
+
+/// What is predicted of one collective among all GPUs of a machine.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExpectedCollective {
+    /// Which.
+    pub collective: Collective,
+    /// GPUs that take part.
+    pub gpus: usize,
+    /// One for each size, in their order.
+    pub points: Vec<ExpectedPoint>,
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ExpectedPoint {
+    /// Bytes, as nccl-tests counts them.
+    pub size: u64,
+    /// Seconds.
+    pub time: f64,
+    /// Bus bandwidth in GB/s, as nccl-tests counts it.
+    pub busbw: f64,
+    /// The algorithm that NCCL or RCCL would choose: `ring`, `nvls` …
+    pub algorithm: String,
+    /// Its protocol: `ll`, `ll128` or `simple`.
+    pub protocol: String,
+}
+
+impl ExpectedCollective {
+    /// The collectives of a machine at these sizes; none below two GPUs, or where a rate is not known.
+    pub fn all(machine: &Machine, sizes: &[Bytes]) -> Vec<Self> {
+        const ALL: [Collective; 4] =
+            [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::Broadcast];
+        let cluster = Cluster::single(machine.clone());
+        let gpus = cluster.gpus().len();
+        let of = |collective: Collective| {
+            let library = Library::of(&cluster, collective, Choice::FREE, None).ok().filter(|_| gpus > 1)?;
+            let point = |size: &Bytes| {
+                let Predicted { algorithm, protocol, time, rate, .. } = library.predict(*size, Choice::FREE).ok()?;
+                let (algorithm, protocol) = (algorithm.to_string(), protocol.to_string());
+                Some(ExpectedPoint { size: size.0, time, busbw: rate / 1e9, algorithm, protocol })
+            };
+            let points: Option<Vec<_>> = sizes.iter().map(point).collect();
+            Some(ExpectedCollective { collective, gpus, points: points? })
+        };
+        ALL.into_iter().filter_map(of).collect()
     }
 }
 

@@ -47,8 +47,6 @@ pub struct Outcome {
     pub computed: f64,
     /// Why the time is an estimate, and how good it is, where it is not that of every step.
     pub estimate: Option<Estimate>,
-    /// Why the time is no simulation's at all, where it is predicted otherwise.
-    pub inexact: Option<String>,
     /// What happened; of a repeated round the repetitions that were played.
     pub events: Vec<Event>,
 }

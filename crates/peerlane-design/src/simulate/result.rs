@@ -177,8 +177,7 @@ pub fn simulate(cluster: &Cluster, job: &Job, helps: bool) -> Result<(Simulation
         };
         points.push(point(&router, job, gpus, *size, &last, (library.as_ref(), predicted)));
         rerouted |= last.rerouted;
-        let predicted = last.inexact.clone().map(|because| Estimate { because, error: None });
-        if let Some(found) = last.estimate.clone().or(predicted) {
+        if let Some(found) = last.estimate.clone() {
             estimate = Some(found.worse(estimate.take()));
         }
     }

@@ -1,16 +1,18 @@
-//! Collectives within a machine that stay far below what its rings carry.
+//! Collectives within a machine that stay far below what NCCL should reach by rings.
 
 use super::nccl;
 use super::prelude::*;
+use peerlane_design::cluster::Cluster;
+use peerlane_design::simulate::library::Library;
 use peerlane_design::tune;
 use peerlane_machine::curve::{At, Curve};
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::Bytes;
-use peerlane_model::collectives::bus_bandwidth;
+use peerlane_model::collectives::Choice;
 
 pub(super) const RULE: Rule = Rule { id: "collective-slow", run: One(run) };
 
-/// Below this share of the rings' rate; NCCL reaches three quarters and more of NVLink rings, and somewhat less over PCIe.
+/// Below this share of what is predicted for the size. Without NVLink SHARP, which may be off for good reasons.
 const SLOW: f64 = 0.5;
 
 /// The same where rings cross host bridges of a CPU that no source names: processors before 2017 forward peer traffic at a half
@@ -26,18 +28,26 @@ const MOST_GPUS: usize = 32;
 /// Two or three GPUs of a board without switches share fewer links than they have.
 const FEWEST_MODULES: usize = 4;
 
-/// Collectives whose bus bandwidth is that of their rings.
-const BY_RINGS: [&str; 4] = ["all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "all-reduce"];
+/// Collectives that go around rings, as the tests of nccl-tests and peerlane's own are called.
+const BY_RINGS: [(&str, Collective); 4] = [
+    ("all_reduce_perf", Collective::AllReduce),
+    ("all_gather_perf", Collective::AllGather),
+    ("reduce_scatter_perf", Collective::ReduceScatter),
+    ("all-reduce", Collective::AllReduce),
+];
 
 fn run(view: &View) -> Option<Raised> {
     let gpus = view.of_kind(NodeKind::Gpu);
     let judged = large(view, gpus.len());
     // the search for rings takes its time
     judged.first()?;
-    let bound = bound(view, &gpus)?;
+    let bounds = bounds(view, &gpus);
     let limit = if crosses_unknown_bridges(view, &gpus) { SLOW_BY_BRIDGES } else { SLOW };
-    let slow: Vec<_> = judged.iter().filter(|(.., best)| best.rate.gb() < limit * bound).collect();
-    let (curve, _, best) = lowest(slow.iter().copied(), |(.., best)| best.rate.gb())?;
+    let share = |(curve, _, best): &(&Curve, &Origin, At)| Some(best.rate.gb() / bounds.at(curve, best.size)?);
+    let slow: Vec<_> = judged.iter().filter(|of| share(of).is_some_and(|share| share < limit)).collect();
+    let of = lowest(slow.iter().copied(), |of| share(of).unwrap_or(f64::INFINITY))?;
+    let (curve, _, best) = of;
+    let bound = bounds.at(curve, best.size)?;
     let share = best.rate.gb() / bound;
     let hindering = nccl::hindering(view);
     let predicted = tune::advice(view.machine, view.model.parts, Collective::AllReduce, best.size);
@@ -45,7 +55,10 @@ fn run(view: &View) -> Option<Raised> {
     let raised = RULE
         .raise(Fault, Warning, if hindering.is_empty() { Possible } else { Likely })
         .summary(format!("{} reaches {} of what rings of these GPUs carry", curve.what, percent(share)))
-        .expected(format!("a bus bandwidth near {bound:.1} GB/s, the rate of rings through all {} GPUs", gpus.len()))
+        .expected(format!(
+            "a bus bandwidth near {bound:.1} GB/s at this size, as rings through all {} GPUs reach it",
+            gpus.len()
+        ))
         .measured(format!("{} at {} (bus bandwidth)", best.rate, best.size))
         .evidence(view.cite(slow.iter().map(|(_, origin, _)| *origin)))
         .fix(if !hindering.is_empty() {
@@ -87,7 +100,13 @@ fn crosses_unknown_bridges(view: &View, gpus: &[NodeId]) -> bool {
 /// Whether a collective was measured whose rate can be compared with what rings carry.
 pub(super) fn is_comparable(view: &View) -> bool {
     let gpus = view.of_kind(NodeKind::Gpu);
-    !large(view, gpus.len()).is_empty() && bound(view, &gpus).is_some()
+    let judged = large(view, gpus.len());
+    // the search for rings takes its time
+    if judged.is_empty() {
+        return false;
+    }
+    let bounds = bounds(view, &gpus);
+    judged.iter().any(|(curve, _, best)| bounds.at(curve, best.size).is_some())
 }
 
 /// Tables of collectives among all GPUs with large messages, each with its best rate.
@@ -102,9 +121,30 @@ fn large<'a>(view: &View<'a>, gpus: usize) -> Vec<(&'a Curve, &'a Origin, At)> {
         .collect()
 }
 
-/// The bus bandwidth of rings through all GPUs, in GB/s.
-fn bound(view: &View, gpus: &[NodeId]) -> Option<f64> {
-    bus_bandwidth(view.model).or_else(|| by_modules(view, gpus))
+/// What collectives should reach, in GB/s of bus bandwidth.
+struct Bounds {
+    by: Vec<(Collective, Library)>,
+    /// Where only products are known.
+    modules: Option<f64>,
+}
+
+impl Bounds {
+    fn at(&self, curve: &Curve, size: Bytes) -> Option<f64> {
+        let collective = BY_RINGS.iter().find(|(name, _)| *name == curve.what)?.1;
+        let library = self.by.iter().find(|(of, _)| *of == collective).map(|(_, library)| library);
+        let predicted = library.and_then(|library| library.predict(size, WITHOUT_SHARP).ok());
+        predicted.map(|predicted| predicted.rate / 1e9).filter(|rate| *rate > 0.0).or(self.modules)
+    }
+}
+
+const WITHOUT_SHARP: Choice = Choice { no_nvls: true, ..Choice::FREE };
+
+fn bounds(view: &View, gpus: &[NodeId]) -> Bounds {
+    let cluster = Cluster::single(view.model.machine.clone());
+    let of = |(_, collective): &(&str, Collective)| {
+        Some((*collective, Library::of(&cluster, *collective, WITHOUT_SHARP, None).ok()?))
+    };
+    Bounds { by: BY_RINGS[..3].iter().filter_map(of).collect(), modules: by_modules(view, gpus) }
 }
 
 /// The same where only products are known: boards for modules with NVLink of the third generation and later join all links of
@@ -122,7 +162,7 @@ fn by_modules(view: &View, gpus: &[NodeId]) -> Option<f64> {
 /// Whether a table is of a collective among all GPUs of this machine and no others.
 fn is_of_all(view: &View, curve: &Curve, gpus: usize) -> bool {
     let stated = |key: &str| curve.settings.get(key).and_then(|n| n.parse::<usize>().ok());
-    BY_RINGS.contains(&curve.what.as_str())
+    BY_RINGS.iter().any(|(name, _)| *name == curve.what)
         && stated("hosts") == Some(1)
         && stated("ranks") == Some(gpus)
         && curve.ends.len() == gpus

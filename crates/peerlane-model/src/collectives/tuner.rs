@@ -135,11 +135,11 @@ pub struct Predicted {
 }
 
 /// Microseconds that the host takes for one launch: of a process for each GPU; of one process besides what each GPU takes. Two
-/// H200 take 12.4 to 18.5 by the process, four 17 (`captures/h200x2-vm-nccl`, `h200x4-vm-runs`). Launches go on while kernels run,
-/// so that only the longer of both counts. In a graph nothing is launched.
+/// H200 take 12.4 to 18.5 by the process, four 17 (`captures/h200x2-vm-nccl`, `h200x4-vm-runs`), eight RTX 4090 42.6
+/// (NVIDIA/nccl#1530). Launches go on while kernels run, so that only the longer of both counts. In a graph nothing is launched.
 const LAUNCH: f64 = 8.0;
-const LAUNCH_ALL: f64 = 12.0;
-const LAUNCH_EACH: f64 = 1.5;
+const LAUNCH_ALL: f64 = 4.0;
+const LAUNCH_EACH: f64 = 4.75;
 
 /// Microseconds of a kernel but for its steps, by protocol, as NCCL has them (`baseLatencies`) but for Simple (8.4): two H200,
 /// from 2 to 128 MiB. Of AMD: sixteen dies of MI250X (25 µs an all-reduce, 34 an all-gather: ROCm/rccl#929, #930).

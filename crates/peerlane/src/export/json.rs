@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use peerlane_design::cluster::{Cluster, ClusterSummary};
+use peerlane_design::simulate::library::ExpectedCollective;
 use peerlane_judge::check::{Finding, Verdict, Waived};
 use peerlane_machine::fabric::{NodeKind, PathClass};
 use peerlane_machine::machine::Machine;
@@ -60,6 +61,10 @@ pub struct PredictionDocument {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// What NCCL or RCCL should take, where collectives were requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub collectives: Vec<ExpectedCollective>,
     /// All expectations for the only machine, compared with all that was measured on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparison: Option<MachineComparison>,
@@ -78,8 +83,18 @@ impl PredictionDocument {
         {
             let matrices = only.matrices.into_iter().map(|matrix| PredictedMatrix { machine: None, matrix }).collect();
             let (machine, assumptions, curves) = (Some(only.name), only.assumptions, only.curves);
+            let collectives = only.collectives;
             let (comparison, machines) = (Some(only.comparison), Vec::new());
-            return PredictionDocument { schema, machine, assumptions, matrices, curves, comparison, machines };
+            return PredictionDocument {
+                schema,
+                machine,
+                assumptions,
+                matrices,
+                curves,
+                collectives,
+                comparison,
+                machines,
+            };
         }
         let named = |p: &MachinePrediction| {
             let name = p.name.clone();
@@ -93,6 +108,7 @@ impl PredictionDocument {
             assumptions: Vec::new(),
             matrices,
             curves: Vec::new(),
+            collectives: Vec::new(),
             comparison: None,
             machines: predictions,
         }
@@ -123,6 +139,10 @@ pub struct MachinePrediction {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub curves: Vec<ExpectedCurve>,
+    /// What NCCL or RCCL should take, where collectives were requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default)]
+    pub collectives: Vec<ExpectedCollective>,
     /// All expectations for it, compared with all that was measured on it.
     pub comparison: MachineComparison,
 }

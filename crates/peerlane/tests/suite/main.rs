@@ -16,6 +16,7 @@ mod assemble_properties;
 mod benchmark_captures;
 mod captures;
 mod check_catalogue;
+mod collective_figures;
 mod collectives;
 mod common;
 mod compare_doc;
