@@ -65,7 +65,7 @@ impl Grown<'_> {
             return Ok(None);
         }
         let most = (MOST_STEPS / (per_node * chunks)).max(8) as u32;
-        let large = 1 << most.min(nodes / 2).max(2).ilog2();
+        let large = 1 << most.min(nodes).max(2).ilog2();
         let (few, more) = (self.played(large / FACTOR)?, self.played(large)?);
         let n = f64::from(nodes);
         // of a tree by level, of a chain by node
