@@ -2,6 +2,8 @@
 //! A file of points has the columns that `points.rs` lists; `NAME=FILE.txt` is the table of nccl-tests of one process on all
 //! GPUs of the machine NAME of the catalogue, `NAME*2=FILE.txt` on two of them, without NVLink SHARP.
 
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program prints")]
+
 mod points;
 
 use std::path::Path;
@@ -28,12 +30,12 @@ fn main() -> ExitCode {
     }
     let (scored, without) = score(all);
     println!(
-        "machine | nodes x GPUs | collective | size | setting | measured us | predicted us | by | error of bandwidth"
+        "machine | nodes x GPUs | collective | size | setting | measured us | predicted us | by | error of bandwidth | source"
     );
     for s in &scored {
-        let Point { machine, nodes, gpus, collective, size, setting, time, .. } = &s.point;
+        let Point { machine, nodes, gpus, collective, size, setting, time, source, .. } = &s.point;
         println!(
-            "{machine} | {nodes} x {gpus} | {} | {} | {setting} | {time:.1} | {:.1} | {}+{} | {:+.1} %",
+            "{machine} | {nodes} x {gpus} | {} | {} | {setting} | {time:.1} | {:.1} | {}+{} | {:+.1} % | {source}",
             collective.name(),
             Bytes(*size),
             s.predicted.time * 1e6,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use peerlane_design::cluster::{Cluster, Wanted};
 use peerlane_design::simulate::library::Library;
+use peerlane_machine::one_line::shown;
 use peerlane_machine::transfer::Collective;
 use peerlane_machine::units::{Bytes, Rate, Seconds};
 use peerlane_model::collectives::Choice;
@@ -40,10 +41,10 @@ pub(crate) struct Point {
 
 /// The points of a file. A line of `#` is a comment.
 pub(crate) fn read(path: &Path) -> Result<Vec<Point>, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", shown(path)))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.starts_with('#') && !line.trim().is_empty());
     let rows = lines.filter(|(_, line)| *line != HEADER);
-    rows.map(|(i, line)| point(line).map_err(|why| format!("{}:{}: {why}", path.display(), i + 1))).collect()
+    rows.map(|(i, line)| point(line).map_err(|why| format!("{}:{}: {why}", shown(path), i + 1))).collect()
 }
 
 fn point(line: &str) -> Result<Point, String> {

@@ -128,6 +128,7 @@ fn busiest(network: &Network, router: &Router, nodes: u32, served: &[u32]) -> Re
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "the tables of docs/simulation.md are printed")]
 mod tests {
     use super::super::outcome::run;
     use super::super::workload::Workload;

@@ -151,6 +151,7 @@ impl Grown<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "the tables of docs/simulation.md are printed")]
 mod tests {
     use super::*;
     use crate::cluster::Wanted;

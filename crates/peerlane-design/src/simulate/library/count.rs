@@ -1,0 +1,222 @@
+//! What the paths of a cluster carry for rings and trees.
+//!
+//! Nodes are alike, so that what a node carries is solved once, for rings that pass through two of them. The links of the
+//! network are counted one by one: what each is asked for by all edges of a ring or a tree, per byte of the collective.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::edges::{Edge, ring};
+use crate::cluster::network::Port;
+use crate::cluster::{Cluster, Component, Latencies, Place, Router, Via};
+use crate::simulate::SimulateError;
+use peerlane_machine::matrix::Engine;
+use peerlane_machine::units::Seconds;
+use peerlane_model::collectives::joint;
+use peerlane_model::solve::{Binding, Demand, Problem};
+use peerlane_read::catalogue::Parts;
+
+/// A rate in bytes a second, and what holds it.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) rate: f64,
+    pub(super) by: String,
+    pub(super) component: Option<Component>,
+}
+
+impl Held {
+    pub(super) const UNLIMITED: Held = Held { rate: f64::INFINITY, by: String::new(), component: None };
+
+    pub(super) fn or(self, other: &Held) -> Held {
+        if other.rate < self.rate { other.clone() } else { self }
+    }
+
+    pub(super) fn times(&self, factor: f64) -> Held {
+        Held { rate: self.rate * factor, ..self.clone() }
+    }
+}
+
+/// What is counted over.
+pub(super) struct Count<'c, 'r, 'a> {
+    pub(super) cluster: &'c Cluster,
+    pub(super) router: &'r mut Router<'a>,
+    pub(super) nodes: u32,
+    /// Rings within a node.
+    pub(super) orders: Vec<Vec<usize>>,
+    /// What NCCL reaches of paths within a node.
+    pub(super) share: f64,
+}
+
+impl Count<'_, '_, '_> {
+    fn place(&self, node: u32, gpu: usize) -> Place {
+        Place { node, device: self.cluster.gpus()[gpu] }
+    }
+
+    /// The paces of sets of transfers that each keep one, added up, and what holds the slowest.
+    fn paced(&mut self, sets: &[Vec<(Place, Place, Via)>]) -> Result<Held, SimulateError> {
+        let mut ways = Vec::new();
+        for set in sets {
+            let of_set: Result<Vec<_>, _> =
+                set.iter().map(|(a, b, via)| self.router.way_by(*a, *b, Engine::Sm, *via)).collect();
+            ways.push(of_set?);
+        }
+        let demands: Vec<Vec<&Demand>> = ways.iter().map(|set| set.iter().map(|way| &way.demand).collect()).collect();
+        let problem = Problem::of(&joint(&demands), |r| self.router.resources()[r]);
+        let solution = problem.solve().map_err(|e| SimulateError::Network(e.to_string()))?;
+        let slowest = (0..sets.len()).min_by(|a, b| solution.rates[*a].total_cmp(&solution.rates[*b]));
+        let by = match slowest.map(|at| (at, solution.bindings[at])) {
+            Some((_, Binding::Resource(r))) => self.router.group(r),
+            Some((at, Binding::Cap)) => ways[at].iter().find_map(|way| way.cap_why.clone()).unwrap_or_default(),
+            _ => String::new(),
+        };
+        let component = self.router.component(&by);
+        Ok(Held { rate: solution.rates.iter().sum(), by, component })
+    }
+
+    /// Rings of one node.
+    pub(super) fn within(&mut self) -> Result<Held, SimulateError> {
+        let of_ring = |order: &Vec<usize>| {
+            let next = order.iter().cycle().skip(1);
+            order.iter().zip(next).map(|(a, b)| (self.place(0, *a), self.place(0, *b), Via::Direct)).collect()
+        };
+        let sets: Vec<Vec<_>> = self.orders.iter().filter(|order| order.len() > 1).map(of_ring).collect();
+        if sets.is_empty() {
+            return Ok(Held::UNLIMITED);
+        }
+        Ok(self.paced(&sets)?.times(self.share))
+    }
+
+    /// The NIC by which a ring of this NIC leaves a node at a GPU: the one of that GPU that stands where this one does.
+    fn exit(&self, rails: &[(u32, usize)], nic: u32, gpu: usize) -> u32 {
+        let entry = rails.iter().find(|(n, _)| *n == nic).map(|(_, gpu)| *gpu);
+        let of = |gpu: usize| rails.iter().filter(move |(_, g)| *g == gpu).map(|(n, _)| *n).collect::<Vec<u32>>();
+        let ordinal = entry.and_then(|entry| of(entry).iter().position(|n| *n == nic)).unwrap_or(0);
+        let own = of(gpu);
+        match own.len() {
+            0 => self.router.nic_of(self.cluster.gpus()[gpu]),
+            count => own[ordinal % count],
+        }
+    }
+
+    /// Rings through all nodes, one for each NIC: the even nodes are gone through one way and the odd ones the other, so that
+    /// both ends of each edge between nodes have the same place.
+    pub(super) fn ring(&mut self) -> Result<Held, SimulateError> {
+        let rails = self.rails();
+        let mut sets = Vec::new();
+        let mut edges: Vec<(Port, Port, f64)> = Vec::new();
+        let weight = 1.0 / rails.len() as f64;
+        for (c, &(nic, gpu)) in rails.iter().enumerate() {
+            let mut order = self.orders[c % self.orders.len()].clone();
+            let entry = order.iter().position(|g| *g == gpu).unwrap_or(0);
+            order.rotate_left(entry);
+            let exit_gpu = order[order.len() - 1];
+            let exit = self.exit(&rails, nic, exit_gpu);
+            let back: Vec<usize> = order.iter().rev().copied().collect();
+            let hop = |node: u32, order: &[usize]| -> Vec<_> {
+                let pairs = order.windows(2);
+                pairs.map(|p| (self.place(node, p[0]), self.place(node, p[1]), Via::Direct)).collect()
+            };
+            let mut set = hop(0, &order);
+            set.extend(hop(1, &back));
+            set.push((self.place(0, exit_gpu), self.place(1, exit_gpu), Via::Nic(exit)));
+            set.push((self.place(1, gpu), self.place(0, gpu), Via::Nic(nic)));
+            sets.push(set);
+            for (a, b, share) in ring(self.nodes) {
+                let out = if a % 2 == 0 { exit } else { nic };
+                let into = if b % 2 == 1 { exit } else { nic };
+                edges.push((Port { node: a, nic: out }, Port { node: b, nic: into }, share * weight));
+            }
+        }
+        let node = self.paced(&sets)?;
+        Ok(node.or(&self.channels(edges.into_iter())?))
+    }
+
+    /// Every NIC with its GPU.
+    fn rails(&self) -> Vec<(u32, usize)> {
+        let mut rails = self.router.rails(&self.cluster.gpus());
+        if self.nodes > 1 && rails.is_empty() {
+            rails.push((0, 0));
+        }
+        rails
+    }
+
+    /// What all NICs of a node send while they receive as much.
+    pub(super) fn nics(&mut self) -> Result<Held, SimulateError> {
+        let pair = |(nic, gpu): (u32, usize)| {
+            let [a, b] = [0, 1].map(|node| self.place(node, gpu));
+            vec![(a, b, Via::Nic(nic)), (b, a, Via::Nic(nic))]
+        };
+        let sets: Vec<_> = self.rails().into_iter().map(pair).collect();
+        self.paced(&sets)
+    }
+
+    /// What edges between nodes carry, of which every NIC has its part: as much as the NICs of the busiest node, and the
+    /// links of the network.
+    pub(super) fn network(&mut self, edges: &[Edge], nics: &Held) -> Result<Held, SimulateError> {
+        let mut asked = vec![[0.0_f64; 2]; self.nodes as usize];
+        for (a, b, bytes) in edges {
+            asked[*a as usize][0] += bytes;
+            asked[*b as usize][1] += bytes;
+        }
+        let most = asked.iter().flatten().copied().fold(0.0, f64::max);
+        let rails = self.rails();
+        let weight = 1.0 / rails.len() as f64;
+        let of_rails = edges.iter().flat_map(|(a, b, bytes)| {
+            rails
+                .iter()
+                .map(move |(nic, _)| (Port { node: *a, nic: *nic }, Port { node: *b, nic: *nic }, bytes * weight))
+        });
+        Ok(nics.times(1.0 / most).or(&self.channels(of_rails)?))
+    }
+
+    /// What the network's links carry of these transfers at one pace.
+    fn channels(&mut self, edges: impl Iterator<Item = (Port, Port, f64)>) -> Result<Held, SimulateError> {
+        let Some(network) = &self.cluster.network else { return Ok(Held::UNLIMITED) };
+        let mut asked: HashMap<u64, f64> = HashMap::new();
+        let mut path = Vec::new();
+        for (a, b, bytes) in edges {
+            path.clear();
+            network.path(a, b, &mut path)?;
+            path.iter().for_each(|channel| *asked.entry(*channel).or_default() += bytes);
+        }
+        let mut kinds: HashMap<u64, (f64, String)> = HashMap::new();
+        let mut slowest = Held::UNLIMITED;
+        for (channel, bytes) in asked {
+            let kind = self.router.channel_kind(channel);
+            let (capacity, name) = match kinds.entry(kind) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(self.router.channel(channel)?),
+            };
+            if *capacity / bytes < slowest.rate {
+                slowest = Held { rate: *capacity / bytes, by: name.clone(), component: None };
+            }
+        }
+        slowest.component = self.router.component(&slowest.by);
+        Ok(slowest)
+    }
+
+    /// Seconds that a message to the next node takes beyond those of NCCL's table, on average around the ring of nodes.
+    pub(super) fn message(&mut self) -> Result<f64, SimulateError> {
+        let Some(&(nic, gpu)) = self.rails().first() else { return Ok(0.0) };
+        let [a, b] = [0, 1].map(|node| self.place(node, gpu));
+        let way = self.router.way_by(a, b, Engine::Sm, Via::Nic(nic))?;
+        let first = self.router.start_of(&way, 8.0);
+        let Some(network) = &self.cluster.network else { return Ok(0.0) };
+        let mut path = Vec::new();
+        let mut hops = |a: u32, b: u32| -> Result<f64, SimulateError> {
+            path.clear();
+            network.path(Port { node: a, nic }, Port { node: b, nic }, &mut path)?;
+            Ok(network.hops(path.len()) as f64)
+        };
+        let nearest = hops(0, 1)?;
+        let all: Result<Vec<f64>, _> = ring(self.nodes).into_iter().map(|(a, b, _)| hops(a, b)).collect();
+        let mean = all?.iter().sum::<f64>() / f64::from(self.nodes);
+        let table = Latencies::NCCL.network.map_or(0.0, Seconds::seconds);
+        let adapter = self.cluster.nics.first().and_then(|nic| {
+            let part = Parts::embedded().get(self.cluster.node.fabric.node(*nic).part.as_deref()?)?;
+            part.constant("collective_latency")
+        });
+        let longer = Seconds::from_us(adapter.unwrap_or(0.0)).seconds();
+        Ok((first + (mean - nearest) * network.hop_latency.seconds() - table).max(0.0) + longer)
+    }
+}

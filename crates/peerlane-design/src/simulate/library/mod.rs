@@ -1,0 +1,341 @@
+//! Collectives as NCCL or RCCL does them: what the paths of a machine or cluster carry for each algorithm, and the tuner's time
+//! of the one that it would choose. [`count`] finds the rates, over the [`edges`] between nodes.
+
+mod count;
+mod edges;
+mod expected;
+
+pub use expected::{ExpectedCollective, ExpectedPoint};
+
+use std::collections::BTreeSet;
+
+use super::SimulateError;
+use super::estimate::Estimate;
+use super::outcome::{Outcome, STARTING};
+use super::workload::NodeRings;
+use crate::cluster::{Cluster, Component, Router};
+use count::{Count, Held};
+use edges::trees;
+use peerlane_machine::fabric::NodeId;
+use peerlane_machine::matrix::Engine;
+use peerlane_machine::transfer::Collective;
+use peerlane_machine::units::Bytes;
+use peerlane_model::collectives::tuner::{Carried, Factors, Generation, Job, Medium, Predicted, Ranks};
+use peerlane_model::collectives::tuning::{default_level, generation, medium, reached, with_peers_up_to};
+use peerlane_model::collectives::{Algorithm, Choice, Protocol, Rings, nvls_rate};
+use peerlane_model::flows::{Flows, interchangeable};
+use peerlane_read::catalogue::Parts;
+
+/// A collective of a library on a cluster.
+pub struct Library {
+    job: Job,
+    carried: Carried,
+    /// What holds the bytes of each algorithm.
+    held: [Held; Algorithm::ALL.len()],
+    /// Of the start-up's usual time.
+    startup: f64,
+    rerouted: bool,
+    rings: Option<NodeRings>,
+}
+
+impl Library {
+    /// The rates of all algorithms that `choice` leaves. `faster` is a component that carries a multiple of what it does.
+    ///
+    /// # Errors
+    /// Where two places are not joined, or a rate is not known.
+    pub fn of(
+        cluster: &Cluster,
+        collective: Collective,
+        choice: Choice,
+        faster: Option<(Component, f64)>,
+    ) -> Result<Self, SimulateError> {
+        let gpus = cluster.gpus();
+        let nodes = cluster.taking.0.min(cluster.nodes).max(1);
+        let parts = Parts::embedded();
+        let generation = generation(&cluster.node.fabric, parts, &gpus);
+        let level = default_level(&cluster.node.fabric, parts, &gpus, generation);
+        let cluster = Cluster { node: with_peers_up_to(&cluster.node, &gpus, level), ..cluster.clone() };
+        let mut router = Router::new(&cluster, parts);
+        if let Some((component, factor)) = faster {
+            router.scale(component, factor);
+        }
+        let rings = node_rings(&cluster, &router);
+        let orders = rings.as_ref().map_or_else(|| vec![vec![0]], |found| found.orders());
+        let medium = medium_of(&router, &orders).unwrap_or(Medium::Host);
+        let mut count = Count { cluster: &cluster, router: &mut router, nodes, orders, share: reached(medium) };
+        let within = count.within()?;
+        let ranks = gpus.len() * nodes as usize;
+        let mut job =
+            Job { collective, ranks, nodes: nodes as usize, generation, medium, run: Ranks::ProcessEach, network: 0.0 };
+        let nvls = |sent: f64| nvls_rate(&cluster.node.fabric, generation, &gpus, sent, collective);
+        let mut found: Vec<(Algorithm, Held)> = Vec::new();
+        if nodes == 1 {
+            found.push((Algorithm::Ring, within.clone()));
+            found.push((Algorithm::Tree, within.times(chain(gpus.len()) * collective.bus_factor(ranks))));
+            found.extend(nvls(within.rate).map(|rate| (Algorithm::Nvls, Held { rate, ..within.clone() })));
+        } else {
+            job.network = count.message()?;
+            found = between(&mut count, &job, choice, &within, nvls(within.rate))?;
+        }
+        let mut carried = Carried::default();
+        let mut held = [const { Held::UNLIMITED }; Algorithm::ALL.len()];
+        for (algorithm, of) in found {
+            carried = carried.with(algorithm, Some(of.rate));
+            held[algorithm as usize] = of;
+        }
+        let rerouted = router.rerouted();
+        Ok(Library { job, carried, held, startup: cluster.latencies.stages, rerouted, rings })
+    }
+
+    /// The rings within a node.
+    pub(super) fn rings(&self) -> Option<&NodeRings> {
+        self.rings.as_ref()
+    }
+
+    /// What one would replace to make faster what holds the bytes, by the words of [`Outcome::spent`].
+    pub(super) fn component(&self, by: &str) -> Option<Component> {
+        self.held.iter().find(|held| held.by == by)?.component.clone()
+    }
+
+    /// The same with ranks that are run so.
+    #[must_use]
+    pub fn run_as(mut self, run: Ranks) -> Self {
+        self.job.run = run;
+        self
+    }
+
+    /// What is predicted for a size.
+    ///
+    /// # Errors
+    /// Where nothing that `choice` leaves can be done here.
+    pub fn predict(&self, size: Bytes, choice: Choice) -> Result<Predicted, SimulateError> {
+        if self.job.ranks < 2 {
+            return Ok(Predicted {
+                algorithm: Algorithm::Ring,
+                protocol: Protocol::Simple,
+                time: 0.0,
+                startup: 0.0,
+                rate: 0.0,
+            });
+        }
+        self.job.chosen(&self.carried, size, choice, Factors { launch: self.startup, ..Factors::ONE }).ok_or_else(
+            || {
+                let able: Vec<String> = Algorithm::ALL
+                    .into_iter()
+                    .filter(|a| a.does(self.job.collective) && self.carried.of(*a).is_some())
+                    .map(|a| a.to_string())
+                    .collect();
+                let why = format!(
+                    "{}: {choice} cannot be done here; these can: {}",
+                    self.job.collective.name(),
+                    if able.is_empty() { "none".to_owned() } else { able.join(", ") }
+                );
+                SimulateError::Workload(why)
+            },
+        )
+    }
+
+    /// How far predictions are from what was published, in 85 of 100 figures (`docs/collectives.md`).
+    fn estimate(&self, size: Bytes) -> Estimate {
+        const LARGE: u64 = 256 << 20;
+        let error = match (self.job.nodes, size.0 >= LARGE) {
+            (1, true) => 0.05,
+            (1, false) => 0.2,
+            (_, true) => 0.15,
+            (_, false) => 0.45,
+        };
+        Estimate { because: "what a library does is predicted, not played".to_owned(), error: Some(error) }
+    }
+
+    /// The same as the outcome of a simulation.
+    pub(super) fn outcome(&self, size: Bytes, choice: Choice) -> Result<(Outcome, Predicted), SimulateError> {
+        let predicted = self.predict(size, choice)?;
+        let start = if predicted.time > 0.0 { predicted.startup / predicted.time } else { 0.0 };
+        let by = self.held[predicted.algorithm as usize].by.clone();
+        let mut spent = vec![(by, 1.0 - start), (STARTING.to_owned(), start)];
+        spent.retain(|(by, share)| *share > 0.0 && !by.is_empty());
+        spent.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let n = self.job.ranks as f64;
+        let outcome = Outcome {
+            time: predicted.time,
+            alone: predicted.time - predicted.startup,
+            bytes: size.0 as f64 * self.job.collective.bus_factor(self.job.ranks) * n,
+            last: spent.clone(),
+            spent,
+            rerouted: self.rerouted,
+            estimate: Some(self.estimate(size)),
+            ..Outcome::default()
+        };
+        Ok((outcome, predicted))
+    }
+}
+
+/// Of what a GPU sends, the part of its data that a chain within a node passes up and back down: each GPU of the middle sends
+/// both ways.
+fn chain(gpus: usize) -> f64 {
+    if gpus > 2 { 0.5 } else { 1.0 }
+}
+
+/// The rings that NCCL reports for these GPUs, or the best there are.
+fn node_rings(cluster: &Cluster, router: &Router) -> Option<NodeRings> {
+    let gpus = cluster.gpus();
+    if gpus.len() < 2 {
+        return None;
+    }
+    let flows = Flows::new(router.model(), Engine::Sm);
+    let places: Vec<usize> = (0..gpus.len()).collect();
+    let rings = reported(cluster, &flows).or_else(|| Rings::best(&flows, &places, &interchangeable(&flows)))?;
+    Some(NodeRings { named: rings.named(&flows), rings })
+}
+
+/// The rings that NCCL reports, where they go through all of these GPUs and no others.
+fn reported(cluster: &Cluster, flows: &Flows) -> Option<Rings> {
+    let gpus = cluster.gpus();
+    let reported = cluster.node.nccl_rings();
+    let place = |id: &NodeId| gpus.iter().position(|gpu| gpu == id);
+    let orders: Vec<Vec<usize>> = reported
+        .iter()
+        .filter_map(|ring| ring.gpus.iter().map(place).collect())
+        .filter(|r: &Vec<usize>| r.len() == gpus.len())
+        .collect();
+    let distinct: BTreeSet<Vec<usize>> = orders.into_iter().collect();
+    if distinct.is_empty() { None } else { Rings::given(flows, distinct.into_iter().collect()) }
+}
+
+impl NodeRings {
+    /// The GPUs of each ring by their places in the node.
+    fn orders(&self) -> Vec<Vec<usize>> {
+        self.rings.rings.iter().map(|(order, _)| order.clone()).collect()
+    }
+}
+
+fn medium_of(router: &Router, orders: &[Vec<usize>]) -> Option<Medium> {
+    let flows = Flows::new(router.model(), Engine::Sm);
+    let pairs = orders.iter().filter(|order| order.len() > 1).flat_map(|order| {
+        let next = order.iter().cycle().skip(1);
+        order.iter().copied().zip(next.copied()).collect::<Vec<_>>()
+    });
+    let routes: Vec<_> = pairs.filter_map(|pair| flows.flow(pair)).collect();
+    medium(routes)
+}
+
+/// What each algorithm that `choice` leaves carries between several nodes.
+fn between(
+    count: &mut Count,
+    job: &Job,
+    choice: Choice,
+    within: &Held,
+    nvls: Option<f64>,
+) -> Result<Vec<(Algorithm, Held)>, SimulateError> {
+    let Job { collective, ranks, generation, .. } = *job;
+    let factor = collective.bus_factor(ranks);
+    let local = ranks / job.nodes;
+    let left =
+        |algorithm: Algorithm| algorithm.does(collective) && choice.algorithm.is_none_or(|wanted| wanted == algorithm);
+    let mut found = Vec::new();
+    if left(Algorithm::Ring) {
+        found.push((Algorithm::Ring, count.ring()?));
+    }
+    let nics = count.nics()?;
+    // NVLink SHARP of a node by the part of the data that each of its GPUs holds
+    let sharp = nvls.map(|bus| Held { rate: bus / collective.bus_factor(local), ..within.clone() });
+    if left(Algorithm::Tree) || left(Algorithm::NvlsTree) {
+        let edges = trees(count.nodes);
+        let network = count.network(&edges, &nics)?;
+        let chained = if local > 1 { within.times(chain(local)) } else { Held::UNLIMITED };
+        if left(Algorithm::Tree) {
+            found.push((Algorithm::Tree, chained.or(&network).times(factor)));
+        }
+        if let Some(sharp) = sharp.clone().filter(|_| left(Algorithm::NvlsTree)) {
+            found.push((Algorithm::NvlsTree, sharp.or(&network).times(factor)));
+        }
+    }
+    // reduction in the network is there only where one asks for it
+    let asked = choice.algorithm.is_some();
+    for algorithm in [Algorithm::CollnetDirect, Algorithm::CollnetChain, Algorithm::Nvls] {
+        if !asked || !left(algorithm) || generation == Generation::Cdna {
+            continue;
+        }
+        let node = match algorithm {
+            Algorithm::Nvls => sharp.clone(),
+            Algorithm::CollnetChain if local > 1 => Some(within.times(chain(local))),
+            _ if local > 1 => Some(within.times(local as f64 / (2.0 * (local as f64 - 1.0)))),
+            _ => Some(Held::UNLIMITED),
+        };
+        found.extend(node.map(|node| (algorithm, node.or(&nics).times(factor))));
+    }
+    if left(Algorithm::Pat) && local == 1 {
+        found.push((Algorithm::Pat, nics));
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Wanted;
+    use peerlane_machine::units::Seconds;
+    use peerlane_read::catalogue::system;
+
+    fn hgx(nodes: u32, network: &str) -> Cluster {
+        let node = system("hgx-h200").unwrap().unwrap();
+        if nodes == 1 {
+            return Cluster::single(node);
+        }
+        let wanted: Wanted = network.parse().unwrap();
+        Cluster::of(node, nodes, &wanted, None, Seconds::from_us(0.3)).unwrap()
+    }
+
+    fn predicted(cluster: &Cluster, choice: &str, size: u64) -> Predicted {
+        let choice = if choice.is_empty() { Choice::FREE } else { choice.parse().unwrap() };
+        let library = Library::of(cluster, Collective::AllReduce, choice, None).unwrap();
+        library.predict(Bytes(size), choice).unwrap()
+    }
+
+    #[test]
+    fn nothing_goes_above_the_line_rate_and_two_nodes_need_half_of_it() {
+        // eight NICs of 400 Gb/s
+        const LINES: f64 = 8.0 * 50e9;
+        for nodes in [2, 4, 32] {
+            let ring = predicted(&hgx(nodes, "rail"), "ring+simple", 16 << 30);
+            assert!(ring.rate < LINES && ring.rate > 0.85 * LINES.min(366e9), "{nodes}: {ring:?}");
+        }
+        let two = predicted(&hgx(2, "rail"), "nvlstree", 16 << 30);
+        let four = predicted(&hgx(4, "rail"), "nvlstree", 16 << 30);
+        assert!(two.rate > LINES && four.rate < LINES, "{two:?} {four:?}");
+    }
+
+    #[test]
+    fn the_steps_between_nodes_and_within_have_their_own_time() {
+        // NCCL's table: 6.6 + 446 × 0.6 + 64 × 2.7 = 447 µs, and the switches of the network
+        let ring = predicted(&hgx(32, "rail"), "ring+ll", 8);
+        assert!((440e-6..470e-6).contains(&ring.time), "{ring:?}");
+        assert!(predicted(&hgx(32, "rail"), "", 8).time < ring.time / 4.0, "a tree is chosen");
+    }
+
+    #[test]
+    fn a_taper_holds_rings_that_leave_their_leaf() {
+        let full = predicted(&hgx(64, "fat-tree:2"), "ring+simple", 16 << 30).rate;
+        let tapered = predicted(&hgx(64, "fat-tree:2:4"), "ring+simple", 16 << 30).rate;
+        assert!(tapered < 0.6 * full, "{tapered} of {full}");
+    }
+
+    #[test]
+    fn time_grows_with_size_and_rate_too() {
+        let cluster = hgx(1, "");
+        let library = Library::of(&cluster, Collective::AllReduce, Choice::FREE, None).unwrap();
+        let all: Vec<Predicted> = (3..35).map(|log| library.predict(Bytes(1 << log), Choice::FREE).unwrap()).collect();
+        for pair in all.windows(2) {
+            assert!(pair[1].time >= pair[0].time && pair[1].rate >= pair[0].rate * 0.95, "{pair:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_by_name() {
+        let cluster = Cluster::single(system("dgx-1v").unwrap().unwrap());
+        let choice: Choice = "nvls".parse().unwrap();
+        let library = Library::of(&cluster, Collective::AllReduce, choice, None).unwrap();
+        let why = library.predict(Bytes(8), choice).unwrap_err().to_string();
+        assert!(why.contains("nvls cannot be done here; these can: tree, ring"), "{why}");
+    }
+}
