@@ -56,8 +56,9 @@ pub fn of_workload(cluster: &Cluster, workload: &Workload) -> f64 {
         + match workload {
             Workload::PointToPoint(..) => TRANSFER,
             Workload::Library(..) => LIBRARY * n,
-            Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber) => collective(RINGS),
-            Workload::AllGather | Workload::ReduceScatter => collective(RINGS),
+            Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber)
+            | Workload::AllGather
+            | Workload::ReduceScatter => collective(RINGS),
             Workload::AllReduce(Algorithm::Tree) => collective(TREE).min(GROWN + 600.0 * n),
             Workload::AllReduce(Algorithm::Hierarchical) => collective(HIERARCHY),
             Workload::AllReduce(Algorithm::Rail) => collective(RAILS),

@@ -15,6 +15,7 @@ pub mod flows;
 mod grown;
 mod heap;
 pub mod library;
+mod long_rings;
 pub mod memory;
 mod mix;
 pub mod outcome;

@@ -229,8 +229,23 @@ fn once(
             if let Some(outcome) = grown.outcome(Limits::default())? {
                 return Ok(outcome);
             }
-            let many = cluster.places().len() > MOST_LISTED;
-            run(&workload.around(cluster, router, rings, size as f64, many)?, router, Engine::Sm)
+            let gpus = cluster.places().len();
+            let long = |router: &mut Router| {
+                let long = workload.long_rings(cluster, router, rings);
+                long.map(|long| long.outcome(router, size as f64)).transpose()
+            };
+            if gpus > MOST_LISTED
+                && let Some(outcome) = long(router)?
+            {
+                return Ok(outcome);
+            }
+            let played =
+                run(&workload.around(cluster, router, rings, size as f64, gpus > MOST_LISTED)?, router, Engine::Sm)?;
+            // the bounds of long rings are nearer than steps at their first rates
+            match if played.estimate.is_some() { long(router)? } else { None } {
+                Some(Outcome { time, estimate, .. }) => Ok(Outcome { time, estimate, ..played }),
+                None => Ok(played),
+            }
         }
         Job::Program(_, program, _) => run(program, router, Engine::Ce),
     }

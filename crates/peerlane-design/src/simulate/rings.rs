@@ -23,6 +23,12 @@ pub(super) fn repeated(takes: &[Takes], pairs: &[(u32, u32)], repeats: u64) -> O
     rings.iter().map(|ring| of_ring(takes, ring, repeats)).try_fold(0.0, |a: f64, b| Some(a.max(b?)))
 }
 
+/// The same of one ring, whose steps are in the order in which data goes.
+pub(super) fn around(takes: Vec<Takes>, repeats: u64) -> Option<f64> {
+    let ring: Vec<u32> = (0..takes.len() as u32).collect();
+    if ring.is_empty() || repeats == 0 { Some(0.0) } else { of_ring(&takes, &ring, repeats) }
+}
+
 /// Each ring's steps, in the order in which data goes.
 fn rings(steps: usize, pairs: &[(u32, u32)]) -> Option<Vec<Vec<u32>>> {
     const NONE: u32 = u32::MAX;

@@ -39,6 +39,11 @@ impl<'s> Stream<'s> {
         Stream::new(move |visit| chain.windows(2).for_each(|pair| visit(places[pair[0]], places[pair[1]], 1.0)))
     }
 
+    /// All transfers in their order.
+    pub(super) fn each(&self, visit: Visit) {
+        (self.0)(visit);
+    }
+
     /// These transfers.
     pub fn of(transfers: Vec<(Place, Place, f64)>) -> Self {
         Stream::new(move |visit| transfers.iter().for_each(|(from, to, weight)| visit(*from, *to, *weight)))

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         "apart" => !TUNED_ON.contains(name),
         one => *name == one,
     };
-    let names = catalogue::system_names().into_iter().filter(chosen);
+    let names = catalogue::system_names().filter(chosen);
     let systems: Vec<System> = names.filter_map(System::new).collect();
     println!("{} systems, {seeds} seeds from {first}", systems.len());
     println!("noise   found           invented        certain, wrong  0.9 to certain, wrong  less, wrong");

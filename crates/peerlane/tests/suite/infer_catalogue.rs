@@ -1,7 +1,8 @@
 //! Inference on every system of the catalogue as a virtual machine, held against the resources of its model.
 
 #[path = "../../examples/infer_trees/judge.rs"]
-mod judge;
+#[allow(dead_code, reason = "the other programs that include it use the rest")]
+pub(super) mod judge;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
 

@@ -1,8 +1,7 @@
 //! Limits that `infer` states on simulated machines with noise. `examples/infer_noise` does it for all systems and many seeds.
 
-#[path = "../../examples/infer_trees/judge.rs"]
-#[allow(dead_code, reason = "the other programs that include it use the rest")]
-mod judge;
+use super::infer_catalogue::judge;
+
 #[path = "../../examples/infer_noise/machines.rs"]
 mod machines;
 

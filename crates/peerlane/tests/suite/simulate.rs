@@ -102,10 +102,10 @@ fn collectives_move_what_they_must() {
         ("all-reduce:rail", 2.0 * (n - 1.0)),
         ("all-reduce:tree", 2.0 * (n - 1.0)),
         ("all-reduce:hierarchical", 2.0 * 28.0 + 2.0 * 3.0),
-        ("all-gather", n - 1.0),
-        ("reduce-scatter", n - 1.0),
+        ("all-gather:ring", n - 1.0),
+        ("reduce-scatter:ring", n - 1.0),
         ("all-to-all", n - 1.0),
-        ("broadcast", n - 1.0),
+        ("broadcast:ring", n - 1.0),
         ("halo:3", 5.0 * n),
     ];
     for (name, expected) in cases {
@@ -201,7 +201,7 @@ fn what_helps_is_what_holds() {
 #[test]
 fn shares_add_up_and_answers_repeat() {
     let cluster = embedded("quong").unwrap().unwrap();
-    for workload in ["all-to-all", "halo:2", "all-reduce:tree", "broadcast", "all-reduce:hierarchical"] {
+    for workload in ["all-to-all", "halo:2", "all-reduce:tree", "broadcast:ring", "all-reduce:hierarchical"] {
         let first = point(&cluster, workload, 1 << 20);
         assert_eq!(first, point(&cluster, workload, 1 << 20), "{workload}");
         let total: f64 = first.binding.iter().map(|b| b.share).sum();
@@ -357,24 +357,28 @@ fn reduced_rounds_take_as_long_as_played_ones() {
         "all-reduce:rail",
         "all-reduce:hierarchical",
         "all-reduce:ring",
-        "all-gather",
-        "reduce-scatter",
+        "all-gather:ring",
+        "reduce-scatter:ring",
         "all-to-all",
         "halo:2",
     ];
-    let mut exact = 0;
+    let (mut exact, mut estimated) = (0, 0);
     for (cluster, workload) in clusters.iter().flat_map(|c| workloads.map(|w| (c, w))) {
         if cluster.nodes > 30 && !workload.contains(":rail") && !workload.contains(":hier") {
             continue;
         }
         // without an optimising compiler these take seconds; of the rings, all-gather's are those of the others
-        let long = ["all-to-all", "all-reduce:ring", "reduce-scatter"];
+        let long = ["all-to-all", "all-reduce:ring", "reduce-scatter:ring"];
         if cfg!(debug_assertions) && long.contains(&workload) && cluster.places().len() > 32 {
             continue;
         }
         for size in [8.0, 1e9] {
             let [full, reduced] = both(cluster, workload, size);
             if full.estimate.is_some() || reduced.estimate.is_some() {
+                let stated = |o: &Outcome| o.estimate.as_ref().and_then(|e| e.error).unwrap_or(0.0);
+                let apart = (reduced.time / full.time - 1.0).abs();
+                assert!(apart <= stated(&full) + stated(&reduced), "{} {workload} {size}: {apart}", cluster.name);
+                estimated += 1;
                 continue;
             }
             exact += 1;
@@ -390,7 +394,7 @@ fn reduced_rounds_take_as_long_as_played_ones() {
             assert!((shares(&full) - shares(&reduced)).abs() < 1e-9);
         }
     }
-    assert!(exact >= 40, "{exact} are exact both ways");
+    assert!(exact >= 10 && exact + estimated >= 40, "{exact} are exact both ways, {estimated} within their errors");
 }
 
 #[test]
@@ -410,8 +414,7 @@ fn a_failed_uplink_is_gone_round_and_shared() {
     assert!(way.demand.uses.iter().all(|(r, _)| router.name(*r) != up));
     let failed = both(&cluster, "all-reduce:rail", 1e9);
     // what it carried now shares the next link with what that carries, so that the rings between nodes go at half the rate
-    assert!(failed.iter().chain(&whole).all(|o| o.estimate.is_none()));
-    close(failed[0].time, failed[1].time);
+    assert!((failed[1].time / failed[0].time - 1.0).abs() < 0.05, "{} of {}", failed[1].time, failed[0].time);
     assert!(failed[1].time > 1.2 * whole[1].time, "{} of {}", failed[1].time, whole[1].time);
     assert!(failed[1].rerouted && !whole[1].rerouted);
     let last = |outcome: &Outcome| outcome.last[0].0.clone();
@@ -419,7 +422,7 @@ fn a_failed_uplink_is_gone_round_and_shared() {
     assert_eq!(last(&failed[0]), last(&failed[1]));
     assert!(!last(&whole[1]).contains("spine"), "{:?}", whole[1].last);
     // rings of all GPUs, which share what joins those of a node
-    let ring = both(&cluster, "all-gather", 1e9);
+    let ring = both(&cluster, "all-gather:ring", 1e9);
     assert!(ring.iter().all(|o| o.estimate.is_none() && o.rerouted));
     close(ring[0].time, ring[1].time);
     // neighbours of a rail cross from leaf to leaf by the first link of each, so that no other is missed

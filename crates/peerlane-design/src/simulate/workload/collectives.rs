@@ -95,6 +95,12 @@ impl Layout {
         through_nodes(&nodes, count).into_iter().map(|ring| (ring, 1.0 / count as f64)).collect()
     }
 
+    /// The rings with their places.
+    pub(super) fn ring_places(&self) -> Vec<(Vec<Place>, f64)> {
+        let places = |ring: Vec<usize>| ring.into_iter().map(|at| self.places[at]).collect();
+        self.rings().into_iter().filter(|(ring, _)| ring.len() > 1).map(|(ring, share)| (places(ring), share)).collect()
+    }
+
     /// The rings over one node's GPUs.
     fn within_node(&self, node: usize) -> Vec<(Vec<usize>, f64)> {
         let place = |gpu: &usize| node * self.per_node + gpu;

@@ -14,6 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::SimulateError;
+use super::long_rings::LongRings;
 use super::program::Program;
 use super::scaling::Scaling;
 use crate::cluster::{Cluster, Router, Via};
@@ -212,6 +213,22 @@ impl Workload {
     /// [`Round::alike`]: super::program::Round::alike
     pub fn reduced(&self, cluster: &Cluster, router: &Router, size: f64) -> Result<Program, SimulateError> {
         self.around(cluster, router, self.rings(cluster, router).as_ref(), size, true)
+    }
+
+    /// The rings that it goes around and nothing else, where it does.
+    pub(super) fn long_rings(
+        &self,
+        cluster: &Cluster,
+        router: &Router,
+        rings: Option<&NodeRings>,
+    ) -> Option<LongRings> {
+        let turns = match self {
+            Workload::AllReduce(Algorithm::Ring | Algorithm::RingByNumber) => 2,
+            Workload::AllGather | Workload::ReduceScatter => 1,
+            _ => return None,
+        };
+        let layout = collectives::Layout::new(cluster, router, rings.map(|rings| &rings.rings), true);
+        Some(LongRings { rings: layout.ring_places(), turns })
     }
 
     /// The same around known rings. `once`: reduced.
