@@ -143,7 +143,7 @@ fn a_record_beside_its_machine_is_drawn_and_judged() {
 #[test]
 fn invalid_requests_are_refused_with_a_reason() {
     for (args, words) in [
-        (&["infer", "dgx-1w"][..], "did you mean dgx-1 or dgx-1v?"),
+        (&["infer", "dgx-1w"][..], "did you mean dgx-1, dgx-1v or dgx-2?"),
         (&["infer", "dgx-1v", "--directions", "up"], "host-to-device"),
         (&["infer", "dgx-1v", "exxact-devbox"], "choose one with --machine: dgx-1v, exxact-devbox"),
         (&["infer", "--recorded", "dgx-1v", "--force"], "cannot be used with"),
