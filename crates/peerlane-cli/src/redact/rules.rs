@@ -68,6 +68,8 @@ const RULES: &[(&str, &[Act])] = &[
     (r"(?i)\b([0-9a-f]{24,})\b", &[Replace(Digits)]),
     // hosts, where tools name theirs
     (r"(?:^|[\s>])([A-Za-z0-9][\w.-]*):(\d+):(\d+) \[\w+\] NCCL", &[Learn(Host), Replace(Number), Replace(Number)]),
+    // where the log goes on in the row of a table, behind its last number
+    (r"\s-?\d([A-Za-z][\w.-]*):(\d+):(\d+) \[\w+\] NCCL", &[Learn(Host), Replace(Number), Replace(Number)]),
     (r"\bPid\s+(\d+) on\s+(\S+) device", &[Replace(Number), Learn(Host)]),
     (r"^Linux (\S+) \d+\.\d+", &[Learn(Host)]),
     (

@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// The row of a table in which NCCL's log goes on.
+#[test]
+fn a_host_behind_a_number_is_replaced() {
+    let done = done("gpu-7:12:12 [0] NCCL INFO x\n   8   2   float   sum   -1gpu-7:12:12 [0] NCCL INFO y\n");
+    assert_eq!(done, "host-1:1:1 [0] NCCL INFO x\n   8   2   float   sum   -1host-1:1:1 [0] NCCL INFO y\n");
+}
+
 /// A text after all of it was learned.
 fn done(text: &str) -> String {
     let mut redactor = Redactor::default();

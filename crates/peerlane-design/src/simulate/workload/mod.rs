@@ -124,7 +124,7 @@ impl FromStr for Workload {
             [name] if library(name).is_some() => {
                 Workload::Library(library(name).unwrap_or(Collective::AllReduce), Choice::FREE)
             }
-            [name, choice] if library(name).is_some() => {
+            [name, choice] if library(name).is_some() && is_choice(choice) => {
                 let refused = |e: NoChoice| SimulateError::Workload(format!("'{text}': {e}; or there are {WORKLOADS}"));
                 let choice: Choice = choice.parse().map_err(refused)?;
                 let collective = library(name).unwrap_or(Collective::AllReduce);
@@ -139,6 +139,11 @@ impl FromStr for Workload {
             _ => return Err(SimulateError::Workload(format!("'{text}': no such workload; there are {WORKLOADS}"))),
         })
     }
+}
+
+/// Whether a word is meant as an algorithm of a library's: with a protocol, or one of those that need none.
+fn is_choice(word: &str) -> bool {
+    word.contains('+') || word.parse::<Choice>().is_ok_and(|choice| choice.to_string() == word)
 }
 
 /// The collective of a library by this name.
