@@ -1,5 +1,5 @@
 //! Collectives as NCCL or RCCL does them: what the paths of a machine or cluster carry for each algorithm, and the tuner's time
-//! of the one that it would choose. [`count`] finds the rates, over the [`edges`] between nodes.
+//! of the one that it would choose. `count.rs` finds the rates, over the edges between nodes.
 
 mod count;
 mod edges;
