@@ -9,13 +9,13 @@ use super::share::Binding;
 pub fn certify(problem: &Problem, solution: &Solution, tolerance: f64) -> Result<(), String> {
     let resources = problem.capacities.len();
     let mut waits = vec![0.0; resources];
-    for (place, wait) in waits.iter_mut().enumerate() {
-        let known = problem.name(place).and_then(|name| solution.waits.iter().find(|(server, _)| *server == name));
-        *wait = known.map_or(0.0, |(_, ns)| *ns);
-        let waited_for = problem.waits.iter().flatten().any(|w| w.server == place);
-        if waited_for && problem.services[place] > 0.0 {
-            queue(problem, place, &solution.rates, *wait, tolerance)?;
-        }
+    let mut servers: Vec<usize> = problem.waits.iter().flatten().map(|w| w.server).collect();
+    servers.sort_unstable();
+    servers.dedup();
+    for server in servers.into_iter().filter(|server| problem.services[*server] > 0.0) {
+        let known = problem.name(server).and_then(|name| solution.waits.iter().find(|(of, _)| *of == name));
+        waits[server] = known.map_or(0.0, |(_, ns)| *ns);
+        queue(problem, server, &solution.rates, waits[server], tolerance)?;
     }
     let caps = problem.caps();
     let mut used = vec![0.0; resources];

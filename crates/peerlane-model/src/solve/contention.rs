@@ -4,6 +4,9 @@
 //! point: requests and answers make a channel smaller for those who use it, and whoever has only so many bytes on their
 //! way goes slower the longer each is on its way (Little's law). `docs/model.md`, sections 1 and 5.
 
+use std::borrow::Cow;
+
+use super::certify;
 use super::problem::{LEAST, Problem, Solution};
 use super::share::{Allocation, Binding, Flow, ShareError, share};
 
@@ -26,13 +29,19 @@ const AGREED: f64 = 1e-10;
 const ROOT: f64 = 1e-7;
 /// So many queues at most are solved one within the other where that has not sufficed.
 const NESTED: usize = 3;
+/// Where that has not sufficed, all are moved at once, by ever smaller parts of the way: near a full queue a millionth of
+/// the load is a thousandth of the wait, so that only a small part of a change does not overshoot.
+const PARTS: i32 = 10;
+/// Rounds with each part.
+const ROUNDS_OF_PART: usize = 500;
 
 impl Problem {
     /// The rates of all flows at once.
     ///
     /// A server that is busy for a share ρ of its time makes each request wait for service · ρ ÷ (1 − ρ), as one queue with
     /// independent arrivals does (Kleinrock, *Queueing Systems*, vol. 1, §3.2). Waiting slows those who wait, which
-    /// empties the queue: there is one wait that agrees with itself.
+    /// empties the queue: there is one wait that agrees with itself. (Where a flow also burdens much of what others need,
+    /// there may be several; one of them is given, always the same for the same problem.)
     pub fn solve(&self) -> Result<Solution, ShareError> {
         let plain = self.waits.iter().all(Vec::is_empty) && self.burdens.iter().all(Vec::is_empty);
         let (allocation, waits) = if plain && self.turns.iter().all(Option::is_none) {
@@ -58,9 +67,11 @@ impl Problem {
         servers.retain(|s| self.services.get(*s).is_some_and(|ns| *ns > 0.0));
         let mut contention = Contention { problem: self, flows, waits: vec![0.0; self.capacities.len()] };
         let allocation = contention.allocate()?;
-        let allocation = contention.settle_all(&servers, allocation)?;
-        let waits = servers.iter().filter_map(|s| Some((self.name(*s)?, contention.waits[*s]))).collect();
-        Ok((allocation, waits))
+        let mut allocation = contention.settle_all(&servers, allocation)?;
+        if !contention.holds(&servers, &allocation) {
+            allocation = contention.settle_together(&servers)?;
+        }
+        Ok((allocation, contention.named(&servers)))
     }
 }
 
@@ -82,6 +93,48 @@ impl Contention<'_> {
     /// The wait at a server that its flows cause at these rates.
     fn caused(&self, server: usize, all: &Allocation) -> f64 {
         self.problem.wait(server, self.problem.load(server, &all.rates))
+    }
+
+    /// The waits at servers, by the resources' names.
+    fn named(&self, servers: &[usize]) -> Vec<(usize, f64)> {
+        servers.iter().filter_map(|s| Some((self.problem.name(*s)?, self.waits[*s]))).collect()
+    }
+
+    /// Whether these are rates that agree with the waits, and with what burdens leave.
+    fn holds(&self, servers: &[usize], all: &Allocation) -> bool {
+        let solution = Solution { rates: all.rates.clone(), bindings: Vec::new(), waits: self.named(servers) };
+        certify(self.problem, &solution, ROOT).is_ok()
+    }
+
+    /// Finds waits and what burdens leave, all at once, each time by a part of the way that gets smaller.
+    ///
+    /// Where one flow burdens what another waits for, two states may agree with themselves at one wait: who is starved, and
+    /// who keeps burdens away. A search for the wait, with what is left found anew at each, ends at the jump between them.
+    /// This goes from nothing burdened to the one that it meets.
+    fn settle_together(&mut self, servers: &[usize]) -> Result<Allocation, ShareError> {
+        let mut left = self.problem.capacities.clone();
+        let mut busy = vec![0.0; left.len()];
+        self.waits.fill(0.0);
+        let mut allocation = share(&left, &self.waiting())?;
+        for part in (0..PARTS).flat_map(|i| [0.5 * 0.25_f64.powi(i); ROUNDS_OF_PART]) {
+            let mut moved = 0.0_f64;
+            let next = self.left_beside(&allocation);
+            for (left, next) in left.iter_mut().zip(next).filter(|(left, _)| left.is_finite()) {
+                moved = moved.max((next - *left).abs() / *left);
+                *left += part * (next - *left);
+            }
+            for s in servers {
+                let next = self.problem.load(*s, &allocation.rates).min(1.0);
+                moved = moved.max((next - busy[*s]).abs());
+                busy[*s] += part * (next - busy[*s]);
+                self.waits[*s] = self.problem.wait(*s, busy[*s]);
+            }
+            allocation = share(&left, &self.waiting())?;
+            if moved < NARROW {
+                break;
+            }
+        }
+        Ok(allocation)
     }
 
     /// Finds the waits at all servers. `now`: the rates as they are.
@@ -176,35 +229,17 @@ impl Contention<'_> {
     /// Rates while requests wait so long: a resource of capacity C has C − Σ burden · rate left for those who use it.
     fn allocate(&self) -> Result<Allocation, ShareError> {
         let Problem { capacities, burdens, .. } = self.problem;
-        let mut waiting = Vec::new();
-        let flows = if self.waits.iter().any(|ns| *ns > 0.0) {
-            waiting.extend_from_slice(&self.flows);
-            for (flow, waits) in waiting.iter_mut().zip(&self.problem.waits) {
-                for wait in waits {
-                    let more = wait.per_ns * self.waits[wait.server];
-                    if let Some((_, per_byte)) = flow.uses.iter_mut().find(|(r, _)| *r == wait.window) {
-                        *per_byte += more;
-                    }
-                }
-            }
-            &waiting
-        } else {
-            &self.flows
-        };
-        let mut allocation = share(capacities, flows)?;
+        let flows = self.waiting();
+        let mut allocation = share(capacities, &flows)?;
         if burdens.iter().all(Vec::is_empty) {
             return Ok(allocation);
         }
         let mut left = capacities.clone();
         let mut rounds = Extrapolation::default();
         for round in 0..ROUNDS {
-            let mut next = capacities.clone();
-            for (rate, burdens) in allocation.rates.iter().zip(burdens).filter(|(rate, _)| rate.is_finite()) {
-                burdens.iter().for_each(|&(r, per_byte)| next[r] -= per_byte * rate);
-            }
+            let mut next = self.left_beside(&allocation);
             let mut moved = 0.0_f64;
             for ((left, next), whole) in left.iter().zip(&mut next).zip(capacities) {
-                *next = next.max(LEAST * whole);
                 if round >= HALVED_AFTER && whole.is_finite() {
                     *next = left + part(round) * (*next - left);
                 }
@@ -219,12 +254,40 @@ impl Contention<'_> {
                 rounds.extrapolate(&mut left);
                 left.iter_mut().zip(capacities).for_each(|(left, whole)| *left = left.clamp(LEAST * whole, *whole));
             }
-            allocation = share(&left, flows)?;
+            allocation = share(&left, &flows)?;
             if moved < SETTLED {
                 break;
             }
         }
         Ok(allocation)
+    }
+
+    /// The flows, each with what its windows hold while requests wait so long.
+    fn waiting(&self) -> Cow<'_, [Flow]> {
+        if self.waits.iter().all(|ns| *ns == 0.0) {
+            return Cow::Borrowed(&self.flows);
+        }
+        let mut waiting = self.flows.clone();
+        for (flow, waits) in waiting.iter_mut().zip(&self.problem.waits) {
+            for wait in waits {
+                let more = wait.per_ns * self.waits[wait.server];
+                if let Some((_, per_byte)) = flow.uses.iter_mut().find(|(r, _)| *r == wait.window) {
+                    *per_byte += more;
+                }
+            }
+        }
+        Cow::Owned(waiting)
+    }
+
+    /// What burdens leave of each resource: C − Σ burden · rate.
+    fn left_beside(&self, all: &Allocation) -> Vec<f64> {
+        let Problem { capacities, burdens, .. } = self.problem;
+        let mut left = capacities.clone();
+        for (rate, burdens) in all.rates.iter().zip(burdens).filter(|(rate, _)| rate.is_finite()) {
+            burdens.iter().for_each(|&(r, per_byte)| left[r] -= per_byte * rate);
+        }
+        left.iter_mut().zip(capacities).for_each(|(left, whole)| *left = left.max(LEAST * whole));
+        left
     }
 }
 

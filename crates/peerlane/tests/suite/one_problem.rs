@@ -166,23 +166,30 @@ fn every_system_of_the_catalogue_has_one_answer() {
     assert!(made > 500, "{made}");
 }
 
-/// Demands of every kind over a few resources, of which the first two are servers.
+/// Demands of every kind over two servers, a few channels of two directions, and windows. What burdens a channel is what its
+/// other direction carries, a fifth of it at most: beyond that, two sets of rates may each agree with themselves.
 fn demands() -> impl Strategy<Value = (Vec<Resource>, Vec<Demand>)> {
     let service = prop_oneof![1 => Just(0.0), 1 => 0.01..0.5];
-    let resources = prop::collection::vec((5.0..100.0, service), 3..10);
-    resources.prop_flat_map(|resources| {
-        let all: Vec<Resource> = resources
-            .iter()
-            .enumerate()
-            .map(|(i, &(capacity, service))| Resource { capacity, service: if i < 2 { service } else { 0.0 } })
-            .collect();
+    let servers = prop::collection::vec((5.0..100.0, service), 2);
+    let (channels, windows) = (prop::collection::vec(5.0..100.0, 1..4), prop::collection::vec(5.0..100.0, 1..4));
+    (servers, channels, windows).prop_flat_map(|(servers, channels, windows)| {
+        let queue = |(capacity, service)| Resource { capacity, service };
+        let plain = |capacity| Resource { capacity, service: 0.0 };
+        let directions = 2..2 + 2 * channels.len();
+        let mut all: Vec<Resource> = servers.into_iter().map(queue).collect();
+        all.extend(channels.into_iter().flat_map(|capacity| [capacity; 2]).map(plain));
+        all.extend(windows.into_iter().map(plain));
         let n = all.len();
-        let uses = prop::collection::vec((0..n, 0.5..2.0), 1..4);
-        let burdens = prop::collection::vec((0..n, 0.01..0.15), 0..3);
+        let burden = prop_oneof![1 => Just(0.0), 2 => 0.01..0.2];
+        let uses = prop::collection::vec((0..n, 0.5..2.0, burden), 1..4);
         let cap = prop_oneof![3 => Just(f64::INFINITY), 1 => 0.5..20.0];
         let turns = prop::option::weighted(0.3, (1.0..20.0, 0.01..0.2, 0u64..3, 0u64..3));
-        let waits = prop::option::weighted(0.3, (0usize..2, 2..n, 0.1..2.0));
-        let demand = (uses, burdens, cap, turns, waits).prop_map(|(mut uses, mut burdens, cap, turns, waits)| {
+        let waits = prop::option::weighted(0.3, (0usize..2, directions.end..n, 0.1..2.0));
+        let demand = (uses, cap, turns, waits).prop_map(move |(uses, cap, turns, waits)| {
+            let back = |(r, per_byte, part): &(usize, f64, f64)| (*r ^ 1, per_byte * part);
+            let burdened = |(r, _, part): &&(usize, f64, f64)| directions.contains(r) && *part > 0.0;
+            let mut burdens: Vec<(usize, f64)> = uses.iter().filter(burdened).map(back).collect();
+            let mut uses: Vec<(usize, f64)> = uses.iter().map(|(r, per_byte, _)| (*r, *per_byte)).collect();
             let waits: Vec<Wait> =
                 waits.into_iter().map(|(server, window, per_ns)| Wait { server, window, per_ns }).collect();
             // who waits uses what it waits for, and its window
